@@ -1,0 +1,177 @@
+/* Files over POSIX. Reads go by read(2) with a bound, never by a size that stat() promises: /proc
+ * and pipes have none, and a file may grow meanwhile. */
+#include "base/file.h"
+
+#include "base/buffer.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+pj_status pj_file_map(const char *path, pj_mapping *mapping, pj_error *err)
+{
+    *mapping = (pj_mapping){0};
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return pj_fail_errno(err, errno, "cannot open %s", path);
+    pj_status status = PJ_OK;
+    if (fstat(fd, &info) != 0)
+        status = pj_fail_errno(err, errno, "cannot read %s", path);
+    else if (!S_ISREG(info.st_mode))
+        status = pj_fail(err, PJ_E_INVALID, "%s is not a regular file", path);
+    else if (info.st_size > 0) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            status = pj_fail_errno(err, errno, "cannot map %s", path);
+        else
+            *mapping = (pj_mapping){data, (size_t)info.st_size};
+    }
+    close(fd);
+    return status;
+}
+
+void pj_file_unmap(pj_mapping *mapping)
+{
+    if (mapping->data) munmap((void *)(uintptr_t)mapping->data, mapping->size);
+    *mapping = (pj_mapping){0};
+}
+
+pj_status pj_file_read_fd(int fd, const char *name, size_t max_bytes, char **text, size_t *bytes,
+                          pj_error *err)
+{
+    pj_buffer buffer;
+    pj_status status = PJ_OK;
+    *text = NULL;
+    *bytes = 0;
+    pj_buffer_init(&buffer, max_bytes < SIZE_MAX - 65536 ? max_bytes + 65536 : max_bytes);
+    for (;;) {
+        if (!pj_buffer_reserve(&buffer, 65536)) {
+            status = buffer.length > max_bytes ? PJ_E_FULL : pj_fail_memory(err, name);
+            break;
+        }
+        ssize_t got = read(fd, buffer.data + buffer.length, 65536);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) status = pj_fail_errno(err, errno, "cannot read %s", name);
+        if (got <= 0) break;
+        buffer.length += (size_t)got;
+        if (buffer.length > max_bytes) break;
+    }
+    if (buffer.length > max_bytes)
+        status = pj_fail(err, PJ_E_INVALID, "%s is larger than %zu bytes", name, max_bytes);
+    if (status == PJ_OK) {
+        *bytes = buffer.length;
+        buffer.data[buffer.length] = 0;
+        *text = pj_buffer_take(&buffer);
+    }
+    pj_buffer_fini(&buffer);
+    return status;
+}
+
+pj_status pj_file_read(const char *path, size_t max_bytes, char **text, size_t *bytes,
+                       pj_error *err)
+{
+    *text = NULL;
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return pj_fail_errno(err, errno, "cannot open %s", path);
+    pj_status status = pj_file_read_fd(fd, path, max_bytes, text, bytes, err);
+    close(fd);
+    return status;
+}
+
+static int write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t done = write(fd, bytes, count);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errno;
+        bytes += done;
+        count -= (size_t)done;
+    }
+    return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+pj_status pj_file_write(const char *path, const void *bytes, size_t count, pj_error *err)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
+        return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return pj_fail_errno(err, errno, "cannot write %s", path);
+    int failure = write_all(fd, bytes, count);
+    if (close(fd) != 0 && !failure) failure = errno;
+    if (!failure && rename(beside, path) != 0) failure = errno;
+    if (!failure) return PJ_OK;
+    unlink(beside);
+    return pj_fail_errno(err, failure, "cannot write %s", path);
+}
+
+bool pj_file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool pj_dir_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+pj_status pj_dir_make(const char *path, pj_error *err)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
+    for (char *p = part + 1;; p++) {
+        if (*p != '/' && *p != 0) continue;
+        char kept = *p;
+        *p = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST && !pj_dir_exists(part))
+            return pj_fail_errno(err, errno, "cannot create the folder %s", part);
+        if (kept == 0) break;
+        *p = kept;
+    }
+    if (!pj_dir_exists(path)) return pj_fail(err, PJ_E_IO, "%s is not a folder", path);
+    return PJ_OK;
+}
+
+bool pj_path_join(char *out, size_t bytes, const char *a, const char *b)
+{
+    size_t length = strlen(a);
+    const char *slash = length > 0 && a[length - 1] == '/' ? "" : "/";
+    int count = snprintf(out, bytes, "%s%s%s", a, slash, b);
+    return count >= 0 && (size_t)count < bytes;
+}
+
+const char *pj_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err)
+{
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int count;
+    if (xdg && xdg[0] == '/') count = snprintf(out, bytes, "%s/perjoule", xdg);
+#ifdef __APPLE__
+    else if (home && home[0])
+        count = snprintf(out, bytes, "%s/Library/Application Support/perjoule", home);
+#endif
+    else if (home && home[0])
+        count = snprintf(out, bytes, "%s/.local/share/perjoule", home);
+    else
+        return pj_fail(err, PJ_E_UNAVAILABLE,
+                       "neither HOME nor XDG_DATA_HOME is set; give a path, e.g. --db FILE");
+    if (count < 0 || (size_t)count >= bytes)
+        return pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
+    return PJ_OK;
+}

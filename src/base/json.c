@@ -1,0 +1,247 @@
+/* Streaming JSON writer. The only state is one "has items" bit per open container. */
+#include "base/json.h"
+
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLUSH_BYTES = 32 * 1024 };
+
+void pj_json_init(pj_json *json, pj_buffer *target)
+{
+    *json = (pj_json){.buffer = target};
+}
+
+void pj_json_init_stream(pj_json *json, pj_buffer *block, pj_json_write_fn *write, void *context)
+{
+    *json = (pj_json){.buffer = block, .write = write, .context = context};
+}
+
+static void flush(pj_json *json)
+{
+    if (!json->write || json->failed || json->buffer->length == 0) return;
+    if (!json->write(json->context, json->buffer->data, json->buffer->length)) json->failed = true;
+    pj_buffer_clear(json->buffer);
+}
+
+static void put(pj_json *json, const char *bytes, size_t count)
+{
+    if (json->failed) return;
+    if (!pj_buffer_append(json->buffer, bytes, count)) json->failed = true;
+    if (json->write && json->buffer->length >= FLUSH_BYTES) flush(json);
+}
+
+bool pj_json_finish(pj_json *json)
+{
+    flush(json);
+    return !json->failed && json->depth == 0;
+}
+
+static void before_value(pj_json *json)
+{
+    if (json->after_key) {
+        json->after_key = false;
+        return;
+    }
+    if (json->depth == 0) return;
+    if (json->has_items[json->depth - 1]) put(json, ",", 1);
+    json->has_items[json->depth - 1] = true;
+}
+
+static void open_container(pj_json *json, const char *bracket)
+{
+    before_value(json);
+    if (json->depth == PJ_JSON_MAX_DEPTH) {
+        json->failed = true;
+        return;
+    }
+    json->has_items[json->depth++] = false;
+    put(json, bracket, 1);
+}
+
+static void close_container(pj_json *json, const char *bracket)
+{
+    if (json->depth > 0) json->depth--;
+    put(json, bracket, 1);
+}
+
+void pj_json_object_begin(pj_json *json)
+{
+    open_container(json, "{");
+}
+void pj_json_object_end(pj_json *json)
+{
+    close_container(json, "}");
+}
+void pj_json_array_begin(pj_json *json)
+{
+    open_container(json, "[");
+}
+void pj_json_array_end(pj_json *json)
+{
+    close_container(json, "]");
+}
+
+static void put_escaped(pj_json *json, unsigned char c)
+{
+    char text[8];
+    switch (c) {
+    case '"': put(json, "\\\"", 2); return;
+    case '\\': put(json, "\\\\", 2); return;
+    case '\n': put(json, "\\n", 2); return;
+    case '\r': put(json, "\\r", 2); return;
+    case '\t': put(json, "\\t", 2); return;
+    default: put(json, text, (size_t)snprintf(text, sizeof text, "\\u%04x", c)); return;
+    }
+}
+
+static void put_string(pj_json *json, const char *text, size_t bytes)
+{
+    put(json, "\"", 1);
+    size_t plain = 0; /* start of the run of bytes that need no escape */
+    for (size_t i = 0; i < bytes;) {
+        unsigned char c = (unsigned char)text[i];
+        uint32_t code_point;
+        size_t n = pj_utf8_next(text + i, bytes - i, &code_point);
+        if (n > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            i += n;
+            continue;
+        }
+        put(json, text + plain, i - plain);
+        if (n == 0)
+            put(json, "\xef\xbf\xbd", 3);
+        else
+            put_escaped(json, c);
+        plain = ++i;
+    }
+    put(json, text + plain, bytes - plain);
+    put(json, "\"", 1);
+}
+
+void pj_json_key(pj_json *json, const char *key)
+{
+    before_value(json);
+    put_string(json, key, strlen(key));
+    put(json, ":", 1);
+    json->after_key = true;
+}
+
+void pj_json_string_n(pj_json *json, const char *text, size_t bytes)
+{
+    before_value(json);
+    put_string(json, text, bytes);
+}
+
+void pj_json_string(pj_json *json, const char *text)
+{
+    if (text)
+        pj_json_string_n(json, text, strlen(text));
+    else
+        pj_json_null(json);
+}
+
+void pj_json_int(pj_json *json, int64_t value)
+{
+    char text[32];
+    before_value(json);
+    put(json, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+}
+
+void pj_json_uint(pj_json *json, uint64_t value)
+{
+    char text[32];
+    before_value(json);
+    put(json, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)value));
+}
+
+void pj_json_double(pj_json *json, double value)
+{
+    if (!isfinite(value)) {
+        pj_json_null(json);
+        return;
+    }
+    char text[40];
+    int count = 0;
+    before_value(json);
+    for (int digits = 15; digits <= 17; digits++) {
+        count = snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    put(json, text, (size_t)count);
+}
+
+void pj_json_float(pj_json *json, float value)
+{
+    if (!isfinite(value)) {
+        pj_json_null(json);
+        return;
+    }
+    char text[40];
+    int count = 0;
+    before_value(json);
+    for (int digits = 6; digits <= 9; digits++) {
+        count = snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) break;
+    }
+    put(json, text, (size_t)count);
+}
+
+void pj_json_bool(pj_json *json, bool value)
+{
+    before_value(json);
+    if (value)
+        put(json, "true", 4);
+    else
+        put(json, "false", 5);
+}
+
+void pj_json_null(pj_json *json)
+{
+    before_value(json);
+    put(json, "null", 4);
+}
+
+void pj_json_raw(pj_json *json, const char *text, size_t bytes)
+{
+    before_value(json);
+    put(json, text, bytes);
+}
+
+void pj_json_kv_string(pj_json *json, const char *key, const char *text)
+{
+    pj_json_key(json, key);
+    pj_json_string(json, text);
+}
+
+void pj_json_kv_int(pj_json *json, const char *key, int64_t value)
+{
+    pj_json_key(json, key);
+    pj_json_int(json, value);
+}
+
+void pj_json_kv_uint(pj_json *json, const char *key, uint64_t value)
+{
+    pj_json_key(json, key);
+    pj_json_uint(json, value);
+}
+
+void pj_json_kv_double(pj_json *json, const char *key, double value)
+{
+    pj_json_key(json, key);
+    pj_json_double(json, value);
+}
+
+void pj_json_kv_bool(pj_json *json, const char *key, bool value)
+{
+    pj_json_key(json, key);
+    pj_json_bool(json, value);
+}
+
+void pj_json_kv_null(pj_json *json, const char *key)
+{
+    pj_json_key(json, key);
+    pj_json_null(json);
+}

@@ -1,0 +1,55 @@
+/*
+ * The heap, behind four calls, so that tests can make the Nth allocation fail and can count
+ * allocations on paths that must make none. Arenas serve things that live and die together.
+ */
+#ifndef PJ_BASE_MEMORY_H
+#define PJ_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* NULL when memory is out or count * size overflows. Zeroed. Freed by pj_free. */
+void *pj_alloc(size_t count, size_t size);
+/* Grows or shrinks; the old block stays valid on failure. New bytes are not zeroed. */
+void *pj_resize(void *block, size_t count, size_t size);
+/* Zeroed, at a multiple of `alignment` (a power of two, at least sizeof(void *)). */
+void *pj_alloc_aligned(size_t alignment, size_t count, size_t size);
+void pj_free(void *block); /* NULL is allowed; takes blocks of all three */
+char *pj_strdup(const char *text);
+char *pj_strndup(const char *text, size_t bytes);
+
+/* Tests: the next `after` allocations succeed, the one after them fails once; negative: never. */
+void pj_memory_fail_after(int64_t after);
+/* Tests: allocations made so far by this process through this interface. */
+uint64_t pj_memory_count(void);
+
+/* True when a * b (or a + b) does not fit; *result is written only when it fits. */
+static inline bool pj_mul_overflows(size_t a, size_t b, size_t *result)
+{
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r)) return true;
+    *result = r;
+    return false;
+}
+static inline bool pj_add_overflows(size_t a, size_t b, size_t *result)
+{
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r)) return true;
+    *result = r;
+    return false;
+}
+
+/* Bump allocation in chunks, one free for all. Not thread-safe. */
+typedef struct pj_arena {
+    struct pj_arena_chunk *chunks;
+    size_t used_bytes;  /* given out in total */
+    size_t limit_bytes; /* pj_arena_alloc gives NULL beyond it; 0: no limit */
+} pj_arena;
+
+void pj_arena_init(pj_arena *arena, size_t limit_bytes);          /* allocates nothing yet */
+void *pj_arena_alloc(pj_arena *arena, size_t count, size_t size); /* zeroed, aligned to 16 */
+char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes);
+void pj_arena_fini(pj_arena *arena); /* may run twice */
+
+#endif

@@ -1,0 +1,75 @@
+/* Thread start and placement; the Linux and macOS differences live here. */
+#include "base/thread.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+static void name_thread(pthread_t thread, const char *name)
+{
+#ifdef __linux__
+    pthread_setname_np(thread, name);
+#else
+    (void)thread;
+    (void)name;
+#endif
+}
+
+pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run, void *context,
+                          pj_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(thread, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure) return pj_fail_errno(err, failure, "cannot start the thread %s", name);
+    name_thread(*thread, name);
+    return PJ_OK;
+}
+
+bool pj_thread_pin(int cpu)
+{
+#ifdef __linux__
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+#else
+    (void)cpu;
+    return false;
+#endif
+}
+
+bool pj_thread_timer_slack(uint64_t slack_ns)
+{
+#ifdef __linux__
+    return prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns, 0, 0, 0) == 0;
+#else
+    (void)slack_ns;
+    return false;
+#endif
+}
+
+int pj_cpu_allowed(int *cpus, int max)
+{
+    int count = 0;
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (!CPU_ISSET(cpu, &set)) continue;
+            if (cpus && count < max) cpus[count] = cpu;
+            count++;
+        }
+        if (count > 0) return count;
+    }
+#endif
+    count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (count < 1) count = 1;
+    for (int i = 0; cpus && i < count && i < max; i++) cpus[i] = i;
+    return count;
+}

@@ -1,0 +1,67 @@
+/* UTF-8, one sequence at a time. */
+#ifndef PJ_BASE_UTF8_H
+#define PJ_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length (1 to 4) of the valid sequence at `text`, with its code point; 0 when it is invalid or
+ * cut off. Surrogates, overlong forms and values above U+10FFFF are invalid. */
+static inline size_t pj_utf8_next(const char *text, size_t bytes, uint32_t *code_point)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (bytes == 0) return 0;
+    if (p[0] < 0x80) {
+        *code_point = p[0];
+        return 1;
+    }
+    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    if (p[0] < 0xc2 || p[0] > 0xf4 || bytes < n) return 0;
+    uint32_t c = p[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return 0;
+    *code_point = c;
+    return n;
+}
+
+/* Writes 1 to 4 bytes, returns how many. */
+static inline size_t pj_utf8_put(uint32_t c, char out[4])
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        out[0] = (char)(0xc0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        out[0] = (char)(0xe0 | c >> 12);
+        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    out[0] = (char)(0xf0 | c >> 18);
+    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
+    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
+    out[3] = (char)(0x80 | (c & 0x3f));
+    return 4;
+}
+
+static inline bool pj_utf8_valid(const char *text, size_t bytes)
+{
+    uint32_t c;
+    for (size_t i = 0, n; i < bytes; i += n) {
+        n = pj_utf8_next(text + i, bytes - i, &c);
+        if (n == 0) return false;
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,7 @@
+/* The version, once: from the build. */
+#include <perjoule.h>
+
+const char *pj_version(void)
+{
+    return PJ_VERSION_TEXT;
+}

@@ -1,0 +1,85 @@
+/* perjoule: the command line. Finds the command and runs it; each command has a file of its own. */
+#include "cli/options.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COMMAND(name) extern const pj_command pj_command_##name;
+#include "cli/commands.def"
+#undef COMMAND
+
+static const pj_command *const commands[] = {
+#define COMMAND(name) &pj_command_##name,
+#include "cli/commands.def"
+#undef COMMAND
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_overview(FILE *out)
+{
+    fprintf(out,
+            "perjoule %s: shows where every joule of transformer inference goes\n\n"
+            "Usage: perjoule COMMAND [options]\n\nCommands:\n",
+            pj_version());
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\nperjoule COMMAND --help shows a command's options and examples; "
+                 "perjoule --version the version.\n");
+}
+
+static const pj_command *find_command(const char *name)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static int run_help(const pj_command *command, int argc, char **argv)
+{
+    static const pj_option none[] = {{0}};
+    int positional;
+    int code = pj_options_parse(command, none, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional == 0) {
+        print_overview(stdout);
+        return PJ_EXIT_OK;
+    }
+    const pj_command *about = find_command(argv[1]);
+    if (!about) return pj_command_usage(command, "there is no command %s", argv[1]);
+    char option[] = "--help";
+    char *words[] = {argv[1], option, NULL};
+    return about->run(about, 2, words);
+}
+
+const pj_command pj_command_help = {
+    .name = "help",
+    .summary = "list the commands, or show one",
+    .run = run_help,
+    .usage = "[COMMAND]",
+    .examples = "perjoule help\nperjoule help run\n",
+};
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(), not our death */
+    if (argc < 2) {
+        print_overview(stderr);
+        return PJ_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        printf("perjoule %s\n", pj_version());
+        return PJ_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_overview(stdout);
+        return PJ_EXIT_OK;
+    }
+    const pj_command *command = find_command(argv[1]);
+    if (!command) {
+        fprintf(stderr, "perjoule: there is no command %s (see: perjoule help)\n", argv[1]);
+        return PJ_EXIT_USAGE;
+    }
+    return command->run(command, argc - 1, argv + 1);
+}

@@ -1,0 +1,266 @@
+/* Option tables: parsing, help, man page. */
+#include "cli/options.h"
+
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int pj_exit_code(pj_status status)
+{
+    switch (status) {
+    case PJ_OK: return PJ_EXIT_OK;
+    case PJ_E_INVALID:
+    case PJ_E_UNSUPPORTED:
+    case PJ_E_NOT_FOUND: return PJ_EXIT_USAGE;
+    case PJ_E_UNAVAILABLE:
+    case PJ_E_DENIED: return PJ_EXIT_UNAVAILABLE;
+    case PJ_E_CANCELLED: return PJ_EXIT_INTERRUPTED;
+    default: return PJ_EXIT_FAILED;
+    }
+}
+
+int pj_command_failed(const pj_command *command, const pj_error *err)
+{
+    fprintf(stderr, "perjoule %s: %s\n", command->name, err->text);
+    return pj_exit_code(err->status);
+}
+
+int pj_command_usage(const pj_command *command, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "perjoule %s: ", command->name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, " (see: perjoule %s --help)\n", command->name);
+    return PJ_EXIT_USAGE;
+}
+
+/* ---- help and man page ------------------------------------------------------------------- */
+
+static void option_heading(const pj_option *o, char *text, size_t bytes)
+{
+    char letter[8] = "    ";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    snprintf(text, bytes, "%s--%s%s%s", letter, o->name, o->value_name ? " " : "",
+             o->value_name ? o->value_name : "");
+}
+
+static void print_help(const pj_command *command, const pj_option *options)
+{
+    printf("perjoule %s: %s\n\nUsage: perjoule %s %s\n", command->name, command->summary,
+           command->name, command->usage ? command->usage : "");
+    if (command->text) printf("\n%s\n", command->text);
+    printf("\nOptions:\n");
+    for (const pj_option *o = options; o->name; o++) {
+        char heading[64];
+        option_heading(o, heading, sizeof heading);
+        printf(strlen(heading) > 26 ? "  %s\n%30s%s\n" : "  %-26s  %s%s\n", heading, "", o->help);
+    }
+    printf("  %-26s  %s\n", "-h, --help", "show this");
+    if (command->examples) {
+        printf("\nExamples:\n");
+        for (const char *line = command->examples; *line;) {
+            int length = (int)strcspn(line, "\n");
+            printf("  %.*s\n", length, line);
+            line += length + (line[length] == '\n');
+        }
+    }
+}
+
+/* roff takes '-' as a hyphen, '\' as an escape and a leading '.' or ''' as a request. */
+static void print_roff(const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if ((*p == '.' || *p == '\'') && (p == text || p[-1] == '\n')) printf("\\&");
+        if (*p == '-')
+            printf("\\-");
+        else if (*p == '\\')
+            printf("\\e");
+        else if (*p == '\n' && p[1] == '\n')
+            printf("\n.PP");
+        else
+            putchar(*p);
+    }
+    putchar('\n');
+}
+
+static void print_man(const pj_command *command, const pj_option *options)
+{
+    printf(".TH PERJOULE\\-%s 1 \"\" \"perjoule %s\" \"perjoule manual\"\n", command->name,
+           pj_version());
+    printf(".SH NAME\nperjoule\\-%s \\- ", command->name);
+    print_roff(command->summary);
+    printf(".SH SYNOPSIS\n.B perjoule %s\n", command->name);
+    print_roff(command->usage ? command->usage : "");
+    if (command->text) {
+        printf(".SH DESCRIPTION\n");
+        print_roff(command->text);
+    }
+    printf(".SH OPTIONS\n");
+    for (const pj_option *o = options; o->name; o++) {
+        char heading[64];
+        option_heading(o, heading, sizeof heading);
+        printf(".TP\n.B ");
+        print_roff(heading + strspn(heading, " "));
+        print_roff(o->help);
+    }
+    printf(".TP\n.B \\-h, \\-\\-help\nshow a summary of all this\n");
+    if (command->examples) {
+        printf(".SH EXAMPLES\n.nf\n");
+        print_roff(command->examples);
+        printf(".fi\n");
+    }
+    printf(".SH EXIT STATUS\n0 done, 1 it failed while working, 2 bad input or usage, 3 something "
+           "it needs is unavailable, 130 interrupted.\n.SH SEE ALSO\n.BR perjoule (1)\n");
+}
+
+/* ---- parsing ----------------------------------------------------------------------------- */
+
+static bool parse_duration(const char *text, int64_t *ns)
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"", 1e6}, {"ms", 1e6}, {"s", 1e9}, {"us", 1e3}, {"ns", 1}, {"min", 60e9}};
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || !(value >= 0)) return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0 && value * units[i].ns < 9e18) {
+            *ns = (int64_t)(value * units[i].ns);
+            return true;
+        }
+    return false;
+}
+
+static const char *set_number(const pj_option *o, const char *value)
+{
+    char *end;
+    errno = 0;
+    double number;
+    int64_t whole = 0;
+    if (o->type == PJ_OPTION_INT) {
+        whole = strtoll(value, &end, 10);
+        number = (double)whole;
+    } else
+        number = strtod(value, &end);
+    if (end == value || *end || errno == ERANGE || !isfinite(number)) return "is not a number";
+    if ((o->min != 0 || o->max != 0) && (number < o->min || number > o->max))
+        return "is out of range";
+    if (o->type == PJ_OPTION_INT)
+        *(int64_t *)o->target = whole;
+    else
+        *(double *)o->target = number;
+    return NULL;
+}
+
+/* NULL, or what is wrong with the value. */
+static const char *set_value(const pj_option *o, const char *value)
+{
+    pj_text_list *list = o->target;
+    switch (o->type) {
+    case PJ_OPTION_FLAG: *(bool *)o->target = true; return NULL;
+    case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
+    case PJ_OPTION_DURATION:
+        return parse_duration(value, o->target) ? NULL : "is not a duration such as 100ms or 2s";
+    case PJ_OPTION_LIST:
+        if (list->count == PJ_LIST_MAX) return "is one too many";
+        list->items[list->count++] = value;
+        return NULL;
+    default: return set_number(o, value);
+    }
+}
+
+static const pj_option *find_long(const pj_option *options, const char *name, size_t length,
+                                  bool *negated)
+{
+    *negated = false;
+    for (const pj_option *o = options; o->name; o++)
+        if (strlen(o->name) == length && strncmp(o->name, name, length) == 0) return o;
+    for (const pj_option *o = options; o->name; o++)
+        if (o->type == PJ_OPTION_FLAG && length > 3 && strncmp(name, "no-", 3) == 0 &&
+            strlen(o->name) == length - 3 && strncmp(o->name, name + 3, length - 3) == 0) {
+            *negated = true;
+            return o;
+        }
+    return NULL;
+}
+
+static const pj_option *find_letter(const pj_option *options, char letter)
+{
+    for (const pj_option *o = options; o->name; o++)
+        if (o->letter == letter) return o;
+    return NULL;
+}
+
+/* Takes the option at argv[*index] and its value; false after a message. */
+static bool take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
+                        int *index)
+{
+    const char *word = argv[*index], *value = NULL;
+    const pj_option *o;
+    bool negated = false;
+    if (word[1] == '-') {
+        size_t length = strcspn(word + 2, "=");
+        o = find_long(options, word + 2, length, &negated);
+        if (word[2 + length] == '=') value = word + 3 + length;
+    } else {
+        o = find_letter(options, word[1]);
+        if (word[2]) value = word + 2;
+    }
+    if (!o) {
+        pj_command_usage(command, "unknown option %s", word);
+        return false;
+    }
+    if (o->type == PJ_OPTION_FLAG) {
+        if (value) {
+            pj_command_usage(command, "--%s takes no value", o->name);
+            return false;
+        }
+        *(bool *)o->target = !negated;
+        return true;
+    }
+    if (!value && *index + 1 < argc) value = argv[++*index];
+    if (!value) {
+        pj_command_usage(command, "--%s needs a value", o->name);
+        return false;
+    }
+    const char *wrong = set_value(o, value);
+    if (wrong && (o->min != 0 || o->max != 0))
+        pj_command_usage(command, "--%s %s %s (%g to %g)", o->name, value, wrong, o->min, o->max);
+    else if (wrong)
+        pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
+    return !wrong;
+}
+
+int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
+                     int *positional)
+{
+    bool only_positional = false;
+    *positional = 0;
+    for (int i = 1; i < argc; i++) {
+        char *word = argv[i];
+        if (only_positional || word[0] != '-' || word[1] == 0 ||
+            (isdigit((unsigned char)word[1]) && !find_letter(options, word[1]))) {
+            argv[1 + (*positional)++] = word;
+        } else if (strcmp(word, "--") == 0) {
+            only_positional = true;
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            print_help(command, options);
+            return PJ_EXIT_OK;
+        } else if (strcmp(word, "--man") == 0) { /* used by the build */
+            print_man(command, options);
+            return PJ_EXIT_OK;
+        } else if (!take_option(command, options, argc, argv, &i)) {
+            return PJ_EXIT_USAGE;
+        }
+    }
+    return PJ_PARSE_GO_ON;
+}

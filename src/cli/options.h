@@ -1,0 +1,69 @@
+/*
+ * Command-line options, declared once: a command fills a table, and parsing, --help and the man
+ * page come from it. Accepted forms: --name value, --name=value, -n value, -nvalue, "--" ends
+ * options. What is left are the positional arguments.
+ */
+#ifndef PJ_CLI_OPTIONS_H
+#define PJ_CLI_OPTIONS_H
+
+#include "base/error.h"
+
+typedef enum pj_option_type {
+    PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
+    PJ_OPTION_TEXT,     /* const char ** */
+    PJ_OPTION_INT,      /* int64_t *, within min and max */
+    PJ_OPTION_DOUBLE,   /* double *, within min and max */
+    PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
+    PJ_OPTION_LIST      /* pj_text_list *: may be given several times */
+} pj_option_type;
+
+enum { PJ_LIST_MAX = 64 };
+
+typedef struct pj_text_list {
+    const char *items[PJ_LIST_MAX + 1]; /* NULL-terminated */
+    int count;
+} pj_text_list;
+
+typedef struct pj_option {
+    const char *name; /* without dashes */
+    char letter;      /* 0: none */
+    pj_option_type type;
+    void *target;
+    const char *value_name; /* for help: "FILE" */
+    const char *help;
+    double min, max; /* numbers; both 0: unbounded */
+} pj_option;
+
+typedef struct pj_command {
+    const char *name;
+    const char *summary; /* one line, for the list of commands */
+    int (*run)(const struct pj_command *command, int argc, char **argv); /* argv[0]: the name */
+    const char *usage;                                                   /* "[options] PROMPT" */
+    const char *text;     /* a paragraph or two for --help and the man page */
+    const char *examples; /* lines "perjoule run ...\n", each with "# what" above or behind it */
+} pj_command;
+
+/* How pj_options_parse ended. */
+enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return with */
+
+/* Parses; positional arguments are moved to the front of argv + 1 and counted in *positional.
+ * `options` ends with an entry without a name. Handles --help and prints errors itself. */
+int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
+                     int *positional);
+
+/* Exit codes of the contract. */
+enum {
+    PJ_EXIT_OK = 0,
+    PJ_EXIT_FAILED = 1,
+    PJ_EXIT_USAGE = 2,
+    PJ_EXIT_UNAVAILABLE = 3,
+    PJ_EXIT_INTERRUPTED = 130
+};
+int pj_exit_code(pj_status status);
+/* Prints "perjoule COMMAND: sentence" to standard error, returns pj_exit_code(err->status). */
+int pj_command_failed(const pj_command *command, const pj_error *err);
+/* For wrong usage found by a command itself: prints, points to --help, returns PJ_EXIT_USAGE. */
+int pj_command_usage(const pj_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

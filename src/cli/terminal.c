@@ -1,0 +1,85 @@
+/* Terminal abilities and number formats for people. */
+#include "cli/terminal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+bool pj_terminal_is(FILE *stream)
+{
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
+}
+
+bool pj_terminal_colour(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return pj_terminal_is(stream) && !(no_color && no_color[0]);
+}
+
+int pj_terminal_width(FILE *stream)
+{
+    struct winsize size;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+const char *pj_style_on(FILE *stream, pj_style style)
+{
+    static const char *const codes[] = {"",         "\033[1m",  "\033[2m",  "\033[31m",
+                                        "\033[32m", "\033[33m", "\033[34m", "\033[35m"};
+    return pj_terminal_colour(stream) ? codes[style] : "";
+}
+
+const char *pj_style_off(FILE *stream)
+{
+    return pj_terminal_colour(stream) ? "\033[0m" : "";
+}
+
+/* Three significant digits in the unit whose factor fits best; factors ascend. */
+static void format_scaled(double value, const char *const *units, const double *factors, int count,
+                          char *text, size_t bytes)
+{
+    if (!isfinite(value)) {
+        snprintf(text, bytes, "unavailable");
+        return;
+    }
+    int i = 0;
+    while (i + 1 < count && fabs(value) >= factors[i + 1] * 0.9995) i++;
+    double scaled = value / factors[i];
+    double size = fabs(scaled);
+    int digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    snprintf(text, bytes, "%.*f %s", scaled == 0 ? 0 : digits, scaled, units[i]);
+}
+
+void pj_format_energy(double mj, char *text, size_t bytes)
+{
+    static const char *const units[] = {"nJ", "uJ", "mJ", "J", "kJ", "MJ"};
+    static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6, 1e9};
+    format_scaled(mj, units, factors, 6, text, bytes);
+}
+
+void pj_format_power(double mw, char *text, size_t bytes)
+{
+    static const char *const units[] = {"uW", "mW", "W", "kW"};
+    static const double factors[] = {1e-3, 1, 1e3, 1e6};
+    format_scaled(mw, units, factors, 4, text, bytes);
+}
+
+void pj_format_time(double ms, char *text, size_t bytes)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s", "min"};
+    static const double factors[] = {1e-6, 1e-3, 1, 1e3, 60e3};
+    format_scaled(ms, units, factors, 5, text, bytes);
+}
+
+void pj_format_count(double value, char *text, size_t bytes)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T"};
+    static const double factors[] = {1, 1e3, 1e6, 1e9, 1e12};
+    format_scaled(value, units, factors, 5, text, bytes);
+    size_t length = strlen(text);
+    if (length && text[length - 1] == ' ') text[length - 1] = 0;
+}

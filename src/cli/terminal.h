@@ -1,0 +1,33 @@
+/* What the terminal can do, and a few words of style. A pipe gets plain text; NO_COLOR is obeyed.
+ */
+#ifndef PJ_CLI_TERMINAL_H
+#define PJ_CLI_TERMINAL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum pj_style {
+    PJ_STYLE_PLAIN = 0,
+    PJ_STYLE_BOLD,
+    PJ_STYLE_DIM,
+    PJ_STYLE_RED,
+    PJ_STYLE_GREEN,
+    PJ_STYLE_YELLOW,
+    PJ_STYLE_BLUE,
+    PJ_STYLE_PURPLE
+} pj_style;
+
+bool pj_terminal_is(FILE *stream);     /* a terminal that understands more than plain text */
+bool pj_terminal_colour(FILE *stream); /* as above and colour is wanted */
+int pj_terminal_width(FILE *stream);   /* columns, 80 when unknown */
+/* The escape sequence, or "" where colour is off. */
+const char *pj_style_on(FILE *stream, pj_style style);
+const char *pj_style_off(FILE *stream);
+
+/* Figures for people: three significant digits with a fitting unit; "unavailable" for NAN. */
+void pj_format_energy(double mj, char *text, size_t bytes); /* "12.3 mJ", "4.56 J", "1.20 kJ" */
+void pj_format_power(double mw, char *text, size_t bytes);
+void pj_format_time(double ms, char *text, size_t bytes);
+void pj_format_count(double value, char *text, size_t bytes); /* "1.24 G" */
+
+#endif

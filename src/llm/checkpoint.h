@@ -1,0 +1,67 @@
+/*
+ * A checkpoint on disk: configuration and tensors by name, mapped, not copied. A folder as Hugging
+ * Face publishes it: config.json, generation_config.json where present, one safetensors file or
+ * several with an index. Everything a file says is checked before it is believed.
+ */
+#ifndef PJ_LLM_CHECKPOINT_H
+#define PJ_LLM_CHECKPOINT_H
+
+#include "llm/config.h"
+#include "llm/dtype.h"
+
+#include <perjoule.h>
+
+enum { PJ_TENSOR_MAX_RANK = 8 };
+
+/* Element types a file may hold; only the floating ones can be weights. */
+typedef enum pj_file_type {
+    PJ_FILE_F32 = 0,
+    PJ_FILE_F16,
+    PJ_FILE_BF16,
+    PJ_FILE_F64,
+    PJ_FILE_I64,
+    PJ_FILE_I32,
+    PJ_FILE_I16,
+    PJ_FILE_I8,
+    PJ_FILE_U64,
+    PJ_FILE_U32,
+    PJ_FILE_U16,
+    PJ_FILE_U8,
+    PJ_FILE_BOOL,
+    PJ_FILE_F8, /* both 8-bit floats: readable as a file, refused as a weight */
+    PJ_FILE_TYPE_COUNT
+} pj_file_type;
+
+typedef struct pj_tensor {
+    const char *name;
+    pj_file_type type;
+    uint32_t rank;
+    uint64_t shape[PJ_TENSOR_MAX_RANK];
+    const unsigned char *data; /* may be unaligned: the format does not promise alignment */
+    size_t bytes;
+} pj_tensor;
+
+typedef struct pj_checkpoint pj_checkpoint;
+
+/* Opens a model folder (or one .safetensors file inside one). */
+pj_status pj_checkpoint_open(const char *path, pj_checkpoint **checkpoint, pj_error *err);
+void pj_checkpoint_close(pj_checkpoint *checkpoint); /* NULL is allowed */
+const pj_model_config *pj_checkpoint_config(const pj_checkpoint *checkpoint);
+const pj_generation_config *pj_checkpoint_generation(const pj_checkpoint *checkpoint);
+const char *pj_checkpoint_path(const pj_checkpoint *checkpoint); /* the folder */
+/* By name, with and without a leading "model."; NULL when absent. */
+const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char *name);
+uint32_t pj_checkpoint_tensor_count(const pj_checkpoint *checkpoint);
+const pj_tensor *pj_checkpoint_tensor(const pj_checkpoint *checkpoint, uint32_t index);
+/* A weight matrix [rows, cols] (cols 0: a vector [rows], given as a matrix of one column count
+ * rows); an error that prints both shapes and types when it is absent or something else. */
+pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
+                               uint64_t cols, pj_matrix *matrix, pj_error *err);
+
+/* One safetensors file's header, checked: for the loader, tests and the fuzzer. Tensors and names
+ * live in `arena`; data points into [file, file + bytes). */
+pj_status pj_safetensors_parse(const unsigned char *file, size_t bytes, const char *name,
+                               pj_arena *arena, pj_tensor **tensors, uint32_t *count,
+                               pj_error *err);
+
+#endif

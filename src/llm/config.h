@@ -1,0 +1,91 @@
+/*
+ * What a config.json says of a model, in one form for every spelling of it. All sizes are checked
+ * before anything is allocated: positive, bounded, consistent; a violation is an error that names the
+ * field. The architecture comes from `architectures[0]`, else `model_type`, never from a folder's name.
+ */
+#ifndef PJ_LLM_CONFIG_H
+#define PJ_LLM_CONFIG_H
+
+#include "base/error.h"
+#include "base/memory.h"
+
+typedef enum pj_arch {
+    PJ_ARCH_LLAMA = 0,
+    PJ_ARCH_MISTRAL,
+    PJ_ARCH_PHI,  /* Phi-1, 1.5, 2 */
+    PJ_ARCH_PHI3, /* Phi-3, 3.5, 4, 4-mini */
+    PJ_ARCH_QWEN2,
+    PJ_ARCH_QWEN3,
+    PJ_ARCH_MIXTRAL,
+    PJ_ARCH_QWEN2_MOE,
+    PJ_ARCH_QWEN3_MOE,
+    PJ_ARCH_COUNT
+} pj_arch;
+
+typedef enum pj_rope_type {
+    PJ_ROPE_DEFAULT = 0,
+    PJ_ROPE_LINEAR,
+    PJ_ROPE_DYNAMIC,
+    PJ_ROPE_LLAMA3,
+    PJ_ROPE_YARN,
+    PJ_ROPE_LONGROPE
+} pj_rope_type;
+
+typedef struct pj_rope_config {
+    pj_rope_type type;
+    double theta;
+    double factor;
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn, 32 and 1 when absent */
+    bool truncate;                            /* yarn, true when absent */
+    double attention_factor;                  /* NAN: not given */
+    double mscale, mscale_all_dim;            /* yarn variants, NAN: not given */
+    uint32_t original_context;                /* 0: not given */
+    const double *short_factor, *long_factor; /* longrope: rotary_dims / 2 values, in the arena */
+    uint32_t factor_count;
+} pj_rope_config;
+
+enum { PJ_MAX_EOS = 16, PJ_MAX_LAYERS = 1024 };
+
+typedef struct pj_model_config {
+    pj_arch arch;
+    char arch_name[64]; /* as the file has it: "LlamaForCausalLM" */
+    uint32_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
+    uint32_t context;     /* max_position_embeddings */
+    uint32_t rotary_dims; /* head_dim x partial_rotary_factor, even */
+    double norm_eps;
+    double initializer_range; /* 0.02 when absent; for synthetic models */
+    pj_rope_config rope;
+    uint32_t window;            /* sliding window in tokens, 0: none */
+    uint32_t window_from_layer; /* layers below it see everything (Qwen2) */
+    bool tied_head;             /* a hint; presence of lm_head.weight decides */
+    bool attention_bias, mlp_bias, qkv_bias;
+    bool qk_norm;
+    bool gelu; /* gelu_new instead of silu */
+    /* mixture of experts; experts == 0: dense */
+    uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
+    bool norm_topk;
+    bool *layer_is_dense; /* [layers], in the arena; NULL: every layer has experts */
+    int32_t bos;          /* -1: none */
+    int32_t eos[PJ_MAX_EOS];
+    uint32_t eos_count;
+    char dtype_hint[16]; /* torch_dtype or dtype, "" when absent */
+} pj_model_config;
+
+/* Sampling defaults of generation_config.json; NAN or 0 (top_k) where it says nothing. */
+typedef struct pj_generation_config {
+    double temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+    bool has_do_sample, do_sample;
+} pj_generation_config;
+
+/* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
+pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,
+                          pj_model_config *config, pj_error *err);
+/* Adds what generation_config.json says: its eos ids join the config's. */
+pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
+                                     pj_model_config *config, pj_generation_config *generation,
+                                     pj_error *err);
+const char *pj_arch_list(void); /* "LlamaForCausalLM, MistralForCausalLM, ..." for refusals */
+
+#endif

@@ -1,0 +1,38 @@
+/* Types of stored weights. Quantised types come in blocks; the layouts are those of the file formats
+ * that carry them (docs/engine.md). */
+#ifndef PJ_LLM_DTYPE_H
+#define PJ_LLM_DTYPE_H
+
+#include <stddef.h>
+
+typedef enum pj_dtype {
+    PJ_F32 = 0,
+    PJ_F16,
+    PJ_BF16,
+    PJ_Q8_0, /* 32 values: f16 d; 32 x i8 q; value d q */
+    PJ_Q4_0, /* 32 values: f16 d; 16 bytes of nibbles; value d (q - 8) */
+    PJ_Q4_K, /* 256 values in 144 bytes */
+    PJ_Q5_K, /* 256 values in 176 bytes */
+    PJ_Q6_K, /* 256 values in 210 bytes */
+    PJ_DTYPE_COUNT
+} pj_dtype;
+
+typedef struct pj_dtype_info {
+    const char *name; /* "bf16", "q8_0", as on the command line */
+    size_t block_values, block_bytes;
+} pj_dtype_info;
+
+const pj_dtype_info *pj_dtype_get(pj_dtype type); /* static */
+/* Bytes of a row of `count` values, a whole number of blocks; 0 when it is not, or overflows. */
+size_t pj_dtype_row_bytes(pj_dtype type, size_t count);
+int pj_dtype_parse(const char *name); /* a pj_dtype, or -1 */
+
+/* A weight matrix as it lies in memory: y = W x, W is [rows = out][cols = in], row-major. */
+typedef struct pj_matrix {
+    const void *data; /* NULL: the matrix is absent */
+    pj_dtype type;
+    size_t rows, cols;
+    size_t row_bytes;
+} pj_matrix;
+
+#endif

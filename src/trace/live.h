@@ -1,0 +1,75 @@
+/*
+ * Live events of runs, for whoever watches: terminal, WebSocket hub. A sink is a struct of
+ * functions; a NULL one means "not interested". Calls come from the run's collector thread, in
+ * order of time; a sink must not block. Figures are provisional: final ones come with the stored
+ * run.
+ */
+#ifndef PJ_TRACE_LIVE_H
+#define PJ_TRACE_LIVE_H
+
+#include "trace/rail.h"
+
+typedef struct pj_live_run {
+    const char *run_id;
+    const char *model_name;
+    const char *prompt;
+    pj_depth depth;
+    uint32_t layer_count; /* 0: unknown */
+} pj_live_run;
+
+typedef struct pj_live_power {
+    double t_ms;
+    double mw[PJ_RAIL_TOTAL + 1]; /* by column; NAN: unavailable */
+    pj_phase phase;
+    pj_source_quality quality;
+} pj_live_power;
+
+typedef struct pj_live_section {
+    double t_ms;
+    pj_phase phase;
+    const char *name;
+    double duration_ms; /* of the end event; NAN at the start */
+    double energy_mj;   /* provisional; NAN: unavailable or not yet */
+} pj_live_section;
+
+typedef struct pj_live_token {
+    double t_ms, duration_ms;
+    uint32_t position, sequence;
+    int32_t token_id;
+    pj_phase phase;
+    const char *text; /* valid UTF-8 piece; empty while a character is incomplete */
+    double energy_mj, power_mw;
+} pj_live_token;
+
+/* A finished layer (component NULL), component (operation NULL) or operation of a token. */
+typedef struct pj_live_part {
+    double t_ms, duration_ms;
+    uint32_t position;
+    int32_t layer; /* -1: outside the layers */
+    const char *component, *operation;
+    double energy_mj;
+    const pj_stats *stats; /* NULL: none */
+} pj_live_part;
+
+typedef struct pj_live_end {
+    double t_ms;
+    pj_run_status status;
+    const char *summary_json; /* the stored run's summary object, or NULL */
+    const char *error;        /* failed runs: one sentence */
+} pj_live_end;
+
+typedef struct pj_live_sink {
+    void *context;
+    void (*run_queued)(void *context, const char *run_id, uint32_t position_in_queue);
+    void (*run_begin)(void *context, const pj_live_run *run);
+    void (*power)(void *context, const char *run_id, const pj_live_power *samples, uint32_t count);
+    void (*section_start)(void *context, const char *run_id, const pj_live_section *section);
+    void (*section_end)(void *context, const char *run_id, const pj_live_section *section);
+    void (*token)(void *context, const char *run_id, const pj_live_token *token);
+    /* All parts of one token at once, after the token. */
+    void (*parts)(void *context, const char *run_id, const pj_live_part *parts, uint32_t count);
+    void (*warning)(void *context, const char *run_id, const char *code, const char *text);
+    void (*run_end)(void *context, const char *run_id, const pj_live_end *end);
+} pj_live_sink;
+
+#endif

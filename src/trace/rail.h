@@ -1,0 +1,76 @@
+/*
+ * Rails and readings: what a power source offers, and one value it gave. Sources write these, the
+ * sampler forwards them, energy curves and the spool read them. Nothing here knows a token.
+ */
+#ifndef PJ_TRACE_RAIL_H
+#define PJ_TRACE_RAIL_H
+
+#include <perjoule.h>
+
+enum { PJ_MAX_RAILS = 64, PJ_RAIL_NAME_BYTES = 32 };
+
+/* The column of a sample a rail counts for. PLATFORM rails (package, psys, module, and others kept
+ * for their own sake) are stored but are not columns. */
+typedef enum pj_rail_class {
+    PJ_RAIL_CPU = 0,
+    PJ_RAIL_GPU, /* each GPU is a rail of this class; the column is their sum */
+    PJ_RAIL_ANE,
+    PJ_RAIL_DRAM,
+    PJ_RAIL_TOTAL,
+    PJ_RAIL_PLATFORM,
+    PJ_RAIL_CLASS_COUNT
+} pj_rail_class;
+
+typedef enum pj_rail_kind {
+    PJ_RAIL_COUNTER = 0, /* value: cumulative energy, microjoules since some start */
+    PJ_RAIL_INSTANT,     /* value: milliwatts, mean over `window_ns` (0: taken as the period) */
+    PJ_RAIL_AVERAGE      /* value: milliwatts, trailing mean over `window_ns` > period */
+} pj_rail_kind;
+
+typedef enum pj_rail_scope {
+    PJ_SCOPE_DOMAIN = 0, /* part of a package: cores, DRAM */
+    PJ_SCOPE_PACKAGE,
+    PJ_SCOPE_BOARD,
+    PJ_SCOPE_MODULE, /* CPU and GPU together */
+    PJ_SCOPE_MACHINE
+} pj_rail_scope;
+
+typedef struct pj_rail {
+    char name[PJ_RAIL_NAME_BYTES]; /* "cpu", "gpu0", "dram", "package-0", "total" */
+    char source[16];               /* "rapl", "nvml", ... */
+    char device[64];               /* UUID, PCI bus id, chip name: the key of a cached profile */
+    char field[64];                /* what is read: "energy_uj", "field 186 scope 0", ... */
+    pj_rail_class rail_class;
+    pj_rail_kind kind;
+    pj_rail_scope scope;
+    pj_source_quality quality; /* PJ_MEASURED or PJ_MODELLED */
+    int parent;                /* index of the rail that contains this one, or -1 */
+    int64_t period_ns;         /* update period as declared or measured here; 0: unknown */
+    int64_t window_ns;         /* averaging window; 0: as the period */
+    int64_t delay_ns;          /* how long after the end of its window a value appears */
+    double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
+    double modulus_uj;         /* counters: the value wraps here; 0: it does not, or unknown */
+    double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
+    double gain_sd; /* relative 1-sigma of the sensor's gain; 0: unknown (8 % is taken) */
+} pj_rail;
+
+typedef enum pj_reading_status {
+    PJ_READING_OK = 0,
+    PJ_READING_REPEAT,   /* the sensor has not published since the last reading */
+    PJ_READING_GAP,      /* this read failed, the source lives */
+    PJ_READING_REJECTED, /* implausible: kept raw, not used */
+    PJ_READING_RESET,    /* first value after a start, reset or resume: arms the counter */
+    PJ_READING_LOST      /* the rail is gone from here on */
+} pj_reading_status;
+
+typedef struct pj_reading {
+    int64_t before_ns, after_ns; /* clock around the read call */
+    int64_t window_ns;           /* true averaging time if the source says it, else 0 */
+    double value;                /* raw, in the unit of the rail's kind; NAN without one */
+    uint16_t rail;               /* index */
+    uint8_t status;              /* pj_reading_status */
+    uint8_t reason;              /* why rejected or lost; see power/ */
+    uint32_t sequence;           /* of the sampler's tick */
+} pj_reading;
+
+#endif

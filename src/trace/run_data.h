@@ -1,0 +1,206 @@
+/*
+ * A finished run in memory: what the profiler hands to the store, to exports and to analysis, and
+ * what the store can load again. Plain arrays; a child names its parent by index. Times are
+ * milliseconds from the start of the run. Energies are integer nanojoules so that parts add up
+ * exactly; PJ_NJ_UNKNOWN means unavailable, NAN likewise in doubles. Everything hangs on one arena.
+ */
+#ifndef PJ_TRACE_RUN_DATA_H
+#define PJ_TRACE_RUN_DATA_H
+
+#include "base/ids.h"
+#include "base/memory.h"
+#include "trace/rail.h"
+
+#define PJ_NJ_UNKNOWN INT64_MIN
+#define PJ_NO_PARENT  UINT32_MAX
+
+static inline double pj_mj_of_nj(int64_t nj)
+{
+    return nj == PJ_NJ_UNKNOWN ? __builtin_nan("") : (double)nj * 1e-6;
+}
+
+typedef enum pj_method {
+    PJ_METHOD_NONE = 0, /* energy unavailable */
+    PJ_METHOD_INTEGRATE,
+    PJ_METHOD_FIT,
+    PJ_METHOD_REPLAY,
+    PJ_METHOD_ALLOCATED
+} pj_method;
+
+typedef struct pj_energy {
+    int64_t gross_nj;   /* = sum of the children's gross + self */
+    int64_t net_nj;     /* gross - idle power x time; may be negative within its interval */
+    int64_t self_nj;    /* gross energy of time that no child covers ("unattributed") */
+    int64_t planted_nj; /* simulated truth (gross), else PJ_NJ_UNKNOWN */
+    float sd_mj;        /* 1 sigma of gross; the 95 % interval is +- 1.96 of it */
+    uint8_t method;     /* pj_method */
+} pj_energy;
+
+#define PJ_ENERGY_UNKNOWN \
+    ((pj_energy){PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, __builtin_nanf(""), 0})
+
+/* Power samples by column: one row a time; mw[r] is the column of rails[r], NAN where it has no
+ * reading. columns[c] is the sum over class c (total: own rail or sum), NAN when nothing is known.
+ */
+typedef struct pj_sample_table {
+    uint32_t count;
+    double *t_ms;
+    uint8_t *phase;
+    float *phase_confidence; /* share of the sample's window inside `phase` */
+    double *mw[PJ_MAX_RAILS];
+    double *columns[PJ_RAIL_TOTAL + 1];
+} pj_sample_table;
+
+typedef struct pj_phase_row {
+    uint8_t phase;
+    double start_ms, duration_ms;
+    pj_energy energy;
+} pj_phase_row;
+
+/* Energy of one phase on one rail; phase PJ_PHASE_COUNT is the whole run. */
+typedef struct pj_rail_energy {
+    uint8_t phase;
+    uint16_t rail;
+    double gross_mj, idle_mj, net_mj, sd_mj; /* NAN: unavailable */
+} pj_rail_energy;
+
+typedef struct pj_section_row {
+    uint32_t phase; /* index of the phase row */
+    uint32_t token; /* index of the token row or PJ_NO_PARENT */
+    const char *name;
+    double start_ms, duration_ms;
+    pj_energy energy;
+} pj_section_row;
+
+typedef struct pj_token_row {
+    uint32_t phase;    /* index of the phase row */
+    uint32_t position; /* output position from 0; row 0 covers the prefill of the prompt */
+    uint32_t sequence; /* of the batch */
+    int32_t token_id;  /* -1: unknown */
+    const char *text;  /* bytes as generated, NUL-terminated; may be invalid UTF-8 */
+    double start_ms, duration_ms;
+    double power_mw; /* mean over the token, NAN: unavailable */
+    pj_energy energy;
+} pj_token_row;
+
+typedef struct pj_layer_row {
+    uint32_t token; /* index of the token row */
+    uint32_t layer_index;
+    double start_ms, duration_ms, attention_ms, mlp_ms;
+    pj_energy energy;
+    bool has_stats;
+    pj_stats stats; /* of the layer's output */
+} pj_layer_row;
+
+typedef struct pj_component_row {
+    uint32_t layer;   /* index of the layer row, or PJ_NO_PARENT: outside the layers (lm_head) */
+    uint32_t section; /* index of the section row it lies in, or PJ_NO_PARENT */
+    uint32_t token;   /* index of the token row, or PJ_NO_PARENT */
+    uint32_t class_;  /* index of the class row, or PJ_NO_PARENT */
+    const char *name;
+    double start_ms, duration_ms;
+    double flops, bytes; /* NAN: not given */
+    pj_energy energy;
+    bool has_stats;
+    pj_stats stats;
+    uint32_t extra_begin, extra_count; /* into extras */
+} pj_component_row;
+
+typedef struct pj_operation_row {
+    uint32_t component; /* index of the component row */
+    uint32_t class_;
+    const char *name;
+    double start_ms, duration_ms;
+    double flops, bytes;
+    pj_energy energy;
+    bool has_stats;
+    pj_stats stats;
+    uint32_t extra_begin, extra_count;
+} pj_operation_row;
+
+typedef struct pj_extra_row {
+    const char *name;
+    uint32_t index; /* PJ_EXTRA_SCALAR or element of an array */
+    double value;
+} pj_extra_row;
+
+/* What attribution learned of one class of work (component or operation, per phase). */
+typedef struct pj_class_row {
+    const char *name; /* "q_proj" or "attention/softmax" */
+    uint8_t phase;
+    double time_ms, flops, bytes;
+    double power_mw, power_sd_mw;   /* net */
+    double energy_mj, energy_sd_mj; /* gross, net share included */
+    double data_share;              /* 1 - posterior / prior variance: what the data said */
+    bool truncated;                 /* its power came out negative and was set to 0 */
+} pj_class_row;
+
+typedef struct pj_warning_row {
+    double t_ms;
+    const char *code; /* "power_unavailable", "source_lost", "spans_lost", ... */
+    const char *text; /* one sentence with the remedy */
+} pj_warning_row;
+
+/* Facts and figures of the run as a whole; NAN, NULL or 0 where a comment says so. */
+typedef struct pj_run_info {
+    char id[PJ_UUID_BYTES];
+    pj_run_status status;
+    pj_depth depth;
+    int64_t created_wall_ns;
+    const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
+    const char *const *tags; /* tag_count of them */
+    uint32_t tag_count;
+    uint32_t batch_size;
+    const char *dtype, *isa;   /* NULL: unknown */
+    uint32_t threads;          /* 0: unknown */
+    const char *machine;       /* short name: CPU model and host */
+    const char *machine_json;  /* fingerprint: CPU, memory, OS, GPUs, driver */
+    const char *settings_json; /* generation settings as requested */
+    const char *model_json;    /* parameters, layers, heads, ... */
+    const char *repeat_group;  /* id of the first run of a --repeat series, or NULL */
+    uint32_t repeat_index;
+    uint64_t input_tokens, output_tokens;
+    double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
+    pj_source_quality quality;
+    const char *power_sources; /* "rapl,nvml"; NULL: none */
+    pj_method method;          /* of figures below the token */
+    double total_mj, idle_mj, net_mj, total_sd_mj;
+    double prefill_mj, decode_mj; /* gross */
+    double prefill_net_mj, decode_net_mj;
+    bool total_is_partial; /* a rail that the total should hold was missing */
+    /* attribution as a whole */
+    double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
+    double attribution_interval;            /* median relative 95 % half width of the classes */
+    double attribution_interval_calibrated; /* what a calibration is expected to bring */
+    double calibration_gap;                 /* replay: measured / predicted - 1, NAN else */
+    /* the profiler itself */
+    double overhead_ms, overhead_share; /* measured cost of recording in this run */
+    double sampler_cpu_share, sampler_jitter_us;
+    uint64_t samples_missed, spans_lost;
+    double baseline_cold_mw, baseline_resident_mw; /* total; NAN: none */
+} pj_run_info;
+
+typedef struct pj_run_data {
+    pj_arena arena;
+    pj_run_info info;
+    pj_rail rails[PJ_MAX_RAILS];
+    double baseline_mw[PJ_MAX_RAILS], baseline_sd_mw[PJ_MAX_RAILS]; /* NAN: none */
+    uint32_t rail_count;
+    pj_sample_table samples;
+    pj_rail_energy *rail_energy;
+    pj_phase_row *phases;
+    pj_section_row *sections;
+    pj_token_row *tokens;
+    pj_layer_row *layers;
+    pj_component_row *components;
+    pj_operation_row *operations;
+    pj_extra_row *extras;
+    pj_class_row *classes;
+    pj_warning_row *warnings;
+    uint32_t rail_energy_count, phase_count, section_count, token_count, layer_count,
+        component_count, operation_count, extra_count, class_count, warning_count;
+} pj_run_data;
+
+void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Spans as they travel from a recording thread to the collector and the spool: fixed layout, ids
+ * instead of strings, 64 bytes. Statistics and extra figures follow in records of their own that
+ * name the span's serial number.
+ */
+#ifndef PJ_TRACE_SPAN_H
+#define PJ_TRACE_SPAN_H
+
+#include <perjoule.h>
+
+/* The context is that of the enclosing spans on the same lane when the span was open. */
+typedef struct pj_span {
+    int64_t begin_ns, end_ns;
+    float flops, bytes; /* NAN: not given */
+    uint32_t serial;    /* counts spans of this lane from 0 */
+    uint32_t id;        /* meaning by kind, see pj_span_kind */
+    int32_t token;      /* output position of the enclosing token span, -1: none */
+    int16_t layer;      /* -1: none */
+    uint16_t lane;      /* number of the recording thread in this run, from 0 */
+    uint16_t section;   /* interned name, 0: none */
+    uint16_t component; /* interned name, 0: none */
+    uint8_t kind;       /* pj_span_kind */
+    uint8_t phase;      /* pj_phase */
+    uint8_t flags;      /* PJ_SPAN_... */
+    uint8_t reserved;
+    uint32_t sequence; /* of the batch, for token spans */
+} pj_span;
+
+enum {
+    PJ_SPAN_HAS_STATS = 1,
+    PJ_SPAN_HAS_EXTRAS = 2,
+    PJ_SPAN_DEVICE = 4,    /* times came from a device's clock */
+    PJ_SPAN_UNFINISHED = 8 /* still open when the run ended */
+};
+
+_Static_assert(sizeof(pj_span) == 56, "spans are part of the spool's format");
+
+#endif

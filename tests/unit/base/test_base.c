@@ -1,0 +1,255 @@
+/* The base layer: errors, memory and its fault injection, buffers, JSON, rings, ids, clock. */
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/ring.h"
+#include "base/thread.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void errors_are_one_line(void **state)
+{
+    pj_error err;
+    assert_int_equal(pj_fail(&err, PJ_E_INVALID, "bad name \"%s\"", "a\nb"), PJ_E_INVALID);
+    assert_string_equal(err.text, "bad name \"a b\"");
+    assert_int_equal(pj_fail_errno(&err, EACCES, "cannot open %s", "x"), PJ_E_DENIED);
+    assert_non_null(strstr(err.text, "cannot open x: "));
+    pj_error_prefix(&err, "model %s", "m");
+    assert_non_null(strstr(err.text, "model m: cannot open x"));
+    char longest[2000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    pj_fail(&err, PJ_E_IO, "%s", longest);
+    pj_error_prefix(&err, "%s", longest);
+    assert_int_equal(strlen(err.text), sizeof err.text - 1);
+}
+
+static void memory_failure_is_injected_once(void **state)
+{
+    pj_memory_fail_after(1);
+    void *a = pj_alloc(1, 8), *b = pj_alloc(1, 8), *c = pj_alloc(1, 8);
+    pj_memory_fail_after(-1);
+    assert_non_null(a);
+    assert_null(b);
+    assert_non_null(c);
+    assert_null(pj_resize(NULL, SIZE_MAX / 2, 3));
+    pj_free(a);
+    pj_free(c);
+}
+
+static void arena_respects_its_limit(void **state)
+{
+    pj_arena arena;
+    pj_arena_init(&arena, 100000);
+    for (int i = 0; i < 6250; i++) assert_non_null(pj_arena_alloc(&arena, 1, 16));
+    assert_null(pj_arena_alloc(&arena, 1, 1));
+    pj_arena_fini(&arena);
+    pj_arena_fini(&arena);
+}
+
+static void buffer_failure_sticks(void **state)
+{
+    pj_buffer b;
+    pj_buffer_init(&b, 10);
+    assert_true(pj_buffer_printf(&b, "%d-%s", 12, "abc"));
+    assert_false(pj_buffer_text(&b, "too long"));
+    assert_false(pj_buffer_char(&b, 'x'));
+    assert_string_equal(pj_buffer_get(&b), "12-abc");
+    assert_null(pj_buffer_take(&b));
+    pj_buffer_fini(&b);
+}
+
+static void json_escapes_and_separates(void **state)
+{
+    pj_buffer b;
+    pj_json j;
+    pj_buffer_init(&b, 4096);
+    pj_json_init(&j, &b);
+    pj_json_object_begin(&j);
+    pj_json_kv_string(&j, "a\"", "x\n\x01\xff\xc3\xa9");
+    pj_json_key(&j, "list");
+    pj_json_array_begin(&j);
+    pj_json_double(&j, 0.1);
+    pj_json_double(&j, NAN);
+    pj_json_float(&j, 0.1f);
+    pj_json_int(&j, INT64_MIN);
+    pj_json_bool(&j, true);
+    pj_json_array_end(&j);
+    pj_json_object_end(&j);
+    assert_true(pj_json_finish(&j));
+    assert_string_equal(pj_buffer_get(&b),
+                        "{\"a\\\"\":\"x\\n\\u0001\xef\xbf\xbd\xc3\xa9\",\"list\":"
+                        "[0.1,null,0.1,-9223372036854775808,true]}");
+    pj_buffer_fini(&b);
+}
+
+static bool count_bytes(void *context, const char *bytes, size_t count)
+{
+    *(size_t *)context += count;
+    return true;
+}
+
+static void json_streams_in_blocks(void **state)
+{
+    pj_buffer block;
+    pj_json j;
+    size_t total = 0;
+    pj_buffer_init(&block, 128 * 1024);
+    pj_json_init_stream(&j, &block, count_bytes, &total);
+    pj_json_array_begin(&j);
+    for (int i = 0; i < 100000; i++) pj_json_int(&j, 1234567);
+    pj_json_array_end(&j);
+    assert_true(pj_json_finish(&j));
+    assert_int_equal(total, 100000 * 8 + 1);
+    assert_true(block.capacity <= 128 * 1024);
+    pj_buffer_fini(&block);
+}
+
+static void utf8_refuses_what_is_not(void **state)
+{
+    uint32_t c;
+    assert_int_equal(pj_utf8_next("\xc0\x80", 2, &c), 0);
+    assert_int_equal(pj_utf8_next("\xed\xa0\x80", 3, &c), 0);
+    assert_int_equal(pj_utf8_next("\xf4\x90\x80\x80", 4, &c), 0);
+    assert_int_equal(pj_utf8_next("\xe2\x82", 2, &c), 0);
+    assert_int_equal(pj_utf8_next("\xf0\x9f\x98\x80", 4, &c), 4);
+    assert_int_equal(c, 0x1f600);
+    char out[4];
+    for (uint32_t x = 0; x < 0x110000; x += 97) {
+        if (x >= 0xd800 && x < 0xe000) continue;
+        size_t n = pj_utf8_put(x, out);
+        assert_int_equal(pj_utf8_next(out, n, &c), n);
+        assert_int_equal(c, x);
+    }
+}
+
+static void ring_counts_what_it_loses(void **state)
+{
+    pj_ring ring;
+    assert_int_equal(pj_ring_init(&ring, 5, sizeof(int), NULL), PJ_OK); /* rounds to 8 */
+    for (int i = 0; i < 11; i++) pj_ring_write(&ring, &i);
+    assert_int_equal(pj_ring_lost(&ring), 3);
+    int out[16];
+    assert_int_equal(pj_ring_read(&ring, out, 6), 6);
+    for (int i = 11; i < 15; i++) pj_ring_write(&ring, &i);
+    assert_int_equal(pj_ring_read(&ring, out, 16), 6);
+    assert_int_equal(out[0], 6);
+    assert_int_equal(out[5], 14);
+    pj_ring_fini(&ring);
+}
+
+enum { RING_TRANSFER = 200000 };
+
+static void *fill_ring(void *context)
+{
+    for (uint64_t i = 0; i < RING_TRANSFER; i++) pj_ring_write(context, &i);
+    return NULL;
+}
+
+static void ring_keeps_order_between_threads(void **state)
+{
+    pj_ring ring;
+    pthread_t thread;
+    uint64_t got[256], next = 0, read = 0;
+    pj_ring_init(&ring, 1024, sizeof(uint64_t), NULL);
+    pj_thread_start(&thread, "filler", fill_ring, &ring, NULL);
+    while (read + pj_ring_lost(&ring) < RING_TRANSFER || pj_ring_used(&ring)) {
+        size_t n = pj_ring_read(&ring, got, 256);
+        for (size_t i = 0; i < n; i++) {
+            assert_true(got[i] >= next);
+            next = got[i] + 1;
+        }
+        read += n;
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(read + pj_ring_lost(&ring), RING_TRANSFER);
+    pj_ring_fini(&ring);
+}
+
+static void ids_sort_and_checksums_hold(void **state)
+{
+    char before[PJ_UUID_BYTES], after[PJ_UUID_BYTES];
+    pj_uuid7(before);
+    for (int i = 0; i < 10000; i++) {
+        pj_uuid7(after);
+        assert_true(strcmp(before, after) < 0);
+        memcpy(before, after, sizeof before);
+    }
+    assert_int_equal(after[14], '7');
+    assert_int_equal(pj_crc32c(0, "123456789", 9), 0xe3069283u); /* RFC 3720's check value */
+    assert_true(pj_hash64(0, "a", 1) == 0xaf63dc4c8601ec8cu);
+}
+
+static void iso_times_go_both_ways(void **state)
+{
+    char text[32];
+    int64_t ns;
+    pj_clock_format_iso(1767225600123000000, text);
+    assert_string_equal(text, "2026-01-01T00:00:00.123+00:00");
+    assert_true(pj_clock_parse_iso(text, &ns));
+    assert_true(ns == 1767225600123000000);
+    assert_true(pj_clock_parse_iso("2026-01-01T01:00:00+01:00", &ns));
+    assert_true(ns == 1767225600000000000);
+    assert_true(pj_clock_parse_iso("2026-01-01", &ns));
+    assert_false(pj_clock_parse_iso("yesterday", &ns));
+    assert_false(pj_clock_parse_iso("2026-13-01", &ns));
+}
+
+static void files_are_written_whole(void **state)
+{
+    char folder[] = "/tmp/pj-base-XXXXXX", path[300], *text;
+    size_t bytes;
+    pj_error err;
+    pj_mapping mapping;
+    assert_non_null(mkdtemp(folder));
+    pj_path_join(path, sizeof path, folder, "a/b/c");
+    assert_int_equal(pj_dir_make(path, &err), PJ_OK);
+    pj_path_join(path, sizeof path, folder, "a/b/c/file");
+    assert_int_equal(pj_file_write(path, "hello", 5, &err), PJ_OK);
+    assert_int_equal(pj_file_read(path, 5, &text, &bytes, &err), PJ_OK);
+    assert_int_equal(bytes, 5);
+    assert_string_equal(text, "hello");
+    pj_free(text);
+    assert_int_equal(pj_file_read(path, 4, &text, &bytes, &err), PJ_E_INVALID);
+    assert_int_equal(pj_file_map(path, &mapping, &err), PJ_OK);
+    assert_memory_equal(mapping.data, "hello", 5);
+    pj_file_unmap(&mapping);
+    assert_int_equal(pj_file_map(folder, &mapping, &err), PJ_E_INVALID);
+    assert_int_equal(pj_file_map("/nowhere/x", &mapping, &err), PJ_E_NOT_FOUND);
+    char command[400];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_one_line),
+        cmocka_unit_test(memory_failure_is_injected_once),
+        cmocka_unit_test(arena_respects_its_limit),
+        cmocka_unit_test(buffer_failure_sticks),
+        cmocka_unit_test(json_escapes_and_separates),
+        cmocka_unit_test(json_streams_in_blocks),
+        cmocka_unit_test(utf8_refuses_what_is_not),
+        cmocka_unit_test(ring_counts_what_it_loses),
+        cmocka_unit_test(ring_keeps_order_between_threads),
+        cmocka_unit_test(ids_sort_and_checksums_hold),
+        cmocka_unit_test(iso_times_go_both_ways),
+        cmocka_unit_test(files_are_written_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
