@@ -1,0 +1,65 @@
+# The front door. Meson and ninja do the work; `make help` lists the targets.
+# Variables: BUILD (folder), PORT, DB, FIXTURES and GOLDEN (conformance), PREFIX and DESTDIR.
+BUILD    ?= build
+PREFIX   ?= /usr/local
+PORT     ?= 8000
+JOBS     ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+FIXTURES ?=
+GOLDEN   ?=
+MESON    ?= meson
+TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
+
+.PHONY: all deps run test bench lint fuzz conformance cross sanitize install dist deb clean help
+
+all: deps $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+deps:
+	@tools/install-deps.sh
+
+$(BUILD)/build.ninja: | deps
+	@$(MESON) setup $(BUILD) --prefix $(PREFIX)
+
+run: all ## install what is missing, build, profile the demo model, open the dashboard
+	@tools/run-demo.sh $(BUILD)/perjoule $(PORT)
+
+test: ## everything: unit, command line, server, browser, corpus, layers, sanitizers
+	@tools/install-deps.sh --test
+	@tools/test.sh $(BUILD)
+
+bench: all ## ratios and figures; never passes or fails on time
+	@for b in memory kernels engine sampler overhead attribution store server; do \
+	    echo "== $$b"; $(BUILD)/perjoule bench $$b || exit 1; done
+
+lint: ## formats, static checks, types
+	@tools/install-deps.sh --lint
+	@tools/lint.sh $(BUILD)
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (60) with the address and undefined sanitizers
+	@tools/install-deps.sh --lint
+	@tools/fuzz.sh
+
+conformance: all ## the large sets: make conformance FIXTURES=dir GOLDEN=dir
+	@PJ_FIXTURES="$(if $(FIXTURES),$(abspath $(FIXTURES)))" PJ_GOLDEN="$(if $(GOLDEN),$(abspath $(GOLDEN)))" \
+	    $(MESON) test -C $(BUILD) $(TEST_ARGS) --verbose --suite conformance
+
+cross: ## compile everything for macOS, run the NEON kernels under an emulator
+	@tools/cross.sh
+
+sanitize: deps ## the tests under the address, undefined and thread sanitizers
+	@tools/sanitize.sh
+
+install: all ## into PREFIX (/usr/local), with DESTDIR
+	@DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
+
+dist: all ## a source archive that carries the page built
+	@tools/dist.sh $(BUILD)
+
+deb: ## a Debian package in the folder above
+	@tools/deb.sh
+
+clean:
+	@rm -rf $(BUILD) build-*
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14

@@ -1,0 +1,154 @@
+#!/bin/sh
+# Installs what perjoule needs to build (and with --test, --lint more) and nothing else. Works on
+# Debian/Ubuntu (apt), Fedora (dnf), Arch (pacman) and macOS (brew), as root or through sudo. Says
+# what it is about to install; does nothing, quickly, when nothing is missing.
+set -eu
+
+want_test=0 want_lint=0
+for word in "$@"; do
+    case $word in
+    --test) want_test=1 ;;
+    --lint) want_test=1 want_lint=1 ;;
+    *) echo "usage: $0 [--test] [--lint]" >&2; exit 2 ;;
+    esac
+done
+
+have() { command -v "$1" >/dev/null 2>&1; }
+lib() { have pkg-config && pkg-config --exists "$1" 2>/dev/null; }
+header() { for d in /usr/include /usr/include/*-linux-gnu /usr/local/include /opt/homebrew/include; do
+    [ -e "$d/$1" ] && return 0; done; return 1; }
+meson_is_new() { have meson && meson --version | awk -F. '{exit !($1 >= 1)}'; }
+node_is_new() { have node && node --version | awk -F'[v.]' '{exit !($2 >= 20)}'; }
+macos() { [ "$(uname -s)" = Darwin ]; }
+
+# what is missing, by our own names; each package manager has its words for them below
+missing=
+need() { missing="$missing $1"; }
+have cc || have gcc || have clang || need compiler
+have pkg-config || need pkg-config
+meson_is_new || need meson
+have ninja || need ninja
+have python3 || need python
+have git || need git
+lib jansson || need jansson
+lib sqlite3 || need sqlite
+lib libpcre2-8 || need pcre2
+lib libutf8proc || need utf8proc
+lib libplist-2.0 || need plist
+lib libmicrohttpd || need microhttpd
+lib libwslay || header wslay/wslay.h || need wslay
+lib libcurl || need curl
+lib zlib || need zlib
+have brotli || need brotli
+node_is_new && have npm || need node
+if [ $want_test = 1 ]; then
+    lib cmocka || need cmocka
+    macos || have chromium || have chromium-browser || have google-chrome || need chromium
+    have curl || need curl-tool
+fi
+if [ $want_lint = 1 ]; then
+    have clang || need clang
+    have clang-format || need clang-format
+    macos || have clang-tidy || need clang-tidy
+    have cppcheck || need cppcheck
+    have shellcheck || need shellcheck
+fi
+[ -n "$missing" ] || exit 0
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif have sudo; then sudo "$@"
+    else echo "perjoule needs root or sudo to install:$packages" >&2; exit 3
+    fi
+}
+
+translate() { # our name -> package names of $manager
+    case $manager:$1 in
+    apt:compiler) echo gcc libc6-dev ;;
+    apt:ninja) echo ninja-build ;;
+    apt:python) echo python3 ;;
+    apt:jansson) echo libjansson-dev ;;
+    apt:sqlite) echo libsqlite3-dev ;;
+    apt:pcre2) echo libpcre2-dev ;;
+    apt:utf8proc) echo libutf8proc-dev ;;
+    apt:plist) echo libplist-dev ;;
+    apt:microhttpd) echo libmicrohttpd-dev ;;
+    apt:wslay) echo libwslay-dev ;;
+    apt:curl) echo libcurl4-openssl-dev ;;
+    apt:zlib) echo zlib1g-dev ;;
+    apt:node) echo nodejs npm ;;
+    apt:cmocka) echo libcmocka-dev ;;
+    apt:curl-tool) echo curl ;;
+    apt:clang) echo clang libclang-rt-14-dev ;;
+    dnf:compiler) echo gcc glibc-devel ;;
+    dnf:ninja) echo ninja-build ;;
+    dnf:python) echo python3 ;;
+    dnf:pkg-config) echo pkgconf-pkg-config ;;
+    dnf:jansson) echo jansson-devel ;;
+    dnf:sqlite) echo sqlite-devel ;;
+    dnf:pcre2) echo pcre2-devel ;;
+    dnf:utf8proc) echo utf8proc-devel ;;
+    dnf:plist) echo libplist-devel ;;
+    dnf:microhttpd) echo libmicrohttpd-devel ;;
+    dnf:wslay) echo wslay-devel ;;
+    dnf:curl) echo libcurl-devel ;;
+    dnf:zlib) echo zlib-devel ;;
+    dnf:node) echo nodejs npm ;;
+    dnf:cmocka) echo libcmocka-devel ;;
+    dnf:curl-tool) echo curl ;;
+    dnf:clang) echo clang compiler-rt ;;
+    dnf:clang-format | dnf:clang-tidy) echo clang-tools-extra ;;
+    dnf:shellcheck) echo ShellCheck ;;
+    pacman:compiler) echo gcc ;;
+    pacman:pkg-config) echo pkgconf ;;
+    pacman:sqlite) echo sqlite ;;
+    pacman:utf8proc) echo libutf8proc ;;
+    pacman:plist) echo libplist ;;
+    pacman:microhttpd) echo libmicrohttpd ;;
+    pacman:curl-tool) echo curl ;;
+    pacman:node) echo nodejs npm ;;
+    pacman:clang) echo clang compiler-rt ;;
+    pacman:clang-format | pacman:clang-tidy) echo clang ;;
+    brew:compiler) echo llvm ;;
+    brew:microhttpd) echo libmicrohttpd ;;
+    brew:plist) echo libplist ;;
+    brew:curl-tool) echo curl ;;
+    brew:clang) echo llvm ;;
+    brew:python) echo python3 ;;
+    brew:pkg-config) echo pkgconf ;;
+    *) echo "$1" ;;
+    esac
+}
+
+if have apt-get; then manager=apt
+elif have dnf; then manager=dnf
+elif have pacman; then manager=pacman
+elif have brew; then manager=brew
+else
+    echo "perjoule knows apt, dnf, pacman and brew; please install by hand:$missing" >&2
+    exit 3
+fi
+
+packages=
+for name in $missing; do packages="$packages $(translate "$name")"; done
+echo "perjoule installs with $manager:$packages"
+# shellcheck disable=SC2086  # the lists are words on purpose
+case $manager in
+apt)
+    as_root apt-get update -qq || echo "apt-get update had trouble; going on" >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        $packages >/dev/null ;;
+dnf) as_root dnf install -y -q $packages ;;
+pacman) as_root pacman -S --needed --noconfirm $packages ;;
+brew) brew install $packages ;;
+esac
+
+# Debian 12 ships node 18; the page's build needs 20. The npm package `node` brings a newer one.
+if ! node_is_new; then
+    prefix=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
+    if [ ! -x "$prefix/node_modules/node/bin/node" ]; then
+        echo "perjoule installs node 20 from npm into $prefix"
+        mkdir -p "$prefix"
+        npm install --silent --no-fund --no-audit --prefix "$prefix" node@20
+    fi
+fi

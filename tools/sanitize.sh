@@ -1,0 +1,11 @@
+#!/bin/sh
+# The whole suite under sanitizers: address and undefined, then thread. `make test` runs the parts
+# that fit its time; this runs all.
+set -eu
+for kind in address,undefined thread; do
+    folder=build-$(echo "$kind" | cut -c1)san
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" -Db_sanitize="$kind" -Db_lundef=false \
+        -Dbuildtype=debugoptimized -Ddashboard=disabled >/dev/null
+    ninja -C "$folder"
+    meson test -C "$folder" --no-rebuild --no-suite conformance --timeout-multiplier 6 --print-errorlogs
+done

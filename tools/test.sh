@@ -1,0 +1,37 @@
+#!/bin/sh
+# All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD
+# Steps: the suite on the normal build; the same unit and corpus tests under the address and
+# undefined sanitizers; recorder, sampler and hub under the thread sanitizer; the page's own checks.
+set -eu
+build=$1
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+export PATH="${PERJOULE_NODE:-$HOME/.cache/perjoule/node}/node_modules/node/bin:$PATH"
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+
+setup() { # folder, options...
+    folder=$1; shift
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >"$folder.log" 2>&1 || {
+        cat "$folder.log"; exit 1; }
+    ninja -C "$folder" >"$folder.log" 2>&1 || { grep -E "error|warning|FAILED" -A8 "$folder.log"; exit 1; }
+    rm -f "$folder.log"
+}
+suite() { # name, folder, meson test options...
+    name=$1 folder=$2; shift 2
+    echo "== $name"
+    meson test -C "$folder" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || true
+    cat "$folder/meson-logs/testlog.json" >>"$results"
+}
+
+setup "$build"
+suite "all tests" "$build" --no-suite conformance
+setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
+    -Ddashboard=disabled
+ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    suite "under the address and undefined sanitizers" build-asan --suite unit --suite corpus \
+    --suite cli --timeout-multiplier 4
+setup build-tsan -Db_sanitize=thread -Db_lundef=false -Dbuildtype=debugoptimized -Ddashboard=disabled
+TSAN_OPTIONS=halt_on_error=1 suite "under the thread sanitizer" build-tsan --suite threads \
+    --timeout-multiplier 6
+
+exec python3 tools/count_tests.py "$results"
