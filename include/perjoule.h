@@ -199,7 +199,11 @@ typedef struct pj_work {
 } pj_work;
 
 /* Opens a span inside the lane's innermost open one, at the present time. A kind may not be
- * coarser than the enclosing one's. At most 16 may be open on a lane. Never blocks or allocates. */
+ * coarser than the enclosing one's, except that a section may lie inside a token (the stages of
+ * one decode step). Of two nested spans of one kind the outer one keeps what is its own. Spans
+ * finer than the run's depth are dropped. A lane with nothing open is in the phase, token and
+ * layer that another thread has open in this run. At most 16 spans may be open on a lane; what
+ * breaks these rules is dropped and counted. Never blocks or allocates. */
 PJ_API void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id);
 /* Closes the innermost span; `work` may be NULL. Never blocks or allocates: a full buffer counts a
  * loss, which is stored with the run. */
@@ -207,7 +211,7 @@ PJ_API void pj_span_end(pj_lane *lane, const pj_work *work);
 /* Ends one span and begins a sibling with one clock reading between them. */
 PJ_API void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id);
 /* Text of the token whose span is open on this lane (UTF-8, at most 255 bytes are kept), its id in
- * the vocabulary, and the sequence of the batch it belongs to. */
+ * the vocabulary, and the sequence of the batch it belongs to: called once a sequence and step. */
 PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
                           size_t bytes);
 

@@ -72,6 +72,10 @@ typedef struct pj_section_row {
     pj_energy energy;
 } pj_section_row;
 
+/* In a batch, a decode step gives one row a live sequence, consecutive, with the step's times. They
+ * share the step's energy out between them (method ALLOCATED); the layers and the self energy of
+ * the step hang on the first of them, so that children + self = gross holds for the rows of a step
+ * together (group by phase and position), as it does for the one row of a step without a batch. */
 typedef struct pj_token_row {
     uint32_t phase;    /* index of the phase row */
     uint32_t position; /* output position from 0; row 0 covers the prefill of the prompt */
