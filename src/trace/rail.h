@@ -48,6 +48,7 @@ typedef struct pj_rail {
     int64_t period_ns;         /* update period as declared or measured here; 0: unknown */
     int64_t window_ns;         /* averaging window; 0: as the period */
     int64_t delay_ns;          /* how long after the end of its window a value appears */
+    int64_t lag_ns;            /* time constant of a first-order (capacitor-like) lag; 0: none */
     double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
     double modulus_uj;         /* counters: the value wraps here; 0: it does not, or unknown */
     double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
@@ -65,6 +66,10 @@ typedef enum pj_reading_status {
 
 typedef struct pj_reading {
     int64_t before_ns, after_ns; /* clock around the read call */
+    int64_t fresh_ns;            /* when the sensor published the value, as well as is known: the
+                                    device's own time, or between the last poll that saw the old
+                                    value and the first that saw this one; 0: unknown */
+    int64_t fresh_error_ns;      /* half the width of that interval */
     int64_t window_ns;           /* true averaging time if the source says it, else 0 */
     double value;                /* raw, in the unit of the rail's kind; NAN without one */
     uint16_t rail;               /* index */

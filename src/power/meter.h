@@ -1,0 +1,148 @@
+/*
+ * The meter: all sources of one --power list, opened, sampled by a thread each, and read as one
+ * stream of readings. It knows rails and time, not phases or tokens.
+ *
+ *     pj_meter_open(&options, &meter, &err);        characterises sensors, <= 3 s, mostly cached
+ *     pj_meter_start(meter, &err);                  sampler threads run
+ *     pj_meter_baseline(meter, ...)                 optional; idle power, cold or resident
+ *     ... one collector thread: pj_meter_read() and pj_meter_next_event() now and then ...
+ *     wait pj_meter_settle_ns() after the last span, so that slow sensors have seen it
+ *     pj_meter_stop(meter); drain once more; pj_meter_close(meter);
+ *
+ * Each source has a thread and a ring of its own, so that a slow driver never delays a fast one.
+ * pj_meter_read, _next_event and _baseline belong to one consumer thread at a time; the rest to the
+ * thread that opened the meter. With no usable source a meter has no rails and everything else
+ * still works: that is the fallback, and pj_meter_remedy says what to do about it.
+ */
+#ifndef PJ_POWER_METER_H
+#define PJ_POWER_METER_H
+
+#include "power/curve.h"
+#include "power/source.h"
+
+typedef struct pj_meter pj_meter;
+
+typedef struct pj_meter_options {
+    const char *sources;     /* the --power list; NULL: "auto" */
+    int64_t interval_ns;     /* 0: each source's own update period */
+    const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
+    bool skip_characterise;  /* take sensors as they declare themselves */
+} pj_meter_options;
+
+/* Fails with PJ_E_INVALID for a list that cannot be understood or an argument (file, key) that is
+ * wrong, and with PJ_E_UNAVAILABLE or PJ_E_DENIED when sources were named and none of them works.
+ * "auto" with nothing usable succeeds. */
+pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_error *err);
+void pj_meter_close(pj_meter *meter); /* NULL is allowed; stops first */
+
+/* Borrowed; fixed from open to close. A reading's `rail` is an index into it. */
+const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count);
+pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its rails */
+const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
+/* One or two sentences: why there is no power and what to do; "" when there are rails. */
+const char *pj_meter_remedy(const pj_meter *meter);
+
+pj_status pj_meter_start(pj_meter *meter, pj_error *err);
+void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start may follow again */
+
+/* Takes up to `max` readings out of the rings. Order in time is kept per rail, not between
+ * sources. */
+size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
+/* How long sampling must go on after an interval's end until its energy is known. */
+int64_t pj_meter_settle_ns(const pj_meter *meter);
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+typedef enum pj_meter_event_kind {
+    PJ_METER_SOURCE_RESTARTED = 0,
+    PJ_METER_SOURCE_LOST,
+    PJ_METER_RAIL_LOST,
+    PJ_METER_FROZEN,         /* value: how long, ns */
+    PJ_METER_THAWED,         /* a frozen rail moves again */
+    PJ_METER_RESET,          /* a counter started anew */
+    PJ_METER_REJECTED,       /* first implausible value of a rail; value: the raw value */
+    PJ_METER_DISAGREES,      /* counter against power of one device; value: relative difference */
+    PJ_METER_DUPLICATE,      /* two rails of different devices give the same values */
+    PJ_METER_CHILD_EXCEEDS,  /* a rail's children draw more than the rail itself */
+    PJ_METER_PERIOD_CHANGED, /* value: the new update period, ns */
+    PJ_METER_SUSPENDED,      /* the machine or this process stood still; value: ns */
+    PJ_METER_SOURCE_SKIPPED, /* a named source that cannot be used; text says why */
+    PJ_METER_EVENT_COUNT
+} pj_meter_event_kind;
+
+typedef struct pj_meter_event {
+    int64_t at_ns;
+    double value;
+    pj_meter_event_kind kind;
+    uint16_t source; /* index in the order of pj_meter_sources */
+    uint16_t rail;   /* index, or UINT16_MAX: the source as a whole */
+} pj_meter_event;
+
+bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event);
+/* A code for storage ("source_lost") and one sentence for people. */
+const char *pj_meter_event_code(pj_meter_event_kind kind);
+void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
+                         size_t bytes);
+
+/* ---- what the sampling itself costs ---------------------------------------------------------- */
+
+typedef struct pj_meter_cost {
+    double cpu_share;        /* CPU time of all sampler threads / time since start */
+    double jitter_us;        /* median lateness of a tick */
+    double jitter_p99_us;    /* 99th percentile */
+    double call_us;          /* mean duration of a read call */
+    uint64_t ticks, missed;  /* missed: their time had passed before the one before was done */
+    uint64_t readings, lost; /* lost: rings were full */
+} pj_meter_cost;
+
+void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost);
+
+/* ---- idle power ------------------------------------------------------------------------------ */
+
+typedef enum pj_baseline_kind {
+    PJ_BASELINE_COLD = 0, /* before a model is loaded */
+    PJ_BASELINE_RESIDENT  /* loaded, nothing running */
+} pj_baseline_kind;
+
+typedef struct pj_baseline {
+    pj_baseline_kind kind;
+    int64_t begin_ns, end_ns;
+    double busy_share; /* of all CPUs during the window, NAN: unknown */
+    bool quiet;        /* busy_share below 2 % and no rail drifted: trust it */
+    uint32_t rail_count;
+    double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */
+    double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
+} pj_baseline;
+
+/* Listens for `duration_ns` (the meter must be started) and discards what it reads. */
+pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
+                            pj_baseline *baseline, pj_error *err);
+/* The same from curves that somebody else has filled; busy_share as measured by pj_busy_*. */
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
+                         int64_t begin_ns, int64_t end_ns, double busy_share,
+                         pj_baseline *baseline);
+
+/* CPU time of the machine since boot from procfs; the difference of two gives a busy share. */
+typedef struct pj_busy {
+    double busy, total; /* ticks; total 0: unknown */
+} pj_busy;
+void pj_busy_get(const pj_power_env *env, pj_busy *busy);
+double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unknown */
+
+/* ---- columns of a sample --------------------------------------------------------------------- */
+
+/* Whether this rail counts in the sum of its class (no rail of that class contains it), or, for
+ * PJ_RAIL_TOTAL, in the total: the total's own rail, or where there is none every CPU, GPU, ANE and
+ * DRAM rail that no other of these contains. */
+bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column);
+
+/* ---- simulated sensors ------------------------------------------------------------------------
+ */
+
+/* The specification when `sim` is among the sources, else NULL; see power/sim.h. Rails of source
+ * "sim" give provisional readings while the meter runs; the final ones come from pj_sim_read. */
+const struct pj_sim_spec *pj_meter_sim(const pj_meter *meter);
+/* Which power above idle the provisional simulated readings show from now on. Any thread. */
+void pj_meter_set_activity(pj_meter *meter, double net_mw);
+
+#endif

@@ -1,0 +1,94 @@
+/*
+ * Simulated sensors with a known truth. A specification (parsed from "sim:key=value,...") says what
+ * every class of work draws and what kind of sensor looks at it; from the run's real spans as truth
+ * it makes the readings that such a sensor would have given. Same specification and truth, same
+ * readings, byte for byte. Everything simulated is PJ_MODELLED.
+ *
+ * At the end of a run the profiler builds the truth: segments of net power (above idle) in order,
+ * from the leaf spans and pj_sim_class_mw; calls pj_sim_read for each rail of source "sim"; and
+ * feeds curves with that instead of the provisional readings of the run. The planted energy of a
+ * span is pj_sim_truth_mj.
+ *
+ * Keys (all optional)
+ *   preset=NAME     starting values: counter (default), rapl, nvml-kepler, nvml-maxwell,
+ *                   nvml-pascal, nvml-volta, nvml-turing, nvml-ampere, nvml-ampere-average,
+ *                   nvml-a100, nvml-ada, nvml-ada-average, nvml-hopper, nvml-hopper-average,
+ *                   apple, xe
+ *   seed=N          of powers, phase and noise (default 1)
+ *   kind=counter|power
+ *   period_ms, phase_ms (drawn from seed when absent), jitter (share of the period)
+ *   window_ms       0: the period; smaller: only that share is seen; larger: trailing average
+ *   coverage        instead of window_ms: window / period
+ *   delay_ms, lag_ms
+ *   gain            factor (1), offset_mw
+ *   noise           relative 1 sigma of a reading's power, or of a counter's step
+ *   resolution_mj   step of a counter; resolution_mw of a power reading
+ *   sees=all|window what a counter integrates: the truth (default), or only what the window saw
+ *   modulus_mj, start_mj      of a counter
+ *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
+ *   idle_mw (10000) truth of an idle machine, whole over all rails
+ *   low_mw, high_mw range of class powers drawn from the seed (20000 to 60000)
+ *   rails=cpu+gpu+dram        names; `share=0.6+0.3+0.1` splits the truth (default equally)
+ *   total=1         adds a rail "total" that contains them
+ *   core=0.6        adds a rail "core" inside the first, with that share of it
+ *   anything else   NAME=mW gives the net power of the class NAME, e.g. q_proj=45000,
+ *                   lm_head=52000, decode/q_proj=41000 (only in that phase)
+ */
+#ifndef PJ_POWER_SIM_H
+#define PJ_POWER_SIM_H
+
+#include "base/error.h"
+#include "trace/rail.h"
+
+enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_RAILS = 8 };
+
+typedef struct pj_sim_class {
+    char name[64]; /* "q_proj", "attention/softmax", with "decode/" in front for one phase */
+    double mw;
+} pj_sim_class;
+
+typedef struct pj_sim_rail {
+    char name[PJ_RAIL_NAME_BYTES];
+    double share; /* of the truth */
+    int parent;   /* index, or -1 */
+} pj_sim_rail;
+
+typedef struct pj_sim_spec {
+    pj_rail_kind kind;
+    uint64_t seed;
+    int64_t period_ns, phase_ns, window_ns, delay_ns, lag_ns;
+    double jitter, gain, offset_mw, noise;
+    double resolution; /* mJ of a counter, mW of a power reading; 0: none */
+    bool counter_sees_window;
+    double modulus_mj, start_mj;
+    int64_t reset_ns, freeze_begin_ns, freeze_end_ns, jump_ns; /* from the begin; -1: never */
+    double jump_mw, dropout, duplicate;
+    double idle_mw, low_mw, high_mw;
+    pj_sim_rail rails[PJ_SIM_MAX_RAILS];
+    uint32_t rail_count;
+    pj_sim_class classes[PJ_SIM_MAX_CLASSES];
+    uint32_t class_count;
+} pj_sim_spec;
+
+pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err); /* "": the defaults */
+uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max);
+/* Net power of a class: as given for "PHASE/NAME" or "NAME", else drawn from the seed and the name,
+ * so that a name has the same power in every run of that seed. */
+double pj_sim_class_mw(const pj_sim_spec *spec, const char *class_name, pj_phase phase);
+
+/* Net truth: power over [begin, end); in order, not overlapping. Between segments: idle only. */
+typedef struct pj_sim_segment {
+    int64_t begin_ns, end_ns;
+    double net_mw;
+} pj_sim_segment;
+
+/* True gross energy of an interval on one rail. */
+double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
+                       size_t count, int64_t begin_ns, int64_t end_ns);
+/* Readings of one rail over [begin, end) as a sampler would have passed them on; their `rail` is
+ * `rail`. Allocates *readings (pj_free). */
+pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
+                      size_t count, int64_t begin_ns, int64_t end_ns, pj_reading **readings,
+                      size_t *reading_count, pj_error *err);
+
+#endif

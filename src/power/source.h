@@ -1,0 +1,137 @@
+/*
+ * What a power source is. A source knows one way to read power on one kind of machine and nothing
+ * else: no thread, no filter, no history. It offers rails and, when asked, the raw values they show
+ * now. Who asks (sampler.c) tells repeats from updates, rejects nonsense, restarts what died; who
+ * listens (curve.c) makes energy of it.
+ *
+ * A source is one const pj_power_source listed in sources.c. Its state lies in memory of the
+ * caller's (state_bytes, zeroed); a state is used by one thread at a time. `read` runs up to a
+ * thousand times a second: it does not allocate, lock, log or parse with a library.
+ */
+#ifndef PJ_POWER_SOURCE_H
+#define PJ_POWER_SOURCE_H
+
+#include "base/error.h"
+#include "trace/rail.h"
+
+enum {
+    PJ_POWER_SOURCE_VERSION = 1,
+    PJ_SOURCE_TEXT_BYTES = 512,
+    PJ_SOURCE_READ_MAX = 1024, /* readings of one read call, at most */
+    PJ_POWER_LIST_MAX = 16,
+    PJ_POWER_ARGUMENT_BYTES = 1024
+};
+
+/* Where sources look, so that tests and odd machines can point them elsewhere. Strings are borrowed
+ * and outlive every source opened with them. */
+typedef struct pj_power_env {
+    const char *sysfs_root;      /* in front of "/sys/...": "" for the machine's own */
+    const char *procfs_root;     /* in front of "/proc/...": "" for the machine's own */
+    const char *nvml_library;    /* NULL: libnvidia-ml.so.1 */
+    const char *powermetrics;    /* command line, NULL: sudo -n /usr/bin/powermetrics */
+    const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: all */
+    const char *cache_folder;    /* for what was learned about sensors; NULL: nothing is kept */
+    int64_t interval_ns;         /* of sources that must be told at their start; 0: 100 ms */
+} pj_power_env;
+
+/* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_POWERMETRICS and
+ * CUDA_VISIBLE_DEVICES; the cache folder lies in static storage. */
+void pj_power_env_get(pj_power_env *env);
+
+typedef enum pj_source_state {
+    PJ_SOURCE_USABLE = 0,
+    PJ_SOURCE_DENIED,  /* it is here, but permission is missing */
+    PJ_SOURCE_ABSENT,  /* this machine does not have it */
+    PJ_SOURCE_OPTIONAL /* usable, but only when asked for by name */
+} pj_source_state;
+
+/* What a probe found. Both texts are empty when the source is usable. */
+typedef struct pj_source_report {
+    pj_source_state state;
+    char reason[PJ_SOURCE_TEXT_BYTES]; /* one sentence: what is missing */
+    char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that mends it */
+} pj_source_report;
+
+enum {
+    PJ_SOURCE_MODELLED = 1,   /* everything it yields is PJ_MODELLED */
+    PJ_SOURCE_SUBPROCESS = 2, /* delivers at an interval of its own; default 100 ms */
+    PJ_SOURCE_BY_NAME = 4     /* never part of "auto" */
+};
+
+typedef struct pj_power_source {
+    int version; /* PJ_POWER_SOURCE_VERSION */
+    const char *name;
+    unsigned flags;
+    size_t state_bytes;
+    /* Whether it can be used here; leaves nothing open, costs milliseconds. `argument` is what
+     * stood behind "name:" in the list, "" when nothing did. */
+    void (*probe)(const pj_power_env *env, const char *argument, pj_source_report *report);
+    /* On failure the state holds no resource; the sentence is that of the probe. */
+    pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
+    /* Fills up to `max` rails and returns how many; `parent` is an index in this array, `source`
+     * the source's name. The same rails in the same order from open to close. */
+    uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
+    /* Raw values now. A source that is polled gives one reading a rail; one that delivers by itself
+     * (subprocess, recording) gives what came since the last call, oldest first, perhaps none.
+     * It sets: rail (index among its own), before_ns and after_ns, value, status (OK; GAP with NAN
+     * and a reason for one rail that failed; LOST for one rail that is gone), window_ns where it
+     * knows it, fresh_ns where the device says it; all else is zero. Never blocks for long.
+     * PJ_E_LOST: the source is gone. Other failures: nothing could be read this time. */
+    pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
+    void (*close)(void *state); /* after a successful open; may run twice */
+    /* Optional. A source that keeps the driver's ear open between reads (a counter that the kernel
+     * folds only when read) names the longest gap it can bear; 0: any. */
+    int64_t max_gap_ns;
+} pj_power_source;
+
+/* Every source there is, in the order of preference of "auto"; ends with NULL. */
+extern const pj_power_source *const pj_power_sources[];
+const pj_power_source *pj_power_source_find(const char *name, size_t length); /* NULL: none */
+
+typedef struct pj_power_choice {
+    const pj_power_source *source;
+    char argument[PJ_POWER_ARGUMENT_BYTES]; /* behind "name:", "" for none */
+} pj_power_choice;
+
+/* A parsed --power list: "auto", "none", or names in order of preference, e.g.
+ * "rapl,nvml,estimate", "replay:FILE", "sim:key=value,key=value". "auto" may stand among names. A
+ * piece between commas that does not start with a source's name belongs to the argument before. */
+typedef struct pj_power_list {
+    pj_power_choice choices[PJ_POWER_LIST_MAX];
+    uint32_t count;
+    bool named; /* the user named sources; false: only "auto" or "none" */
+} pj_power_list;
+
+pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *err);
+
+/* Why a reading was rejected, missing or lost (pj_reading.reason). */
+typedef enum pj_reading_reason {
+    PJ_REASON_NONE = 0,
+    PJ_REASON_UNSUPPORTED, /* the driver said so, now and then or for good */
+    PJ_REASON_IO,          /* the read call failed */
+    PJ_REASON_DENIED,
+    PJ_REASON_NOT_A_NUMBER, /* text, N/A, NaN, overflowing digits */
+    PJ_REASON_NEGATIVE,
+    PJ_REASON_TOO_HIGH,  /* above 1.5 x the rail's bound, or that energy in that time */
+    PJ_REASON_ZERO,      /* exactly 0 where the rail is known to be positive */
+    PJ_REASON_BACKWARDS, /* a counter stepped back a little without having been reset */
+    PJ_REASON_FROZEN,    /* unchanged for more than 20 periods */
+    PJ_REASON_SUSPENDED, /* the clock or the process stood still before it */
+    PJ_REASON_GONE,      /* device unplugged, GPU lost, subprocess dead */
+    PJ_REASON_COUNT
+} pj_reading_reason;
+
+const char *pj_reading_reason_text(unsigned reason); /* "above the rail's limit", ... */
+
+/* ---- small helps for sources --------------------------------------------------------------- */
+
+/* Writes root + path; false when it does not fit. */
+bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);
+/* Parses the unsigned decimal number at the start of a sysfs text that ends there or in white
+ * space; false for anything else, also for one that does not fit in 64 bits. */
+bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value);
+/* Fills a report; `remedy` may be "". */
+void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,
+                          const char *reason_format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * The table of power sources, what the environment says about where they look, and the --power
+ * list. Adding a source is one file and one line here.
+ */
+#include "power/source.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const pj_power_source *const pj_power_sources[] = {
+    NULL,
+};
+
+const pj_power_source *pj_power_source_find(const char *name, size_t length)
+{
+    for (const pj_power_source *const *s = pj_power_sources; *s; s++)
+        if (strlen((*s)->name) == length && strncmp((*s)->name, name, length) == 0) return *s;
+    return NULL;
+}
+
+/* ---- environment --------------------------------------------------------------------------- */
+
+static const char *environment_or(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : otherwise;
+}
+
+static const char *user_cache_folder(void)
+{
+    static char folder[1024];
+    const char *base = environment_or("XDG_CACHE_HOME", NULL), *home = environment_or("HOME", NULL);
+    if (base && base[0] == '/')
+        return pj_path_join(folder, sizeof folder, base, "perjoule") ? folder : NULL;
+#ifdef __APPLE__
+    const char *under_home = "Library/Caches/perjoule";
+#else
+    const char *under_home = ".cache/perjoule";
+#endif
+    return home && pj_path_join(folder, sizeof folder, home, under_home) ? folder : NULL;
+}
+
+void pj_power_env_get(pj_power_env *env)
+{
+    *env = (pj_power_env){
+        .sysfs_root = environment_or("PERJOULE_SYSFS", ""),
+        .procfs_root = environment_or("PERJOULE_PROCFS", ""),
+        .nvml_library = environment_or("PERJOULE_NVML", NULL),
+        .powermetrics = environment_or("PERJOULE_POWERMETRICS", NULL),
+        .visible_devices = getenv("CUDA_VISIBLE_DEVICES"), /* empty means: none visible */
+        .cache_folder = user_cache_folder(),
+    };
+}
+
+/* ---- the list ------------------------------------------------------------------------------ */
+
+static bool list_has(const pj_power_list *list, const pj_power_source *source)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->choices[i].source == source) return true;
+    return false;
+}
+
+static pj_status list_add(pj_power_list *list, const pj_power_source *source, pj_error *err)
+{
+    if (list->count == PJ_POWER_LIST_MAX)
+        return pj_fail(err, PJ_E_INVALID, "--power: more than %d sources", PJ_POWER_LIST_MAX);
+    list->choices[list->count] = (pj_power_choice){.source = source};
+    list->count++;
+    return PJ_OK;
+}
+
+static pj_status list_add_auto(pj_power_list *list, pj_error *err)
+{
+    for (const pj_power_source *const *s = pj_power_sources; *s; s++) {
+        if (((*s)->flags & PJ_SOURCE_BY_NAME) || list_has(list, *s)) continue;
+        pj_status status = list_add(list, *s, err);
+        if (status != PJ_OK) return status;
+    }
+    return PJ_OK;
+}
+
+/* Appends text to the last choice's argument. */
+static pj_status argument_append(pj_power_list *list, const char *text, size_t length,
+                                 pj_error *err)
+{
+    char *argument = list->choices[list->count - 1].argument;
+    size_t used = strlen(argument);
+    if (used + length >= PJ_POWER_ARGUMENT_BYTES)
+        return pj_fail(err, PJ_E_INVALID, "--power: what follows %s: is longer than %d bytes",
+                       list->choices[list->count - 1].source->name, PJ_POWER_ARGUMENT_BYTES - 1);
+    memcpy(argument + used, text, length);
+    argument[used + length] = 0;
+    return PJ_OK;
+}
+
+static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
+{
+    char known[256] = "";
+    for (const pj_power_source *const *s = pj_power_sources; *s; s++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*s)->name);
+    }
+    return pj_fail(err, PJ_E_INVALID, "--power: there is no source %.*s (known: auto, none, %s)",
+                   (int)(length > 64 ? 64 : length), piece, known);
+}
+
+/* One piece between commas. */
+static pj_status take_piece(pj_power_list *list, const char *piece, size_t length,
+                            bool *in_argument, pj_error *err)
+{
+    size_t name_length = 0;
+    while (name_length < length && piece[name_length] != ':') name_length++;
+    const pj_power_source *source = pj_power_source_find(piece, name_length);
+    if (source) {
+        list->named = true;
+        *in_argument = name_length < length;
+        if (list_has(list, source))
+            return pj_fail(err, PJ_E_INVALID, "--power: %s is named twice", source->name);
+        pj_status status = list_add(list, source, err);
+        if (status != PJ_OK || !*in_argument) return status;
+        return argument_append(list, piece + name_length + 1, length - name_length - 1, err);
+    }
+    if (*in_argument) {
+        pj_status status = argument_append(list, ",", 1, err);
+        return status != PJ_OK ? status : argument_append(list, piece, length, err);
+    }
+    if (length == 4 && strncmp(piece, "auto", 4) == 0) return list_add_auto(list, err);
+    return unknown_source(piece, length, err);
+}
+
+pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *err)
+{
+    *list = (pj_power_list){0};
+    if (strcmp(text, "none") == 0) return PJ_OK;
+    bool in_argument = false;
+    for (const char *piece = text;;) {
+        size_t length = strcspn(piece, ",");
+        pj_status status = take_piece(list, piece, length, &in_argument, err);
+        if (status != PJ_OK) return status;
+        if (!piece[length]) return PJ_OK;
+        piece += length + 1;
+    }
+}
+
+/* ---- small helps ---------------------------------------------------------------------------- */
+
+const char *pj_reading_reason_text(unsigned reason)
+{
+    static const char *const texts[PJ_REASON_COUNT] = {
+        [PJ_REASON_NONE] = "",
+        [PJ_REASON_UNSUPPORTED] = "not supported by the driver",
+        [PJ_REASON_IO] = "the read failed",
+        [PJ_REASON_DENIED] = "permission denied",
+        [PJ_REASON_NOT_A_NUMBER] = "not a number",
+        [PJ_REASON_NEGATIVE] = "negative",
+        [PJ_REASON_TOO_HIGH] = "above what the rail can draw",
+        [PJ_REASON_ZERO] = "zero where the rail is known to draw power",
+        [PJ_REASON_BACKWARDS] = "the counter stepped back",
+        [PJ_REASON_FROZEN] = "unchanged for more than 20 update periods",
+        [PJ_REASON_SUSPENDED] = "the machine or this process stood still",
+        [PJ_REASON_GONE] = "the device or its helper process is gone",
+    };
+    return reason < PJ_REASON_COUNT ? texts[reason] : "unknown";
+}
+
+bool pj_power_path(char *out, size_t bytes, const char *root, const char *path)
+{
+    int length = snprintf(out, bytes, "%s%s", root ? root : "", path);
+    return length >= 0 && (size_t)length < bytes;
+}
+
+bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value)
+{
+    uint64_t number = 0;
+    size_t i = 0;
+    for (; i < bytes && text[i] >= '0' && text[i] <= '9'; i++)
+        if (__builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(text[i] - '0'), &number))
+            return false;
+    if (i == 0) return false;
+    if (i < bytes && text[i] != 0 && text[i] != '\n' && text[i] != ' ' && text[i] != '\t' &&
+        text[i] != '\r')
+        return false;
+    *value = number;
+    return true;
+}
+
+void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,
+                          const char *reason_format, ...)
+{
+    va_list args;
+    report->state = state;
+    va_start(args, reason_format);
+    vsnprintf(report->reason, sizeof report->reason, reason_format, args);
+    va_end(args);
+    snprintf(report->remedy, sizeof report->remedy, "%s", remedy);
+}
