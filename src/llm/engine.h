@@ -1,0 +1,149 @@
+/*
+ * The inference engine as the profile room and the commands see it: open a model, generate, read
+ * facts. An engine owns a thread team, the model and its weights; it serves one call of
+ * pj_engine_generate at a time. Energy is not its business: it records spans through perjoule.h
+ * on the run it is given, like any other client, and records nothing when there is none.
+ */
+#ifndef PJ_LLM_ENGINE_H
+#define PJ_LLM_ENGINE_H
+
+#include "llm/config.h"
+#include "llm/dtype.h"
+#include "llm/sampling.h"
+
+#include <perjoule.h>
+#include <stdatomic.h>
+
+typedef struct pj_engine pj_engine;
+
+/* Element type of the KV cache. AUTO: F32 for F32 weights, where text must match the reference to
+ * the last digit; F16 otherwise. */
+typedef enum pj_kv_type { PJ_KV_AUTO = 0, PJ_KV_F32, PJ_KV_F16 } pj_kv_type;
+
+typedef struct pj_engine_options {
+    const char *model; /* a folder, a .safetensors file in one, or
+                          "synthetic:SHAPE[,dtype][,layers=N]" */
+    const char *dtype; /* convert weights at load: "q8_0", "q4_0", "f16", "bf16", "f32"; NULL:
+                          as stored */
+    uint32_t threads;  /* 0: one a core that this process may run on */
+    pj_kv_type kv;
+    uint32_t chunk;    /* prompt tokens in one pass, 0: 512 */
+    bool no_tokenizer; /* prompts come as ids only: a missing tokenizer is not looked for */
+} pj_engine_options;
+
+/* Opens and checks a model. Weights in 16 and 32 bits stay in the file's mapping. `lane` may be
+ * NULL; the caller opens the section model_load around the call when the load is part of a run. */
+pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err);
+void pj_engine_close(pj_engine *engine); /* NULL is allowed */
+
+/* What a run's record says of the engine; strings belong to the engine. */
+typedef struct pj_engine_facts {
+    const char *model_name; /* last part of the path, or the synthetic name */
+    const char *model_path;
+    const char *architecture; /* as config.json has it */
+    const char *dtype;        /* of the layers' matrices: "bf16" */
+    const char *isa;          /* kernel set that runs: "avx512" */
+    const char *kv;           /* "f32", "f16" */
+    bool synthetic;
+    bool extrapolated; /* layers=N: a part of the public shape */
+    bool has_tokenizer;
+    uint32_t threads;
+    const pj_model_config *config;
+    uint64_t parameters;          /* all weights */
+    uint64_t active_parameters;   /* that one token uses: of experts only the chosen ones */
+    uint64_t weight_bytes;        /* as they lie in memory */
+    uint64_t decode_weight_bytes; /* weights read for one decode step of one sequence */
+    double flops_per_token;       /* weights only: 2 x active matrix weights */
+    uint64_t kv_bytes_per_token;
+} pj_engine_facts;
+
+const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
+
+/* A prompt is text (through the tokenizer) or, when `ids` is set, token ids. */
+typedef struct pj_prompt {
+    const char *text;
+    size_t bytes;
+    const int32_t *ids;
+    uint32_t id_count;
+} pj_prompt;
+
+typedef enum pj_stop_reason {
+    PJ_STOP_NONE = 0, /* still going */
+    PJ_STOP_LENGTH,   /* max_tokens reached */
+    PJ_STOP_EOS,
+    PJ_STOP_STRING,
+    PJ_STOP_CANCELLED
+} pj_stop_reason;
+
+const char *pj_stop_reason_name(pj_stop_reason reason); /* "length", "eos", "stop", ... */
+
+/* One generated token, as soon as it is known. `text` is whole characters: it may be empty while
+ * one is incomplete or while it could be the beginning of a stop string, and may then hold more
+ * than one token's text. Called on the thread that runs pj_engine_generate. */
+typedef struct pj_generated {
+    uint32_t sequence, position; /* position counts generated tokens from 0 */
+    int32_t id;
+    const char *text;
+    size_t bytes;
+    pj_stop_reason stop; /* set with the sequence's last token */
+} pj_generated;
+
+typedef struct pj_generate_request {
+    const pj_prompt *prompts;
+    uint32_t prompt_count;
+    uint32_t sequences;  /* batch: sequence i takes prompt i % prompt_count; 0: prompt_count */
+    uint32_t max_tokens; /* new tokens for each sequence */
+    bool chat;           /* wrap each prompt in the model's chat format */
+    bool ignore_eos;     /* go on to max_tokens */
+    pj_sampling sampling;
+    const char *const *stop;                                    /* NULL-terminated list, or NULL */
+    void (*on_token)(void *context, const pj_generated *token); /* or NULL */
+    void *context;
+    const _Atomic bool *cancel; /* looked at several times within a token; or NULL */
+    pj_run *run;                /* records here; NULL: nothing is recorded */
+    /* The caller has opened phase pre_inference on its lane already (to load the model inside it);
+     * pj_engine_generate closes it. */
+    bool in_pre_inference;
+} pj_generate_request;
+
+typedef struct pj_sequence_result {
+    int32_t *prompt_ids; /* [prompt_count] */
+    uint32_t prompt_count;
+    int32_t *ids; /* [count] generated, the eos that ended it included */
+    uint32_t count;
+    char *text; /* valid UTF-8, without a stop string and what follows it */
+    size_t text_bytes;
+    pj_stop_reason stop;
+} pj_sequence_result;
+
+typedef struct pj_generate_result {
+    pj_sequence_result *sequences; /* [count] */
+    uint32_t count;
+    uint64_t input_tokens, output_tokens; /* over all sequences */
+    int64_t prefill_ns, decode_ns;        /* forward passes and sampling */
+    uint32_t decode_steps;
+    uint64_t logits_hash; /* over the logits of every step, in order */
+} pj_generate_result;
+
+/* Checks the prompts against the context before anything runs. On failure and on cancel the
+ * result holds what was generated up to then (cancel is PJ_E_CANCELLED). The caller hands in a
+ * zeroed result and calls fini on it whatever the outcome. */
+pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *request,
+                             pj_generate_result *result, pj_error *err);
+void pj_generate_result_fini(pj_generate_result *result);
+
+/* Logits of every position of `ids`, handed out row by row in order: for eval. `row` returns false
+ * to stop. whole = false feeds one token a pass. */
+typedef bool pj_logits_row_fn(void *context, uint32_t position, const float *logits,
+                              uint32_t vocab);
+pj_status pj_engine_logits(pj_engine *engine, const int32_t *ids, uint32_t count, bool whole,
+                           pj_logits_row_fn *row, void *context, pj_error *err);
+
+/* Sampling defaults of the model's generation_config.json over ours. */
+void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling);
+
+struct pj_tokenizer;
+/* Borrowed; NULL when there is none. */
+const struct pj_tokenizer *pj_engine_tokenizer(const pj_engine *engine);
+
+#endif

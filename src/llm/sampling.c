@@ -1,0 +1,173 @@
+/*
+ * Sampling. Candidates are kept in a heap ordered by logit (lower id first on ties) and taken off
+ * only as far as a filter asks, so that top-k of 40 costs one pass and 40 pops, not a sort of the
+ * vocabulary. One owner at a time; nothing here allocates after init.
+ */
+#include "llm/sampling.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct pj_candidate {
+    float logit;
+    float weight; /* e^(logit - largest) */
+    int32_t id;
+} pj_candidate;
+
+pj_status pj_sampling_check(const pj_sampling *s, pj_error *err)
+{
+    if (!(s->temperature >= 0 && s->temperature <= 100))
+        return pj_fail(err, PJ_E_INVALID, "temperature %g is not within 0 to 100", s->temperature);
+    if (!(s->top_p > 0 && s->top_p <= 1))
+        return pj_fail(err, PJ_E_INVALID, "top_p %g is not above 0 and at most 1", s->top_p);
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        return pj_fail(err, PJ_E_INVALID, "min_p %g is not within 0 to 1", s->min_p);
+    if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 100))
+        return pj_fail(err, PJ_E_INVALID, "repetition penalty %g is not above 0 and at most 100",
+                       s->repetition_penalty);
+    return PJ_OK;
+}
+
+pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint32_t vocab,
+                          pj_error *err)
+{
+    *sampler = (pj_sampler){.settings = *settings, .vocab = vocab};
+    pj_status status = pj_sampling_check(settings, err);
+    if (status) return status;
+    sampler->random.state = settings->seed;
+    if (settings->temperature > 0) {
+        sampler->order = pj_alloc(vocab, sizeof *sampler->order);
+        if (!sampler->order) return pj_fail_memory(err, "the sampler");
+    }
+    if (settings->repetition_penalty != 1) {
+        sampler->seen = pj_alloc(vocab, 1);
+        if (!sampler->seen) {
+            pj_sampler_fini(sampler);
+            return pj_fail_memory(err, "the sampler");
+        }
+    }
+    return PJ_OK;
+}
+
+void pj_sampler_fini(pj_sampler *sampler)
+{
+    pj_free(sampler->order);
+    pj_free(sampler->seen);
+    sampler->order = NULL;
+    sampler->seen = NULL;
+}
+
+void pj_sampler_accept(pj_sampler *sampler, int32_t id)
+{
+    if (sampler->seen && id >= 0 && (uint32_t)id < sampler->vocab) sampler->seen[id] = 1;
+}
+
+/* Towards less likely on either side of zero. */
+static void penalise(const pj_sampler *sampler, float *logits)
+{
+    float penalty = (float)sampler->settings.repetition_penalty;
+    for (uint32_t i = 0; i < sampler->vocab; i++)
+        if (sampler->seen[i]) logits[i] = logits[i] < 0 ? logits[i] * penalty : logits[i] / penalty;
+}
+
+static int32_t argmax(const float *logits, uint32_t count)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (logits[i] > logits[best] || isnan(logits[best])) best = i;
+    return (int32_t)best;
+}
+
+static bool before(const pj_candidate *a, const pj_candidate *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static void sift_down(pj_candidate *heap, uint32_t count, uint32_t i)
+{
+    pj_candidate moved = heap[i];
+    for (uint32_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && before(&heap[child + 1], &heap[child])) child++;
+        if (!before(&heap[child], &moved)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moved;
+}
+
+/* Takes the first `wanted` off a heap of `count`; they end up at the back, the best one last. */
+static void pop(pj_candidate *heap, uint32_t count, uint32_t wanted)
+{
+    for (; wanted > 0; wanted--) {
+        pj_candidate best = heap[0];
+        heap[0] = heap[--count];
+        sift_down(heap, count, 0);
+        heap[count] = best;
+    }
+}
+
+/* The candidates that filters leave, best first at kept[0], kept[-1], ...; returns their number. */
+static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_candidate **kept)
+{
+    const pj_sampling *s = &sampler->settings;
+    pj_candidate *heap = sampler->order;
+    for (uint32_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
+    uint32_t taken = 0;
+    double total = 0;
+    if (s->top_k > 0 && s->top_k < count) {
+        pop(heap, count, taken = s->top_k);
+        for (uint32_t i = 0; i < taken; i++) total += heap[count - 1 - i].weight;
+    } else {
+        for (uint32_t i = 0; i < count; i++) total += heap[i].weight;
+    }
+    bool limited = taken > 0;
+    uint32_t n = 0;
+    for (double sum = 0; n < (limited ? taken : count) && (n == 0 || sum < s->top_p * total); n++) {
+        if (!limited) pop(heap, count - n, 1);
+        const pj_candidate *next = &heap[count - 1 - n];
+        /* weights are relative to the best one's, which is 1 */
+        if (n > 0 && next->weight < s->min_p) break;
+        sum += next->weight;
+    }
+    *kept = &heap[count - 1];
+    return n;
+}
+
+static int32_t draw_from(pj_random *random, const pj_candidate *first, int step, uint32_t count)
+{
+    double total = 0, sum = 0;
+    for (uint32_t i = 0; i < count; i++) total += first[(ptrdiff_t)i * step].weight;
+    double mark = pj_random_unit(random) * total;
+    const pj_candidate *c = first;
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_candidate *next = &first[(ptrdiff_t)i * step];
+        if (next->weight <= 0) continue;
+        c = next;
+        sum += c->weight;
+        if (sum > mark) break;
+    }
+    return c->id;
+}
+
+int32_t pj_sampler_draw(pj_sampler *sampler, float *logits)
+{
+    const pj_sampling *s = &sampler->settings;
+    if (sampler->seen) penalise(sampler, logits);
+    int32_t best = argmax(logits, sampler->vocab);
+    if (s->temperature == 0) return best;
+    float inverse = (float)(1 / s->temperature), largest = logits[best];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sampler->vocab; i++) {
+        float x = logits[i];
+        if (isnan(x)) continue;
+        float weight = x == largest ? 1 : expf((x - largest) * inverse);
+        sampler->order[count++] = (pj_candidate){x, weight, (int32_t)i};
+    }
+    if (count == 0) return best;
+    pj_candidate *kept = sampler->order;
+    if ((s->top_k == 0 || s->top_k >= count) && s->top_p >= 1 && s->min_p <= 0)
+        return draw_from(&sampler->random, kept, 1, count);
+    count = filter(sampler, count, &kept);
+    return draw_from(&sampler->random, kept, -1, count);
+}
