@@ -4,9 +4,7 @@
 #define NAMES .o_name = "o_proj", .down_name = "down_proj", .final_norm_name = "norm"
 
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = {NAMES,
-                       .qkv_bias = PJ_BIAS_ATTENTION,
-                       .o_bias = PJ_BIAS_ATTENTION,
+    [PJ_ARCH_LLAMA] = {NAMES, .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION,
                        .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {NAMES},
     [PJ_ARCH_PHI] = {.norm = PJ_NORM_LAYER,
@@ -22,20 +20,13 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                      .final_norm_name = "final_layernorm"},
     [PJ_ARCH_PHI3] = {NAMES, .fused_qkv = true, .mlp = PJ_MLP_GATED_FUSED},
     [PJ_ARCH_QWEN2] = {NAMES, .qkv_bias = PJ_BIAS_ALWAYS},
-    [PJ_ARCH_QWEN3] = {NAMES,
-                       .qk_norm = true,
-                       .qkv_bias = PJ_BIAS_ATTENTION,
+    [PJ_ARCH_QWEN3] = {NAMES, .qk_norm = true, .qkv_bias = PJ_BIAS_ATTENTION,
                        .o_bias = PJ_BIAS_ATTENTION},
     [PJ_ARCH_MIXTRAL] = {NAMES, .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
-    [PJ_ARCH_QWEN2_MOE] = {NAMES,
-                           .router = PJ_ROUTER_SOFTMAX,
-                           .shared_expert = true,
+    [PJ_ARCH_QWEN2_MOE] = {NAMES, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true,
                            .qkv_bias = PJ_BIAS_QKV},
-    [PJ_ARCH_QWEN3_MOE] = {NAMES,
-                           .router = PJ_ROUTER_SOFTMAX,
-                           .qk_norm = true,
-                           .qkv_bias = PJ_BIAS_ATTENTION,
-                           .o_bias = PJ_BIAS_ATTENTION},
+    [PJ_ARCH_QWEN3_MOE] = {NAMES, .router = PJ_ROUTER_SOFTMAX, .qk_norm = true,
+                           .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)
