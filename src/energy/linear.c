@@ -1,0 +1,89 @@
+/* Cholesky and Jacobi, written plainly: the matrices are small and the time is not here. */
+#include "energy/linear.h"
+
+#include <math.h>
+
+bool pj_cholesky(double *a, size_t n, double *log_det)
+{
+    double log_sum = 0;
+    for (size_t j = 0; j < n; j++) {
+        double *row = a + j * n;
+        double d = row[j];
+        for (size_t k = 0; k < j; k++) d -= row[k] * row[k];
+        if (!(d > 0) || !isfinite(d)) return false;
+        d = sqrt(d);
+        row[j] = d;
+        log_sum += 2 * log(d);
+        for (size_t i = j + 1; i < n; i++) {
+            double *lower = a + i * n;
+            double s = lower[j];
+            for (size_t k = 0; k < j; k++) s -= lower[k] * row[k];
+            lower[j] = s / d;
+        }
+    }
+    if (log_det) *log_det = log_sum;
+    return true;
+}
+
+void pj_cholesky_solve(const double *factor, size_t n, double *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < i; k++) x[i] -= factor[i * n + k] * x[k];
+        x[i] /= factor[i * n + i];
+    }
+    for (size_t i = n; i-- > 0;) {
+        for (size_t k = i + 1; k < n; k++) x[i] -= factor[k * n + i] * x[k];
+        x[i] /= factor[i * n + i];
+    }
+}
+
+void pj_cholesky_inverse(const double *factor, size_t n, double *inverse)
+{
+    for (size_t j = 0; j < n; j++) {
+        double *row = inverse + j * n; /* symmetric: columns are rows */
+        for (size_t i = 0; i < n; i++) row[i] = i == j;
+        pj_cholesky_solve(factor, n, row);
+    }
+}
+
+static void rotate(double *a, size_t n, size_t p, size_t q)
+{
+    double apq = a[p * n + q];
+    double theta = (a[q * n + q] - a[p * n + p]) / (2 * apq);
+    double t = (theta >= 0 ? 1 : -1) / (fabs(theta) + sqrt(theta * theta + 1));
+    double c = 1 / sqrt(t * t + 1), s = t * c;
+    for (size_t k = 0; k < n; k++) {
+        double akp = a[k * n + p], akq = a[k * n + q];
+        a[k * n + p] = c * akp - s * akq;
+        a[k * n + q] = s * akp + c * akq;
+    }
+    for (size_t k = 0; k < n; k++) {
+        double apk = a[p * n + k], aqk = a[q * n + k];
+        a[p * n + k] = c * apk - s * aqk;
+        a[q * n + k] = s * apk + c * aqk;
+    }
+}
+
+double pj_condition_number(double *a, size_t n)
+{
+    if (n == 0) return NAN;
+    double size = 0;
+    for (size_t i = 0; i < n; i++) size += fabs(a[i * n + i]);
+    for (int sweep = 0; sweep < 60; sweep++) {
+        double off = 0;
+        for (size_t p = 0; p < n; p++)
+            for (size_t q = p + 1; q < n; q++) {
+                double v = fabs(a[p * n + q]);
+                off = v > off ? v : off;
+                if (v > size * 1e-300 && v > 1e-18 * size) rotate(a, n, p, q);
+            }
+        if (off <= 1e-15 * size) break;
+    }
+    double least = INFINITY, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double v = a[i * n + i];
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+    }
+    return least > most * 1e-16 ? most / least : INFINITY;
+}

@@ -1,0 +1,20 @@
+/* Small dense linear algebra for the estimator: symmetric positive definite, n of 10 to a few
+ * hundred, row-major doubles in the caller's memory. */
+#ifndef PJ_ENERGY_LINEAR_H
+#define PJ_ENERGY_LINEAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Replaces the lower triangle of a[n][n] by its Cholesky factor; false when it is not positive
+ * definite (to rounding). *log_det (may be NULL) becomes log |a|. */
+bool pj_cholesky(double *a, size_t n, double *log_det);
+/* x := a^-1 x from the factor. */
+void pj_cholesky_solve(const double *factor, size_t n, double *x);
+/* inverse[n][n] := a^-1 from the factor, both triangles. */
+void pj_cholesky_inverse(const double *factor, size_t n, double *inverse);
+/* Ratio of the largest to the least eigenvalue of the symmetric a[n][n], which is destroyed
+ * (cyclic Jacobi); INFINITY when it is singular to rounding, NAN for n == 0. */
+double pj_condition_number(double *a, size_t n);
+
+#endif
