@@ -1,0 +1,341 @@
+/* The estimator against planted truth: how near it comes with each kind of sensor, whether its
+ * intervals hold what they promise, and that shared energy adds up exactly. */
+#include "truth.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "energy/linear.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+typedef struct score {
+    double errors[20000];
+    size_t count;
+    unsigned covered, judged;
+} score;
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double p95(score *s)
+{
+    qsort(s->errors, s->count, sizeof(double), by_size);
+    return s->errors[(size_t)((double)(s->count - 1) * 0.95)];
+}
+
+/* Runs the fit on one made-up run and adds the errors of classes with at least 1 % of the energy.
+ */
+static void judge(score *s, uint64_t seed, const sensor *kind, double token_ms,
+                  double calibrated_sd, double equal_power)
+{
+    truth t;
+    size_t count;
+    pj_fit fit;
+    pj_error err;
+    pj_class_prior prior[64];
+    pj_random r = {seed + 99};
+    truth_init(&t, seed, 200, token_ms);
+    pj_window *windows = truth_windows(&t, kind, seed, &count);
+    for (uint32_t c = 0; c < t.class_count; c++) {
+        double sd = t.power_mw[c] * calibrated_sd;
+        prior[c] = (pj_class_prior){t.power_mw[c] + sd * pj_random_normal(&r), sd};
+    }
+    pj_fit_input input = {.windows = windows,
+                          .window_count = count,
+                          .leaves = t.leaves,
+                          .leaf_count = t.leaf_count,
+                          .class_count = t.class_count,
+                          .idle_mw = t.idle_mw,
+                          .total_mj = truth_energy_mj(&t, t.begin_ns, t.end_ns),
+                          .begin_ns = t.begin_ns,
+                          .end_ns = t.end_ns,
+                          .priors = calibrated_sd > 0 ? prior : NULL};
+    assert_int_equal(pj_fit_run(&input, &fit, &err), PJ_OK);
+    double net = 0, given = 0;
+    for (uint32_t c = 0; c < t.class_count; c++) net += t.power_mw[c] * fit.time_ms[c];
+    for (uint32_t c = 0; c < t.class_count; c++) {
+        double true_energy = t.power_mw[c] * fit.time_ms[c];
+        double power = equal_power > 0 ? fit.mean_mw : fit.power_mw[c];
+        given += fit.power_mw[c] * fit.time_ms[c];
+        if (true_energy < 0.01 * net) continue;
+        double error = fabs(power - t.power_mw[c]);
+        double sd = sqrt(fmax(fit.covariance[c * t.class_count + c], 0));
+        s->errors[s->count++] = error / t.power_mw[c];
+        s->judged++;
+        s->covered += error <= 1.96 * sd + 1e-9 * t.power_mw[c];
+    }
+    assert_true(fabs(given / net - 1) < 1e-6 || fit.drift_mw > 0);
+    pj_fit_fini(&fit);
+    pj_free(windows);
+    truth_fini(&t);
+}
+
+typedef struct row {
+    sensor sensor;
+    double token_ms, calibrated_sd, limit; /* 95th percentile of the relative error */
+} row;
+
+static void errors_stay_below_the_table(void **state)
+{
+    static const row rows[] = {
+        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 50, 0, 0.004},
+        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 10, 0, 0.02},
+        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 50, 0, 0.025},
+        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 10, 0, 0.14},
+        {{"10 ms, 0.2 % noise", 10, 0, 0.002, 0, false}, 50, 0, 0.07},
+        {{"10 ms, 0.2 % noise", 10, 0, 0.002, 0, false}, 10, 0, 0.25},
+        {{"counter 100 ms 61 uJ", 100, 0, 0, 0.061, true}, 50, 0, 0.006},
+        {{"counter 100 ms 61 uJ", 100, 0, 0, 0.061, true}, 10, 0, 0.033},
+        {{"power 100 ms 0.1 %", 100, 0, 0.001, 0, false}, 50, 0, 0.32},
+        {{"power 100 ms 1 %", 100, 0, 0.01, 0, false}, 50, 0, 0.66},
+        {{"calibrated, 1 ms 1 %", 1, 0, 0.01, 0, false}, 50, 0.003, 0.006},
+        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 50, 0.005, 0.012},
+        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 10, 0.005, 0.012},
+        {{"moving average of 1 s", 100, 1000, 0.001, 0, false}, 50, 0, 0.66},
+    };
+    static score s;
+    const char *more = getenv("PJ_RUNS");
+    unsigned runs = more ? (unsigned)atoi(more) : 6;
+    unsigned covered = 0, judged = 0;
+    printf("%-26s %8s %8s %9s %9s\n", "sensor", "token ms", "p95", "limit", "coverage");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        s = (score){0};
+        for (unsigned k = 0; k < runs; k++)
+            judge(&s, 1000 * i + k, &rows[i].sensor, rows[i].token_ms, rows[i].calibrated_sd, 0);
+        double error = p95(&s);
+        printf("%-26s %8.0f %7.2f%% %8.2f%% %8.1f%%\n", rows[i].sensor.name, rows[i].token_ms,
+               100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
+        covered += s.covered;
+        judged += s.judged;
+        assert_true(error <= rows[i].limit);
+    }
+    printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
+    assert_true(covered >= 0.92 * judged);
+}
+
+static void a_calibration_that_does_not_explain_is_seen(void **state)
+{
+    truth t;
+    size_t count;
+    pj_fit fit;
+    pj_class_prior prior[64];
+    sensor power = {"power", 100, 0, 0.01, 0, false};
+    truth_init(&t, 5, 100, 50);
+    pj_window *windows = truth_windows(&t, &power, 5, &count);
+    for (uint32_t c = 0; c < t.class_count; c++)
+        prior[c] = (pj_class_prior){t.power_mw[c] * 0.8, t.power_mw[c] * 0.005};
+    double total = truth_energy_mj(&t, t.begin_ns, t.end_ns);
+    pj_fit_input input = {windows,       count,     t.leaves, t.leaf_count,
+                          t.class_count, t.idle_mw, total,    t.begin_ns,
+                          t.end_ns,      prior,     0};
+    assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
+    assert_true(total - fit.predicted_mj > 1.96 * fit.predicted_sd_mj);
+    for (uint32_t c = 0; c < t.class_count; c++) /* the common factor is found all the same */
+        assert_true(fabs(fit.power_mw[c] / t.power_mw[c] - 1) < 0.05);
+    pj_fit_fini(&fit);
+    pj_free(windows);
+    truth_fini(&t);
+}
+
+/* Two classes of which one draws less than idle: its net power would be negative. */
+static void negative_powers_are_truncated_and_said(void **state)
+{
+    pj_leaf leaves[200];
+    pj_window windows[100];
+    pj_fit fit;
+    int64_t now = 0;
+    for (int i = 0; i < 100; i++) {
+        int64_t ms = 5 + i % 7;
+        leaves[2 * i] = (pj_leaf){now, now + ms * 1000000, 0};
+        leaves[2 * i + 1] = (pj_leaf){now + ms * 1000000, now + 20000000, 1};
+        windows[i] = (pj_window){now, now + 20000000,
+                                 30 * (double)ms - 8 * (double)(20 - ms) + 10 * 20, 0.01};
+        now += 20000000;
+    }
+    double total = 0;
+    for (int i = 0; i < 100; i++) total += windows[i].energy_mj;
+    pj_fit_input input = {windows, 100, leaves, 200, 2, 10000, total, 0, now, NULL, 0};
+    assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
+    assert_true(fit.truncated[1]);
+    assert_false(fit.truncated[0]);
+    assert_true(fit.power_mw[1] == 0);
+    assert_true(fit.power_mw[0] > 0);
+    pj_fit_fini(&fit);
+}
+
+static void bad_input_is_refused(void **state)
+{
+    pj_fit fit;
+    pj_error err;
+    pj_leaf leaf = {0, 10, 3};
+    pj_fit_input input = {.class_count = 2, .leaves = &leaf, .leaf_count = 1, .end_ns = 10};
+    assert_int_equal(pj_fit_run(&input, &fit, &err), PJ_E_INVALID);
+    input.class_count = 0;
+    assert_int_equal(pj_fit_run(&input, &fit, &err), PJ_E_INVALID);
+    leaf.class_ = 0;
+    input = (pj_fit_input){.class_count = 1, .leaves = &leaf, .leaf_count = 1, .end_ns = 10};
+    input.total_mj = NAN;
+    assert_int_equal(pj_fit_run(&input, &fit, &err), PJ_E_INVALID);
+}
+
+static void memory_failures_leave_nothing_behind(void **state)
+{
+    truth t;
+    size_t count;
+    pj_fit fit;
+    sensor power = {"power", 100, 0, 0.01, 0, false};
+    truth_init(&t, 5, 20, 50);
+    pj_window *windows = truth_windows(&t, &power, 5, &count);
+    pj_fit_input input = {windows,       count,     t.leaves, t.leaf_count,
+                          t.class_count, t.idle_mw, 1e5,      t.begin_ns,
+                          t.end_ns,      NULL,      0};
+    for (int nth = 0; nth < 24; nth++) {
+        pj_memory_fail_after(nth);
+        pj_status status = pj_fit_run(&input, &fit, NULL);
+        pj_memory_fail_after(-1);
+        if (status != PJ_OK) assert_null(fit.power_mw);
+        pj_fit_fini(&fit);
+    }
+    pj_free(windows);
+    truth_fini(&t);
+}
+
+/* ---- sharing ------------------------------------------------------------------------------- */
+
+static void shares_add_up_to_the_nanojoule(void **state)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        truth t;
+        pj_random r = {seed};
+        pj_share_result result;
+        truth_init(&t, seed, 50, 10);
+        size_t n = (size_t)((t.end_ns - t.begin_ns) / 7000000) + 1;
+        pj_segment *segments = pj_alloc(n, sizeof *segments);
+        int64_t expected_nj = 0;
+        double cumulative = 0;
+        for (size_t i = 0; i < n; i++) {
+            int64_t begin = t.begin_ns + (int64_t)i * 7000000;
+            int64_t end = begin + 7000000 < t.end_ns ? begin + 7000000 : t.end_ns;
+            double mj = truth_energy_mj(&t, begin, end) * (0.9 + 0.2 * pj_random_unit(&r));
+            segments[i] = (pj_segment){begin, end, i == 3 ? 0.001 : mj}; /* one with net < 0 */
+            cumulative += segments[i].energy_mj;
+        }
+        expected_nj = llround(cumulative * 1e6);
+        result.gross_nj = pj_alloc(t.leaf_count, sizeof(int64_t));
+        result.net_nj = pj_alloc(t.leaf_count, sizeof(int64_t));
+        pj_share_run(segments, n, t.leaves, t.leaf_count, t.power_mw, t.idle_mw, &result);
+        int64_t sum = 0;
+        for (size_t i = 0; i < t.leaf_count; i++) {
+            assert_true(result.gross_nj[i] != INT64_MIN);
+            sum += result.gross_nj[i];
+        }
+        assert_true(result.total_nj == expected_nj);
+        assert_true(sum + result.unshared_nj == result.total_nj);
+        assert_true(llabs(result.unshared_nj) < 10);
+        assert_int_equal(result.by_time, 1);
+        pj_free(result.gross_nj);
+        pj_free(result.net_nj);
+        pj_free(segments);
+        truth_fini(&t);
+    }
+}
+
+static void dark_time_makes_leaves_unknown_not_zero(void **state)
+{
+    const pj_leaf leaves[] = {
+        {0, 100, 0}, {100, 200, 0}, {200, 300, 0}, {300, 300, 0}, {350, 500, 0}};
+    const pj_segment segments[] = {{0, 150, 1}, {150, 180, NAN}, {180, 400, 2}};
+    const double power[] = {1000};
+    int64_t gross[5], net[5];
+    pj_share_result r = {.gross_nj = gross, .net_nj = net};
+    pj_share_run(segments, 3, leaves, 5, power, 0, &r);
+    assert_true(gross[0] > 0 && gross[2] > 0);
+    assert_true(gross[1] == INT64_MIN && net[1] == INT64_MIN);
+    assert_true(gross[3] == 0); /* no time, no energy: that is known */
+    assert_true(gross[4] == INT64_MIN);
+    assert_true(r.total_nj == 3000000);
+    assert_true(gross[0] + gross[2] + r.unshared_nj == r.total_nj);
+}
+
+static void parallel_leaves_share_their_time(void **state)
+{
+    const pj_leaf leaves[] = {{0, 1000000, 0}, {0, 1000000, 1}, {500000, 1000000, 1}};
+    const pj_segment segments[] = {{0, 1000000, 0.1}};
+    const double power[] = {30000, 10000};
+    int64_t gross[3], net[3];
+    pj_share_result r = {.gross_nj = gross, .net_nj = net};
+    pj_share_run(segments, 1, leaves, 3, power, 10000, &r);
+    assert_true(gross[0] + gross[1] + gross[2] == 100000);
+    assert_true(net[0] + net[1] + net[2] == 90000);
+    assert_true(net[0] > 2 * net[1] && net[1] > net[2]);
+}
+
+/* ---- linear algebra and unit costs ----------------------------------------------------------- */
+
+static void linear_algebra_inverts(void **state)
+{
+    pj_random r = {3};
+    double a[36], factor[36], inverse[36];
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k <= i; k++)
+            a[i * 6 + k] = a[k * 6 + i] = pj_random_normal(&r) + (i == k ? 8 : 0);
+    for (int i = 0; i < 36; i++) factor[i] = a[i];
+    assert_true(pj_cholesky(factor, 6, NULL));
+    pj_cholesky_inverse(factor, 6, inverse);
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 6; k++) {
+            double s = 0;
+            for (int j = 0; j < 6; j++) s += a[i * 6 + j] * inverse[j * 6 + k];
+            assert_true(fabs(s - (i == k)) < 1e-12);
+        }
+    double diagonal[4] = {4, 0, 0, 0.5}, singular[4] = {1, 1, 1, 1};
+    assert_true(fabs(pj_condition_number(diagonal, 2) - 8) < 1e-9);
+    assert_true(pj_condition_number(singular, 2) > 1e12);
+    double not_positive[4] = {1, 2, 2, 1};
+    assert_false(pj_cholesky(not_positive, 2, NULL));
+}
+
+static void unit_costs_recover_planted_ones(void **state)
+{
+    enum { N = 8 };
+    double power[N], time[N], cov[N * N] = {0}, flops[N], bytes[N];
+    for (int c = 0; c < N; c++) {
+        flops[c] = 1e9 * (1 + c * c);
+        bytes[c] = 1e8 * (9 - c);
+        time[c] = 100;
+        power[c] = (5 * flops[c] + 60 * bytes[c]) * 1e-9 / 0.1; /* pJ -> mJ -> mW */
+    }
+    pj_fit fit = {.class_count = N, .power_mw = power, .covariance = cov, .time_ms = time};
+    pj_unit_costs costs;
+    pj_unit_costs_fit(&fit, flops, bytes, &costs);
+    assert_true(fabs(costs.pj_per_flop - 5) < 1e-6);
+    assert_true(fabs(costs.pj_per_byte - 60) < 1e-6);
+    assert_true(costs.pj_per_flop_sd > 0 && costs.pj_per_byte_sd > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_stay_below_the_table),
+        cmocka_unit_test(a_calibration_that_does_not_explain_is_seen),
+        cmocka_unit_test(negative_powers_are_truncated_and_said),
+        cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(memory_failures_leave_nothing_behind),
+        cmocka_unit_test(shares_add_up_to_the_nanojoule),
+        cmocka_unit_test(dark_time_makes_leaves_unknown_not_zero),
+        cmocka_unit_test(parallel_leaves_share_their_time),
+        cmocka_unit_test(linear_algebra_inverts),
+        cmocka_unit_test(unit_costs_recover_planted_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* See truth.h. */
+#include "truth.h"
+
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <math.h>
+
+enum { LAYERS = 16, PARTS = 15 };
+
+static const double part_share[PARTS] = {.01, .10, .04, .04, .02, .06, .10, .01,
+                                         .01, .17, .17, .02, .17, .03, .05};
+
+static void add_token(truth *t, pj_random *r, double ms, uint32_t first_class, int64_t *now)
+{
+    ms *= 1 + 0.10 * pj_random_normal(r);
+    for (int layer = 0; layer < LAYERS; layer++)
+        for (uint32_t c = 0; c < PARTS; c++) {
+            double part = ms / LAYERS * part_share[c] * fmax(0.3, 1 + 0.08 * pj_random_normal(r));
+            int64_t end = *now + (int64_t)(part * 1e6);
+            double energy = t->power_mw[first_class + c] * (double)(end - *now) * 1e-9;
+            t->leaves[t->leaf_count] = (pj_leaf){*now, end, first_class + c};
+            t->before_mj[t->leaf_count + 1] = t->before_mj[t->leaf_count] + energy;
+            t->leaf_count++;
+            *now = end;
+        }
+}
+
+void truth_init(truth *t, uint64_t seed, unsigned tokens, double token_ms)
+{
+    pj_random r = {seed};
+    size_t leaves = (size_t)(tokens + 1) * LAYERS * PARTS;
+    int64_t now = 1000000007;
+    *t = (truth){.class_count = 2 * PARTS, .idle_mw = 15000, .begin_ns = now};
+    t->leaves = pj_alloc(leaves, sizeof *t->leaves);
+    t->before_mj = pj_alloc(leaves + 1, sizeof *t->before_mj);
+    t->power_mw = pj_alloc(t->class_count, sizeof *t->power_mw);
+    for (uint32_t c = 0; c < t->class_count; c++)
+        t->power_mw[c] = 20000 + 40000 * pj_random_unit(&r);
+    add_token(t, &r, token_ms * 20, PARTS, &now); /* prefill: classes of its own */
+    for (unsigned i = 0; i < tokens; i++) add_token(t, &r, token_ms, 0, &now);
+    t->end_ns = now;
+}
+
+void truth_fini(truth *t)
+{
+    pj_free(t->leaves);
+    pj_free(t->before_mj);
+    pj_free(t->power_mw);
+}
+
+static double net_until(const truth *t, int64_t at)
+{
+    size_t low = 0, high = t->leaf_count; /* leaves before `low` have ended */
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (t->leaves[mid].end_ns <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    double mj = t->before_mj[low];
+    if (low < t->leaf_count && at > t->leaves[low].begin_ns)
+        mj += t->power_mw[t->leaves[low].class_] * (double)(at - t->leaves[low].begin_ns) * 1e-9;
+    return mj;
+}
+
+double truth_energy_mj(const truth *t, int64_t begin_ns, int64_t end_ns)
+{
+    return net_until(t, end_ns) - net_until(t, begin_ns) +
+           t->idle_mw * (double)(end_ns - begin_ns) * 1e-9;
+}
+
+pj_window *truth_windows(const truth *t, const sensor *s, uint64_t seed, size_t *count)
+{
+    pj_random r = {seed ^ 0x5eed};
+    int64_t period = (int64_t)(s->period_ms * 1e6);
+    int64_t window = s->window_ms > 0 ? (int64_t)(s->window_ms * 1e6) : period;
+    int64_t at = t->begin_ns + (int64_t)(pj_random_unit(&r) * (double)period);
+    pj_window *w = pj_alloc((size_t)((t->end_ns - t->begin_ns) / period) + 2, sizeof *w);
+    double phase = pj_random_unit(&r);
+    *count = 0;
+    for (at += window; at <= t->end_ns; at += period) {
+        double begin_mj = truth_energy_mj(t, t->begin_ns, at - window), sd = 0;
+        double end_mj = truth_energy_mj(t, t->begin_ns, at), mj = end_mj - begin_mj;
+        if (s->counter && s->step_mj > 0) {
+            mj = (floor(end_mj / s->step_mj + phase) - floor(begin_mj / s->step_mj + phase)) *
+                 s->step_mj;
+            sd = s->step_mj / sqrt(6);
+        }
+        mj *= 1 + s->noise * pj_random_normal(&r);
+        w[(*count)++] = (pj_window){at - window, at, mj, sd};
+    }
+    return w;
+}
