@@ -191,8 +191,8 @@ typedef struct pj_extra {
 
 /* What a span did. Everything may be absent. */
 typedef struct pj_work {
-    double flops;
-    double bytes;
+    double flops; /* NAN: not known */
+    double bytes; /* that crossed the memory interface; NAN: not known */
     const pj_stats *stats;
     const pj_extra *extras;
     uint32_t extra_count; /* at most 1024 are kept */

@@ -1,0 +1,506 @@
+/*
+ * Lanes and the public calls on them. A lane's ring holds whole records, never torn over its end:
+ * a PAD record fills the rest when one does not fit. The writer owns `head`, the collector `tail`.
+ */
+#include "trace/recorder.h"
+
+#include "base/ids.h"
+#include "trace/spool.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DEFAULT_LANE_BYTES = 4 << 20, LEAST_LANE_BYTES = 256 << 10, MAX_EXTRAS = 1024 };
+
+typedef struct frame {
+    int64_t begin_ns;
+    uint32_t id, serial;
+    int32_t replaced; /* the context's value of this kind outside the span */
+    uint8_t kind;
+} frame;
+
+struct pj_lane {
+    /* the owner's */
+    unsigned char *ring;
+    size_t mask; /* ring bytes - 1 */
+    uint64_t tail_seen;
+    pj_recorder *recorder;
+    uint64_t owner; /* serial number of the thread */
+    uint32_t serial, skipped;
+    int32_t context[PJ_SPAN_KIND_COUNT]; /* by kind; -1 none for token and layer, else 0 */
+    uint16_t number, depth;
+    frame frames[PJ_MAX_OPEN_SPANS];
+    pj_lane *next;
+    /* shared */
+    _Alignas(64) _Atomic uint64_t head; /* bytes written, ever */
+    _Atomic uint64_t lost, misused, spans;
+    _Alignas(64) _Atomic uint64_t tail; /* bytes read, ever */
+};
+
+/* ---- where the run is: one word, so that a thread without open spans can tell --------------- */
+
+/* phase 3 bits | section 16 | layer + 1 13 | token + 1 32 */
+static uint64_t pack_context(const int32_t context[PJ_SPAN_KIND_COUNT])
+{
+    return (uint64_t)(context[PJ_SPAN_PHASE] & 7) | (uint64_t)(uint16_t)context[PJ_SPAN_SECTION] << 3 |
+           (uint64_t)((context[PJ_SPAN_LAYER] + 1) & 0x1fff) << 19 |
+           (uint64_t)(uint32_t)(context[PJ_SPAN_TOKEN] + 1) << 32;
+}
+
+static void unpack_context(uint64_t word, int32_t context[PJ_SPAN_KIND_COUNT])
+{
+    context[PJ_SPAN_PHASE] = (int32_t)(word & 7);
+    context[PJ_SPAN_SECTION] = (int32_t)(word >> 3 & 0xffff);
+    context[PJ_SPAN_LAYER] = (int32_t)(word >> 19 & 0x1fff) - 1;
+    context[PJ_SPAN_TOKEN] = (int32_t)(uint32_t)(word >> 32) - 1;
+    context[PJ_SPAN_COMPONENT] = context[PJ_SPAN_OPERATION] = 0;
+}
+
+pj_phase pj_recorder_phase(const pj_recorder *recorder)
+{
+    return (pj_phase)(atomic_load_explicit(&recorder->context, memory_order_relaxed) & 7);
+}
+
+/* ---- the ring ------------------------------------------------------------------------------ */
+
+static unsigned char *claim(pj_lane *lane, size_t size)
+{
+    uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+    size_t capacity = lane->mask + 1, at = head & lane->mask, rest = capacity - at;
+    size_t need = size <= rest ? size : rest + size;
+    if (head + need - lane->tail_seen > capacity) {
+        lane->tail_seen = atomic_load_explicit(&lane->tail, memory_order_acquire);
+        if (head + need - lane->tail_seen > capacity) {
+            atomic_fetch_add_explicit(&lane->lost, 1, memory_order_relaxed);
+            return NULL;
+        }
+    }
+    if (size <= rest) return lane->ring + at;
+    pj_record *pad = (pj_record *)(lane->ring + at);
+    *pad = (pj_record){.type_bytes = PJ_RECORD_PAD | (uint32_t)(rest - sizeof *pad) << 8};
+    atomic_store_explicit(&lane->head, head + rest, memory_order_release);
+    return lane->ring;
+}
+
+static void publish(pj_lane *lane, size_t size)
+{
+    uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+    atomic_store_explicit(&lane->head, head + size, memory_order_release);
+}
+
+static void put_span(pj_lane *lane, pj_span *span, pj_record_type type, const pj_work *work)
+{
+    uint32_t extras = work && work->extras ? work->extra_count : 0;
+    if (extras > MAX_EXTRAS) extras = MAX_EXTRAS;
+    bool stats = work && work->stats;
+    span->flops = work ? (float)work->flops : NAN;
+    span->bytes = work ? (float)work->bytes : NAN;
+    if (stats) span->flags |= PJ_SPAN_HAS_STATS;
+    if (extras) span->flags |= PJ_SPAN_HAS_EXTRAS;
+    size_t payload = sizeof *span + (stats ? 32 : 0) + extras * sizeof(pj_extra);
+    unsigned char *at = claim(lane, sizeof(pj_record) + payload);
+    if (!at) return;
+    *(pj_record *)at = (pj_record){.type_bytes = type | (uint32_t)payload << 8};
+    at += sizeof(pj_record);
+    memcpy(at, span, sizeof *span);
+    at += sizeof *span;
+    if (stats) {
+        memcpy(at, work->stats, sizeof(pj_stats));
+        memset(at + sizeof(pj_stats), 0, 32 - sizeof(pj_stats));
+        at += 32;
+    }
+    if (extras) memcpy(at, work->extras, extras * sizeof(pj_extra));
+    publish(lane, sizeof(pj_record) + payload);
+    if (type == PJ_RECORD_SPAN) {
+        uint64_t spans = atomic_load_explicit(&lane->spans, memory_order_relaxed);
+        atomic_store_explicit(&lane->spans, spans + 1, memory_order_relaxed);
+    }
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+static pj_span span_here(const pj_lane *lane, pj_span_kind kind, uint32_t id, uint32_t serial)
+{
+    const int32_t *c = lane->context;
+    return (pj_span){
+        .serial = serial,
+        .id = id,
+        .token = c[PJ_SPAN_TOKEN],
+        .layer = (int16_t)c[PJ_SPAN_LAYER],
+        .lane = lane->number,
+        .section = (uint16_t)c[PJ_SPAN_SECTION],
+        .component = (uint16_t)c[PJ_SPAN_COMPONENT],
+        .kind = (uint8_t)kind,
+        .phase = (uint8_t)c[PJ_SPAN_PHASE],
+    };
+}
+
+static void publish_context(pj_lane *lane)
+{
+    atomic_store_explicit(&lane->recorder->context, pack_context(lane->context),
+                          memory_order_relaxed);
+}
+
+static void misuse(pj_lane *lane)
+{
+    atomic_fetch_add_explicit(&lane->misused, 1, memory_order_relaxed);
+}
+
+static bool may_nest(pj_span_kind outer, pj_span_kind inner)
+{
+    return inner >= outer || (inner == PJ_SPAN_SECTION && outer == PJ_SPAN_TOKEN);
+}
+
+static bool is_finer_than(pj_span_kind kind, pj_depth depth)
+{
+    return kind > (depth == PJ_DEPTH_DEEP     ? PJ_SPAN_OPERATION
+                   : depth == PJ_DEPTH_MODULE ? PJ_SPAN_COMPONENT
+                                              : PJ_SPAN_TOKEN);
+}
+
+static void begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
+{
+    /* What is dropped still has an end to come: `skipped` counts those. */
+    if (lane->skipped || is_finer_than(kind, lane->recorder->depth)) {
+        lane->skipped++;
+        return;
+    }
+    if (lane->depth == 0) {
+        unpack_context(atomic_load_explicit(&lane->recorder->context, memory_order_relaxed),
+                       lane->context);
+    } else if (lane->depth == PJ_MAX_OPEN_SPANS ||
+               !may_nest((pj_span_kind)lane->frames[lane->depth - 1].kind, kind)) {
+        lane->skipped++;
+        misuse(lane);
+        return;
+    }
+    if ((unsigned)kind >= PJ_SPAN_KIND_COUNT ||
+        (kind == PJ_SPAN_PHASE && id >= (uint32_t)PJ_PHASE_COUNT)) {
+        lane->skipped++;
+        misuse(lane);
+        return;
+    }
+    frame *f = &lane->frames[lane->depth++];
+    *f = (frame){now_ns, id, lane->serial++, lane->context[kind], (uint8_t)kind};
+    if (kind <= PJ_SPAN_TOKEN) {
+        pj_span begun = span_here(lane, kind, id, f->serial);
+        begun.begin_ns = now_ns;
+        put_span(lane, &begun, PJ_RECORD_SPAN_BEGIN, NULL);
+    }
+    lane->context[kind] = (int32_t)id;
+    if (kind <= PJ_SPAN_LAYER) publish_context(lane);
+}
+
+static void end_at(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags)
+{
+    if (lane->skipped) {
+        lane->skipped--;
+        return;
+    }
+    if (lane->depth == 0) {
+        misuse(lane);
+        return;
+    }
+    const frame *f = &lane->frames[--lane->depth];
+    lane->context[f->kind] = f->replaced;
+    if (f->kind <= PJ_SPAN_LAYER) publish_context(lane);
+    pj_span span = span_here(lane, (pj_span_kind)f->kind, f->id, f->serial);
+    span.begin_ns = f->begin_ns;
+    span.end_ns = now_ns;
+    span.flags = flags;
+    if (f->kind == PJ_SPAN_PHASE) span.phase = (uint8_t)f->id;
+    put_span(lane, &span, PJ_RECORD_SPAN, work);
+}
+
+void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id)
+{
+    if (lane) begin_at(lane, kind, id, pj_clock_ns());
+}
+
+void pj_span_end(pj_lane *lane, const pj_work *work)
+{
+    if (lane) end_at(lane, work, pj_clock_ns(), 0);
+}
+
+void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id)
+{
+    if (!lane) return;
+    int64_t now_ns = pj_clock_ns();
+    end_at(lane, work, now_ns, 0);
+    begin_at(lane, kind, id, now_ns);
+}
+
+void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
+                   size_t bytes)
+{
+    if (!lane || lane->skipped) return;
+    int i = lane->depth - 1;
+    while (i >= 0 && lane->frames[i].kind != PJ_SPAN_TOKEN) i--;
+    if (i < 0) {
+        misuse(lane);
+        return;
+    }
+    if (!text) bytes = 0;
+    if (bytes > 255) bytes = 255;
+    size_t payload = sizeof(pj_token_text_record) + bytes, size = pj_record_size(payload);
+    unsigned char *at = claim(lane, size);
+    if (!at) return;
+    pj_record *record = (pj_record *)at;
+    *record = (pj_record){.type_bytes = PJ_RECORD_TOKEN_TEXT | (uint32_t)payload << 8};
+    pj_token_text_record head = {lane->frames[i].serial, lane->number, sequence, token_id};
+    memset(at + size - 8, 0, 8); /* the padding */
+    memcpy(record->payload, &head, sizeof head);
+    if (bytes) memcpy(record->payload + sizeof head, text, bytes);
+    publish(lane, size);
+}
+
+static int64_t host_time(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
+{
+    double span = after->device_ns - before->device_ns;
+    double slope = span > 0 ? (double)(after->host_ns - before->host_ns) / span : 1;
+    return before->host_ns + (int64_t)llround((device_ns - before->device_ns) * slope);
+}
+
+void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_clock_pair *before,
+                        const pj_clock_pair *after, const pj_work *work)
+{
+    if (!lane || is_finer_than(span->kind, lane->recorder->depth)) return;
+    if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
+        !(span->end_device_ns >= span->begin_device_ns) ||
+        !isfinite(span->end_device_ns - before->device_ns) || span->section > PJ_MAX_NAMES ||
+        span->component > PJ_MAX_NAMES) {
+        misuse(lane);
+        return;
+    }
+    pj_span s = {
+        .begin_ns = host_time(span->begin_device_ns, before, after),
+        .end_ns = host_time(span->end_device_ns, before, after),
+        .serial = lane->serial++,
+        .id = span->id,
+        .token = span->token,
+        .layer = (int16_t)span->layer,
+        .lane = lane->number,
+        .section = (uint16_t)span->section,
+        .component = (uint16_t)span->component,
+        .kind = (uint8_t)span->kind,
+        .phase = (uint8_t)span->phase,
+        .flags = PJ_SPAN_DEVICE,
+    };
+    put_span(lane, &s, PJ_RECORD_SPAN, work);
+}
+
+/* ---- lanes and names ----------------------------------------------------------------------- */
+
+static uint64_t this_thread(void)
+{
+    static _Atomic uint64_t threads;
+    static _Thread_local uint64_t number;
+    if (!number) number = atomic_fetch_add(&threads, 1) + 1;
+    return number;
+}
+
+static pj_lane *lane_new(pj_recorder *recorder, uint64_t owner)
+{
+    uint32_t number = atomic_load(&recorder->lane_count);
+    if (number >= PJ_MAX_LANES) return NULL;
+    pj_lane *lane = pj_alloc_aligned(_Alignof(pj_lane), 1, sizeof *lane);
+    size_t bytes = number ? recorder->lane_bytes / 4 : recorder->lane_bytes;
+    if (!lane) return NULL;
+    lane->ring = pj_alloc_aligned(64, bytes, 1); /* zeroed: touched, so that recording faults nothing */
+    if (!lane->ring) {
+        pj_free(lane);
+        return NULL;
+    }
+    lane->mask = bytes - 1;
+    lane->recorder = recorder;
+    lane->owner = owner;
+    lane->number = (uint16_t)number;
+    lane->next = atomic_load(&recorder->lanes);
+    atomic_store_explicit(&recorder->lanes, lane, memory_order_release);
+    atomic_store(&recorder->lane_count, number + 1);
+    return lane;
+}
+
+pj_lane *pj_recorder_lane(pj_recorder *recorder)
+{
+    static _Thread_local struct {
+        uint64_t generation;
+        pj_lane *lane;
+    } last;
+    if (last.generation == recorder->generation) return last.lane;
+    uint64_t owner = this_thread();
+    pthread_mutex_lock(&recorder->mutex);
+    pj_lane *lane = atomic_load(&recorder->lanes);
+    while (lane && lane->owner != owner) lane = lane->next;
+    if (!lane) lane = lane_new(recorder, owner);
+    pthread_mutex_unlock(&recorder->mutex);
+    if (lane) {
+        last.generation = recorder->generation;
+        last.lane = lane;
+    }
+    return lane;
+}
+
+/* The slot of the name: its id's place, or the free one where it would go. */
+static uint32_t *find_slot(const pj_recorder *recorder, const char *name)
+{
+    uint32_t mask = recorder->slot_count - 1;
+    for (uint32_t i = (uint32_t)pj_hash64(0, name, strlen(name));; i++) {
+        uint32_t *slot = &recorder->slots[i & mask];
+        if (!*slot || strcmp(recorder->names[*slot], name) == 0) return slot;
+    }
+}
+
+static bool grow_names(pj_recorder *recorder)
+{
+    uint32_t capacity = recorder->name_capacity ? recorder->name_capacity * 2 : 64;
+    const char **names = pj_resize(recorder->names, capacity + 1, sizeof *names);
+    if (!names) return false;
+    recorder->names = names;
+    uint32_t *slots = pj_alloc((size_t)capacity * 2, sizeof *slots);
+    if (!slots) return false;
+    pj_free(recorder->slots);
+    recorder->slots = slots;
+    recorder->slot_count = capacity * 2;
+    recorder->name_capacity = capacity;
+    for (uint32_t id = 1; id <= recorder->name_count; id++) *find_slot(recorder, names[id]) = id;
+    return true;
+}
+
+static uint32_t intern(pj_recorder *recorder, const char *name)
+{
+    uint32_t *slot = recorder->slot_count ? find_slot(recorder, name) : NULL;
+    if (slot && *slot) return *slot;
+    if (recorder->name_count == PJ_MAX_NAMES) return 0;
+    if (recorder->name_count == recorder->name_capacity && !grow_names(recorder)) return 0;
+    const char *copy = pj_arena_strndup(&recorder->arena, name, strlen(name));
+    if (!copy) return 0;
+    recorder->names[++recorder->name_count] = copy;
+    return *find_slot(recorder, name) = recorder->name_count;
+}
+
+uint32_t pj_recorder_name(pj_recorder *recorder, const char *name)
+{
+    if (!name || !*name || strlen(name) > 1000) return 0;
+    pthread_mutex_lock(&recorder->mutex);
+    uint32_t id = intern(recorder, name);
+    pthread_mutex_unlock(&recorder->mutex);
+    return id;
+}
+
+const char *pj_recorder_name_text(pj_recorder *recorder, uint32_t id)
+{
+    pthread_mutex_lock(&recorder->mutex);
+    const char *text = id > 0 && id <= recorder->name_count ? recorder->names[id] : NULL;
+    pthread_mutex_unlock(&recorder->mutex);
+    return text;
+}
+
+/* ---- the collector's side ------------------------------------------------------------------ */
+
+static void drain_names(pj_recorder *recorder, pj_record_fn *take, void *context)
+{
+    struct {
+        _Alignas(8) unsigned char bytes[sizeof(pj_record) + 4 + 1008];
+    } room;
+    pthread_mutex_lock(&recorder->mutex);
+    while (recorder->names_drained < recorder->name_count) {
+        uint32_t id = ++recorder->names_drained;
+        size_t length = strlen(recorder->names[id]);
+        memset(&room, 0, sizeof room);
+        pj_record *record = (pj_record *)room.bytes;
+        record->type_bytes = PJ_RECORD_NAME | (uint32_t)(4 + length) << 8;
+        memcpy(record->payload, &id, 4);
+        memcpy(record->payload + 4, recorder->names[id], length);
+        take(context, record);
+    }
+    pthread_mutex_unlock(&recorder->mutex);
+}
+
+static void drain_lane(pj_lane *lane, uint64_t until, pj_record_fn *take, void *context)
+{
+    uint64_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+    while (tail < until) {
+        const pj_record *record = (const pj_record *)(lane->ring + (tail & lane->mask));
+        if (pj_record_kind(record) != PJ_RECORD_PAD) take(context, record);
+        tail += pj_record_size(pj_record_bytes(record));
+        atomic_store_explicit(&lane->tail, tail, memory_order_release);
+    }
+}
+
+void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context)
+{
+    /* Heads first, names second: every name that a record below a head uses is then there. */
+    uint64_t heads[PJ_MAX_LANES];
+    pj_lane *first = atomic_load_explicit(&recorder->lanes, memory_order_acquire);
+    for (pj_lane *lane = first; lane; lane = lane->next)
+        heads[lane->number] = atomic_load_explicit(&lane->head, memory_order_acquire);
+    drain_names(recorder, take, context);
+    for (pj_lane *lane = first; lane; lane = lane->next)
+        drain_lane(lane, heads[lane->number], take, context);
+}
+
+bool pj_recorder_is_busy(const pj_recorder *recorder)
+{
+    pj_lane *lane = atomic_load_explicit(&recorder->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next)
+        if (atomic_load_explicit(&lane->head, memory_order_relaxed) -
+                atomic_load_explicit(&lane->tail, memory_order_relaxed) >
+            (lane->mask + 1) / 4)
+            return true;
+    return false;
+}
+
+void pj_recorder_close_open(pj_recorder *recorder)
+{
+    int64_t now_ns = pj_clock_ns();
+    for (pj_lane *lane = atomic_load(&recorder->lanes); lane; lane = lane->next) {
+        lane->skipped = 0;
+        while (lane->depth) end_at(lane, NULL, now_ns, PJ_SPAN_UNFINISHED);
+    }
+}
+
+pj_recorder_counts pj_recorder_count(const pj_recorder *recorder)
+{
+    pj_recorder_counts counts = {0};
+    pj_lane *lane = atomic_load_explicit(&recorder->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        counts.spans += atomic_load_explicit(&lane->spans, memory_order_relaxed);
+        counts.lost += atomic_load_explicit(&lane->lost, memory_order_relaxed);
+        counts.misused += atomic_load_explicit(&lane->misused, memory_order_relaxed);
+    }
+    return counts;
+}
+
+pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_bytes,
+                           pj_error *err)
+{
+    static _Atomic uint64_t generations;
+    memset(recorder, 0, sizeof *recorder);
+    uint32_t bytes = LEAST_LANE_BYTES;
+    while (bytes < (lane_bytes ? lane_bytes : DEFAULT_LANE_BYTES) && bytes < 1u << 30) bytes *= 2;
+    int rc = pthread_mutex_init(&recorder->mutex, NULL);
+    if (rc) return pj_fail_errno(err, rc, "cannot make a mutex");
+    recorder->generation = atomic_fetch_add(&generations, 1) + 1;
+    recorder->depth = depth;
+    recorder->lane_bytes = bytes;
+    static const int32_t nowhere[PJ_SPAN_KIND_COUNT] = {PJ_PHASE_IDLE, 0, -1, -1, 0, 0};
+    atomic_store(&recorder->context, pack_context(nowhere));
+    pj_arena_init(&recorder->arena, 0);
+    return PJ_OK;
+}
+
+void pj_recorder_fini(pj_recorder *recorder)
+{
+    if (!recorder->generation) return;
+    for (pj_lane *lane = atomic_load(&recorder->lanes), *next; lane; lane = next) {
+        next = lane->next;
+        pj_free(lane->ring);
+        pj_free(lane);
+    }
+    pj_free(recorder->names);
+    pj_free(recorder->slots);
+    pj_arena_fini(&recorder->arena);
+    pthread_mutex_destroy(&recorder->mutex);
+    memset(recorder, 0, sizeof *recorder);
+}

@@ -1,0 +1,66 @@
+/*
+ * The recorder of one run: where threads put their spans until the collector fetches them. Each
+ * thread has a lane: a stack of open spans, the context they make, and a ring of records to one
+ * reader. Recording is a clock reading and a copy into the ring; it never locks, allocates or
+ * waits. When a ring is full the span is lost and counted.
+ *
+ * Records in the ring have the form they have in the spool (trace/spool.h), less the checksum.
+ *
+ * Threads: lanes belong to their threads; names and the list of lanes are guarded by a mutex that
+ * only registration takes; pj_recorder_drain belongs to the one collector thread.
+ */
+#ifndef PJ_TRACE_RECORDER_H
+#define PJ_TRACE_RECORDER_H
+
+#include "base/memory.h"
+#include "trace/span.h"
+#include "trace/spool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { PJ_MAX_OPEN_SPANS = 16, PJ_MAX_LANES = 1024, PJ_MAX_NAMES = 65535 };
+
+typedef struct pj_recorder {
+    uint64_t generation; /* never used twice in a process: tells a reused address from its ghost */
+    pj_depth depth;
+    _Atomic uint64_t context;  /* phase, section, token, layer open somewhere in the run */
+    _Atomic(pj_lane *) lanes;  /* newest first; only grows until fini */
+    _Atomic uint32_t lane_count;
+    pthread_mutex_t mutex; /* guards what follows, and registration of lanes */
+    pj_arena arena;        /* the texts of names */
+    const char **names;    /* [name_count + 1], [0] unused */
+    uint32_t name_count, name_capacity;
+    uint32_t *slots; /* hash table of name ids, 0: free; size a power of two */
+    uint32_t slot_count;
+    uint32_t names_drained;
+    uint32_t lane_bytes; /* ring size of the first lane; others have a quarter of it */
+} pj_recorder;
+
+/* `lane_bytes` 0: the default (4 MiB, a quarter of a second of the densest recording known). */
+pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_bytes,
+                           pj_error *err);
+void pj_recorder_fini(pj_recorder *recorder); /* may run twice; no thread may record any more */
+pj_lane *pj_recorder_lane(pj_recorder *recorder);
+uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
+const char *pj_recorder_name_text(pj_recorder *recorder, uint32_t id); /* borrowed; NULL: none */
+
+/* Records one by one, header included, in the order of each lane; a name comes before the first
+ * record that uses it. A record is valid until the call returns; `take` may not call back here. */
+typedef void pj_record_fn(void *context, const pj_record *record);
+void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context);
+/* True when some ring is fuller than a quarter: the collector should not sleep. */
+bool pj_recorder_is_busy(const pj_recorder *recorder);
+/* Ends every span still open, as unfinished. Only when no thread records any more. */
+void pj_recorder_close_open(pj_recorder *recorder);
+
+typedef struct pj_recorder_counts {
+    uint64_t spans; /* recorded, begins and texts not counted */
+    uint64_t lost;  /* no room in the ring */
+    uint64_t misused; /* broke the rules of nesting, or too deep */
+} pj_recorder_counts;
+pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */
+/* Where the run is now, as far as any thread has said. */
+pj_phase pj_recorder_phase(const pj_recorder *recorder);
+
+#endif
