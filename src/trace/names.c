@@ -1,9 +1,66 @@
 /* Words of the vocabulary as the database and the API spell them. */
-#include <perjoule.h>
+#include "trace/summary.h"
+
+#include <string.h>
 
 const char *pj_phase_name(pj_phase phase)
 {
     static const char *const names[PJ_PHASE_COUNT] = {"idle", "pre_inference", "prefill", "decode",
                                                       "post_inference"};
     return (unsigned)phase < PJ_PHASE_COUNT ? names[phase] : "unknown";
+}
+
+/* ---- words of a run's facts ---------------------------------------------------------------- */
+
+static const char *const status_names[] = {"running",   "completed",   "failed",
+                                           "cancelled", "interrupted", NULL};
+static const char *const depth_names[] = {"off", "module", "deep", NULL};
+static const char *const quality_names[] = {"unavailable", "modelled", "measured", NULL};
+static const char *const method_names[] = {"none", "integrate", "fit", "replay", "allocated", NULL};
+
+static int find(const char *const *names, const char *name)
+{
+    for (int i = 0; name && names[i]; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+const char *pj_run_status_name(pj_run_status status)
+{
+    return (unsigned)status <= PJ_RUN_INTERRUPTED ? status_names[status] : "unknown";
+}
+
+const char *pj_depth_name(pj_depth depth)
+{
+    return (unsigned)depth <= PJ_DEPTH_DEEP ? depth_names[depth] : "unknown";
+}
+
+const char *pj_quality_name(pj_source_quality quality)
+{
+    return (unsigned)quality <= PJ_MEASURED ? quality_names[quality] : "unknown";
+}
+
+const char *pj_method_name(pj_method method)
+{
+    return (unsigned)method <= PJ_METHOD_ALLOCATED ? method_names[method] : "unknown";
+}
+
+int pj_run_status_parse(const char *name)
+{
+    return find(status_names, name);
+}
+
+int pj_depth_parse(const char *name)
+{
+    return find(depth_names, name);
+}
+
+int pj_quality_parse(const char *name)
+{
+    return find(quality_names, name);
+}
+
+int pj_method_parse(const char *name)
+{
+    return find(method_names, name);
 }

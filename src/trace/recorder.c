@@ -42,7 +42,8 @@ struct pj_lane {
 /* phase 3 bits | section 16 | layer + 1 13 | token + 1 32 */
 static uint64_t pack_context(const int32_t context[PJ_SPAN_KIND_COUNT])
 {
-    return (uint64_t)(context[PJ_SPAN_PHASE] & 7) | (uint64_t)(uint16_t)context[PJ_SPAN_SECTION] << 3 |
+    return (uint64_t)(context[PJ_SPAN_PHASE] & 7) |
+           (uint64_t)(uint16_t)context[PJ_SPAN_SECTION] << 3 |
            (uint64_t)((context[PJ_SPAN_LAYER] + 1) & 0x1fff) << 19 |
            (uint64_t)(uint32_t)(context[PJ_SPAN_TOKEN] + 1) << 32;
 }
@@ -306,7 +307,8 @@ static pj_lane *lane_new(pj_recorder *recorder, uint64_t owner)
     pj_lane *lane = pj_alloc_aligned(_Alignof(pj_lane), 1, sizeof *lane);
     size_t bytes = number ? recorder->lane_bytes / 4 : recorder->lane_bytes;
     if (!lane) return NULL;
-    lane->ring = pj_alloc_aligned(64, bytes, 1); /* zeroed: touched, so that recording faults nothing */
+    lane->ring =
+        pj_alloc_aligned(64, bytes, 1); /* zeroed: touched, so that recording faults nothing */
     if (!lane->ring) {
         pj_free(lane);
         return NULL;

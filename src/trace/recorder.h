@@ -24,8 +24,8 @@ enum { PJ_MAX_OPEN_SPANS = 16, PJ_MAX_LANES = 1024, PJ_MAX_NAMES = 65535 };
 typedef struct pj_recorder {
     uint64_t generation; /* never used twice in a process: tells a reused address from its ghost */
     pj_depth depth;
-    _Atomic uint64_t context;  /* phase, section, token, layer open somewhere in the run */
-    _Atomic(pj_lane *) lanes;  /* newest first; only grows until fini */
+    _Atomic uint64_t context; /* phase, section, token, layer open somewhere in the run */
+    _Atomic(pj_lane *) lanes; /* newest first; only grows until fini */
     _Atomic uint32_t lane_count;
     pthread_mutex_t mutex; /* guards what follows, and registration of lanes */
     pj_arena arena;        /* the texts of names */
@@ -55,8 +55,8 @@ bool pj_recorder_is_busy(const pj_recorder *recorder);
 void pj_recorder_close_open(pj_recorder *recorder);
 
 typedef struct pj_recorder_counts {
-    uint64_t spans; /* recorded, begins and texts not counted */
-    uint64_t lost;  /* no room in the ring */
+    uint64_t spans;   /* recorded, begins and texts not counted */
+    uint64_t lost;    /* no room in the ring */
     uint64_t misused; /* broke the rules of nesting, or too deep */
 } pj_recorder_counts;
 pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */

@@ -27,7 +27,7 @@ typedef struct spool_header {
 } spool_header;
 
 _Static_assert(sizeof(spool_header) == PJ_SPOOL_HEADER_BYTES, "part of the format");
-_Static_assert(sizeof(pj_reading) == 40, "part of the format");
+_Static_assert(sizeof(pj_reading) == 56, "part of the format");
 _Static_assert(sizeof(pj_stats) == 28 && sizeof(pj_extra) == 16, "part of the format");
 
 bool pj_span_view_get(const pj_record *record, pj_span_view *view)
@@ -235,12 +235,11 @@ static pj_status check_header(pj_spool_reader *reader, const char *name, pj_erro
     if (reader->mapping.size < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
         return pj_fail(err, PJ_E_INVALID, "%s is not a spool of perjoule", name);
     if (header->byte_order != byte_order_mark)
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s was written on a machine of the other byte order", name);
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s was written on a machine of the other byte order",
+                       name);
     if (header->version != PJ_SPOOL_VERSION)
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s has version %u; this perjoule reads version %d", name, header->version,
-                       PJ_SPOOL_VERSION);
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has version %u; this perjoule reads version %d",
+                       name, header->version, PJ_SPOOL_VERSION);
     if (header->crc != pj_crc32c(0, header, offsetof(spool_header, crc)))
         return pj_fail(err, PJ_E_INVALID, "the header of %s is corrupt", name);
     reader->start_ns = header->start_ns;

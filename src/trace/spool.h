@@ -19,7 +19,7 @@
  *   SPAN_BEGIN    pj_span with end 0: a phase, section or token opened; its SPAN comes when it ends
  *   TOKEN_TEXT    pj_token_text_record, then the bytes of the text
  *   NAME          u32 id, then the bytes of the name; before any record that uses the id
- *   READINGS      pj_reading (40 bytes) each
+ *   READINGS      pj_reading (56 bytes) each
  *   RAIL          JSON object: index and description of one rail, and its baseline
  *   INFO          JSON object: facts of the run; a later one replaces fields of an earlier one
  *   WARNING       JSON object: t_ns, code, text

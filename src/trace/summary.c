@@ -1,0 +1,183 @@
+/* Ratios of a run and its summary object. Definitions: docs/measurement.md. */
+#include "trace/summary.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- ratios -------------------------------------------------------------------------------- */
+
+static double divide(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+/* Tokens that decode made: the first of each sequence comes out of prefill. */
+static double decoded_tokens(const pj_run_info *info)
+{
+    double sequences = info->batch_size ? info->batch_size : 1;
+    return info->output_tokens > sequences ? (double)info->output_tokens - sequences : 0;
+}
+
+void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
+{
+    double decoded = decoded_tokens(info), output = (double)info->output_tokens;
+    double total_j = info->total_mj / 1e3;
+    r->tokens_per_second = decoded > 0 ? divide(decoded, info->decode_ms / 1e3) : NAN;
+    r->prefill_tokens_per_second = divide((double)info->input_tokens, info->prefill_ms / 1e3);
+    r->joules_per_token = divide(total_j, output);
+    r->joules_per_token_net = divide(info->net_mj / 1e3, output);
+    r->joules_per_input_token = divide(info->prefill_mj / 1e3, (double)info->input_tokens);
+    r->joules_per_output_token = divide(info->decode_mj / 1e3, decoded);
+    r->tokens_per_joule = divide(output, total_j);
+    r->energy_delay_product = total_j * info->total_ms / 1e3;
+    r->mean_power_mw = divide(info->total_mj * 1e3, info->total_ms);
+    r->prefill_decode_ratio = divide(info->prefill_mj, info->decode_mj);
+}
+
+/* 1 kWh = 3.6e6 J = 3.6e9 mJ. */
+double pj_cost_usd(double mj, const pj_cost_rates *rates)
+{
+    return mj / 3.6e9 * rates->usd_per_kwh;
+}
+
+double pj_co2_grams(double mj, const pj_cost_rates *rates)
+{
+    return mj / 3.6e9 * rates->co2_g_per_kwh;
+}
+
+/* ---- the object ---------------------------------------------------------------------------- */
+
+static void write_tags(pj_json *json, const pj_run_info *info)
+{
+    pj_json_key(json, "tags");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
+    pj_json_array_end(json);
+}
+
+static void write_optional_object(pj_json *json, const char *key, const char *object)
+{
+    pj_json_key(json, key);
+    if (object && *object)
+        pj_json_raw(json, object, strlen(object));
+    else
+        pj_json_null(json);
+}
+
+static void write_identity(pj_json *json, const pj_run_info *info)
+{
+    char created[32];
+    pj_clock_format_iso(info->created_wall_ns, created);
+    pj_json_kv_string(json, "id", info->id);
+    pj_json_kv_string(json, "run_id", info->id);
+    pj_json_kv_string(json, "prompt", info->prompt);
+    pj_json_kv_string(json, "model_name", info->model_name);
+    pj_json_kv_string(json, "model_path", info->model_path);
+    pj_json_kv_string(json, "engine", info->engine);
+    pj_json_kv_string(json, "created_at", created);
+    pj_json_kv_string(json, "status", pj_run_status_name(info->status));
+    pj_json_kv_string(json, "profiling_depth", pj_depth_name(info->depth));
+    pj_json_kv_uint(json, "batch_size", info->batch_size ? info->batch_size : 1);
+    pj_json_kv_string(json, "dtype", info->dtype);
+    pj_json_kv_string(json, "isa", info->isa);
+    pj_json_key(json, "threads");
+    if (info->threads)
+        pj_json_uint(json, info->threads);
+    else
+        pj_json_null(json);
+    write_tags(json, info);
+    pj_json_kv_string(json, "experiment_name", info->experiment_name);
+    pj_json_kv_string(json, "machine", info->machine);
+    pj_json_kv_string(json, "repeat_group", info->repeat_group);
+    pj_json_kv_uint(json, "repeat_index", info->repeat_index);
+    write_optional_object(json, "settings", info->settings_json);
+    write_optional_object(json, "model", info->model_json);
+}
+
+static void write_energy(pj_json *json, const pj_run_info *info)
+{
+    pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
+    pj_json_kv_string(json, "power_sources", info->power_sources);
+    pj_json_kv_string(json, "method", pj_method_name(info->method));
+    pj_json_kv_double(json, "total_energy_mj", info->total_mj);
+    pj_json_kv_double(json, "total_energy_sd_mj", info->total_sd_mj);
+    pj_json_kv_double(json, "idle_energy_mj", info->idle_mj);
+    pj_json_kv_double(json, "net_energy_mj", info->net_mj);
+    pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
+    pj_json_kv_double(json, "prefill_energy_mj", info->prefill_mj);
+    pj_json_kv_double(json, "decode_energy_mj", info->decode_mj);
+    pj_json_kv_double(json, "prefill_energy_net_mj", info->prefill_net_mj);
+    pj_json_kv_double(json, "decode_energy_net_mj", info->decode_net_mj);
+    pj_json_kv_double(json, "baseline_cold_mw", info->baseline_cold_mw);
+    pj_json_kv_double(json, "baseline_resident_mw", info->baseline_resident_mw);
+}
+
+static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates)
+{
+    pj_run_ratios r;
+    pj_run_ratios_get(info, &r);
+    pj_json_kv_double(json, "tokens_per_second", r.tokens_per_second);
+    pj_json_kv_double(json, "prefill_tokens_per_second", r.prefill_tokens_per_second);
+    pj_json_kv_double(json, "joules_per_token", r.joules_per_token);
+    pj_json_kv_double(json, "joules_per_token_net", r.joules_per_token_net);
+    pj_json_kv_double(json, "joules_per_input_token", r.joules_per_input_token);
+    pj_json_kv_double(json, "joules_per_output_token", r.joules_per_output_token);
+    pj_json_kv_double(json, "tokens_per_joule", r.tokens_per_joule);
+    pj_json_kv_double(json, "energy_delay_product", r.energy_delay_product);
+    pj_json_kv_double(json, "mean_power_mw", r.mean_power_mw);
+    pj_json_kv_double(json, "prefill_decode_ratio", r.prefill_decode_ratio);
+    pj_json_kv_double(json, "cost_usd", pj_cost_usd(info->total_mj, rates));
+    pj_json_kv_double(json, "co2_grams", pj_co2_grams(info->total_mj, rates));
+}
+
+static void write_attribution(pj_json *json, const pj_run_info *info)
+{
+    pj_json_key(json, "attribution");
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "condition_number", info->condition_number);
+    pj_json_kv_double(json, "pj_per_flop", info->pj_per_flop);
+    pj_json_kv_double(json, "pj_per_flop_sd", info->pj_per_flop_sd);
+    pj_json_kv_double(json, "pj_per_byte", info->pj_per_byte);
+    pj_json_kv_double(json, "pj_per_byte_sd", info->pj_per_byte_sd);
+    pj_json_kv_double(json, "interval", info->attribution_interval);
+    pj_json_kv_double(json, "interval_calibrated", info->attribution_interval_calibrated);
+    pj_json_kv_double(json, "calibration_gap", info->calibration_gap);
+    pj_json_object_end(json);
+}
+
+static void write_overhead(pj_json *json, const pj_run_info *info)
+{
+    pj_json_key(json, "overhead");
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "time_ms", info->overhead_ms);
+    pj_json_kv_double(json, "share", info->overhead_share);
+    pj_json_kv_double(json, "sampler_cpu_share", info->sampler_cpu_share);
+    pj_json_kv_double(json, "sampler_jitter_us", info->sampler_jitter_us);
+    pj_json_kv_uint(json, "samples_missed", info->samples_missed);
+    pj_json_kv_uint(json, "spans_lost", info->spans_lost);
+    pj_json_object_end(json);
+}
+
+void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates)
+{
+    const pj_cost_rates usual = PJ_COST_RATES_DEFAULT;
+    write_identity(json, info);
+    pj_json_kv_double(json, "total_duration_ms", info->total_ms);
+    pj_json_kv_double(json, "prefill_duration_ms", info->prefill_ms);
+    pj_json_kv_double(json, "decode_duration_ms", info->decode_ms);
+    pj_json_kv_uint(json, "input_tokens", info->input_tokens);
+    pj_json_kv_uint(json, "output_tokens", info->output_tokens);
+    write_energy(json, info);
+    write_ratios(json, info, rates ? rates : &usual);
+    write_attribution(json, info);
+    write_overhead(json, info);
+}
+
+void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates)
+{
+    pj_json_object_begin(json);
+    pj_summary_write_members(json, info, rates);
+    pj_json_object_end(json);
+}

@@ -1,0 +1,50 @@
+/*
+ * The summary of a run as a JSON object, in the one form that the command line, the API and the
+ * exports share. Cost and CO2 are multiplied in here, late, so that a price never has to be stored.
+ */
+#ifndef PJ_TRACE_SUMMARY_H
+#define PJ_TRACE_SUMMARY_H
+
+#include "base/json.h"
+#include "trace/run_data.h"
+
+typedef struct pj_cost_rates {
+    double usd_per_kwh;   /* default 0.12 */
+    double co2_g_per_kwh; /* default 400 */
+} pj_cost_rates;
+
+#define PJ_COST_RATES_DEFAULT ((pj_cost_rates){0.12, 400})
+
+/* What follows from the figures of a run; NAN where something it needs is unavailable. */
+typedef struct pj_run_ratios {
+    double tokens_per_second; /* output tokens after the first of each sequence / decode time */
+    double prefill_tokens_per_second; /* input tokens / prefill time */
+    double joules_per_token;          /* gross energy of the run / output tokens */
+    double joules_per_token_net;
+    double joules_per_input_token;  /* prefill / input tokens */
+    double joules_per_output_token; /* decode / output tokens after the first of each sequence */
+    double tokens_per_joule;
+    double energy_delay_product; /* J s */
+    double mean_power_mw;
+    double prefill_decode_ratio; /* of energy */
+} pj_run_ratios;
+
+void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *ratios);
+double pj_cost_usd(double mj, const pj_cost_rates *rates);
+double pj_co2_grams(double mj, const pj_cost_rates *rates);
+
+/* A whole object; or only its members, for an object that goes on. `rates` NULL: the defaults. */
+void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
+void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
+
+const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */
+const char *pj_depth_name(pj_depth depth);              /* "off", "module", "deep" */
+const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled", ... */
+const char *pj_method_name(pj_method method);           /* "none", "integrate", "fit", ... */
+/* The value of a name, or -1. */
+int pj_run_status_parse(const char *name);
+int pj_depth_parse(const char *name);
+int pj_quality_parse(const char *name);
+int pj_method_parse(const char *name);
+
+#endif
