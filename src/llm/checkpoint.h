@@ -32,6 +32,8 @@ typedef enum pj_file_type {
     PJ_FILE_TYPE_COUNT
 } pj_file_type;
 
+const char *pj_file_type_name(pj_file_type type); /* "BF16" */
+
 typedef struct pj_tensor {
     const char *name;
     pj_file_type type;
@@ -53,8 +55,8 @@ const char *pj_checkpoint_path(const pj_checkpoint *checkpoint); /* the folder *
 const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char *name);
 uint32_t pj_checkpoint_tensor_count(const pj_checkpoint *checkpoint);
 const pj_tensor *pj_checkpoint_tensor(const pj_checkpoint *checkpoint, uint32_t index);
-/* A weight matrix [rows, cols] (cols 0: a vector [rows], given as a matrix of one column count
- * rows); an error that prints both shapes and types when it is absent or something else. */
+/* A weight matrix [rows, cols]; with cols 0 a vector [rows], given as one row of that many columns.
+ * An error that prints both shapes and the types when it is absent or something else. */
 pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
                                uint64_t cols, pj_matrix *matrix, pj_error *err);
 

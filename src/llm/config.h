@@ -1,13 +1,16 @@
 /*
  * What a config.json says of a model, in one form for every spelling of it. All sizes are checked
- * before anything is allocated: positive, bounded, consistent; a violation is an error that names the
- * field. The architecture comes from `architectures[0]`, else `model_type`, never from a folder's name.
+ * before anything is allocated: positive, bounded, consistent; a violation is an error that names
+ * the field. The architecture comes from `architectures[0]`, else `model_type`, never from a
+ * folder's name.
  */
 #ifndef PJ_LLM_CONFIG_H
 #define PJ_LLM_CONFIG_H
 
 #include "base/error.h"
 #include "base/memory.h"
+
+#include <math.h>
 
 typedef enum pj_arch {
     PJ_ARCH_LLAMA = 0,
@@ -78,6 +81,11 @@ typedef struct pj_generation_config {
     uint32_t top_k;
     bool has_do_sample, do_sample;
 } pj_generation_config;
+
+/* What holds where a model has no generation_config.json. */
+#define PJ_GENERATION_CONFIG_NONE \
+    ((pj_generation_config){      \
+        .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN})
 
 /* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
 pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,

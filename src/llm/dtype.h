@@ -1,5 +1,5 @@
-/* Types of stored weights. Quantised types come in blocks; the layouts are those of the file formats
- * that carry them (docs/engine.md). */
+/* Types of stored weights. Quantised types come in blocks; the layouts are those of the file
+ * formats that carry them (docs/engine.md). */
 #ifndef PJ_LLM_DTYPE_H
 #define PJ_LLM_DTYPE_H
 
