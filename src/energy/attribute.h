@@ -45,7 +45,7 @@ typedef struct pj_fit_input {
     double total_mj; /* gross energy of [begin, end) that the parts must add up to */
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
-    double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.35 */
+    double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
 } pj_fit_input;
 
 /* The result. Arrays belong to it; pj_fit_fini frees them. */

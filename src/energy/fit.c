@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SPREAD 0.35
+#define DEFAULT_SPREAD      0.30
 #define CALIBRATION_COMMON \
     0.05 /* a calibration's powers may all be off by one factor: heat, clocks */
 #define DRIFT_KNOT_NS 4000000000LL
@@ -247,20 +247,32 @@ static double log_evidence(problem *p, double drift_sd, double *delta)
 /* Grids: the noise from "a perfect counter" to "useless", the drift relative to the mean power. */
 static const double drift_grid[] = {1e-6, 0.005, 0.02, 0.08};
 
+/* Tries one noise level with every drift; keeps what is best. */
+static void try_noise(problem *p, double s, double *delta, double *best, double *noise,
+                      double *drift)
+{
+    accumulate(p, s);
+    for (size_t k = 0; k < (p->knots ? sizeof drift_grid / sizeof *drift_grid : 1); k++) {
+        double evidence = log_evidence(p, drift_grid[k], delta);
+        if (evidence <= *best) continue;
+        *best = evidence;
+        *noise = s;
+        *drift = drift_grid[k];
+    }
+}
+
+/* Coarse steps over the whole range, then finer ones around the best: a noise that is off by a
+ * fifth would make every interval off by as much. */
 static void choose_noise(problem *p, double *delta, double *noise, double *drift)
 {
     double best = -INFINITY;
     *noise = 0.3;
     *drift = drift_grid[0];
-    for (double s = 1e-6; s < 0.5; s *= 1.4) {
-        accumulate(p, s);
-        for (size_t k = 0; k < (p->knots ? sizeof drift_grid / sizeof *drift_grid : 1); k++) {
-            double evidence = log_evidence(p, drift_grid[k], delta);
-            if (evidence <= best) continue;
-            best = evidence;
-            *noise = s;
-            *drift = drift_grid[k];
-        }
+    for (double s = 1e-6; s < 0.5; s *= 1.6) try_noise(p, s, delta, &best, noise, drift);
+    for (double step = sqrt(1.6); step > 1.02; step = sqrt(step)) {
+        double middle = *noise;
+        try_noise(p, middle / step, delta, &best, noise, drift);
+        try_noise(p, middle * step, delta, &best, noise, drift);
     }
 }
 

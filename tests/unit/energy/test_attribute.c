@@ -88,24 +88,24 @@ typedef struct row {
 static void errors_stay_below_the_table(void **state)
 {
     static const row rows[] = {
-        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 50, 0, 0.004},
-        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 10, 0, 0.02},
-        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 50, 0, 0.025},
-        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 10, 0, 0.14},
-        {{"10 ms, 0.2 % noise", 10, 0, 0.002, 0, false}, 50, 0, 0.07},
+        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 50, 0, 0.0013},
+        {{"counter 1 ms 61 uJ", 1, 0, 0, 0.061, true}, 10, 0, 0.015},
+        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 50, 0, 0.021},
+        {{"counter 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true}, 10, 0, 0.128},
+        {{"10 ms, 0.2 % noise", 10, 0, 0.002, 0, false}, 50, 0, 0.065},
         {{"10 ms, 0.2 % noise", 10, 0, 0.002, 0, false}, 10, 0, 0.25},
-        {{"counter 100 ms 61 uJ", 100, 0, 0, 0.061, true}, 50, 0, 0.006},
+        {{"counter 100 ms 61 uJ", 100, 0, 0, 0.061, true}, 50, 0, 0.004},
         {{"counter 100 ms 61 uJ", 100, 0, 0, 0.061, true}, 10, 0, 0.033},
         {{"power 100 ms 0.1 %", 100, 0, 0.001, 0, false}, 50, 0, 0.32},
         {{"power 100 ms 1 %", 100, 0, 0.01, 0, false}, 50, 0, 0.66},
-        {{"calibrated, 1 ms 1 %", 1, 0, 0.01, 0, false}, 50, 0.003, 0.006},
-        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 50, 0.005, 0.012},
-        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 10, 0.005, 0.012},
+        {{"calibrated, 1 ms 1 %", 1, 0, 0.01, 0, false}, 50, 0.0022, 0.005},
+        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 50, 0.0022, 0.006},
+        {{"calibrated, 100 ms 1 %", 100, 0, 0.01, 0, false}, 10, 0.0022, 0.006},
         {{"moving average of 1 s", 100, 1000, 0.001, 0, false}, 50, 0, 0.66},
     };
     static score s;
     const char *more = getenv("PJ_RUNS");
-    unsigned runs = more ? (unsigned)atoi(more) : 6;
+    unsigned runs = more ? (unsigned)atoi(more) : 12;
     unsigned covered = 0, judged = 0;
     printf("%-26s %8s %8s %9s %9s\n", "sensor", "token ms", "p95", "limit", "coverage");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -117,10 +117,10 @@ static void errors_stay_below_the_table(void **state)
                100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
         covered += s.covered;
         judged += s.judged;
-        assert_true(error <= rows[i].limit);
+        if (!more) assert_true(error <= rows[i].limit);
     }
     printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
-    assert_true(covered >= 0.92 * judged);
+    assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
 }
 
 static void a_calibration_that_does_not_explain_is_seen(void **state)
@@ -274,7 +274,7 @@ static void parallel_leaves_share_their_time(void **state)
     const double power[] = {30000, 10000};
     int64_t gross[3], net[3];
     pj_share_result r = {.gross_nj = gross, .net_nj = net};
-    pj_share_run(segments, 1, leaves, 3, power, 10000, &r);
+    pj_share_run(segments, 1, leaves, 3, power, 10, &r);
     assert_true(gross[0] + gross[1] + gross[2] == 100000);
     assert_true(net[0] + net[1] + net[2] == 90000);
     assert_true(net[0] > 2 * net[1] && net[1] > net[2]);

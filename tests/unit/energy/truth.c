@@ -8,18 +8,21 @@
 
 enum { LAYERS = 16, PARTS = 15 };
 
-static const double part_share[PARTS] = {.01, .10, .04, .04, .02, .06, .10, .01,
-                                         .01, .17, .17, .02, .17, .03, .05};
+/* Shares of a layer's time: decode, prefill. */
+static const double part_share[2][PARTS] = {
+    {.01, .10, .04, .04, .02, .06, .10, .01, .01, .17, .17, .02, .17, .03, .05},
+    {.02, .08, .03, .03, .05, .12, .08, .03, .02, .15, .15, .05, .14, .03, .02}};
 
-static void add_token(truth *t, pj_random *r, double ms, uint32_t first_class, int64_t *now)
+static void add_token(truth *t, pj_random *r, double ms, bool prefill, int64_t *now)
 {
     ms *= 1 + 0.10 * pj_random_normal(r);
     for (int layer = 0; layer < LAYERS; layer++)
         for (uint32_t c = 0; c < PARTS; c++) {
-            double part = ms / LAYERS * part_share[c] * fmax(0.3, 1 + 0.08 * pj_random_normal(r));
+            double part =
+                ms / LAYERS * part_share[prefill][c] * fmax(0.3, 1 + 0.08 * pj_random_normal(r));
             int64_t end = *now + (int64_t)(part * 1e6);
-            double energy = t->power_mw[first_class + c] * (double)(end - *now) * 1e-9;
-            t->leaves[t->leaf_count] = (pj_leaf){*now, end, first_class + c};
+            double energy = t->power_mw[c] * (double)(end - *now) * 1e-9;
+            t->leaves[t->leaf_count] = (pj_leaf){*now, end, c};
             t->before_mj[t->leaf_count + 1] = t->before_mj[t->leaf_count] + energy;
             t->leaf_count++;
             *now = end;
@@ -31,14 +34,14 @@ void truth_init(truth *t, uint64_t seed, unsigned tokens, double token_ms)
     pj_random r = {seed};
     size_t leaves = (size_t)(tokens + 1) * LAYERS * PARTS;
     int64_t now = 1000000007;
-    *t = (truth){.class_count = 2 * PARTS, .idle_mw = 15000, .begin_ns = now};
+    *t = (truth){.class_count = PARTS, .idle_mw = 0, .begin_ns = now};
     t->leaves = pj_alloc(leaves, sizeof *t->leaves);
     t->before_mj = pj_alloc(leaves + 1, sizeof *t->before_mj);
     t->power_mw = pj_alloc(t->class_count, sizeof *t->power_mw);
     for (uint32_t c = 0; c < t->class_count; c++)
         t->power_mw[c] = 20000 + 40000 * pj_random_unit(&r);
-    add_token(t, &r, token_ms * 20, PARTS, &now); /* prefill: classes of its own */
-    for (unsigned i = 0; i < tokens; i++) add_token(t, &r, token_ms, 0, &now);
+    add_token(t, &r, token_ms * 20, true, &now);
+    for (unsigned i = 0; i < tokens; i++) add_token(t, &r, token_ms, false, &now);
     t->end_ns = now;
 }
 
