@@ -233,7 +233,7 @@ static void shares_add_up_to_the_nanojoule(void **state)
         expected_nj = llround(cumulative * 1e6);
         result.gross_nj = pj_alloc(t.leaf_count, sizeof(int64_t));
         result.net_nj = pj_alloc(t.leaf_count, sizeof(int64_t));
-        pj_share_run(segments, n, t.leaves, t.leaf_count, t.power_mw, t.idle_mw, &result);
+        pj_share_run(segments, n, t.leaves, t.leaf_count, t.power_mw, 15000, &result);
         int64_t sum = 0;
         for (size_t i = 0; i < t.leaf_count; i++) {
             assert_true(result.gross_nj[i] != INT64_MIN);
