@@ -1,0 +1,535 @@
+/*
+ * Energy curves: how readings become pieces, and what an interval of them is worth.
+ *
+ * Each piece carries the sums of everything before it (energy, known time, variance of what was
+ * filled in), so that a query is two binary searches. Energies never decrease: a lag correction
+ * that would make a piece negative is carried over to the next ones.
+ *
+ * Terms of uncertainty (docs/measurement.md): a piece says nothing about how its energy lies inside
+ * it. A load that is on for a share x of the piece and off else gives the part f of it a standard
+ * deviation of up to e sqrt(f (1 - f) / 3), which is p tau / sqrt(12) at worst; that is taken for
+ * both edges of an interval.
+ */
+#include "power/curve.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "power/deconvolve.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct piece {
+    int64_t begin_ns, end_ns;
+    double energy_mj;
+    double energy_before;                       /* sums over all earlier pieces */
+    double fill_var_before;                     /* mJ^2 */
+    double fill_sd_sum_before;                  /* mJ, for the part that does not average out */
+    int64_t known_before_ns, covered_before_ns; /* time seen by readings; seen or filled */
+    float edge_ns;                              /* half width of the uncertainty of end_ns */
+    float fill_sd; /* mJ, of a piece that no reading described; 0: it was seen */
+} piece;
+
+struct pj_curve {
+    pj_rail rail;
+    piece *pieces;
+    size_t count, capacity;
+    pj_curve_point *windows; /* power rails: what readings describe, before any resolution */
+    float *window_edges;
+    size_t window_count, window_capacity;
+    /* the reading before */
+    bool armed;
+    double last_value;
+    int64_t last_tick_ns;
+    double last_edge_ns;
+    int64_t period_ns; /* as declared, else smallest gap between updates seen */
+    double spread_mw2; /* running mean square of power differences between neighbours / 2 */
+    double debt_mj;    /* energy that monotony did not let us take off yet */
+};
+
+static const double DEFAULT_GAIN_SD = 0.08;
+enum { MAX_FILL_PERIODS = 3 };          /* a longer hole is unknown time */
+static const double MAX_MISSING = 0.05; /* more of an interval without a piece: NAN */
+static const double FILL_BIAS = 0.1;    /* part of what was filled in that does not average out */
+
+/* ---- building ------------------------------------------------------------------------------ */
+
+pj_curve *pj_curve_new(const pj_rail *rail)
+{
+    pj_curve *curve = pj_alloc(1, sizeof *curve);
+    if (!curve) return NULL;
+    curve->rail = *rail;
+    curve->period_ns = rail->period_ns;
+    return curve;
+}
+
+void pj_curve_free(pj_curve *curve)
+{
+    if (!curve) return;
+    pj_free(curve->pieces);
+    pj_free(curve->windows);
+    pj_free(curve->window_edges);
+    pj_free(curve);
+}
+
+const pj_rail *pj_curve_rail(const pj_curve *curve)
+{
+    return &curve->rail;
+}
+
+static pj_status grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
+{
+    size_t wanted = *capacity ? *capacity * 2 : 256;
+    void *bigger = pj_resize(*block, wanted, element_bytes);
+    if (!bigger) return pj_fail_memory(err, "an energy curve");
+    *block = bigger;
+    *capacity = wanted;
+    return PJ_OK;
+}
+
+static pj_status add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, double energy_mj,
+                           double edge_ns, double fill_sd, pj_error *err)
+{
+    if (end_ns <= begin_ns) return PJ_OK;
+    if (c->count == c->capacity) {
+        pj_status status = grow((void **)&c->pieces, &c->capacity, sizeof *c->pieces, err);
+        if (status != PJ_OK) return status;
+    }
+    double wanted = energy_mj - c->debt_mj;
+    c->debt_mj = wanted < 0 ? -wanted : 0;
+    piece *p = &c->pieces[c->count];
+    *p = (piece){.begin_ns = begin_ns,
+                 .end_ns = end_ns,
+                 .energy_mj = wanted > 0 ? wanted : 0,
+                 .edge_ns = (float)edge_ns,
+                 .fill_sd = (float)fill_sd};
+    if (c->count > 0) {
+        const piece *before = p - 1;
+        p->energy_before = before->energy_before + before->energy_mj;
+        p->fill_var_before =
+            before->fill_var_before + (double)before->fill_sd * (double)before->fill_sd;
+        p->fill_sd_sum_before = before->fill_sd_sum_before + (double)before->fill_sd;
+        p->known_before_ns =
+            before->known_before_ns + (before->fill_sd > 0 ? 0 : before->end_ns - before->begin_ns);
+        p->covered_before_ns = before->covered_before_ns + before->end_ns - before->begin_ns;
+    }
+    c->count++;
+    return PJ_OK;
+}
+
+static int64_t tick_of(const pj_curve *c, const pj_reading *r)
+{
+    int64_t at = r->fresh_ns ? r->fresh_ns : r->before_ns + (r->after_ns - r->before_ns) / 2;
+    return at - c->rail.delay_ns;
+}
+
+double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj, int64_t elapsed_ns)
+{
+    double step = new_uj - old_uj;
+    if (step >= 0) return step;
+    if (!(rail->modulus_uj > 0)) return NAN;
+    step += rail->modulus_uj;
+    if (!(step >= 0)) return NAN;
+    double bound_uj = rail->max_mw * 1.5 * (double)elapsed_ns * 1e-6;
+    return rail->max_mw > 0 && step > bound_uj + rail->resolution ? NAN : step;
+}
+
+static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    int64_t tick = tick_of(c, r);
+    double step = NAN;
+    if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next one brings the energy */
+    if (c->armed && r->status == PJ_READING_OK)
+        step = pj_counter_step(&c->rail, c->last_value, r->value, tick - c->last_tick_ns);
+    pj_status status = PJ_OK;
+    if (!isnan(step))
+        status =
+            add_piece(c, c->last_tick_ns, tick, step * 1e-3, (double)r->fresh_error_ns, 0, err);
+    c->armed = true;
+    c->last_value = r->value;
+    c->last_tick_ns = tick;
+    c->last_edge_ns = (double)r->fresh_error_ns;
+    return status;
+}
+
+static void learn_spread(pj_curve *c, double mw)
+{
+    double difference = mw - c->last_value;
+    double square = difference * difference / 2;
+    c->spread_mw2 = c->armed ? c->spread_mw2 + (square - c->spread_mw2) / 8 : 0;
+}
+
+/* Covers the hole between the last piece and `begin_ns` with the mean of both neighbours, where it
+ * is short enough to be guessed. */
+static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *err)
+{
+    if (c->count == 0 || !c->armed) return PJ_OK;
+    int64_t from = c->pieces[c->count - 1].end_ns;
+    int64_t limit = MAX_FILL_PERIODS * c->period_ns;
+    if (begin_ns <= from || (limit > 0 && begin_ns - from > limit)) return PJ_OK;
+    double seconds = (double)(begin_ns - from) * 1e-9, middle = (c->last_value + mw) / 2;
+    double sd = sqrt(c->spread_mw2 + 1e-4 * middle * middle) * seconds;
+    return add_piece(c, from, begin_ns, middle * seconds, c->last_edge_ns, sd > 0 ? sd : 1e-9, err);
+}
+
+static int64_t window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
+{
+    if (r->window_ns > 0) return r->window_ns;
+    if (c->rail.window_ns > 0) return c->rail.window_ns;
+    if (c->period_ns > 0) return c->period_ns;
+    return c->armed ? tick - c->last_tick_ns : 0;
+}
+
+static pj_status add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns, double mw, double edge,
+                            pj_error *err)
+{
+    if (end_ns <= begin_ns) return PJ_OK;
+    if (c->window_count == c->window_capacity) {
+        size_t capacity = c->window_capacity;
+        pj_status status = grow((void **)&c->window_edges, &capacity, sizeof(float), err);
+        if (status == PJ_OK)
+            status = grow((void **)&c->windows, &c->window_capacity, sizeof *c->windows, err);
+        if (status != PJ_OK) return status;
+    }
+    c->windows[c->window_count] = (pj_curve_point){begin_ns, end_ns, mw};
+    c->window_edges[c->window_count++] = (float)edge;
+    return PJ_OK;
+}
+
+/* Instantaneous samples of a sensor that follows the load like a charging capacitor. */
+static pj_status add_lagged(pj_curve *c, const pj_reading *r, int64_t tick, pj_error *err)
+{
+    if (!c->armed || (c->period_ns > 0 && tick - c->last_tick_ns > MAX_FILL_PERIODS * c->period_ns))
+        return PJ_OK;
+    double seconds = (double)(tick - c->last_tick_ns) * 1e-9;
+    double lag_s = (double)c->rail.lag_ns * 1e-9;
+    double mj = (c->last_value + r->value) / 2 * seconds + lag_s * (r->value - c->last_value);
+    return add_piece(c, c->last_tick_ns, tick, mj, (double)r->fresh_error_ns, 0, err);
+}
+
+/* The piece of a reading whose window does not reach back behind the reading before. */
+static pj_status add_tile(pj_curve *c, int64_t begin, int64_t end, const pj_reading *r,
+                          pj_error *err)
+{
+    int64_t last = c->count ? c->pieces[c->count - 1].end_ns : begin;
+    int64_t hole = begin - last;
+    if (hole < 0 || hole < (end - begin) / 10) begin = last;
+    pj_status status = fill_hole(c, begin, r->value, err);
+    if (status != PJ_OK) return status;
+    return add_piece(c, begin, end, r->value * (double)(end - begin) * 1e-9,
+                     (double)r->fresh_error_ns, 0, err);
+}
+
+/* Overlapping windows: the reading stands for the time around the middle of its window. The first
+ * one of a stretch covers the half before its middle too; the last one's other half is added by
+ * finish. */
+static pj_status add_centred(pj_curve *c, int64_t begin, int64_t end, const pj_reading *r,
+                             int64_t since_last, pj_error *err)
+{
+    int64_t middle = begin + (end - begin) / 2, to = middle + since_last / 2;
+    int64_t last = c->count ? c->pieces[c->count - 1].end_ns : begin;
+    bool continues = c->count && last > begin && last < to;
+    int64_t from = continues ? last : begin > last ? begin : last;
+    return add_piece(c, from, to, r->value * (double)(to - from) * 1e-9, (double)r->fresh_error_ns,
+                     0, err);
+}
+
+static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    int64_t tick = tick_of(c, r);
+    if (c->armed && tick <= c->last_tick_ns) return PJ_OK;
+    int64_t since_last = c->armed ? tick - c->last_tick_ns : c->period_ns;
+    if (c->rail.period_ns == 0 && c->armed && (c->period_ns == 0 || since_last < c->period_ns))
+        c->period_ns = since_last;
+    int64_t window = window_of(c, r, tick), begin = tick - window;
+    pj_status status = add_window(c, begin, tick, r->value, (double)r->fresh_error_ns, err);
+    if (status != PJ_OK) return status;
+    if (c->armed) learn_spread(c, r->value);
+    if (c->rail.lag_ns > 0)
+        status = add_lagged(c, r, tick, err);
+    else if (window * 2 > since_last * 3 && c->period_ns > 0 && window * 2 > c->period_ns * 3)
+        status = add_centred(c, begin, tick, r, c->period_ns, err);
+    else
+        status = add_tile(c, begin, tick, r, err);
+    c->armed = true;
+    c->last_value = r->value;
+    c->last_tick_ns = tick;
+    c->last_edge_ns = (double)r->fresh_error_ns;
+    return status;
+}
+
+/* The sensor showed the value of before at a time when it must have published again: it published
+ * the same value. One step a period, so that time is known up to the last of them. */
+static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    if (!c->armed) return PJ_OK;
+    int64_t seen = r->before_ns - c->rail.delay_ns, period = c->period_ns;
+    if (period <= 0) return PJ_OK;
+    pj_reading again = *r;
+    again.status = PJ_READING_OK;
+    again.value = c->last_value;
+    again.fresh_error_ns = period / 2;
+    int64_t steps = (seen - c->last_tick_ns) / period;
+    if (steps <= 0) return PJ_OK;
+    if (steps > MAX_FILL_PERIODS) return PJ_OK; /* nobody looked meanwhile */
+    for (int64_t i = 0; i < steps; i++) {
+        again.fresh_ns = c->last_tick_ns + period + c->rail.delay_ns;
+        size_t windows = c->window_count;
+        pj_status status = add_power(c, &again, err);
+        c->window_count = windows; /* no new information for the estimator */
+        if (status != PJ_OK) return status;
+    }
+    return PJ_OK;
+}
+
+pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err)
+{
+    bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
+    switch ((pj_reading_status)reading->status) {
+    case PJ_READING_OK:
+    case PJ_READING_RESET:
+        if (!isfinite(reading->value)) return PJ_OK;
+        if (reading->status == PJ_READING_RESET) curve->armed = curve->armed && !counter;
+        return counter ? add_counter(curve, reading, err) : add_power(curve, reading, err);
+    case PJ_READING_REPEAT: return counter ? PJ_OK : add_power_repeat(curve, reading, err);
+    case PJ_READING_LOST: curve->armed = false; return PJ_OK;
+    default: return PJ_OK;
+    }
+}
+
+/* ---- overlapping windows, once all are known ------------------------------------------------- */
+
+static bool windows_overlap(const pj_curve *c)
+{
+    return c->rail.kind != PJ_RAIL_COUNTER && c->rail.lag_ns == 0 && c->window_count >= 2 &&
+           c->period_ns > 0 &&
+           (c->windows[0].end_ns - c->windows[0].begin_ns) * 2 > c->period_ns * 3;
+}
+
+static pj_status rebuild(pj_curve *c, const pj_block *blocks, size_t count, pj_error *err)
+{
+    c->count = 0;
+    c->debt_mj = 0;
+    for (size_t i = 0; i < count; i++) {
+        double seconds = (double)(blocks[i].end_ns - blocks[i].begin_ns) * 1e-9;
+        pj_status status =
+            add_piece(c, blocks[i].begin_ns, blocks[i].end_ns, blocks[i].mw * seconds, 0, 0, err);
+        if (status != PJ_OK) return status;
+    }
+    return PJ_OK;
+}
+
+pj_status pj_curve_finish(pj_curve *curve, pj_error *err)
+{
+    if (!windows_overlap(curve)) return PJ_OK;
+    pj_block *blocks = NULL;
+    size_t count = 0;
+    pj_status status =
+        pj_deconvolve(curve->windows, curve->window_count, curve->period_ns, &blocks, &count, err);
+    if (status == PJ_OK && count > 0) status = rebuild(curve, blocks, count, err);
+    pj_free(blocks);
+    return status;
+}
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
+{
+    if (curve->count == 0) return false;
+    *begin_ns = curve->pieces[0].begin_ns;
+    *end_ns = curve->pieces[curve->count - 1].end_ns;
+    return true;
+}
+
+/* Index of the first piece that ends after `at_ns`. */
+static size_t piece_at(const pj_curve *c, int64_t at_ns)
+{
+    size_t low = 0, high = c->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (c->pieces[middle].end_ns > at_ns)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Sums from the beginning of the curve up to one instant. */
+typedef struct sums {
+    double energy_mj, fill_var, fill_sd_sum;
+    double covered_ns; /* by pieces, seen or filled */
+    double known_ns;   /* by pieces that readings describe */
+    double mw;         /* of the piece */
+    double part;       /* of the piece that lies before the instant */
+    size_t index;
+} sums;
+
+static double piece_mw(const piece *p)
+{
+    return p->energy_mj / ((double)(p->end_ns - p->begin_ns) * 1e-9);
+}
+
+static sums sums_until(const pj_curve *c, int64_t at_ns)
+{
+    sums s = {.index = piece_at(c, at_ns)};
+    if (c->count == 0) return s;
+    bool behind = s.index == c->count; /* behind the last piece: the whole of it counts */
+    const piece *p = &c->pieces[behind ? c->count - 1 : s.index];
+    double length = (double)(p->end_ns - p->begin_ns);
+    s.part = behind ? 1 : at_ns > p->begin_ns ? (double)(at_ns - p->begin_ns) / length : 0;
+    s.mw = piece_mw(p);
+    s.energy_mj = p->energy_before + s.part * p->energy_mj;
+    s.fill_var = p->fill_var_before + s.part * (double)p->fill_sd * (double)p->fill_sd;
+    s.fill_sd_sum = p->fill_sd_sum_before + s.part * (double)p->fill_sd;
+    s.known_ns = (double)p->known_before_ns + (p->fill_sd > 0 ? 0 : s.part * length);
+    s.covered_ns = (double)p->covered_before_ns + s.part * length;
+    return s;
+}
+
+/* Variance of where the energy of the pieces at both edges lies, and of their ticks. */
+static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
+{
+    double smear_ns = (double)c->rail.window_ns;
+    double variance = 0;
+    const sums *edges[2] = {a, b};
+    bool same = a->index == b->index;
+    for (int i = 0; i < 2; i++) {
+        if (edges[i]->index >= c->count) continue;
+        const piece *p = &c->pieces[edges[i]->index];
+        double part = same ? b->part - a->part : edges[i]->part;
+        double tick = edges[i]->mw * (double)p->edge_ns * 1e-9;
+        double length = (double)(p->end_ns - p->begin_ns), energy = p->energy_mj;
+        if (c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length) energy *= smear_ns / length;
+        if (!(same && i == 1)) variance += energy * energy * part * (1 - part) / 3;
+        if (part > 0) variance += tick * tick / 3;
+    }
+    return variance;
+}
+
+static double gain_sd(const pj_curve *c)
+{
+    return c->rail.gain_sd > 0 ? c->rail.gain_sd : DEFAULT_GAIN_SD;
+}
+
+/* Step of a figure in mJ: of a counter once, of a power reading over its window. */
+static double resolution_mj(const pj_curve *c, double length_ns)
+{
+    if (c->rail.kind == PJ_RAIL_COUNTER) return c->rail.resolution * 1e-3;
+    return c->rail.resolution * length_ns * 1e-9;
+}
+
+/* What is not known about a delay: a tenth of it, and a tenth of a period. */
+static double delay_sd_s(const pj_curve *c)
+{
+    double period = c->rail.kind == PJ_RAIL_COUNTER ? 0 : (double)c->period_ns;
+    return ((double)c->rail.delay_ns + period) * 0.1e-9;
+}
+
+void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
+                    pj_curve_energy *energy)
+{
+    *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
+    if (end_ns <= begin_ns || curve->count == 0) return;
+    sums a = sums_until(curve, begin_ns), b = sums_until(curve, end_ns);
+    double length = (double)(end_ns - begin_ns), covered = b.covered_ns - a.covered_ns;
+    energy->known_share = (b.known_ns - a.known_ns) / length;
+    double missing = 1 - covered / length;
+    if (missing > MAX_MISSING) return;
+    double seen_mj = b.energy_mj - a.energy_mj;
+    double mj = missing > 0 ? seen_mj / (1 - missing) : seen_mj;
+    double step = resolution_mj(curve, length);
+    double random = edge_variance(curve, &a, &b) + (b.fill_var - a.fill_var) + step * step / 6;
+    double bias = fabs(b.mw - a.mw) * delay_sd_s(curve) + (mj - seen_mj) +
+                  FILL_BIAS * (b.fill_sd_sum - a.fill_sd_sum);
+    energy->energy_mj = mj;
+    energy->random_sd_mj = sqrt(random);
+    energy->bias_sd_mj = bias;
+    energy->gain_sd_mj = gain_sd(curve) * mj;
+    energy->sd_mj = sqrt(random + bias * bias + energy->gain_sd_mj * energy->gain_sd_mj);
+}
+
+double pj_curve_energy_mj(const pj_curve *curve, int64_t begin_ns, int64_t end_ns)
+{
+    pj_curve_energy energy;
+    pj_curve_query(curve, begin_ns, end_ns, &energy);
+    return energy.energy_mj;
+}
+
+double pj_curve_power_mw(const pj_curve *curve, int64_t at_ns)
+{
+    size_t i = piece_at(curve, at_ns);
+    if (i == curve->count || curve->pieces[i].begin_ns > at_ns) return NAN;
+    return piece_mw(&curve->pieces[i]);
+}
+
+/* Index of the first window that ends after `at_ns`. */
+static size_t window_at(const pj_curve *c, int64_t at_ns)
+{
+    size_t low = 0, high = c->window_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (c->windows[middle].end_ns > at_ns)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
+{
+    const piece *p = &c->pieces[i];
+    double tick_before = i > 0 ? (double)p[-1].edge_ns : (double)p->edge_ns;
+    double ticks_ns =
+        sqrt(((double)p->edge_ns * (double)p->edge_ns + tick_before * tick_before) / 3);
+    return (pj_curve_window){p->begin_ns, p->end_ns, p->energy_mj, resolution_mj(c, 0),
+                             piece_mw(p) * ticks_ns * 1e-9};
+}
+
+static pj_curve_window window_of_power(const pj_curve *c, size_t i)
+{
+    const pj_curve_point *w = &c->windows[i];
+    double length = (double)(w->end_ns - w->begin_ns);
+    double before = i > 0 ? c->windows[i - 1].power_mw : w->power_mw;
+    double shift_s = (double)c->window_edges[i] * 1e-9 / 1.732 + delay_sd_s(c);
+    return (pj_curve_window){w->begin_ns, w->end_ns, w->power_mw * length * 1e-9,
+                             resolution_mj(c, length), fabs(w->power_mw - before) * shift_s};
+}
+
+size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
+                        pj_curve_window *windows, size_t max)
+{
+    size_t found = 0;
+    bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
+    size_t from = counter ? piece_at(curve, begin_ns) : window_at(curve, begin_ns);
+    size_t count = counter ? curve->count : curve->window_count;
+    for (size_t i = from; i < count; i++) {
+        int64_t begin = counter ? curve->pieces[i].begin_ns : curve->windows[i].begin_ns;
+        if (counter && begin >= end_ns) break;
+        if (begin >= end_ns) continue;
+        if (found < max)
+            windows[found] = counter ? window_of_piece(curve, i) : window_of_power(curve, i);
+        found++;
+    }
+    return found;
+}
+
+size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
+                       pj_curve_point *points, size_t max)
+{
+    size_t found = 0;
+    bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
+    size_t from = counter ? piece_at(curve, begin_ns) : window_at(curve, begin_ns);
+    size_t count = counter ? curve->count : curve->window_count;
+    for (size_t i = from; i < count; i++) {
+        const piece *p = counter ? &curve->pieces[i] : NULL;
+        int64_t end = counter ? p->end_ns : curve->windows[i].end_ns;
+        if (end >= end_ns) break;
+        if (found < max)
+            points[found] =
+                counter ? (pj_curve_point){p->begin_ns, end, piece_mw(p)} : curve->windows[i];
+        found++;
+    }
+    return found;
+}

@@ -1,0 +1,170 @@
+/*
+ * Regularised least squares with a banded normal matrix. Unknowns are the powers x of blocks that
+ * end where windows end; window w says sum_j a_wj x_j = v_w with a_wj the share of the window that
+ * lies in block j. Minimised is  sum_w (v_w - a_w x)^2 / s^2 + sum_j (x_j - x_{j-1})^2 / q,  s
+ * being the sensor's noise and q the step variance that the readings themselves show: a window mean
+ * over N blocks moves by (x_new - x_old) / N between neighbours. The matrix has as many bands as a
+ * window has blocks, so its Cholesky factor costs blocks x bands^2.
+ */
+#include "power/deconvolve.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_BANDS = 66, MAX_HOLE_PERIODS = 3 };
+static const double relative_noise = 0.002; /* of a reading: one step in 500, typical of boards */
+
+typedef struct system {
+    size_t n, bands; /* matrix: row i holds A[i][i - bands .. i], at [i * (bands + 1)] */
+    double *matrix, *x;
+    pj_block *blocks;
+} system_t;
+
+/* Blocks of one stretch of windows: period steps back over the first window, then from end to end.
+ */
+static size_t lay_blocks(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks)
+{
+    size_t n = 0;
+    int64_t back = (w[0].end_ns - w[0].begin_ns + period / 2) / period;
+    if (back < 1) back = 1;
+    for (int64_t i = back; i > 0; i--) {
+        int64_t begin = i == back ? w[0].begin_ns : w[0].end_ns - i * period;
+        blocks[n++] = (pj_block){begin, w[0].end_ns - (i - 1) * period, 0};
+    }
+    for (size_t i = 1; i < count; i++)
+        if (w[i].end_ns > w[i - 1].end_ns)
+            blocks[n++] = (pj_block){w[i - 1].end_ns, w[i].end_ns, 0};
+    return n;
+}
+
+static double *cell(const system_t *s, size_t row, size_t column)
+{
+    return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
+}
+
+/* Adds one window's equation, weighted, to the normal equations. *first moves on with the windows.
+ */
+static void add_window(const system_t *s, const pj_curve_point *w, double weight, size_t *first)
+{
+    while (*first + 1 < s->n && s->blocks[*first].end_ns <= w->begin_ns) (*first)++;
+    double a[MAX_BANDS + 2], length = (double)(w->end_ns - w->begin_ns);
+    size_t used = 0;
+    for (size_t j = *first; j < s->n && used <= s->bands && s->blocks[j].begin_ns < w->end_ns;
+         j++) {
+        int64_t b = s->blocks[j].begin_ns, e = s->blocks[j].end_ns;
+        b = b > w->begin_ns ? b : w->begin_ns;
+        e = e < w->end_ns ? e : w->end_ns;
+        a[used++] = e > b ? (double)(e - b) / length : 0;
+    }
+    for (size_t i = 0; i < used; i++) {
+        s->x[*first + i] += weight * a[i] * w->power_mw;
+        for (size_t j = 0; j <= i; j++) *cell(s, *first + i, *first + j) += weight * a[i] * a[j];
+    }
+}
+
+static void add_smoothness(const system_t *s, double weight)
+{
+    for (size_t i = 1; i < s->n; i++) {
+        *cell(s, i, i) += weight;
+        *cell(s, i - 1, i - 1) += weight;
+        *cell(s, i, i - 1) -= weight;
+    }
+}
+
+/* In place: banded Cholesky, then both triangular solves. */
+static bool solve(const system_t *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        size_t from = i > s->bands ? i - s->bands : 0;
+        for (size_t j = from; j <= i; j++) {
+            double sum = *cell(s, i, j);
+            size_t k = j > s->bands ? j - s->bands : 0;
+            for (k = k > from ? k : from; k < j; k++) sum -= *cell(s, i, k) * *cell(s, j, k);
+            if (i == j && !(sum > 0)) return false;
+            *cell(s, i, j) = i == j ? sqrt(sum) : sum / *cell(s, j, j);
+        }
+        for (size_t k = from; k < i; k++) s->x[i] -= *cell(s, i, k) * s->x[k];
+        s->x[i] /= *cell(s, i, i);
+    }
+    for (size_t i = s->n; i-- > 0;) {
+        for (size_t k = i + 1; k < s->n && k <= i + s->bands; k++)
+            s->x[i] -= *cell(s, k, i) * s->x[k];
+        s->x[i] /= *cell(s, i, i);
+    }
+    return true;
+}
+
+/* Noise of a reading and variance of a step between neighbouring blocks. */
+static void scales(const pj_curve_point *w, size_t count, double blocks_per_window, double *noise,
+                   double *step)
+{
+    double mean = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) mean += w[i].power_mw / (double)count;
+    for (size_t i = 1; i < count; i++) {
+        double d = w[i].power_mw - w[i - 1].power_mw;
+        squares += d * d;
+    }
+    double s = relative_noise * fabs(mean) + 1e-6;
+    *noise = s * s;
+    double moved = count > 1 ? squares / (double)(count - 1) : 0;
+    *step = moved * blocks_per_window * blocks_per_window / 2 + *noise;
+}
+
+/* One stretch without holes; appends to the blocks. */
+static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks,
+                         size_t *block_count, pj_error *err)
+{
+    system_t s = {.blocks = blocks + *block_count};
+    s.n = lay_blocks(w, count, period, s.blocks);
+    double per_window = (double)(w[0].end_ns - w[0].begin_ns) / (double)period;
+    s.bands = (size_t)per_window + 3;
+    pj_status status = PJ_OK;
+    s.matrix = pj_alloc(s.n, (s.bands + 1) * sizeof(double));
+    s.x = pj_alloc(s.n, sizeof(double));
+    if (!s.matrix || !s.x) {
+        status = pj_fail_memory(err, "resolving an averaging sensor");
+        goto done;
+    }
+    double noise, step;
+    scales(w, count, per_window, &noise, &step);
+    size_t first = 0;
+    for (size_t i = 0; i < count; i++) add_window(&s, &w[i], 1 / noise, &first);
+    add_smoothness(&s, 1 / step);
+    if (!solve(&s)) goto done; /* cannot happen with step > 0; the stretch is then left out */
+    for (size_t i = 0; i < s.n; i++) s.blocks[i].mw = s.x[i];
+    *block_count += s.n;
+done:
+    pj_free(s.matrix);
+    pj_free(s.x);
+    return status;
+}
+
+pj_status pj_deconvolve(const pj_curve_point *windows, size_t count, int64_t period_ns,
+                        pj_block **blocks, size_t *block_count, pj_error *err)
+{
+    *blocks = NULL;
+    *block_count = 0;
+    if (count == 0 || period_ns <= 0) return PJ_OK;
+    int64_t length = windows[0].end_ns - windows[0].begin_ns;
+    if (length / period_ns > MAX_BANDS - 4) return PJ_OK;
+    size_t stretches = 1;
+    for (size_t i = 1; i < count; i++)
+        stretches += windows[i].end_ns - windows[i - 1].end_ns > MAX_HOLE_PERIODS * period_ns;
+    size_t room = count + stretches * (size_t)(length / period_ns + 2);
+    *blocks = pj_alloc(room, sizeof **blocks);
+    if (!*blocks) return pj_fail_memory(err, "resolving an averaging sensor");
+    pj_status status = PJ_OK;
+    for (size_t from = 0, to; from < count && status == PJ_OK; from = to) {
+        for (to = from + 1; to < count; to++)
+            if (windows[to].end_ns - windows[to - 1].end_ns > MAX_HOLE_PERIODS * period_ns) break;
+        status = resolve(windows + from, to - from, period_ns, *blocks, block_count, err);
+    }
+    if (status != PJ_OK) {
+        pj_free(*blocks);
+        *blocks = NULL;
+        *block_count = 0;
+    }
+    return status;
+}
