@@ -8,7 +8,7 @@ seconds=${FUZZ_SECONDS:-60}
 ninja -C build-fuzz >build-fuzz/log 2>&1 || { grep -E "error|FAILED" -A8 build-fuzz/log; exit 1; }
 count=0
 for target in build-fuzz/fuzz/fuzz_*; do
-    [ -f "$target" ] && [ -x "$target" ] || continue
+    if [ ! -f "$target" ] || [ ! -x "$target" ]; then continue; fi
     name=${target##*/fuzz_}
     mkdir -p "build-fuzz/corpus/$name" "fuzz/corpus/$name"
     echo "== $name for $seconds s"

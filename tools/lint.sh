@@ -1,7 +1,6 @@
 #!/bin/sh
-# Formats, static checks and types. Usage: lint.sh BUILD. Prints what is wrong; exit 1 then.
+# Formats, static checks and types. Prints what is wrong; exit 1 then.
 set -u
-build=$1
 bad=0
 sources=$(git ls-files 'src/*.c' 'src/*.h' 'include/*.h' 'tests/*.c' 'tests/*.h' 'fuzz/*.c' 'examples/*.c' 'bench/*.c')
 echo "clang-format"

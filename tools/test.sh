@@ -5,15 +5,17 @@
 set -eu
 build=$1
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-export PATH="${PERJOULE_NODE:-$HOME/.cache/perjoule/node}/node_modules/node/bin:$PATH"
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
 setup() { # folder, options...
     folder=$1; shift
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >"$folder.log" 2>&1 || {
-        cat "$folder.log"; exit 1; }
-    ninja -C "$folder" >"$folder.log" 2>&1 || { grep -E "error|warning|FAILED" -A8 "$folder.log"; exit 1; }
+    if [ ! -f "$folder/build.ninja" ] && ! meson setup "$folder" "$@" >"$folder.log" 2>&1; then
+        cat "$folder.log"; exit 1
+    fi
+    if ! ninja -C "$folder" >"$folder.log" 2>&1; then
+        grep -E "error|warning|FAILED" -A8 "$folder.log"; exit 1
+    fi
     rm -f "$folder.log"
 }
 suite() { # name, folder, meson test options...
