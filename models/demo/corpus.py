@@ -21,13 +21,27 @@ from grammar import Writer
 MIX = [(stories.story, 42), (scenes.scene, 26), (facts.topic_paragraph, 12), (facts.question_page, 12), (facts.sums, 6), (facts.unit_table, 2)]
 
 
+# Share of texts that begin in the middle, so that a prompt need not be an opening.
+MIDDLE = 0.15
+
+
+def from_the_middle(w, text):
+    """The text from a later sentence on; short texts and lists stay whole."""
+    parts = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
+    if len(parts) < 5 or "\n" in text:
+        return text
+    return " ".join(parts[w.rng.randint(1, len(parts) - 3):])
+
+
 def texts(seed, count):
     """`count` texts without repetition."""
     w = Writer(seed)
     kinds, weights = zip(*MIX)
     seen = set()
     while len(seen) < count:
-        text = w.rng.choices(kinds, weights)[0](w)
+        text = w.rng.choices(kinds, weights)[0](w).strip()
+        if w.chance(MIDDLE):
+            text = from_the_middle(w, text)
         if text not in seen:
             seen.add(text)
             yield text

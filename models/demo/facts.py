@@ -99,7 +99,7 @@ TOPICS = {
         "tell": [
             "Moving data costs energy, and {the longer the way, the more it costs|a long way costs more than a short one}.",
             "Memory must be refreshed many times a second, {even when nobody reads it|so it uses power even when it rests}.",
-            "Bandwidth {says how many|is the number of} bytes {that |}can be moved in one second.",
+            "Bandwidth {says how many bytes can|is the number of bytes that can} be moved in one second.",
             "Smaller numbers need less memory, so a model in four bits {reads|moves} fewer bytes than a model in sixteen bits.",
             "A cache near the processor saves many trips to the main memory.",
         ],
@@ -354,7 +354,12 @@ LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 
 def join(link, sentence):
-    """The sentence after a linking phrase, with its capital moved where needed."""
+    """The sentence after a linking phrase, with its capital moved where needed.
+
+    An instruction stands without a link: "remember that repeat it" is no English.
+    """
+    if sentence.startswith(("Wait", "Repeat", "Multiply", "To ")):
+        return sentence
     return link + (sentence[0].lower() + sentence[1:] if link else sentence)
 
 
@@ -463,8 +468,8 @@ def compare_sum(w):
     job, slow, fast = w.pick([
         ("wash the clothes", "old machine", "new machine"), ("pump the tank full", "small pump", "large pump"),
         ("sort the numbers", "slow program", "fast program"), ("write the report", "large model", "small model"),
-        ("grind the corn", "old mill", "new mill"), ("cut the boards", "blunt saw", "sharp saw"),
-        ("heat the room", "open heater", "heat pump"), ("cool the hall", "small fan", "large fan"),
+        ("grind the corn", "old mill", "new mill"), ("cut the boards", "long saw", "round saw"),
+        ("cool the hall", "small fan", "large fan"),
         ("send the picture", "long way", "short way"), ("bake the bread", "big oven", "small oven")])
     first_watts, first_minutes = w.pick([(100, 60), (200, 60), (300, 60), (100, 30), (200, 30), (400, 30), (600, 20), (300, 20)])
     second_watts, second_minutes = w.pick([(150, 20), (300, 10), (200, 15), (120, 30), (600, 10), (50, 60), (60, 30), (90, 20)])

@@ -76,7 +76,7 @@ NEWS = [
     "Our meter counts every second, and I {like to|often} watch it when the kettle is on", "The battery of the boat is weak in this cold, so I row", "I learned that moving a number costs more energy than adding it",
     "The wind was so strong that they {had to stop|stopped} the turbine", "I {tried|tested} two models: the small one answered with a tenth of the energy, and I did not see a difference",
 ]
-ASKS = ["How is your {mill|boat|garden|workshop}?", "How much does your kettle use?", "Do you still measure everything?", "Have you {mended|repaired} the pump?", "Is your workshop {still |}so cold?", "What does your meter show at night?", "When will you come and see it?"]
+ASKS = ["How is your {mill|boat|garden|workshop}?", "How much does your kettle use?", "Do you still measure everything?", "Have you {mended|repaired} the pump?", "Is your workshop still so cold?", "What does your meter show at night?", "When will you come and see it?"]
 
 
 def letter(w):
@@ -88,7 +88,7 @@ def letter(w):
         for n in news[1:]:
             if not n.startswith("I "):
                 body = body.replace(word + n, word + n[0].lower() + n[1:])
-    return w.say("Dear $friend, $thanks $body $ask {Yours,|Your friend|With best wishes,|Greetings from the $place,} $who", body=" ".join(body.split()), ask=w.say(w.pick(ASKS)), **c)
+    return w.say("Dear $friend, $thanks $body $ask {Yours,|Your friend,|With best wishes,|Greetings from the $place,} $who", body=" ".join(body.split()), ask=w.say(w.pick(ASKS)), **c)
 
 
 HOW = [

@@ -123,7 +123,7 @@ def tea(w):
         w.say("$Who {wanted|wished} to make tea for $friend, so $he filled the kettle to the {top|brim} and {switched|turned} it on.", **c),
         w.say("It took $minutes minutes {before|until} the water boiled, and {in the end|then} they {needed|used} only $cups.", **c),
         w.say("\"{How much|What} did that cost?\" asked $friend. {\"Not much,\" said $who, \"but more than it {had to|should}.\"|$Who {took|found} a pencil and began to {count|calculate}.}", **c),
-        w.say("{You had|There were} $litres in the kettle, and every litre {takes|needs} 336 kilojoules {to go from 20 to 100 degrees|to boil}.".join(["\"", "\""]).replace('."', ',"') + " {$friend said|said $friend|$fhe said}.", **c),
+        w.say("You {had|heated} $litres in the kettle, and every litre {takes|needs} 336 kilojoules {to go from 20 to 100 degrees|to boil}.".join(["\"", "\""]).replace('."', ',"') + " {$friend said|said $friend|$fhe said}.", **c),
         w.say("\"{The rest of the water only warmed the kitchen|All the heat in the water that we did not drink is lost}.\"", **c),
         w.say("{The next {day|time}|On the following day}, $who {put only as much water in the kettle as they needed|measured the water with the cups first}, and {it boiled|the water was hot} in $short.", **c),
         w.say("{The tea was just as good.|The tea tasted the same.|The tea was hot, and the meter had {hardly moved|counted much less}.}"),
