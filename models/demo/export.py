@@ -23,6 +23,7 @@ def write_json(path, value):
 def write_model(state, tokenizer, out):
     tensors = {name: t.to(torch.bfloat16).contiguous() for name, t in sorted(state["model"].items())}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "model.safetensors").chmod(0o644)
     ids = {"bos_token_id": tokenizer.token_to_id("<s>"), "eos_token_id": tokenizer.token_to_id("</s>")}
     write_json(out / "config.json", {**state["config"], **ids, "torch_dtype": "bfloat16", "use_cache": True, "initializer_range": 0.02,
                                      "rope_scaling": None, "attention_dropout": 0.0})
