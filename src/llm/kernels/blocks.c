@@ -1,0 +1,198 @@
+/*
+ * The block layouts of stored weights, field by field:
+ *   Q8_0  f16 d, 32 i8:                      value = d q
+ *   Q4_0  f16 d, 16 bytes of nibbles:        value = d (q - 8); byte j holds values j and j + 16
+ *   Q4_K  f16 d, f16 dmin, 12 scale bytes, 128 bytes of nibbles
+ *   Q5_K  the same with 32 bytes of fifth bits before the nibbles
+ *   Q6_K  128 bytes of low nibbles, 64 of high pairs, 16 i8 scales, f16 d
+ */
+#include "llm/kernels/blocks.h"
+
+#include "llm/kernels/half.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void q8_0_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    for (int i = 0; i < 32; i++) y[i] = d * (float)(int8_t)block[2 + i];
+}
+
+static void q4_0_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)((block[2 + i] & 15) - 8);
+        y[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
+    }
+}
+
+/* Q4_K (high == NULL) and Q5_K: eight sub-blocks of 32 with a scale and a minimum each. */
+static void k_block(const uint8_t *block, const uint8_t *high, const uint8_t *nibbles, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    float dmin = pj_float_of_f16(pj_load_u16(block + 2));
+    for (int j = 0; j < 8; j++) {
+        uint8_t scale, minimum;
+        pj_blocks_k_scale(block + 4, j, &scale, &minimum);
+        for (int i = 0; i < 32; i++) {
+            int q = nibbles[j / 2 * 32 + i] >> (j % 2 * 4) & 15;
+            if (high) q |= (high[i] >> j & 1) << 4;
+            y[j * 32 + i] = d * scale * (float)q - dmin * minimum;
+        }
+    }
+}
+
+/* Code (0..63) of value i (0..255) of a Q6_K block. */
+static int q6_code(const uint8_t *block, int i)
+{
+    int half = i / 128, quarter = i % 128 / 32, l = i % 32;
+    const uint8_t *low = block + half * 64, *high = block + 128 + half * 32;
+    int nibble = low[l + quarter % 2 * 32] >> (quarter / 2 * 4) & 15;
+    return nibble | (high[l] >> (quarter * 2) & 3) << 4;
+}
+
+static void q6_k_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block + 208));
+    for (int i = 0; i < 256; i++)
+        y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_code(block, i) - 32);
+}
+
+void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
+{
+    const uint8_t *bytes = row;
+    const pj_dtype_info *info = pj_dtype_get(type);
+    if (type == PJ_F32) {
+        memcpy(y, row, n * sizeof *y);
+        return;
+    }
+    for (size_t i = 0; i < n; i += info->block_values, bytes += info->block_bytes) switch (type) {
+        case PJ_F16: y[i] = pj_float_of_f16(pj_load_u16(bytes)); break;
+        case PJ_BF16: y[i] = pj_float_of_bf16(pj_load_u16(bytes)); break;
+        case PJ_Q8_0: q8_0_block(bytes, y + i); break;
+        case PJ_Q4_0: q4_0_block(bytes, y + i); break;
+        case PJ_Q4_K: k_block(bytes, NULL, bytes + 16, y + i); break;
+        case PJ_Q5_K: k_block(bytes, bytes + 16, bytes + 48, y + i); break;
+        case PJ_Q6_K: q6_k_block(bytes, y + i); break;
+        default: break;
+        }
+}
+
+/* ---- quantising ------------------------------------------------------------------------- */
+
+/* The division uses the scale before it is rounded to f16, as the formats' own tools do. */
+static void to_q8_0(const float *x, uint8_t *block)
+{
+    float largest = 0;
+    for (int i = 0; i < 32; i++) largest = fmaxf(largest, fabsf(x[i]));
+    float d = largest / 127, inverse = d > 0 ? 1 / d : 0;
+    uint16_t half = pj_f16_of_float(d);
+    memcpy(block, &half, 2);
+    for (int i = 0; i < 32; i++) block[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
+}
+
+static int q4_code(float x, float inverse)
+{
+    int code = (int)(x * inverse + 8.5f);
+    return code < 0 ? 0 : code > 15 ? 15 : code;
+}
+
+static void to_q4_0(const float *x, uint8_t *block)
+{
+    float largest = 0;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
+    float d = largest / -8, inverse = d != 0 ? 1 / d : 0;
+    uint16_t half = pj_f16_of_float(d);
+    memcpy(block, &half, 2);
+    for (int i = 0; i < 16; i++)
+        block[2 + i] = (uint8_t)(q4_code(x[i], inverse) | q4_code(x[i + 16], inverse) << 4);
+}
+
+void pj_blocks_quantise(pj_dtype type, const float *x, void *row, size_t n)
+{
+    uint8_t *bytes = row;
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t i = 0; i < n; i += info->block_values, bytes += info->block_bytes) {
+        uint16_t half;
+        switch (type) {
+        case PJ_F32: memcpy(bytes, x + i, 4); break;
+        case PJ_F16: half = pj_f16_of_float(x[i]), memcpy(bytes, &half, 2); break;
+        case PJ_BF16: half = pj_bf16_of_float(x[i]), memcpy(bytes, &half, 2); break;
+        case PJ_Q8_0: to_q8_0(x + i, bytes); break;
+        case PJ_Q4_0: to_q4_0(x + i, bytes); break;
+        default: return; /* the K types are only read */
+        }
+    }
+}
+
+/* ---- codes of one byte ------------------------------------------------------------------ */
+
+static void k_codes(const uint8_t *block, const uint8_t *high, const uint8_t *nibbles,
+                    uint8_t *codes, float *scales, float *minima)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    float dmin = pj_float_of_f16(pj_load_u16(block + 2));
+    for (int j = 0; j < 8; j++) {
+        uint8_t scale, minimum;
+        pj_blocks_k_scale(block + 4, j, &scale, &minimum);
+        scales[j] = d * scale;
+        minima[j] = dmin * minimum;
+        for (int i = 0; i < 32; i++) {
+            int q = nibbles[j / 2 * 32 + i] >> (j % 2 * 4) & 15;
+            if (high) q |= (high[i] >> j & 1) << 4;
+            codes[j * 32 + i] = (uint8_t)(q + 128);
+        }
+    }
+}
+
+/* A scale a 16 values does not fit one a 32. With s the larger of the two (in magnitude), the codes
+ * of the other are multiplied by the ratio and rounded after all have been stretched to the whole
+ * range of a byte: 63 steps become 127, so what is lost is less than half a step in 127. */
+static void q6_k_codes(const uint8_t *block, uint8_t *codes, float *scales)
+{
+    float d = pj_float_of_f16(pj_load_u16(block + 208));
+    for (int j = 0; j < 8; j++) {
+        int a = (int8_t)block[192 + 2 * j], b = (int8_t)block[193 + 2 * j];
+        int largest = abs(a) > abs(b) ? abs(a) : abs(b);
+        float ratio[2] = {0, 0};
+        if (largest > 0) ratio[0] = 3.96f * a / largest, ratio[1] = 3.96f * b / largest;
+        scales[j] = d * (float)largest / 3.96f;
+        for (int i = 0; i < 32; i++) {
+            float code = (float)(q6_code(block, j * 32 + i) - 32) * ratio[i / 16];
+            codes[j * 32 + i] = (uint8_t)((int)lrintf(code) + 128);
+        }
+    }
+}
+
+void pj_blocks_codes(pj_dtype type, const void *row, size_t n, uint8_t *codes, float *scales,
+                     float *minima)
+{
+    const uint8_t *bytes = row;
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t i = 0; i < n; i += info->block_values, bytes += info->block_bytes) {
+        if (type == PJ_Q8_0 || type == PJ_Q4_0)
+            scales[i / 32] = pj_float_of_f16(pj_load_u16(bytes));
+        switch (type) {
+        case PJ_Q8_0:
+            for (int l = 0; l < 32; l++) codes[i + l] = bytes[2 + l] ^ 128;
+            break;
+        case PJ_Q4_0:
+            for (int l = 0; l < 16; l++) {
+                codes[i + l] = (uint8_t)((bytes[2 + l] & 15) + 120);
+                codes[i + l + 16] = (uint8_t)((bytes[2 + l] >> 4) + 120);
+            }
+            break;
+        case PJ_Q4_K:
+            k_codes(bytes, NULL, bytes + 16, codes + i, scales + i / 32, minima + i / 32);
+            break;
+        case PJ_Q5_K:
+            k_codes(bytes, bytes + 16, bytes + 48, codes + i, scales + i / 32, minima + i / 32);
+            break;
+        case PJ_Q6_K: q6_k_codes(bytes, codes + i, scales + i / 32); break;
+        default: break;
+        }
+    }
+}

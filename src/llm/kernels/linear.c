@@ -1,0 +1,324 @@
+/*
+ * Drives the products: splits rows over the team, blocks for the caches, calls the set's kernels.
+ *
+ * Many tokens: a thread takes a block of weight rows small enough that it stays in the second cache
+ * (unpacked there where the type needs it), and walks all panels past it; within a panel it takes
+ * stretches of columns such that the panel's piece stays in the first cache under all tiles of the
+ * block. Sums gather in a small [rows][48] buffer and are stored transposed. So the weights come
+ * from memory once, the activations once a block.
+ */
+#include "llm/kernels/linear.h"
+
+#include "base/memory.h"
+#include "llm/kernels/tile.h"
+
+#include <string.h>
+
+enum {
+    BLOCK_MAX_ROWS = 128,
+    CACHE_BYTES = 448 << 10, /* of a block of weights: less than half of a 1 MiB second cache */
+    CHUNK_COLS = 16384,      /* unpacked at a time */
+    DOT_BYTES = 96 << 10,    /* of weights a thread takes at a time */
+    SUMS_BYTES = BLOCK_MAX_ROWS * PJ_TILE_MAX_TOKENS * 4
+};
+
+static size_t round_up(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type)
+{
+    return kernels->linear[type]->form;
+}
+
+size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
+{
+    /* The largest form: 4 bytes a value and, for Q8, 8 a block. */
+    size_t bytes;
+    if (pj_mul_overflows(round_up(tokens, 16), round_up(cols, 64), &bytes)) return 0;
+    if (pj_mul_overflows(bytes, 4, &bytes) || pj_add_overflows(bytes, 256, &bytes)) return 0;
+    return bytes;
+}
+
+/* ---- packing ---------------------------------------------------------------------------- */
+
+typedef struct packing {
+    const pj_form_kernels *form;
+    pj_team *team;
+    pj_packed *to;
+    size_t value_bytes; /* of one */
+    size_t panel;       /* tokens of a full panel */
+} packing;
+
+static size_t padded_cols(const pj_packed *x)
+{
+    return x->form == PJ_FORM_BF16 ? round_up(x->cols, 32) : x->cols;
+}
+
+/* Panels of equal width, in vectors, rather than full ones and a rest. */
+static size_t panel_tokens(const pj_form_kernels *form, size_t tokens)
+{
+    size_t vectors = (tokens + form->lanes - 1) / form->lanes;
+    size_t panels = (vectors + form->vectors - 1) / form->vectors;
+    return (vectors + panels - 1) / panels * form->lanes;
+}
+
+static void pack_rows(const packing *p, size_t begin, size_t end)
+{
+    const pj_packed *to = p->to;
+    size_t cols = padded_cols(to), blocks = to->cols / PJ_Q8_BLOCK;
+    for (size_t t = begin; t < end; t++)
+        p->form->pack_row(
+            to->x + t * to->x_stride, to->cols, (char *)to->values + t * cols * p->value_bytes,
+            to->scales ? to->scales + t * blocks : NULL, to->sums ? to->sums + t * blocks : NULL);
+}
+
+static void pack_panel(const packing *p, size_t first)
+{
+    const pj_packed *to = p->to;
+    size_t cols = round_up(to->cols, p->form->group), blocks = to->cols / PJ_Q8_BLOCK;
+    size_t tokens = smaller(p->panel, to->tokens - first);
+    p->form->pack_panel(to->x + first * to->x_stride, to->x_stride, tokens,
+                        round_up(tokens, p->form->lanes), to->cols,
+                        (char *)to->values + first * cols * p->value_bytes,
+                        to->scales ? to->scales + first * blocks : NULL,
+                        to->sums ? to->sums + first * blocks : NULL);
+}
+
+static void pack_some(void *context, unsigned thread)
+{
+    packing *p = context;
+    size_t step = p->to->panels ? p->panel : 1;
+    size_t items = (p->to->tokens + step - 1) / step, begin, end;
+    while (pj_team_take(p->team, items, 1, &begin, &end)) {
+        if (p->to->panels)
+            pack_panel(p, begin * step);
+        else
+            pack_rows(p, begin, end);
+    }
+}
+
+void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, const float *x,
+                    size_t x_stride, size_t tokens, size_t cols, void *memory, pj_packed *packed)
+{
+    static const size_t value_bytes[] = {[PJ_FORM_F32] = 4, [PJ_FORM_BF16] = 2, [PJ_FORM_Q8] = 1};
+    pj_form form = pj_linear_form(kernels, type);
+    packing p = {
+        .form = kernels->forms[form], .team = team, .to = packed, .value_bytes = value_bytes[form]};
+    *packed = (pj_packed){.form = form,
+                          .tokens = tokens,
+                          .cols = cols,
+                          .x = x,
+                          .x_stride = x_stride,
+                          .panels = tokens > p.form->dot_tokens,
+                          .values = memory};
+    if (packed->panels) p.panel = panel_tokens(p.form, tokens);
+    if (form == PJ_FORM_Q8) {
+        size_t padded = round_up(tokens, 16);
+        packed->scales = (float *)((char *)memory + round_up(padded * cols, 64));
+        packed->sums = (int32_t *)(packed->scales + padded * (cols / PJ_Q8_BLOCK));
+    }
+    if (packed->panels) {
+        pj_team_run(team, pack_some, &p);
+    } else if (form != PJ_FORM_F32) {
+        if (tokens * cols > 1 << 15)
+            pj_team_run(team, pack_some, &p);
+        else
+            pack_rows(&p, 0, tokens);
+    }
+}
+
+/* ---- multiplying ------------------------------------------------------------------------ */
+
+typedef struct product {
+    const pj_kernels *kernels;
+    pj_team *team;
+    const pj_packed *x;
+    const pj_linear_job *jobs;
+    size_t count;
+    size_t grain[PJ_LINEAR_MAX_JOBS]; /* rows a thread takes at once */
+    size_t units[PJ_LINEAR_MAX_JOBS]; /* such takes a job has */
+} product;
+
+static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
+                     void *scratch)
+{
+    pj_dot dot = {.weights = job->weights,
+                  .begin = begin,
+                  .end = end,
+                  .x = p->x,
+                  .bias = job->bias,
+                  .y = job->y,
+                  .y_stride = job->y_stride,
+                  .scratch = scratch};
+    p->kernels->linear[job->weights->type]->dot(&dot);
+}
+
+/* A block of rows over a chunk of columns, unpacked or in place. */
+typedef struct block {
+    const pj_tile_kernels *kernels;
+    const pj_form_kernels *form;
+    const pj_matrix *weights;
+    size_t begin, end;   /* rows */
+    size_t col, cols;    /* the chunk; cols a multiple of group after padding */
+    const char *values;  /* of row `begin` at column `col` */
+    size_t stride;       /* bytes between rows of values */
+    const float *scales; /* [rows][scale_stride] */
+    const float *minima;
+    size_t scale_stride;
+} block;
+
+static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)
+{
+    /* A line more than the values, so that rows do not fall on the same cache sets. */
+    return round_up(cols * kernels->unpacked_bytes, 64) + 64;
+}
+
+static void unpack_block(block *b, char *scratch)
+{
+    const pj_tile_kernels *k = b->kernels;
+    const pj_matrix *w = b->weights;
+    const pj_dtype_info *info = pj_dtype_get(w->type);
+    size_t offset = b->col / info->block_values * info->block_bytes;
+    size_t rows = b->end - b->begin, cols = smaller(b->cols, w->cols - b->col);
+    if (k->direct && b->cols == cols) {
+        b->values = (const char *)w->data + b->begin * w->row_bytes + offset;
+        b->stride = w->row_bytes;
+        return;
+    }
+    b->stride = unpacked_stride(k, b->cols);
+    b->scale_stride = b->cols / PJ_Q8_BLOCK;
+    float *scales = (float *)(scratch + rows * b->stride);
+    float *minima = scales + rows * b->scale_stride;
+    for (size_t r = 0; r < rows; r++)
+        k->unpack((const char *)w->data + (b->begin + r) * w->row_bytes + offset, cols,
+                  scratch + r * b->stride, scales + r * b->scale_stride,
+                  minima + r * b->scale_stride);
+    b->values = scratch;
+    b->scales = scales;
+    b->minima = minima;
+}
+
+/* All tiles of the block over one stretch of one panel. */
+static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, float *sums)
+{
+    const pj_tile_kernels *k = b->kernels;
+    size_t rows = b->end - b->begin;
+    pj_tile tile = *of_panel;
+    for (size_t first = 0; first < rows; first += k->rows) {
+        bool whole = rows - first >= k->rows;
+        tile.stride = whole ? b->stride : 0;
+        for (size_t r = 0; r < k->rows; r++) {
+            size_t row = smaller(first + r, rows - 1);
+            tile.weights[r] = b->values + row * b->stride + at * k->unpacked_bytes;
+            if (b->form->group != 4 || !b->scales) continue;
+            tile.scales[r] = b->scales + row * b->scale_stride + at / PJ_Q8_BLOCK;
+            tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
+        }
+        tile.c = sums + first * PJ_TILE_MAX_TOKENS;
+        k->tile(&tile);
+    }
+}
+
+static void block_panel(const product *p, const block *b, const pj_linear_job *job, size_t token,
+                        size_t panel, float *sums)
+{
+    const pj_packed *x = p->x;
+    size_t tokens = smaller(panel, x->tokens - token);
+    size_t width = round_up(tokens, b->form->lanes);
+    size_t padded = round_up(x->cols, b->form->group), blocks = x->cols / PJ_Q8_BLOCK;
+    size_t bytes = x->form == PJ_FORM_F32 ? 4 : x->form == PJ_FORM_BF16 ? 2 : 1;
+    for (size_t at = 0; at < b->cols; at += b->kernels->stretch) {
+        size_t col = b->col + at;
+        pj_tile tile = {.x = (const char *)x->values + (token * padded + col * width) * bytes,
+                        .cols = smaller(b->kernels->stretch, b->cols - at),
+                        .vectors = width / b->form->lanes,
+                        .add = at > 0};
+        if (x->form == PJ_FORM_Q8) {
+            tile.x_scales = x->scales + token * blocks + col / PJ_Q8_BLOCK * width;
+            tile.x_sums = x->sums + token * blocks + col / PJ_Q8_BLOCK * width;
+        }
+        stretch_tiles(b, &tile, at, sums);
+    }
+    p->kernels->tile_store(sums, b->end - b->begin, tokens,
+                           job->bias && b->col == 0 ? job->bias + b->begin : NULL,
+                           job->y + token * job->y_stride + b->begin, job->y_stride, b->col > 0);
+}
+
+static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
+                      char *scratch)
+{
+    const pj_form_kernels *form = p->kernels->forms[p->x->form];
+    size_t panel = panel_tokens(form, p->x->tokens), padded = round_up(p->x->cols, form->group);
+    float *sums = (float *)scratch;
+    for (size_t col = 0; col < padded; col += CHUNK_COLS) {
+        block b = {.kernels = p->kernels->linear[job->weights->type],
+                   .form = form,
+                   .weights = job->weights,
+                   .begin = begin,
+                   .end = end,
+                   .col = col,
+                   .cols = smaller(CHUNK_COLS, padded - col)};
+        unpack_block(&b, scratch + SUMS_BYTES);
+        for (size_t token = 0; token < p->x->tokens; token += panel)
+            block_panel(p, &b, job, token, panel, sums);
+    }
+}
+
+static void multiply_some(void *context, unsigned thread)
+{
+    product *p = context;
+    void *scratch = pj_team_scratch(p->team, thread);
+    size_t all = 0, unit, end;
+    for (size_t j = 0; j < p->count; j++) all += p->units[j];
+    while (pj_team_take(p->team, all, 1, &unit, &end)) {
+        size_t j = 0;
+        while (unit >= p->units[j]) unit -= p->units[j++];
+        size_t rows = p->jobs[j].weights->rows, first = unit * p->grain[j];
+        size_t last = smaller(first + p->grain[j], rows);
+        if (p->x->panels)
+            tile_unit(p, &p->jobs[j], first, last, scratch);
+        else
+            dot_unit(p, &p->jobs[j], first, last, scratch);
+    }
+}
+
+/* Rows of a unit: as many as the cache holds, fewer where the threads would not share evenly. */
+static size_t unit_rows(const product *p, const pj_matrix *w)
+{
+    const pj_tile_kernels *k = p->kernels->linear[w->type];
+    size_t share = w->rows / (pj_team_threads(p->team) * (size_t)(p->x->panels ? 4 : 2)) + 1;
+    if (!p->x->panels) {
+        size_t rows = DOT_BYTES / (w->row_bytes + 1) + 1;
+        return round_up(smaller(rows, share), 8);
+    }
+    size_t bytes = k->direct ? w->row_bytes : unpacked_stride(k, smaller(w->cols, CHUNK_COLS));
+    size_t rows = smaller(smaller(CACHE_BYTES / bytes, BLOCK_MAX_ROWS), share);
+    return round_up(rows ? rows : 1, k->rows);
+}
+
+void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *packed,
+                   const pj_linear_job *jobs, size_t count)
+{
+    product p = {.kernels = kernels, .team = team, .x = packed, .jobs = jobs, .count = count};
+    for (size_t j = 0; j < count; j++) {
+        p.grain[j] = unit_rows(&p, jobs[j].weights);
+        p.units[j] = (jobs[j].weights->rows + p.grain[j] - 1) / p.grain[j];
+    }
+    pj_team_run(team, multiply_some, &p);
+}
+
+void pj_linear(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,
+               size_t tokens, const pj_linear_job *job, void *memory)
+{
+    pj_packed packed;
+    pj_linear_pack(kernels, team, job->weights->type, x, x_stride, tokens, job->weights->cols,
+                   memory, &packed);
+    pj_linear_run(kernels, team, &packed, job, 1);
+}

@@ -1,0 +1,12 @@
+/* The plain C set, which every other set starts from. */
+#ifndef PJ_LLM_PLAIN_H
+#define PJ_LLM_PLAIN_H
+
+#include "llm/kernels/tile.h"
+
+extern const pj_kernels pj_kernels_c;
+
+/* Parts other sets keep. */
+void pj_plain_pack_q8(const float *x, size_t n, void *values, float *scales, int32_t *sums);
+
+#endif

@@ -1,0 +1,23 @@
+/* The instruction sets beside plain C. Each lives in a file of its own that is compiled with its
+ * own flags, and says whether it is there at all in this build. */
+#ifndef PJ_LLM_SETS_H
+#define PJ_LLM_SETS_H
+
+#include "llm/kernels/tile.h"
+
+typedef struct pj_kernel_set {
+    const char *name;
+    bool (*supported)(void);            /* by processor and operating system */
+    void (*apply)(pj_kernels *kernels); /* overrides what the set does better */
+} pj_kernel_set;
+
+void pj_kernels_avx2_apply(pj_kernels *kernels);
+void pj_kernels_avx512_apply(pj_kernels *kernels);
+void pj_kernels_vnni_apply(pj_kernels *kernels);
+void pj_kernels_bf16_apply(pj_kernels *kernels);
+void pj_kernels_amx_apply(pj_kernels *kernels);
+void pj_kernels_neon_apply(pj_kernels *kernels);
+void pj_kernels_dotprod_apply(pj_kernels *kernels);
+void pj_kernels_i8mm_apply(pj_kernels *kernels);
+
+#endif

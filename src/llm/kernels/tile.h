@@ -1,0 +1,84 @@
+/*
+ * What a kernel set brings to the products of linear.h; only the sets and linear.c include this.
+ *
+ * Few tokens: `dot` streams weight rows past all tokens; activations lie row by row
+ *   F32: as the caller has them; BF16: u16 [tokens][cols rounded up to 32, zero-filled];
+ *   Q8: i8 [tokens][cols], scales and sums [tokens][cols / 32].
+ * Many tokens: activations lie in panels of `vectors` x `lanes` tokens (the last one zero-filled),
+ *   values  [panel][cols / group][panel tokens][group]   (cols rounded up to group, zero-filled)
+ *   scales, sums  [panel][cols / 32][panel tokens]       (Q8 only)
+ * so that a vector holds `lanes` tokens and one weight (group) is broadcast against it. Panels
+ * follow each other without gaps: the one that starts at token t starts at t x padded cols values.
+ * `tile` multiplies some weight rows with one panel over a stretch of columns.
+ *
+ * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products want one side unsigned,
+ * which the weight codes become by adding 128, and the sum takes that out again.
+ */
+#ifndef PJ_LLM_TILE_H
+#define PJ_LLM_TILE_H
+
+#include "llm/kernels/linear.h"
+
+enum {
+    PJ_TILE_MAX_ROWS = 32,
+    PJ_TILE_MAX_TOKENS = 48, /* of a panel */
+    PJ_Q8_BLOCK = 32,
+    PJ_Q8_OFFSET = 128
+};
+
+/* How activations are packed in one form. */
+struct pj_form_kernels {
+    size_t dot_tokens; /* up to so many tokens go to `dot`; SIZE_MAX: all (no panels) */
+    size_t lanes;      /* tokens of a vector: 16, 8 or 4; 0 when there are no panels */
+    size_t vectors;    /* of a panel, at most; vectors x lanes <= PJ_TILE_MAX_TOKENS */
+    size_t group;      /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
+    /* One token; not for F32. `n` columns; BF16 fills up to a multiple of 32. */
+    void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);
+    /* `tokens` rows of x into a panel of `width` tokens. */
+    void (*pack_panel)(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
+                       void *values, float *scales, int32_t *sums);
+};
+
+/* Rows [begin, end) times all tokens. */
+typedef struct pj_dot {
+    const pj_matrix *weights;
+    size_t begin, end;
+    const pj_packed *x;
+    const float *bias; /* [rows], or NULL */
+    float *y;          /* [tokens][y_stride] */
+    size_t y_stride;
+    void *scratch; /* the thread's own, PJ_TEAM_SCRATCH_BYTES */
+} pj_dot;
+
+/* Some weight rows, as they lie in the file or unpacked, times one panel. Rows past the end of the
+ * matrix repeat a valid one; their results are not used. */
+typedef struct pj_tile {
+    const void *weights[PJ_TILE_MAX_ROWS]; /* at the first column of the stretch */
+    const float *scales[PJ_TILE_MAX_ROWS]; /* Q8: one a block of 32 */
+    const float *minima[PJ_TILE_MAX_ROWS]; /* Q8, types with a minimum a block */
+    size_t stride;                         /* bytes between rows, 0: not evenly spaced */
+    const void *x;                         /* panel at the first column of the stretch */
+    const float *x_scales;
+    const int32_t *x_sums;
+    size_t cols;    /* of the stretch: a multiple of group (Q8: of 32) */
+    size_t vectors; /* of the panel */
+    float *c;       /* [rows][PJ_TILE_MAX_TOKENS] */
+    bool add;       /* to what is in c, else c is written */
+} pj_tile;
+
+/* The kernels of one weight type. */
+struct pj_tile_kernels {
+    pj_form form;
+    void (*dot)(const pj_dot *dot);
+    void (*tile)(const pj_tile *tile); /* NULL where the form has no panels */
+    size_t rows;                       /* of a tile call */
+    size_t stretch;                    /* columns of a tile call: they keep the panel in cache */
+    /* Brings `cols` columns (whole blocks) of one row into the tile's form, zero-filled up to
+     * a multiple of group; `direct`: a row is in that form already, and is read where it lies
+     * when its length is a multiple of group. */
+    void (*unpack)(const void *row, size_t cols, void *values, float *scales, float *minima);
+    size_t unpacked_bytes; /* of a column's value */
+    bool direct, minima;
+};
+
+#endif

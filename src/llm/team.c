@@ -1,0 +1,228 @@
+/*
+ * A dispatch is one counter that goes up: workers wait for it to change, run, and check out at a
+ * second counter that the caller waits for. Both waits spin first and then sleep on a condition;
+ * who makes a change takes the lock only when somebody has said that it sleeps.
+ */
+#include "llm/team.h"
+
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { LINE = 64, SPIN_ROUNDS = 20000 }; /* tens of microseconds to half a millisecond */
+
+/* A number that threads wait on. */
+typedef struct gate {
+    _Alignas(LINE) atomic_uint value;
+    atomic_uint sleepers;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+} gate;
+
+typedef struct worker {
+    pj_team *team;
+    unsigned index;
+    pthread_t thread;
+    unsigned barriers; /* passed by this thread in all */
+} worker;
+
+struct pj_team {
+    gate start;                         /* dispatches so far */
+    gate arrived;                       /* threads that finished, over all dispatches */
+    gate barrier;                       /* barriers passed */
+    _Alignas(LINE) atomic_uint waiting; /* threads at the present barrier */
+    _Alignas(LINE) atomic_size_t next;  /* item that pj_team_take gives out next */
+    _Alignas(LINE) pj_team_fn *run;
+    void *context;
+    bool stop, pinned;
+    unsigned threads, started, spin_rounds;
+    int cpus[PJ_TEAM_MAX_THREADS];
+    int cpu_count;
+    char *scratch;
+    worker workers[PJ_TEAM_MAX_THREADS];
+#ifdef __linux__
+    cpu_set_t caller_set; /* the caller's affinity before pinning */
+#endif
+};
+
+static void gate_init(gate *g)
+{
+    atomic_init(&g->value, 0);
+    atomic_init(&g->sleepers, 0);
+    pthread_mutex_init(&g->mutex, NULL);
+    pthread_cond_init(&g->changed, NULL);
+}
+
+static void gate_fini(gate *g)
+{
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->mutex);
+}
+
+static void gate_add(gate *g)
+{
+    atomic_fetch_add(&g->value, 1);
+    if (atomic_load(&g->sleepers) == 0) return;
+    pthread_mutex_lock(&g->mutex);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+/* Until the value has come to `target` (numbers wrap around). */
+static void gate_wait(gate *g, unsigned target, unsigned spin_rounds)
+{
+    for (unsigned round = 0; round < spin_rounds; round++) {
+        if ((int)(atomic_load_explicit(&g->value, memory_order_acquire) - target) >= 0) return;
+        pj_cpu_relax();
+    }
+    pthread_mutex_lock(&g->mutex);
+    atomic_fetch_add(&g->sleepers, 1);
+    while ((int)(atomic_load(&g->value) - target) < 0) pthread_cond_wait(&g->changed, &g->mutex);
+    atomic_fetch_sub(&g->sleepers, 1);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+static void *work(void *context)
+{
+    worker *self = context;
+    pj_team *team = self->team;
+    if (team->pinned) pj_thread_pin(team->cpus[self->index]);
+    for (unsigned turn = 1;; turn++) {
+        gate_wait(&team->start, turn, team->spin_rounds);
+        if (team->stop) return NULL;
+        team->run(team->context, self->index);
+        gate_add(&team->arrived);
+    }
+}
+
+static void pin_caller(pj_team *team)
+{
+#ifdef __linux__
+    if (sched_getaffinity(0, sizeof team->caller_set, &team->caller_set) != 0) {
+        team->pinned = false;
+        return;
+    }
+#endif
+    pj_thread_pin(team->cpus[0]);
+}
+
+static void unpin_caller(pj_team *team)
+{
+#ifdef __linux__
+    sched_setaffinity(0, sizeof team->caller_set, &team->caller_set);
+#else
+    (void)team;
+#endif
+}
+
+pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *err)
+{
+    *result = NULL;
+    pj_team *team = pj_alloc_aligned(LINE, 1, sizeof *team);
+    if (!team) return pj_fail_memory(err, "the thread team");
+    team->cpu_count = pj_cpu_allowed(team->cpus, PJ_TEAM_MAX_THREADS);
+    if (threads == 0) threads = (unsigned)team->cpu_count;
+    if (threads > PJ_TEAM_MAX_THREADS) threads = PJ_TEAM_MAX_THREADS;
+    team->threads = threads;
+    /* More threads than CPUs: spinning would keep the one waited for from running. */
+    bool fits = team->cpu_count <= PJ_TEAM_MAX_THREADS && threads <= (unsigned)team->cpu_count;
+    team->pinned = pin && fits;
+    team->spin_rounds = fits ? SPIN_ROUNDS : 1;
+    gate_init(&team->start);
+    gate_init(&team->arrived);
+    gate_init(&team->barrier);
+    pj_status status = PJ_OK;
+    team->scratch = pj_alloc_aligned(LINE, threads, PJ_TEAM_SCRATCH_BYTES);
+    if (!team->scratch) status = pj_fail_memory(err, "the thread team");
+    for (unsigned i = 1; i < threads && status == PJ_OK; i++) {
+        team->workers[i] = (worker){.team = team, .index = i};
+        status = pj_thread_start(&team->workers[i].thread, "pj-team", work, &team->workers[i], err);
+        if (status == PJ_OK) team->started = i;
+    }
+    if (status != PJ_OK) {
+        team->pinned = false; /* the caller is not pinned yet */
+        pj_team_free(team);
+        return status;
+    }
+    if (team->pinned) pin_caller(team);
+    *result = team;
+    return PJ_OK;
+}
+
+void pj_team_free(pj_team *team)
+{
+    if (!team) return;
+    team->stop = true;
+    gate_add(&team->start);
+    for (unsigned i = 1; i <= team->started; i++) pthread_join(team->workers[i].thread, NULL);
+    if (team->pinned) unpin_caller(team);
+    gate_fini(&team->start);
+    gate_fini(&team->arrived);
+    gate_fini(&team->barrier);
+    pj_free(team->scratch);
+    pj_free(team);
+}
+
+unsigned pj_team_threads(const pj_team *team)
+{
+    return team->threads;
+}
+
+void pj_team_run(pj_team *team, pj_team_fn *run, void *context)
+{
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    if (team->threads == 1) {
+        run(context, 0);
+        return;
+    }
+    unsigned done = atomic_load(&team->arrived.value) + team->threads - 1;
+    team->run = run;
+    team->context = context;
+    gate_add(&team->start);
+    run(context, 0);
+    gate_wait(&team->arrived, done, team->spin_rounds);
+}
+
+void pj_team_barrier(pj_team *team, unsigned thread)
+{
+    if (team->threads == 1) {
+        atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+        return;
+    }
+    unsigned turn = ++team->workers[thread].barriers;
+    if (atomic_fetch_add(&team->waiting, 1) + 1 == team->threads) {
+        atomic_store(&team->waiting, 0);
+        atomic_store(&team->next, 0);
+        gate_add(&team->barrier);
+    } else {
+        gate_wait(&team->barrier, turn, team->spin_rounds);
+    }
+}
+
+bool pj_team_take(pj_team *team, size_t count, size_t grain, size_t *begin, size_t *end)
+{
+    size_t first = atomic_fetch_add_explicit(&team->next, grain, memory_order_relaxed);
+    if (first >= count) return false;
+    *begin = first;
+    *end = first + grain < count ? first + grain : count;
+    return true;
+}
+
+void pj_team_share(const pj_team *team, unsigned thread, size_t count, size_t grain, size_t *begin,
+                   size_t *end)
+{
+    size_t units = (count + grain - 1) / grain, each = units / team->threads;
+    size_t more = units % team->threads; /* the first ones take one more */
+    size_t first = thread * each + (thread < more ? thread : more);
+    size_t last = first + each + (thread < more ? 1 : 0);
+    *begin = first * grain < count ? first * grain : count;
+    *end = last * grain < count ? last * grain : count;
+}
+
+void *pj_team_scratch(pj_team *team, unsigned thread)
+{
+    return team->scratch + (size_t)thread * PJ_TEAM_SCRATCH_BYTES;
+}
