@@ -1,0 +1,106 @@
+// Requests. Addresses are relative to the page, so that it works behind a prefix. A failure is an
+// ApiError whose message is the sentence that the server said.
+import { token } from '../state/settings';
+import type * as T from './types';
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export const base = (): string => new URL('.', document.baseURI).href;
+
+type Query = Record<string, string | number | null | undefined | string[]>;
+
+function address(path: string, query: Query = {}): string {
+  const q = new URLSearchParams();
+  for (const [k, v] of Object.entries(query)) {
+    if (Array.isArray(v)) for (const item of v) q.append(k, item);
+    else if (v !== null && v !== undefined && v !== '') q.set(k, String(v));
+  }
+  const tail = q.size ? `?${q}` : '';
+  return `${base()}${path}${tail}`;
+}
+
+async function problem(r: Response): Promise<ApiError> {
+  let text = `The server answered ${r.status} ${r.statusText}.`;
+  try {
+    const p = (await r.json()) as { detail?: string; title?: string };
+    text = p.detail ?? p.title ?? text;
+  } catch {
+    // Not a problem document; the status says enough.
+  }
+  return new ApiError(r.status, text);
+}
+
+async function request(path: string, query?: Query, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (token.value) headers.set('Authorization', `Bearer ${token.value}`);
+  let r: Response;
+  try {
+    r = await fetch(address(path, query), { ...init, headers });
+  } catch (e) {
+    if (e instanceof DOMException && e.name === 'AbortError') throw e;
+    throw new ApiError(0, 'The server cannot be reached. Is `perjoule serve` running?');
+  }
+  if (!r.ok) throw await problem(r);
+  return r;
+}
+
+const get = async <R>(path: string, query?: Query, signal?: AbortSignal): Promise<R> =>
+  (await (await request(path, query, { signal })).json()) as R;
+
+const run = (id: string): string => `api/profiling/run/${encodeURIComponent(id)}`;
+
+export const api = {
+  async runs(query: Query, signal?: AbortSignal): Promise<{ runs: T.RunSummary[]; total: number }> {
+    const r = await request('api/profiling/runs', query, { signal });
+    const runs = (await r.json()) as T.RunSummary[];
+    return { runs, total: Number(r.headers.get('X-Total-Count') ?? runs.length) };
+  },
+  facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
+  detail: (id: string, signal?: AbortSignal) => get<T.RunDetail>(run(id), { include: 'none' }, signal),
+  summary: (id: string, signal?: AbortSignal) => get<T.Summary>(`${run(id)}/summary`, {}, signal),
+  pipeline: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.Pipeline>(`${run(id)}/pipeline`, q, signal),
+  power: (id: string, q: Query, signal?: AbortSignal) => get<T.PowerSeries>(`${run(id)}/power`, q, signal),
+  tokens: (id: string, q: Query, signal?: AbortSignal) => get<T.Tokens>(`${run(id)}/tokens`, q, signal),
+  heatmap: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.HeatmapAnswer>(`${run(id)}/heatmap`, q, signal),
+  async cube(id: string, q: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
+    return (await request(`${run(id)}/heatmap`, { ...q, format: 'f32' }, { signal })).arrayBuffer();
+  },
+  tree: (id: string, q: Query, signal?: AbortSignal) => get<T.Tree>(`${run(id)}/tree`, q, signal),
+  operations: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.Operations>(`${run(id)}/operations`, q, signal),
+  compare: (ids: string[], signal?: AbortSignal) =>
+    get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
+  models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
+  sensors: (signal?: AbortSignal) => get<{ sources: T.SensorSource[] }>('api/profiling/sensors', {}, signal),
+  async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {
+    const r = await request('api/profiling/generate', {}, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    return (await r.json()) as { run_id: string; position?: number };
+  },
+  cancel: async (id: string): Promise<void> => {
+    await request(`${run(id)}/cancel`, {}, { method: 'POST' });
+  },
+  remove: async (id: string): Promise<void> => {
+    await request(run(id), {}, { method: 'DELETE' });
+  },
+  /** A file of the server; fetched with the token and handed to the browser as a download. */
+  async export(id: string, format: string): Promise<Blob> {
+    return (await request(`api/profiling/export/${encodeURIComponent(id)}`, { format })).blob();
+  },
+  exportHref: (id: string, format: string): string =>
+    address(`api/profiling/export/${encodeURIComponent(id)}`, { format }),
+};
+
+export type { Query };

@@ -1,0 +1,422 @@
+// The answers of the server, as docs/api.md describes them. null is "unavailable" and stays null.
+
+type N = number | null;
+
+export type EnergySource = 'measured' | 'modelled' | 'unavailable';
+export type Status = 'queued' | 'running' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
+
+export interface RunSummary {
+  id: string;
+  run_id: string;
+  prompt: string | null;
+  model_name: string | null;
+  model_path: string | null;
+  engine: string | null;
+  created_at: string;
+  status: Status;
+  profiling_depth: 'off' | 'module' | 'deep';
+  batch_size: number;
+  dtype: string | null;
+  isa: string | null;
+  threads: N;
+  tags: string[];
+  experiment_name: string | null;
+  machine: string | null;
+  settings: Record<string, unknown> | null;
+  model: Record<string, unknown> | null;
+  total_duration_ms: N;
+  prefill_duration_ms: N;
+  decode_duration_ms: N;
+  input_tokens: N;
+  output_tokens: N;
+  energy_source: EnergySource;
+  power_sources: string | null;
+  method: string | null;
+  total_energy_mj: N;
+  total_energy_sd_mj: N;
+  idle_energy_mj: N;
+  net_energy_mj: N;
+  total_is_partial: boolean;
+  prefill_energy_mj: N;
+  decode_energy_mj: N;
+  baseline_cold_mw: N;
+  baseline_resident_mw: N;
+  tokens_per_second: N;
+  prefill_tokens_per_second: N;
+  joules_per_token: N;
+  joules_per_token_net: N;
+  joules_per_input_token: N;
+  joules_per_output_token: N;
+  tokens_per_joule: N;
+  energy_delay_product: N;
+  mean_power_mw: N;
+  prefill_decode_ratio: N;
+  cost_usd: N;
+  co2_grams: N;
+  attribution?: {
+    condition_number: N;
+    pj_per_flop: N;
+    pj_per_flop_sd: N;
+    pj_per_byte: N;
+    pj_per_byte_sd: N;
+    interval: N;
+    interval_calibrated: N;
+    calibration_gap: N;
+  } | null;
+  overhead?: {
+    time_ms: N;
+    share: N;
+    sampler_cpu_share: N;
+    sampler_jitter_us: N;
+    samples_missed: N;
+    spans_lost: N;
+  } | null;
+}
+
+export interface Spread {
+  n: number;
+  mean: N;
+  sd: N;
+  min: N;
+  p5: N;
+  q1: N;
+  median: N;
+  q3: N;
+  p95: N;
+  max: N;
+}
+
+export interface EnergyFields {
+  energy_mj: N;
+  net_energy_mj: N;
+  self_energy_mj: N;
+  energy_sd_mj: N;
+  energy_lo_mj: N;
+  energy_hi_mj: N;
+  planted_mj: N;
+  method: string | null;
+}
+
+export interface Section extends EnergyFields {
+  section_name: string;
+  token: N;
+  start_ms: number;
+  end_ms: number;
+  duration_ms: number;
+  power_mw: N;
+}
+
+export interface PhaseRow extends EnergyFields {
+  phase: string;
+  start_ms: number;
+  end_ms: number;
+  duration_ms: number;
+  power_mw: N;
+  section_totals?: { section_name: string; count: number; duration_ms: number; energy_mj: N }[];
+  section_count?: number;
+  sections?: Section[];
+}
+
+export interface Pipeline {
+  run_id: string;
+  total_duration_ms: N;
+  energy_source: EnergySource;
+  phases: PhaseRow[];
+}
+
+export interface RailInfo {
+  name: string;
+  class: string;
+  source: string;
+  quality: EnergySource;
+  baseline_mw: N;
+  power_mw?: N[];
+}
+
+export interface PowerSeries {
+  run_id: string;
+  energy_source: EnergySource;
+  samples_total: number;
+  samples_in_range: number;
+  bucket_samples: number;
+  phase_names: string[];
+  t_ms: number[];
+  phase: number[];
+  phase_confidence: N[];
+  cpu_power_mw: N[] | null;
+  gpu_power_mw: N[] | null;
+  ane_power_mw: N[] | null;
+  dram_power_mw: N[] | null;
+  total_power_mw: N[] | null;
+  rails: RailInfo[];
+  phases: { phase: string; start_ms: number; end_ms: number }[];
+}
+
+export interface TokenRow extends EnergyFields {
+  token: number;
+  position: number;
+  sequence: number;
+  token_id: N;
+  text: string | null;
+  phase: string;
+  start_ms: number;
+  duration_ms: number;
+  power_snapshot_mw: N;
+  cumulative_energy_mj: N;
+}
+
+export interface Tokens {
+  run_id: string;
+  energy_source: EnergySource;
+  total: number;
+  offset: number;
+  tokens: TokenRow[];
+}
+
+export interface HeatmapAnswer {
+  run_id: string;
+  metric: string;
+  unit: string;
+  aggregate: string;
+  token: N;
+  phase: string | null;
+  energy_source: EnergySource;
+  method: string | null;
+  tokens: number;
+  layers: number[];
+  components: string[];
+  values: N[][];
+  outside: { component: string; value: N }[];
+  min: N;
+  max: N;
+}
+
+export interface TreeNode {
+  kind: 'run' | 'phase' | 'layer' | 'component' | 'operation';
+  name: string;
+  value: N;
+  time_ms: N;
+  energy_mj: N;
+  self: N;
+  layer?: N;
+  count?: number;
+  children?: TreeNode[];
+}
+
+export interface Tree {
+  run_id: string;
+  metric: string;
+  unit: string;
+  energy_source: EnergySource;
+  method: string | null;
+  root: TreeNode;
+}
+
+export type Extras = Record<string, number | number[] | null>;
+
+export interface ComponentSum {
+  component_name: string;
+  count: number;
+  time_ms: N;
+  energy_mj: N;
+  net_energy_mj: N;
+  self_energy_mj: N;
+  energy_sd_mj: N;
+  planted_mj: N;
+  flops: N;
+  bytes: N;
+  activation_mean: N;
+  activation_std: N;
+  activation_max: N;
+  activation_sparsity: N;
+  extra_metrics: Extras | null;
+}
+
+export interface OperationSum {
+  component_name: string;
+  operation_name: string;
+  count: number;
+  time_ms: N;
+  energy_mj: N;
+  energy_sd_mj: N;
+  flops: N;
+  bytes: N;
+  tensor_mean: N;
+  tensor_std: N;
+  tensor_max: N;
+  extra_metrics: Extras | null;
+}
+
+export interface Operations {
+  run_id: string;
+  layer: N;
+  component: string | null;
+  token: N;
+  phase: string | null;
+  energy_source: EnergySource;
+  method: string | null;
+  components: ComponentSum[];
+  operations: OperationSum[];
+}
+
+export interface ComponentStat {
+  component_name: string;
+  count: number;
+  time_ms: N;
+  energy_mj: N;
+  energy_sd_mj: N;
+  share: N;
+  power_mw: N;
+  flops: N;
+  bytes: N;
+  intensity: N;
+  gflops_per_s: N;
+  gbytes_per_s: N;
+  pj_per_flop: N;
+  pj_per_byte: N;
+  part: 'attention' | 'mlp' | 'other';
+}
+
+export interface Anomaly {
+  kind: 'token' | 'power';
+  token: N;
+  t_ms: N;
+  value: N;
+  expected: N;
+  score: number;
+  reason: string;
+}
+
+export interface Warning {
+  t_ms: N;
+  code: string;
+  text: string;
+}
+
+export interface LayerStat {
+  layer: number;
+  time_ms: N;
+  attention_ms: N;
+  mlp_ms: N;
+  energy_mj: N;
+  attention_energy_mj: N;
+  mlp_energy_mj: N;
+  other_energy_mj: N;
+}
+
+export interface RailEnergy {
+  phase: string;
+  rail: string;
+  gross_mj: N;
+  idle_mj: N;
+  net_mj: N;
+  sd_mj: N;
+}
+
+export interface Summary extends RunSummary {
+  phases: PhaseRow[];
+  token_statistics: { duration_ms: Spread; energy_mj: Spread; power_mw: Spread } | null;
+  power_statistics: (Spread & { phase: string; column: string })[];
+  layers: LayerStat[];
+  components: ComponentStat[];
+  rail_energy: RailEnergy[];
+  warnings: Warning[];
+  counts: Record<string, number>;
+  energy_per_million_parameters_mj: N;
+  anomalies: Anomaly[];
+  output_text?: string | null;
+}
+
+export interface RunDetail extends RunSummary {
+  output_text: string | null;
+  machine_info: Record<string, unknown> | null;
+  warnings: Warning[];
+  counts: Record<string, number>;
+  rails: (RailInfo & { kind: string; scope: string; device: string; period_ms: N; resolution: N })[];
+}
+
+export interface CompareTest {
+  metric: string;
+  unit: string;
+  a: number;
+  b: number;
+  sample: 'token' | 'run';
+  n_a: number;
+  n_b: number;
+  mean_a: N;
+  mean_b: N;
+  sd_a: N;
+  sd_b: N;
+  difference: N;
+  difference_lo: N;
+  difference_hi: N;
+  welch_p: N;
+  mann_whitney_p: N;
+  hedges_g: N;
+  rank_biserial: N;
+  p_adjusted: N;
+  significant: boolean;
+}
+
+export interface Compare {
+  runs: RunSummary[];
+  metrics: {
+    metric: string;
+    unit: string;
+    better: 'lower' | 'higher' | null;
+    values: N[];
+    normalised: N[];
+    difference: N[];
+    difference_percent: N[];
+  }[];
+  tests: CompareTest[];
+  phases: { phase: string; duration_ms: N[]; energy_mj: N[] }[];
+  components: { component_name: string; time_ms: N[]; energy_mj: N[] }[];
+}
+
+export interface ModelInfo {
+  name: string;
+  path: string;
+  architecture: string | null;
+  parameters: N;
+  active_parameters: N;
+  layers: N;
+  hidden_size: N;
+  heads: N;
+  kv_heads: N;
+  attention: string | null;
+  experts: N;
+  dtype: string | null;
+  error: string | null;
+}
+
+export interface SensorSource {
+  name: string;
+  state: 'ready' | 'denied' | 'absent' | 'lost';
+  reason: string | null;
+  remedy: string | null;
+  rails: { name: string; quality: EnergySource; power_mw: N; period_ms: N }[];
+}
+
+export interface Facets {
+  models: { name: string; runs: number }[];
+  tags: { name: string; runs: number }[];
+  experiments: { name: string; runs: number }[];
+  statuses: { name: string; runs: number }[];
+}
+
+export interface GenerateRequest {
+  model_name?: string;
+  prompt: string;
+  profiling_depth: string;
+  max_length: number;
+  tags: string[];
+  experiment_name?: string;
+  temperature?: number;
+  top_k?: number;
+  top_p?: number;
+  seed?: number;
+  batch_size?: number;
+  dtype?: string;
+  wait: boolean;
+}

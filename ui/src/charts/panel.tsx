@@ -1,0 +1,282 @@
+// The frame of every chart: title, what it shows, legend, the states before there is a picture, the
+// table view, CSV, PNG, and a boundary, so that a chart that fails fails alone.
+import { Component, type ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Icon } from '../parts/icon';
+import { download, fileName, type Table, toCsv } from '../core/table';
+import type { CanvasChart } from './canvas';
+
+export interface LegendItem {
+  label: string;
+  colour: string;
+  /** Drawn as a line, a filled square, or hatching. */
+  kind?: 'line' | 'square' | 'hatch' | 'dash';
+  off?: boolean;
+  onToggle?: () => void;
+}
+
+export type PanelState =
+  | { kind: 'ready' }
+  | { kind: 'loading' }
+  | { kind: 'empty'; text: string }
+  | { kind: 'error'; text: string; retry?: () => void };
+
+export const READY: PanelState = { kind: 'ready' };
+
+export interface PanelProps {
+  title: string;
+  /** What the chart shows and in which unit, in one short line. */
+  note?: ComponentChildren;
+  badge?: ComponentChildren;
+  legend?: ComponentChildren;
+  actions?: ComponentChildren;
+  state?: PanelState;
+  table?: () => Table;
+  png?: () => Promise<Blob | null>;
+  class?: string;
+  children?: ComponentChildren;
+}
+
+const ROWS_SHOWN = 500;
+
+class Boundary extends Component<
+  { title: string; children?: ComponentChildren },
+  { error: string | null }
+> {
+  override state = { error: null as string | null };
+  override componentDidCatch(error: unknown): void {
+    this.setState({ error: error instanceof Error ? error.message : String(error) });
+  }
+  override render() {
+    if (this.state.error === null) return this.props.children;
+    const again = () => this.setState({ error: null });
+    return <Trouble text={`${this.props.title} could not be drawn: ${this.state.error}`} retry={again} />;
+  }
+}
+
+export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
+  return (
+    <div class="state" role="alert">
+      <Icon name="warning" />
+      <p>{text}</p>
+      {retry && (
+        <button type="button" class="btn" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Panel(props: PanelProps) {
+  const { title, note, badge, legend, actions, state = READY, table, png, children } = props;
+  const [tabular, setTabular] = useState(false);
+  const ready = state.kind === 'ready';
+  const save = async () => {
+    const blob = await png?.();
+    if (blob) download(fileName(title, 'png'), blob);
+  };
+  const csv = () => {
+    if (table) download(fileName(title, 'csv'), new Blob([toCsv(table())], { type: 'text/csv' }));
+  };
+  return (
+    <section class={`panel ${props.class ?? ''}`} aria-label={title} aria-busy={state.kind === 'loading'}>
+      <header class="panel-head">
+        <div class="panel-title">
+          <h3>{title}</h3>
+          {badge}
+        </div>
+        {note && <p class="note">{note}</p>}
+        <div class="panel-tools">
+          {actions}
+          {table && (
+            <button
+              type="button"
+              class="tool"
+              aria-pressed={tabular}
+              disabled={!ready}
+              title="View as table"
+              aria-label={`${title}: view as table`}
+              onClick={() => setTabular(!tabular)}
+            >
+              <Icon name="table" />
+            </button>
+          )}
+          {table && (
+            <button
+              type="button"
+              class="tool"
+              disabled={!ready}
+              title="Save data as CSV"
+              aria-label={`${title}: save data as CSV`}
+              onClick={csv}
+            >
+              CSV
+            </button>
+          )}
+          {png && (
+            <button
+              type="button"
+              class="tool"
+              disabled={!ready || tabular}
+              title="Save picture as PNG"
+              aria-label={`${title}: save picture as PNG`}
+              onClick={save}
+            >
+              PNG
+            </button>
+          )}
+        </div>
+      </header>
+      {legend && ready && !tabular && <div class="legend">{legend}</div>}
+      <Boundary title={title}>
+        {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
+        {state.kind === 'empty' && <div class="state">{state.text}</div>}
+        {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
+        {ready && tabular && table && <DataTable table={table()} title={title} />}
+        {ready && !tabular && children}
+      </Boundary>
+    </section>
+  );
+}
+
+const shown = (cell: string | number | null): string => {
+  if (cell === null || (typeof cell === 'number' && !Number.isFinite(cell))) return 'unavailable';
+  if (typeof cell === 'string' || Number.isInteger(cell)) return String(cell);
+  return cell.toPrecision(6).replace(/\.?0+$/, '');
+};
+
+function DataTable({ table, title }: { table: Table; title: string }) {
+  const rows = table.rows.slice(0, ROWS_SHOWN);
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
+    <section class="data-table" tabIndex={0} aria-label={`${title}, table`}>
+      <table>
+        <thead>
+          <tr>
+            {table.columns.map((c) => (
+              <th scope="col" key={c}>
+                {c}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: rows have no identity of their own
+            <tr key={i}>
+              {row.map((cell, j) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: nor have cells
+                <td key={j} class={typeof cell === 'number' ? 'num' : cell === null ? 'na' : ''}>
+                  {shown(cell)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {table.rows.length > ROWS_SHOWN && (
+        <p class="note">
+          The first {ROWS_SHOWN} of {table.rows.length.toLocaleString('en-US')} rows; the CSV has all.
+        </p>
+      )}
+    </section>
+  );
+}
+
+export function Legend({ items }: { items: LegendItem[] }) {
+  return (
+    <ul class="legend-list">
+      {items.map((it) => (
+        <li key={it.label}>
+          {it.onToggle ? (
+            <button type="button" class="legend-item" aria-pressed={!it.off} onClick={it.onToggle}>
+              <Swatch {...it} /> {it.label}
+            </button>
+          ) : (
+            <span class="legend-item">
+              <Swatch {...it} /> {it.label}
+            </span>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Swatch({ colour, kind = 'square' }: LegendItem) {
+  return (
+    <svg class="swatch" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">
+      {kind === 'square' && <rect width="12" height="12" rx="3" fill={colour} />}
+      {kind === 'line' && <rect y="5" width="12" height="2.5" rx="1" fill={colour} />}
+      {kind === 'dash' && (
+        <path d="M0 6h5M7 6h5" stroke={colour} stroke-width="2" />
+      )}
+      {kind === 'hatch' && (
+        <g stroke={colour} stroke-width="1.5">
+          <path d="M0 6 6 0M0 12 12 0M6 12l6-6" />
+        </g>
+      )}
+    </svg>
+  );
+}
+
+export interface CanvasProps<C extends CanvasChart<never>> {
+  make: (host: HTMLElement) => C;
+  /** Hands the chart what it shall show; runs after every render of the owner. */
+  update: (chart: C) => void;
+  label: string;
+  class?: string;
+  handle?: { current: C | null };
+  /** A name under which tests find the chart. */
+  name?: string;
+}
+
+/** A hand-drawn chart inside the page's tree. The label is what a screen reader says of it. */
+// biome-ignore lint/suspicious/noExplicitAny: a chart's mark type does not matter to its frame
+export function Canvas<C extends CanvasChart<any>>(props: CanvasProps<C>) {
+  const host = useRef<HTMLDivElement>(null);
+  const chart = useRef<C | null>(null);
+  const [failed, setFailed] = useState<unknown>(null);
+  if (failed) throw failed;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a chart is made once
+  useEffect(() => {
+    if (!host.current) return;
+    const made = props.make(host.current);
+    made.onError = setFailed;
+    chart.current = made;
+    if (props.handle) props.handle.current = made;
+    if (props.name) register(props.name, made);
+    props.update(made);
+    return () => {
+      chart.current = null;
+      if (props.handle) props.handle.current = null;
+      if (props.name) register(props.name, null);
+      made.dispose();
+    };
+  }, []);
+  useEffect(() => {
+    if (chart.current) props.update(chart.current);
+  });
+  return (
+    <div
+      ref={host}
+      class={`canvas ${props.class ?? ''}`}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: its marks are walked with the arrow keys
+      tabIndex={0}
+      role="img"
+      aria-label={props.label}
+    />
+  );
+}
+
+declare global {
+  interface Window {
+    __test?: Record<string, unknown>;
+  }
+}
+
+/** With ?test=1 in the address, tests may look at charts: a canvas is opaque to selectors. */
+export function register(name: string, thing: unknown): void {
+  if (window.__test) window.__test[name] = thing;
+}

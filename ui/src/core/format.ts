@@ -1,0 +1,137 @@
+// Numbers as people read them. Everything arrives in the API's units (mJ, mW, ms; null is
+// unavailable) and leaves as a short text whose last digit still means something.
+
+export type Num = number | null | undefined;
+export type EnergyUnit = 'auto' | 'mJ' | 'J' | 'Wh';
+
+export const UNAVAILABLE = 'unavailable';
+export const DASH = '–';
+
+/** 1.96 standard deviations on each side hold 95 %. */
+export const Z95 = 1.959964;
+
+export const known = (v: Num): v is number => typeof v === 'number' && Number.isFinite(v);
+
+/** A number with about three significant digits, grouped, without exponent where that is short. */
+export function digits(v: number, significant = 3): string {
+  if (v === 0) return '0';
+  const a = Math.abs(v);
+  if (a >= 1e9 || a < 1e-4) return v.toExponential(significant - 1).replace('e+', 'e');
+  const whole = Math.floor(Math.log10(a)) + 1;
+  const places = Math.max(0, Math.min(6, significant - whole));
+  return v.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
+interface Scaled {
+  factor: number;
+  unit: string;
+}
+
+const pick = (a: number, steps: [number, number, string][]): Scaled => {
+  for (const [from, factor, unit] of steps) if (a >= from) return { factor, unit };
+  const [, factor, unit] = steps[steps.length - 1];
+  return { factor, unit };
+};
+
+const ENERGY: [number, number, string][] = [
+  [3.6e7, 1 / 3.6e6, 'Wh'],
+  [1e6, 1e-6, 'kJ'],
+  [1e3, 1e-3, 'J'],
+  [1, 1, 'mJ'],
+  [1e-3, 1e3, 'µJ'],
+  [0, 1e6, 'nJ'],
+];
+const POWER: [number, number, string][] = [
+  [1e6, 1e-6, 'kW'],
+  [1e3, 1e-3, 'W'],
+  [0, 1, 'mW'],
+];
+const TIME: [number, number, string][] = [
+  [3.6e6, 1 / 3.6e6, 'h'],
+  [1.2e5, 1 / 6e4, 'min'],
+  [1e3, 1e-3, 's'],
+  [1, 1, 'ms'],
+  [1e-3, 1e3, 'µs'],
+  [0, 1e6, 'ns'],
+];
+const COUNT: [number, number, string][] = [
+  [1e12, 1e-12, 'T'],
+  [1e9, 1e-9, 'G'],
+  [1e6, 1e-6, 'M'],
+  [1e4, 1e-3, 'k'],
+  [0, 1, ''],
+];
+
+export function energyScale(mj: number, unit: EnergyUnit = 'auto'): Scaled {
+  if (unit === 'mJ') return { factor: 1, unit };
+  if (unit === 'J') return { factor: 1e-3, unit };
+  if (unit === 'Wh') return { factor: 1 / 3.6e6, unit };
+  return pick(Math.abs(mj), ENERGY);
+}
+export const powerScale = (mw: number): Scaled => pick(Math.abs(mw), POWER);
+export const timeScale = (ms: number): Scaled => pick(Math.abs(ms), TIME);
+
+function scaled(v: Num, s: (v: number) => Scaled): string {
+  if (!known(v)) return UNAVAILABLE;
+  const { factor, unit } = s(v);
+  return `${digits(v * factor)} ${unit}`.trimEnd();
+}
+
+export const energy = (mj: Num, unit: EnergyUnit = 'auto'): string =>
+  scaled(mj, (v) => (v === 0 ? { factor: 1, unit: unit === 'auto' ? 'mJ' : unit } : energyScale(v, unit)));
+export const power = (mw: Num): string => scaled(mw, (v) => (v === 0 ? { factor: 1, unit: 'W' } : powerScale(v)));
+export const time = (ms: Num): string => scaled(ms, (v) => (v === 0 ? { factor: 1, unit: 'ms' } : timeScale(v)));
+export const count = (n: Num, unit = ''): string => {
+  if (!known(n)) return UNAVAILABLE;
+  const { factor, unit: prefix } = pick(Math.abs(n), COUNT);
+  const text = prefix === '' && Number.isInteger(n) ? n.toLocaleString('en-US') : digits(n * factor);
+  return `${text} ${prefix}${unit}`.trimEnd();
+};
+export const plain = (v: Num, significant = 3): string => (known(v) ? digits(v, significant) : UNAVAILABLE);
+export const percent = (share: Num): string => (known(share) ? `${digits(share * 100)} %` : UNAVAILABLE);
+
+/** "12.4 ± 0.3 J": the half width of the 95 % interval beside the figure, in the same unit, with as
+ * many places as the half width deserves. */
+export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): string {
+  if (!known(mj)) return UNAVAILABLE;
+  if (!known(sdMj) || sdMj < 0) return energy(mj, unit);
+  const { factor, unit: u } = energyScale(Math.max(Math.abs(mj), Z95 * sdMj), unit);
+  return `${pair(mj * factor, Z95 * sdMj * factor)} ${u}`;
+}
+
+/** A value and a half width with a shared number of decimal places. */
+export function pair(value: number, half: number): string {
+  if (half === 0) return `${digits(value)} ± 0`;
+  const places = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(half)))));
+  const own = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value) || 1)));
+  const n = Math.min(places, Math.max(own, 0));
+  const show = (v: number) =>
+    v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
+  const smallest = 10 ** -n;
+  return half < smallest / 2 ? `${show(value)} ± <${show(smallest)}` : `${show(value)} ± ${show(half)}`;
+}
+
+export function ago(iso: string, now = Date.now()): string {
+  const s = Math.round((now - Date.parse(iso)) / 1000);
+  if (!Number.isFinite(s)) return '';
+  if (s < 60) return 'just now';
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
+  if (s < 30 * 86400) return `${Math.floor(s / 86400)} d ago`;
+  return iso.slice(0, 10);
+}
+
+export function dateTime(iso: string): string {
+  const d = new Date(iso);
+  if (Number.isNaN(d.getTime())) return iso;
+  const two = (n: number) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
+}
+
+/** Enough of a UUIDv7 to tell runs of one session apart: its end, since its start is the time. */
+export const shortId = (id: string): string => id.slice(-8);
+
+export function clip(text: string, length: number): string {
+  const flat = text.replace(/\s+/g, ' ').trim();
+  return flat.length > length ? `${flat.slice(0, length - 1).trimEnd()}…` : flat;
+}

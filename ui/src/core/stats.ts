@@ -1,0 +1,98 @@
+// The little statistics a chart needs; figures that a decision rests on come from the server.
+
+export interface Box {
+  n: number;
+  min: number;
+  q1: number;
+  median: number;
+  q3: number;
+  max: number;
+  lowWhisker: number;
+  highWhisker: number;
+  mean: number;
+}
+
+/** Quantile of an ascending array by linear interpolation between order statistics. */
+export function quantile(sorted: ArrayLike<number>, q: number): number {
+  const n = sorted.length;
+  if (n === 0) return Number.NaN;
+  const at = (n - 1) * q;
+  const i = Math.floor(at);
+  const f = at - i;
+  return i + 1 < n ? sorted[i] * (1 - f) + sorted[i + 1] * f : sorted[i];
+}
+
+/** Five numbers, the mean, and Tukey's whiskers: the outermost values within 1.5 IQR of the box. */
+export function box(values: Float64Array): Box | null {
+  const finite = values.filter((v) => Number.isFinite(v)).sort();
+  const n = finite.length;
+  if (n === 0) return null;
+  const q1 = quantile(finite, 0.25);
+  const q3 = quantile(finite, 0.75);
+  const reach = 1.5 * (q3 - q1);
+  let lo = 0;
+  while (lo < n - 1 && finite[lo] < q1 - reach) lo++;
+  let hi = n - 1;
+  while (hi > 0 && finite[hi] > q3 + reach) hi--;
+  let sum = 0;
+  for (let i = 0; i < n; i++) sum += finite[i];
+  return {
+    n,
+    min: finite[0],
+    q1,
+    median: quantile(finite, 0.5),
+    q3,
+    max: finite[n - 1],
+    lowWhisker: finite[lo],
+    highWhisker: finite[hi],
+    mean: sum / n,
+  };
+}
+
+/** Smallest and largest finite value; null when there is none. */
+export function extent(values: ArrayLike<number | null>): [number, number] | null {
+  let lo = Number.POSITIVE_INFINITY;
+  let hi = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < values.length; i++) {
+    const v = values[i];
+    if (v === null || !Number.isFinite(v)) continue;
+    if (v < lo) lo = v;
+    if (v > hi) hi = v;
+  }
+  return lo <= hi ? [lo, hi] : null;
+}
+
+/** Indices of the points that no other point beats in both: more x (throughput), less y (energy). */
+export function paretoFront(points: { x: number; y: number }[]): number[] {
+  const order = points
+    .map((_, i) => i)
+    .filter((i) => Number.isFinite(points[i].x) && Number.isFinite(points[i].y))
+    .sort((a, b) => points[b].x - points[a].x || points[a].y - points[b].y);
+  const front: number[] = [];
+  let best = Number.POSITIVE_INFINITY;
+  for (const i of order) {
+    if (points[i].y < best) {
+      front.push(i);
+      best = points[i].y;
+    }
+  }
+  return front;
+}
+
+/** Round steps (1, 2, 5 × 10^k) that divide [lo, hi] into about n parts. */
+export function ticks(lo: number, hi: number, n: number): number[] {
+  if (!(hi > lo) || n < 1) return [lo];
+  const raw = (hi - lo) / n;
+  const mag = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * mag).find((s) => s >= raw) ?? 10 * mag;
+  const out: number[] = [];
+  for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9; k++) out.push(k * step);
+  return out;
+}
+
+/** Powers of ten inside [lo, hi]. */
+export function logTicks(lo: number, hi: number): number[] {
+  const out: number[] = [];
+  for (let e = Math.ceil(Math.log10(lo) - 1e-9); 10 ** e <= hi * 1.000001; e++) out.push(10 ** e);
+  return out;
+}

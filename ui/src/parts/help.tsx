@@ -1,0 +1,66 @@
+import type { Signal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import type { EnergyUnit } from '../core/format';
+
+export const ENERGY_UNITS: [EnergyUnit, string][] = [
+  ['auto', 'Auto'],
+  ['mJ', 'mJ'],
+  ['J', 'J'],
+  ['Wh', 'Wh'],
+];
+
+const KEYS: [string[], string][] = [
+  [['W', 'S'], 'Zoom the time range in, out'],
+  [['A', 'D'], 'Move the time range left, right'],
+  [['f'], 'Focus: fit the range to what is selected'],
+  [['Esc'], 'Clear the selection, one step at a time'],
+  [['Space'], 'Play or pause the token slider'],
+  [['.', ','], 'Next, previous token'],
+  [['←', '→', '↑', '↓'], 'Walk through the marks of a focused chart; Enter selects'],
+  [['1', '2', '3', '4'], 'Live, Analysis, History, Compare'],
+  [['/'], 'Search the history'],
+  [['?'], 'This list'],
+];
+
+export function Help({ open }: { open: Signal<boolean> }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const wanted = open.value;
+  useEffect(() => {
+    const d = dialog.current;
+    if (wanted && d && !d.open) d.showModal();
+    if (!wanted && d?.open) d.close();
+  }, [wanted]);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby="help-title"
+      onClose={() => {
+        open.value = false;
+      }}
+    >
+      <h2 id="help-title">Keys</h2>
+      <dl class="keys">
+        {KEYS.map(([keys, what]) => (
+          <>
+            <dt>
+              {keys.map((k) => (
+                <>
+                  <kbd key={k}>{k}</kbd>{' '}
+                </>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </>
+        ))}
+      </dl>
+      <p class="note help-note">
+        Drag over any chart with a time axis to zoom all of them; double-click shows the whole run.
+      </p>
+      <form method="dialog" class="dialog-actions">
+        <button type="submit" class="btn">
+          Close
+        </button>
+      </form>
+    </dialog>
+  );
+}

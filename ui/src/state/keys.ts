@@ -1,0 +1,115 @@
+// Keys of the page. Panels say what they can do (play, focus, the length of the run); this file says
+// which key asks for it. Keys never fire while someone types.
+import { pan, zoom } from '../charts/time_chart';
+import { clearSelection, go, hasSelection, type Range, select, selection, VIEWS } from './selection';
+
+export interface Focusable {
+  /** The whole run. */
+  full: () => Range | null;
+  /** What the selection covers. */
+  focus: () => Range | null;
+  play: () => void;
+  step: (by: number) => void;
+}
+
+let target: Focusable | null = null;
+
+/** The view in front takes the time keys; returns how to let go of them. */
+export function takeKeys(f: Focusable): () => void {
+  target = f;
+  return () => {
+    if (target === f) target = null;
+  };
+}
+
+const typing = (e: KeyboardEvent): boolean => {
+  const el = e.target;
+  if (!(el instanceof HTMLElement)) return false;
+  if (el.isContentEditable || el.closest('dialog[open]')) return true;
+  if (el instanceof HTMLInputElement) return !['checkbox', 'radio', 'button', 'range'].includes(el.type);
+  return el instanceof HTMLTextAreaElement || el instanceof HTMLSelectElement;
+};
+
+/** One step back out of what is selected: the innermost thing first. */
+function escape(): boolean {
+  const s = selection.value;
+  if (s.component !== null) select({ component: null, layer: null });
+  else if (s.layer !== null) select({ layer: null });
+  else if (s.token !== null) select({ token: null });
+  else if (s.phase !== null) select({ phase: null });
+  else if (s.range) select({ range: null });
+  else return false;
+  return true;
+}
+
+export function startKeys(page: { help: () => void }): () => void {
+  const on = (e: KeyboardEvent) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || typing(e) || e.defaultPrevented) return;
+    if (handle(e, page)) e.preventDefault();
+  };
+  addEventListener('keydown', on);
+  return () => removeEventListener('keydown', on);
+}
+
+function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
+  const full = target?.full() ?? null;
+  switch (e.key) {
+    case '?':
+      page.help();
+      return true;
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+      go({ view: VIEWS[Number(e.key) - 1] });
+      return true;
+    case '/': {
+      const box = document.querySelector<HTMLInputElement>('#history-search');
+      if (box) box.focus();
+      else go({ view: 'history' });
+      return true;
+    }
+    case 'Escape':
+      return escape();
+    case '0':
+      if (!hasSelection.value) return false;
+      clearSelection();
+      return true;
+  }
+  if (!target || !full) return false;
+  switch (e.key) {
+    case 'w':
+    case 'W':
+      zoom(full, 0.7);
+      return true;
+    case 's':
+    case 'S':
+      zoom(full, 1 / 0.7);
+      return true;
+    case 'a':
+    case 'A':
+      pan(full, -0.2);
+      return true;
+    case 'd':
+    case 'D':
+      pan(full, 0.2);
+      return true;
+    case 'f':
+    case 'F': {
+      const r = target.focus();
+      if (r) select({ range: r });
+      return r !== null;
+    }
+    case ' ':
+      if (e.target instanceof HTMLButtonElement) return false;
+      target.play();
+      return true;
+    case '.':
+      target.step(1);
+      return true;
+    case ',':
+      target.step(-1);
+      return true;
+  }
+  return false;
+}

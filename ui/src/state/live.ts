@@ -1,0 +1,348 @@
+// What is running now, as the live stream tells it. Samples and heatmaps go into typed arrays outside
+// of any component; panels that draw them ask `version` signals once a frame, never per sample.
+import { batch, signal } from '@preact/signals';
+import { api } from '../api/client';
+import { decodeFrame } from '../api/binary';
+import { LiveSocket, type LinkState } from '../api/socket';
+import type { EnergySource, RunSummary, Warning } from '../api/types';
+import { nextFrame } from '../core/frame';
+import { Ring } from '../core/ring';
+import { PHASES } from '../charts/theme';
+
+/** t, phase, cpu, gpu, ane, dram, total. 300,000 rows are five minutes at 1 kHz. */
+export const COLUMNS = 7;
+export const KEPT_SAMPLES = 300_000;
+/** Lines of the token stream keep this many tokens on screen; the rest is in the stored run. */
+export const KEPT_TOKENS = 4096;
+
+export interface LiveRun {
+  id: string;
+  model: string;
+  prompt: string;
+  depth: string;
+  layers: number;
+  state: 'queued' | 'running' | 'ended';
+  status: string;
+  error: string | null;
+}
+
+export interface LiveToken {
+  position: number;
+  sequence: number;
+  text: string;
+  phase: string;
+  duration: number | null;
+  energy: number | null;
+  power: number | null;
+}
+
+export interface LiveGrid {
+  layers: number;
+  components: string[];
+  values: Float32Array;
+  token: number;
+  /** Energy, or time where energy is unavailable. */
+  unit: 'mJ' | 'ms';
+}
+
+export const link = signal<LinkState>('connecting');
+export const run = signal<LiveRun | null>(null);
+export const queue = signal<{ id: string; position: number }[]>([]);
+export const summary = signal<RunSummary | null>(null);
+export const warnings = signal<Warning[]>([]);
+export const now = signal<{ phase: string; section: string; token: number; t: number }>({
+  phase: 'idle',
+  section: '',
+  token: -1,
+  t: 0,
+});
+export const source = signal<EnergySource | null>(null);
+export const lost = signal(0);
+export const spans = signal<{ phase: string; start: number; end: number }[]>([]);
+
+export const samples = new Ring(KEPT_SAMPLES, COLUMNS);
+export const samplesVersion = signal(0);
+export let tokens: LiveToken[] = [];
+export const tokensVersion = signal(0);
+export const totals = { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 };
+export const grid = signal<LiveGrid | null>(null);
+
+let dirtySamples = false;
+let dirtyTokens = false;
+let freshGrid: LiveGrid | null = null;
+let layout: string[] = [];
+let layoutLayers = 0;
+
+const flush = (): void => {
+  batch(() => {
+    if (dirtySamples) samplesVersion.value++;
+    if (dirtyTokens) tokensVersion.value++;
+    if (freshGrid) grid.value = freshGrid;
+  });
+  dirtySamples = dirtyTokens = false;
+  freshGrid = null;
+};
+
+const mark = (): void => nextFrame(flush);
+
+const num = (v: unknown): number | null => (typeof v === 'number' && Number.isFinite(v) ? v : null);
+const str = (v: unknown): string => (typeof v === 'string' ? v : '');
+
+function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']): void {
+  const same = run.value?.id === id;
+  if (same && run.value?.state === state) return;
+  if (!same || state === 'running') reset();
+  run.value = {
+    id,
+    model: str(m.model_name) || (same ? run.value!.model : ''),
+    prompt: str(m.prompt) || (same ? run.value!.prompt : ''),
+    depth: str(m.profiling_depth),
+    layers: num(m.layer_count) ?? 0,
+    state,
+    status: state,
+    error: null,
+  };
+  queue.value = queue.value.filter((q) => q.id !== id);
+}
+
+export function reset(): void {
+  samples.clear();
+  tokens = [];
+  Object.assign(totals, { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 });
+  batch(() => {
+    summary.value = null;
+    warnings.value = [];
+    spans.value = [];
+    grid.value = null;
+    source.value = null;
+    lost.value = 0;
+    now.value = { phase: 'idle', section: '', token: -1, t: 0 };
+    samplesVersion.value++;
+    tokensVersion.value++;
+  });
+}
+
+/** Keeps the shading behind the power chart: one span as long as the phase does not change. */
+function phaseAt(phase: string, t: number): void {
+  const list = spans.value;
+  const last = list[list.length - 1];
+  if (last?.phase === phase) {
+    last.end = t;
+    return;
+  }
+  if (last) last.end = t;
+  spans.value = [...list, { phase, start: t, end: t }];
+}
+
+const row = new Float64Array(COLUMNS);
+
+function sample(t: number, phase: string, rails: (number | null)[]): void {
+  // After a reconnect the server may repeat what this page has.
+  if (samples.length && t <= samples.last(0)) return;
+  row[0] = t;
+  row[1] = Math.max(0, (PHASES as readonly string[]).indexOf(phase));
+  for (let i = 0; i < 5; i++) row[2 + i] = rails[i] ?? Number.NaN;
+  samples.push(row);
+  phaseAt(phase, t);
+  dirtySamples = true;
+}
+
+function token(m: Record<string, unknown>): void {
+  const t: LiveToken = {
+    position: num(m.position) ?? tokens.length,
+    sequence: num(m.sequence) ?? 0,
+    text: str(m.text),
+    phase: str(m.phase),
+    duration: num(m.duration_ms),
+    energy: num(m.energy_mj),
+    power: num(m.power_mw),
+  };
+  const last = tokens[tokens.length - 1];
+  if (last && t.sequence === last.sequence && t.position <= last.position) return;
+  tokens.push(t);
+  if (t.energy !== null) {
+    totals.energy += t.energy;
+    totals.known++;
+  }
+  totals.time += t.duration ?? 0;
+  if (t.phase === 'decode') {
+    totals.decode++;
+    totals.decodeTime += t.duration ?? 0;
+  }
+  dirtyTokens = true;
+  now.value = { ...now.value, token: t.position, t: num(m.t_ms) ?? now.value.t };
+}
+
+interface PartMessage {
+  layer_index: number | null;
+  component_name: string;
+  time_ms: number | null;
+  energy_mj: number | null;
+}
+
+/** Without binary frames: the heatmap of one token from its component list. */
+function components(m: Record<string, unknown>): void {
+  const list = (Array.isArray(m.components) ? m.components : []) as PartMessage[];
+  const inside = list.filter((c) => c.layer_index !== null && c.layer_index >= 0);
+  const names = [...new Set(inside.map((c) => c.component_name))];
+  const layers = 1 + Math.max(-1, ...inside.map((c) => c.layer_index as number));
+  const timed = !inside.some((c) => num(c.energy_mj) !== null);
+  const values = new Float32Array(layers * names.length).fill(Number.NaN);
+  for (const c of inside) {
+    const v = timed ? num(c.time_ms) : num(c.energy_mj);
+    if (v !== null) values[(c.layer_index as number) * names.length + names.indexOf(c.component_name)] = v;
+  }
+  freshGrid = { layers, components: names, values, token: num(m.position) ?? 0, unit: timed ? 'ms' : 'mJ' };
+}
+
+function end(m: Record<string, unknown>, status: string): void {
+  const r = run.value;
+  if (!r || r.id !== m.run_id) return;
+  batch(() => {
+    summary.value = (m.summary as RunSummary | undefined) ?? null;
+    run.value = { ...r, state: 'ended', status, error: str(m.error) || null };
+    now.value = { ...now.value, phase: 'idle', section: '' };
+    finished.value++;
+  });
+}
+
+/** Counts ends of runs: lists of stored runs reload when it moves. */
+export const finished = signal(0);
+
+function message(m: Record<string, unknown> & { type: string }): void {
+  const id = str(m.run_id);
+  const t = num(m.t_ms) ?? now.value.t;
+  switch (m.type) {
+    case 'hello': {
+      const r = m.running as Record<string, unknown> | null | undefined;
+      if (r && typeof r === 'object' && str(r.run_id)) resume(str(r.run_id), r);
+      else if (run.value && run.value.state !== 'ended') missedEnd(run.value.id);
+      break;
+    }
+    case 'run_queued':
+      queue.value = [
+        ...queue.value.filter((q) => q.id !== id),
+        { id, position: num(m.position) ?? 0 },
+      ].sort((a, b) => a.position - b.position);
+      break;
+    case 'run_started':
+      begin(id, m, 'running');
+      break;
+    case 'power_sample':
+      source.value = str(m.energy_source) as EnergySource;
+      sample(t, str(m.phase), [
+        num(m.cpu_power_mw),
+        num(m.gpu_power_mw),
+        num(m.ane_power_mw),
+        num(m.dram_power_mw),
+        num(m.total_power_mw),
+      ]);
+      break;
+    case 'section_start':
+      now.value = { ...now.value, phase: str(m.phase), section: str(m.section_name), t };
+      phaseAt(str(m.phase), t);
+      break;
+    case 'section_end':
+      now.value = { ...now.value, phase: str(m.phase), t };
+      break;
+    case 'token_complete':
+      token(m);
+      break;
+    case 'component_metrics':
+      components(m);
+      break;
+    case 'heatmap_layout':
+      layout = Array.isArray(m.components) ? m.components.map(String) : [];
+      layoutLayers = num(m.layers) ?? 0;
+      break;
+    case 'inference_complete':
+      end(m, str(m.status) || 'completed');
+      break;
+    case 'run_failed':
+      end(m, str(m.status) || 'failed');
+      break;
+    case 'warning':
+      warnings.value = [...warnings.value, { t_ms: t, code: str(m.code), text: str(m.text) }];
+      break;
+    case 'gap':
+      lost.value += Math.max(1, (num(m.to) ?? 0) - (num(m.from) ?? 0) + 1);
+      break;
+  }
+  mark();
+}
+
+function binary(buffer: ArrayBuffer): void {
+  const f = decodeFrame(buffer);
+  if (!f) return;
+  if (f.kind === 'power') {
+    const [dt, phase, ...rails] = f.columns;
+    let any = false;
+    for (let i = 0; i < f.rows; i++) {
+      const t = f.tMs + dt[i];
+      if (samples.length && t <= samples.last(0)) continue;
+      row[0] = t;
+      row[1] = phase[i];
+      for (let k = 0; k < 5; k++) row[2 + k] = rails[k][i];
+      any ||= row[6] === row[6] || row[2] === row[2];
+      samples.push(row);
+    }
+    if (f.rows) phaseAt(PHASES[phase[f.rows - 1]] ?? 'idle', samples.last(0));
+    dirtySamples = true;
+  } else if (f.layers === layoutLayers && f.components === layout.length) {
+    const unit = source.value === 'unavailable' ? 'ms' : 'mJ';
+    freshGrid = { layers: f.layers, components: layout, values: f.values, token: f.token, unit };
+  }
+  mark();
+}
+
+/** The page came late, or the connection was gone for a while: the rest comes by REST. */
+async function resume(id: string, m: Record<string, unknown>): Promise<void> {
+  if (run.value?.id !== id || run.value.state !== 'running') begin(id, m, 'running');
+  try {
+    const { tokens: rows } = await api.tokens(id, { limit: KEPT_TOKENS });
+    if (run.value?.id !== id) return;
+    const have = new Set(tokens.map((x) => `${x.sequence}/${x.position}`));
+    const later = tokens;
+    tokens = [];
+    Object.assign(totals, { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 });
+    for (const r of rows) {
+      have.delete(`${r.sequence}/${r.position}`);
+      token({ ...r, power_mw: r.power_snapshot_mw, t_ms: r.start_ms + r.duration_ms } as unknown as Record<string, unknown>);
+    }
+    for (const t of later) {
+      if (have.has(`${t.sequence}/${t.position}`)) {
+        token({ ...t, duration_ms: t.duration, energy_mj: t.energy, power_mw: t.power });
+      }
+    }
+    mark();
+  } catch {
+    // A run is stored when it ends; until then the live messages are all there is.
+  }
+}
+
+/** The run ended while the connection was down. */
+async function missedEnd(id: string): Promise<void> {
+  try {
+    const s = await api.summary(id);
+    end({ run_id: id, summary: s }, s.status);
+  } catch {
+    const r = run.value;
+    if (r?.id === id) run.value = { ...r, state: 'ended', status: 'interrupted' };
+  }
+}
+
+let socket: LiveSocket | null = null;
+
+export function startLive(): () => void {
+  socket = new LiveSocket({
+    state: (s) => {
+      link.value = s;
+    },
+    message,
+    binary,
+  });
+  return () => socket?.close();
+}
+
+/** For tests: feeds a message as if the server had sent it. */
+export const feed = { message, binary };

@@ -1,0 +1,64 @@
+// Something fetched for a key. A new key cancels the request of the old one; what was there stays on
+// screen until the new answer arrives, so that panels do not flash.
+import { type Signal, signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import type { PanelState } from '../charts/panel';
+import { READY } from '../charts/panel';
+
+export interface Loaded<T> {
+  data: T | null;
+  error: string | null;
+  loading: boolean;
+  key: string;
+}
+
+export function useResource<T>(
+  key: string | null,
+  fetcher: (signal: AbortSignal) => Promise<T>,
+  keep: 'keep' | 'drop' = 'keep',
+): Signal<Loaded<T>> & { retry: () => void } {
+  const cell = useMemo(() => {
+    const s = signal<Loaded<T>>({ data: null, error: null, loading: key !== null, key: '' });
+    const again = signal(0);
+    return Object.assign(s, {
+      again,
+      retry: () => {
+        again.value++;
+      },
+    });
+  }, []);
+  const turn = cell.again.value;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for what the fetcher reads
+  useEffect(() => {
+    if (key === null) {
+      cell.value = { data: null, error: null, loading: false, key: '' };
+      return;
+    }
+    const abort = new AbortController();
+    cell.value = { ...cell.value, data: keep === 'keep' ? cell.value.data : null, loading: true, error: null };
+    fetcher(abort.signal).then(
+      (data) => {
+        if (!abort.signal.aborted) cell.value = { data, error: null, loading: false, key };
+      },
+      (e: unknown) => {
+        if (abort.signal.aborted) return;
+        const error = e instanceof Error ? e.message : String(e);
+        cell.value = { data: null, error, loading: false, key };
+      },
+    );
+    return () => abort.abort();
+  }, [key, turn]);
+  return cell;
+}
+
+/** What a panel shows while it has no picture. `empty` gives the sentence for an answer without marks. */
+export function stateOf<T>(
+  r: Signal<Loaded<T>> & { retry: () => void },
+  empty: (data: T) => string | null = () => null,
+): PanelState {
+  const { data, error } = r.value;
+  if (error !== null) return { kind: 'error', text: error, retry: r.retry };
+  if (data === null) return { kind: 'loading' };
+  const nothing = empty(data);
+  return nothing === null ? READY : { kind: 'empty', text: nothing };
+}

@@ -1,0 +1,64 @@
+// Choices of this browser: theme, energy unit, ramp, token. Kept in localStorage, where it is allowed.
+import { effect, signal } from '@preact/signals';
+import type { EnergyUnit } from '../core/format';
+import type { RampName } from '../core/ramp';
+
+export type Theme = 'auto' | 'light' | 'dark';
+
+const KEY = 'perjoule';
+
+interface Stored {
+  theme: Theme;
+  unit: EnergyUnit;
+  ramp: RampName;
+  token: string;
+}
+
+function load(): Partial<Stored> {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? '{}') as Partial<Stored>;
+  } catch {
+    return {};
+  }
+}
+
+const stored = load();
+const one = <T extends string>(v: T | undefined, of: readonly T[]): T =>
+  v !== undefined && of.includes(v) ? v : of[0];
+
+export const theme = signal<Theme>(one(stored.theme, ['auto', 'light', 'dark']));
+export const unit = signal<EnergyUnit>(one(stored.unit, ['auto', 'mJ', 'J', 'Wh']));
+export const rampName = signal<RampName>(one(stored.ramp, ['viridis', 'cividis']));
+/** Bearer token for servers that are not on loopback; asked for when one answers 401. */
+export const token = signal<string>(typeof stored.token === 'string' ? stored.token : '');
+
+const systemDark = matchMedia('(prefers-color-scheme: dark)');
+const systemStill = matchMedia('(prefers-reduced-motion: reduce)');
+/** What is shown now; canvases repaint when it changes. */
+export const dark = signal(false);
+export const still = signal(systemStill.matches);
+
+export function startSettings(): void {
+  const apply = () => {
+    dark.value = theme.value === 'dark' || (theme.value === 'auto' && systemDark.matches);
+    document.documentElement.dataset.theme = dark.value ? 'dark' : 'light';
+  };
+  systemDark.addEventListener('change', apply);
+  systemStill.addEventListener('change', () => {
+    still.value = systemStill.matches;
+  });
+  effect(apply);
+  effect(() => {
+    const all: Stored = {
+      theme: theme.value,
+      unit: unit.value,
+      ramp: rampName.value,
+      token: token.value,
+    };
+    try {
+      localStorage.setItem(KEY, JSON.stringify(all));
+    } catch {
+      // Private windows refuse; the choices then last as long as the page.
+    }
+  });
+}

@@ -1,0 +1,24 @@
+// One page, built for embedding: hashed names, nothing inlined (the page's content security policy
+// allows no inline script or style), relative addresses so that it also works behind a prefix.
+// `npm run dev` serves generated runs unless PERJOULE_URL names a real server to pass requests to.
+import { defineConfig } from 'vite';
+import { fixturePlugin } from './tests/fixture/plugin';
+
+const server = process.env.PERJOULE_URL;
+
+export default defineConfig({
+  base: './',
+  plugins: server ? [] : [fixturePlugin()],
+  server: server
+    ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
+    : {},
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  build: {
+    target: 'es2022',
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    sourcemap: false,
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 400,
+  },
+});

@@ -1,0 +1,35 @@
+// unit: pure functions and components in happy-dom. e2e: the real binary (PERJOULE_BIN) and the
+// fixture server in a real Chromium. budget: the performance budgets, run on request only.
+import { defineConfig } from 'vitest/config';
+
+const jsx = { oxc: { jsx: { runtime: 'automatic' as const, importSource: 'preact' } } };
+
+export default defineConfig({
+  test: {
+    projects: [
+      { ...jsx, test: { name: 'unit', environment: 'happy-dom', include: ['tests/unit/**/*.test.{ts,tsx}'] } },
+      {
+        ...jsx,
+        test: {
+          name: 'e2e',
+          environment: 'node',
+          include: ['tests/e2e/**/*.test.ts'],
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        ...jsx,
+        test: {
+          name: 'budget',
+          environment: 'node',
+          include: ['tests/budget/**/*.test.ts'],
+          fileParallelism: false,
+          testTimeout: 300_000,
+          hookTimeout: 120_000,
+        },
+      },
+    ],
+  },
+});
