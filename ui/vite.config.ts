@@ -2,13 +2,13 @@
 // allows no inline script or style), relative addresses so that it also works behind a prefix.
 // `npm run dev` serves generated runs unless PERJOULE_URL names a real server to pass requests to.
 import { defineConfig } from 'vite';
-import { fixturePlugin } from './tests/fixture/plugin';
 
 const server = process.env.PERJOULE_URL;
 
-export default defineConfig({
+export default defineConfig(async ({ command }) => ({
   base: './',
-  plugins: server ? [] : [fixturePlugin()],
+  plugins:
+    command === 'serve' && !server ? [(await import('./tests/fixture/plugin')).fixturePlugin()] : [],
   server: server
     ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
     : {},
@@ -21,4 +21,4 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 400,
   },
-});
+}));
