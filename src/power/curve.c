@@ -123,15 +123,12 @@ static int64_t tick_of(const pj_curve *c, const pj_reading *r)
     return at - c->rail.delay_ns;
 }
 
-double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj, int64_t elapsed_ns)
+double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj)
 {
     double step = new_uj - old_uj;
     if (step >= 0) return step;
-    if (!(rail->modulus_uj > 0)) return NAN;
     step += rail->modulus_uj;
-    if (!(step >= 0)) return NAN;
-    double bound_uj = rail->max_mw * 1.5 * (double)elapsed_ns * 1e-6;
-    return rail->max_mw > 0 && step > bound_uj + rail->resolution ? NAN : step;
+    return rail->modulus_uj > 0 && step >= 0 ? step : NAN;
 }
 
 static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
@@ -140,7 +137,7 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     double step = NAN;
     if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next one brings the energy */
     if (c->armed && r->status == PJ_READING_OK)
-        step = pj_counter_step(&c->rail, c->last_value, r->value, tick - c->last_tick_ns);
+        step = pj_counter_step(&c->rail, c->last_value, r->value);
     pj_status status = PJ_OK;
     if (!isnan(step))
         status =

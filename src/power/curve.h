@@ -72,8 +72,9 @@ typedef struct pj_curve_point {
 size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
                        pj_curve_point *points, size_t max);
 
-/* new - old of a counter in microjoules, unwrapped once where the rail has a modulus and the power
- * it implies over `elapsed_ns` is plausible; NAN when the counter was reset. */
-double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj, int64_t elapsed_ns);
+/* new - old of a counter in microjoules, unwrapped once where the rail has a modulus; NAN when the
+ * counter cannot have come from old to new. Whether a step is plausible is the filter's business.
+ */
+double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj);
 
 #endif

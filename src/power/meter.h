@@ -39,6 +39,7 @@ void pj_meter_close(pj_meter *meter); /* NULL is allowed; stops first */
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count);
 pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its rails */
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
+const pj_power_env *pj_meter_env(const pj_meter *meter);   /* what it was opened with */
 /* One or two sentences: why there is no power and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 

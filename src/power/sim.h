@@ -10,10 +10,10 @@
  * span is pj_sim_truth_mj.
  *
  * Keys (all optional)
- *   preset=NAME     starting values: counter (default), rapl, nvml-kepler, nvml-maxwell,
- *                   nvml-pascal, nvml-volta, nvml-turing, nvml-ampere, nvml-ampere-average,
- *                   nvml-a100, nvml-ada, nvml-ada-average, nvml-hopper, nvml-hopper-average,
- *                   apple, xe
+ *   preset=NAME     starting values: counter (default), rapl, nvml-fermi, nvml-kepler,
+ *                   nvml-kepler2, nvml-maxwell, nvml-pascal, nvml-volta, nvml-turing, nvml-ampere,
+ *                   nvml-ampere-average, nvml-a100, nvml-ada, nvml-ada-average, nvml-hopper,
+ *                   nvml-hopper-average, nvml-counter, apple, xe
  *   seed=N          of powers, phase and noise (default 1)
  *   kind=counter|power
  *   period_ms, phase_ms (drawn from seed when absent), jitter (share of the period)
@@ -22,7 +22,8 @@
  *   delay_ms, lag_ms
  *   gain            factor (1), offset_mw
  *   noise           relative 1 sigma of a reading's power, or of a counter's step
- *   resolution_mj   step of a counter; resolution_mw of a power reading
+ *   resolution_mj   step of a counter, or that energy in one period as the step of a power
+ *                   reading; resolution_mw its step itself
  *   sees=all|window what a counter integrates: the truth (default), or only what the window saw
  *   modulus_mj, start_mj      of a counter
  *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
@@ -85,8 +86,9 @@ typedef struct pj_sim_segment {
 /* True gross energy of an interval on one rail. */
 double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
                        size_t count, int64_t begin_ns, int64_t end_ns);
-/* Readings of one rail over [begin, end) as a sampler would have passed them on; their `rail` is
- * `rail`. Allocates *readings (pj_free). */
+/* Readings of one rail as a sampler would have passed them on, from a little before begin to a
+ * little after end, so that a curve made of them covers [begin, end); their `rail` is `rail`.
+ * Allocates *readings (pj_free). */
 pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
                       size_t count, int64_t begin_ns, int64_t end_ns, pj_reading **readings,
                       size_t *reading_count, pj_error *err);

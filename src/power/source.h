@@ -53,9 +53,10 @@ typedef struct pj_source_report {
 } pj_source_report;
 
 enum {
-    PJ_SOURCE_MODELLED = 1,   /* everything it yields is PJ_MODELLED */
-    PJ_SOURCE_SUBPROCESS = 2, /* delivers at an interval of its own; default 100 ms */
-    PJ_SOURCE_BY_NAME = 4     /* never part of "auto" */
+    PJ_SOURCE_MODELLED = 1, /* everything it yields is PJ_MODELLED */
+    PJ_SOURCE_STREAM = 2,   /* delivers by itself, with its own times: subprocess, recording */
+    PJ_SOURCE_BY_NAME = 4,  /* never part of "auto" */
+    PJ_SOURCE_ONCE = 8      /* opening it again would not bring it back */
 };
 
 typedef struct pj_power_source {
@@ -68,8 +69,10 @@ typedef struct pj_power_source {
     void (*probe)(const pj_power_env *env, const char *argument, pj_source_report *report);
     /* On failure the state holds no resource; the sentence is that of the probe. */
     pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
-    /* Fills up to `max` rails and returns how many; `parent` is an index in this array, `source`
-     * the source's name. The same rails in the same order from open to close. */
+    /* Fills up to `max` rails and returns how many. Where a device has a counter and a power
+     * reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with the
+     * same device and scope; the meter compares the two. `parent` is an index in this array,
+     * `source` the source's name. The same rails in the same order from open to close. */
     uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
     /* Raw values now. A source that is polled gives one reading a rail; one that delivers by itself
      * (subprocess, recording) gives what came since the last call, oldest first, perhaps none.
@@ -79,6 +82,9 @@ typedef struct pj_power_source {
      * PJ_E_LOST: the source is gone. Other failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
     void (*close)(void *state); /* after a successful open; may run twice */
+    /* Shortest sensible time between polls, because drivers answer wrongly or slowly below it;
+     * 0: 1 ms. Sources that deliver by themselves are looked at every 10 ms. */
+    int64_t min_poll_ns;
     /* Optional. A source that keeps the driver's ear open between reads (a counter that the kernel
      * folds only when read) names the longest gap it can bear; 0: any. */
     int64_t max_gap_ns;
@@ -117,6 +123,7 @@ typedef enum pj_reading_reason {
     PJ_REASON_BACKWARDS, /* a counter stepped back a little without having been reset */
     PJ_REASON_FROZEN,    /* unchanged for more than 20 periods */
     PJ_REASON_SUSPENDED, /* the clock or the process stood still before it */
+    PJ_REASON_AMBIGUOUS, /* a counter may have wrapped more than once since */
     PJ_REASON_GONE,      /* device unplugged, GPU lost, subprocess dead */
     PJ_REASON_COUNT
 } pj_reading_reason;

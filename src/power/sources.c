@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const pj_power_source pj_source_estimate, pj_source_replay, pj_source_sim;
+
 const pj_power_source *const pj_power_sources[] = {
+    &pj_source_estimate,
+    &pj_source_replay,
+    &pj_source_sim,
     NULL,
 };
 
@@ -162,6 +167,7 @@ const char *pj_reading_reason_text(unsigned reason)
         [PJ_REASON_BACKWARDS] = "the counter stepped back",
         [PJ_REASON_FROZEN] = "unchanged for more than 20 update periods",
         [PJ_REASON_SUSPENDED] = "the machine or this process stood still",
+        [PJ_REASON_AMBIGUOUS] = "the counter may have wrapped more than once",
         [PJ_REASON_GONE] = "the device or its helper process is gone",
     };
     return reason < PJ_REASON_COUNT ? texts[reason] : "unknown";

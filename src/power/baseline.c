@@ -1,0 +1,171 @@
+/*
+ * Idle power: the median over slices of a quiet window, with a robust spread, so that one wake-up
+ * of a background service does not count. Whether the window was quiet is looked up, not assumed:
+ * CPU time of the whole machine, and whether the first half looks like the second.
+ */
+#include "power/meter.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SLICES = 40, MIN_SLICES = 3 };
+static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
+static const double QUIET_BUSY = 0.02, QUIET_DRIFT = 0.05;
+
+/* ---- how busy the machine is ------------------------------------------------------------------
+ */
+
+void pj_busy_get(const pj_power_env *env, pj_busy *busy)
+{
+    char path[1024], *text = NULL;
+    size_t bytes = 0;
+    double t[8] = {0};
+    *busy = (pj_busy){0};
+    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/stat") ||
+        pj_file_read(path, 1 << 20, &text, &bytes, NULL) != PJ_OK)
+        return;
+    /* user nice system idle iowait irq softirq steal */
+    int found = sscanf(text, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3],
+                       &t[4], &t[5], &t[6], &t[7]);
+    pj_free(text);
+    if (found < 4) return;
+    for (int i = 0; i < 8; i++) busy->total += t[i];
+    busy->busy = busy->total - t[3] - t[4];
+}
+
+double pj_busy_share(const pj_busy *before, const pj_busy *after)
+{
+    double total = after->total - before->total;
+    if (before->total <= 0 || total <= 0) return NAN;
+    double share = (after->busy - before->busy) / total;
+    return share < 0 ? 0 : share > 1 ? 1 : share;
+}
+
+/* ---- median of slices --------------------------------------------------------------------------
+ */
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int count)
+{
+    double sorted[MAX_SLICES];
+    if (count == 0) return NAN;
+    memcpy(sorted, values, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_double);
+    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* Mean powers of equal slices of what the curve knows of the window. */
+static int slice_powers(const pj_curve *curve, int64_t begin_ns, int64_t end_ns, double *mw)
+{
+    int64_t known_begin, known_end, period = pj_curve_rail(curve)->period_ns;
+    if (!pj_curve_span(curve, &known_begin, &known_end)) return 0;
+    if (begin_ns < known_begin) begin_ns = known_begin;
+    if (end_ns > known_end) end_ns = known_end;
+    int64_t slice = period > SLICE_NS ? period : SLICE_NS, length = end_ns - begin_ns;
+    if (length <= 0) return 0;
+    int64_t slices = length / slice, found = 0;
+    slices = slices > MAX_SLICES ? MAX_SLICES : slices < 1 ? 1 : slices;
+    for (int64_t i = 0; i < slices; i++) {
+        int64_t from = begin_ns + length * i / slices, to = begin_ns + length * (i + 1) / slices;
+        double mj = pj_curve_energy_mj(curve, from, to);
+        if (!isnan(mj)) mw[found++] = mj / ((double)(to - from) * 1e-9);
+    }
+    return (int)found;
+}
+
+static bool rail_baseline(const pj_curve *curve, int64_t begin_ns, int64_t end_ns, double *mw,
+                          double *sd_mw)
+{
+    double powers[MAX_SLICES], off[MAX_SLICES];
+    int count = slice_powers(curve, begin_ns, end_ns, powers);
+    *mw = median(powers, count);
+    *sd_mw = NAN;
+    if (count == 0) return true;
+    for (int i = 0; i < count; i++) off[i] = fabs(powers[i] - *mw);
+    *sd_mw = 1.4826 * median(off, count);
+    if (count < MIN_SLICES) *sd_mw = fmax(*sd_mw, QUIET_DRIFT * *mw);
+    double drift = median(powers, count / 2) - median(powers + count / 2, count - count / 2);
+    return count < 2 || fabs(drift) <= QUIET_DRIFT * *mw + 3 * *sd_mw;
+}
+
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
+                         int64_t begin_ns, int64_t end_ns, double busy_share, pj_baseline *baseline)
+{
+    *baseline = (pj_baseline){.kind = kind,
+                              .begin_ns = begin_ns,
+                              .end_ns = end_ns,
+                              .busy_share = busy_share,
+                              .rail_count = rail_count,
+                              .quiet = !(busy_share >= QUIET_BUSY)};
+    for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) {
+        baseline->mw[i] = baseline->sd_mw[i] = NAN;
+        if (i < rail_count && curves[i] &&
+            !rail_baseline(curves[i], begin_ns, end_ns, &baseline->mw[i], &baseline->sd_mw[i]))
+            baseline->quiet = false;
+    }
+}
+
+/* ---- listening ---------------------------------------------------------------------------------
+ */
+
+static pj_status listen_until(pj_meter *meter, pj_curve **curves, uint32_t rail_count,
+                              int64_t until_ns, pj_error *err)
+{
+    pj_reading readings[256];
+    for (;;) {
+        size_t count = pj_meter_read(meter, readings, 256);
+        for (size_t i = 0; i < count; i++) {
+            if (readings[i].rail >= rail_count) continue;
+            pj_status status = pj_curve_add(curves[readings[i].rail], &readings[i], err);
+            if (status != PJ_OK) return status;
+        }
+        int64_t now = pj_clock_ns();
+        if (now >= until_ns) return PJ_OK;
+        if (count < 256)
+            pj_clock_sleep_until(until_ns - now < 10 * PJ_NS_PER_MS ? until_ns
+                                                                    : now + 10 * PJ_NS_PER_MS);
+    }
+}
+
+pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
+                            pj_baseline *baseline, pj_error *err)
+{
+    uint32_t rail_count;
+    const pj_rail *rails = pj_meter_rails(meter, &rail_count);
+    pj_curve *curves[PJ_MAX_RAILS] = {0};
+    pj_reading discarded[64];
+    pj_busy before, after;
+    pj_status status = PJ_OK;
+    while (pj_meter_read(meter, discarded, 64) > 0) {
+    }
+    for (uint32_t i = 0; i < rail_count; i++)
+        if (!(curves[i] = pj_curve_new(&rails[i]))) {
+            status = pj_fail_memory(err, "a baseline");
+            goto done;
+        }
+    pj_busy_get(pj_meter_env(meter), &before);
+    int64_t begin = pj_clock_ns(), end = begin + duration_ns;
+    status = listen_until(meter, curves, rail_count, end, err);
+    if (status != PJ_OK) goto done;
+    pj_busy_get(pj_meter_env(meter), &after);
+    status = listen_until(meter, curves, rail_count, end + pj_meter_settle_ns(meter), err);
+    for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
+        status = pj_curve_finish(curves[i], err);
+    if (status == PJ_OK)
+        pj_baseline_compute((const pj_curve *const *)curves, rail_count, kind, begin, end,
+                            pj_busy_share(&before, &after), baseline);
+done:
+    for (uint32_t i = 0; i < rail_count; i++) pj_curve_free(curves[i]);
+    return status;
+}

@@ -1,0 +1,232 @@
+/*
+ * Characterisation: poll, count changes, take medians. The cache is one small JSON file a source in
+ * the user's cache folder, keyed by device, field, driver and kernel; it is a convenience, so every
+ * trouble with it is silent and means "measure again".
+ */
+#include "power/characterise.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+enum { ENOUGH_CHANGES = 12, MAX_CACHE_BYTES = 64 << 10 };
+static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+typedef struct watch {
+    pj_filter filter;
+    uint64_t reads, errors, zeros;
+    double first_value, last_value; /* accepted */
+    int64_t first_ns, last_ns;
+    double mean_mw; /* of power readings */
+    uint64_t means;
+} watch;
+
+static void watch_take(watch *w, pj_reading *r)
+{
+    int note;
+    double value;
+    w->reads++;
+    w->zeros += r->status == PJ_READING_OK && r->value == 0;
+    pj_filter_take(&w->filter, r, &note, &value);
+    if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) w->errors++;
+    if (r->status == PJ_READING_OK || r->status == PJ_READING_REPEAT) {
+        w->mean_mw += (r->value - w->mean_mw) / (double)++w->means;
+    }
+    if (r->status != PJ_READING_OK && r->status != PJ_READING_RESET) return;
+    if (w->first_ns == 0) {
+        w->first_ns = r->fresh_ns;
+        w->first_value = r->value;
+    }
+    w->last_ns = r->fresh_ns;
+    w->last_value = r->value;
+}
+
+static bool enough(const watch *watches, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (watches[i].filter.interval_count < ENOUGH_CHANGES && !watches[i].filter.lost)
+            return false;
+    return true;
+}
+
+static double watched_mw(const pj_rail *rail, const watch *w)
+{
+    if (rail->kind != PJ_RAIL_COUNTER) return w->means > 20 ? w->mean_mw : NAN;
+    double seconds = (double)(w->last_ns - w->first_ns) * 1e-9;
+    double uj = pj_counter_step(rail, w->first_value, w->last_value);
+    return seconds > 0.3 ? uj * 1e-3 / seconds : NAN;
+}
+
+/* Counter against power of the same device and scope. */
+static double disagreement_of(const pj_rail *rails, const watch *watches, uint32_t count)
+{
+    double worst = NAN;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < count; j++) {
+            const pj_rail *a = &rails[i], *b = &rails[j];
+            if (a->kind != PJ_RAIL_COUNTER || b->kind == PJ_RAIL_COUNTER || !a->device[0] ||
+                a->scope != b->scope || strcmp(a->device, b->device) != 0)
+                continue;
+            double counter = watched_mw(a, &watches[i]), power = watched_mw(b, &watches[j]);
+            double off = fabs(counter - power) / power;
+            if (isfinite(off) && !(off < worst)) worst = off;
+        }
+    return worst;
+}
+
+/* Reads until enough is known; returns the mean duration of a call in microseconds. */
+static double poll_source(pj_power_sampler *s, watch *watches, int64_t limit_ns)
+{
+    int64_t begin = pj_clock_ns(), due = begin, busy = 0;
+    int64_t interval = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : PJ_NS_PER_MS;
+    uint64_t calls = 0;
+    while (pj_clock_ns() - begin < limit_ns && !enough(watches, s->rail_count)) {
+        uint32_t count = 0;
+        int64_t before = pj_clock_ns();
+        pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
+        busy += pj_clock_ns() - before;
+        calls++;
+        for (uint32_t i = 0; i < count; i++)
+            if (s->scratch[i].rail < s->rail_count)
+                watch_take(&watches[s->scratch[i].rail], &s->scratch[i]);
+        if (status == PJ_E_LOST) break;
+        pj_clock_sleep_until(due += interval);
+    }
+    return calls ? (double)busy * 1e-3 / (double)calls : NAN;
+}
+
+/* ---- cache ----------------------------------------------------------------------------------- */
+
+/* What must be the same for an old profile to count. */
+static void cache_key(const pj_power_sampler *s, const pj_rail *rail, char key[17])
+{
+    struct utsname system;
+    char path[1024], *driver = NULL;
+    size_t bytes = 0;
+    uint64_t hash = pj_hash64(0, s->source->name, strlen(s->source->name));
+    hash = pj_hash64(hash, rail->device, strlen(rail->device));
+    hash = pj_hash64(hash, rail->field, strlen(rail->field));
+    hash = pj_hash64(hash, s->env->sysfs_root, strlen(s->env->sysfs_root));
+    if (uname(&system) == 0) hash = pj_hash64(hash, system.release, strlen(system.release));
+    if (pj_power_path(path, sizeof path, s->env->procfs_root, "/proc/driver/nvidia/version") &&
+        pj_file_read(path, 4096, &driver, &bytes, NULL) == PJ_OK)
+        hash = pj_hash64(hash, driver, bytes);
+    pj_free(driver);
+    snprintf(key, 17, "%016llx", (unsigned long long)hash);
+}
+
+static bool cache_path(const pj_power_sampler *s, char *path, size_t bytes)
+{
+    if (!s->env->cache_folder) return false;
+    int length = snprintf(path, bytes, "%s/sensor-%s.json", s->env->cache_folder, s->source->name);
+    return length > 0 && (size_t)length < bytes;
+}
+
+static bool cache_entry(const json_t *root, const char *key, pj_rail_profile *p)
+{
+    const json_t *entry = json_object_get(root, key);
+    double period = json_number_value(json_object_get(entry, "period_ns"));
+    if (!json_is_object(entry) || !(period >= 0) || period > 1e11) return false;
+    p->period_ns = (int64_t)period;
+    p->error_rate = json_number_value(json_object_get(entry, "error_rate"));
+    p->zero_rate = json_number_value(json_object_get(entry, "zero_rate"));
+    p->call_us = json_number_value(json_object_get(entry, "call_us"));
+    return true;
+}
+
+/* All rails or none: a new rail needs a new look. */
+static bool cache_read(const pj_power_sampler *s, pj_rail_profile *profiles, double *disagreement)
+{
+    char path[1100], key[17], *text = NULL;
+    size_t bytes = 0;
+    if (!cache_path(s, path, sizeof path) ||
+        pj_file_read(path, MAX_CACHE_BYTES, &text, &bytes, NULL) != PJ_OK)
+        return false;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    bool found = json_is_object(root);
+    for (uint32_t i = 0; found && i < s->rail_count; i++) {
+        cache_key(s, &s->rails[i], key);
+        found = cache_entry(root, key, &profiles[i]);
+    }
+    const json_t *off = json_object_get(root, "disagreement");
+    *disagreement = json_is_number(off) ? json_number_value(off) : NAN;
+    json_decref(root);
+    pj_free(text);
+    return found;
+}
+
+static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profiles,
+                        double disagreement)
+{
+    char path[1100], key[17];
+    pj_buffer text;
+    pj_json json;
+    if (!cache_path(s, path, sizeof path) || pj_dir_make(s->env->cache_folder, NULL) != PJ_OK)
+        return;
+    pj_buffer_init(&text, MAX_CACHE_BYTES);
+    pj_json_init(&json, &text);
+    pj_json_object_begin(&json);
+    pj_json_kv_double(&json, "disagreement", disagreement);
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        cache_key(s, &s->rails[i], key);
+        pj_json_key(&json, key);
+        pj_json_object_begin(&json);
+        pj_json_kv_int(&json, "period_ns", profiles[i].period_ns);
+        pj_json_kv_double(&json, "error_rate", profiles[i].error_rate);
+        pj_json_kv_double(&json, "zero_rate", profiles[i].zero_rate);
+        pj_json_kv_double(&json, "call_us", profiles[i].call_us);
+        pj_json_object_end(&json);
+    }
+    pj_json_object_end(&json);
+    if (pj_json_finish(&json)) pj_file_write(path, text.data, text.length, NULL);
+    pj_buffer_fini(&text);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static void apply(pj_power_sampler *s, const pj_rail_profile *profiles)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        int64_t seen = profiles[i].period_ns, said = s->rails[i].period_ns;
+        if (seen > 0 && (said == 0 || seen > said * 3 / 2 || seen < said / 2))
+            s->rails[i].period_ns = seen;
+    }
+}
+
+pj_status pj_characterise(pj_power_sampler *sampler, int64_t limit_ns,
+                          pj_rail_profile profiles[PJ_MAX_RAILS], double *disagreement,
+                          pj_error *err)
+{
+    if (cache_read(sampler, profiles, disagreement)) {
+        apply(sampler, profiles);
+        return PJ_OK;
+    }
+    watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
+    if (!watches) return pj_fail_memory(err, "looking at the sensors");
+    for (uint32_t i = 0; i < sampler->rail_count; i++)
+        pj_filter_init(&watches[i].filter, &sampler->rails[i]);
+    double call_us = poll_source(sampler, watches, limit_ns < LIMIT_NS ? limit_ns : LIMIT_NS);
+    bool complete = true;
+    for (uint32_t i = 0; i < sampler->rail_count; i++) {
+        const watch *w = &watches[i];
+        double reads = w->reads ? (double)w->reads : 1;
+        profiles[i] = (pj_rail_profile){pj_filter_period(&w->filter), (double)w->errors / reads,
+                                        (double)w->zeros / reads, call_us};
+        complete = complete && profiles[i].period_ns > 0;
+    }
+    *disagreement = disagreement_of(sampler->rails, watches, sampler->rail_count);
+    apply(sampler, profiles);
+    if (complete) cache_write(sampler, profiles, *disagreement);
+    pj_free(watches);
+    return PJ_OK;
+}

@@ -1,0 +1,264 @@
+/*
+ * The source "estimate": utilisation of the CPUs times a model of this CPU's power. It is a model
+ * and says so everywhere; it is used only when asked for.
+ *
+ *     P = share of the package x (idle + (full - idle) x utilisation)
+ *
+ * full is the published thermal design power of the CPU's model, idle a fixed part of it unless
+ * given by hand (estimate:idle_w=12,full_w=95). A virtual machine that shows fewer CPUs than the
+ * model has is charged its share. A model that the table does not know is taken at a few watts for
+ * each hardware thread, and its uncertainty is wider.
+ */
+#include "power/source.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "power/tdp.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __APPLE__
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
+
+typedef struct estimate_state {
+    int stat_fd; /* /proc/stat, kept open; -1 elsewhere */
+    double idle_mw, full_mw, gain_sd;
+    char model[64];
+    double busy, total; /* of the last reading, ticks */
+    int64_t at_ns;
+    bool armed;
+} estimate_state;
+
+static const int64_t PERIOD_NS = 100 * PJ_NS_PER_MS; /* clock ticks are 10 ms: finer is noise */
+static const double IDLE_SHARE = 0.25;               /* of the thermal design power */
+static const double WATTS_PER_THREAD = 4;
+static const double KNOWN_SD = 0.25, UNKNOWN_SD = 0.5, BY_HAND_SD = 0.15;
+
+/* ---- which CPU
+ * ----------------------------------------------------------------------------------- */
+
+#ifdef __APPLE__
+static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads)
+{
+    size_t size = bytes, count_size = sizeof *threads;
+    (void)env;
+    if (sysctlbyname("machdep.cpu.brand_string", model, &size, NULL, 0) != 0) model[0] = 0;
+    if (sysctlbyname("hw.logicalcpu", threads, &count_size, NULL, 0) != 0) *threads = 1;
+}
+#else
+static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads)
+{
+    char path[1024], *text = NULL;
+    size_t length = 0;
+    model[0] = 0;
+    *threads = 0;
+    if (pj_power_path(path, sizeof path, env->procfs_root, "/proc/cpuinfo") &&
+        pj_file_read(path, 16 << 20, &text, &length, NULL) == PJ_OK) {
+        for (char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+            *threads += strncmp(line, "processor", 9) == 0;
+            char *colon = strchr(line, ':');
+            if (model[0] || !colon || strncmp(line, "model name", 10) != 0) continue;
+            colon += 1 + strspn(colon + 1, " \t");
+            snprintf(model, bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
+        }
+    }
+    pj_free(text);
+    if (*threads < 1) *threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (*threads < 1) *threads = 1;
+}
+#endif
+
+static void model_power(const pj_power_env *env, estimate_state *s)
+{
+    int threads;
+    read_model(env, s->model, sizeof s->model, &threads);
+    const pj_tdp *known = pj_tdp_find(s->model);
+    double watts = threads * WATTS_PER_THREAD;
+    if (known) {
+        double packages = ceil((double)threads / known->threads);
+        watts = known->watts * packages;
+        if (threads < known->threads) watts = known->watts * threads / known->threads;
+    }
+    s->full_mw = watts * 1e3;
+    s->idle_mw = s->full_mw * IDLE_SHARE;
+    s->gain_sd = known ? KNOWN_SD : UNKNOWN_SD;
+}
+
+static pj_status take_argument(estimate_state *s, const char *argument, pj_error *err)
+{
+    double idle_w = NAN, full_w = NAN;
+    for (const char *p = argument; *p;) {
+        char *end;
+        double *target = strncmp(p, "idle_w=", 7) == 0   ? &idle_w
+                         : strncmp(p, "full_w=", 7) == 0 ? &full_w
+                                                         : NULL;
+        if (target) *target = strtod(p + 7, &end);
+        if (!target || end == p + 7 || (*end && *end != ',') || !(*target >= 0) || *target > 1e5)
+            return pj_fail(err, PJ_E_INVALID,
+                           "estimate: %.60s is not understood; give estimate:idle_w=W,full_w=W", p);
+        p = *end ? end + 1 : end;
+    }
+    if (!isnan(full_w)) {
+        s->full_mw = full_w * 1e3;
+        s->idle_mw = s->full_mw * IDLE_SHARE;
+        s->gain_sd = BY_HAND_SD;
+    }
+    if (!isnan(idle_w)) s->idle_mw = idle_w * 1e3;
+    if (s->idle_mw > s->full_mw)
+        return pj_fail(err, PJ_E_INVALID, "estimate: idle power (%g W) is above full power (%g W)",
+                       s->idle_mw * 1e-3, s->full_mw * 1e-3);
+    return PJ_OK;
+}
+
+/* ---- utilisation
+ * --------------------------------------------------------------------------------- */
+
+#ifdef __APPLE__
+static bool read_busy(const estimate_state *s, double *busy, double *total)
+{
+    host_cpu_load_info_data_t load;
+    mach_msg_type_number_t count = HOST_CPU_LOAD_INFO_COUNT;
+    (void)s;
+    if (host_statistics(mach_host_self(), HOST_CPU_LOAD_INFO, (host_info_t)&load, &count) !=
+        KERN_SUCCESS)
+        return false;
+    *busy = (double)load.cpu_ticks[CPU_STATE_USER] + load.cpu_ticks[CPU_STATE_SYSTEM] +
+            load.cpu_ticks[CPU_STATE_NICE];
+    *total = *busy + load.cpu_ticks[CPU_STATE_IDLE];
+    return true;
+}
+#else
+/* The first line of /proc/stat: user nice system idle iowait irq softirq steal ... */
+static bool read_busy(const estimate_state *s, double *busy, double *total)
+{
+    char text[512];
+    ssize_t length = pread(s->stat_fd, text, sizeof text - 1, 0);
+    if (length < 5 || strncmp(text, "cpu ", 4) != 0) return false;
+    text[length] = 0;
+    *total = *busy = 0;
+    char *p = text + 4, *end;
+    for (int i = 0; i < 8; i++, p = end) {
+        double ticks = strtod(p, &end);
+        if (end == p) return i >= 4;
+        *total += ticks;
+        if (i != 3 && i != 4) *busy += ticks;
+    }
+    return true;
+}
+#endif
+
+/* ---- the source
+ * ---------------------------------------------------------------------------------- */
+
+static pj_status estimate_open(void *state, const pj_power_env *env, const char *argument,
+                               pj_error *err)
+{
+    estimate_state *s = state;
+    s->stat_fd = -1;
+    model_power(env, s);
+    pj_status status = take_argument(s, argument, err);
+    if (status != PJ_OK) return status;
+#ifndef __APPLE__
+    char path[1024];
+    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/stat"))
+        return pj_fail(err, PJ_E_INVALID, "estimate: the path of procfs is too long");
+    s->stat_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (s->stat_fd < 0)
+        return pj_fail(err, PJ_E_UNAVAILABLE,
+                       "estimate: %s cannot be read, so utilisation is "
+                       "unknown; mount procfs",
+                       path);
+#endif
+    return PJ_OK;
+}
+
+static void estimate_close(void *state)
+{
+    estimate_state *s = state;
+    if (s->stat_fd >= 0) close(s->stat_fd);
+    s->stat_fd = -1;
+}
+
+static void estimate_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    estimate_state state = {0};
+    pj_error err;
+    if (estimate_open(&state, env, argument, &err) == PJ_OK) {
+        estimate_close(&state);
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power estimate",
+                             "a model (%s: %.3g W idle, %.3g W full), used only when asked for",
+                             state.model[0] ? state.model : "unknown CPU", state.idle_mw * 1e-3,
+                             state.full_mw * 1e-3);
+    } else if (err.status == PJ_E_UNAVAILABLE)
+        pj_source_report_set(report, PJ_SOURCE_ABSENT, "mount procfs at /proc", "%s", err.text);
+    else
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
+}
+
+static uint32_t estimate_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    const estimate_state *s = state;
+    if (max == 0) return 0;
+    rails[0] = (pj_rail){.name = "cpu",
+                         .source = "estimate",
+                         .device = "cpu",
+                         .rail_class = PJ_RAIL_CPU,
+                         .kind = PJ_RAIL_INSTANT,
+                         .scope = PJ_SCOPE_DOMAIN,
+                         .quality = PJ_MODELLED,
+                         .parent = -1,
+                         .period_ns = PERIOD_NS,
+                         .window_ns = PERIOD_NS,
+                         .resolution = 1,
+                         .max_mw = s->full_mw,
+                         .gain_sd = s->gain_sd};
+    snprintf(rails[0].field, sizeof rails[0].field, "utilisation x %.3g..%.3g W", s->idle_mw * 1e-3,
+             s->full_mw * 1e-3);
+    return 1;
+}
+
+static pj_status estimate_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    estimate_state *s = state;
+    double busy, total;
+    *count = 0;
+    int64_t before = pj_clock_ns();
+    if (max == 0 || (s->armed && before - s->at_ns < PERIOD_NS)) return PJ_OK;
+    if (!read_busy(s, &busy, &total)) return PJ_E_IO;
+    int64_t after = pj_clock_ns();
+    if (s->armed && total <= s->total) return PJ_OK; /* no clock tick since */
+    if (s->armed) {
+        double used = (busy - s->busy) / (total - s->total);
+        used = used < 0 ? 0 : used > 1 ? 1 : used;
+        readings[0] = (pj_reading){.before_ns = before,
+                                   .after_ns = after,
+                                   .fresh_ns = after,
+                                   .window_ns = after - s->at_ns,
+                                   .value = s->idle_mw + (s->full_mw - s->idle_mw) * used};
+        *count = 1;
+    }
+    s->busy = busy;
+    s->total = total;
+    s->at_ns = after;
+    s->armed = true;
+    return PJ_OK;
+}
+
+const pj_power_source pj_source_estimate = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "estimate",
+    .flags = PJ_SOURCE_MODELLED | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .state_bytes = sizeof(estimate_state),
+    .probe = estimate_probe,
+    .open = estimate_open,
+    .rails = estimate_rails,
+    .read = estimate_read,
+    .close = estimate_close,
+};

@@ -1,0 +1,243 @@
+/*
+ * The rules, in the order in which they apply: failures first, then numbers that cannot be, then
+ * counters' steps, then "is it new at all". A rejected value keeps its raw figure and its reason.
+ *
+ * A counter that was rejected twice with values that fit each other has started anew somewhere
+ * else: the second one arms it again, and the energy between is unknown rather than guessed.
+ */
+#include "power/filter.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double PLAUSIBLE = 1.5;     /* of a rail's bound */
+static const double RESET_BELOW = 0.9;   /* of the old value: a smaller step back is a glitch */
+static const double COARSE = 0.01;       /* resolution / value: equal values are no wonder */
+static const double UNBOUNDED_MW = 20e6; /* no rail of one machine draws 20 kW */
+static const int64_t REPEAT_EVERY_NS = 100 * PJ_NS_PER_MS; /* where no period is known */
+
+void pj_filter_init(pj_filter *filter, const pj_rail *rail)
+{
+    *filter = (pj_filter){.rail = rail, .suspect = NAN, .period_ns = rail->period_ns};
+}
+
+void pj_filter_rearm(pj_filter *filter)
+{
+    filter->armed = false;
+    filter->suspect = NAN;
+    filter->errors = 0;
+    filter->lost = false;
+    filter->frozen = false;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t pj_filter_period(const pj_filter *filter)
+{
+    uint32_t n =
+        filter->interval_count < PJ_FILTER_INTERVALS ? filter->interval_count : PJ_FILTER_INTERVALS;
+    if (n < 5) return 0;
+    int64_t sorted[PJ_FILTER_INTERVALS];
+    for (uint32_t i = 0; i < n; i++) sorted[i] = filter->intervals[i];
+    qsort(sorted, n, sizeof *sorted, compare_ns);
+    return sorted[n / 2];
+}
+
+static double bound_mw(const pj_rail *rail)
+{
+    return rail->max_mw > 0 ? rail->max_mw * PLAUSIBLE : UNBOUNDED_MW;
+}
+
+static bool reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note, double *value)
+{
+    r->status = PJ_READING_REJECTED;
+    r->reason = (uint8_t)reason;
+    if (!f->rejected_reported) {
+        f->rejected_reported = true;
+        *note = PJ_METER_REJECTED;
+        *value = r->value;
+    }
+    return true;
+}
+
+/* A read that failed: a gap, and after ten in a row the end. */
+static bool take_failure(pj_filter *f, pj_reading *r, int *note)
+{
+    f->errors++;
+    r->value = NAN;
+    if (r->status != PJ_READING_LOST && f->errors < PJ_FILTER_ERRORS_LOST) {
+        r->status = PJ_READING_GAP;
+        return true;
+    }
+    if (f->lost) return false;
+    f->lost = true;
+    f->armed = false;
+    r->status = PJ_READING_LOST;
+    if (r->reason == PJ_REASON_NONE) r->reason = PJ_REASON_GONE;
+    *note = PJ_METER_RAIL_LOST;
+    return true;
+}
+
+static int64_t middle_of(const pj_reading *r)
+{
+    return r->before_ns + (r->after_ns - r->before_ns) / 2;
+}
+
+/* When an update was published: the device's own time if it lies between the polls, else the middle
+ * between the last poll that saw the old value and this one, no longer ago than one period. */
+static void place(const pj_filter *f, pj_reading *r)
+{
+    if (r->fresh_ns > 0 && r->fresh_ns <= r->after_ns) return;
+    int64_t now = middle_of(r);
+    r->fresh_ns = now;
+    r->fresh_error_ns = (r->after_ns - r->before_ns) / 2;
+    if (!f->armed || f->seen_ns <= 0) return;
+    int64_t since = now - f->seen_ns;
+    if (f->period_ns > 0 && since > f->period_ns) since = f->period_ns;
+    if (since <= 0) return;
+    r->fresh_ns = now - since / 2;
+    r->fresh_error_ns = since / 2;
+}
+
+static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *note_value)
+{
+    if (!f->armed || r->fresh_ns <= f->fresh_ns) return;
+    f->intervals[f->interval_count++ % PJ_FILTER_INTERVALS] = r->fresh_ns - f->fresh_ns;
+    if (f->interval_count % PJ_FILTER_INTERVALS != 0) return;
+    int64_t period = pj_filter_period(f);
+    bool known = f->period_ns > 0;
+    bool changed = period > f->period_ns * 3 / 2 || period < f->period_ns / 2;
+    if (known && !changed) return;
+    f->period_ns = period;
+    if (known) {
+        *note = PJ_METER_PERIOD_CHANGED;
+        *note_value = (double)period;
+    }
+}
+
+static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
+{
+    place(f, r);
+    if (r->status == PJ_READING_OK) note_interval(f, r, note, note_value);
+    if (f->frozen && *note == PJ_NOTE_NONE) *note = PJ_METER_THAWED;
+    f->frozen = false;
+    f->armed = true;
+    f->seen_positive |= r->value > 0;
+    f->suspect = NAN;
+    f->value = r->value;
+    f->change_ns = middle_of(r);
+    f->fresh_ns = r->fresh_ns;
+    f->seen_ns = r->after_ns;
+    f->passed_ns = r->after_ns;
+    return true;
+}
+
+static bool arm(pj_filter *f, pj_reading *r, int *note, double *note_value, bool was_reset)
+{
+    r->status = PJ_READING_RESET;
+    f->armed = false;
+    if (was_reset && *note == PJ_NOTE_NONE) *note = PJ_METER_RESET;
+    return accept(f, r, note, note_value);
+}
+
+/* Whether an unchanged value is a sign of a sensor that has stopped. A part that may be switched
+ * off rests at zero watts; a coarse step hides small changes. */
+static bool may_freeze(const pj_filter *f)
+{
+    const pj_rail *rail = f->rail;
+    if (rail->scope == PJ_SCOPE_DOMAIN && (rail->kind == PJ_RAIL_COUNTER || f->value == 0))
+        return false;
+    return rail->kind == PJ_RAIL_COUNTER || rail->resolution < COARSE * fabs(f->value);
+}
+
+static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_value)
+{
+    int64_t now = middle_of(r), still_ns = now - f->change_ns;
+    f->seen_ns = r->after_ns;
+    r->status = PJ_READING_REPEAT;
+    if (f->period_ns > 0 && still_ns > PJ_FILTER_FROZEN_PERIODS * f->period_ns && may_freeze(f)) {
+        r->status = PJ_READING_GAP;
+        r->reason = PJ_REASON_FROZEN;
+        if (!f->frozen) {
+            f->frozen = true;
+            *note = PJ_METER_FROZEN;
+            *note_value = (double)still_ns;
+        }
+    }
+    int64_t every = f->period_ns > 0 ? f->period_ns : REPEAT_EVERY_NS;
+    if (r->after_ns - f->passed_ns < every) return false;
+    f->passed_ns = r->after_ns;
+    return true;
+}
+
+/* Energy of `step_uj` in that time, as far as the rail's bound goes. */
+static bool step_plausible(const pj_filter *f, double step_uj, int64_t elapsed_ns)
+{
+    /* a tick may have been due just before the first poll: one period more */
+    double ns = (double)(elapsed_ns + (f->period_ns > 0 ? f->period_ns : PJ_NS_PER_MS));
+    return step_uj <= bound_mw(f->rail) * ns * 1e-6 + f->rail->resolution;
+}
+
+static bool suspect_confirmed(const pj_filter *f, const pj_reading *r)
+{
+    if (isnan(f->suspect)) return false;
+    double step = r->value - f->suspect;
+    return step >= 0 && step_plausible(f, step, middle_of(r) - f->suspect_ns);
+}
+
+static bool doubt(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note, double *value)
+{
+    if (suspect_confirmed(f, r)) return arm(f, r, note, value, true);
+    f->suspect = r->value;
+    f->suspect_ns = middle_of(r);
+    return reject(f, r, reason, note, value);
+}
+
+static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_value)
+{
+    const pj_rail *rail = f->rail;
+    int64_t elapsed = middle_of(r) - f->change_ns;
+    bool down = r->value < f->value;
+    double step = down ? r->value - f->value + rail->modulus_uj : r->value - f->value;
+    bool wrapped = down && rail->modulus_uj > 0 && r->value < rail->modulus_uj &&
+                   step_plausible(f, step, elapsed) && step < rail->modulus_uj / 2;
+    if (down && !wrapped) {
+        if (r->value < RESET_BELOW * f->value) return arm(f, r, note, note_value, true);
+        return doubt(f, r, PJ_REASON_BACKWARDS, note, note_value);
+    }
+    if (!step_plausible(f, step, elapsed)) return doubt(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+    if (rail->modulus_uj > 0 && rail->max_mw > 0 &&
+        step_plausible(f, step + rail->modulus_uj, elapsed)) { /* wrapped once more than seen? */
+        r->reason = PJ_REASON_AMBIGUOUS;
+        return arm(f, r, note, note_value, true);
+    }
+    return accept(f, r, note, note_value);
+}
+
+bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
+{
+    *note = PJ_NOTE_NONE;
+    *note_value = NAN;
+    if (f->lost) return false;
+    if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST)
+        return take_failure(f, r, note);
+    f->errors = 0;
+    if (!isfinite(r->value)) return reject(f, r, PJ_REASON_NOT_A_NUMBER, note, note_value);
+    if (r->value < 0) return reject(f, r, PJ_REASON_NEGATIVE, note, note_value);
+    bool counter = f->rail->kind == PJ_RAIL_COUNTER;
+    if (!counter && r->value > bound_mw(f->rail))
+        return reject(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+    if (!counter && r->value == 0 && f->rail->scope != PJ_SCOPE_DOMAIN)
+        return reject(f, r, PJ_REASON_ZERO, note, note_value);
+    if (!f->armed)
+        return counter ? arm(f, r, note, note_value, false) : accept(f, r, note, note_value);
+    bool newer = r->fresh_ns > f->fresh_ns; /* the device says that it has published */
+    if (r->value == f->value && !newer) return take_repeat(f, r, note, note_value);
+    return counter ? take_counter(f, r, note, note_value) : accept(f, r, note, note_value);
+}

@@ -1,0 +1,394 @@
+/*
+ * Opening and merging sources, and everything that is asked of them as one. The sampling itself is
+ * in sampler.c, idle power in baseline.c, events' sentences in meter_events.c.
+ */
+#include "power/meter_impl.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "power/characterise.h"
+#include "power/sim_source.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t POLL_MIN_NS = PJ_NS_PER_MS;
+static const int64_t POLL_MAX_NS = 10 * PJ_NS_PER_MS;
+static const double MAX_DISAGREEMENT = 0.05;
+
+/* ---- which rails are kept -------------------------------------------------------------------- */
+
+/* Whether a source named earlier gives this rail already. GPUs are told apart by device, since two
+ * sources may see different ones; the machine has one CPU column, however many packages. */
+static bool offered_already(const pj_meter *m, uint16_t source, const pj_rail *rail)
+{
+    for (uint32_t i = 0; i < m->rail_count; i++) {
+        const pj_rail *other = &m->rails[i];
+        if (m->rail_source[i] == source || other->rail_class != rail->rail_class) continue;
+        if (rail->quality == PJ_MODELLED && rail->rail_class != PJ_RAIL_PLATFORM) return true;
+        bool same_device = strcmp(other->device, rail->device) == 0;
+        if (rail->rail_class == PJ_RAIL_GPU && same_device) return true;
+        if (rail->rail_class == PJ_RAIL_PLATFORM && same_device &&
+            strcmp(other->name, rail->name) == 0)
+            return true;
+        if (rail->rail_class != PJ_RAIL_GPU && rail->rail_class != PJ_RAIL_PLATFORM) return true;
+    }
+    return false;
+}
+
+static bool name_taken(const pj_meter *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        if (strcmp(m->rails[i].name, name) == 0) return true;
+    return false;
+}
+
+/* GPUs count on over all sources; other names get the source's behind them. */
+static void make_name_unique(const pj_meter *m, pj_rail *rail)
+{
+    char name[PJ_RAIL_NAME_BYTES], wanted[PJ_RAIL_NAME_BYTES];
+    if (!name_taken(m, rail->name)) return;
+    memcpy(wanted, rail->name, sizeof wanted);
+    bool gpu = rail->rail_class == PJ_RAIL_GPU && strncmp(wanted, "gpu", 3) == 0;
+    for (int n = 0; n <= PJ_MAX_RAILS; n++) {
+        if (gpu)
+            snprintf(name, sizeof name, "gpu%d", n);
+        else if (n == 0)
+            snprintf(name, sizeof name, "%.18s-%.12s", wanted, rail->source);
+        else
+            snprintf(name, sizeof name, "%.18s-%d", wanted, n + 1);
+        if (!name_taken(m, name)) break;
+    }
+    memcpy(rail->name, name, sizeof name);
+}
+
+/* The nearest ancestor that was kept, as an index in the meter, or -1. */
+static int kept_parent(const pj_power_sampler *s, int parent)
+{
+    for (int hops = 0; parent >= 0 && parent < (int)s->rail_count && hops < PJ_MAX_RAILS; hops++) {
+        if (s->kept[parent] >= 0) return s->kept[parent];
+        parent = s->rails[parent].parent;
+    }
+    return -1;
+}
+
+static void merge_rails(pj_meter *m, pj_power_sampler *s)
+{
+    s->first_rail = (uint16_t)m->rail_count;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        s->kept[i] = -1;
+        if (m->rail_count == PJ_MAX_RAILS || offered_already(m, s->index, &s->rails[i])) continue;
+        pj_rail *rail = &m->rails[m->rail_count];
+        *rail = s->rails[i];
+        make_name_unique(m, rail);
+        m->rail_source[m->rail_count] = s->index;
+        s->kept[i] = (int16_t)m->rail_count++;
+    }
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        if (s->kept[i] >= 0) m->rails[s->kept[i]].parent = kept_parent(s, s->rails[i].parent);
+        pj_filter_init(&s->filters[i], &s->rails[i]);
+    }
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Ten polls a period where the sensor is slow: ticks are then known to a twentieth of it. */
+static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
+{
+    if (asked_ns > 0) return asked_ns;
+    if (s->source->flags & PJ_SOURCE_STREAM) return POLL_MAX_NS;
+    int64_t shortest = 0;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        int64_t period = s->rails[i].period_ns;
+        if (s->kept[i] >= 0 && period > 0 && (shortest == 0 || period < shortest))
+            shortest = period;
+    }
+    int64_t interval = shortest > 0 ? shortest / 10 : POLL_MAX_NS;
+    int64_t least = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : POLL_MIN_NS;
+    if (interval > POLL_MAX_NS) interval = POLL_MAX_NS;
+    return interval < least ? least : interval;
+}
+
+static void remember_skipped(pj_meter *m, const pj_power_source *source, const char *reason,
+                             const char *remedy)
+{
+    if (m->skipped_count == PJ_POWER_LIST_MAX) return;
+    pj_skipped *skipped = &m->skipped[m->skipped_count];
+    skipped->source = source;
+    snprintf(skipped->text, sizeof skipped->text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
+    pj_meter_event event = {.at_ns = pj_clock_ns(),
+                            .value = NAN,
+                            .kind = PJ_METER_SOURCE_SKIPPED,
+                            .source = (uint16_t)m->skipped_count++,
+                            .rail = UINT16_MAX};
+    pj_meter_note(m, &event);
+}
+
+static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
+{
+    if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
+    double disagreement = NAN;
+    pj_status status = pj_characterise(s, 3 * PJ_NS_PER_S, m->profiles, &disagreement, err);
+    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT) {
+        pj_meter_event event = {.at_ns = pj_clock_ns(),
+                                .value = disagreement,
+                                .kind = PJ_METER_DISAGREES,
+                                .source = s->index,
+                                .rail = UINT16_MAX};
+        pj_meter_note(m, &event);
+    }
+    return status;
+}
+
+static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+{
+    pj_power_sampler *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "a power source");
+    s->source = choice->source;
+    s->env = &m->env;
+    s->argument = choice->argument;
+    s->index = (uint16_t)m->sampler_count;
+    s->state = pj_alloc(1, choice->source->state_bytes ? choice->source->state_bytes : 1);
+    pj_status status =
+        s->state ? pj_power_sampler_init(s, err) : pj_fail_memory(err, "a power source");
+    if (status == PJ_OK) status = s->source->open(s->state, &m->env, s->argument, err);
+    if (status != PJ_OK) goto fail;
+    s->open = true;
+    s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    status = characterise(m, s, err);
+    if (status != PJ_OK) goto fail;
+    merge_rails(m, s);
+    s->interval_ns = poll_interval(s, m->interval_ns);
+    m->samplers[m->sampler_count++] = s;
+    return PJ_OK;
+fail:
+    pj_power_sampler_fini(s);
+    pj_free(s);
+    return status;
+}
+
+/* Opens one choice; a source that is merely not there is remembered, not an error. */
+static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+{
+    pj_source_report report = {0};
+    choice->source->probe(&m->env, choice->argument, &report);
+    if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
+        bool denied = report.state == PJ_SOURCE_DENIED;
+        m->any_denied = m->any_denied || denied;
+        if (m->list.named || denied)
+            remember_skipped(m, choice->source, report.reason, report.remedy);
+        return PJ_OK;
+    }
+    pj_error why = {0};
+    pj_status status = open_source(m, choice, &why);
+    if (status == PJ_OK) return PJ_OK;
+    if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY ||
+        status == PJ_E_INTERNAL)
+        return pj_fail(err, status, "%s", why.text);
+    m->any_denied = m->any_denied || status == PJ_E_DENIED;
+    remember_skipped(m, choice->source, why.text, "");
+    return PJ_OK;
+}
+
+static void write_sources(pj_meter *m)
+{
+    for (uint32_t i = 0; i < m->sampler_count; i++) {
+        size_t used = strlen(m->sources);
+        snprintf(m->sources + used, sizeof m->sources - used, "%s%s", used ? "," : "",
+                 m->samplers[i]->source->name);
+    }
+}
+
+/* With nothing to measure: what stands in the way, permissions before absences. */
+static void write_remedy(pj_meter *m)
+{
+    if (m->rail_count > 0) return;
+    if (m->skipped_count > 0 && (m->any_denied || m->list.named))
+        snprintf(m->remedy, sizeof m->remedy, "%s: %.900s.", m->skipped[0].source->name,
+                 m->skipped[0].text);
+    else if (m->list.count > 0)
+        snprintf(m->remedy, sizeof m->remedy,
+                 "No power sensor works on this machine; `perjoule sensors` says what each source "
+                 "lacks, and `--power estimate` models the CPU's power from its utilisation.");
+    else
+        snprintf(m->remedy, sizeof m->remedy,
+                 "Power measurement is switched off (--power none); leave the option out to use "
+                 "the machine's sensors.");
+}
+
+pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_error *err)
+{
+    *meter = NULL;
+    pj_meter *m = pj_alloc(1, sizeof *m);
+    if (!m) return pj_fail_memory(err, "the power meter");
+    if (options->env)
+        m->env = *options->env;
+    else
+        pj_power_env_get(&m->env);
+    m->interval_ns = options->interval_ns;
+    m->skip_characterise = options->skip_characterise;
+    if (m->env.interval_ns == 0) m->env.interval_ns = options->interval_ns;
+    pj_status status =
+        pj_power_list_parse(options->sources ? options->sources : "auto", &m->list, err);
+    for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
+        status = try_choice(m, &m->list.choices[i], err);
+    if (status != PJ_OK) goto fail;
+    write_sources(m);
+    write_remedy(m);
+    if (m->list.named && m->rail_count == 0) {
+        status = pj_fail(err, m->any_denied ? PJ_E_DENIED : PJ_E_UNAVAILABLE, "%s", m->remedy);
+        goto fail;
+    }
+    *meter = m;
+    return PJ_OK;
+fail:
+    pj_meter_close(m);
+    return status;
+}
+
+void pj_meter_close(pj_meter *meter)
+{
+    if (!meter) return;
+    for (uint32_t i = 0; i < meter->sampler_count; i++) {
+        pj_power_sampler_fini(meter->samplers[i]);
+        pj_free(meter->samplers[i]);
+    }
+    pj_free(meter);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+pj_status pj_meter_start(pj_meter *meter, pj_error *err)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++) {
+        pj_status status = pj_power_sampler_start(meter->samplers[i], err);
+        if (status == PJ_OK) continue;
+        pj_meter_stop(meter);
+        return status;
+    }
+    return PJ_OK;
+}
+
+void pj_meter_stop(pj_meter *meter)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        atomic_store(&meter->samplers[i]->stop, true); /* all at once, then wait for each */
+    for (uint32_t i = 0; i < meter->sampler_count; i++) pj_power_sampler_stop(meter->samplers[i]);
+}
+
+size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        count += pj_ring_read(&meter->samplers[i]->readings, readings + count, max - count);
+    return count;
+}
+
+int64_t pj_meter_settle_ns(const pj_meter *meter)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < meter->rail_count; i++) {
+        const pj_rail *rail = &meter->rails[i];
+        int64_t poll = meter->samplers[meter->rail_source[i]]->interval_ns;
+        int64_t settle = rail->period_ns + rail->period_ns / 4 + rail->delay_ns + 2 * poll;
+        if (rail->kind == PJ_RAIL_AVERAGE) settle += rail->window_ns / 2;
+        if (settle > longest) longest = settle;
+    }
+    return longest;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
+{
+    *count = meter->rail_count;
+    return meter->rails;
+}
+
+const pj_power_env *pj_meter_env(const pj_meter *meter)
+{
+    return &meter->env;
+}
+
+const char *pj_meter_sources(const pj_meter *meter)
+{
+    return meter->sources;
+}
+
+const char *pj_meter_remedy(const pj_meter *meter)
+{
+    return meter->remedy;
+}
+
+pj_source_quality pj_meter_quality(const pj_meter *meter)
+{
+    pj_source_quality worst = PJ_UNAVAILABLE;
+    for (uint32_t i = 0; i < meter->rail_count; i++) {
+        pj_source_quality q = meter->rails[i].quality;
+        if (worst == PJ_UNAVAILABLE || q < worst) worst = q;
+    }
+    return worst;
+}
+
+static bool in_total(pj_rail_class c)
+{
+    return c == PJ_RAIL_CPU || c == PJ_RAIL_GPU || c == PJ_RAIL_ANE || c == PJ_RAIL_DRAM;
+}
+
+bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column)
+{
+    bool own_total = false;
+    for (uint32_t i = 0; i < count; i++) own_total |= rails[i].rail_class == PJ_RAIL_TOTAL;
+    bool sum = column == PJ_RAIL_TOTAL && !own_total;
+    if (sum ? !in_total(rails[rail].rail_class) : rails[rail].rail_class != column) return false;
+    int hops = 0;
+    for (int up = rails[rail].parent; up >= 0 && up < (int)count && hops++ < PJ_MAX_RAILS;
+         up = rails[up].parent)
+        if (sum ? in_total(rails[up].rail_class) : rails[up].rail_class == column) return false;
+    return true;
+}
+
+/* Median and 99th percentile over the ticks of all samplers. */
+void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost)
+{
+    uint64_t lateness[PJ_LATENESS_BUCKETS] = {0};
+    double call_ns = 0;
+    *cost = (pj_meter_cost){0};
+    for (uint32_t i = 0; i < meter->sampler_count; i++) {
+        const pj_power_sampler *s = meter->samplers[i];
+        double elapsed = (double)atomic_load(&s->elapsed_ns);
+        if (elapsed > 0) cost->cpu_share += (double)atomic_load(&s->cpu_ns) / elapsed;
+        call_ns += (double)atomic_load(&s->call_ns);
+        cost->ticks += atomic_load(&s->ticks);
+        cost->missed += atomic_load(&s->missed);
+        cost->readings += atomic_load(&s->passed);
+        cost->lost += pj_ring_lost(&s->readings);
+        for (int b = 0; b < PJ_LATENESS_BUCKETS; b++) lateness[b] += atomic_load(&s->lateness[b]);
+    }
+    cost->jitter_us = pj_lateness_quantile(lateness, 0.5) * 1e-3;
+    cost->jitter_p99_us = pj_lateness_quantile(lateness, 0.99) * 1e-3;
+    cost->call_us = cost->ticks ? call_ns * 1e-3 / (double)cost->ticks : NAN;
+}
+
+/* ---- simulated sensors ------------------------------------------------------------------------
+ */
+
+static pj_power_sampler *sim_sampler(const pj_meter *meter)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        if (strcmp(meter->samplers[i]->source->name, "sim") == 0) return meter->samplers[i];
+    return NULL;
+}
+
+const pj_sim_spec *pj_meter_sim(const pj_meter *meter)
+{
+    const pj_power_sampler *s = sim_sampler(meter);
+    return s ? pj_sim_source_spec(s->state) : NULL;
+}
+
+void pj_meter_set_activity(pj_meter *meter, double net_mw)
+{
+    pj_power_sampler *s = sim_sampler(meter);
+    if (s) pj_sim_source_set_activity(s->state, net_mw);
+}

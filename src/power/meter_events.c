@@ -1,0 +1,120 @@
+/* Events of the meter: one list of what open found, then what the samplers report; and the
+ * sentences people read. */
+#include "power/meter_impl.h"
+
+#include <stdio.h>
+
+void pj_meter_note(pj_meter *meter, const pj_meter_event *event)
+{
+    if (meter->note_count < PJ_METER_NOTES) meter->notes[meter->note_count++] = *event;
+}
+
+bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
+{
+    if (meter->note_next < meter->note_count) {
+        *event = meter->notes[meter->note_next++];
+        return true;
+    }
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        if (pj_ring_read(&meter->samplers[i]->events, event, 1) == 1) return true;
+    return false;
+}
+
+const char *pj_meter_event_code(pj_meter_event_kind kind)
+{
+    static const char *const codes[PJ_METER_EVENT_COUNT] = {
+        [PJ_METER_SOURCE_RESTARTED] = "source_restarted",
+        [PJ_METER_SOURCE_LOST] = "source_lost",
+        [PJ_METER_RAIL_LOST] = "rail_lost",
+        [PJ_METER_FROZEN] = "sensor_frozen",
+        [PJ_METER_THAWED] = "sensor_thawed",
+        [PJ_METER_RESET] = "counter_reset",
+        [PJ_METER_REJECTED] = "value_rejected",
+        [PJ_METER_DISAGREES] = "sensors_disagree",
+        [PJ_METER_DUPLICATE] = "rails_duplicate",
+        [PJ_METER_CHILD_EXCEEDS] = "children_exceed_rail",
+        [PJ_METER_PERIOD_CHANGED] = "sensor_period_changed",
+        [PJ_METER_SUSPENDED] = "time_stood_still",
+        [PJ_METER_SOURCE_SKIPPED] = "source_skipped",
+    };
+    return (unsigned)kind < PJ_METER_EVENT_COUNT ? codes[kind] : "unknown";
+}
+
+void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
+                         size_t bytes)
+{
+    const char *source =
+        event->source < meter->sampler_count ? meter->samplers[event->source]->source->name : "?";
+    const char *rail = event->rail < meter->rail_count ? meter->rails[event->rail].name : source;
+    double value = event->value;
+    switch (event->kind) {
+    case PJ_METER_SOURCE_RESTARTED:
+        snprintf(text, bytes,
+                 "The power source %s failed and was restarted; the energy between is "
+                 "unknown.",
+                 source);
+        break;
+    case PJ_METER_SOURCE_LOST:
+        snprintf(text, bytes,
+                 "The power source %s is lost from here on; `perjoule sensors` says "
+                 "what it lacks.",
+                 source);
+        break;
+    case PJ_METER_RAIL_LOST:
+        snprintf(text, bytes, "The rail %s gives no values any more.", rail);
+        break;
+    case PJ_METER_FROZEN:
+        snprintf(text, bytes,
+                 "The sensor of %s has not moved for %.1f s; its energy is unknown "
+                 "until it does.",
+                 rail, value * 1e-9);
+        break;
+    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s moves again.", rail); break;
+    case PJ_METER_RESET:
+        snprintf(text, bytes,
+                 "The energy counter of %s started anew; the energy of that gap is "
+                 "unknown.",
+                 rail);
+        break;
+    case PJ_METER_REJECTED:
+        snprintf(text, bytes,
+                 "The rail %s gave an implausible value (%.6g), which was not used; "
+                 "later ones are only counted.",
+                 rail, value);
+        break;
+    case PJ_METER_DISAGREES:
+        snprintf(text, bytes,
+                 "The energy counter and the power reading of %s differ by %.0f %%; "
+                 "the counter is used.",
+                 source, value * 100);
+        break;
+    case PJ_METER_DUPLICATE:
+        snprintf(text, bytes,
+                 "The rail %s shows the same values as another package; they may be "
+                 "one sensor counted twice.",
+                 rail);
+        break;
+    case PJ_METER_CHILD_EXCEEDS:
+        snprintf(text, bytes,
+                 "The parts of %s draw %.0f %% more than it does; one of the figures "
+                 "is wrong.",
+                 rail, value * 100);
+        break;
+    case PJ_METER_PERIOD_CHANGED:
+        snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail, value * 1e-6);
+        break;
+    case PJ_METER_SUSPENDED:
+        snprintf(text, bytes,
+                 "The machine or this process stood still for %.2f s; energy of that "
+                 "time may be missing.",
+                 value * 1e-9);
+        break;
+    case PJ_METER_SOURCE_SKIPPED:
+        snprintf(text, bytes, "The power source %s is not used: %s.",
+                 event->source < meter->skipped_count ? meter->skipped[event->source].source->name
+                                                      : "?",
+                 event->source < meter->skipped_count ? meter->skipped[event->source].text : "");
+        break;
+    default: snprintf(text, bytes, "Unknown event."); break;
+    }
+}

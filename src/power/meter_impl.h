@@ -1,0 +1,36 @@
+/* What a meter holds: shared by the files that implement it, and by nobody else. */
+#ifndef PJ_POWER_METER_IMPL_H
+#define PJ_POWER_METER_IMPL_H
+
+#include "power/characterise.h"
+#include "power/sampler.h"
+
+enum { PJ_METER_NOTES = 64 };
+
+typedef struct pj_skipped {
+    const pj_power_source *source;
+    char text[2 * PJ_SOURCE_TEXT_BYTES + 4]; /* reason; remedy */
+} pj_skipped;
+
+struct pj_meter {
+    pj_power_env env;
+    pj_power_list list;
+    int64_t interval_ns;
+    bool skip_characterise, any_denied;
+    pj_power_sampler *samplers[PJ_POWER_LIST_MAX];
+    uint32_t sampler_count;
+    pj_rail rails[PJ_MAX_RAILS];
+    uint16_t rail_source[PJ_MAX_RAILS];     /* index of the sampler */
+    pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch of the characterisation */
+    uint32_t rail_count;
+    char sources[128];
+    char remedy[1024];
+    pj_skipped skipped[PJ_POWER_LIST_MAX];
+    uint32_t skipped_count;
+    pj_meter_event notes[PJ_METER_NOTES]; /* events of the meter's own, oldest first */
+    uint32_t note_count, note_next;
+};
+
+void pj_meter_note(pj_meter *meter, const pj_meter_event *event);
+
+#endif

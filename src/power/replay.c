@@ -1,0 +1,114 @@
+/*
+ * The source "replay:FILE": a recorded trace played against the run's clock, from the first time it
+ * is read. When the recording ends the rails are lost, and what comes after is unknown.
+ */
+#include "power/source.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "power/trace_file.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct replay_state {
+    pj_trace trace;
+    size_t next;      /* row */
+    int64_t begin_ns; /* when row 0 is due; 0: not started */
+} replay_state;
+
+static bool looks_like_plist(const char *text, size_t bytes)
+{
+    return bytes >= 5 && (memcmp(text, "<?xml", 5) == 0 || memcmp(text, "bplis", 5) == 0);
+}
+
+static pj_status replay_open(void *state, const pj_power_env *env, const char *argument,
+                             pj_error *err)
+{
+    replay_state *s = state;
+    char *text = NULL;
+    size_t bytes = 0;
+    (void)env;
+    if (!argument[0])
+        return pj_fail(err, PJ_E_INVALID, "replay: name the recorded trace, as replay:FILE.csv");
+    pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, err);
+    if (status != PJ_OK) return status;
+    if (looks_like_plist(text, bytes))
+        status = pj_fail(err, PJ_E_UNSUPPORTED, "%s is a plist stream, not a CSV", argument);
+    else
+        status = pj_trace_read_csv(text, bytes, argument, &s->trace, err);
+    pj_free(text);
+    return status;
+}
+
+static void replay_close(void *state)
+{
+    pj_trace_fini(&((replay_state *)state)->trace);
+}
+
+static void replay_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    (void)env;
+    if (!argument[0])
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
+                             "record one with perjoule top --record FILE.csv, then --power "
+                             "replay:FILE.csv",
+                             "plays a recorded trace, used only when asked for");
+    else
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "plays %s", argument);
+}
+
+static uint32_t replay_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    const pj_trace *t = &((const replay_state *)state)->trace;
+    uint32_t count = t->rail_count < max ? t->rail_count : max;
+    memcpy(rails, t->rails, count * sizeof *rails);
+    return count;
+}
+
+static void make_reading(const pj_trace *t, size_t row, uint32_t rail, int64_t at_ns,
+                         pj_reading *reading)
+{
+    double window_ms = t->window_ms ? (double)t->window_ms[row]
+                       : t->polled  ? 0
+                       : row > 0    ? t->t_ms[row] - t->t_ms[row - 1]
+                                    : 0;
+    *reading = (pj_reading){.before_ns = at_ns,
+                            .after_ns = at_ns,
+                            .rail = (uint16_t)rail,
+                            .fresh_ns = t->polled ? 0 : at_ns,
+                            .window_ns = (int64_t)(window_ms * 1e6),
+                            .value = (double)t->mw[row * t->rail_count + rail]};
+}
+
+static pj_status replay_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    replay_state *s = state;
+    const pj_trace *t = &s->trace;
+    int64_t now = pj_clock_ns();
+    *count = 0;
+    if (s->begin_ns == 0) s->begin_ns = now;
+    for (; s->next < t->row_count && *count + t->rail_count <= max; s->next++) {
+        int64_t at_ns = s->begin_ns + (int64_t)(t->t_ms[s->next] * 1e6);
+        if (at_ns > now) return PJ_OK;
+        for (uint32_t rail = 0; rail < t->rail_count; rail++) {
+            size_t cell = s->next * t->rail_count + rail;
+            if (isnan(t->mw[cell]) && !t->gap[cell]) continue; /* empty: this row is not for it */
+            make_reading(t, s->next, rail, at_ns, &readings[(*count)++]);
+        }
+    }
+    return s->next >= t->row_count && *count == 0 ? PJ_E_LOST : PJ_OK;
+}
+
+const pj_power_source pj_source_replay = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "replay",
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME | PJ_SOURCE_ONCE,
+    .state_bytes = sizeof(replay_state),
+    .probe = replay_probe,
+    .open = replay_open,
+    .rails = replay_rails,
+    .read = replay_read,
+    .close = replay_close,
+};

@@ -1,0 +1,232 @@
+/*
+ * The sampler thread. Its schedule is absolute (tick n is due at start + n x interval), so that a
+ * late tick does not move the later ones; ticks whose time has passed before the one before was
+ * done are skipped and counted. A timer slack of 1 ns makes the kernel wake it within a few
+ * microseconds instead of fifty.
+ *
+ * Failures: single ones are gaps. When every rail is lost, or the source says that it is gone, it
+ * is closed and opened again, once; the second time it is lost for good and the thread ends. The
+ * machine's sleep shows as a jump of the boot clock against the monotonic one: counters then arm
+ * anew, because nobody knows what they counted meanwhile.
+ */
+#include "power/sampler.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { READINGS_RING = 1 << 14, EVENTS_RING = 256 };
+static const int64_t LONGEST_SLEEP_NS = 50 * PJ_NS_PER_MS; /* so that stop is heard */
+static const int64_t SUSPEND_NS = 200 * PJ_NS_PER_MS;
+static const int64_t STALL_NS = PJ_NS_PER_S; /* at least this and ten intervals: worth an event */
+
+pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
+{
+    pj_status status = pj_ring_init(&sampler->readings, READINGS_RING, sizeof(pj_reading), err);
+    if (status != PJ_OK) return status;
+    return pj_ring_init(&sampler->events, EVENTS_RING, sizeof(pj_meter_event), err);
+}
+
+void pj_power_sampler_fini(pj_power_sampler *sampler)
+{
+    pj_power_sampler_stop(sampler);
+    if (sampler->open) sampler->source->close(sampler->state);
+    sampler->open = false;
+    pj_free(sampler->state);
+    sampler->state = NULL;
+    pj_ring_fini(&sampler->readings);
+    pj_ring_fini(&sampler->events);
+}
+
+static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, double value)
+{
+    pj_meter_event event = {.at_ns = at_ns,
+                            .value = value,
+                            .kind = (pj_meter_event_kind)kind,
+                            .source = s->index,
+                            .rail = rail < 0 ? UINT16_MAX : (uint16_t)s->kept[rail]};
+    pj_ring_write(&s->events, &event);
+}
+
+/* ---- readings ------------------------------------------------------------------------------- */
+
+static void pass(pj_power_sampler *s, pj_reading *r)
+{
+    uint32_t rail = r->rail;
+    if (rail >= s->rail_count || s->kept[rail] < 0) return;
+    int note;
+    double value;
+    r->sequence = s->sequence;
+    bool worth = pj_filter_take(&s->filters[rail], r, &note, &value);
+    if (note != PJ_NOTE_NONE) note_event(s, note, (int)rail, r->after_ns, value);
+    if (!worth) return;
+    r->rail = (uint16_t)s->kept[rail];
+    pj_ring_write(&s->readings, r);
+    atomic_fetch_add_explicit(&s->passed, 1, memory_order_relaxed);
+}
+
+/* The whole source failed this time: every rail has a gap, or is lost. */
+static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_ns, int64_t after_ns)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        pj_reading gap = {
+            .before_ns = before_ns, .after_ns = after_ns, .value = NAN, .rail = (uint16_t)i};
+        gap.status = status == PJ_E_LOST ? PJ_READING_LOST : PJ_READING_GAP;
+        gap.reason = status == PJ_E_LOST     ? PJ_REASON_GONE
+                     : status == PJ_E_DENIED ? PJ_REASON_DENIED
+                                             : PJ_REASON_IO;
+        pass(s, &gap);
+    }
+}
+
+static bool all_lost(const pj_power_sampler *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (s->kept[i] >= 0 && !s->filters[i].lost) return false;
+    return true;
+}
+
+/* ---- restart -------------------------------------------------------------------------------- */
+
+static bool same_rails(pj_power_sampler *s)
+{
+    pj_rail again[PJ_MAX_RAILS];
+    uint32_t count = s->source->rails(s->state, again, PJ_MAX_RAILS);
+    if (count != s->rail_count) return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(again[i].name, s->rails[i].name) != 0 || again[i].kind != s->rails[i].kind)
+            return false;
+    return true;
+}
+
+static bool restart(pj_power_sampler *s)
+{
+    int64_t now = pj_clock_ns();
+    if (s->open) s->source->close(s->state);
+    s->open = false;
+    if (!s->restarted && !(s->source->flags & PJ_SOURCE_ONCE)) {
+        s->restarted = true;
+        memset(s->state, 0, s->source->state_bytes);
+        s->open = s->source->open(s->state, s->env, s->argument, NULL) == PJ_OK;
+        if (s->open && same_rails(s)) {
+            for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_rearm(&s->filters[i]);
+            note_event(s, PJ_METER_SOURCE_RESTARTED, -1, now, NAN);
+            return true;
+        }
+    }
+    note_event(s, PJ_METER_SOURCE_LOST, -1, now, NAN);
+    return false;
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+/* Boot clock minus monotonic clock: grows while the machine sleeps. */
+static int64_t sleep_offset(void)
+{
+#ifdef CLOCK_BOOTTIME
+    struct timespec boot;
+    if (clock_gettime(CLOCK_BOOTTIME, &boot) == 0)
+        return (int64_t)boot.tv_sec * PJ_NS_PER_S + boot.tv_nsec - pj_clock_ns();
+#endif
+    return 0;
+}
+
+static void watch_for_sleep(pj_power_sampler *s, int64_t now)
+{
+    int64_t offset = sleep_offset(), slept = offset - s->sleep_offset_ns;
+    int64_t still = s->last_tick_ns ? now - s->last_tick_ns - s->interval_ns : 0;
+    s->sleep_offset_ns = offset;
+    s->last_tick_ns = now;
+    if (slept > SUSPEND_NS) {
+        for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_rearm(&s->filters[i]);
+        note_event(s, PJ_METER_SUSPENDED, -1, now, (double)slept);
+    } else if (still > STALL_NS && still > 10 * s->interval_ns) {
+        note_event(s, PJ_METER_SUSPENDED, -1, now, (double)still);
+    }
+}
+
+static void count_lateness(pj_power_sampler *s, int64_t late_ns)
+{
+    double octaves = late_ns > 100 ? log2((double)late_ns / 100) : 0;
+    int bucket = (int)(octaves * 4);
+    if (bucket >= PJ_LATENESS_BUCKETS) bucket = PJ_LATENESS_BUCKETS - 1;
+    atomic_fetch_add_explicit(&s->lateness[bucket], 1, memory_order_relaxed);
+}
+
+double pj_lateness_quantile(const uint64_t counts[PJ_LATENESS_BUCKETS], double quantile)
+{
+    uint64_t total = 0, sum = 0;
+    for (int i = 0; i < PJ_LATENESS_BUCKETS; i++) total += counts[i];
+    if (total == 0) return NAN;
+    for (int i = 0; i < PJ_LATENESS_BUCKETS; i++) {
+        sum += counts[i];
+        if ((double)sum >= quantile * (double)total) return 100 * exp2((i + 0.5) / 4);
+    }
+    return NAN;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+bool pj_power_sampler_tick(pj_power_sampler *s)
+{
+    uint32_t count = 0;
+    int64_t before = pj_clock_ns();
+    watch_for_sleep(s, before);
+    pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
+    int64_t after = pj_clock_ns();
+    atomic_fetch_add_explicit(&s->call_ns, after - before, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->ticks, 1, memory_order_relaxed);
+    s->sequence++;
+    for (uint32_t i = 0; i < count && i < PJ_SOURCE_READ_MAX; i++) pass(s, &s->scratch[i]);
+    if (status != PJ_OK) pass_failure(s, status, before, after);
+    if (status == PJ_E_LOST || all_lost(s)) return restart(s);
+    return true;
+}
+
+static void sleep_until(pj_power_sampler *s, int64_t due)
+{
+    for (int64_t now; (now = pj_clock_ns()) < due && !atomic_load(&s->stop);)
+        pj_clock_sleep_until(due - now > LONGEST_SLEEP_NS ? now + LONGEST_SLEEP_NS : due);
+}
+
+static void *sampler_main(void *context)
+{
+    pj_power_sampler *s = context;
+    pj_thread_timer_slack(1);
+    int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
+    s->sleep_offset_ns = sleep_offset();
+    while (!atomic_load(&s->stop)) {
+        int64_t late = pj_clock_ns() - due;
+        count_lateness(s, late);
+        if (!pj_power_sampler_tick(s)) break;
+        int64_t now = pj_clock_ns();
+        for (due += s->interval_ns; due < now; due += s->interval_ns)
+            atomic_fetch_add_explicit(&s->missed, 1, memory_order_relaxed);
+        atomic_store_explicit(&s->cpu_ns, pj_clock_thread_cpu_ns(), memory_order_relaxed);
+        atomic_store_explicit(&s->elapsed_ns, now - s->started_ns, memory_order_relaxed);
+        sleep_until(s, due);
+    }
+    return NULL;
+}
+
+pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
+{
+    if (sampler->running) return PJ_OK;
+    atomic_store(&sampler->stop, false);
+    char name[16] = "pj-";
+    strncat(name, sampler->source->name, sizeof name - 4);
+    pj_status status = pj_thread_start(&sampler->thread, name, sampler_main, sampler, err);
+    sampler->running = status == PJ_OK;
+    return status;
+}
+
+void pj_power_sampler_stop(pj_power_sampler *sampler)
+{
+    if (!sampler->running) return;
+    atomic_store(&sampler->stop, true);
+    pthread_join(sampler->thread, NULL);
+    sampler->running = false;
+}

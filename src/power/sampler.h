@@ -1,0 +1,56 @@
+/*
+ * One source being sampled: a thread that reads it on an absolute schedule, classifies what it
+ * reads, and passes it on through a ring. Internal to the meter.
+ */
+#ifndef PJ_POWER_SAMPLER_H
+#define PJ_POWER_SAMPLER_H
+
+#include "base/ring.h"
+#include "base/thread.h"
+#include "power/filter.h"
+
+enum { PJ_LATENESS_BUCKETS = 128 };
+
+typedef struct pj_power_sampler {
+    const pj_power_source *source;
+    const pj_power_env *env; /* of the meter */
+    const char *argument;
+    void *state;
+    bool open, restarted;
+    uint16_t index;              /* of the source in the meter */
+    uint16_t first_rail;         /* of its rails in the meter */
+    uint32_t rail_count;         /* of the source, kept or not */
+    pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
+    int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source has it */
+    pj_filter filters[PJ_MAX_RAILS];
+    int64_t interval_ns;
+    pj_reading scratch[PJ_SOURCE_READ_MAX];
+
+    pj_ring readings; /* of pj_reading */
+    pj_ring events;   /* of pj_meter_event */
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    int64_t started_ns;
+    uint32_t sequence;
+    int64_t last_tick_ns, sleep_offset_ns;
+
+    /* what it costs; written by the thread, read by anyone */
+    _Atomic int64_t cpu_ns, call_ns, elapsed_ns;
+    _Atomic uint64_t ticks, missed, passed;
+    _Atomic uint32_t lateness[PJ_LATENESS_BUCKETS]; /* by quarter octaves above 100 ns */
+} pj_power_sampler;
+
+/* `sampler` has source, env, argument, index, rails, kept, filters and interval filled and the
+ * source open. Makes the rings. */
+pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err);
+void pj_power_sampler_fini(pj_power_sampler *sampler); /* stops, closes the source; may run twice */
+pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err);
+void pj_power_sampler_stop(pj_power_sampler *sampler); /* may run twice */
+/* One tick: reads, classifies, passes on. Called by the thread; tests and the characterisation call
+ * it themselves. False: the source is lost for good. */
+bool pj_power_sampler_tick(pj_power_sampler *sampler);
+/* Lateness in ns below which the share `quantile` of ticks lies. */
+double pj_lateness_quantile(const uint64_t counts[PJ_LATENESS_BUCKETS], double quantile);
+
+#endif

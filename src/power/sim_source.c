@@ -1,0 +1,117 @@
+/*
+ * The source "sim" while a run goes on. What the machine does is not known before the run has
+ * ended, so these readings are provisional: idle power plus whatever activity the profiler last
+ * announced. They have the published rhythm, noise and steps of the specification, so that a
+ * dashboard looks as it would with such a sensor.
+ */
+#include "power/sim_source.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "power/source.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct sim_state {
+    pj_sim_spec spec;
+    _Atomic uint64_t activity; /* bits of a double, mW above idle */
+    int64_t next_ns;           /* tick that is due; 0: not started */
+    double counter_uj[PJ_SIM_MAX_RAILS];
+    pj_random random;
+} sim_state;
+
+static const int64_t LONGEST_BACKLOG_NS = PJ_NS_PER_S;
+
+const pj_sim_spec *pj_sim_source_spec(const void *state)
+{
+    return &((const sim_state *)state)->spec;
+}
+
+void pj_sim_source_set_activity(void *state, double net_mw)
+{
+    uint64_t bits;
+    memcpy(&bits, &net_mw, sizeof bits);
+    atomic_store_explicit(&((sim_state *)state)->activity, bits, memory_order_relaxed);
+}
+
+static void sim_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    pj_sim_spec spec;
+    pj_error err;
+    (void)env;
+    if (pj_sim_parse(argument, &spec, &err) != PJ_OK)
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
+    else
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power sim",
+                             "simulated sensors, used only when asked for");
+}
+
+static pj_status sim_open(void *state, const pj_power_env *env, const char *argument, pj_error *err)
+{
+    sim_state *s = state;
+    (void)env;
+    pj_status status = pj_sim_parse(argument, &s->spec, err);
+    if (status != PJ_OK) return status;
+    s->random.state = s->spec.seed;
+    for (uint32_t i = 0; i < s->spec.rail_count; i++) s->counter_uj[i] = s->spec.start_mj * 1e3;
+    return PJ_OK;
+}
+
+static uint32_t sim_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    return pj_sim_rails(pj_sim_source_spec(state), rails, max);
+}
+
+static double stepped(double value, double step)
+{
+    return step > 0 ? floor(value / step) * step : value;
+}
+
+static double value_of(sim_state *s, uint32_t rail)
+{
+    const pj_sim_spec *spec = &s->spec;
+    uint64_t bits = atomic_load_explicit(&s->activity, memory_order_relaxed);
+    double net, noise = 1 + spec->noise * pj_random_normal(&s->random);
+    memcpy(&net, &bits, sizeof net);
+    double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * noise;
+    mw = mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
+    if (spec->kind != PJ_RAIL_COUNTER) return stepped(mw, spec->resolution);
+    s->counter_uj[rail] += mw * (double)spec->period_ns * 1e-6;
+    double uj = stepped(s->counter_uj[rail], spec->resolution * 1e3);
+    return spec->modulus_mj > 0 ? fmod(uj, spec->modulus_mj * 1e3) : uj;
+}
+
+static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    sim_state *s = state;
+    int64_t now = pj_clock_ns();
+    *count = 0;
+    if (s->next_ns == 0 || now - s->next_ns > LONGEST_BACKLOG_NS) s->next_ns = now;
+    for (; s->next_ns <= now && *count + s->spec.rail_count <= max; s->next_ns += s->spec.period_ns)
+        for (uint32_t i = 0; i < s->spec.rail_count; i++)
+            readings[(*count)++] = (pj_reading){.before_ns = s->next_ns,
+                                                .after_ns = s->next_ns,
+                                                .fresh_ns = s->next_ns,
+                                                .value = value_of(s, i),
+                                                .rail = (uint16_t)i};
+    return PJ_OK;
+}
+
+static void sim_close(void *state)
+{
+    (void)state;
+}
+
+const pj_power_source pj_source_sim = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "sim",
+    .flags = PJ_SOURCE_MODELLED | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .state_bytes = sizeof(sim_state),
+    .probe = sim_probe,
+    .open = sim_open,
+    .rails = sim_rails,
+    .read = sim_read,
+    .close = sim_close,
+};

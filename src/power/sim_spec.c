@@ -1,0 +1,390 @@
+/*
+ * Reading "key=value,..." into a simulated sensor, and the presets: what measured cards and
+ * counters are known to do (publish period, averaging window, coverage, lag, step).
+ */
+#include "power/sim.h"
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct preset {
+    const char *name;
+    pj_rail_kind kind;
+    double period_ms, window_ms, delay_ms, lag_ms;
+    double resolution; /* mJ or mW */
+    double modulus_mj;
+} preset;
+
+static const preset presets[] = {
+    {"counter", PJ_RAIL_COUNTER, 10, 0, 0, 0, 0.061, 0},
+    {"rapl", PJ_RAIL_COUNTER, 1, 0, 0, 0, 0.06103515625, 262143328.911},
+    {"nvml-fermi", PJ_RAIL_INSTANT, 15, 0, 0, 100, 10, 0},
+    {"nvml-kepler", PJ_RAIL_INSTANT, 15, 0, 0, 100, 10, 0},
+    {"nvml-kepler2", PJ_RAIL_INSTANT, 100, 0, 0, 600, 10, 0},
+    {"nvml-maxwell", PJ_RAIL_INSTANT, 100, 0, 0, 600, 10, 0},
+    {"nvml-pascal", PJ_RAIL_INSTANT, 20, 10, 0, 0, 10, 0},
+    {"nvml-volta", PJ_RAIL_INSTANT, 20, 10, 0, 0, 10, 0},
+    {"nvml-turing", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
+    {"nvml-ampere", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
+    {"nvml-ampere-average", PJ_RAIL_AVERAGE, 100, 1000, 10, 0, 10, 0},
+    {"nvml-a100", PJ_RAIL_INSTANT, 100, 25, 0, 0, 10, 0},
+    {"nvml-ada", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
+    {"nvml-ada-average", PJ_RAIL_AVERAGE, 100, 1000, 10, 0, 10, 0},
+    {"nvml-hopper", PJ_RAIL_INSTANT, 100, 25, 0, 0, 1, 0},
+    {"nvml-hopper-average", PJ_RAIL_AVERAGE, 100, 1000, 10, 0, 1, 0},
+    {"nvml-counter", PJ_RAIL_COUNTER, 100, 0, 0, 0, 1, 0},
+    {"apple", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
+    {"xe", PJ_RAIL_COUNTER, 1, 0, 0, 0, 0.06103515625, 262143328.911},
+};
+
+/* ---- single values ----------------------------------------------------------------------------
+ */
+
+static bool parse_number(const char *text, double *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    return end != text && *end == 0 && errno != ERANGE && isfinite(*value);
+}
+
+typedef enum unit { UNIT_PLAIN, UNIT_MS } unit;
+
+typedef struct key {
+    const char *name;
+    size_t offset;
+    unit unit; /* UNIT_PLAIN: a double; else milliseconds into int64 ns */
+    double min, max;
+} key;
+
+#define FIELD(name) offsetof(pj_sim_spec, name)
+static const key keys[] = {
+    {"period_ms", FIELD(period_ns), UNIT_MS, 0.05, 60000},
+    {"phase_ms", FIELD(phase_ns), UNIT_MS, 0, 60000},
+    {"window_ms", FIELD(window_ns), UNIT_MS, 0, 60000},
+    {"delay_ms", FIELD(delay_ns), UNIT_MS, 0, 60000},
+    {"lag_ms", FIELD(lag_ns), UNIT_MS, 0, 60000},
+    {"reset_ms", FIELD(reset_ns), UNIT_MS, 0, 1e9},
+    {"jump_ms", FIELD(jump_ns), UNIT_MS, 0, 1e9},
+    {"jitter", FIELD(jitter), UNIT_PLAIN, 0, 0.4},
+    {"gain", FIELD(gain), UNIT_PLAIN, 0.01, 100},
+    {"offset_mw", FIELD(offset_mw), UNIT_PLAIN, -1e6, 1e6},
+    {"noise", FIELD(noise), UNIT_PLAIN, 0, 1},
+    {"resolution_mw", FIELD(resolution), UNIT_PLAIN, 0, 1e6},
+    {"modulus_mj", FIELD(modulus_mj), UNIT_PLAIN, 0, 1e15},
+    {"start_mj", FIELD(start_mj), UNIT_PLAIN, 0, 1e15},
+    {"jump_mw", FIELD(jump_mw), UNIT_PLAIN, -1e12, 1e12},
+    {"dropout", FIELD(dropout), UNIT_PLAIN, 0, 1},
+    {"duplicate", FIELD(duplicate), UNIT_PLAIN, 0, 1},
+    {"idle_mw", FIELD(idle_mw), UNIT_PLAIN, 0, 1e7},
+    {"low_mw", FIELD(low_mw), UNIT_PLAIN, 0, 1e7},
+    {"high_mw", FIELD(high_mw), UNIT_PLAIN, 0, 1e7},
+};
+
+static pj_status bad_value(const char *name, const char *value, const char *what, pj_error *err)
+{
+    return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s", name, value, what);
+}
+
+static pj_status set_number(pj_sim_spec *spec, const key *k, const char *text, pj_error *err)
+{
+    double value;
+    if (!parse_number(text, &value) || value < k->min || value > k->max) {
+        char range[64];
+        snprintf(range, sizeof range, "a number from %g to %g", k->min, k->max);
+        return bad_value(k->name, text, range, err);
+    }
+    char *field = (char *)spec + k->offset;
+    if (k->unit == UNIT_MS) {
+        int64_t ns = (int64_t)llround(value * 1e6);
+        memcpy(field, &ns, sizeof ns);
+    } else {
+        memcpy(field, &value, sizeof value);
+    }
+    return PJ_OK;
+}
+
+static pj_status set_preset(pj_sim_spec *spec, const char *name, pj_error *err)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const preset *p = &presets[i];
+        if (strcmp(p->name, name) != 0) continue;
+        spec->kind = p->kind;
+        spec->period_ns = (int64_t)(p->period_ms * 1e6);
+        spec->window_ns = (int64_t)(p->window_ms * 1e6);
+        spec->delay_ns = (int64_t)(p->delay_ms * 1e6);
+        spec->lag_ns = (int64_t)(p->lag_ms * 1e6);
+        spec->resolution = p->resolution;
+        spec->modulus_mj = p->modulus_mj;
+        return PJ_OK;
+    }
+    return bad_value("preset", name, "a known preset (see the documentation of power sources)",
+                     err);
+}
+
+/* ---- lists ------------------------------------------------------------------------------------
+ */
+
+static pj_status set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
+{
+    spec->rail_count = 0;
+    for (const char *p = text;;) {
+        size_t length = strcspn(p, "+");
+        if (length == 0 || length >= PJ_RAIL_NAME_BYTES || spec->rail_count == PJ_SIM_MAX_RAILS - 2)
+            return bad_value("rails", text, "a list such as cpu+gpu+dram (at most 6)", err);
+        pj_sim_rail *rail = &spec->rails[spec->rail_count++];
+        *rail = (pj_sim_rail){.parent = -1};
+        memcpy(rail->name, p, length);
+        if (!p[length]) return PJ_OK;
+        p += length + 1;
+    }
+}
+
+static pj_status set_shares(pj_sim_spec *spec, const char *text, pj_error *err)
+{
+    const char *p = text;
+    for (uint32_t i = 0; i < spec->rail_count; i++) {
+        char *end;
+        spec->rails[i].share = strtod(p, &end);
+        bool last = i + 1 == spec->rail_count;
+        if (end == p || !(spec->rails[i].share >= 0) || spec->rails[i].share > 1 ||
+            *end != (last ? 0 : '+'))
+            return bad_value("share", text, "one share from 0 to 1 for each rail, as 0.7+0.3", err);
+        p = end + 1;
+    }
+    return PJ_OK;
+}
+
+static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
+{
+    double from, to;
+    int used = 0;
+    if (sscanf(text, "%lf-%lf%n", &from, &to, &used) != 2 || text[used] || !(from >= 0) ||
+        !(to >= from) || to > 1e9)
+        return bad_value("freeze_ms", text, "two times such as 200-500", err);
+    spec->freeze_begin_ns = (int64_t)(from * 1e6);
+    spec->freeze_end_ns = (int64_t)(to * 1e6);
+    return PJ_OK;
+}
+
+static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text, pj_error *err)
+{
+    double mw;
+    if (!parse_number(text, &mw) || mw < 0 || mw > 1e7)
+        return bad_value(name, text, "a power in mW (0 to 1e7), nor is it a key of sim", err);
+    if (spec->class_count == PJ_SIM_MAX_CLASSES || strlen(name) >= sizeof spec->classes[0].name)
+        return pj_fail(err, PJ_E_INVALID, "sim: too many classes, or the name %.40s is too long",
+                       name);
+    pj_sim_class *c = &spec->classes[spec->class_count++];
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->mw = mw;
+    return PJ_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------
+ */
+
+/* What needs the rest to be known first. */
+typedef struct later {
+    const char *share;
+    double coverage, total, core;
+    double resolution_mj; /* NAN: not given */
+} later;
+
+static pj_status set_kind(pj_sim_spec *spec, const char *value, pj_error *err)
+{
+    if (strcmp(value, "counter") == 0)
+        spec->kind = PJ_RAIL_COUNTER;
+    else if (strcmp(value, "power") == 0)
+        spec->kind = PJ_RAIL_INSTANT;
+    else
+        return bad_value("kind", value, "counter or power", err);
+    return PJ_OK;
+}
+
+static pj_status set_sees(pj_sim_spec *spec, const char *value, pj_error *err)
+{
+    if (strcmp(value, "all") != 0 && strcmp(value, "window") != 0)
+        return bad_value("sees", value, "all or window", err);
+    spec->counter_sees_window = strcmp(value, "window") == 0;
+    return PJ_OK;
+}
+
+static pj_status set_share_number(const char *name, const char *value, double *target,
+                                  pj_error *err)
+{
+    if (!parse_number(value, target) || *target < 0 || *target > 1)
+        return bad_value(name, value, "a number from 0 to 1", err);
+    return PJ_OK;
+}
+
+static pj_status set_seed(pj_sim_spec *spec, const char *value, pj_error *err)
+{
+    char *end;
+    errno = 0;
+    spec->seed = strtoull(value, &end, 10);
+    if (end == value || *end || errno || value[0] == '-')
+        return bad_value("seed", value, "a whole number", err);
+    return PJ_OK;
+}
+
+static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value, later *after,
+                         pj_error *err)
+{
+    if (strcmp(name, "preset") == 0) return PJ_OK; /* taken first */
+    if (strcmp(name, "seed") == 0) return set_seed(spec, value, err);
+    if (strcmp(name, "kind") == 0) return set_kind(spec, value, err);
+    if (strcmp(name, "sees") == 0) return set_sees(spec, value, err);
+    if (strcmp(name, "rails") == 0) return set_rails(spec, value, err);
+    if (strcmp(name, "freeze_ms") == 0) return set_freeze(spec, value, err);
+    if (strcmp(name, "coverage") == 0) return set_share_number(name, value, &after->coverage, err);
+    if (strcmp(name, "total") == 0) return set_share_number(name, value, &after->total, err);
+    if (strcmp(name, "core") == 0) return set_share_number(name, value, &after->core, err);
+    if (strcmp(name, "resolution_mj") == 0) {
+        if (parse_number(value, &after->resolution_mj) && after->resolution_mj >= 0) return PJ_OK;
+        return bad_value(name, value, "an energy in mJ", err);
+    }
+    if (strcmp(name, "share") == 0) {
+        after->share = value;
+        return PJ_OK;
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].name, name) == 0) return set_number(spec, &keys[i], value, err);
+    return add_class(spec, name, value, err);
+}
+
+static void add_rail(pj_sim_spec *spec, const char *name, double share, int parent)
+{
+    pj_sim_rail *rail = &spec->rails[spec->rail_count++];
+    *rail = (pj_sim_rail){.share = share, .parent = parent};
+    snprintf(rail->name, sizeof rail->name, "%s", name);
+}
+
+static pj_status settle(pj_sim_spec *spec, const later *after, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    double sum = 0;
+    uint32_t given = spec->rail_count;
+    for (uint32_t i = 0; i < given; i++) spec->rails[i].share = 1.0 / given;
+    if (after->share) status = set_shares(spec, after->share, err);
+    if (status != PJ_OK) return status;
+    for (uint32_t i = 0; i < given; i++) sum += spec->rails[i].share;
+    if (after->total > 0) {
+        for (uint32_t i = 0; i < given; i++) spec->rails[i].parent = (int)given;
+        add_rail(spec, "total", sum, -1);
+    }
+    if (after->core > 0) add_rail(spec, "core", spec->rails[0].share * after->core, 0);
+    if (after->coverage > 0) spec->window_ns = (int64_t)(after->coverage * (double)spec->period_ns);
+    if (spec->kind != PJ_RAIL_COUNTER)
+        spec->kind = spec->window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
+    if (!isnan(after->resolution_mj)) /* of a power reading: that energy in one period */
+        spec->resolution = spec->kind == PJ_RAIL_COUNTER
+                               ? after->resolution_mj
+                               : after->resolution_mj * 1e9 / (double)spec->period_ns;
+    if (spec->high_mw < spec->low_mw)
+        return pj_fail(err, PJ_E_INVALID, "sim: high_mw is below low_mw");
+    if (spec->phase_ns < 0) {
+        pj_random random = {spec->seed ^ 0x706861736521};
+        spec->phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->period_ns);
+    }
+    return PJ_OK;
+}
+
+pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
+{
+    char copy[2048];
+    later after = {.resolution_mj = NAN};
+    *spec = (pj_sim_spec){.seed = 1,
+                          .phase_ns = -1,
+                          .gain = 1,
+                          .reset_ns = -1,
+                          .jump_ns = -1,
+                          .freeze_begin_ns = -1,
+                          .freeze_end_ns = -1,
+                          .idle_mw = 10000,
+                          .low_mw = 20000,
+                          .high_mw = 60000,
+                          .rail_count = 1,
+                          .rails = {{.name = "cpu", .parent = -1}}};
+    if (strlen(text) >= sizeof copy)
+        return pj_fail(err, PJ_E_INVALID, "sim: more than %zu characters", sizeof copy - 1);
+    pj_status status = set_preset(spec, "counter", err);
+    const char *named = strstr(text, "preset=");
+    if (named && (named == text || named[-1] == ',')) {
+        snprintf(copy, sizeof copy, "%.*s", (int)strcspn(named + 7, ","), named + 7);
+        status = set_preset(spec, copy, err);
+    }
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy, *piece;
+    while (status == PJ_OK && (piece = strsep(&rest, ",")) != NULL) {
+        if (!*piece) continue;
+        char *equals = strchr(piece, '=');
+        if (!equals || equals == piece)
+            return pj_fail(err, PJ_E_INVALID, "sim: %.60s is not of the form key=value", piece);
+        *equals = 0;
+        status = set_key(spec, piece, equals + 1, &after, err);
+    }
+    return status != PJ_OK ? status : settle(spec, &after, err);
+}
+
+/* ---- what follows from it -----------------------------------------------------------------------
+ */
+
+static pj_rail_class class_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        pj_rail_class rail_class;
+    } known[] = {{"cpu", PJ_RAIL_CPU},   {"gpu", PJ_RAIL_GPU},     {"ane", PJ_RAIL_ANE},
+                 {"dram", PJ_RAIL_DRAM}, {"total", PJ_RAIL_TOTAL}, {NULL, PJ_RAIL_PLATFORM}};
+    int i = 0;
+    while (known[i].name && strncmp(known[i].name, name, strlen(known[i].name)) != 0) i++;
+    return known[i].rail_class;
+}
+
+uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
+{
+    uint32_t count = spec->rail_count < max ? spec->rail_count : max;
+    bool counter = spec->kind == PJ_RAIL_COUNTER;
+    for (uint32_t i = 0; i < count; i++) {
+        pj_rail *r = &rails[i];
+        *r = (pj_rail){.rail_class = class_of(spec->rails[i].name),
+                       .kind = spec->kind,
+                       .scope = PJ_SCOPE_PACKAGE,
+                       .quality = PJ_MODELLED,
+                       .parent = spec->rails[i].parent,
+                       .period_ns = spec->period_ns,
+                       .window_ns = spec->window_ns,
+                       .delay_ns = spec->delay_ns,
+                       .lag_ns = spec->lag_ns,
+                       .resolution = spec->resolution * (counter ? 1e3 : 1),
+                       .modulus_uj = counter ? spec->modulus_mj * 1e3 : 0,
+                       .gain_sd = fmax(fabs(spec->gain - 1), 1e-4)};
+        snprintf(r->name, sizeof r->name, "%s", spec->rails[i].name);
+        snprintf(r->source, sizeof r->source, "sim");
+        snprintf(r->device, sizeof r->device, "sim-%s", spec->rails[i].name);
+        snprintf(r->field, sizeof r->field, "simulated %s", counter ? "counter" : "power");
+    }
+    return count;
+}
+
+double pj_sim_class_mw(const pj_sim_spec *spec, const char *class_name, pj_phase phase)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s/%s", pj_phase_name(phase), class_name);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < spec->class_count; i++)
+            if (strcmp(spec->classes[i].name, pass ? class_name : full) == 0)
+                return spec->classes[i].mw;
+    pj_random random = {pj_hash64(0, class_name, strlen(class_name)) ^
+                        spec->seed * 0x9e3779b97f4a7c15u};
+    pj_random_u64(&random);
+    return spec->low_mw + (spec->high_mw - spec->low_mw) * pj_random_unit(&random);
+}

@@ -1,0 +1,14 @@
+/* Published thermal design powers of CPU models, for estimates. */
+#ifndef PJ_POWER_TDP_H
+#define PJ_POWER_TDP_H
+
+typedef struct pj_tdp {
+    const char *model; /* found in the kernel's "model name" as whole words */
+    double watts;      /* thermal design (or base) power of the package */
+    int threads;       /* hardware threads of the package */
+} pj_tdp;
+
+/* The longest entry contained in a CPU's model name; NULL: not known. */
+const pj_tdp *pj_tdp_find(const char *model_name);
+
+#endif

@@ -1,0 +1,331 @@
+/* CSV traces. One pass over the header, one over the rows; no cell is copied. */
+#include "power/trace_file.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMNS = 256, NUMBER_BYTES = 63 };
+
+typedef struct cell {
+    const char *text;
+    size_t length;
+} cell;
+
+typedef enum column_kind {
+    COLUMN_OTHER = 0,
+    COLUMN_TIME,
+    COLUMN_POWER,
+    COLUMN_QUALITY
+} column_kind;
+
+typedef struct column {
+    column_kind kind;
+    int rail;     /* of power columns */
+    double scale; /* cell x scale = mW or ms; 0: by the cell's unit */
+} column;
+
+typedef struct reader {
+    pj_trace *trace;
+    column columns[MAX_COLUMNS];
+    size_t column_count, time_column, capacity;
+    bool dates; /* times are dates, not milliseconds */
+    double first_ms;
+} reader;
+
+void pj_trace_fini(pj_trace *trace)
+{
+    pj_free(trace->t_ms);
+    pj_free(trace->window_ms);
+    pj_free(trace->mw);
+    pj_free(trace->gap);
+    *trace = (pj_trace){0};
+}
+
+/* ---- cells
+ * --------------------------------------------------------------------------------------- */
+
+static cell trim(cell c)
+{
+    while (c.length > 0 && strchr(" \t\r\"", c.text[0]) && c.text[0]) c.text++, c.length--;
+    while (c.length > 0 && strchr(" \t\r\"", c.text[c.length - 1]) && c.text[c.length - 1])
+        c.length--;
+    return c;
+}
+
+/* Splits a line at commas; returns how many cells there are (more than `max` are not stored). */
+static size_t split(const char *line, size_t length, cell *cells, size_t max)
+{
+    size_t count = 0, begin = 0;
+    for (size_t i = 0; i <= length; i++) {
+        if (i < length && line[i] != ',') continue;
+        if (count < max) cells[count] = trim((cell){line + begin, i - begin});
+        count++;
+        begin = i + 1;
+    }
+    return count;
+}
+
+static bool cell_ends_with(cell c, const char *end)
+{
+    size_t length = strlen(end);
+    return c.length >= length && strncmp(c.text + c.length - length, end, length) == 0;
+}
+
+static bool cell_is(cell c, const char *text)
+{
+    return c.length == strlen(text) && strncmp(c.text, text, c.length) == 0;
+}
+
+static bool cell_starts_with(cell c, const char *start)
+{
+    size_t length = strlen(start);
+    return c.length >= length && strncmp(c.text, start, length) == 0;
+}
+
+/* A finite number, perhaps with a unit W or mW behind it (which then sets the scale). */
+static bool cell_number(cell c, double scale, double *value)
+{
+    char copy[NUMBER_BYTES + 1], *end;
+    if (c.length == 0 || c.length > NUMBER_BYTES) return false;
+    memcpy(copy, c.text, c.length);
+    copy[c.length] = 0;
+    if (strspn(copy, "0123456789+-.eE") == 0) return false; /* no hexadecimal, inf, nan */
+    *value = strtod(copy, &end);
+    if (end == copy || !isfinite(*value)) return false;
+    while (*end == ' ') end++;
+    if (strcmp(end, "W") == 0)
+        scale = 1000;
+    else if (strcmp(end, "mW") == 0)
+        scale = 1;
+    else if (*end)
+        return false;
+    *value *= scale;
+    return true;
+}
+
+/* "2023/07/08 19:28:27.236" as nvidia-smi writes it; milliseconds since 1970. */
+static bool cell_date(cell c, double *ms)
+{
+    char copy[NUMBER_BYTES + 1];
+    int64_t ns;
+    if (c.length < 19 || c.length > NUMBER_BYTES) return false;
+    memcpy(copy, c.text, c.length);
+    copy[c.length] = 0;
+    for (int i = 0; i < 10; i++)
+        if (copy[i] == '/') copy[i] = '-';
+    if (!pj_clock_parse_iso(copy, &ns)) return false;
+    *ms = (double)(ns / 1000) * 1e-3;
+    return true;
+}
+
+/* ---- header
+ * --------------------------------------------------------------------------------------- */
+
+static pj_rail_class class_of(const char *name)
+{
+    if (strcmp(name, "cpu") == 0) return PJ_RAIL_CPU;
+    if (strncmp(name, "gpu", 3) == 0 && strspn(name + 3, "0123456789") == strlen(name + 3))
+        return PJ_RAIL_GPU;
+    if (strcmp(name, "ane") == 0) return PJ_RAIL_ANE;
+    if (strcmp(name, "dram") == 0) return PJ_RAIL_DRAM;
+    if (strcmp(name, "total") == 0) return PJ_RAIL_TOTAL;
+    return PJ_RAIL_PLATFORM;
+}
+
+/* Makes a rail of the name; names are cut to what a rail can hold and to plain characters. */
+static int add_rail(pj_trace *t, const char *name, size_t length, const char *field)
+{
+    if (t->rail_count == PJ_MAX_RAILS || length == 0) return -1;
+    pj_rail *r = &t->rails[t->rail_count];
+    *r = (pj_rail){
+        .kind = PJ_RAIL_INSTANT, .scope = PJ_SCOPE_DOMAIN, .quality = PJ_MEASURED, .parent = -1};
+    for (size_t i = 0; i < length && i < sizeof r->name - 1; i++) {
+        char c = name[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '-' || c == '.';
+        r->name[i] = plain ? c : '_';
+    }
+    snprintf(r->source, sizeof r->source, "replay");
+    memcpy(r->device, r->name, sizeof r->name);
+    snprintf(r->field, sizeof r->field, "%s", field);
+    r->rail_class = class_of(r->name);
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (strcmp(t->rails[i].name, r->name) == 0) return -1; /* a column named twice */
+    return (int)t->rail_count++;
+}
+
+static column nvidia_column(reader *r, cell c)
+{
+    bool average = strstr(c.text, "average") && strstr(c.text, "average") < c.text + c.length;
+    bool instant = strstr(c.text, "instant") && strstr(c.text, "instant") < c.text + c.length;
+    const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
+    int rail = add_rail(r->trace, name, strlen(name), "power.draw");
+    if (rail < 0) return (column){0};
+    pj_rail *made = &r->trace->rails[rail];
+    if (average) {
+        made->kind = PJ_RAIL_AVERAGE;
+        made->window_ns = PJ_NS_PER_S;
+    }
+    made->scope = PJ_SCOPE_BOARD;
+    snprintf(made->device, sizeof made->device, "gpu0");
+    r->trace->polled = true;
+    return (column){COLUMN_POWER, rail, 1000};
+}
+
+static column read_column(reader *r, cell c)
+{
+    if (cell_is(c, "timestamp_ms")) return (column){COLUMN_TIME, -1, 1};
+    if (cell_is(c, "timestamp")) {
+        r->dates = true;
+        return (column){COLUMN_TIME, -1, 1};
+    }
+    if (cell_is(c, "quality")) return (column){COLUMN_QUALITY, -1, 1};
+    if (cell_ends_with(c, "_mw"))
+        return (column){COLUMN_POWER, add_rail(r->trace, c.text, c.length - 3, "recorded"), 1};
+    if (cell_starts_with(c, "power.draw") && memchr(c.text, 'W', c.length))
+        return nvidia_column(r, c);
+    return (column){0};
+}
+
+static pj_status read_header(reader *r, const char *line, size_t length, const char *name,
+                             pj_error *err)
+{
+    cell cells[MAX_COLUMNS];
+    if (length >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0) line += 3, length -= 3;
+    r->column_count = split(line, length, cells, MAX_COLUMNS);
+    if (r->column_count > MAX_COLUMNS)
+        return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
+    r->time_column = MAX_COLUMNS;
+    for (size_t i = 0; i < r->column_count; i++) {
+        r->columns[i] = read_column(r, cells[i]);
+        if (r->columns[i].kind == COLUMN_TIME && r->time_column == MAX_COLUMNS) r->time_column = i;
+        if (r->columns[i].kind == COLUMN_POWER && r->columns[i].rail < 0)
+            r->columns[i].kind = COLUMN_OTHER;
+    }
+    if (r->time_column == MAX_COLUMNS || r->trace->rail_count == 0)
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "%s is not a power trace: its first line needs a column timestamp_ms and one "
+            "column NAME_mw for each rail",
+            name);
+    return PJ_OK;
+}
+
+/* ---- rows
+ * ----------------------------------------------------------------------------------------- */
+
+static pj_status make_room(reader *r, pj_error *err)
+{
+    pj_trace *t = r->trace;
+    if (t->row_count < r->capacity) return PJ_OK;
+    size_t wanted = r->capacity ? r->capacity * 2 : 1024, cells;
+    if (pj_mul_overflows(wanted, t->rail_count, &cells)) return pj_fail_memory(err, "a trace");
+    double *t_ms = pj_resize(t->t_ms, wanted, sizeof *t_ms);
+    if (t_ms) t->t_ms = t_ms;
+    float *mw = pj_resize(t->mw, cells, sizeof *mw);
+    if (mw) t->mw = mw;
+    bool *gap = pj_resize(t->gap, cells, sizeof *gap);
+    if (gap) t->gap = gap;
+    if (!t_ms || !mw || !gap) return pj_fail_memory(err, "a trace");
+    r->capacity = wanted;
+    return PJ_OK;
+}
+
+static bool row_time(const reader *r, const cell *cells, double *ms)
+{
+    cell c = cells[r->time_column];
+    if (!(r->dates ? cell_date(c, ms) || cell_number(c, 1, ms) : cell_number(c, 1, ms)))
+        return false;
+    return fabs(*ms) < 1e14;
+}
+
+/* Takes a line as a row; false when it is none: cut, ragged, or back in time. */
+static bool read_row(reader *r, const char *line, size_t length)
+{
+    pj_trace *t = r->trace;
+    cell cells[MAX_COLUMNS];
+    double ms;
+    if (split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
+    if (!row_time(r, cells, &ms)) return false;
+    if (t->row_count == 0) r->first_ms = ms;
+    ms -= r->first_ms;
+    if (t->row_count > 0 && !(ms > t->t_ms[t->row_count - 1])) return false;
+    size_t at = t->row_count * t->rail_count;
+    for (size_t i = 0; i < r->column_count; i++) {
+        const column *c = &r->columns[i];
+        double value;
+        if (c->kind == COLUMN_QUALITY && cell_is(cells[i], "modelled"))
+            for (uint32_t k = 0; k < t->rail_count; k++) t->rails[k].quality = PJ_MODELLED;
+        if (c->kind != COLUMN_POWER) continue;
+        bool number = cell_number(cells[i], c->scale, &value) && fabs(value) < 1e12;
+        t->mw[at + (size_t)c->rail] = number ? (float)value : NAN;
+        t->gap[at + (size_t)c->rail] = !number && cells[i].length > 0;
+    }
+    t->t_ms[t->row_count++] = ms;
+    return true;
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The usual time between rows, for rails whose every row is an update. */
+static void set_periods(pj_trace *t)
+{
+    enum { SAMPLE = 512 };
+    double gaps[SAMPLE];
+    size_t count = 0;
+    for (size_t i = 1; i < t->row_count && count < SAMPLE; i++)
+        gaps[count++] = t->t_ms[i] - t->t_ms[i - 1];
+    if (count == 0 || t->polled) return;
+    qsort(gaps, count, sizeof *gaps, compare_double);
+    double median = gaps[count / 2];
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        t->rails[i].period_ns = median < 1e7 ? (int64_t)(median * 1e6) : 0;
+}
+
+/* A total in the file holds the other columns. */
+static void set_parents(pj_trace *t)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (t->rails[i].rail_class == PJ_RAIL_TOTAL)
+            for (uint32_t k = 0; k < t->rail_count; k++)
+                if (t->rails[k].rail_class < PJ_RAIL_TOTAL) t->rails[k].parent = (int)i;
+}
+
+pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj_trace *trace,
+                            pj_error *err)
+{
+    *trace = (pj_trace){0};
+    reader r = {.trace = trace};
+    pj_status status = PJ_OK;
+    bool header = true;
+    for (size_t at = 0; at < bytes && status == PJ_OK;) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        size_t length = end ? (size_t)(end - text) - at : bytes - at;
+        if (header) {
+            status = read_header(&r, text + at, length, name, err);
+            header = false;
+        } else {
+            status = make_room(&r, err);
+            if (status == PJ_OK && !read_row(&r, text + at, length)) trace->skipped += length > 0;
+        }
+        at += length + 1;
+    }
+    if (status == PJ_OK && trace->row_count == 0)
+        status = pj_fail(err, PJ_E_INVALID, "%s holds no row of a power trace", name);
+    if (status != PJ_OK) {
+        pj_trace_fini(trace);
+        return status;
+    }
+    set_periods(trace);
+    set_parents(trace);
+    return PJ_OK;
+}

@@ -1,0 +1,32 @@
+/*
+ * Recorded power traces as files: the CSV that `perjoule top --record` writes (timestamp_ms, one
+ * NAME_mw column a rail, phase), and logs of `nvidia-smi --query-gpu=timestamp,power.draw,...
+ * --format=csv`. Files are hostile: everything that is not a number is a hole, a cut or ragged line
+ * is skipped, memory is bounded by the file's size.
+ */
+#ifndef PJ_POWER_TRACE_FILE_H
+#define PJ_POWER_TRACE_FILE_H
+
+#include "base/error.h"
+#include "trace/rail.h"
+
+enum { PJ_TRACE_MAX_BYTES = 512 << 20 };
+
+typedef struct pj_trace {
+    uint32_t rail_count;
+    pj_rail rails[PJ_MAX_RAILS];
+    size_t row_count;
+    double *t_ms;     /* from the first row, ascending */
+    float *window_ms; /* true averaging time of the row, 0: unknown; NULL: unknown for all */
+    float *mw;        /* row_count x rail_count; NAN where the cell holds no number */
+    bool *gap;        /* same shape: the cell says that no value could be had (not just empty) */
+    bool polled;      /* rows are polls that may repeat a reading, not updates */
+    size_t skipped;   /* lines that were not understood */
+} pj_trace;
+
+/* `text` need not end in NUL. On failure the trace is empty. */
+pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj_trace *trace,
+                            pj_error *err);
+void pj_trace_fini(pj_trace *trace); /* may run twice */
+
+#endif
