@@ -1,6 +1,7 @@
 /* Streaming JSON writer. The only state is one "has items" bit per open container. */
 #include "base/json.h"
 
+#include "base/decimal.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -145,48 +146,38 @@ void pj_json_string(pj_json *json, const char *text)
 
 void pj_json_int(pj_json *json, int64_t value)
 {
-    char text[32];
+    char text[PJ_DECIMAL_BYTES];
     before_value(json);
-    put(json, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+    put(json, text, pj_decimal_int(value, text));
 }
 
 void pj_json_uint(pj_json *json, uint64_t value)
 {
-    char text[32];
+    char text[PJ_DECIMAL_BYTES];
     before_value(json);
-    put(json, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)value));
+    put(json, text, pj_decimal_uint(value, text));
 }
 
 void pj_json_double(pj_json *json, double value)
 {
+    char text[PJ_DECIMAL_BYTES];
     if (!isfinite(value)) {
         pj_json_null(json);
         return;
     }
-    char text[40];
-    int count = 0;
     before_value(json);
-    for (int digits = 15; digits <= 17; digits++) {
-        count = snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    put(json, text, (size_t)count);
+    put(json, text, pj_decimal_double(value, text));
 }
 
 void pj_json_float(pj_json *json, float value)
 {
+    char text[PJ_DECIMAL_BYTES];
     if (!isfinite(value)) {
         pj_json_null(json);
         return;
     }
-    char text[40];
-    int count = 0;
     before_value(json);
-    for (int digits = 6; digits <= 9; digits++) {
-        count = snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
-    }
-    put(json, text, (size_t)count);
+    put(json, text, pj_decimal_float(value, text));
 }
 
 void pj_json_bool(pj_json *json, bool value)

@@ -16,7 +16,7 @@
 
 static inline double pj_mj_of_nj(int64_t nj)
 {
-    return nj == PJ_NJ_UNKNOWN ? __builtin_nan("") : (double)nj * 1e-6;
+    return nj == PJ_NJ_UNKNOWN ? __builtin_nan("") : (double)nj / 1e6;
 }
 
 typedef enum pj_method {

@@ -1,0 +1,21 @@
+/*
+ * Numbers as the shortest decimal text that reads back equal, fast: exports print them by the
+ * million. A value with at most 15 significant digits (a float: 9) is written by integer
+ * arithmetic; the rest goes through printf.
+ */
+#ifndef PJ_BASE_DECIMAL_H
+#define PJ_BASE_DECIMAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PJ_DECIMAL_BYTES = 40 };
+
+/* Finite values only; `text` holds PJ_DECIMAL_BYTES, the result is valid JSON, its length is
+ * returned. */
+size_t pj_decimal_double(double value, char *text);
+size_t pj_decimal_float(float value, char *text); /* reads back equal as float */
+size_t pj_decimal_int(int64_t value, char *text);
+size_t pj_decimal_uint(uint64_t value, char *text);
+
+#endif
