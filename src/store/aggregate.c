@@ -1,0 +1,526 @@
+/*
+ * Sums for charts, in two passes over the rows: a hash of nodes, and planes filled by index.
+ * Energies are added as integers, so that the sums keep what the rows promise: parts add up to the
+ * whole.
+ */
+#include "store/aggregate.h"
+
+#include "base/buffer.h"
+#include "base/ids.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    MAX_NODES = 1 << 20,
+    MAX_NAMES = 4096,
+    MAX_LAYERS = 4096,
+    MAX_COMPONENTS = 256,
+    MAX_PLANE_CELLS = 1 << 26,
+    NONE = UINT32_MAX
+};
+
+const char *const pj_plane_charts[PJ_PLANE_COUNT] = {"cube_time",
+                                                     "cube_energy",
+                                                     "cube_activation_mean",
+                                                     "cube_activation_std",
+                                                     "cube_activation_max",
+                                                     "cube_activation_sparsity",
+                                                     "cube_attention_entropy"};
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* Names as rows hold them, by pointer first: rows of one name nearly always share it. */
+typedef struct name_table {
+    const char *names[MAX_NAMES];
+    uint32_t count;
+    struct {
+        const char *pointer;
+        uint32_t index;
+    } recent[256];
+} name_table;
+
+static uint32_t name_index(name_table *table, const char *name)
+{
+    size_t slot = ((uintptr_t)name >> 3 ^ (uintptr_t)name >> 11) & 255;
+    if (table->recent[slot].pointer == name) return table->recent[slot].index;
+    uint32_t i = 0;
+    while (i < table->count && strcmp(table->names[i], name) != 0) i++;
+    if (i == MAX_NAMES) return PJ_NO_NAME;
+    if (i == table->count) table->names[table->count++] = name;
+    table->recent[slot].pointer = name;
+    table->recent[slot].index = i;
+    return i;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+typedef struct builder {
+    const pj_run_data *data;
+    name_table *names;
+    pj_node *nodes;
+    pj_extra_sum *extras;
+    uint32_t *slots; /* index of a node + 1; power of two */
+    uint32_t slot_mask;
+    uint32_t node_count, node_capacity, extra_count, extra_capacity;
+    uint32_t layer_count;
+    bool failed;
+} builder;
+
+static uint64_t key_of(const pj_node *n)
+{
+    return (uint64_t)(uint32_t)(n->layer + 1) << 40 | (uint64_t)n->component << 24 |
+           (uint64_t)n->operation << 8 | n->phase;
+}
+
+static uint32_t slot_of(const builder *b, uint64_t key)
+{
+    return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & b->slot_mask;
+}
+
+static bool grow(builder *b)
+{
+    uint32_t capacity = b->node_capacity ? b->node_capacity * 2 : 512;
+    if (capacity > MAX_NODES) return false;
+    pj_node *nodes = pj_resize(b->nodes, capacity, sizeof *nodes);
+    if (!nodes) return false;
+    b->nodes = nodes;
+    b->node_capacity = capacity;
+    pj_free(b->slots);
+    b->slots = pj_alloc((size_t)capacity * 2, sizeof *b->slots);
+    if (!b->slots) return false;
+    b->slot_mask = capacity * 2 - 1;
+    for (uint32_t i = 0; i < b->node_count; i++) {
+        uint32_t s = slot_of(b, key_of(&b->nodes[i]));
+        while (b->slots[s]) s = (s + 1) & b->slot_mask;
+        b->slots[s] = i + 1;
+    }
+    return true;
+}
+
+static const pj_node empty_node = {
+    .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN, .max = NAN};
+
+/* The node's index; NONE when memory or the bound is reached. */
+static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
+                        uint32_t operation)
+{
+    pj_node wanted = empty_node;
+    wanted.phase = phase;
+    wanted.layer = layer;
+    wanted.component = (uint16_t)component;
+    wanted.operation = (uint16_t)operation;
+    uint64_t key = key_of(&wanted);
+    if (b->node_count == b->node_capacity && !grow(b)) {
+        b->failed = true;
+        return NONE;
+    }
+    uint32_t s = slot_of(b, key);
+    for (; b->slots[s]; s = (s + 1) & b->slot_mask)
+        if (key_of(&b->nodes[b->slots[s] - 1]) == key) return b->slots[s] - 1;
+    b->nodes[b->node_count] = wanted;
+    b->slots[s] = ++b->node_count;
+    return b->node_count - 1;
+}
+
+static void add_nj(int64_t *sum, int64_t nj, bool first)
+{
+    if (first)
+        *sum = nj;
+    else if (*sum != PJ_NJ_UNKNOWN)
+        *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
+}
+
+static void add_known(double *sum, double value)
+{
+    if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
+}
+
+static void add_row(pj_node *n, double ms, const pj_energy *energy, const pj_stats *stats)
+{
+    bool first = n->count++ == 0;
+    n->time_ms += ms;
+    add_nj(&n->gross_nj, energy->gross_nj, first);
+    add_nj(&n->net_nj, energy->net_nj, first);
+    add_nj(&n->self_nj, energy->self_nj, first);
+    add_nj(&n->planted_nj, energy->planted_nj, first);
+    n->sd_mj += (double)energy->sd_mj;
+    if (first) n->method = energy->method;
+    if (!stats || isnan(stats->mean_abs)) return;
+    n->stats_count++;
+    n->mean_sum += (double)stats->mean_abs;
+    n->std_sum += (double)stats->std;
+    n->sparsity_sum += (double)stats->sparsity;
+    if (isnan(n->max) || (double)stats->max_abs > n->max) n->max = (double)stats->max_abs;
+}
+
+static pj_extra_sum *new_extra(builder *b)
+{
+    if (b->extra_count == b->extra_capacity) {
+        uint32_t capacity = b->extra_capacity ? b->extra_capacity * 2 : 256;
+        if (capacity > MAX_NODES) return NULL;
+        pj_extra_sum *extras = pj_resize(b->extras, capacity, sizeof *extras);
+        if (!extras) return NULL;
+        b->extras = extras;
+        b->extra_capacity = capacity;
+    }
+    return &b->extras[b->extra_count++];
+}
+
+static void add_extra(builder *b, uint32_t node, uint32_t name, double value)
+{
+    uint32_t at = b->nodes[node].first_extra;
+    while (at && b->extras[at - 1].name != name) at = b->extras[at - 1].next;
+    if (!at) {
+        pj_extra_sum *e = new_extra(b);
+        if (!e) {
+            b->failed = true;
+            return;
+        }
+        *e = (pj_extra_sum){.name = (uint16_t)name, .next = b->nodes[node].first_extra};
+        at = b->nodes[node].first_extra = b->extra_count;
+    }
+    b->extras[at - 1].count++;
+    b->extras[at - 1].sum += value;
+}
+
+static bool is_entropy(const pj_extra_row *extra)
+{
+    return extra->index == PJ_EXTRA_SCALAR && strcmp(extra->name, "attention_entropy") == 0;
+}
+
+static void add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count)
+{
+    const pj_run_data *data = b->data;
+    if (begin > data->extra_count || count > data->extra_count - begin) return;
+    for (const pj_extra_row *e = data->extras + begin, *end = e + count; e < end; e++) {
+        if (e->index != PJ_EXTRA_SCALAR || isnan(e->value)) continue;
+        uint32_t name = name_index(b->names, e->name);
+        if (name != PJ_NO_NAME) add_extra(b, node, name, e->value);
+        if (!is_entropy(e)) continue;
+        b->nodes[node].entropy_count++;
+        b->nodes[node].entropy_sum += e->value;
+    }
+}
+
+/* ---- where rows belong ----------------------------------------------------------------------- */
+
+typedef struct place {
+    uint8_t phase;
+    int32_t layer;
+    uint32_t token; /* NONE: in no token */
+} place;
+
+static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
+{
+    if (token >= data->token_count || data->tokens[token].phase >= data->phase_count)
+        return PJ_PHASE_COUNT;
+    return data->phases[data->tokens[token].phase].phase;
+}
+
+static place place_of_layer(const pj_run_data *data, const pj_layer_row *layer)
+{
+    return (place){phase_of_token(data, layer->token), (int32_t)layer->layer_index, layer->token};
+}
+
+static place place_of_component(const pj_run_data *data, const pj_component_row *c)
+{
+    if (c->layer < data->layer_count) return place_of_layer(data, &data->layers[c->layer]);
+    place p = {phase_of_token(data, c->token), PJ_OUTSIDE, c->token};
+    if (p.phase == PJ_PHASE_COUNT && c->section < data->section_count &&
+        data->sections[c->section].phase < data->phase_count)
+        p.phase = data->phases[data->sections[c->section].phase].phase;
+    return p;
+}
+
+/* ---- the pass over the rows ------------------------------------------------------------------ */
+
+static void add_layers(builder *b)
+{
+    for (uint32_t i = 0; i < b->data->layer_count && !b->failed; i++) {
+        const pj_layer_row *row = &b->data->layers[i];
+        if (row->layer_index >= MAX_LAYERS) continue;
+        place p = place_of_layer(b->data, row);
+        uint32_t at = node_at(b, p.phase, p.layer, PJ_NO_NAME, PJ_NO_NAME);
+        if (at == NONE) return;
+        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
+        b->nodes[at].attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms;
+        b->nodes[at].mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms;
+        if (row->layer_index >= b->layer_count) b->layer_count = row->layer_index + 1;
+    }
+}
+
+static void add_components(builder *b)
+{
+    for (uint32_t i = 0; i < b->data->component_count && !b->failed; i++) {
+        const pj_component_row *row = &b->data->components[i];
+        place p = place_of_component(b->data, row);
+        uint32_t name = name_index(b->names, row->name);
+        if (name == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
+        uint32_t at = node_at(b, p.phase, p.layer, name, PJ_NO_NAME);
+        if (at == NONE) return;
+        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
+        add_known(&b->nodes[at].flops, row->flops);
+        add_known(&b->nodes[at].bytes, row->bytes);
+        if (row->extra_count) add_extras(b, at, row->extra_begin, row->extra_count);
+    }
+}
+
+static void add_operations(builder *b)
+{
+    const pj_run_data *data = b->data;
+    for (uint32_t i = 0; i < data->operation_count && !b->failed; i++) {
+        const pj_operation_row *row = &data->operations[i];
+        if (row->component >= data->component_count) continue;
+        const pj_component_row *component = &data->components[row->component];
+        place p = place_of_component(data, component);
+        uint32_t name = name_index(b->names, row->name);
+        uint32_t above = name_index(b->names, component->name);
+        if (name == PJ_NO_NAME || above == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
+        uint32_t at = node_at(b, p.phase, p.layer, above, name);
+        if (at == NONE) return;
+        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
+        add_known(&b->nodes[at].flops, row->flops);
+        add_known(&b->nodes[at].bytes, row->bytes);
+        if (row->extra_count) add_extras(b, at, row->extra_begin, row->extra_count);
+    }
+}
+
+/* ---- the stored form of the nodes ------------------------------------------------------------ */
+
+typedef struct nodes_header {
+    char magic[8]; /* "PJNODE1" */
+    uint32_t nodes, names, extras, layers;
+    /* then nodes, extras, names (each with its NUL) */
+} nodes_header;
+
+static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_error *err)
+{
+    nodes_header header = {"PJNODE1", b->node_count, b->names->count, b->extra_count,
+                           b->layer_count};
+    pj_buffer out;
+    pj_buffer_init(&out, 1u << 30);
+    pj_buffer_append(&out, &header, sizeof header);
+    pj_buffer_append(&out, b->nodes, b->node_count * sizeof *b->nodes);
+    pj_buffer_append(&out, b->extras, b->extra_count * sizeof *b->extras);
+    for (uint32_t i = 0; i < b->names->count; i++)
+        pj_buffer_append(&out, b->names->names[i], strlen(b->names->names[i]) + 1);
+    pj_status status = pj_buffer_status(&out, "the sums of a run", err);
+    if (status == PJ_OK) status = save(context, "nodes", out.data, out.length, err);
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static bool nodes_are_sound(const pj_nodes *nodes)
+{
+    for (uint32_t i = 0; i < nodes->node_count; i++) {
+        const pj_node *n = &nodes->nodes[i];
+        if ((n->component != PJ_NO_NAME && n->component >= nodes->name_count) ||
+            (n->operation != PJ_NO_NAME && n->operation >= nodes->name_count) ||
+            n->phase > PJ_PHASE_COUNT || n->layer < PJ_OUTSIDE ||
+            n->layer >= (int32_t)nodes->layer_count || n->first_extra > nodes->extra_count)
+            return false;
+    }
+    for (uint32_t i = 0; i < nodes->extra_count; i++) /* lists run backwards: they end */
+        if (nodes->extras[i].name >= nodes->name_count || nodes->extras[i].next > i) return false;
+    return nodes->layer_count <= MAX_LAYERS;
+}
+
+static bool find_names(const char *at, const char *end, uint32_t count, const char **names)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const char *nul = memchr(at, 0, (size_t)(end - at));
+        if (!nul) return false;
+        names[i] = at;
+        at = nul + 1;
+    }
+    return at == end;
+}
+
+pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nodes *nodes,
+                        pj_error *err)
+{
+    nodes_header header;
+    *nodes = (pj_nodes){0};
+    if (count < sizeof header) goto damaged;
+    memcpy(&header, bytes, sizeof header);
+    if (memcmp(header.magic, "PJNODE1", 8) != 0 || header.nodes > MAX_NODES ||
+        header.names > MAX_NAMES || header.extras > MAX_NODES)
+        goto damaged;
+    size_t node_bytes = header.nodes * sizeof(pj_node);
+    size_t extra_bytes = header.extras * sizeof(pj_extra_sum);
+    if (count - sizeof header < node_bytes + extra_bytes) goto damaged;
+    char *copy = pj_arena_alloc(arena, count, 1); /* aligned, and outlives the statement */
+    const char **names = pj_arena_alloc(arena, header.names + 1, sizeof *names);
+    if (!copy || !names) return pj_fail_memory(err, "the sums of a run");
+    memcpy(copy, bytes, count);
+    char *at = copy + sizeof header;
+    *nodes = (pj_nodes){header.nodes,
+                        header.names,
+                        header.extras,
+                        header.layers,
+                        (const pj_node *)(void *)at,
+                        (const pj_extra_sum *)(void *)(at + node_bytes),
+                        names};
+    if (find_names(at + node_bytes + extra_bytes, copy + count, header.names, names) &&
+        nodes_are_sound(nodes))
+        return PJ_OK;
+damaged:
+    return pj_fail(err, PJ_E_INVALID,
+                   "the stored sums of a run are damaged: export and import it "
+                   "to make them anew");
+}
+
+/* ---- planes ---------------------------------------------------------------------------------- */
+
+typedef struct planes {
+    const pj_run_data *data;
+    const char *components[MAX_COMPONENTS];
+    uint32_t component_count;
+    uint16_t *of_row; /* plane column of each component row; PJ_NO_NAME: left out */
+    uint32_t layers;  /* with the one outside */
+    size_t cells;
+    float *values;
+} planes;
+
+static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_plane plane)
+{
+    switch (plane) {
+    case PJ_PLANE_TIME: return (float)c->duration_ms;
+    case PJ_PLANE_ENERGY: return (float)pj_mj_of_nj(c->energy.gross_nj);
+    case PJ_PLANE_MEAN: return c->has_stats ? c->stats.mean_abs : NAN;
+    case PJ_PLANE_STD: return c->has_stats ? c->stats.std : NAN;
+    case PJ_PLANE_MAX: return c->has_stats ? c->stats.max_abs : NAN;
+    case PJ_PLANE_SPARSITY: return c->has_stats ? c->stats.sparsity : NAN;
+    case PJ_PLANE_ENTROPY:
+    case PJ_PLANE_COUNT: break;
+    }
+    if (c->extra_begin > data->extra_count || c->extra_count > data->extra_count - c->extra_begin)
+        return NAN;
+    for (uint32_t i = 0; i < c->extra_count; i++)
+        if (is_entropy(&data->extras[c->extra_begin + i]))
+            return (float)data->extras[c->extra_begin + i].value;
+    return NAN;
+}
+
+/* The cell of a component row, or SIZE_MAX. */
+static size_t cell_of(const planes *p, uint32_t row)
+{
+    const pj_component_row *c = &p->data->components[row];
+    place at = place_of_component(p->data, c);
+    if (p->of_row[row] == PJ_NO_NAME || at.token >= p->data->token_count || at.layer >= MAX_LAYERS)
+        return SIZE_MAX;
+    uint32_t layer = at.layer == PJ_OUTSIDE ? p->layers - 1 : (uint32_t)at.layer;
+    return ((size_t)at.token * p->layers + layer) * p->component_count + p->of_row[row];
+}
+
+/* Several rows in one cell (a component that ran twice) add up in time and energy, and average
+ * nowhere: of statistics the last one stands. Entropy recorded on operations counts for their
+ * component. Returns whether any cell holds a figure. */
+static bool fill_plane(planes *p, pj_plane plane)
+{
+    const pj_run_data *data = p->data;
+    bool any = false, adds = plane <= PJ_PLANE_ENERGY;
+    for (size_t i = 0; i < p->cells; i++) p->values[i] = NAN;
+    for (uint32_t i = 0; i < data->component_count; i++) {
+        float value = plane_value(data, &data->components[i], plane);
+        size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, i);
+        if (cell == SIZE_MAX) continue;
+        bool add = adds && !isnan(p->values[cell]);
+        p->values[cell] = add ? p->values[cell] + value : value;
+        any = true;
+    }
+    for (uint32_t i = 0; i < data->operation_count && plane == PJ_PLANE_ENTROPY; i++) {
+        const pj_operation_row *o = &data->operations[i];
+        if (o->extra_count == 0 || o->component >= data->component_count) continue;
+        pj_component_row as_component = {.extra_begin = o->extra_begin,
+                                         .extra_count = o->extra_count};
+        float value = plane_value(data, &as_component, plane);
+        size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, o->component);
+        if (cell == SIZE_MAX) continue;
+        p->values[cell] = value;
+        any = true;
+    }
+    return any;
+}
+
+static bool lay_out_planes(planes *p, name_table *names, uint32_t layer_count)
+{
+    const pj_run_data *data = p->data;
+    uint16_t column[MAX_NAMES];
+    memset(column, 0xff, sizeof column);
+    p->layers = layer_count + 1;
+    for (uint32_t i = 0; i < data->component_count; i++) {
+        uint32_t name = name_index(names, data->components[i].name);
+        if (name != PJ_NO_NAME && column[name] == PJ_NO_NAME &&
+            p->component_count < MAX_COMPONENTS) {
+            column[name] = (uint16_t)p->component_count;
+            p->components[p->component_count++] = names->names[name];
+        }
+        p->of_row[i] = name == PJ_NO_NAME ? PJ_NO_NAME : column[name];
+    }
+    size_t matrix = (size_t)p->layers * p->component_count;
+    if (matrix == 0 || data->token_count > MAX_PLANE_CELLS / matrix) return false;
+    p->cells = matrix * data->token_count;
+    return p->cells > 0;
+}
+
+static pj_status save_component_names(const planes *p, pj_chart_fn *save, void *context,
+                                      pj_error *err)
+{
+    pj_buffer out;
+    pj_buffer_init(&out, 1u << 24);
+    for (uint32_t i = 0; i < p->component_count; i++)
+        pj_buffer_append(&out, p->components[i], strlen(p->components[i]) + 1);
+    pj_status status = pj_buffer_status(&out, "the names of components", err);
+    if (status == PJ_OK) status = save(context, "components", out.data, out.length, err);
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static pj_status save_planes(const pj_run_data *data, name_table *names, uint32_t layer_count,
+                             pj_chart_fn *save, void *context, pj_error *err)
+{
+    planes p = {.data = data};
+    pj_status status = PJ_OK;
+    unsigned char *blob = NULL;
+    if (data->component_count == 0) return PJ_OK;
+    p.of_row = pj_alloc(data->component_count, sizeof *p.of_row);
+    if (!p.of_row) return pj_fail_memory(err, "the heatmaps of a run");
+    if (!lay_out_planes(&p, names, layer_count)) goto done;
+    size_t bytes = sizeof(pj_plane_header) + p.cells * sizeof(float);
+    blob = pj_alloc(bytes, 1);
+    if (!blob) {
+        status = pj_fail_memory(err, "the heatmaps of a run");
+        goto done;
+    }
+    pj_plane_header header = {"PJCUBE1", data->token_count, p.layers, p.component_count, 0};
+    memcpy(blob, &header, sizeof header);
+    p.values = (float *)(void *)(blob + sizeof header);
+    status = save_component_names(&p, save, context, err);
+    for (pj_plane plane = 0; plane < PJ_PLANE_COUNT && status == PJ_OK; plane++)
+        if (fill_plane(&p, plane)) status = save(context, pj_plane_charts[plane], blob, bytes, err);
+done:
+    pj_free(blob);
+    pj_free(p.of_row);
+    return status;
+}
+
+pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, void *context,
+                                  pj_error *err)
+{
+    name_table *names = pj_alloc(1, sizeof *names);
+    if (!names) return pj_fail_memory(err, "the sums of a run");
+    builder b = {.data = data, .names = names};
+    add_layers(&b);
+    add_components(&b);
+    add_operations(&b);
+    pj_status status = b.failed ? pj_fail_memory(err, "the sums of a run") : PJ_OK;
+    if (status == PJ_OK) status = save_nodes(&b, save, context, err);
+    if (status == PJ_OK) status = save_planes(data, names, b.layer_count, save, context, err);
+    pj_free(b.nodes);
+    pj_free(b.extras);
+    pj_free(b.slots);
+    pj_free(names);
+    return status;
+}

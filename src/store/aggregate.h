@@ -1,0 +1,79 @@
+/*
+ * Sums over a run that its charts need, made once when it is saved: a chart must not walk a million
+ * rows. Everything here follows from the rows and can be made again from them.
+ *
+ * Nodes: one for each (phase, layer), (phase, layer, component) and (phase, layer, component,
+ * operation) that occurs, summed over tokens; components outside the layers have layer -1.
+ * Planes: one figure for every token x layer x component as float32, the layers in order and one
+ * more for what lies outside them; NAN where nothing is.
+ */
+#ifndef PJ_STORE_AGGREGATE_H
+#define PJ_STORE_AGGREGATE_H
+
+#include "base/error.h"
+#include "trace/run_data.h"
+
+enum { PJ_NO_NAME = 0xffff, PJ_OUTSIDE = -1 };
+
+/* Part of the stored form: little-endian, as it lies. */
+typedef struct pj_node {
+    int32_t layer;
+    uint16_t component, operation; /* indices of names; PJ_NO_NAME: the level above */
+    uint8_t phase, method;
+    uint16_t reserved;
+    uint32_t count;
+    uint32_t stats_count, entropy_count; /* rows that had them */
+    uint32_t first_extra;                /* index + 1 of the first of its extras; 0: none */
+    double time_ms, attention_ms, mlp_ms;
+    double flops, bytes; /* NAN: no row knew */
+    int64_t gross_nj, net_nj, self_nj, planted_nj;
+    double sd_mj; /* parts taken as fully correlated */
+    double mean_sum, std_sum, max, sparsity_sum, entropy_sum;
+} pj_node;
+
+typedef struct pj_extra_sum {
+    uint16_t name, reserved;
+    uint32_t count;
+    uint32_t next; /* index + 1 of the node's next; 0: the last */
+    double sum;
+} pj_extra_sum;
+
+typedef struct pj_nodes {
+    uint32_t node_count, name_count, extra_count;
+    uint32_t layer_count; /* highest layer index + 1 */
+    const pj_node *nodes; /* in order of first appearance */
+    const pj_extra_sum *extras;
+    const char *const *names;
+} pj_nodes;
+
+typedef enum pj_plane {
+    PJ_PLANE_TIME = 0,
+    PJ_PLANE_ENERGY,
+    PJ_PLANE_MEAN,
+    PJ_PLANE_STD,
+    PJ_PLANE_MAX,
+    PJ_PLANE_SPARSITY,
+    PJ_PLANE_ENTROPY,
+    PJ_PLANE_COUNT
+} pj_plane;
+
+/* Names of the stored charts: "nodes", "components" (names of a plane's components, each with a
+ * NUL), and these. */
+extern const char *const pj_plane_charts[PJ_PLANE_COUNT];
+
+typedef struct pj_plane_header {
+    char magic[8];                                 /* "PJCUBE1" */
+    uint32_t tokens, layers, components, reserved; /* `layers` counts the one outside */
+} pj_plane_header;
+
+typedef pj_status pj_chart_fn(void *context, const char *chart, const void *bytes, size_t count,
+                              pj_error *err);
+/* Makes every chart and hands it over. Planes that would be absurdly large, or that hold nothing,
+ * are left out. */
+pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, void *context,
+                                  pj_error *err);
+/* Checks a stored "nodes" chart and finds its parts; they point into `bytes` and the arena. */
+pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nodes *nodes,
+                        pj_error *err);
+
+#endif

@@ -1,0 +1,144 @@
+/* Extra figures to and from JSON. Written by hand, because a deep run has millions of them. */
+#include "store/extras.h"
+
+#include "base/decimal.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ELEMENTS = 1 << 16, MAX_NAMES = 64 };
+
+static void put_number(pj_buffer *buffer, double value)
+{
+    char text[PJ_DECIMAL_BYTES];
+    float rounded = (float)value;
+    if (isfinite(rounded))
+        pj_buffer_append(buffer, text, pj_decimal_float(rounded, text));
+    else
+        pj_buffer_append(buffer, "null", 4);
+}
+
+static void put_name(pj_buffer *buffer, const char *name)
+{
+    pj_buffer_append(buffer, "\"", 1);
+    for (const char *c = name; *c; c++) {
+        bool plain = (unsigned char)*c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f;
+        pj_buffer_append(buffer, plain ? c : "_", 1);
+    }
+    pj_buffer_append(buffer, "\":", 2);
+}
+
+/* Names are interned by whoever recorded them, so the first comparison settles nearly all. */
+static bool same_name(const char *a, const char *b)
+{
+    return a == b || (*a == *b && strcmp(a, b) == 0);
+}
+
+/* The elements called `name`, from extras[0] on; gaps become null. */
+static void put_array(pj_buffer *buffer, const char *name, const pj_extra_row *extras,
+                      uint32_t count)
+{
+    uint32_t next = 0;
+    pj_buffer_append(buffer, "[", 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = extras[i].index;
+        if (!same_name(extras[i].name, name) || index < next || index >= MAX_ELEMENTS) continue;
+        for (; next < index; next++)
+            pj_buffer_append(buffer, next ? ",null" : "null", next ? 5 : 4);
+        if (next++) pj_buffer_append(buffer, ",", 1);
+        put_number(buffer, extras[i].value);
+    }
+    pj_buffer_append(buffer, "]", 1);
+}
+
+static bool is_known(const char *const *names, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (same_name(names[i], name)) return true;
+    return false;
+}
+
+/* Recorders give arrays interleaved (all figures of head 0, then of head 1): gathered here. */
+bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t count)
+{
+    const char *names[MAX_NAMES];
+    uint32_t known = 0;
+    pj_buffer_append(buffer, "{", 1);
+    for (uint32_t i = 0; i < count && known < MAX_NAMES; i++) {
+        const char *name = extras[i].name;
+        if (is_known(names, known, name)) continue;
+        if (known) pj_buffer_append(buffer, ",", 1);
+        names[known++] = name;
+        put_name(buffer, name);
+        if (extras[i].index == PJ_EXTRA_SCALAR)
+            put_number(buffer, extras[i].value);
+        else
+            put_array(buffer, name, extras + i, count - i);
+    }
+    return pj_buffer_append(buffer, "}", 1);
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static pj_extra_row *add(pj_extra_list *list)
+{
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity ? list->capacity * 2 : 256;
+        if (capacity < list->capacity) return NULL;
+        pj_extra_row *rows = pj_resize(list->rows, capacity, sizeof *rows);
+        if (!rows) return NULL;
+        list->rows = rows;
+        list->capacity = capacity;
+    }
+    return &list->rows[list->count++];
+}
+
+/* Names repeat row after row: look a few rows back before copying. */
+static const char *intern(const pj_extra_list *list, const char *name, pj_arena *arena)
+{
+    uint32_t back = list->count < 1024 ? list->count : 1024;
+    const char *last = NULL;
+    for (uint32_t i = 1; i <= back; i++) {
+        const char *known = list->rows[list->count - i].name;
+        if (known == last) continue;
+        if (strcmp(known, name) == 0) return known;
+        last = known;
+    }
+    return pj_arena_strndup(arena, name, strlen(name));
+}
+
+static bool add_value(pj_extra_list *list, const char *name, uint32_t index, const json_t *value)
+{
+    if (!json_is_number(value) && !json_is_null(value)) return false;
+    pj_extra_row *row = add(list);
+    if (!row) return false;
+    *row = (pj_extra_row){name, index, json_is_null(value) ? NAN : json_number_value(value)};
+    return true;
+}
+
+static bool read_member(const char *key, const json_t *value, pj_extra_list *list, pj_arena *arena)
+{
+    const char *name = intern(list, key, arena);
+    if (!name) return false;
+    if (!json_is_array(value)) return add_value(list, name, PJ_EXTRA_SCALAR, value);
+    if (json_array_size(value) > MAX_ELEMENTS) return false;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!add_value(list, name, (uint32_t)i, json_array_get(value, i))) return false;
+    return true;
+}
+
+bool pj_extras_read(const char *text, size_t bytes, pj_extra_list *list, pj_arena *arena)
+{
+    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    bool good = json_is_object(object);
+    const char *key;
+    json_t *value;
+    if (good) json_object_foreach(object, key, value)
+        {
+            good = read_member(key, value, list, arena);
+            if (!good) break;
+        }
+    json_decref(object);
+    return good;
+}

@@ -1,0 +1,786 @@
+/* The tables' columns over the rows in memory, and values in and out of them. */
+#include "store/rows.h"
+
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define COLUMN(name, type, row, member)                     \
+    {                                                       \
+        name, PJ_COLUMN_##type, 0, offsetof(row, member), 0 \
+    }
+#define NAMED(name, names, row, member)                                  \
+    {                                                                    \
+        name, PJ_COLUMN_NAME, PJ_NAMES_##names, offsetof(row, member), 0 \
+    }
+#define REFERENCE(name, table, row, member)                                   \
+    {                                                                         \
+        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0 \
+    }
+#define ARRAY(name, row, member)                                                         \
+    {                                                                                    \
+        name, PJ_COLUMN_ARRAY_NAME, 0, offsetof(row, member), sizeof(((row *)0)->member) \
+    }
+
+#define ENERGY(row, member)                                \
+    COLUMN("energy_mj", NJ, row, member.gross_nj),         \
+        COLUMN("net_energy_mj", NJ, row, member.net_nj),   \
+        COLUMN("self_energy_mj", NJ, row, member.self_nj), \
+        COLUMN("energy_sd_mj", FLOAT, row, member.sd_mj),  \
+        COLUMN("planted_mj", NJ, row, member.planted_nj),  \
+        NAMED("method", METHOD_U8, row, member.method)
+
+#define STATS(row, prefix)                                           \
+    COLUMN(prefix "_mean", STAT_FLOAT, row, stats.mean_abs),         \
+        COLUMN(prefix "_std", STAT_FLOAT, row, stats.std),           \
+        COLUMN(prefix "_max", STAT_FLOAT, row, stats.max_abs),       \
+        COLUMN(prefix "_sparsity", STAT_FLOAT, row, stats.sparsity), \
+        COLUMN(prefix "_signed_mean", STAT_FLOAT, row, stats.mean),  \
+        COLUMN("nan_count", STAT_U32, row, stats.nan_count),         \
+        COLUMN("inf_count", STAT_U32, row, stats.inf_count)
+
+static const pj_column run_columns[] = {
+    COLUMN("created_ns", I64, pj_run_info, created_wall_ns),
+    NAMED("status", STATUS, pj_run_info, status),
+    NAMED("profiling_depth", DEPTH, pj_run_info, depth),
+    COLUMN("model_name", TEXT, pj_run_info, model_name),
+    COLUMN("model_path", TEXT, pj_run_info, model_path),
+    COLUMN("engine", TEXT, pj_run_info, engine),
+    COLUMN("dtype", TEXT, pj_run_info, dtype),
+    COLUMN("isa", TEXT, pj_run_info, isa),
+    COLUMN("threads", COUNT, pj_run_info, threads),
+    COLUMN("batch_size", U32, pj_run_info, batch_size),
+    COLUMN("experiment_name", TEXT, pj_run_info, experiment_name),
+    COLUMN("machine", TEXT, pj_run_info, machine),
+    COLUMN("repeat_group", TEXT, pj_run_info, repeat_group),
+    COLUMN("repeat_index", U32, pj_run_info, repeat_index),
+    COLUMN("input_tokens", U64, pj_run_info, input_tokens),
+    COLUMN("output_tokens", U64, pj_run_info, output_tokens),
+    COLUMN("total_duration_ms", DOUBLE, pj_run_info, total_ms),
+    COLUMN("prefill_duration_ms", DOUBLE, pj_run_info, prefill_ms),
+    COLUMN("decode_duration_ms", DOUBLE, pj_run_info, decode_ms),
+    NAMED("energy_source", QUALITY, pj_run_info, quality),
+    COLUMN("power_sources", TEXT, pj_run_info, power_sources),
+    NAMED("method", METHOD, pj_run_info, method),
+    COLUMN("total_energy_mj", DOUBLE, pj_run_info, total_mj),
+    COLUMN("total_energy_sd_mj", DOUBLE, pj_run_info, total_sd_mj),
+    COLUMN("idle_energy_mj", DOUBLE, pj_run_info, idle_mj),
+    COLUMN("net_energy_mj", DOUBLE, pj_run_info, net_mj),
+    COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
+    COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
+    COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
+    COLUMN("prefill_energy_net_mj", DOUBLE, pj_run_info, prefill_net_mj),
+    COLUMN("decode_energy_net_mj", DOUBLE, pj_run_info, decode_net_mj),
+    COLUMN("baseline_cold_mw", DOUBLE, pj_run_info, baseline_cold_mw),
+    COLUMN("baseline_resident_mw", DOUBLE, pj_run_info, baseline_resident_mw),
+    COLUMN("condition_number", DOUBLE, pj_run_info, condition_number),
+    COLUMN("pj_per_flop", DOUBLE, pj_run_info, pj_per_flop),
+    COLUMN("pj_per_flop_sd", DOUBLE, pj_run_info, pj_per_flop_sd),
+    COLUMN("pj_per_byte", DOUBLE, pj_run_info, pj_per_byte),
+    COLUMN("pj_per_byte_sd", DOUBLE, pj_run_info, pj_per_byte_sd),
+    COLUMN("attribution_interval", DOUBLE, pj_run_info, attribution_interval),
+    COLUMN("attribution_interval_calibrated", DOUBLE, pj_run_info, attribution_interval_calibrated),
+    COLUMN("calibration_gap", DOUBLE, pj_run_info, calibration_gap),
+    COLUMN("overhead_ms", DOUBLE, pj_run_info, overhead_ms),
+    COLUMN("overhead_share", DOUBLE, pj_run_info, overhead_share),
+    COLUMN("sampler_cpu_share", DOUBLE, pj_run_info, sampler_cpu_share),
+    COLUMN("sampler_jitter_us", DOUBLE, pj_run_info, sampler_jitter_us),
+    COLUMN("samples_missed", U64, pj_run_info, samples_missed),
+    COLUMN("spans_lost", U64, pj_run_info, spans_lost),
+    COLUMN("settings", JSON, pj_run_info, settings_json),
+    COLUMN("model", JSON, pj_run_info, model_json),
+    COLUMN("prompt", TEXT, pj_run_info, prompt),
+};
+
+static const pj_column rail_columns[] = {
+    COLUMN("rail_index", U32, pj_rail_view, index),
+    ARRAY("rail_name", pj_rail_view, rail.name),
+    ARRAY("source", pj_rail_view, rail.source),
+    ARRAY("device", pj_rail_view, rail.device),
+    ARRAY("field", pj_rail_view, rail.field),
+    NAMED("rail_class", RAIL_CLASS, pj_rail_view, rail.rail_class),
+    NAMED("kind", RAIL_KIND, pj_rail_view, rail.kind),
+    NAMED("scope", RAIL_SCOPE, pj_rail_view, rail.scope),
+    NAMED("quality", QUALITY, pj_rail_view, rail.quality),
+    COLUMN("parent_index", I32, pj_rail_view, rail.parent),
+    COLUMN("period_ms", NS, pj_rail_view, rail.period_ns),
+    COLUMN("window_ms", NS, pj_rail_view, rail.window_ns),
+    COLUMN("delay_ms", NS, pj_rail_view, rail.delay_ns),
+    COLUMN("resolution", DOUBLE, pj_rail_view, rail.resolution),
+    COLUMN("modulus_uj", DOUBLE, pj_rail_view, rail.modulus_uj),
+    COLUMN("max_power_mw", DOUBLE, pj_rail_view, rail.max_mw),
+    COLUMN("gain_sd", DOUBLE, pj_rail_view, rail.gain_sd),
+    COLUMN("baseline_mw", DOUBLE, pj_rail_view, baseline_mw),
+    COLUMN("baseline_sd_mw", DOUBLE, pj_rail_view, baseline_sd_mw),
+};
+
+static const pj_column sample_columns[] = {
+    COLUMN("timestamp_ms", DOUBLE, pj_sample_view, t_ms),
+    COLUMN("cpu_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_CPU]),
+    COLUMN("gpu_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_GPU]),
+    COLUMN("ane_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_ANE]),
+    COLUMN("dram_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_DRAM]),
+    COLUMN("total_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_TOTAL]),
+    NAMED("phase", PHASE_U8, pj_sample_view, phase),
+    COLUMN("phase_confidence", FLOAT, pj_sample_view, phase_confidence),
+};
+
+static const pj_column rail_energy_columns[] = {
+    NAMED("phase", PHASE_U8, pj_rail_energy, phase),
+    COLUMN("rail_index", U16, pj_rail_energy, rail),
+    COLUMN("gross_mj", DOUBLE, pj_rail_energy, gross_mj),
+    COLUMN("idle_mj", DOUBLE, pj_rail_energy, idle_mj),
+    COLUMN("net_mj", DOUBLE, pj_rail_energy, net_mj),
+    COLUMN("sd_mj", DOUBLE, pj_rail_energy, sd_mj),
+};
+
+static const pj_column phase_columns[] = {
+    NAMED("phase", PHASE_U8, pj_phase_row, phase),
+    COLUMN("start_ms", DOUBLE, pj_phase_row, start_ms),
+    COLUMN("duration_ms", DOUBLE, pj_phase_row, duration_ms),
+    ENERGY(pj_phase_row, energy),
+};
+
+static const pj_column class_columns[] = {
+    COLUMN("class_name", TEXT, pj_class_row, name),
+    NAMED("phase", PHASE_U8, pj_class_row, phase),
+    COLUMN("time_ms", DOUBLE, pj_class_row, time_ms),
+    COLUMN("flops", DOUBLE, pj_class_row, flops),
+    COLUMN("bytes", DOUBLE, pj_class_row, bytes),
+    COLUMN("power_mw", DOUBLE, pj_class_row, power_mw),
+    COLUMN("power_sd_mw", DOUBLE, pj_class_row, power_sd_mw),
+    COLUMN("energy_mj", DOUBLE, pj_class_row, energy_mj),
+    COLUMN("energy_sd_mj", DOUBLE, pj_class_row, energy_sd_mj),
+    COLUMN("data_share", DOUBLE, pj_class_row, data_share),
+    COLUMN("truncated", BOOL, pj_class_row, truncated),
+};
+
+static const pj_column token_columns[] = {
+    COLUMN("position", U32, pj_token_view, row.position),
+    COLUMN("text", TEXT, pj_token_view, row.text),
+    NAMED("phase", PHASE_U8, pj_token_view, phase),
+    COLUMN("duration_ms", DOUBLE, pj_token_view, row.duration_ms),
+    ENERGY(pj_token_view, row.energy),
+    COLUMN("power_snapshot_mw", DOUBLE, pj_token_view, row.power_mw),
+    COLUMN("start_ms", DOUBLE, pj_token_view, row.start_ms),
+    COLUMN("sequence", U32, pj_token_view, row.sequence),
+    COLUMN("vocabulary_id", I32, pj_token_view, row.token_id),
+    REFERENCE("phase_id", PHASES, pj_token_view, row.phase),
+};
+
+static const pj_column section_columns[] = {
+    NAMED("phase", PHASE_U8, pj_section_view, phase),
+    COLUMN("section_name", TEXT, pj_section_view, row.name),
+    COLUMN("start_ms", DOUBLE, pj_section_view, row.start_ms),
+    COLUMN("end_ms", DOUBLE, pj_section_view, end_ms),
+    COLUMN("duration_ms", DOUBLE, pj_section_view, row.duration_ms),
+    ENERGY(pj_section_view, row.energy),
+    REFERENCE("phase_id", PHASES, pj_section_view, row.phase),
+    REFERENCE("token_id", TOKENS, pj_section_view, row.token),
+};
+
+static const pj_column layer_columns[] = {
+    REFERENCE("token_id", TOKENS, pj_layer_row, token),
+    COLUMN("layer_index", U32, pj_layer_row, layer_index),
+    COLUMN("total_time_ms", DOUBLE, pj_layer_row, duration_ms),
+    COLUMN("attention_time_ms", DOUBLE, pj_layer_row, attention_ms),
+    COLUMN("mlp_time_ms", DOUBLE, pj_layer_row, mlp_ms),
+    ENERGY(pj_layer_row, energy),
+    STATS(pj_layer_row, "activation"),
+    COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
+};
+
+static const pj_column component_columns[] = {
+    REFERENCE("layer_metric_id", LAYERS, pj_component_row, layer),
+    COLUMN("component_name", TEXT, pj_component_row, name),
+    COLUMN("time_ms", DOUBLE, pj_component_row, duration_ms),
+    ENERGY(pj_component_row, energy),
+    STATS(pj_component_row, "activation"),
+    COLUMN("start_ms", DOUBLE, pj_component_row, start_ms),
+    COLUMN("flops_estimate", DOUBLE, pj_component_row, flops),
+    COLUMN("bytes_estimate", DOUBLE, pj_component_row, bytes),
+    REFERENCE("token_id", TOKENS, pj_component_row, token),
+    REFERENCE("section_id", SECTIONS, pj_component_row, section),
+    REFERENCE("class_id", CLASSES, pj_component_row, class_),
+    COLUMN("extra_metrics", EXTRAS, pj_component_row, extra_begin),
+};
+
+/* An operation has no children, so all of its energy is its own, and its method is that of its
+ * component: neither is spelled out a million times. */
+static const pj_column operation_columns[] = {
+    REFERENCE("component_metric_id", COMPONENTS, pj_operation_row, component),
+    COLUMN("operation_name", TEXT, pj_operation_row, name),
+    COLUMN("time_ms", DOUBLE, pj_operation_row, duration_ms),
+    COLUMN("energy_mj", NJ, pj_operation_row, energy.gross_nj),
+    COLUMN("flops_estimate", DOUBLE, pj_operation_row, flops),
+    STATS(pj_operation_row, "tensor"),
+    COLUMN("extra_metrics", EXTRAS, pj_operation_row, extra_begin),
+    COLUMN("bytes_estimate", DOUBLE, pj_operation_row, bytes),
+    COLUMN("start_ms", DOUBLE, pj_operation_row, start_ms),
+    COLUMN("net_energy_mj", NJ, pj_operation_row, energy.net_nj),
+    COLUMN("energy_sd_mj", FLOAT, pj_operation_row, energy.sd_mj),
+    COLUMN("planted_mj", NJ, pj_operation_row, energy.planted_nj),
+    REFERENCE("class_id", CLASSES, pj_operation_row, class_),
+};
+
+static const pj_column warning_columns[] = {
+    COLUMN("t_ms", DOUBLE, pj_warning_row, t_ms),
+    COLUMN("code", TEXT, pj_warning_row, code),
+    COLUMN("text", TEXT, pj_warning_row, text),
+};
+
+#define TABLE(name, columns, row, has_run_id)                                          \
+    {                                                                                  \
+        name, columns, sizeof columns / sizeof *columns, sizeof(row), 0, 0, has_run_id \
+    }
+#define TABLE_STATS(name, columns, row, extras)                                                 \
+    {                                                                                           \
+        name, columns, sizeof columns / sizeof *columns, sizeof(row), offsetof(row, has_stats), \
+            extras, false                                                                       \
+    }
+
+const pj_table pj_tables[PJ_TABLE_COUNT] = {
+    [PJ_TABLE_RAILS] = TABLE("run_rails", rail_columns, pj_rail_view, true),
+    [PJ_TABLE_SAMPLES] = TABLE("power_samples", sample_columns, pj_sample_view, true),
+    [PJ_TABLE_RAIL_ENERGY] = TABLE("run_rail_energy", rail_energy_columns, pj_rail_energy, true),
+    [PJ_TABLE_PHASES] = TABLE("run_phases", phase_columns, pj_phase_row, true),
+    [PJ_TABLE_CLASSES] = TABLE("run_classes", class_columns, pj_class_row, true),
+    [PJ_TABLE_TOKENS] = TABLE("tokens", token_columns, pj_token_view, true),
+    [PJ_TABLE_SECTIONS] = TABLE("pipeline_sections", section_columns, pj_section_view, true),
+    [PJ_TABLE_LAYERS] = TABLE_STATS("layer_metrics", layer_columns, pj_layer_row, 0),
+    [PJ_TABLE_COMPONENTS] = TABLE_STATS("component_metrics", component_columns, pj_component_row,
+                                        offsetof(pj_component_row, extra_begin)),
+    [PJ_TABLE_OPERATIONS] = TABLE_STATS("deep_operation_metrics", operation_columns,
+                                        pj_operation_row, offsetof(pj_operation_row, extra_begin)),
+    [PJ_TABLE_WARNINGS] = TABLE("run_warnings", warning_columns, pj_warning_row, true),
+};
+
+const pj_table pj_run_table = TABLE("profiling_runs", run_columns, pj_run_info, false);
+
+_Static_assert(sizeof(pj_rail_view) <= PJ_ROW_SCRATCH_BYTES, "scratch is too small");
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+uint32_t pj_table_rows(const pj_run_data *data, pj_table_id table)
+{
+    switch (table) {
+    case PJ_TABLE_RAILS: return data->rail_count;
+    case PJ_TABLE_SAMPLES: return data->samples.count;
+    case PJ_TABLE_RAIL_ENERGY: return data->rail_energy_count;
+    case PJ_TABLE_PHASES: return data->phase_count;
+    case PJ_TABLE_CLASSES: return data->class_count;
+    case PJ_TABLE_TOKENS: return data->token_count;
+    case PJ_TABLE_SECTIONS: return data->section_count;
+    case PJ_TABLE_LAYERS: return data->layer_count;
+    case PJ_TABLE_COMPONENTS: return data->component_count;
+    case PJ_TABLE_OPERATIONS: return data->operation_count;
+    case PJ_TABLE_WARNINGS: return data->warning_count;
+    case PJ_TABLE_COUNT: break;
+    }
+    return 0;
+}
+
+static uint8_t phase_of(const pj_run_data *data, uint32_t phase)
+{
+    return phase < data->phase_count ? data->phases[phase].phase : PJ_PHASE_COUNT;
+}
+
+static const void *rail_row(const pj_run_data *data, uint32_t i, pj_rail_view *view)
+{
+    *view = (pj_rail_view){data->rails[i], i, data->baseline_mw[i], data->baseline_sd_mw[i]};
+    return view;
+}
+
+static const void *sample_row(const pj_run_data *data, uint32_t i, pj_sample_view *view)
+{
+    const pj_sample_table *samples = &data->samples;
+    view->t_ms = samples->t_ms[i];
+    view->phase = samples->phase ? samples->phase[i] : PJ_PHASE_IDLE;
+    view->phase_confidence = samples->phase_confidence ? samples->phase_confidence[i] : NAN;
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
+        view->columns[c] = samples->columns[c] ? samples->columns[c][i] : NAN;
+    return view;
+}
+
+static const void *section_row(const pj_run_data *data, uint32_t i, pj_section_view *view)
+{
+    const pj_section_row *row = &data->sections[i];
+    *view = (pj_section_view){*row, phase_of(data, row->phase), row->start_ms + row->duration_ms};
+    return view;
+}
+
+static const void *token_row(const pj_run_data *data, uint32_t i, pj_token_view *view)
+{
+    *view = (pj_token_view){data->tokens[i], phase_of(data, data->tokens[i].phase)};
+    return view;
+}
+
+const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t i, void *scratch)
+{
+    switch (table) {
+    case PJ_TABLE_RAILS: return rail_row(data, i, scratch);
+    case PJ_TABLE_SAMPLES: return sample_row(data, i, scratch);
+    case PJ_TABLE_RAIL_ENERGY: return &data->rail_energy[i];
+    case PJ_TABLE_PHASES: return &data->phases[i];
+    case PJ_TABLE_CLASSES: return &data->classes[i];
+    case PJ_TABLE_TOKENS: return token_row(data, i, scratch);
+    case PJ_TABLE_SECTIONS: return section_row(data, i, scratch);
+    case PJ_TABLE_LAYERS: return &data->layers[i];
+    case PJ_TABLE_COMPONENTS: return &data->components[i];
+    case PJ_TABLE_OPERATIONS: return &data->operations[i];
+    case PJ_TABLE_WARNINGS: return &data->warnings[i];
+    case PJ_TABLE_COUNT: break;
+    }
+    return NULL;
+}
+
+/* ---- filling ------------------------------------------------------------------------------- */
+
+static bool grow(pj_arena *arena, void *array, uint32_t used, uint32_t count, size_t size)
+{
+    void *old, *new = pj_arena_alloc(arena, count, size);
+    if (!new) return false;
+    memcpy(&old, array, sizeof old);
+    if (old && used) memcpy(new, old, used * size);
+    memcpy(array, &new, sizeof new);
+    return true;
+}
+
+static bool grow_samples(pj_run_data *data, uint32_t count)
+{
+    pj_sample_table *s = &data->samples;
+    pj_arena *arena = &data->arena;
+    bool good = grow(arena, &s->t_ms, s->count, count, sizeof *s->t_ms) &&
+                grow(arena, &s->phase, s->count, count, sizeof *s->phase) &&
+                grow(arena, &s->phase_confidence, s->count, count, sizeof *s->phase_confidence);
+    for (int c = 0; c <= PJ_RAIL_TOTAL && good; c++)
+        good = grow(arena, &s->columns[c], s->count, count, sizeof *s->columns[c]);
+    return good;
+}
+
+bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count)
+{
+    uint32_t used = pj_table_rows(data, table);
+    pj_arena *arena = &data->arena;
+#define GROW(array) grow(arena, &data->array, used, count, sizeof *data->array)
+    switch (table) {
+    case PJ_TABLE_RAILS: return count <= PJ_MAX_RAILS;
+    case PJ_TABLE_SAMPLES: return grow_samples(data, count);
+    case PJ_TABLE_RAIL_ENERGY: return GROW(rail_energy);
+    case PJ_TABLE_PHASES: return GROW(phases);
+    case PJ_TABLE_CLASSES: return GROW(classes);
+    case PJ_TABLE_TOKENS: return GROW(tokens);
+    case PJ_TABLE_SECTIONS: return GROW(sections);
+    case PJ_TABLE_LAYERS: return GROW(layers);
+    case PJ_TABLE_COMPONENTS: return GROW(components);
+    case PJ_TABLE_OPERATIONS: return GROW(operations);
+    case PJ_TABLE_WARNINGS: return GROW(warnings);
+    case PJ_TABLE_COUNT: break;
+    }
+#undef GROW
+    return false;
+}
+
+static bool put_rail(pj_run_data *data, uint32_t i, const pj_rail_view *view)
+{
+    if (view->index != i || i >= PJ_MAX_RAILS) return false;
+    data->rails[i] = view->rail;
+    data->baseline_mw[i] = view->baseline_mw;
+    data->baseline_sd_mw[i] = view->baseline_sd_mw;
+    return true;
+}
+
+static void put_sample(pj_sample_table *s, uint32_t i, const pj_sample_view *view)
+{
+    s->t_ms[i] = view->t_ms;
+    s->phase[i] = view->phase;
+    s->phase_confidence[i] = view->phase_confidence;
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->columns[c][i] = view->columns[c];
+}
+
+bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t i, const void *row)
+{
+#define PUT(type, array, counter)        \
+    data->array[i] = *(const type *)row; \
+    data->counter = i + 1;               \
+    return true
+    switch (table) {
+    case PJ_TABLE_RAILS: data->rail_count = i + 1; return put_rail(data, i, row);
+    case PJ_TABLE_SAMPLES:
+        put_sample(&data->samples, i, row);
+        data->samples.count = i + 1;
+        return true;
+    case PJ_TABLE_TOKENS:
+        data->tokens[i] = ((const pj_token_view *)row)->row;
+        data->token_count = i + 1;
+        return true;
+    case PJ_TABLE_SECTIONS:
+        data->sections[i] = ((const pj_section_view *)row)->row;
+        data->section_count = i + 1;
+        return true;
+    case PJ_TABLE_RAIL_ENERGY: PUT(pj_rail_energy, rail_energy, rail_energy_count);
+    case PJ_TABLE_PHASES: PUT(pj_phase_row, phases, phase_count);
+    case PJ_TABLE_CLASSES: PUT(pj_class_row, classes, class_count);
+    case PJ_TABLE_LAYERS: PUT(pj_layer_row, layers, layer_count);
+    case PJ_TABLE_COMPONENTS: PUT(pj_component_row, components, component_count);
+    case PJ_TABLE_OPERATIONS: PUT(pj_operation_row, operations, operation_count);
+    case PJ_TABLE_WARNINGS: PUT(pj_warning_row, warnings, warning_count);
+    case PJ_TABLE_COUNT: break;
+    }
+#undef PUT
+    return false;
+}
+
+static bool column_is_empty(const double *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!isnan(values[i])) return false;
+    return true;
+}
+
+void pj_rows_complete(pj_run_data *data)
+{
+    for (uint32_t i = 0; i < data->operation_count; i++) {
+        pj_operation_row *o = &data->operations[i];
+        o->energy.self_nj = o->energy.gross_nj;
+        if (o->component < data->component_count && o->energy.gross_nj != PJ_NJ_UNKNOWN)
+            o->energy.method = data->components[o->component].energy.method;
+    }
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
+        if (data->samples.columns[c] &&
+            column_is_empty(data->samples.columns[c], data->samples.count))
+            data->samples.columns[c] = NULL;
+}
+
+static pj_status check_references(const pj_run_data *data, pj_table_id id, pj_error *err)
+{
+    const pj_table *table = &pj_tables[id];
+    char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    uint32_t count = pj_table_rows(data, id);
+    for (int c = 0; c < table->column_count; c++) {
+        const pj_column *column = &table->columns[c];
+        if (column->type != PJ_COLUMN_REFERENCE) continue;
+        uint32_t limit = pj_table_rows(data, column->kind);
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t to;
+            const char *row = pj_table_row(data, id, i, scratch);
+            memcpy(&to, row + column->offset, sizeof to);
+            if (to >= limit && to != PJ_NO_PARENT)
+                return pj_fail(err, PJ_E_INVALID, "row %u of %s: %s names a row that is not there",
+                               i, table->name, column->name);
+        }
+    }
+    return PJ_OK;
+}
+
+pj_status pj_rows_check(const pj_run_data *data, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
+        status = check_references(data, t, err);
+    for (uint32_t i = 0; i < data->component_count && status == PJ_OK; i++)
+        if (!data->components[i].name)
+            status = pj_fail(err, PJ_E_INVALID, "row %u of component_metrics has no name", i);
+    for (uint32_t i = 0; i < data->operation_count && status == PJ_OK; i++)
+        if (!data->operations[i].name || data->operations[i].component == PJ_NO_PARENT)
+            status = pj_fail(err, PJ_E_INVALID,
+                             "row %u of deep_operation_metrics has no name or no component", i);
+    for (uint32_t i = 0; i < data->rail_energy_count && status == PJ_OK; i++)
+        if (data->rail_energy[i].rail >= data->rail_count)
+            status = pj_fail(err, PJ_E_INVALID, "row %u of run_rail_energy names no rail", i);
+    return status;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+static const char *const rail_classes[] = {"cpu", "gpu", "ane", "dram", "total", "platform"};
+static const char *const rail_kinds[] = {"counter", "instant", "average"};
+static const char *const rail_scopes[] = {"domain", "package", "board", "module", "machine"};
+
+static int find(const char *const *names, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+const char *pj_rail_class_name(int rail_class)
+{
+    return rail_class >= 0 && rail_class < PJ_RAIL_CLASS_COUNT ? rail_classes[rail_class]
+                                                               : "unknown";
+}
+
+static const char *name_of(pj_names names, int v)
+{
+    switch (names) {
+    case PJ_NAMES_PHASE_U8: return v == PJ_PHASE_COUNT ? "run" : pj_phase_name((pj_phase)v);
+    case PJ_NAMES_METHOD_U8:
+    case PJ_NAMES_METHOD: return pj_method_name((pj_method)v);
+    case PJ_NAMES_STATUS: return pj_run_status_name((pj_run_status)v);
+    case PJ_NAMES_DEPTH: return pj_depth_name((pj_depth)v);
+    case PJ_NAMES_QUALITY: return pj_quality_name((pj_source_quality)v);
+    case PJ_NAMES_RAIL_CLASS: return pj_rail_class_name(v);
+    case PJ_NAMES_RAIL_KIND: return v >= 0 && v < 3 ? rail_kinds[v] : "unknown";
+    case PJ_NAMES_RAIL_SCOPE: return v >= 0 && v < 5 ? rail_scopes[v] : "unknown";
+    }
+    return "unknown";
+}
+
+static int phase_parse(const char *name)
+{
+    if (strcmp(name, "run") == 0) return PJ_PHASE_COUNT;
+    for (int i = 0; i < PJ_PHASE_COUNT; i++)
+        if (strcmp(pj_phase_name((pj_phase)i), name) == 0) return i;
+    return -1;
+}
+
+static int value_of(pj_names names, const char *name)
+{
+    switch (names) {
+    case PJ_NAMES_PHASE_U8: return phase_parse(name);
+    case PJ_NAMES_METHOD_U8:
+    case PJ_NAMES_METHOD: return pj_method_parse(name);
+    case PJ_NAMES_STATUS: return pj_run_status_parse(name);
+    case PJ_NAMES_DEPTH: return pj_depth_parse(name);
+    case PJ_NAMES_QUALITY: return pj_quality_parse(name);
+    case PJ_NAMES_RAIL_CLASS: return find(rail_classes, PJ_RAIL_CLASS_COUNT, name);
+    case PJ_NAMES_RAIL_KIND: return find(rail_kinds, 3, name);
+    case PJ_NAMES_RAIL_SCOPE: return find(rail_scopes, 5, name);
+    }
+    return -1;
+}
+
+static bool is_byte(pj_names names)
+{
+    return names == PJ_NAMES_PHASE_U8 || names == PJ_NAMES_METHOD_U8;
+}
+
+/* ---- values out ---------------------------------------------------------------------------- */
+
+static void give_double(pj_value *v, double number)
+{
+    v->type = isnan(number) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE;
+    v->number = number;
+}
+
+static void give_int(pj_value *v, int64_t integer)
+{
+    v->type = PJ_VALUE_INT;
+    v->integer = integer;
+}
+
+static void give_text(pj_value *v, const char *text, size_t bytes)
+{
+    v->type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL;
+    v->text = text;
+    v->bytes = bytes;
+}
+
+static bool row_has_stats(const pj_table *table, const unsigned char *row)
+{
+    bool has;
+    memcpy(&has, row + table->stats_flag, sizeof has);
+    return has;
+}
+
+#define AT(type) (*(type const *)(const void *)at)
+
+void pj_column_get(const pj_table *table, const pj_column *column, const void *row, pj_value *v)
+{
+    const unsigned char *at = (const unsigned char *)row + column->offset;
+    v->type = PJ_VALUE_NULL;
+    switch ((pj_column_type)column->type) {
+    case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_JSON: {
+        const char *text = AT(const char *);
+        give_text(v, text, text ? strlen(text) : 0);
+        break;
+    }
+    case PJ_COLUMN_DOUBLE: give_double(v, AT(double)); break;
+    case PJ_COLUMN_FLOAT: give_double(v, (double)AT(float)); break;
+    case PJ_COLUMN_NJ: give_double(v, pj_mj_of_nj(AT(int64_t))); break;
+    case PJ_COLUMN_NS: give_double(v, (double)AT(int64_t) * 1e-6); break;
+    case PJ_COLUMN_I64: give_int(v, AT(int64_t)); break;
+    case PJ_COLUMN_U64: give_int(v, (int64_t)AT(uint64_t)); break;
+    case PJ_COLUMN_U32: give_int(v, AT(uint32_t)); break;
+    case PJ_COLUMN_U16: give_int(v, AT(uint16_t)); break;
+    case PJ_COLUMN_COUNT:
+        if (AT(uint32_t)) give_int(v, AT(uint32_t));
+        break;
+    case PJ_COLUMN_I32:
+        if (AT(int32_t) != -1) give_int(v, AT(int32_t));
+        break;
+    case PJ_COLUMN_BOOL: give_int(v, AT(bool)); break;
+    case PJ_COLUMN_NAME: {
+        const char *name = name_of(column->kind, is_byte(column->kind) ? AT(uint8_t) : AT(int));
+        give_text(v, name, strlen(name));
+        break;
+    }
+    case PJ_COLUMN_STAT_FLOAT:
+        if (row_has_stats(table, row)) give_double(v, (double)AT(float));
+        break;
+    case PJ_COLUMN_STAT_U32:
+        if (row_has_stats(table, row)) give_int(v, AT(uint32_t));
+        break;
+    case PJ_COLUMN_REFERENCE:
+        if (AT(uint32_t) != PJ_NO_PARENT) give_int(v, AT(uint32_t));
+        break;
+    case PJ_COLUMN_ARRAY_NAME:
+        give_text(v, (const char *)at, strnlen((const char *)at, column->bytes));
+        break;
+    case PJ_COLUMN_EXTRAS: break; /* written by those who hold the run */
+    }
+}
+
+#undef AT
+
+/* ---- values in ----------------------------------------------------------------------------- */
+
+static bool as_double(const pj_value *v, double *number)
+{
+    switch (v->type) {
+    case PJ_VALUE_NULL: *number = NAN; return true;
+    case PJ_VALUE_INT: *number = (double)v->integer; return true;
+    case PJ_VALUE_DOUBLE: *number = v->number; return true;
+    case PJ_VALUE_TEXT: break;
+    }
+    return false;
+}
+
+/* Whole numbers of `low` to `high`; NULL gives `none`. */
+static bool as_int(const pj_value *v, int64_t low, int64_t high, int64_t none, int64_t *integer)
+{
+    if (v->type == PJ_VALUE_NULL) {
+        *integer = none;
+        return true;
+    }
+    if (v->type == PJ_VALUE_INT)
+        *integer = v->integer;
+    else if (v->type == PJ_VALUE_DOUBLE && fabs(v->number) < 0x1p62)
+        *integer = (int64_t)v->number;
+    else
+        return false;
+    return *integer >= low && *integer <= high;
+}
+
+/* Millijoules or milliseconds to whole millionths of them. */
+static bool as_millionths(const pj_value *v, int64_t none, int64_t *integer)
+{
+    double number;
+    if (!as_double(v, &number)) return false;
+    *integer = none;
+    if (isnan(number)) return true;
+    if (!(fabs(number) < 9.2e12)) return false;
+    *integer = llround(number * 1e6);
+    return true;
+}
+
+static bool put_name(const pj_column *column, unsigned char *at, const pj_value *v)
+{
+    if (v->type == PJ_VALUE_NULL) return true;
+    if (v->type != PJ_VALUE_TEXT) return false;
+    char name[32];
+    if (v->bytes >= sizeof name) return false;
+    memcpy(name, v->text, v->bytes);
+    name[v->bytes] = 0;
+    int value = value_of(column->kind, name);
+    if (value < 0) return false;
+    if (is_byte(column->kind))
+        *at = (unsigned char)value;
+    else
+        memcpy(at, &value, sizeof value);
+    return true;
+}
+
+static bool put_text(unsigned char *at, const pj_value *v, pj_arena *arena)
+{
+    if (v->type == PJ_VALUE_NULL) return true;
+    if (v->type != PJ_VALUE_TEXT) return false;
+    const char *copy = pj_arena_strndup(arena, v->text, v->bytes);
+    memcpy(at, &copy, sizeof copy);
+    return copy != NULL;
+}
+
+static bool put_array(const pj_column *column, unsigned char *at, const pj_value *v)
+{
+    if (v->type == PJ_VALUE_NULL) return true;
+    if (v->type != PJ_VALUE_TEXT || v->bytes >= column->bytes) return false;
+    memcpy(at, v->text, v->bytes);
+    at[v->bytes] = 0;
+    return true;
+}
+
+bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *v,
+                   pj_arena *arena)
+{
+    unsigned char *at = (unsigned char *)row + column->offset;
+    double number = NAN;
+    int64_t integer = 0;
+    bool fits = true;
+#define PUT(type, value)                        \
+    do {                                        \
+        type put = (type)(value);               \
+        if (fits) memcpy(at, &put, sizeof put); \
+    } while (0)
+    switch ((pj_column_type)column->type) {
+    case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_JSON: return put_text(at, v, arena);
+    case PJ_COLUMN_NAME: return put_name(column, at, v);
+    case PJ_COLUMN_ARRAY_NAME: return put_array(column, at, v);
+    case PJ_COLUMN_EXTRAS: return true;
+    case PJ_COLUMN_DOUBLE:
+        fits = as_double(v, &number);
+        PUT(double, number);
+        break;
+    case PJ_COLUMN_FLOAT:
+        fits = as_double(v, &number);
+        PUT(float, number);
+        break;
+    case PJ_COLUMN_STAT_FLOAT:
+        fits = as_double(v, &number);
+        PUT(float, number);
+        break;
+    case PJ_COLUMN_NJ:
+        fits = as_millionths(v, PJ_NJ_UNKNOWN, &integer);
+        PUT(int64_t, integer);
+        break;
+    case PJ_COLUMN_NS:
+        fits = as_millionths(v, 0, &integer);
+        PUT(int64_t, integer);
+        break;
+    case PJ_COLUMN_I64:
+    case PJ_COLUMN_U64:
+        fits = as_int(v, column->type == PJ_COLUMN_U64 ? 0 : INT64_MIN, INT64_MAX, 0, &integer);
+        PUT(int64_t, integer);
+        break;
+    case PJ_COLUMN_U32:
+    case PJ_COLUMN_COUNT:
+    case PJ_COLUMN_STAT_U32:
+        fits = as_int(v, 0, UINT32_MAX, 0, &integer);
+        PUT(uint32_t, integer);
+        break;
+    case PJ_COLUMN_REFERENCE:
+        fits = as_int(v, 0, UINT32_MAX - 1, PJ_NO_PARENT, &integer);
+        PUT(uint32_t, integer);
+        break;
+    case PJ_COLUMN_U16:
+        fits = as_int(v, 0, UINT16_MAX, 0, &integer);
+        PUT(uint16_t, integer);
+        break;
+    case PJ_COLUMN_I32:
+        fits = as_int(v, INT32_MIN, INT32_MAX, -1, &integer);
+        PUT(int32_t, integer);
+        break;
+    case PJ_COLUMN_BOOL:
+        fits = as_int(v, 0, 1, 0, &integer);
+        PUT(bool, integer);
+        break;
+    }
+#undef PUT
+    bool is_stat = column->type == PJ_COLUMN_STAT_FLOAT || column->type == PJ_COLUMN_STAT_U32;
+    if (fits && is_stat && v->type != PJ_VALUE_NULL)
+        memcpy((unsigned char *)row + table->stats_flag, &(bool){true}, sizeof(bool));
+    return fits;
+}

@@ -1,0 +1,148 @@
+/*
+ * How the rows of a run in memory are spelled as columns: one description per table, read by
+ * saving, loading, exporting and importing alike, so that a column is named once. A reference to a
+ * row is its index in memory, and `first id of that table in this run` + index in the database.
+ */
+#ifndef PJ_STORE_ROWS_H
+#define PJ_STORE_ROWS_H
+
+#include "base/error.h"
+#include "trace/run_data.h"
+
+typedef enum pj_column_type {
+    PJ_COLUMN_TEXT = 0, /* const char *; NULL */
+    PJ_COLUMN_JSON,     /* const char * holding a JSON value; NULL */
+    PJ_COLUMN_DOUBLE,   /* NAN: NULL */
+    PJ_COLUMN_FLOAT,    /* NAN: NULL */
+    PJ_COLUMN_NJ,       /* int64_t nanojoules, written as millijoules */
+    PJ_COLUMN_NS,       /* int64_t nanoseconds, written as milliseconds */
+    PJ_COLUMN_I64,
+    PJ_COLUMN_U64,
+    PJ_COLUMN_U32,
+    PJ_COLUMN_U16,
+    PJ_COLUMN_COUNT, /* uint32_t; 0: NULL */
+    PJ_COLUMN_I32,   /* int32_t; -1: NULL */
+    PJ_COLUMN_BOOL,
+    PJ_COLUMN_NAME,       /* an enumeration by its name, see `names` */
+    PJ_COLUMN_STAT_FLOAT, /* of pj_stats; NULL where the row has none */
+    PJ_COLUMN_STAT_U32,
+    PJ_COLUMN_EXTRAS,    /* extra_begin and extra_count as a JSON object */
+    PJ_COLUMN_REFERENCE, /* uint32_t index of a row of table `table`; PJ_NO_PARENT: NULL */
+    PJ_COLUMN_ARRAY_NAME /* char[] of `bytes` */
+} pj_column_type;
+
+typedef enum pj_names {
+    PJ_NAMES_PHASE_U8, /* uint8_t, PJ_PHASE_COUNT is "run" */
+    PJ_NAMES_METHOD_U8,
+    PJ_NAMES_METHOD,
+    PJ_NAMES_STATUS,
+    PJ_NAMES_DEPTH,
+    PJ_NAMES_QUALITY,
+    PJ_NAMES_RAIL_CLASS,
+    PJ_NAMES_RAIL_KIND,
+    PJ_NAMES_RAIL_SCOPE
+} pj_names;
+
+/* In the order in which they are saved: parents first. */
+typedef enum pj_table_id {
+    PJ_TABLE_RAILS = 0,
+    PJ_TABLE_SAMPLES,
+    PJ_TABLE_RAIL_ENERGY,
+    PJ_TABLE_PHASES,
+    PJ_TABLE_CLASSES,
+    PJ_TABLE_TOKENS,
+    PJ_TABLE_SECTIONS,
+    PJ_TABLE_LAYERS,
+    PJ_TABLE_COMPONENTS,
+    PJ_TABLE_OPERATIONS,
+    PJ_TABLE_WARNINGS,
+    PJ_TABLE_COUNT
+} pj_table_id;
+
+typedef struct pj_column {
+    const char *name;
+    uint8_t type; /* pj_column_type */
+    uint8_t kind; /* pj_names, pj_table_id of a reference */
+    uint16_t offset;
+    uint16_t bytes; /* of a PJ_COLUMN_ARRAY_NAME */
+} pj_column;
+
+typedef struct pj_table {
+    const char *name;
+    const pj_column *columns;
+    uint16_t column_count;
+    uint16_t row_bytes;
+    uint16_t stats_flag; /* offset of has_stats, 0: the row has none */
+    uint16_t extras;     /* offset of extra_begin, followed by extra_count */
+    bool has_run_id;     /* the table has a column run_id */
+} pj_table;
+
+extern const pj_table pj_tables[PJ_TABLE_COUNT];
+extern const pj_table pj_run_table; /* profiling_runs, over pj_run_info */
+
+/* A rail and its baseline, and a sample, as rows: they lie apart in pj_run_data. */
+typedef struct pj_rail_view {
+    pj_rail rail;
+    uint32_t index;
+    double baseline_mw, baseline_sd_mw;
+} pj_rail_view;
+
+typedef struct pj_sample_view {
+    double t_ms;
+    double columns[PJ_RAIL_TOTAL + 1];
+    uint8_t phase;
+    float phase_confidence;
+} pj_sample_view;
+
+typedef struct pj_section_view {
+    pj_section_row row;
+    uint8_t phase;
+    double end_ms;
+} pj_section_view;
+
+typedef struct pj_token_view {
+    pj_token_row row;
+    uint8_t phase;
+} pj_token_view;
+
+uint32_t pj_table_rows(const pj_run_data *data, pj_table_id table);
+/* The row as the table's columns describe it; `scratch` holds at least pj_row_scratch bytes. */
+enum { PJ_ROW_SCRATCH_BYTES = 512 };
+const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t index, void *scratch);
+
+/* Filling a run table by table. Room for `count` rows, keeping those that are there; false when
+ * memory is out or there are too many. */
+bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count);
+/* Puts the next row (index = rows so far); there is room for it. False: a rail out of order. */
+bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t index, const void *row);
+/* Fills in what the columns leave out, once all rows are there. */
+void pj_rows_complete(pj_run_data *data);
+/* Do all references and enumerations of the rows lie inside the run? Names the offender. */
+pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
+
+/* One value between memory and the outside. */
+typedef enum pj_value_type {
+    PJ_VALUE_NULL,
+    PJ_VALUE_INT,
+    PJ_VALUE_DOUBLE,
+    PJ_VALUE_TEXT
+} pj_value_type;
+
+typedef struct pj_value {
+    pj_value_type type;
+    int64_t integer;
+    double number;
+    const char *text;
+    size_t bytes;
+} pj_value;
+
+void pj_column_get(const pj_table *table, const pj_column *column, const void *row,
+                   pj_value *value);
+/* Into a zeroed row; texts are copied into the arena. References come as they are (relative).
+ * False: the value does not fit the column, or memory is out. */
+bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *value,
+                   pj_arena *arena);
+
+const char *pj_rail_class_name(int rail_class); /* "cpu", ... */
+
+#endif

@@ -1,0 +1,454 @@
+/*
+ * One connection to the database: opening, migrating, statements, and SQLite's errors as sentences.
+ *
+ * Write-ahead log: readers never wait for the writer and the other way round. synchronous=NORMAL: a
+ * killed process loses nothing, a loss of power loses at most the last runs, whole. Pages of 16 kB:
+ * rows are written in bulk and read in ranges; measured a fifth faster than 4 kB.
+ */
+#include "store/sqlite.h"
+
+#include "base/file.h"
+#include "store/rows.h"
+#include "store/schema.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUSY_TIMEOUT_MS = 30000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096 };
+
+struct pj_sql {
+    pj_store *store;
+    sqlite3_stmt *statement;
+    const char *text; /* as given; the key of the cache */
+    int code;         /* first failure, SQLITE_OK until then */
+    bool busy;
+};
+
+struct pj_store {
+    sqlite3 *db;
+    bool read_only;
+    char path[PATH_BYTES];
+    pj_sql kept[STATEMENTS_KEPT];
+};
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+static pj_status status_of(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW: return PJ_OK;
+    case SQLITE_NOMEM: return PJ_E_NO_MEMORY;
+    case SQLITE_FULL: return PJ_E_FULL;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return PJ_E_AGAIN;
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH: return PJ_E_DENIED;
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT: return PJ_E_INVALID;
+    case SQLITE_CONSTRAINT: return PJ_E_STATE;
+    case SQLITE_MISUSE: return PJ_E_INTERNAL;
+    default: return PJ_E_IO;
+    }
+}
+
+static pj_status fail_code(pj_store *store, int code, pj_error *err)
+{
+    const char *path = store->path;
+    pj_status status = status_of(code);
+    switch (code & 0xff) {
+    case SQLITE_NOMEM: return pj_fail_memory(err, "the database");
+    case SQLITE_FULL:
+        return pj_fail(err, status,
+                       "no space is left for database %s: free some, or choose "
+                       "another place with --db",
+                       path);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return pj_fail(err, status,
+                       "database %s is locked by another process: try again when it "
+                       "has finished",
+                       path);
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_READONLY:
+        return pj_fail(err, status,
+                       "database %s can't be written: check the permissions of the "
+                       "file and its folder, or choose another place with --db",
+                       path);
+    case SQLITE_CANTOPEN:
+        return pj_fail(err, status,
+                       "can't open database %s: check that its folder exists and may "
+                       "be written, or choose another place with --db",
+                       path);
+    case SQLITE_NOTADB:
+        return pj_fail(err, status,
+                       "%s is not a perjoule database: move it away or name another "
+                       "with --db",
+                       path);
+    case SQLITE_CORRUPT:
+        return pj_fail(err, status,
+                       "database %s is damaged: move it away to start a new one, or "
+                       "save what is left with: sqlite3 FILE .recover",
+                       path);
+    default: return pj_fail(err, status, "database %s: %s", path, sqlite3_errmsg(store->db));
+    }
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err)
+{
+    const char *named = path ? path : getenv("PERJOULE_DB");
+    if (named && *named) {
+        if (strncmp(named, "postgresql:", 11) == 0 || strncmp(named, "postgres:", 9) == 0)
+            return pj_fail(err, PJ_E_UNSUPPORTED,
+                           "this build stores in SQLite only: give --db a file instead of %s",
+                           named);
+        if ((size_t)snprintf(out, bytes, "%s", named) >= bytes)
+            return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
+        return PJ_OK;
+    }
+    char folder[PATH_BYTES];
+    pj_status status = pj_path_user_data(folder, sizeof folder, err);
+    if (status != PJ_OK) return status;
+    if (!pj_path_join(out, bytes, folder, "perjoule.db"))
+        return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
+    return PJ_OK;
+}
+
+static pj_status make_folder(const char *path, pj_error *err)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash || slash == folder) return PJ_OK;
+    *slash = 0;
+    if (pj_dir_exists(folder)) return PJ_OK;
+    return pj_dir_make(folder, err);
+}
+
+static pj_status set_up_connection(pj_store *store, pj_error *err)
+{
+    sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    pj_status status = pj_sql_run(store, "PRAGMA cell_size_check=ON", err);
+    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA foreign_keys=ON", err);
+    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA cache_size=-65536", err);
+    if (status != PJ_OK || store->read_only) return status;
+    status = pj_sql_run(store, "PRAGMA page_size=16384", err);
+    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA journal_mode=WAL", err);
+    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
+    return status;
+}
+
+static pj_status get_pragma(pj_store *store, const char *text, int64_t *value, pj_error *err)
+{
+    return pj_sql_get_one_int(store, text, NULL, 0, value, err);
+}
+
+static int64_t our_version(void)
+{
+    int64_t version = 0;
+    while (pj_schema_steps[version]) version++;
+    return version;
+}
+
+/* Refuses other programs' databases and newer schemas before anything is written. */
+static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
+{
+    int64_t application = 0, objects = 0;
+    pj_status status = get_pragma(store, "PRAGMA application_id", &application, err);
+    if (status == PJ_OK) status = get_pragma(store, "PRAGMA user_version", version, err);
+    if (status == PJ_OK)
+        status = get_pragma(store, "SELECT count(*) FROM sqlite_schema", &objects, err);
+    if (status != PJ_OK) return status;
+    bool is_new = objects == 0 && *version == 0 && application == 0;
+    if (!is_new && application != PJ_SCHEMA_APPLICATION_ID)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is a database of another program: name another file "
+                       "with --db",
+                       store->path);
+    if (*version > our_version())
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "database %s was written by a newer perjoule (schema "
+                       "%d, this one knows %d): update perjoule or name another file with --db",
+                       store->path, (int)*version, (int)our_version());
+    if (store->read_only && *version < our_version())
+        return pj_fail(err, PJ_E_STATE,
+                       "database %s has an old schema and was opened for reading "
+                       "only: open it once for writing",
+                       store->path);
+    return PJ_OK;
+}
+
+static pj_status take_steps(pj_store *store, int64_t version, pj_error *err)
+{
+    char text[96];
+    pj_status status = PJ_OK;
+    for (int64_t v = version; status == PJ_OK && pj_schema_steps[v]; v++)
+        status = pj_sql_run(store, pj_schema_steps[v], err);
+    snprintf(text, sizeof text, "PRAGMA user_version=%d; PRAGMA application_id=%d",
+             (int)our_version(), PJ_SCHEMA_APPLICATION_ID);
+    return status == PJ_OK ? pj_sql_run(store, text, err) : status;
+}
+
+/* Several processes may start at once: who gets the lock migrates, the others find it done. */
+static pj_status migrate(pj_store *store, pj_error *err)
+{
+    int64_t version = 0;
+    pj_status status = check_owner(store, &version, err);
+    if (status != PJ_OK || version == our_version()) return status;
+    status = pj_sql_transaction(store, true, err);
+    if (status != PJ_OK) return status;
+    status = check_owner(store, &version, err);
+    if (status == PJ_OK && version < our_version()) status = take_steps(store, version, err);
+    if (status == PJ_OK) return pj_sql_commit(store, err);
+    pj_sql_rollback(store);
+    return status;
+}
+
+pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_error *err)
+{
+    *out = NULL;
+    pj_store *store = pj_alloc(1, sizeof *store);
+    if (!store) return pj_fail_memory(err, "the database");
+    store->read_only = options->read_only;
+    pj_status status = pj_store_default_path(options->path, store->path, sizeof store->path, err);
+    if (status == PJ_OK && !store->read_only) status = make_folder(store->path, err);
+    if (status != PJ_OK) goto fail;
+    if (store->read_only && !pj_file_exists(store->path)) {
+        status = pj_fail(err, PJ_E_NOT_FOUND,
+                         "there is no database %s yet: record a run first, or "
+                         "name one with --db",
+                         store->path);
+        goto fail;
+    }
+    int flags =
+        store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int code = sqlite3_open_v2(store->path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    if (code != SQLITE_OK) {
+        status = fail_code(store, code, err);
+        goto fail;
+    }
+    status = set_up_connection(store, err);
+    if (status == PJ_OK) status = migrate(store, err);
+    if (status != PJ_OK) goto fail;
+    *out = store;
+    return PJ_OK;
+fail:
+    pj_store_close(store);
+    return status;
+}
+
+void pj_store_close(pj_store *store)
+{
+    if (!store) return;
+    for (int i = 0; i < STATEMENTS_KEPT; i++) sqlite3_finalize(store->kept[i].statement);
+    sqlite3_close(store->db);
+    pj_free(store);
+}
+
+const char *pj_store_path(const pj_store *store)
+{
+    return store->path;
+}
+
+/* ---- statements ---------------------------------------------------------------------------- */
+
+/* The kept statement of this text, or a place for it; texts are compared by content. */
+static pj_sql *find_place(pj_store *store, const char *text)
+{
+    pj_sql *place = NULL;
+    for (int i = 0; i < STATEMENTS_KEPT; i++) {
+        pj_sql *sql = &store->kept[i];
+        if (sql->busy) continue;
+        if (sql->statement && strcmp(sqlite3_sql(sql->statement), text) == 0) return sql;
+        if (!place || !sql->statement) place = sql;
+    }
+    return place;
+}
+
+pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
+{
+    pj_sql *sql = find_place(store, text);
+    if (!sql) {
+        pj_fail(err, PJ_E_INTERNAL, "too many statements are open on database %s", store->path);
+        return NULL;
+    }
+    if (!sql->statement || strcmp(sqlite3_sql(sql->statement), text) != 0) {
+        sqlite3_finalize(sql->statement);
+        sql->statement = NULL;
+        int code = sqlite3_prepare_v3(store->db, text, -1, SQLITE_PREPARE_PERSISTENT,
+                                      &sql->statement, NULL);
+        if (code != SQLITE_OK) {
+            fail_code(store, code, err);
+            return NULL;
+        }
+    }
+    sql->store = store;
+    sql->code = SQLITE_OK;
+    sql->busy = true;
+    return sql;
+}
+
+static void note(pj_sql *sql, int code)
+{
+    if (sql->code == SQLITE_OK && status_of(code) != PJ_OK) sql->code = code;
+}
+
+pj_status pj_sql_end(pj_sql *sql, pj_error *err)
+{
+    if (!sql) return err && err->status != PJ_OK ? err->status : PJ_E_IO;
+    pj_status status = PJ_OK;
+    if (sql->code != SQLITE_OK) status = fail_code(sql->store, sql->code, err);
+    sqlite3_reset(sql->statement);
+    sqlite3_clear_bindings(sql->statement);
+    sql->busy = false;
+    return status;
+}
+
+void pj_sql_null(pj_sql *sql, int index)
+{
+    if (sql) note(sql, sqlite3_bind_null(sql->statement, index));
+}
+
+void pj_sql_int(pj_sql *sql, int index, int64_t value)
+{
+    if (sql) note(sql, sqlite3_bind_int64(sql->statement, index, value));
+}
+
+void pj_sql_double(pj_sql *sql, int index, double value)
+{
+    if (sql) note(sql, sqlite3_bind_double(sql->statement, index, value));
+}
+
+void pj_sql_text(pj_sql *sql, int index, const char *text)
+{
+    pj_sql_text_n(sql, index, text, text ? strlen(text) : 0);
+}
+
+void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes)
+{
+    if (sql)
+        note(sql,
+             sqlite3_bind_text64(sql->statement, index, text, bytes, SQLITE_STATIC, SQLITE_UTF8));
+}
+
+void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
+{
+    if (sql) note(sql, sqlite3_bind_blob64(sql->statement, index, bytes, count, SQLITE_STATIC));
+}
+
+bool pj_sql_step(pj_sql *sql)
+{
+    if (!sql || sql->code != SQLITE_OK) return false;
+    int code = sqlite3_step(sql->statement);
+    note(sql, code);
+    return code == SQLITE_ROW;
+}
+
+void pj_sql_reset(pj_sql *sql)
+{
+    if (sql) note(sql, sqlite3_reset(sql->statement));
+}
+
+pj_sql_type pj_sql_get_type(pj_sql *sql, int column)
+{
+    switch (sqlite3_column_type(sql->statement, column)) {
+    case SQLITE_INTEGER: return PJ_SQL_INT;
+    case SQLITE_FLOAT: return PJ_SQL_DOUBLE;
+    case SQLITE_TEXT: return PJ_SQL_TEXT;
+    case SQLITE_BLOB: return PJ_SQL_BLOB;
+    default: return PJ_SQL_NULL;
+    }
+}
+
+int64_t pj_sql_get_int(pj_sql *sql, int column)
+{
+    return sqlite3_column_int64(sql->statement, column);
+}
+
+double pj_sql_get_double(pj_sql *sql, int column)
+{
+    int type = sqlite3_column_type(sql->statement, column);
+    if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) return NAN;
+    return sqlite3_column_double(sql->statement, column);
+}
+
+const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes)
+{
+    const char *text = (const char *)sqlite3_column_text(sql->statement, column);
+    if (bytes) *bytes = (size_t)sqlite3_column_bytes(sql->statement, column);
+    return text;
+}
+
+const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes)
+{
+    const void *blob = sqlite3_column_blob(sql->statement, column);
+    *bytes = (size_t)sqlite3_column_bytes(sql->statement, column);
+    return blob;
+}
+
+pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err)
+{
+    int code = sqlite3_exec(store->db, text, NULL, NULL, NULL);
+    return code == SQLITE_OK ? PJ_OK : fail_code(store, code, err);
+}
+
+pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
+                             int64_t *value, pj_error *err)
+{
+    *value = none;
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    if (argument) pj_sql_text(sql, 1, argument);
+    if (pj_sql_step(sql) && pj_sql_get_type(sql, 0) != PJ_SQL_NULL) *value = pj_sql_get_int(sql, 0);
+    return pj_sql_end(sql, err);
+}
+
+/* ---- transactions -------------------------------------------------------------------------- */
+
+pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err)
+{
+    return pj_sql_run(store, write ? "BEGIN IMMEDIATE" : "BEGIN", err);
+}
+
+pj_status pj_sql_commit(pj_store *store, pj_error *err)
+{
+    pj_status status = pj_sql_run(store, "COMMIT", err);
+    if (status != PJ_OK) pj_sql_rollback(store);
+    return status;
+}
+
+void pj_sql_rollback(pj_store *store)
+{
+    if (!sqlite3_get_autocommit(store->db)) pj_sql_run(store, "ROLLBACK", NULL);
+}
+
+pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err)
+{
+    memset(ranges, 0, PJ_TABLE_COUNT * sizeof *ranges);
+    pj_sql *sql = pj_sql_begin(
+        store, "SELECT table_name, first_id, row_count FROM run_rows WHERE run_id = ?", err);
+    pj_sql_text(sql, 1, run_id);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL);
+        int64_t first = pj_sql_get_int(sql, 1), count = pj_sql_get_int(sql, 2);
+        if (!name || first < 1 || count < 0 || count >= UINT32_MAX ||
+            first > INT64_MAX - UINT32_MAX)
+            continue;
+        for (int t = 0; t < PJ_TABLE_COUNT; t++)
+            if (strcmp(pj_tables[t].name, name) == 0)
+                ranges[t] = (pj_row_range){first, (uint32_t)count};
+    }
+    return pj_sql_end(sql, err);
+}

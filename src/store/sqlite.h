@@ -1,0 +1,77 @@
+/*
+ * SQLite behind a few calls that speak pj_status: connections, statements, transactions. Included
+ * by the store's own files only. A statement is borrowed from the connection and given back by
+ * pj_sql_end, which also tells whether anything failed on the way, so that loops stay short:
+ *
+ *     pj_sql *q = pj_sql_begin(store, "SELECT ... WHERE id = ?", err);
+ *     pj_sql_text(q, 1, id);
+ *     while (pj_sql_step(q)) ... pj_sql_get_double(q, 0) ...
+ *     return pj_sql_end(q, err);
+ *
+ * All of them accept a NULL statement and do nothing; pj_sql_end then gives the error that begin
+ * left in `err`.
+ */
+#ifndef PJ_STORE_SQLITE_H
+#define PJ_STORE_SQLITE_H
+
+#include "store/store.h"
+
+typedef struct pj_sql pj_sql;
+
+pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err);
+pj_status pj_sql_end(pj_sql *sql, pj_error *err);
+
+void pj_sql_null(pj_sql *sql, int index);
+void pj_sql_int(pj_sql *sql, int index, int64_t value);
+void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
+/* Texts and blobs are borrowed until the next binding or pj_sql_end. NULL: NULL. */
+void pj_sql_text(pj_sql *sql, int index, const char *text);
+void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes);
+void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count);
+/* The next row; false at the end and on failure. */
+bool pj_sql_step(pj_sql *sql);
+void pj_sql_reset(pj_sql *sql); /* for the next execution; bindings stay */
+
+typedef enum pj_sql_type {
+    PJ_SQL_NULL,
+    PJ_SQL_INT,
+    PJ_SQL_DOUBLE,
+    PJ_SQL_TEXT,
+    PJ_SQL_BLOB
+} pj_sql_type;
+
+pj_sql_type pj_sql_get_type(pj_sql *sql, int column);
+int64_t pj_sql_get_int(pj_sql *sql, int column);
+double pj_sql_get_double(pj_sql *sql, int column); /* NAN: NULL, or not a number */
+/* Borrowed until the next step; NULL: NULL. `bytes` may be NULL. */
+const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes);
+const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes);
+
+pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no results */
+/* First column of the first row; NULL and no row give `none`. */
+pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
+                             int64_t *value, pj_error *err);
+
+/* Write transactions take the lock at once, so that they never fail half-way for want of it. */
+pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err);
+pj_status pj_sql_commit(pj_store *store, pj_error *err);
+void pj_sql_rollback(pj_store *store);
+
+struct pj_value;
+void pj_sql_get_value(pj_sql *sql, int column, struct pj_value *value); /* blobs as texts */
+/* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
+int pj_info_columns(char *text, size_t bytes);
+pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err);
+pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
+                       pj_error *err);
+/* All rows of a run, inside a transaction with foreign keys off. */
+pj_status pj_store_remove_rows(pj_store *store, const char *id, pj_error *err);
+
+/* First id and number of a run's rows in a table; 0 and 0: none. */
+typedef struct pj_row_range {
+    int64_t first;
+    uint32_t count;
+} pj_row_range;
+pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err);
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * Loading a run as it was saved. What the database says is checked like any other input: rows are
+ * counted as they come, references must lie inside the run, names must be known.
+ */
+#include "store/extras.h"
+#include "store/rows.h"
+#include "store/sqlite.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
+
+void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
+{
+    switch (pj_sql_get_type(sql, column)) {
+    case PJ_SQL_NULL: value->type = PJ_VALUE_NULL; break;
+    case PJ_SQL_INT:
+        value->type = PJ_VALUE_INT;
+        value->integer = pj_sql_get_int(sql, column);
+        break;
+    case PJ_SQL_DOUBLE:
+        value->type = PJ_VALUE_DOUBLE;
+        value->number = pj_sql_get_double(sql, column);
+        break;
+    case PJ_SQL_TEXT:
+    case PJ_SQL_BLOB:
+        value->type = PJ_VALUE_TEXT;
+        value->text = pj_sql_get_text(sql, column, &value->bytes);
+        if (!value->text) value->text = "";
+        break;
+    }
+}
+
+/* ---- the run's own row --------------------------------------------------------------------- */
+
+static pj_status damaged(const char *table, const char *column, pj_error *err)
+{
+    return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s makes no sense",
+                   table, column);
+}
+
+static pj_status read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
+                           pj_error *err)
+{
+    pj_status status = PJ_OK;
+    json_t *list = text ? json_loadb(text, bytes, 0, NULL) : NULL;
+    size_t count = json_array_size(list);
+    if (count > MAX_TAGS) count = MAX_TAGS;
+    const char **tags = count ? pj_arena_alloc(arena, count, sizeof *tags) : NULL;
+    if (count && !tags) status = pj_fail_memory(err, "the run's tags");
+    for (size_t i = 0; i < count && status == PJ_OK; i++) {
+        const char *tag = json_string_value(json_array_get(list, i));
+        if (!tag) tag = "";
+        tags[i] = pj_arena_strndup(arena, tag, strlen(tag));
+        if (!tags[i]) status = pj_fail_memory(err, "the run's tags");
+    }
+    json_decref(list);
+    info->tags = tags;
+    info->tag_count = status == PJ_OK ? (uint32_t)count : 0;
+    return status;
+}
+
+/* "SELECT id, tags, columns of pj_run_table" is what pj_info_read reads, from column 0 on. */
+int pj_info_columns(char *text, size_t bytes)
+{
+    int n = snprintf(text, bytes, "id, tags");
+    for (int c = 0; c < pj_run_table.column_count; c++)
+        n += snprintf(text + n, bytes - (size_t)n, ", %s", pj_run_table.columns[c].name);
+    return n;
+}
+
+pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err)
+{
+    size_t bytes;
+    const char *id = pj_sql_get_text(sql, 0, &bytes);
+    if (!id || bytes != PJ_UUID_BYTES - 1) return damaged("profiling_runs", "id", err);
+    memcpy(info->id, id, PJ_UUID_BYTES);
+    for (int c = 0; c < pj_run_table.column_count; c++) {
+        const pj_column *column = &pj_run_table.columns[c];
+        pj_value value;
+        pj_sql_get_value(sql, c + 2, &value);
+        if (!pj_column_set(&pj_run_table, column, info, &value, arena))
+            return damaged("profiling_runs", column->name, err);
+    }
+    const char *tags = pj_sql_get_text(sql, 1, &bytes);
+    return read_tags(tags, bytes, info, arena, err);
+}
+
+static char *copy_text(pj_sql *sql, int column, pj_arena *arena)
+{
+    size_t bytes;
+    const char *text = pj_sql_get_text(sql, column, &bytes);
+    return text ? pj_arena_strndup(arena, text, bytes) : NULL;
+}
+
+pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
+                       pj_error *err)
+{
+    char columns[SQL_BYTES - 100], text[SQL_BYTES];
+    pj_info_columns(columns, sizeof columns);
+    snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
+    pj_status status = PJ_OK;
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_text(sql, 1, id);
+    bool found = pj_sql_step(sql);
+    if (found) status = pj_info_read(sql, info, arena, err);
+    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
+    if (status == PJ_OK) status = ended;
+    if (status != PJ_OK) return status;
+    if (!found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    sql = pj_sql_begin(store, "SELECT output_text, machine_info FROM run_texts WHERE run_id = ?",
+                       err);
+    pj_sql_text(sql, 1, id);
+    if (pj_sql_step(sql)) {
+        info->output_text = copy_text(sql, 0, arena);
+        info->machine_json = copy_text(sql, 1, arena);
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+typedef struct loading {
+    pj_store *store;
+    pj_run_data *data;
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_extra_list extras;
+} loading;
+
+static void select_text(const pj_table *table, char *text)
+{
+    int n = snprintf(text, SQL_BYTES, "SELECT id");
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
+    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM %s WHERE id BETWEEN ? AND ? ORDER BY id",
+             table->name);
+}
+
+static bool read_extras(loading *l, const pj_table *table, const pj_value *value, void *row)
+{
+    uint32_t range[2] = {l->extras.count, 0};
+    if (value->type == PJ_VALUE_TEXT) {
+        if (!pj_extras_read(value->text, value->bytes, &l->extras, &l->data->arena)) return false;
+        range[1] = l->extras.count - range[0];
+    }
+    memcpy((unsigned char *)row + table->extras, range, sizeof range);
+    return true;
+}
+
+/* Turns the id of a row into its index; false when it lies outside the run. */
+static bool localise(const loading *l, const pj_column *column, pj_value *value)
+{
+    if (column->type != PJ_COLUMN_REFERENCE || value->type == PJ_VALUE_NULL) return true;
+    const pj_row_range *range = &l->ranges[column->kind];
+    if (value->type != PJ_VALUE_INT || value->integer < range->first ||
+        value->integer - range->first >= range->count)
+        return false;
+    value->integer -= range->first;
+    return true;
+}
+
+static pj_status read_row(loading *l, const pj_table *table, pj_sql *sql, void *row, pj_error *err)
+{
+    for (int c = 0; c < table->column_count; c++) {
+        const pj_column *column = &table->columns[c];
+        pj_value value;
+        pj_sql_get_value(sql, c + 1, &value);
+        bool good = localise(l, column, &value);
+        if (good && column->type == PJ_COLUMN_EXTRAS)
+            good = read_extras(l, table, &value, row);
+        else if (good)
+            good = pj_column_set(table, column, row, &value, &l->data->arena);
+        if (!good) return damaged(table->name, column->name, err);
+    }
+    return PJ_OK;
+}
+
+static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
+{
+    const pj_table *table = &pj_tables[id];
+    pj_row_range range = l->ranges[id];
+    char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    pj_status status = PJ_OK;
+    uint32_t i = 0;
+    if (range.count == 0) return PJ_OK;
+    /* Before memory is taken for them: are there as many rows as run_rows says? */
+    snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?1 + %u - 1",
+             table->name, range.count);
+    pj_sql *sql = pj_sql_begin(l->store, text, err);
+    pj_sql_int(sql, 1, range.first);
+    bool right = pj_sql_step(sql) && pj_sql_get_int(sql, 0) == range.count;
+    status = pj_sql_end(sql, err);
+    if (status != PJ_OK) return status;
+    if (!right)
+        return pj_fail(err, PJ_E_INVALID, "the database is damaged: rows of %s are missing",
+                       table->name);
+    if (!pj_rows_make_room(l->data, id, range.count)) return pj_fail_memory(err, "a stored run");
+    select_text(table, text);
+    sql = pj_sql_begin(l->store, text, err);
+    pj_sql_int(sql, 1, range.first);
+    pj_sql_int(sql, 2, range.first + range.count - 1);
+    while (status == PJ_OK && i < range.count && pj_sql_step(sql)) {
+        memset(scratch, 0, table->row_bytes);
+        status = read_row(l, table, sql, scratch, err);
+        if (status == PJ_OK && !pj_rows_put(l->data, id, i++, scratch))
+            status = damaged(table->name, "id", err);
+    }
+    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
+    return status == PJ_OK ? ended : status;
+}
+
+static pj_status load_rail_series(loading *l, pj_error *err)
+{
+    pj_run_data *data = l->data;
+    uint32_t count = data->samples.count;
+    pj_sql *sql = pj_sql_begin(l->store, "SELECT power_mw FROM run_rails WHERE id = ?", err);
+    for (uint32_t r = 0; r < data->rail_count && count && sql; r++) {
+        pj_sql_int(sql, 1, l->ranges[PJ_TABLE_RAILS].first + r);
+        size_t bytes = 0;
+        const void *blob = pj_sql_step(sql) ? pj_sql_get_blob(sql, 0, &bytes) : NULL;
+        if (blob && bytes == count * sizeof(double)) {
+            data->samples.mw[r] = pj_arena_alloc(&data->arena, count, sizeof(double));
+            if (data->samples.mw[r]) memcpy(data->samples.mw[r], blob, bytes);
+        }
+        pj_sql_reset(sql);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status take_extras(loading *l, pj_error *err)
+{
+    pj_run_data *data = l->data;
+    if (l->extras.count == 0) return PJ_OK;
+    data->extras = pj_arena_alloc(&data->arena, l->extras.count, sizeof *data->extras);
+    if (!data->extras) return pj_fail_memory(err, "a stored run");
+    memcpy(data->extras, l->extras.rows, l->extras.count * sizeof *data->extras);
+    data->extra_count = l->extras.count;
+    return PJ_OK;
+}
+
+static pj_status load_all(loading *l, const char *id, pj_error *err)
+{
+    pj_status status = pj_info_load(l->store, id, &l->data->info, &l->data->arena, err);
+    if (status == PJ_OK) status = pj_store_ranges(l->store, id, l->ranges, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = load_table(l, t, err);
+    if (status == PJ_OK) status = load_rail_series(l, err);
+    if (status == PJ_OK) status = take_extras(l, err);
+    if (status == PJ_OK) pj_rows_complete(l->data);
+    if (status == PJ_OK) status = pj_rows_check(l->data, err);
+    return status;
+}
+
+pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err)
+{
+    pj_run_data_fini(data);
+    pj_arena_init(&data->arena, 0);
+    loading l = {.store = store, .data = data};
+    pj_status status = pj_sql_transaction(store, false, err);
+    if (status == PJ_OK) {
+        status = load_all(&l, id, err);
+        pj_sql_rollback(store);
+    }
+    pj_free(l.extras.rows);
+    if (status != PJ_OK) pj_run_data_fini(data);
+    return status;
+}

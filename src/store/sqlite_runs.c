@@ -1,0 +1,303 @@
+/* Lists of runs, and what is done to a run as a whole: find, mark, delete. */
+#include "store/rows.h"
+#include "store/sqlite.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "trace/summary.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *column;
+} sorts[PJ_SORT_COUNT] = {
+    [PJ_SORT_DATE] = {"date", "created_ns"},
+    [PJ_SORT_DURATION] = {"duration", "total_duration_ms"},
+    [PJ_SORT_ENERGY] = {"energy", "total_energy_mj"},
+    [PJ_SORT_TOKENS_PER_SECOND] = {"tokens_per_second", "tokens_per_second"},
+    [PJ_SORT_JOULES_PER_TOKEN] = {"joules_per_token", "joules_per_token"},
+};
+
+int pj_run_sort_parse(const char *name)
+{
+    for (int i = 0; i < PJ_SORT_COUNT; i++)
+        if (strcmp(sorts[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* ---- the query ------------------------------------------------------------------------------ */
+
+/* Conditions as SQL text; values are bound in the same order by bind_conditions. */
+static void write_conditions(pj_buffer *sql, const pj_run_query *q)
+{
+    const char *word = " WHERE ";
+#define CONDITION(wanted, text)    \
+    if (wanted) {                  \
+        pj_buffer_text(sql, word); \
+        pj_buffer_text(sql, text); \
+        word = " AND ";            \
+    }
+    CONDITION(q->search, "prompt LIKE ? ESCAPE '\\'")
+    CONDITION(q->model, "model_name = ?")
+    CONDITION(q->experiment, "experiment_name = ?")
+    CONDITION(q->repeat_group, "repeat_group = ?")
+    CONDITION(q->energy_source, "energy_source = ?")
+    CONDITION(q->status, "status = ?")
+    for (uint32_t i = 0; i < q->tag_count; i++)
+        CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ?)")
+    CONDITION(q->from, "created_ns >= ?")
+    CONDITION(q->to, "created_ns < ?")
+    CONDITION(q->has_min_energy, "total_energy_mj >= ?")
+    CONDITION(q->has_max_energy, "total_energy_mj <= ?")
+#undef CONDITION
+}
+
+typedef struct bounds {
+    int64_t from_ns, to_ns;
+    pj_buffer pattern; /* of LIKE */
+} bounds;
+
+static int bind_conditions(pj_sql *sql, const pj_run_query *q, const bounds *b)
+{
+    int index = 1;
+    if (q->search) pj_sql_text(sql, index++, pj_buffer_get(&b->pattern));
+    if (q->model) pj_sql_text(sql, index++, q->model);
+    if (q->experiment) pj_sql_text(sql, index++, q->experiment);
+    if (q->repeat_group) pj_sql_text(sql, index++, q->repeat_group);
+    if (q->energy_source) pj_sql_text(sql, index++, q->energy_source);
+    if (q->status) pj_sql_text(sql, index++, q->status);
+    for (uint32_t i = 0; i < q->tag_count; i++) pj_sql_text(sql, index++, q->tags[i]);
+    if (q->from) pj_sql_int(sql, index++, b->from_ns);
+    if (q->to) pj_sql_int(sql, index++, b->to_ns);
+    if (q->has_min_energy) pj_sql_double(sql, index++, q->min_energy_mj);
+    if (q->has_max_energy) pj_sql_double(sql, index++, q->max_energy_mj);
+    return index;
+}
+
+static pj_status prepare_bounds(const pj_run_query *q, bounds *b, pj_error *err)
+{
+    if (q->from && !pj_clock_parse_iso(q->from, &b->from_ns))
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is neither a date nor a time (say 2026-01-31 or "
+                       "2026-01-31T12:00:00)",
+                       q->from);
+    if (q->to && !pj_clock_parse_iso(q->to, &b->to_ns))
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is neither a date nor a time (say 2026-01-31 or "
+                       "2026-01-31T12:00:00)",
+                       q->to);
+    if (!q->search) return PJ_OK;
+    pj_buffer_char(&b->pattern, '%');
+    for (const char *c = q->search; *c; c++) {
+        if (*c == '%' || *c == '_' || *c == '\\') pj_buffer_char(&b->pattern, '\\');
+        pj_buffer_char(&b->pattern, *c);
+    }
+    pj_buffer_char(&b->pattern, '%');
+    return pj_buffer_status(&b->pattern, "the search text", err);
+}
+
+static pj_status count_matches(pj_store *store, const pj_run_query *q, const bounds *b,
+                               uint64_t *total, pj_error *err)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, 1 << 16);
+    pj_buffer_text(&text, "SELECT count(*) FROM profiling_runs");
+    write_conditions(&text, q);
+    pj_status status = pj_buffer_status(&text, "the query", err);
+    if (status == PJ_OK) {
+        pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
+        bind_conditions(sql, q, b);
+        if (pj_sql_step(sql)) *total = (uint64_t)pj_sql_get_int(sql, 0);
+        status = pj_sql_end(sql, err);
+    }
+    pj_buffer_fini(&text);
+    return status;
+}
+
+/* Runs that lack the figure come last in either order; equal ones by date. Rows are picked by the
+ * narrow inner query, so that sorting never carries whole rows. */
+static void write_select(pj_buffer *text, const pj_run_query *q)
+{
+    char columns[4096];
+    const char *by = sorts[q->sort].column, *order = q->ascending ? "ASC" : "DESC";
+    pj_info_columns(columns, sizeof columns);
+    pj_buffer_printf(text,
+                     "SELECT %s FROM profiling_runs WHERE rowid IN "
+                     "(SELECT rowid FROM profiling_runs",
+                     columns);
+    write_conditions(text, q);
+    pj_buffer_printf(text,
+                     " ORDER BY %s %s NULLS LAST, created_ns DESC LIMIT ? OFFSET ?)"
+                     " ORDER BY %s %s NULLS LAST, created_ns DESC",
+                     by, order, by, order);
+}
+
+static pj_status read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
+{
+    uint32_t capacity = 0;
+    while (list->count < limit && pj_sql_step(sql)) {
+        if (list->count == capacity) {
+            capacity = capacity ? capacity * 2 : 64;
+            pj_run_info *runs = pj_arena_alloc(&list->arena, capacity, sizeof *runs);
+            if (!runs) return pj_fail_memory(err, "the list of runs");
+            if (list->count) memcpy(runs, list->runs, list->count * sizeof *runs);
+            list->runs = runs;
+        }
+        pj_status status = pj_info_read(sql, &list->runs[list->count], &list->arena, err);
+        if (status != PJ_OK) return status;
+        list->count++;
+    }
+    return PJ_OK;
+}
+
+static pj_status select_runs(pj_store *store, const pj_run_query *q, const bounds *b,
+                             pj_run_list *list, pj_error *err)
+{
+    uint32_t limit = q->limit ? q->limit : PJ_QUERY_LIMIT;
+    if (limit > PJ_QUERY_MAX) limit = PJ_QUERY_MAX;
+    pj_buffer text;
+    pj_buffer_init(&text, 1 << 16);
+    write_select(&text, q);
+    pj_status status = pj_buffer_status(&text, "the query", err);
+    if (status == PJ_OK) {
+        pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
+        int index = bind_conditions(sql, q, b);
+        pj_sql_int(sql, index, limit);
+        pj_sql_int(sql, index + 1, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
+        status = read_runs(sql, limit, list, err);
+        pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
+        if (status == PJ_OK) status = ended;
+    }
+    pj_buffer_fini(&text);
+    return status;
+}
+
+pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list *list,
+                        pj_error *err)
+{
+    *list = (pj_run_list){0};
+    pj_arena_init(&list->arena, 0);
+    bounds b = {0};
+    pj_buffer_init(&b.pattern, 1 << 20);
+    if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
+        return pj_fail(err, PJ_E_INVALID, "runs can't be sorted that way");
+    pj_status status = prepare_bounds(query, &b, err);
+    if (status == PJ_OK) status = count_matches(store, query, &b, &list->total, err);
+    if (status == PJ_OK) status = select_runs(store, query, &b, list, err);
+    pj_buffer_fini(&b.pattern);
+    if (status != PJ_OK) pj_run_list_fini(list);
+    return status;
+}
+
+pj_status pj_store_info(pj_store *store, const char *id, pj_run_list *one, pj_error *err)
+{
+    *one = (pj_run_list){0};
+    pj_arena_init(&one->arena, 0);
+    one->runs = pj_arena_alloc(&one->arena, 1, sizeof *one->runs);
+    if (!one->runs) return pj_fail_memory(err, "a run");
+    pj_status status = pj_info_load(store, id, one->runs, &one->arena, err);
+    one->count = 1;
+    one->total = 1;
+    if (status != PJ_OK) pj_run_list_fini(one);
+    return status;
+}
+
+void pj_run_list_fini(pj_run_list *list)
+{
+    pj_arena_fini(&list->arena);
+    *list = (pj_run_list){0};
+}
+
+/* ---- one run as a whole ---------------------------------------------------------------------- */
+
+/* The id in the first column; "" when there is none. Whether there is a second row: *more. */
+static pj_status first_id(pj_sql *sql, char id[PJ_UUID_BYTES], bool *more, pj_error *err)
+{
+    size_t bytes = 0;
+    id[0] = 0;
+    *more = false;
+    if (pj_sql_step(sql)) {
+        const char *text = pj_sql_get_text(sql, 0, &bytes);
+        if (text && bytes == PJ_UUID_BYTES - 1) memcpy(id, text, PJ_UUID_BYTES);
+        *more = pj_sql_step(sql);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status resolve_last(pj_store *store, char id[PJ_UUID_BYTES], pj_error *err)
+{
+    bool more;
+    pj_sql *sql = pj_sql_begin(
+        store, "SELECT id FROM profiling_runs ORDER BY created_ns DESC, id DESC LIMIT 1", err);
+    pj_status status = first_id(sql, id, &more, err);
+    if (status == PJ_OK && !id[0])
+        return pj_fail(err, PJ_E_NOT_FOUND,
+                       "database %s holds no runs yet: record one with "
+                       "perjoule run",
+                       pj_store_path(store));
+    return status;
+}
+
+pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES], pj_error *err)
+{
+    if (strcmp(text, "last") == 0) return resolve_last(store, id, err);
+    size_t length = strlen(text);
+    char low[PJ_UUID_BYTES] = {0}, high[PJ_UUID_BYTES + 1] = {0};
+    bool good = length >= 4 && length < PJ_UUID_BYTES;
+    for (size_t i = 0; i < length && good; i++) {
+        good = isxdigit((unsigned char)text[i]) || text[i] == '-';
+        low[i] = high[i] = (char)tolower((unsigned char)text[i]);
+    }
+    if (!good)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%.40s is not the id of a run: give at least 4 characters "
+                       "of one (see: perjoule ls), or \"last\"",
+                       text);
+    high[length] = 'g'; /* behind every hexadecimal digit */
+    bool more;
+    pj_sql *sql =
+        pj_sql_begin(store, "SELECT id FROM profiling_runs WHERE id >= ? AND id < ? LIMIT 2", err);
+    pj_sql_text(sql, 1, low);
+    pj_sql_text(sql, 2, high);
+    pj_status status = first_id(sql, id, &more, err);
+    if (status == PJ_OK && !id[0])
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s in %s (see: perjoule ls)", text,
+                       pj_store_path(store));
+    if (status == PJ_OK && more)
+        return pj_fail(err, PJ_E_INVALID, "several runs begin with %s: give more of the id", text);
+    return status;
+}
+
+pj_status pj_store_mark(pj_store *store, const char *id, pj_run_status run_status, pj_error *err)
+{
+    int64_t changed = 0;
+    pj_sql *sql =
+        pj_sql_begin(store, "UPDATE profiling_runs SET status = ? WHERE id = ? RETURNING 1", err);
+    pj_sql_text(sql, 1, pj_run_status_name(run_status));
+    pj_sql_text(sql, 2, id);
+    while (pj_sql_step(sql)) changed++;
+    pj_status status = pj_sql_end(sql, err);
+    if (status == PJ_OK && !changed) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    return status;
+}
+
+pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
+{
+    int64_t found = 0;
+    pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
+    if (status == PJ_OK) {
+        status = pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0,
+                                    &found, err);
+        if (status == PJ_OK && !found)
+            status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+        if (status == PJ_OK) status = pj_store_remove_rows(store, id, err);
+        if (status == PJ_OK)
+            status = pj_sql_commit(store, err);
+        else
+            pj_sql_rollback(store);
+    }
+    pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
+    return status;
+}

@@ -1,0 +1,295 @@
+/*
+ * Saving a run: all its rows in one transaction, bulk first. Ids are given here, consecutive in
+ * every table, so that a reference is an addition and run_rows can name the rows of a run by two
+ * numbers. Foreign keys are declared for everybody else; during our own insert they are not
+ * checked, because references are made of the very ids that are being given out.
+ */
+#include "store/aggregate.h"
+#include "store/extras.h"
+#include "store/rows.h"
+#include "store/sqlite.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "trace/summary.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SQL_BYTES = 4096 };
+
+/* Bytes as generated need not be valid UTF-8 (a character cut in two); such go in as a blob, so
+ * that every reader of the database finds valid text where it is told text. */
+static void bind_text(pj_sql *sql, int index, const char *text, size_t bytes)
+{
+    if (text && !pj_utf8_valid(text, bytes))
+        pj_sql_blob(sql, index, text, bytes);
+    else
+        pj_sql_text_n(sql, index, text, bytes);
+}
+
+static void bind_value(pj_sql *sql, int index, const pj_value *v)
+{
+    switch (v->type) {
+    case PJ_VALUE_NULL: pj_sql_null(sql, index); break;
+    case PJ_VALUE_INT: pj_sql_int(sql, index, v->integer); break;
+    case PJ_VALUE_DOUBLE: pj_sql_double(sql, index, v->number); break;
+    case PJ_VALUE_TEXT: bind_text(sql, index, v->text, v->bytes); break;
+    }
+}
+
+/* ---- the run's own row --------------------------------------------------------------------- */
+
+static void write_tags(pj_json *json, const pj_run_info *info)
+{
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
+    pj_json_array_end(json);
+}
+
+static void bind_run(pj_sql *sql, const pj_run_info *info, const char *created, const char *tags)
+{
+    pj_run_ratios ratios;
+    pj_run_ratios_get(info, &ratios);
+    int index = 1;
+    pj_sql_text(sql, index++, info->id);
+    pj_sql_text(sql, index++, created);
+    pj_sql_text(sql, index++, tags);
+    pj_sql_double(sql, index++, ratios.tokens_per_second);
+    pj_sql_double(sql, index++, ratios.joules_per_token);
+    for (int c = 0; c < pj_run_table.column_count; c++) {
+        pj_value value = {0};
+        pj_column_get(&pj_run_table, &pj_run_table.columns[c], info, &value);
+        bind_value(sql, index++, &value);
+    }
+}
+
+static pj_status save_run_row(pj_store *store, const pj_run_info *info, pj_error *err)
+{
+    char created[32], text[SQL_BYTES];
+    int n = snprintf(text, sizeof text,
+                     "INSERT INTO profiling_runs (id, created_at, tags, "
+                     "tokens_per_second, joules_per_token");
+    for (int c = 0; c < pj_run_table.column_count; c++)
+        n += snprintf(text + n, sizeof text - (size_t)n, ", %s", pj_run_table.columns[c].name);
+    n += snprintf(text + n, sizeof text - (size_t)n, ") VALUES (?,?,?,?,?");
+    for (int c = 0; c < pj_run_table.column_count; c++)
+        n += snprintf(text + n, sizeof text - (size_t)n, ",?");
+    snprintf(text + n, sizeof text - (size_t)n, ")");
+    pj_clock_format_iso(info->created_wall_ns, created);
+    pj_buffer tags;
+    pj_json json;
+    pj_buffer_init(&tags, 1 << 20);
+    pj_json_init(&json, &tags);
+    write_tags(&json, info);
+    pj_status status = pj_buffer_status(&tags, "the run's tags", err);
+    if (status == PJ_OK) {
+        pj_sql *sql = pj_sql_begin(store, text, err);
+        if (sql) bind_run(sql, info, created, pj_buffer_get(&tags));
+        pj_sql_step(sql);
+        status = pj_sql_end(sql, err);
+    }
+    pj_buffer_fini(&tags);
+    return status;
+}
+
+static pj_status save_texts(pj_store *store, const pj_run_info *info, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "INSERT INTO run_texts VALUES (?, ?, ?)", err);
+    pj_sql_text(sql, 1, info->id);
+    if (sql)
+        bind_text(sql, 2, info->output_text, info->output_text ? strlen(info->output_text) : 0);
+    pj_sql_text(sql, 3, info->machine_json);
+    pj_sql_step(sql);
+    pj_status status = pj_sql_end(sql, err);
+    if (status != PJ_OK || info->tag_count == 0) return status;
+    sql = pj_sql_begin(store, "INSERT OR IGNORE INTO run_tags (tag, run_id) VALUES (?, ?)", err);
+    for (uint32_t i = 0; i < info->tag_count; i++) {
+        pj_sql_text(sql, 1, info->tags[i]);
+        pj_sql_text(sql, 2, info->id);
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+typedef struct saving {
+    pj_store *store;
+    const pj_run_data *data;
+    int64_t first[PJ_TABLE_COUNT];
+    pj_buffer extras;
+} saving;
+
+static void insert_text(const pj_table *table, char *text)
+{
+    int n = snprintf(text, SQL_BYTES, "INSERT INTO %s (id%s", table->name,
+                     table->has_run_id ? ", run_id" : "");
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
+    n += snprintf(text + n, SQL_BYTES - (size_t)n, ") VALUES (?%s", table->has_run_id ? ",?" : "");
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, SQL_BYTES - (size_t)n, ",?");
+    snprintf(text + n, SQL_BYTES - (size_t)n, ")");
+}
+
+static void bind_extras(saving *s, pj_sql *sql, int index, const pj_table *table,
+                        const unsigned char *row)
+{
+    uint32_t range[2]; /* begin, count */
+    memcpy(range, row + table->extras, sizeof range);
+    if (range[1] == 0 || range[0] > s->data->extra_count ||
+        range[1] > s->data->extra_count - range[0]) {
+        pj_sql_null(sql, index);
+        return;
+    }
+    pj_buffer_clear(&s->extras);
+    pj_extras_write(&s->extras, s->data->extras + range[0], range[1]);
+    pj_sql_text_n(sql, index, pj_buffer_get(&s->extras), s->extras.length);
+}
+
+static void bind_row(saving *s, pj_sql *sql, int index, const pj_table *table, const void *row)
+{
+    for (int c = 0; c < table->column_count; c++, index++) {
+        const pj_column *column = &table->columns[c];
+        pj_value value;
+        if (column->type == PJ_COLUMN_EXTRAS) {
+            bind_extras(s, sql, index, table, row);
+            continue;
+        }
+        pj_column_get(table, column, row, &value);
+        if (column->type == PJ_COLUMN_REFERENCE && value.type == PJ_VALUE_INT)
+            value.integer += s->first[column->kind];
+        bind_value(sql, index, &value);
+    }
+}
+
+static pj_status save_range(saving *s, const pj_table *table, int64_t first, uint32_t count,
+                            pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);
+    pj_sql_text(sql, 1, s->data->info.id);
+    pj_sql_text(sql, 2, table->name);
+    pj_sql_int(sql, 3, first);
+    pj_sql_int(sql, 4, count);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status save_table(saving *s, pj_table_id id, pj_error *err)
+{
+    const pj_table *table = &pj_tables[id];
+    uint32_t count = pj_table_rows(s->data, id);
+    char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    if (count == 0) return PJ_OK;
+    snprintf(text, sizeof text, "SELECT max(id) FROM %s", table->name);
+    pj_status status = pj_sql_get_one_int(s->store, text, NULL, 0, &s->first[id], err);
+    if (status != PJ_OK) return status;
+    int64_t first = ++s->first[id];
+    insert_text(table, text);
+    pj_sql *sql = pj_sql_begin(s->store, text, err);
+    if (table->has_run_id) pj_sql_text(sql, 2, s->data->info.id);
+    for (uint32_t i = 0; i < count && sql; i++) {
+        pj_sql_int(sql, 1, first + i);
+        bind_row(s, sql, table->has_run_id ? 3 : 2, table, pj_table_row(s->data, id, i, scratch));
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
+    status = pj_sql_end(sql, err);
+    return status == PJ_OK ? save_range(s, table, first, count, err) : status;
+}
+
+/* Readings of each rail beside the summed columns: float64, one a sample. */
+static pj_status save_rail_series(saving *s, pj_error *err)
+{
+    const pj_run_data *data = s->data;
+    pj_sql *sql = pj_sql_begin(s->store, "UPDATE run_rails SET power_mw = ? WHERE id = ?", err);
+    for (uint32_t r = 0; r < data->rail_count && data->samples.count; r++) {
+        if (!data->samples.mw[r]) continue;
+        pj_sql_blob(sql, 1, data->samples.mw[r], data->samples.count * sizeof(double));
+        pj_sql_int(sql, 2, s->first[PJ_TABLE_RAILS] + r);
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status save_chart(void *context, const char *chart, const void *bytes, size_t count,
+                            pj_error *err)
+{
+    saving *s = context;
+    pj_sql *sql = pj_sql_begin(
+        s->store, "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", err);
+    pj_sql_text(sql, 1, s->data->info.id);
+    pj_sql_text(sql, 2, chart);
+    pj_sql_blob(sql, 3, bytes, count);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status save_all(saving *s, pj_error *err)
+{
+    const pj_run_info *info = &s->data->info;
+    pj_status status = pj_store_remove_rows(s->store, info->id, err);
+    if (status == PJ_OK) status = save_run_row(s->store, info, err);
+    if (status == PJ_OK) status = save_texts(s->store, info, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = save_table(s, t, err);
+    if (status == PJ_OK) status = save_rail_series(s, err);
+    if (status == PJ_OK) status = pj_aggregate_each_chart(s->data, save_chart, s, err);
+    return status;
+}
+
+pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
+{
+    saving s = {.store = store, .data = data};
+    pj_buffer_init(&s.extras, 64u << 20);
+    pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
+    if (status == PJ_OK) {
+        status = save_all(&s, err);
+        if (status == PJ_OK)
+            status = pj_sql_commit(store, err);
+        else
+            pj_sql_rollback(store);
+    }
+    pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
+    pj_buffer_fini(&s.extras);
+    return status;
+}
+
+/* ---- removing ------------------------------------------------------------------------------ */
+
+static pj_status remove_range(pj_store *store, const pj_table *table, pj_row_range range,
+                              pj_error *err)
+{
+    char text[160];
+    if (range.count == 0) return PJ_OK;
+    snprintf(text, sizeof text, "DELETE FROM %s WHERE id BETWEEN ? AND ?", table->name);
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_int(sql, 1, range.first);
+    pj_sql_int(sql, 2, range.first + range.count - 1);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+/* All rows of a run by their ranges, children first: foreign keys would find them one by one. */
+pj_status pj_store_remove_rows(pj_store *store, const char *id, pj_error *err)
+{
+    static const char *const by_run[] = {
+        "DELETE FROM run_charts WHERE run_id = ?", "DELETE FROM run_tags WHERE run_id = ?",
+        "DELETE FROM run_texts WHERE run_id = ?", "DELETE FROM run_rows WHERE run_id = ?",
+        "DELETE FROM profiling_runs WHERE id = ?"};
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_status status = pj_store_ranges(store, id, ranges, err);
+    for (int t = PJ_TABLE_COUNT - 1; t >= 0 && status == PJ_OK; t--)
+        status = remove_range(store, &pj_tables[t], ranges[t], err);
+    for (size_t i = 0; i < sizeof by_run / sizeof *by_run && status == PJ_OK; i++) {
+        pj_sql *sql = pj_sql_begin(store, by_run[i], err);
+        pj_sql_text(sql, 1, id);
+        pj_sql_step(sql);
+        status = pj_sql_end(sql, err);
+    }
+    return status;
+}
