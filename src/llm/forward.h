@@ -1,0 +1,38 @@
+/*
+ * The forward pass: token ids through all layers to logits, for every architecture of the
+ * blueprint table. One pass takes rows of one or several sequences: a piece of a prompt, or one
+ * token of each sequence of a batch. Rows of different sequences never see each other.
+ */
+#ifndef PJ_LLM_FORWARD_H
+#define PJ_LLM_FORWARD_H
+
+#include "llm/recorder.h"
+#include "llm/state.h"
+
+#include <stdatomic.h>
+
+/* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */
+typedef struct pj_segment {
+    uint32_t sequence, row, count;
+    uint32_t unit_begin; /* written by the pass */
+} pj_segment;
+
+typedef struct pj_pass {
+    const int32_t *ids; /* [tokens], each within the vocabulary */
+    uint32_t tokens;
+    pj_segment *segments; /* in the order of their rows, each sequence once */
+    uint32_t segment_count;
+    const uint32_t *logit_rows; /* rows whose logits are wanted */
+    uint32_t logit_count;
+    bool prefill;
+    const _Atomic bool *cancel; /* looked at once a layer; NULL: never */
+} pj_pass;
+
+/* Runs the pass and adds its tokens to the cache; logits [logit_count][vocab] are in
+ * state->logits. PJ_E_CANCELLED leaves the sequences as they were. Allocates nothing. */
+pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_recorder *recorder);
+/* Logits of more rows of the pass that ran last, into state->logits. */
+void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count,
+                       pj_recorder *recorder);
+
+#endif

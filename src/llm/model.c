@@ -1,0 +1,499 @@
+/*
+ * Loading a model. One walk over the blueprint names every tensor; where a matrix comes from (the
+ * checkpoint's mapping, a conversion of it, or a random generator) is decided in one place, so that
+ * a synthetic model has exactly the tensors that a checkpoint of its shape would have.
+ */
+#include "llm/model.h"
+
+#include "base/file.h"
+#include "llm/kernels/kernels.h"
+#include "llm/pages.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_BYTES = 160, SLAB_BYTES = 256 << 20, MATRIX_ALIGNMENT = 64 };
+
+/* A large block; matrices are cut from it one behind the other. Untouched pages cost nothing. */
+typedef struct pj_slab {
+    struct pj_slab *next;
+    unsigned char *data;
+    size_t bytes, used;
+} pj_slab;
+
+/* Embedding and head keep 8 bits where the layers have 4. */
+typedef enum role { ROLE_LAYER, ROLE_TABLE } role;
+
+typedef struct loader {
+    pj_model *model;
+    pj_team *team;
+    int dtype;          /* wanted type, -1: as stored */
+    pj_dtype synthetic; /* type of synthetic weights */
+    uint32_t matrices;  /* made so far: the generator's stream number */
+    pj_error *err;
+} loader;
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static unsigned char *take_bytes(pj_model *model, size_t bytes)
+{
+    pj_slab *slab = model->slabs;
+    bytes = (bytes + MATRIX_ALIGNMENT - 1) / MATRIX_ALIGNMENT * MATRIX_ALIGNMENT;
+    if (!slab || slab->bytes - slab->used < bytes) {
+        size_t size = bytes > SLAB_BYTES ? bytes : SLAB_BYTES;
+        slab = pj_arena_alloc(&model->arena, 1, sizeof *slab);
+        if (!slab || !(slab->data = pj_pages_alloc(size))) return NULL;
+        slab->bytes = size;
+        slab->next = model->slabs;
+        model->slabs = slab;
+    }
+    unsigned char *block = slab->data + slab->used;
+    slab->used += bytes;
+    return block;
+}
+
+static void *small_alloc(loader *l, size_t count, size_t size)
+{
+    void *block = pj_arena_alloc(&l->model->arena, count, size);
+    if (!block) pj_fail_memory(l->err, "the model's tables");
+    return block;
+}
+
+/* ---- matrices ----------------------------------------------------------------------------- */
+
+/* What the threads do to fill `to` row by row. */
+typedef struct fill {
+    const pj_kernels *kernels;
+    pj_team *team;
+    const pj_matrix *from; /* NULL: random */
+    pj_matrix *to;
+    uint32_t matrix;
+    float scale;
+    float *scratch; /* [threads, cols] */
+} fill;
+
+static void fill_rows(void *context, unsigned thread)
+{
+    const fill *f = context;
+    size_t cols = f->to->cols, begin, end;
+    float *row = f->scratch + thread * cols;
+    pj_team_share(f->team, thread, f->to->rows, 1, &begin, &end);
+    for (size_t r = begin; r < end; r++) {
+        if (f->from) {
+            const unsigned char *stored = f->from->data;
+            f->kernels->dequantise(f->from->type, stored + r * f->from->row_bytes, row, cols);
+        } else {
+            pj_synthetic_row(f->matrix, r, row, cols, f->scale);
+        }
+        unsigned char *out = (unsigned char *)(uintptr_t)f->to->data;
+        f->kernels->quantise(f->to->type, row, out + r * f->to->row_bytes, cols);
+    }
+}
+
+/* A new matrix of `type`, converted from `from` or random. */
+static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                             size_t rows, size_t cols, pj_matrix *to)
+{
+    size_t row_bytes = pj_dtype_row_bytes(type, cols), bytes;
+    if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes))
+        return pj_fail(l->err, PJ_E_INVALID, "%s is too large: %zu x %zu", name, rows, cols);
+    unsigned char *data = take_bytes(l->model, bytes);
+    size_t threads = pj_team_threads(l->team);
+    float *scratch = data ? pj_alloc(threads * cols, sizeof(float)) : NULL;
+    if (!scratch) return pj_fail_memory(l->err, name);
+    *to = (pj_matrix){data, type, rows, cols, row_bytes};
+    fill f = {.kernels = pj_kernels_get(),
+              .team = l->team,
+              .from = from,
+              .to = to,
+              .matrix = l->matrices,
+              .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
+              .scratch = scratch};
+    pj_team_run(l->team, fill_rows, &f);
+    pj_free(scratch);
+    return PJ_OK;
+}
+
+static pj_dtype wanted_type(const loader *l, role use, pj_dtype stored, size_t cols)
+{
+    int type = l->dtype < 0 ? (int)stored : l->dtype;
+    if (type == PJ_Q4_0 && use == ROLE_TABLE) type = PJ_Q8_0;
+    /* rows that are no whole number of blocks stay as they are */
+    return pj_dtype_row_bytes((pj_dtype)type, cols) ? (pj_dtype)type : stored;
+}
+
+/* `stored` as the model is to have it. */
+static pj_status adopt(loader *l, const char *name, role use, const pj_matrix *stored,
+                       pj_matrix *out)
+{
+    pj_dtype type = wanted_type(l, use, stored->type, stored->cols);
+    *out = *stored;
+    if (type == stored->type) return PJ_OK;
+    return make_matrix(l, name, type, stored, stored->rows, stored->cols, out);
+}
+
+static pj_status load_matrix(loader *l, const char *name, role use, size_t rows, size_t cols,
+                             pj_matrix *out)
+{
+    l->matrices++;
+    if (!l->model->checkpoint) {
+        pj_dtype plain = pj_dtype_row_bytes(l->synthetic, cols) ? l->synthetic : PJ_BF16;
+        return make_matrix(l, name, wanted_type(l, use, plain, cols), NULL, rows, cols, out);
+    }
+    pj_matrix stored;
+    pj_status status =
+        pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
+    return status ? status : adopt(l, name, use, &stored, out);
+}
+
+/* A vector as floats; random models get `fallback` everywhere. */
+static pj_status load_vector(loader *l, const char *name, size_t count, float fallback,
+                             const float **out)
+{
+    pj_matrix stored = {0};
+    if (l->model->checkpoint) {
+        pj_status status =
+            pj_checkpoint_matrix(l->model->checkpoint, name, count, 0, &stored, l->err);
+        if (status) return status;
+    }
+    float *values = small_alloc(l, count, sizeof *values);
+    if (!values) return PJ_E_NO_MEMORY;
+    if (stored.data)
+        pj_kernels_get()->dequantise(stored.type, stored.data, values, count);
+    else
+        for (size_t i = 0; i < count; i++) values[i] = fallback;
+    *out = values;
+    return PJ_OK;
+}
+
+static pj_status load_linear(loader *l, const char *prefix, const char *part, size_t rows,
+                             size_t cols, bool bias, pj_projection *out)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    pj_status status = load_matrix(l, name, ROLE_LAYER, rows, cols, &out->w);
+    if (status || !bias) return status;
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    return load_vector(l, name, rows, 0, &out->bias);
+}
+
+static pj_status load_norm(loader *l, const char *prefix, const char *part, size_t count, bool bias,
+                           pj_norm *out)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    pj_status status = load_vector(l, name, count, 1, &out->w);
+    if (status || !bias) return status;
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    return load_vector(l, name, count, 0, &out->b);
+}
+
+static bool has_tensor(const loader *l, const char *prefix, const char *part)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    return l->model->checkpoint && pj_checkpoint_find(l->model->checkpoint, name);
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    const pj_blueprint *b = l->model->blueprint;
+    size_t q_rows = (size_t)c->heads * c->head_dim, kv_rows = (size_t)c->kv_heads * c->head_dim;
+    bool bias = pj_bias_wanted(b->qkv_bias, c), o_bias = pj_bias_wanted(b->o_bias, c);
+    char attn[NAME_BYTES];
+    snprintf(attn, sizeof attn, "%s.self_attn", prefix);
+    pj_status status;
+    if (b->fused_qkv) {
+        status =
+            load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows, c->hidden, bias, &layer->qkv);
+    } else {
+        status = load_linear(l, attn, "q_proj", q_rows, c->hidden, bias, &layer->q);
+        if (!status) status = load_linear(l, attn, "k_proj", kv_rows, c->hidden, bias, &layer->k);
+        if (!status) status = load_linear(l, attn, "v_proj", kv_rows, c->hidden, bias, &layer->v);
+    }
+    if (!status) status = load_linear(l, attn, b->o_name, c->hidden, q_rows, o_bias, &layer->o);
+    if (!status && b->qk_norm) {
+        status = load_norm(l, attn, "q_norm", c->head_dim, false, &layer->q_norm);
+        if (!status) status = load_norm(l, attn, "k_norm", c->head_dim, false, &layer->k_norm);
+    }
+    return status;
+}
+
+static pj_status load_mlp(loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
+                          pj_mlp *mlp)
+{
+    const pj_model_config *c = &l->model->config;
+    const pj_blueprint *b = l->model->blueprint;
+    bool bias = pj_bias_wanted(b->mlp_bias, c);
+    pj_status status = PJ_OK;
+    mlp->width = width;
+    if (kind == PJ_MLP_GATED_FUSED) {
+        status = load_linear(l, prefix, "gate_up_proj", 2 * (size_t)width, c->hidden, bias,
+                             &mlp->gate_up);
+    } else if (kind == PJ_MLP_GATED) {
+        status = load_linear(l, prefix, "gate_proj", width, c->hidden, bias, &mlp->gate);
+        if (!status) status = load_linear(l, prefix, "up_proj", width, c->hidden, bias, &mlp->up);
+    } else {
+        status = load_linear(l, prefix, b->up_name, width, c->hidden, bias, &mlp->up);
+    }
+    if (!status) status = load_linear(l, prefix, b->down_name, c->hidden, width, bias, &mlp->down);
+    return status;
+}
+
+/* Rows [first, first + rows) of `whole`. */
+static pj_matrix matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
+{
+    pj_matrix part = *whole;
+    part.data = (const unsigned char *)whole->data + first * whole->row_bytes;
+    part.rows = rows;
+    return part;
+}
+
+/* All experts in one tensor [experts, rows, cols], as newer files have it. */
+static pj_status find_fused(loader *l, const char *prefix, const char *part, size_t rows,
+                            size_t cols, pj_matrix *out)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
+    size_t experts = l->model->config.experts;
+    if (!tensor) return pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
+        tensor->shape[2] != cols)
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu, %zu] and is not", name,
+                       experts, rows, cols);
+    if (tensor->type > PJ_FILE_BF16)
+        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s holds %s, not F32, F16 or BF16", name,
+                       pj_file_type_name(tensor->type));
+    pj_dtype type = tensor->type == PJ_FILE_F32   ? PJ_F32
+                    : tensor->type == PJ_FILE_F16 ? PJ_F16
+                                                  : PJ_BF16;
+    *out = (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
+    return PJ_OK;
+}
+
+static pj_status load_fused_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t f = c->expert_intermediate;
+    pj_matrix gate_up, down;
+    pj_status status = find_fused(l, prefix, "gate_up_proj", 2 * f, c->hidden, &gate_up);
+    if (!status) status = find_fused(l, prefix, "down_proj", c->hidden, f, &down);
+    for (uint32_t e = 0; !status && e < c->experts; e++) {
+        pj_mlp *mlp = &layer->experts[e];
+        pj_matrix gate = matrix_rows(&gate_up, 2 * f * e, f);
+        pj_matrix up = matrix_rows(&gate_up, 2 * f * e + f, f);
+        pj_matrix out = matrix_rows(&down, (size_t)c->hidden * e, c->hidden);
+        mlp->width = c->expert_intermediate;
+        status = adopt(l, prefix, ROLE_LAYER, &gate, &mlp->gate.w);
+        if (!status) status = adopt(l, prefix, ROLE_LAYER, &up, &mlp->up.w);
+        if (!status) status = adopt(l, prefix, ROLE_LAYER, &out, &mlp->down.w);
+    }
+    return status;
+}
+
+/* One expert under whichever of its two spellings the file has. */
+static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_mlp *mlp)
+{
+    static const char *const spellings[2][3] = {{"gate_proj", "up_proj", "down_proj"},
+                                                {"w1", "w3", "w2"}};
+    const pj_model_config *c = &l->model->config;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%u", prefix, expert);
+    const char *const *part = spellings[has_tensor(l, name, "w1.weight")];
+    size_t f = mlp->width = c->expert_intermediate;
+    pj_status status = load_linear(l, name, part[0], f, c->hidden, false, &mlp->gate);
+    if (!status) status = load_linear(l, name, part[1], f, c->hidden, false, &mlp->up);
+    if (!status) status = load_linear(l, name, part[2], c->hidden, f, false, &mlp->down);
+    return status;
+}
+
+static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    char block[NAME_BYTES], experts[NAME_BYTES + 16];
+    snprintf(block, sizeof block, "%s.%s", prefix,
+             has_tensor(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe" : "mlp");
+    snprintf(experts, sizeof experts, "%s.experts", block);
+    layer->experts = small_alloc(l, c->experts, sizeof *layer->experts);
+    if (!layer->experts) return PJ_E_NO_MEMORY;
+    pj_status status = load_linear(l, block, "gate", c->experts, c->hidden, false, &layer->router);
+    if (!status && has_tensor(l, experts, "gate_up_proj"))
+        status = load_fused_experts(l, experts, layer);
+    else
+        for (uint32_t e = 0; !status && e < c->experts; e++)
+            status = load_expert(l, experts, e, &layer->experts[e]);
+    if (status || !l->model->blueprint->shared_expert) return status;
+    char shared[NAME_BYTES + 16];
+    snprintf(shared, sizeof shared, "%s.shared_expert", block);
+    status = load_mlp(l, shared, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    if (!status)
+        status =
+            load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+    return status;
+}
+
+static pj_status load_layer(loader *l, uint32_t index)
+{
+    const pj_model_config *c = &l->model->config;
+    const pj_blueprint *b = l->model->blueprint;
+    pj_layer *layer = &l->model->layers[index];
+    char prefix[NAME_BYTES / 2];
+    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
+    bool norm_bias = b->norm == PJ_NORM_LAYER;
+    layer->window = c->window && index >= c->window_from_layer ? c->window : UINT32_MAX;
+    pj_status status =
+        load_norm(l, prefix, "input_layernorm", c->hidden, norm_bias, &layer->input_norm);
+    if (!status && !b->parallel_block)
+        status = load_norm(l, prefix, "post_attention_layernorm", c->hidden, norm_bias,
+                           &layer->post_norm);
+    if (!status) status = load_attention(l, prefix, layer);
+    if (status) return status;
+    bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[index]);
+    if (!dense) return load_experts(l, prefix, layer);
+    char mlp[NAME_BYTES];
+    snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
+    return load_mlp(l, mlp, c->intermediate, b->mlp, &layer->mlp);
+}
+
+static pj_status load_ends(loader *l)
+{
+    pj_model *m = l->model;
+    const pj_model_config *c = &m->config;
+    bool own_head =
+        m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
+    pj_status status =
+        load_matrix(l, "model.embed_tokens.weight", ROLE_TABLE, c->vocab, c->hidden, &m->embedding);
+    if (!status)
+        status = load_norm(l, "model", m->blueprint->final_norm_name, c->hidden,
+                           m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    m->head.w = m->embedding;
+    if (!status && own_head)
+        status = load_matrix(l, "lm_head.weight", ROLE_TABLE, c->vocab, c->hidden, &m->head.w);
+    if (!status && pj_bias_wanted(m->blueprint->head_bias, c))
+        status = load_vector(l, "lm_head.bias", c->vocab, 0, &m->head.bias);
+    return status;
+}
+
+/* ---- facts -------------------------------------------------------------------------------- */
+
+static void count_linear(const pj_projection *linear, double active, pj_model_facts *facts)
+{
+    if (!linear->w.data) return;
+    double weights = (double)linear->w.rows * (double)linear->w.cols;
+    double bytes = (double)linear->w.rows * (double)linear->w.row_bytes;
+    facts->parameters += (uint64_t)weights + (linear->bias ? linear->w.rows : 0);
+    facts->active_parameters += (uint64_t)(active * weights);
+    facts->weight_bytes += (uint64_t)bytes;
+    facts->decode_weight_bytes += (uint64_t)(active * bytes);
+    facts->flops_per_token += 2 * active * weights;
+}
+
+static void count_mlp(const pj_mlp *mlp, double active, pj_model_facts *facts)
+{
+    count_linear(&mlp->gate, active, facts);
+    count_linear(&mlp->up, active, facts);
+    count_linear(&mlp->gate_up, active, facts);
+    count_linear(&mlp->down, active, facts);
+}
+
+static void count_vector(const float *values, size_t count, pj_model_facts *facts)
+{
+    if (!values) return;
+    facts->parameters += count;
+    facts->active_parameters += count;
+    facts->weight_bytes += count * sizeof *values;
+    facts->decode_weight_bytes += count * sizeof *values;
+}
+
+static void count_weights(pj_model *m)
+{
+    const pj_model_config *c = &m->config;
+    pj_model_facts *facts = &m->facts;
+    double chosen = c->experts ? (double)c->experts_per_token / c->experts : 1;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const pj_layer *layer = &m->layers[i];
+        const pj_norm norms[] = {layer->input_norm, layer->post_norm};
+        const pj_projection linears[] = {layer->q, layer->k,      layer->v,          layer->qkv,
+                                         layer->o, layer->router, layer->shared_gate};
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
+            count_vector(norms[n].w, c->hidden, facts);
+            count_vector(norms[n].b, c->hidden, facts);
+        }
+        count_vector(layer->q_norm.w, c->head_dim, facts);
+        count_vector(layer->k_norm.w, c->head_dim, facts);
+        for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
+            count_linear(&linears[n], 1, facts);
+        count_mlp(&layer->mlp, 1, facts);
+        count_mlp(&layer->shared, 1, facts);
+        for (uint32_t e = 0; layer->experts && e < c->experts; e++)
+            count_mlp(&layer->experts[e], chosen, facts);
+    }
+    count_vector(m->final_norm.w, c->hidden, facts);
+    count_vector(m->final_norm.b, c->hidden, facts);
+    count_linear(&m->head, 1, facts);
+    if (m->head.w.data != m->embedding.data) {
+        uint64_t weights = (uint64_t)m->embedding.rows * m->embedding.cols;
+        facts->parameters += weights;
+        facts->active_parameters += weights;
+        facts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
+    }
+    facts->decode_weight_bytes += m->embedding.row_bytes;
+    facts->dtype = m->layers[0].o.w.type;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic, pj_error *err)
+{
+    static const char scheme[] = "synthetic:";
+    if (strncmp(path, scheme, strlen(scheme)) == 0) {
+        m->synthetic = true;
+        m->generation = PJ_GENERATION_CONFIG_NONE;
+        return pj_synthetic_config(path + strlen(scheme), &m->config, synthetic, &m->full_layers,
+                                   err);
+    }
+    pj_status status = pj_checkpoint_open(path, &m->checkpoint, err);
+    if (status) return status;
+    m->config = *pj_checkpoint_config(m->checkpoint);
+    m->generation = *pj_checkpoint_generation(m->checkpoint);
+    m->full_layers = m->config.layers;
+    return PJ_OK;
+}
+
+pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
+                        pj_error *err)
+{
+    *model = (pj_model){0};
+    pj_arena_init(&model->arena, 0);
+    loader l = {.model = model, .team = team, .dtype = options->dtype, .err = err};
+    pj_status status = open_source(model, options->path, &l.synthetic, err);
+    if (status) goto fail;
+    model->blueprint = pj_blueprint_get(model->config.arch);
+    status = pj_rope_init(&model->rope, &model->config, err);
+    if (status) goto fail;
+    model->layers = small_alloc(&l, model->config.layers, sizeof *model->layers);
+    status = model->layers ? load_ends(&l) : PJ_E_NO_MEMORY;
+    for (uint32_t i = 0; !status && i < model->config.layers; i++) status = load_layer(&l, i);
+    if (status) goto fail;
+    count_weights(model);
+    return PJ_OK;
+fail:
+    pj_error_prefix(err, "model %s", options->path);
+    pj_model_close(model);
+    return status;
+}
+
+void pj_model_close(pj_model *model)
+{
+    for (pj_slab *slab = model->slabs; slab; slab = slab->next)
+        pj_pages_free(slab->data, slab->bytes);
+    pj_rope_fini(&model->rope);
+    pj_arena_fini(&model->arena);
+    pj_checkpoint_close(model->checkpoint);
+    *model = (pj_model){0};
+}

@@ -1,0 +1,93 @@
+/*
+ * Config and weights of one model, ready to run: every matrix found by name, checked for type and
+ * shape, and converted where the caller wants another type. Immutable after pj_model_open, so any
+ * number of states may share it. Weights in the checkpoint's own type are used where the file is
+ * mapped; only vectors (norms, biases) are copied, as floats.
+ */
+#ifndef PJ_LLM_MODEL_H
+#define PJ_LLM_MODEL_H
+
+#include "llm/blueprint.h"
+#include "llm/checkpoint.h"
+#include "llm/rope.h"
+#include "llm/team.h"
+
+/* y = w x + bias */
+typedef struct pj_projection {
+    pj_matrix w;       /* [out, in]; data NULL: the model has no such layer */
+    const float *bias; /* [out] or NULL */
+} pj_projection;
+
+typedef struct pj_norm {
+    const float *w; /* [dims]; NULL: the model has no such norm */
+    const float *b; /* [dims] or NULL */
+} pj_norm;
+
+/* One feed-forward block; f is its width. Exactly one of {gate and up}, {gate_up}, {up} is there.
+ */
+typedef struct pj_mlp {
+    pj_projection gate;    /* [f, hidden] */
+    pj_projection up;      /* [f, hidden]; alone: the plain block's first layer */
+    pj_projection gate_up; /* [2 f, hidden], gate's rows first */
+    pj_projection down;    /* [hidden, f] */
+    uint32_t width;        /* f */
+} pj_mlp;
+
+typedef struct pj_layer {
+    pj_norm input_norm, post_norm; /* [hidden]; post_norm is absent in a parallel block */
+    pj_projection q;               /* [heads head_dim, hidden] */
+    pj_projection k, v;            /* [kv_heads head_dim, hidden] */
+    pj_projection qkv;             /* fused: instead of the three */
+    pj_projection o;               /* [hidden, heads head_dim] */
+    pj_norm q_norm, k_norm;        /* [head_dim] or absent */
+    pj_mlp mlp;                    /* dense layers */
+    pj_projection router;          /* [experts, hidden]; absent in dense layers */
+    pj_mlp *experts;               /* [experts] or NULL */
+    pj_mlp shared;                 /* width 0: none */
+    pj_projection shared_gate;     /* [1, hidden] */
+    uint32_t window;               /* keys a query sees, itself included; UINT32_MAX: all */
+} pj_layer;
+
+typedef struct pj_model_facts {
+    uint64_t parameters;          /* all weights, a tied head counted once */
+    uint64_t active_parameters;   /* of experts only the chosen ones */
+    uint64_t weight_bytes;        /* as they lie in memory */
+    uint64_t decode_weight_bytes; /* read for one decode step of one sequence */
+    double flops_per_token;       /* matrix products with weights, one token through all layers */
+    pj_dtype dtype;               /* of the layers' matrices */
+} pj_model_facts;
+
+typedef struct pj_model {
+    pj_model_config config;
+    pj_generation_config generation;
+    const pj_blueprint *blueprint;
+    pj_rope rope;
+    pj_matrix embedding; /* [vocab, hidden] */
+    pj_projection head;  /* [vocab, hidden]; the embedding itself when tied */
+    pj_norm final_norm;  /* [hidden] */
+    pj_layer *layers;    /* [config.layers] */
+    pj_model_facts facts;
+    bool synthetic;
+    uint32_t full_layers;      /* synthetic: layers of the public shape; else config.layers */
+    pj_checkpoint *checkpoint; /* NULL: synthetic */
+    pj_arena arena;            /* small things: vectors, expert tables */
+    struct pj_slab *slabs;     /* weights made in memory */
+} pj_model;
+
+typedef struct pj_model_options {
+    const char *path; /* as pj_engine_options.model */
+    int dtype;        /* a pj_dtype to convert to, or -1: as stored */
+} pj_model_options;
+
+/* The team converts or makes weights; it is not kept. */
+pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
+                        pj_error *err);
+void pj_model_close(pj_model *model); /* may run twice; a zeroed model is allowed */
+
+/* Fills the config of a public shape named "SHAPE[,dtype][,layers=N]" (behind "synthetic:"). */
+pj_status pj_synthetic_config(const char *name, pj_model_config *config, pj_dtype *dtype,
+                              uint32_t *full_layers, pj_error *err);
+/* One row of random weights of matrix number `matrix`, scaled so that signals keep their size. */
+void pj_synthetic_row(uint32_t matrix, uint64_t row, float *values, size_t count, float scale);
+
+#endif

@@ -1,0 +1,200 @@
+/* Allocation and addressing of the KV cache and the activations: two blocks of pages. */
+#include "llm/state.h"
+
+#include "llm/pages.h"
+
+#include <string.h>
+
+enum { CACHE_LINE = 64, SCORE_FLOATS = 1 << 18 };
+
+/* A block measured first, then cut: `cut` runs twice over the same list. */
+typedef struct cutter {
+    unsigned char *block; /* NULL while measuring */
+    size_t used;
+    bool overflow;
+} cutter;
+
+static void *cut(cutter *c, size_t rows, size_t cols, size_t size)
+{
+    size_t bytes, padded, end;
+    if (pj_mul_overflows(rows, cols, &bytes) || pj_mul_overflows(bytes, size, &bytes) ||
+        pj_add_overflows(bytes, CACHE_LINE - 1, &padded) ||
+        pj_add_overflows(c->used, padded / CACHE_LINE * CACHE_LINE, &end)) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *part = c->block ? c->block + c->used : NULL;
+    c->used = end;
+    return part;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t widest_mlp(const pj_model_config *c)
+{
+    size_t widest = c->experts ? c->expert_intermediate : c->intermediate;
+    if (c->layer_is_dense) widest = larger(widest, c->intermediate);
+    return larger(widest, c->shared_intermediate);
+}
+
+static void cut_activations(pj_state *s, cutter *c)
+{
+    const pj_model_config *m = &s->model->config;
+    size_t tokens = s->options.max_tokens, heads = (size_t)m->heads * m->head_dim;
+    size_t kv_heads = (size_t)m->kv_heads * m->head_dim, f = widest_mlp(m);
+    size_t experts = m->experts, chosen = m->experts_per_token;
+    size_t cols = larger(larger(m->hidden, heads), f);
+    s->x = cut(c, tokens, m->hidden, sizeof(float));
+    s->normed = cut(c, tokens, m->hidden, sizeof(float));
+    s->qkv = cut(c, tokens, heads + 2 * kv_heads, sizeof(float));
+    s->attended = cut(c, tokens, heads, sizeof(float));
+    s->y = cut(c, tokens, m->hidden, sizeof(float));
+    s->y2 = cut(c, tokens, m->hidden, sizeof(float));
+    s->gate_up = cut(c, tokens, 2 * f, sizeof(float));
+    s->act = cut(c, tokens, f, sizeof(float));
+    s->gathered = cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
+    s->routing = cut(c, tokens, experts, sizeof(float));
+    s->probability = cut(c, tokens, experts, sizeof(float));
+    s->chosen = cut(c, tokens, chosen, sizeof(uint32_t));
+    s->chosen_weight = cut(c, tokens, chosen, sizeof(float));
+    s->expert_begin = cut(c, experts + 1, 1, sizeof(uint32_t));
+    s->expert_row = cut(c, tokens, chosen, sizeof(uint32_t));
+    s->expert_weight = cut(c, tokens, chosen, sizeof(float));
+    s->row_sequence = cut(c, tokens, 1, sizeof(uint32_t));
+    s->row_position = cut(c, tokens, 1, sizeof(uint32_t));
+    s->cosine = cut(c, tokens, m->rotary_dims / 2, sizeof(float));
+    s->sine = cut(c, tokens, m->rotary_dims / 2, sizeof(float));
+    s->ratios = cut(c, tokens, 2 * (size_t)m->heads, sizeof(float));
+    s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
+    s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
+    size_t packed = pj_linear_pack_bytes(larger(tokens, s->options.max_logits), cols);
+    if (packed == 0) c->overflow = true;
+    s->packed = cut(c, packed, 1, 1);
+    s->scores = cut(c, pj_team_threads(s->team), s->score_floats, sizeof(float));
+}
+
+/* Rows that windowed layers keep: a window, a pass, and slack so that moving them is rare. */
+static uint32_t window_slots(const pj_model *model, const pj_state_options *o)
+{
+    uint64_t slots = (uint64_t)model->config.window + o->max_tokens;
+    slots += model->config.window / 4 > 64 ? model->config.window / 4 : 64;
+    return model->config.window && slots < o->context ? (uint32_t)slots : o->context;
+}
+
+static bool place_kv(pj_state *s, cutter *c)
+{
+    const pj_model_config *m = &s->model->config;
+    for (uint32_t i = 0; i < m->layers; i++) {
+        uint32_t slots = s->model->layers[i].window == UINT32_MAX ? s->full_slots : s->window_slots;
+        s->kv_offset[i] = c->used;
+        size_t rows;
+        if (pj_mul_overflows(2 * (size_t)m->kv_heads * s->options.sequences, slots, &rows))
+            return false;
+        cut(c, rows, s->kv_row_bytes, 1);
+    }
+    return !c->overflow;
+}
+
+pj_status pj_state_init(pj_state *s, const pj_model *model, const pj_kernels *kernels,
+                        pj_team *team, const pj_state_options *options, pj_error *err)
+{
+    const pj_model_config *m = &model->config;
+    *s = (pj_state){.model = model, .kernels = kernels, .team = team, .options = *options};
+    s->full_slots = options->context;
+    s->window_slots = window_slots(model, options);
+    s->kv_row_bytes = pj_dtype_row_bytes(options->kv_type, m->head_dim);
+    s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 15) / 16 * 16);
+    s->sequences = pj_alloc(options->sequences, sizeof *s->sequences);
+    s->kv_offset = pj_alloc(m->layers, sizeof *s->kv_offset);
+    int32_t *tokens = pj_alloc((size_t)options->sequences * options->context, sizeof *tokens);
+    if (s->sequences) s->sequences[0].tokens = tokens;
+    if (!s->sequences || !s->kv_offset || !tokens) {
+        if (!s->sequences) pj_free(tokens);
+        goto fail;
+    }
+    for (uint32_t i = 0; i < options->sequences; i++)
+        s->sequences[i].tokens = tokens + (size_t)i * options->context;
+    cutter kv = {0}, activations = {0};
+    cut_activations(s, &activations);
+    if (!place_kv(s, &kv) || activations.overflow) goto fail;
+    s->kv_bytes = kv.used;
+    s->kv = pj_pages_alloc(s->kv_bytes);
+    s->block_bytes = activations.used;
+    s->block = pj_pages_alloc(s->block_bytes);
+    if (!s->kv || !s->block) goto fail;
+    cut_activations(s, &(cutter){.block = s->block});
+    return PJ_OK;
+fail:
+    pj_state_fini(s);
+    return pj_fail(err, PJ_E_NO_MEMORY,
+                   "there is not enough memory for a context of %u tokens in %u sequences; give a "
+                   "shorter one",
+                   options->context, options->sequences);
+}
+
+void pj_state_fini(pj_state *s)
+{
+    pj_pages_free(s->kv, s->kv_bytes);
+    pj_pages_free(s->block, s->block_bytes);
+    if (s->sequences) pj_free(s->sequences[0].tokens);
+    pj_free(s->sequences);
+    pj_free(s->kv_offset);
+    *s = (pj_state){0};
+}
+
+size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
+{
+    const pj_model_config *m = &model->config;
+    return 2 * (size_t)m->layers * m->kv_heads * pj_dtype_row_bytes(kv_type, m->head_dim);
+}
+
+static bool windowed(const pj_state *s, uint32_t layer)
+{
+    return s->model->layers[layer].window != UINT32_MAX;
+}
+
+/* Row 0 of a head's keys or values. */
+static unsigned char *kv_start(const pj_state *s, uint32_t layer, uint32_t sequence, uint32_t which,
+                               uint32_t head)
+{
+    size_t slots = windowed(s, layer) ? s->window_slots : s->full_slots;
+    size_t run = ((size_t)sequence * 2 + which) * s->model->config.kv_heads + head;
+    return s->kv + s->kv_offset[layer] + run * slots * s->kv_row_bytes;
+}
+
+pj_kv_rows pj_state_kv(const pj_state *s, uint32_t layer, uint32_t sequence, uint32_t which,
+                       uint32_t head, uint32_t first)
+{
+    uint32_t slot = first - (windowed(s, layer) ? s->sequences[sequence].base : 0);
+    return (pj_kv_rows){kv_start(s, layer, sequence, which, head) + slot * s->kv_row_bytes,
+                        s->kv_row_bytes, s->options.kv_type};
+}
+
+void pj_state_reset(pj_state *s, uint32_t sequence)
+{
+    s->sequences[sequence].length = 0;
+    s->sequences[sequence].base = 0;
+    s->sequences[sequence].generation = 0;
+}
+
+void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
+{
+    pj_sequence *q = &s->sequences[sequence];
+    const pj_model_config *m = &s->model->config;
+    if (q->length - q->base + count <= s->window_slots) return;
+    /* the next query sees itself and window - 1 keys before it */
+    uint32_t keep = q->length < m->window - 1 ? q->length : m->window - 1;
+    uint32_t base = q->length - keep;
+    for (uint32_t layer = 0; layer < m->layers; layer++) {
+        if (!windowed(s, layer)) continue;
+        for (uint32_t which = 0; which < 2; which++)
+            for (uint32_t head = 0; head < m->kv_heads; head++) {
+                unsigned char *rows = kv_start(s, layer, sequence, which, head);
+                memmove(rows, rows + (base - q->base) * s->kv_row_bytes, keep * s->kv_row_bytes);
+            }
+    }
+    q->base = base;
+}

@@ -1,0 +1,97 @@
+/*
+ * What one generation needs besides the model: the KV cache of its sequences and the activations of
+ * one pass. Everything is allocated here, nothing in the forward pass.
+ *
+ * Keys and values of a (layer, sequence, KV head) lie in one run of rows of head_dim values, oldest
+ * first. Layers with a sliding window keep only what a query can still see: their rows start at
+ * position `base` of the sequence, and when the rows are full the visible ones move to the front.
+ * So attention always reads one contiguous run in order.
+ */
+#ifndef PJ_LLM_STATE_H
+#define PJ_LLM_STATE_H
+
+#include "llm/kernels/linear.h"
+#include "llm/model.h"
+
+typedef struct pj_sequence {
+    uint32_t length;     /* tokens in the cache */
+    uint32_t base;       /* first position that windowed layers still hold */
+    uint32_t generation; /* of rope frequencies the keys were rotated with */
+    int32_t *tokens;     /* [context] the ids whose keys are in the cache */
+} pj_sequence;
+
+/* Sums over the attention rows of one head that were looked at. */
+typedef struct pj_head_figures {
+    double rows;
+    double entropy, entropy_normalised, largest, largest_of_all;
+    double visible, below, below_relative; /* keys; of them with p < tau, with p < 0.1 / n */
+} pj_head_figures;
+
+typedef struct pj_state_options {
+    uint32_t sequences;
+    uint32_t context;    /* positions a sequence may have */
+    uint32_t max_tokens; /* rows of one pass, over all sequences */
+    uint32_t max_logits; /* rows of logits of one pass */
+    pj_dtype kv_type;    /* F32 or F16 */
+} pj_state_options;
+
+typedef struct pj_state {
+    const pj_model *model;
+    const pj_kernels *kernels;
+    pj_team *team;
+    pj_state_options options;
+    pj_sequence *sequences; /* [options.sequences] */
+
+    /* KV cache: layer i starts at kv + kv_offset[i], holds [sequences][2: K, V][kv_heads][slots]
+     * rows of kv_row_bytes. */
+    unsigned char *kv;
+    size_t kv_bytes, kv_row_bytes;
+    size_t *kv_offset; /* [layers] */
+    uint32_t full_slots, window_slots;
+
+    /* Activations; T = options.max_tokens. */
+    unsigned char *block; /* all of the following */
+    size_t block_bytes;
+    float *x;             /* [T][hidden] residual stream */
+    float *normed;        /* [T][hidden] */
+    float *qkv;           /* [T][(heads + 2 kv_heads) head_dim]: q, k, v of a token side by side */
+    float *attended;      /* [T][heads head_dim] */
+    float *y;             /* [T][hidden] output of attention and of the MLP */
+    float *y2;            /* [T][hidden] parallel blocks: attention's; experts: one expert's */
+    float *gate_up;       /* [T][2 widest f] gate and up of a token side by side */
+    float *act;           /* [T][widest f] */
+    float *gathered;        /* [T][hidden] experts: their tokens side by side */
+    float *routing;         /* [T][experts] router logits */
+    float *probability;     /* [T][experts] their softmax */
+    uint32_t *chosen;       /* [T][experts_per_token] */
+    float *chosen_weight;   /* [T][experts_per_token] */
+    uint32_t *expert_begin; /* [experts + 1] where an expert's entries of the next two begin */
+    uint32_t *expert_row;   /* [T experts_per_token] rows by expert */
+    float *expert_weight;   /* [T experts_per_token] their weights */
+    uint32_t *row_sequence; /* [T] sequence of a row */
+    uint32_t *row_position; /* [T] its position */
+    float *cosine, *sine;   /* [T][rotary / 2] */
+    float *ratios;          /* [2][T heads] variance and mean square ratios of a norm */
+    pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
+    float *logits;        /* [max_logits][vocab] */
+    void *packed;         /* activations as the products want them */
+    float *scores;        /* [threads][score_floats] attention weights of the units at work */
+    size_t score_floats;
+} pj_state;
+
+pj_status pj_state_init(pj_state *state, const pj_model *model, const pj_kernels *kernels,
+                        pj_team *team, const pj_state_options *options, pj_error *err);
+void pj_state_fini(pj_state *state); /* may run twice; a zeroed state is allowed */
+
+/* Bytes that a state of these options has in its KV cache for one token. */
+size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type);
+
+/* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
+pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence, uint32_t which,
+                       uint32_t head, uint32_t first);
+/* Empties a sequence. */
+void pj_state_reset(pj_state *state, uint32_t sequence);
+/* Makes room for `count` more tokens of a sequence in the windowed layers. */
+void pj_state_make_room(pj_state *state, uint32_t sequence, uint32_t count);
+
+#endif

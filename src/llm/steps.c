@@ -1,0 +1,288 @@
+/* Norms, products and sums: the steps that every part of a layer is made of. */
+#include "llm/pass.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Fewer values than this are done by the calling thread: a dispatch costs about a microsecond. */
+enum { TEAM_VALUES = 16384 };
+
+/* ---- rows on the team --------------------------------------------------------------------- */
+
+typedef struct rows_task {
+    const pj_steps *s;
+    size_t rows;
+    pj_row_fn *run;
+    void *context;
+} rows_task;
+
+static void run_share(void *context, unsigned thread)
+{
+    const rows_task *t = context;
+    size_t begin, end;
+    pj_team_share(t->s->team, thread, t->rows, 1, &begin, &end);
+    for (size_t row = begin; row < end; row++) t->run(t->context, row);
+}
+
+void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, void *context)
+{
+    if (rows > 1 && work >= TEAM_VALUES) {
+        pj_team_run(s->team, run_share, &(rows_task){s, rows, run, context});
+        return;
+    }
+    for (size_t row = 0; row < rows; row++) run(context, row);
+}
+
+/* ---- norms -------------------------------------------------------------------------------- */
+
+typedef struct norm_task {
+    const pj_steps *s;
+    const pj_norm_step *step;
+    float eps;
+} norm_task;
+
+static const float *norm_input(const pj_norm_step *t, size_t row)
+{
+    return t->x + row / t->per_token * t->x_stride + row % t->per_token * t->n;
+}
+
+static float *norm_output(const pj_norm_step *t, size_t row)
+{
+    return t->y + row / t->per_token * t->y_stride + row % t->per_token * t->n;
+}
+
+static void norm_row(void *context, size_t row)
+{
+    const norm_task *t = context;
+    const pj_norm_step *n = t->step;
+    if (n->kind == PJ_NORM_RMS)
+        t->s->kernels->rmsnorm(norm_output(n, row), norm_input(n, row), n->norm->w, n->n, t->eps);
+    else
+        t->s->kernels->layernorm(norm_output(n, row), norm_input(n, row), n->norm->w, n->norm->b,
+                                 n->n, t->eps);
+}
+
+static double variance(const pj_value_sums *s, size_t n)
+{
+    double mean = s->sum / (double)n;
+    return fmax(s->sum_square / (double)n - mean * mean, 0);
+}
+
+/* The norm with the ratio of variances around it. */
+static void norm_row_looked_at(void *context, size_t row)
+{
+    const norm_task *t = context;
+    const pj_norm_step *n = t->step;
+    pj_value_sums before = {0}, after = {0};
+    t->s->kernels->value_sums(norm_input(n, row), n->n, 0, &before);
+    norm_row(context, row);
+    t->s->kernels->value_sums(norm_output(n, row), n->n, 0, &after);
+    double out = variance(&after, n->n);
+    float *ratios = t->s->state->ratios;
+    ratios[row] = out > 0 ? (float)(variance(&before, n->n) / out) : NAN;
+    ratios[n->rows + row] =
+        after.sum_square > 0 ? (float)(before.sum_square / after.sum_square) : NAN;
+}
+
+/* The value of rank k (from 0) of the n values; reorders them. */
+static float select_rank(float *v, size_t n, size_t k)
+{
+    size_t low = 0, high = n - 1;
+    while (low < high) {
+        float pivot = v[low + (high - low) / 2];
+        size_t i = low, j = high;
+        for (;;) {
+            while (v[i] < pivot) i++;
+            while (v[j] > pivot) j--;
+            if (i >= j) break;
+            float swapped = v[i];
+            v[i++] = v[j];
+            v[j--] = swapped;
+        }
+        if (k <= j)
+            high = j;
+        else
+            low = j + 1;
+    }
+    return v[k];
+}
+
+/* Mean over the rows that have the ratio; their number goes to *count and they to the front. */
+static double mean_ratio(float *ratios, size_t rows, size_t *count)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < rows; i++) {
+        if (isnan(ratios[i])) continue;
+        sum += ratios[i];
+        ratios[n++] = ratios[i];
+    }
+    *count = n;
+    return n ? sum / (double)n : NAN;
+}
+
+static void record_ratios(const pj_steps *s, const pj_norm_step *step)
+{
+    float *ratios = s->state->ratios;
+    size_t n;
+    double mean = mean_ratio(ratios, step->rows, &n);
+    pj_record_extra(s->recorder, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
+    if (n > 0)
+        pj_record_extra(s->recorder, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,
+                        select_rank(ratios, n, (n * 95 + 99) / 100 - 1));
+    if (step->kind == PJ_NORM_RMS)
+        pj_record_extra(s->recorder, PJ_N_X_MEAN_SQUARE_RATIO, PJ_EXTRA_SCALAR,
+                        mean_ratio(ratios + step->rows, step->rows, &n));
+}
+
+void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
+{
+    norm_task task = {s, step, (float)s->model->config.norm_eps};
+    size_t values = step->rows * step->n;
+    pj_done done = {.flops = 7.0 * (double)values,
+                    .bytes = 8.0 * (double)values + 4.0 * (double)step->n,
+                    .x = step->y,
+                    .rows = step->rows / step->per_token,
+                    .cols = step->n * step->per_token,
+                    .stride = step->y_stride};
+    pj_record_component(s->recorder, step->name);
+    pj_record_operation(s->recorder, PJ_N_OP_NORM);
+    pj_steps_rows(s, step->rows, values, s->recorder->deep ? norm_row_looked_at : norm_row, &task);
+    if (s->recorder->deep) record_ratios(s, step);
+    pj_record_operation_end(s->recorder, done);
+    pj_record_module_end(s->recorder, done);
+}
+
+/* ---- products ----------------------------------------------------------------------------- */
+
+double pj_product_flops(const pj_projection *p, size_t rows)
+{
+    double t = (double)rows, out = (double)p->w.rows;
+    return 2 * t * (double)p->w.cols * out + (p->bias ? t * out : 0);
+}
+
+double pj_product_bytes(const pj_projection *p, size_t rows)
+{
+    return (double)p->w.rows * (double)p->w.row_bytes +
+           4.0 * (double)rows * (double)(p->w.cols + p->w.rows);
+}
+
+typedef struct bias_task {
+    const pj_kernels *kernels;
+    const pj_product *product;
+} bias_task;
+
+static void add_bias_row(void *context, size_t row)
+{
+    const bias_task *t = context;
+    t->kernels->add(t->product->y + row * t->product->y_stride, t->product->projection->bias,
+                    t->product->projection->w.rows);
+}
+
+/* One product with its operations apart. */
+static void product_apart(const pj_steps *s, const pj_product *p, const pj_packed *packed)
+{
+    const pj_projection *w = p->projection;
+    size_t rows = packed->tokens;
+    pj_linear_job job = {&w->w, NULL, p->y, p->y_stride};
+    pj_done done = {.flops = 2.0 * (double)rows * (double)w->w.rows * (double)w->w.cols,
+                    .bytes = pj_product_bytes(w, rows),
+                    .x = p->y,
+                    .rows = rows,
+                    .cols = w->w.rows,
+                    .stride = p->y_stride};
+    pj_record_operation(s->recorder, PJ_N_OP_MATMUL);
+    pj_linear_run(s->kernels, s->team, packed, &job, 1);
+    pj_record_operation_end(s->recorder, done);
+    if (!w->bias) return;
+    done.flops = (double)rows * (double)w->w.rows;
+    done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
+    pj_record_operation(s->recorder, PJ_N_OP_BIAS_ADD);
+    pj_steps_rows(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p});
+    pj_record_operation_end(s->recorder, done);
+}
+
+static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride, size_t rows,
+                 size_t cols, pj_packed *packed)
+{
+    bool changes = pj_linear_form(s->kernels, type) != PJ_FORM_F32;
+    if (changes) pj_record_operation(s->recorder, PJ_N_OP_PACK);
+    pj_linear_pack(s->kernels, s->team, type, x, x_stride, rows, cols, s->state->packed, packed);
+    if (changes)
+        pj_record_operation_end(s->recorder,
+                                (pj_done){.bytes = 4.0 * (double)rows * (double)cols});
+}
+
+/* All products in one dispatch, when nobody wants to tell them apart. */
+static bool products_together(const pj_steps *s, const pj_product *products, size_t count,
+                              const pj_packed *packed)
+{
+    pj_linear_job jobs[PJ_LINEAR_MAX_JOBS];
+    for (size_t i = 0; i < count; i++) {
+        const pj_projection *p = products[i].projection;
+        if (pj_linear_form(s->kernels, p->w.type) != packed->form) return false;
+        jobs[i] = (pj_linear_job){&p->w, p->bias, products[i].y, products[i].y_stride};
+    }
+    pj_linear_run(s->kernels, s->team, packed, jobs, count);
+    return true;
+}
+
+void pj_steps_products(const pj_steps *s, const pj_product *products, size_t count, const float *x,
+                       size_t x_stride, size_t rows, bool components, float *residual)
+{
+    pj_recorder *r = s->recorder;
+    pj_packed packed = {0};
+    const pj_projection *last = products[count - 1].projection;
+    bool named = components && r->module;
+    for (size_t i = 0; i < count; i++) {
+        const pj_product *p = &products[i];
+        const pj_projection *w = p->projection;
+        if (named) pj_record_component(r, p->name);
+        if (i == 0 || pj_linear_form(s->kernels, w->w.type) != packed.form)
+            pack(s, w->w.type, x, x_stride, rows, w->w.cols, &packed);
+        if (!named && !r->deep && i == 0 && products_together(s, products, count, &packed)) {
+            if (residual)
+                pj_steps_add(s, residual, products[count - 1].y, rows, last->w.rows);
+            return;
+        }
+        if (r->deep) {
+            product_apart(s, p, &packed);
+        } else {
+            pj_linear_job job = {&w->w, w->bias, p->y, p->y_stride};
+            pj_linear_run(s->kernels, s->team, &packed, &job, 1);
+        }
+        if (residual && i + 1 == count) pj_steps_add(s, residual, p->y, rows, w->w.rows);
+        if (named)
+            pj_record_module_end(r, (pj_done){.flops = pj_product_flops(w, rows),
+                                              .bytes = pj_product_bytes(w, rows),
+                                              .x = p->y,
+                                              .rows = rows,
+                                              .cols = w->w.rows,
+                                              .stride = p->y_stride});
+    }
+}
+
+/* ---- sums --------------------------------------------------------------------------------- */
+
+typedef struct add_task {
+    const pj_kernels *kernels;
+    float *y;
+    const float *x;
+    size_t n;
+} add_task;
+
+static void add_row(void *context, size_t row)
+{
+    const add_task *t = context;
+    t->kernels->add(t->y + row * t->n, t->x + row * t->n, t->n);
+}
+
+void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n)
+{
+    double values = (double)rows * (double)n;
+    pj_record_operation(s->recorder, PJ_N_OP_RESIDUAL_ADD);
+    pj_steps_rows(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n});
+    pj_record_operation_end(
+        s->recorder,
+        (pj_done){.flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n});
+}
