@@ -31,14 +31,14 @@ typedef struct pj_engine_options {
     bool no_tokenizer; /* prompts come as ids only: a missing tokenizer is not looked for */
 } pj_engine_options;
 
-/* Opens and checks a model. Weights in 16 and 32 bits stay in the file's mapping. `lane` may be
- * NULL; the caller opens the section model_load around the call when the load is part of a run. */
+/* Opens and checks a model. Weights in 16 and 32 bits stay in the file's mapping. When the load is
+ * part of a run the caller opens the section model_load around the call. */
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err);
 void pj_engine_close(pj_engine *engine); /* NULL is allowed */
 
 /* What a run's record says of the engine; strings belong to the engine. */
 typedef struct pj_engine_facts {
-    const char *model_name; /* last part of the path, or the synthetic name */
+    char model_name[256]; /* last part of the path, or the synthetic name */
     const char *model_path;
     const char *architecture; /* as config.json has it */
     const char *dtype;        /* of the layers' matrices: "bf16" */
@@ -138,6 +138,11 @@ typedef bool pj_logits_row_fn(void *context, uint32_t position, const float *log
                               uint32_t vocab);
 pj_status pj_engine_logits(pj_engine *engine, const int32_t *ids, uint32_t count, bool whole,
                            pj_logits_row_fn *row, void *context, pj_error *err);
+
+/* The text's ids as a prompt has them. Without a tokenizer (synthetic models) each byte is an id.
+ * The caller frees *ids (pj_free). */
+pj_status pj_engine_encode(const pj_engine *engine, const char *text, size_t bytes, int32_t **ids,
+                           uint32_t *count, pj_error *err);
 
 /* Sampling defaults of the model's generation_config.json over ours. */
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling);

@@ -6,7 +6,7 @@
 #ifndef PJ_LLM_FORWARD_H
 #define PJ_LLM_FORWARD_H
 
-#include "llm/recorder.h"
+#include "llm/seam.h"
 #include "llm/state.h"
 
 #include <stdatomic.h>
@@ -30,9 +30,8 @@ typedef struct pj_pass {
 
 /* Runs the pass and adds its tokens to the cache; logits [logit_count][vocab] are in
  * state->logits. PJ_E_CANCELLED leaves the sequences as they were. Allocates nothing. */
-pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_recorder *recorder);
+pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_seam *seam);
 /* Logits of more rows of the pass that ran last, into state->logits. */
-void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count,
-                       pj_recorder *recorder);
+void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj_seam *seam);
 
 #endif

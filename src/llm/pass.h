@@ -9,7 +9,7 @@ typedef struct pj_steps {
     const pj_model *model;
     const pj_kernels *kernels;
     pj_team *team;
-    pj_recorder *recorder;
+    pj_seam *seam;
     const pj_pass *pass;
     size_t rows; /* of the pass */
 } pj_steps;
@@ -22,7 +22,7 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 /* A norm of `rows` rows of n values as a component; y == x is allowed. Heads of a token are rows
  * too: row i lies at x + (i / per_token) * stride + (i % per_token) * n. */
 typedef struct pj_norm_step {
-    pj_recorded_name name;
+    pj_seam_name name;
     const pj_norm *norm;
     pj_norm_kind kind;
     const float *x;
@@ -33,7 +33,7 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step);
 
 /* y = x w + bias for one of several projections of the same x. */
 typedef struct pj_product {
-    pj_recorded_name name;
+    pj_seam_name name;
     const pj_projection *projection;
     float *y; /* [rows][y_stride] */
     size_t y_stride;

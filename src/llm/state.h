@@ -60,22 +60,22 @@ typedef struct pj_state {
     float *y2;            /* [T][hidden] parallel blocks: attention's; experts: one expert's */
     float *gate_up;       /* [T][2 widest f] gate and up of a token side by side */
     float *act;           /* [T][widest f] */
-    float *gathered;        /* [T][hidden] experts: their tokens side by side */
-    float *routing;         /* [T][experts] router logits */
-    float *probability;     /* [T][experts] their softmax */
-    uint32_t *chosen;       /* [T][experts_per_token] */
-    float *chosen_weight;   /* [T][experts_per_token] */
-    uint32_t *expert_begin; /* [experts + 1] where an expert's entries of the next two begin */
-    uint32_t *expert_row;   /* [T experts_per_token] rows by expert */
-    float *expert_weight;   /* [T experts_per_token] their weights */
-    uint32_t *row_sequence; /* [T] sequence of a row */
-    uint32_t *row_position; /* [T] its position */
-    float *cosine, *sine;   /* [T][rotary / 2] */
-    float *ratios;          /* [2][T heads] variance and mean square ratios of a norm */
+    float *gathered;      /* [T][hidden] experts: their tokens side by side */
+    float *routing;       /* [T][experts] router logits */
+    float *probability;   /* [T][experts] their softmax */
+    uint32_t *chosen;     /* [T][experts_per_token] */
+    float *chosen_weight; /* [T][experts_per_token] */
+    uint32_t *expert_begin;   /* [experts + 1] where an expert's entries of the next two begin */
+    uint32_t *expert_row;     /* [T experts_per_token] rows by expert */
+    float *expert_weight;     /* [T experts_per_token] their weights */
+    uint32_t *row_sequence;   /* [T] sequence of a row */
+    uint32_t *row_position;   /* [T] its position */
+    float *cosine, *sine;     /* [T][rotary / 2] */
+    float *ratios;            /* [2][T heads] variance and mean square ratios of a norm */
     pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
-    float *logits;        /* [max_logits][vocab] */
-    void *packed;         /* activations as the products want them */
-    float *scores;        /* [threads][score_floats] attention weights of the units at work */
+    float *logits;            /* [max_logits][vocab] */
+    void *packed;             /* activations as the products want them */
+    float *scores;            /* [threads][score_floats] attention weights of the units at work */
     size_t score_floats;
 } pj_state;
 

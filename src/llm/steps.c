@@ -126,13 +126,13 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
     float *ratios = s->state->ratios;
     size_t n;
     double mean = mean_ratio(ratios, step->rows, &n);
-    pj_record_extra(s->recorder, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
+    pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
     if (n > 0)
-        pj_record_extra(s->recorder, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,
-                        select_rank(ratios, n, (n * 95 + 99) / 100 - 1));
+        pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,
+                      select_rank(ratios, n, (n * 95 + 99) / 100 - 1));
     if (step->kind == PJ_NORM_RMS)
-        pj_record_extra(s->recorder, PJ_N_X_MEAN_SQUARE_RATIO, PJ_EXTRA_SCALAR,
-                        mean_ratio(ratios + step->rows, step->rows, &n));
+        pj_seam_extra(s->seam, PJ_N_X_MEAN_SQUARE_RATIO, PJ_EXTRA_SCALAR,
+                      mean_ratio(ratios + step->rows, step->rows, &n));
 }
 
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
@@ -145,12 +145,12 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
                     .rows = step->rows / step->per_token,
                     .cols = step->n * step->per_token,
                     .stride = step->y_stride};
-    pj_record_component(s->recorder, step->name);
-    pj_record_operation(s->recorder, PJ_N_OP_NORM);
-    pj_steps_rows(s, step->rows, values, s->recorder->deep ? norm_row_looked_at : norm_row, &task);
-    if (s->recorder->deep) record_ratios(s, step);
-    pj_record_operation_end(s->recorder, done);
-    pj_record_module_end(s->recorder, done);
+    pj_seam_component(s->seam, step->name);
+    pj_seam_operation(s->seam, PJ_N_OP_NORM);
+    pj_steps_rows(s, step->rows, values, s->seam->deep ? norm_row_looked_at : norm_row, &task);
+    if (s->seam->deep) record_ratios(s, step);
+    pj_seam_operation_end(s->seam, done);
+    pj_seam_module_end(s->seam, done);
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
@@ -191,26 +191,25 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
                     .rows = rows,
                     .cols = w->w.rows,
                     .stride = p->y_stride};
-    pj_record_operation(s->recorder, PJ_N_OP_MATMUL);
+    pj_seam_operation(s->seam, PJ_N_OP_MATMUL);
     pj_linear_run(s->kernels, s->team, packed, &job, 1);
-    pj_record_operation_end(s->recorder, done);
+    pj_seam_operation_end(s->seam, done);
     if (!w->bias) return;
     done.flops = (double)rows * (double)w->w.rows;
     done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
-    pj_record_operation(s->recorder, PJ_N_OP_BIAS_ADD);
+    pj_seam_operation(s->seam, PJ_N_OP_BIAS_ADD);
     pj_steps_rows(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p});
-    pj_record_operation_end(s->recorder, done);
+    pj_seam_operation_end(s->seam, done);
 }
 
 static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride, size_t rows,
                  size_t cols, pj_packed *packed)
 {
     bool changes = pj_linear_form(s->kernels, type) != PJ_FORM_F32;
-    if (changes) pj_record_operation(s->recorder, PJ_N_OP_PACK);
+    if (changes) pj_seam_operation(s->seam, PJ_N_OP_PACK);
     pj_linear_pack(s->kernels, s->team, type, x, x_stride, rows, cols, s->state->packed, packed);
     if (changes)
-        pj_record_operation_end(s->recorder,
-                                (pj_done){.bytes = 4.0 * (double)rows * (double)cols});
+        pj_seam_operation_end(s->seam, (pj_done){.bytes = 4.0 * (double)rows * (double)cols});
 }
 
 /* All products in one dispatch, when nobody wants to tell them apart. */
@@ -230,19 +229,18 @@ static bool products_together(const pj_steps *s, const pj_product *products, siz
 void pj_steps_products(const pj_steps *s, const pj_product *products, size_t count, const float *x,
                        size_t x_stride, size_t rows, bool components, float *residual)
 {
-    pj_recorder *r = s->recorder;
+    pj_seam *r = s->seam;
     pj_packed packed = {0};
     const pj_projection *last = products[count - 1].projection;
     bool named = components && r->module;
     for (size_t i = 0; i < count; i++) {
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
-        if (named) pj_record_component(r, p->name);
+        if (named) pj_seam_component(r, p->name);
         if (i == 0 || pj_linear_form(s->kernels, w->w.type) != packed.form)
             pack(s, w->w.type, x, x_stride, rows, w->w.cols, &packed);
         if (!named && !r->deep && i == 0 && products_together(s, products, count, &packed)) {
-            if (residual)
-                pj_steps_add(s, residual, products[count - 1].y, rows, last->w.rows);
+            if (residual) pj_steps_add(s, residual, products[count - 1].y, rows, last->w.rows);
             return;
         }
         if (r->deep) {
@@ -253,12 +251,12 @@ void pj_steps_products(const pj_steps *s, const pj_product *products, size_t cou
         }
         if (residual && i + 1 == count) pj_steps_add(s, residual, p->y, rows, w->w.rows);
         if (named)
-            pj_record_module_end(r, (pj_done){.flops = pj_product_flops(w, rows),
-                                              .bytes = pj_product_bytes(w, rows),
-                                              .x = p->y,
-                                              .rows = rows,
-                                              .cols = w->w.rows,
-                                              .stride = p->y_stride});
+            pj_seam_module_end(r, (pj_done){.flops = pj_product_flops(w, rows),
+                                            .bytes = pj_product_bytes(w, rows),
+                                            .x = p->y,
+                                            .rows = rows,
+                                            .cols = w->w.rows,
+                                            .stride = p->y_stride});
     }
 }
 
@@ -280,9 +278,10 @@ static void add_row(void *context, size_t row)
 void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n)
 {
     double values = (double)rows * (double)n;
-    pj_record_operation(s->recorder, PJ_N_OP_RESIDUAL_ADD);
+    pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
     pj_steps_rows(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n});
-    pj_record_operation_end(
-        s->recorder,
-        (pj_done){.flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n});
+    pj_seam_operation_end(
+        s->seam,
+        (pj_done){
+            .flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n});
 }

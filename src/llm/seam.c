@@ -1,6 +1,6 @@
 /* Names, ends of spans, statistics on the team. Sums are merged in the order of the threads, each
  * thread's share depends on the size alone: equal inputs give equal statistics. */
-#include "llm/recorder.h"
+#include "llm/seam.h"
 
 #include "base/memory.h"
 
@@ -16,12 +16,12 @@ typedef struct pj_thread_sums {
 
 static const char *const name_texts[PJ_N_COUNT] = {
 #define X(symbol, text) [PJ_N_##symbol] = text,
-    PJ_RECORDED_NAMES(X)
+    PJ_SEAM_NAMES(X)
 #undef X
 };
 
-pj_status pj_recorder_init(pj_recorder *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
-                           pj_error *err)
+pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
+                       pj_error *err)
 {
     memset(r, 0, sizeof *r);
     r->kernels = kernels;
@@ -39,7 +39,7 @@ pj_status pj_recorder_init(pj_recorder *r, pj_run *run, const pj_kernels *kernel
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");
 }
 
-void pj_recorder_fini(pj_recorder *r)
+void pj_seam_fini(pj_seam *r)
 {
     pj_free(r->sums);
     r->sums = NULL;
@@ -48,7 +48,7 @@ void pj_recorder_fini(pj_recorder *r)
 }
 
 typedef struct sums_task {
-    pj_recorder *r;
+    pj_seam *r;
     const float *x;
     size_t rows, cols, stride;
 } sums_task;
@@ -67,11 +67,10 @@ static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums
 static void sum_share(void *context, unsigned thread)
 {
     const sums_task *t = context;
-    pj_value_sums *sums = &t->r->sums[thread].sums;
-    memset(sums, 0, sizeof *sums);
     size_t begin, end;
+    pj_seam_clear_sums(t->r, thread);
     pj_team_share(t->r->team, thread, t->rows, 1, &begin, &end);
-    if (begin < end) sum_rows(t, begin, end, sums);
+    if (begin < end) sum_rows(t, begin, end, pj_seam_thread_sums(t->r, thread));
 }
 
 static void merge_sums(pj_value_sums *into, const pj_value_sums *part)
@@ -86,8 +85,8 @@ static void merge_sums(pj_value_sums *into, const pj_value_sums *part)
     into->inf += part->inf;
 }
 
-void pj_recorder_sums(pj_recorder *r, const float *x, size_t rows, size_t cols, size_t stride,
-                      pj_value_sums *sums)
+void pj_seam_sums(pj_seam *r, const float *x, size_t rows, size_t cols, size_t stride,
+                  pj_value_sums *sums)
 {
     sums_task task = {r, x, rows, cols, stride};
     memset(sums, 0, sizeof *sums);
@@ -96,6 +95,21 @@ void pj_recorder_sums(pj_recorder *r, const float *x, size_t rows, size_t cols, 
         return;
     }
     pj_team_run(r->team, sum_share, &task);
+    pj_seam_merge_sums(r, sums);
+}
+
+void pj_seam_clear_sums(pj_seam *r, unsigned thread)
+{
+    memset(&r->sums[thread].sums, 0, sizeof r->sums[thread].sums);
+}
+
+pj_value_sums *pj_seam_thread_sums(pj_seam *r, unsigned thread)
+{
+    return &r->sums[thread].sums;
+}
+
+void pj_seam_merge_sums(const pj_seam *r, pj_value_sums *sums)
+{
     for (unsigned t = 0; t < pj_team_threads(r->team); t++) merge_sums(sums, &r->sums[t].sums);
 }
 
@@ -114,25 +128,29 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
                       .inf_count = (uint32_t)s->inf};
 }
 
-void pj_recorder_end_done(pj_recorder *r, const pj_done *done)
+void pj_seam_end_done(pj_seam *r, const pj_done *done)
 {
     pj_stats stats;
-    pj_work work = {.flops = done->flops,
-                    .bytes = done->bytes,
-                    .extras = r->extras,
-                    .extra_count = r->extra_count};
+    pj_work work = {.flops = done->flops, .bytes = done->bytes};
     if (done->x && done->rows > 0) {
         pj_value_sums sums;
-        pj_recorder_sums(r, done->x, done->rows, done->cols, done->stride, &sums);
+        pj_seam_sums(r, done->x, done->rows, done->cols, done->stride, &sums);
         stats = pj_stats_of_sums(&sums);
         work.stats = &stats;
     }
-    pj_span_end(r->lane, &work);
+    pj_seam_end_work(r, &work);
+}
+
+void pj_seam_end_work(pj_seam *r, pj_work *work)
+{
+    work->extras = r->extras;
+    work->extra_count = r->extra_count;
+    pj_span_end(r->lane, work);
     r->extra_count = 0;
 }
 
-void pj_record_extra(pj_recorder *r, pj_recorded_name name, uint32_t index, double value)
+void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value)
 {
-    if (isnan(value) || r->extra_count == PJ_RECORDER_EXTRAS) return;
+    if (isnan(value) || r->extra_count == PJ_SEAM_EXTRAS) return;
     r->extras[r->extra_count++] = (pj_extra){r->names[name], index, value};
 }

@@ -5,8 +5,8 @@
  *
  * Only the thread that drives the forward pass records; the team computes statistics for it.
  */
-#ifndef PJ_LLM_RECORDER_H
-#define PJ_LLM_RECORDER_H
+#ifndef PJ_LLM_SEAM_H
+#define PJ_LLM_SEAM_H
 
 #include "llm/kernels/kernels.h"
 #include "llm/team.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 
 /* Every name the engine records, with its spelling. */
-#define PJ_RECORDED_NAMES(X)                                        \
+#define PJ_SEAM_NAMES(X)                                            \
     /* sections */                                                  \
     X(TOKENIZATION, "tokenization")                                 \
     X(KV_CACHE_INIT, "kv_cache_init")                               \
@@ -102,34 +102,34 @@
     X(X_LOAD_BALANCE, "load_balance")                               \
     X(X_UNIQUE_EXPERTS, "unique_experts")
 
-typedef enum pj_recorded_name {
+typedef enum pj_seam_name {
     PJ_N_NONE = 0,
 #define X(symbol, text) PJ_N_##symbol,
-    PJ_RECORDED_NAMES(X)
+    PJ_SEAM_NAMES(X)
 #undef X
         PJ_N_COUNT
-} pj_recorded_name;
+} pj_seam_name;
 
 /* Threshold of sparsity, and of an activation being dead, as the contract of the figures says. */
 #define PJ_SPARSITY_TAU 0.01f
 
-enum { PJ_RECORDER_EXTRAS = 1024 };
+enum { PJ_SEAM_EXTRAS = 1024 };
 
-typedef struct pj_recorder {
+typedef struct pj_seam {
     pj_lane *lane;     /* NULL: nothing is recorded */
     bool module, deep; /* components and their statistics; operations and their extras */
     const pj_kernels *kernels;
     pj_team *team;
     uint32_t names[PJ_N_COUNT]; /* interned */
     uint32_t extra_count;
-    pj_extra extras[PJ_RECORDER_EXTRAS];
+    pj_extra extras[PJ_SEAM_EXTRAS];
     struct pj_thread_sums *sums; /* [threads] */
-} pj_recorder;
+} pj_seam;
 
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
-pj_status pj_recorder_init(pj_recorder *recorder, pj_run *run, const pj_kernels *kernels,
-                           pj_team *team, pj_error *err);
-void pj_recorder_fini(pj_recorder *recorder); /* may run twice */
+pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj_team *team,
+                       pj_error *err);
+void pj_seam_fini(pj_seam *seam); /* may run twice */
 
 /* What a span did, on the way to its end. */
 typedef struct pj_done {
@@ -138,42 +138,48 @@ typedef struct pj_done {
     size_t rows, cols, stride;
 } pj_done;
 
-static inline void pj_record_section(pj_recorder *r, pj_recorded_name name)
+static inline void pj_seam_section(pj_seam *r, pj_seam_name name)
 {
     if (r->lane) pj_span_begin(r->lane, PJ_SPAN_SECTION, r->names[name]);
 }
-static inline void pj_record_end(pj_recorder *r)
+static inline void pj_seam_end(pj_seam *r)
 {
     if (r->lane) pj_span_end(r->lane, NULL);
 }
-static inline void pj_record_layer(pj_recorder *r, uint32_t layer)
+static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
     if (r->module) pj_span_begin(r->lane, PJ_SPAN_LAYER, layer);
 }
-static inline void pj_record_component(pj_recorder *r, pj_recorded_name name)
+static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 {
     if (r->module) pj_span_begin(r->lane, PJ_SPAN_COMPONENT, r->names[name]);
 }
-static inline void pj_record_operation(pj_recorder *r, pj_recorded_name name)
+static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
 {
     if (r->deep) pj_span_begin(r->lane, PJ_SPAN_OPERATION, r->names[name]);
 }
-void pj_recorder_end_done(pj_recorder *r, const pj_done *done);
+void pj_seam_end_done(pj_seam *r, const pj_done *done);
 /* Ends a layer or component with its statistics and the extras gathered since the last end. */
-static inline void pj_record_module_end(pj_recorder *r, pj_done done)
+static inline void pj_seam_module_end(pj_seam *r, pj_done done)
 {
-    if (r->module) pj_recorder_end_done(r, &done);
+    if (r->module) pj_seam_end_done(r, &done);
 }
-static inline void pj_record_operation_end(pj_recorder *r, pj_done done)
+static inline void pj_seam_operation_end(pj_seam *r, pj_done done)
 {
-    if (r->deep) pj_recorder_end_done(r, &done);
+    if (r->deep) pj_seam_end_done(r, &done);
 }
 /* Keeps an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is left out. */
-void pj_record_extra(pj_recorder *r, pj_recorded_name name, uint32_t index, double value);
+void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value);
 
 /* Sums of x [rows][stride], on the team where that pays. */
-void pj_recorder_sums(pj_recorder *r, const float *x, size_t rows, size_t cols, size_t stride,
-                      pj_value_sums *sums);
+void pj_seam_sums(pj_seam *r, const float *x, size_t rows, size_t cols, size_t stride,
+                  pj_value_sums *sums);
+/* The same in pieces, for statistics taken inside a run of the team. */
+void pj_seam_clear_sums(pj_seam *r, unsigned thread);
+pj_value_sums *pj_seam_thread_sums(pj_seam *r, unsigned thread);
+void pj_seam_merge_sums(const pj_seam *r, pj_value_sums *sums);
+/* Ends an operation; the extras gathered since the last end are added to the work. */
+void pj_seam_end_work(pj_seam *r, pj_work *work);
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);
 
 #endif

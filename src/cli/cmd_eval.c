@@ -1,0 +1,166 @@
+/* perjoule eval: how well a model predicts a text, or its logits. */
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/ids.h"
+#include "cli/options.h"
+#include "llm/engine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TEXT_BYTES = 256 << 20 };
+
+typedef struct eval {
+    const char *model, *file, *ids, *logits, *dtype, *kv;
+    int64_t threads, chunk;
+    bool json, one_by_one;
+} eval;
+
+typedef struct tally {
+    const int32_t *ids;
+    uint32_t count;
+    FILE *out;    /* logits, or NULL */
+    double loss;  /* sum of -ln p over predicted tokens */
+    bool written; /* false: a write failed */
+} tally;
+
+/* -ln of the probability that the logits give to `id`. */
+static double loss_of(const float *logits, uint32_t vocab, int32_t id)
+{
+    double largest = -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < vocab; i++) largest = fmax(largest, logits[i]);
+    for (uint32_t i = 0; i < vocab; i++) sum += exp(logits[i] - largest);
+    return log(sum) + largest - logits[id];
+}
+
+static bool take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
+{
+    tally *t = context;
+    if (t->out && fwrite(logits, sizeof *logits, vocab, t->out) != vocab) {
+        t->written = false;
+        return false;
+    }
+    if (position + 1 < t->count) t->loss += loss_of(logits, vocab, t->ids[position + 1]);
+    return true;
+}
+
+static void print_result(const eval *e, const pj_engine_facts *facts, const tally *t)
+{
+    double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
+    if (!e->json) {
+        printf("model       %s (%s, %s)\ntokens      %u\n", facts->model_name, facts->dtype,
+               facts->isa, t->count);
+        if (predicted > 0)
+            printf("mean loss   %.6f nats a token\nperplexity  %.4f\n", loss, exp(loss));
+        return;
+    }
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "model_name", facts->model_name);
+    pj_json_kv_string(&json, "dtype", facts->dtype);
+    pj_json_kv_string(&json, "isa", facts->isa);
+    pj_json_kv_uint(&json, "threads", facts->threads);
+    pj_json_kv_uint(&json, "tokens", t->count);
+    pj_json_kv_uint(&json, "predicted_tokens", t->count - 1);
+    pj_json_kv_double(&json, "mean_loss", loss);
+    pj_json_kv_double(&json, "perplexity", exp(loss));
+    pj_json_object_end(&json);
+    printf("%s\n", pj_buffer_get(&buffer));
+    pj_buffer_fini(&buffer);
+}
+
+/* The ids to evaluate: given, or the text through the tokenizer. The caller frees *ids. */
+static pj_status read_ids(const eval *e, const pj_engine *engine, int32_t **ids, uint32_t *count,
+                          pj_error *err)
+{
+    if (e->ids) return pj_ids_parse(e->ids, ids, count, err);
+    char *text;
+    size_t bytes;
+    pj_status status =
+        strcmp(e->file, "-") == 0
+            ? pj_file_read_fd(0, "standard input", MAX_TEXT_BYTES, &text, &bytes, err)
+            : pj_file_read(e->file, MAX_TEXT_BYTES, &text, &bytes, err);
+    if (status) return status;
+    status = pj_engine_encode(engine, text, bytes, ids, count, err);
+    pj_free(text);
+    return status;
+}
+
+static pj_status evaluate(const eval *e, pj_engine *engine, pj_error *err)
+{
+    tally t = {.written = true};
+    int32_t *ids = NULL;
+    pj_status status = read_ids(e, engine, &ids, &t.count, err);
+    if (status) return status;
+    t.ids = ids;
+    if (e->logits && !(t.out = fopen(e->logits, "wb")))
+        status = pj_fail_errno(err, errno, "cannot write %s", e->logits);
+    if (!status) status = pj_engine_logits(engine, ids, t.count, !e->one_by_one, take_row, &t, err);
+    if (t.out && (fclose(t.out) != 0 || !t.written) && !status)
+        status = pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?", e->logits);
+    if (!status) print_result(e, pj_engine_get_facts(engine), &t);
+    pj_free(ids);
+    return status;
+}
+
+static int run_eval(const pj_command *command, int argc, char **argv)
+{
+    eval e = {0};
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &e.model, "MODEL", "model folder, or synthetic:SHAPE"},
+        {"file", 'f', PJ_OPTION_TEXT, &e.file, "FILE", "text to predict; - is standard input"},
+        {"ids", 0, PJ_OPTION_TEXT, &e.ids, "1,2,3", "token ids instead of a text"},
+        {"logits", 0, PJ_OPTION_TEXT, &e.logits, "FILE",
+         "write the logits of every position, little-endian floats"},
+        {"dtype", 0, PJ_OPTION_TEXT, &e.dtype, "TYPE",
+         "convert the weights: q8_0, q4_0, bf16, f16, f32"},
+        {"kv", 0, PJ_OPTION_TEXT, &e.kv, "TYPE", "keys and values in f32 or f16"},
+        {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (all CPUs)", 1, 256},
+        {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens in one pass (512)", 1, 8192},
+        {"one-by-one", 0, PJ_OPTION_FLAG, &e.one_by_one, NULL,
+         "feed one token a pass, as in decoding"},
+        {"json", 0, PJ_OPTION_FLAG, &e.json, NULL, "print one JSON object"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (!e.model) return pj_command_usage(command, "give a model with -m");
+    if (!e.file == !e.ids) return pj_command_usage(command, "give either -f FILE or --ids");
+    pj_kv_type kv = PJ_KV_AUTO;
+    if (e.kv && strcmp(e.kv, "f32") == 0)
+        kv = PJ_KV_F32;
+    else if (e.kv && strcmp(e.kv, "f16") == 0)
+        kv = PJ_KV_F16;
+    else if (e.kv)
+        return pj_command_usage(command, "--kv is f32 or f16, not %s", e.kv);
+    pj_error err = {0};
+    pj_engine *engine;
+    pj_engine_options engine_options = {.model = e.model,
+                                        .dtype = e.dtype,
+                                        .threads = (uint32_t)e.threads,
+                                        .chunk = (uint32_t)e.chunk,
+                                        .kv = kv,
+                                        .no_tokenizer = e.ids != NULL};
+    pj_status status = pj_engine_open(&engine_options, &engine, &err);
+    if (!status) status = evaluate(&e, engine, &err);
+    pj_engine_close(engine);
+    return status ? pj_command_failed(command, &err) : PJ_EXIT_OK;
+}
+
+const pj_command pj_command_eval = {
+    .name = "eval",
+    .summary = "how well a model predicts a text: loss, perplexity, logits",
+    .run = run_eval,
+    .usage = "-m MODEL (-f FILE | --ids LIST)",
+    .text = "Prints the mean loss (nats a token) and the perplexity of a text: what a quantisation "
+            "costs in quality, beside what it saves in energy. With --logits the logits of every "
+            "position are written as raw little-endian 32-bit floats.",
+    .examples = "perjoule eval -m models/demo -f book.txt\n"
+                "perjoule eval -m models/demo -f book.txt --dtype q4_0\n"
+                "perjoule eval -m models/demo --ids 1,2,3 --logits logits.f32\n",
+};

@@ -1,0 +1,459 @@
+/*
+ * Attention. A *unit* of work is some query rows that read the same keys: in decode the heads that
+ * share a KV head, in prefill a tile of positions of one head. Units go to threads as they are
+ * free; each runs the stages (scores, scale, mask, softmax, values) over a tile of weights that
+ * stays in its cache. A deep profile runs the same stages over the same units, one stage at a time
+ * over as many units as the score buffer holds, so that each stage is a span and every number is
+ * the same.
+ */
+#include "llm/pass.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TILE_ROWS = 32, FIGURE_ROWS = 64 };
+
+typedef struct unit {
+    const pj_segment *segment;
+    uint32_t head;            /* first query head */
+    uint32_t rows;            /* query rows */
+    uint32_t first, position; /* decode: row of the pass; prefill: first row of the tile */
+    uint32_t key_begin, keys; /* positions [key_begin, key_begin + keys) are read */
+    bool decode;              /* rows are heads, not positions */
+} unit;
+
+typedef struct attention {
+    const pj_steps *s;
+    uint32_t layer, window;
+    uint32_t group;       /* query heads to a KV head */
+    uint32_t units;       /* of the pass */
+    uint32_t unit_floats; /* of the largest unit's scores */
+    size_t token_floats;  /* of one row of qkv */
+    /* deep: the stage at work, over units [begin, end) */
+    uint32_t begin, end;
+    void (*stage)(const struct attention *a, const unit *u, float *scores, unsigned thread);
+} attention;
+
+/* ---- units -------------------------------------------------------------------------------- */
+
+static uint32_t score_stride(uint32_t keys)
+{
+    return (keys + 15) / 16 * 16;
+}
+
+/* Keys that a tile ending at position `last` and beginning at `first` reads. */
+static uint32_t keys_begin(const attention *a, uint32_t first)
+{
+    return first + 1 > a->window ? first + 1 - a->window : 0;
+}
+
+/* Positions in a tile of this segment: fewer when rows of weights are so long that they would not
+ * fit a thread's buffer. */
+static uint32_t tile_rows(const attention *a, const pj_segment *g)
+{
+    uint32_t last = a->s->state->sequences[g->sequence].length + g->count;
+    uint32_t widest =
+        last > TILE_ROWS && a->window < last - TILE_ROWS ? a->window + TILE_ROWS : last;
+    size_t rows = a->s->state->score_floats / score_stride(widest);
+    return rows >= TILE_ROWS ? TILE_ROWS : (uint32_t)rows;
+}
+
+static uint32_t heads_at_once(const attention *a, const pj_segment *g)
+{
+    uint32_t last = a->s->state->sequences[g->sequence].length + 1;
+    size_t rows = a->s->state->score_floats / score_stride(last < a->window ? last : a->window);
+    uint32_t heads = a->group;
+    while (heads > rows) heads = (heads + 1) / 2;
+    while (a->group % heads) heads--;
+    return heads;
+}
+
+static uint32_t segment_units(const attention *a, const pj_segment *g)
+{
+    uint32_t heads = a->s->model->config.heads;
+    if (g->count == 1) return heads / heads_at_once(a, g);
+    uint32_t rows = tile_rows(a, g);
+    return heads * ((g->count + rows - 1) / rows);
+}
+
+static const pj_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
+{
+    uint32_t low = 0, high = pass->segment_count - 1;
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        if (pass->segments[middle].unit_begin <= index)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &pass->segments[low];
+}
+
+static unit unit_at(const attention *a, uint32_t index)
+{
+    const pj_segment *g = segment_of_unit(a->s->pass, index);
+    uint32_t cached = a->s->state->sequences[g->sequence].length;
+    unit u = {.segment = g, .decode = g->count == 1};
+    index -= g->unit_begin;
+    if (u.decode) {
+        u.rows = heads_at_once(a, g);
+        u.head = index * u.rows;
+        u.first = g->row;
+        u.position = cached;
+        u.key_begin = keys_begin(a, cached);
+        u.keys = cached + 1 - u.key_begin;
+        return u;
+    }
+    uint32_t tile = tile_rows(a, g), tiles = (g->count + tile - 1) / tile;
+    uint32_t begin = index % tiles * tile;
+    u.head = index / tiles;
+    u.rows = g->count - begin < tile ? g->count - begin : tile;
+    u.first = g->row + begin;
+    u.position = cached + begin;
+    u.key_begin = keys_begin(a, u.position);
+    u.keys = u.position + u.rows - u.key_begin;
+    return u;
+}
+
+/* Keys, counted from the unit's first, that row i of a unit sees. */
+static pj_visible visible(const attention *a, const unit *u, uint32_t i)
+{
+    if (u->decode) return (pj_visible){0, u->keys};
+    uint32_t position = u->position + i;
+    return (pj_visible){keys_begin(a, position) - u->key_begin, position + 1 - u->key_begin};
+}
+
+/* ---- stages ------------------------------------------------------------------------------- */
+
+static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
+{
+    return pj_state_kv(a->s->state, a->layer, u->segment->sequence, which, u->head / a->group,
+                       u->key_begin);
+}
+
+static void stage_scores(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    const pj_state *state = a->s->state;
+    size_t dim = a->s->model->config.head_dim;
+    const float *q = state->qkv + u->first * a->token_floats + u->head * dim;
+    pj_kv_rows keys = unit_kv(a, u, 0);
+    a->s->kernels->attention_scores(scores, score_stride(u->keys), q,
+                                    u->decode ? dim : a->token_floats, u->rows, &keys, u->keys, dim,
+                                    pj_team_scratch(a->s->team, thread));
+}
+
+static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    float scale = 1.0f / sqrtf((float)a->s->model->config.head_dim);
+    a->s->kernels->attention_scale(scores, score_stride(u->keys), u->rows, u->keys, scale);
+}
+
+static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    pj_visible seen[TILE_ROWS];
+    if (u->decode) return; /* every key that is read is seen */
+    for (uint32_t i = 0; i < u->rows; i++) seen[i] = visible(a, u, i);
+    a->s->kernels->attention_mask(scores, score_stride(u->keys), u->rows, u->keys, seen);
+}
+
+static void stage_softmax(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    a->s->kernels->attention_softmax(scores, score_stride(u->keys), u->rows, u->keys);
+}
+
+static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    const pj_state *state = a->s->state;
+    size_t dim = a->s->model->config.head_dim, stride = a->s->model->config.heads * dim;
+    float *y = state->attended + u->first * stride + u->head * dim;
+    pj_kv_rows values = unit_kv(a, u, 1);
+    a->s->kernels->attention_values(y, u->decode ? dim : stride, scores, score_stride(u->keys),
+                                    u->rows, &values, u->keys, dim, false,
+                                    pj_team_scratch(a->s->team, thread));
+}
+
+/* ---- all stages of a unit at once --------------------------------------------------------- */
+
+static void run_units(void *context, unsigned thread)
+{
+    const attention *a = context;
+    float *scores = a->s->state->scores + thread * a->s->state->score_floats;
+    size_t begin, end;
+    while (pj_team_take(a->s->team, a->units, 1, &begin, &end)) {
+        unit u = unit_at(a, (uint32_t)begin);
+        stage_scores(a, &u, scores, thread);
+        stage_scale(a, &u, scores, thread);
+        stage_mask(a, &u, scores, thread);
+        stage_softmax(a, &u, scores, thread);
+        stage_values(a, &u, scores, thread);
+    }
+}
+
+/* ---- stages apart, looked into ------------------------------------------------------------ */
+
+/* Sums over what the rows of a unit see. */
+static void sum_visible(const attention *a, const unit *u, const float *scores, unsigned thread)
+{
+    for (uint32_t i = 0; i < u->rows; i++) {
+        pj_visible v = visible(a, u, i);
+        a->s->kernels->value_sums(scores + i * score_stride(u->keys) + v.begin, v.end - v.begin,
+                                  PJ_SPARSITY_TAU, pj_seam_thread_sums(a->s->seam, thread));
+    }
+}
+
+/* In prefill of many positions only some rows are looked at, the last one always. */
+static bool row_is_looked_at(const unit *u, uint32_t i)
+{
+    uint32_t count = u->segment->count, step = (count + FIGURE_ROWS - 1) / FIGURE_ROWS;
+    uint32_t row = u->first + i - u->segment->row;
+    return u->decode || (count - 1 - row) % step == 0;
+}
+
+static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys,
+                        pj_head_figures *to)
+{
+    pj_attention_figures f = {0}, relative = {0};
+    kernels->attention_figures(p, keys, PJ_SPARSITY_TAU, &f);
+    kernels->attention_figures(p, keys, 0.1f / (float)keys, &relative);
+    to->rows++;
+    to->entropy += f.entropy;
+    to->entropy_normalised += keys > 1 ? f.entropy / log(keys) : 0;
+    to->largest += f.max;
+    to->largest_of_all = fmax(to->largest_of_all, f.max);
+    to->visible += keys;
+    to->below += (double)f.below;
+    to->below_relative += (double)relative.below;
+}
+
+static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
+{
+    pj_head_figures *figures = a->s->state->figures + (size_t)thread * a->s->model->config.heads;
+    for (uint32_t i = 0; i < u->rows; i++) {
+        if (!row_is_looked_at(u, i)) continue;
+        pj_visible v = visible(a, u, i);
+        look_at_row(a->s->kernels, scores + i * score_stride(u->keys) + v.begin, v.end - v.begin,
+                    &figures[u->head + (u->decode ? i : 0)]);
+    }
+}
+
+static void run_stage(void *context, unsigned thread)
+{
+    const attention *a = context;
+    size_t begin, end;
+    pj_seam_clear_sums(a->s->seam, thread);
+    pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        unit u = unit_at(a, a->begin + (uint32_t)i);
+        float *scores = a->s->state->scores + i * a->unit_floats;
+        a->stage(a, &u, scores, thread);
+        if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softmax)
+            sum_visible(a, &u, scores, thread);
+        if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
+    }
+}
+
+/* The figures of the whole layer, as extras of the last softmax. */
+static void record_figures(const pj_steps *s)
+{
+    pj_seam *r = s->seam;
+    uint32_t heads = s->model->config.heads;
+    pj_head_figures *figures = s->state->figures, all = {0};
+    for (unsigned t = 1; t < pj_team_threads(s->team); t++)
+        for (uint32_t h = 0; h < heads; h++) {
+            const pj_head_figures *part = &figures[t * heads + h];
+            figures[h].rows += part->rows;
+            figures[h].entropy += part->entropy;
+            figures[h].entropy_normalised += part->entropy_normalised;
+            figures[h].largest += part->largest;
+            figures[h].largest_of_all = fmax(figures[h].largest_of_all, part->largest_of_all);
+            figures[h].visible += part->visible;
+            figures[h].below += part->below;
+            figures[h].below_relative += part->below_relative;
+        }
+    for (uint32_t h = 0; h < heads; h++) {
+        const pj_head_figures *f = &figures[h];
+        all.rows += f->rows;
+        all.entropy += f->entropy;
+        all.entropy_normalised += f->entropy_normalised;
+        all.largest += f->largest;
+        all.largest_of_all = fmax(all.largest_of_all, f->largest_of_all);
+        all.visible += f->visible;
+        all.below += f->below;
+        all.below_relative += f->below_relative;
+    }
+    if (all.rows == 0) return;
+    const uint32_t scalar = PJ_EXTRA_SCALAR;
+    pj_seam_extra(r, PJ_N_X_ENTROPY, scalar, all.entropy / all.rows);
+    pj_seam_extra(r, PJ_N_X_ENTROPY_NORMALISED, scalar, all.entropy_normalised / all.rows);
+    pj_seam_extra(r, PJ_N_X_LARGEST, scalar, all.largest / all.rows);
+    pj_seam_extra(r, PJ_N_X_LARGEST_OF_ALL, scalar, all.largest_of_all);
+    pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY, scalar, all.below / all.visible);
+    pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_RELATIVE, scalar, all.below_relative / all.visible);
+    pj_seam_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, all.rows / heads);
+    for (uint32_t h = 0; h < heads; h++) {
+        const pj_head_figures *f = &figures[h];
+        pj_seam_extra(r, PJ_N_X_ENTROPY_HEAD, h, f->entropy / f->rows);
+        pj_seam_extra(r, PJ_N_X_LARGEST_HEAD, h, f->largest / f->rows);
+        pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_HEAD, h, f->below / f->visible);
+    }
+}
+
+/* What a range of units works on, for FLOPs and bytes. */
+typedef struct extent {
+    double pairs;     /* (query, key) pairs seen, over all heads */
+    double kv_floats; /* of the keys (or values) that are read, each once */
+    double q_floats;  /* of the queries (or outputs) */
+} extent;
+
+static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
+{
+    extent e = {0};
+    uint32_t dim = a->s->model->config.head_dim;
+    for (uint32_t i = begin; i < end; i++) {
+        unit u = unit_at(a, i);
+        const pj_segment *g = u.segment;
+        e.q_floats += (double)u.rows * dim;
+        for (uint32_t row = 0; row < u.rows; row++) {
+            pj_visible v = visible(a, &u, row);
+            e.pairs += v.end - v.begin;
+        }
+        /* a group's keys count once, with the unit that sees the last of them */
+        if (u.head % a->group || (!u.decode && u.first + u.rows < g->row + g->count)) continue;
+        uint32_t first = keys_begin(a, a->s->state->sequences[g->sequence].length);
+        e.kv_floats += (double)(u.key_begin + u.keys - first) * dim;
+    }
+    return e;
+}
+
+typedef struct stage_row {
+    pj_seam_name name;
+    void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
+    double flops_per_pair;  /* of head_dim 1 for products */
+    bool product;           /* reads keys or values */
+    double floats_per_pair; /* of scores read and written */
+} stage_row;
+
+static const stage_row stages[] = {
+    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0}, {PJ_N_OP_SCALE, stage_scale, 1, false, 2},
+    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2}, {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2},
+    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},     {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0},
+};
+
+static double kv_value_bytes(const pj_steps *s)
+{
+    return (double)pj_dtype_row_bytes(s->state->options.kv_type, 1);
+}
+
+static void run_stages_apart(attention *a)
+{
+    const pj_steps *s = a->s;
+    pj_seam *r = s->seam;
+    uint32_t dim = s->model->config.head_dim, threads = pj_team_threads(s->team);
+    size_t fit = threads * s->state->score_floats / a->unit_floats;
+    memset(s->state->figures, 0,
+           (size_t)threads * s->model->config.heads * sizeof *s->state->figures);
+    for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
+        a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
+        extent e = extent_of(a, a->begin, a->end);
+        double kv_bytes = e.kv_floats * kv_value_bytes(s);
+        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+            const stage_row *stage = &stages[i];
+            pj_value_sums sums = {0};
+            pj_stats stats;
+            a->stage = stage->run;
+            pj_seam_operation(r, stage->name);
+            if (stage->run) {
+                pj_team_run(s->team, run_stage, a);
+                pj_seam_merge_sums(r, &sums);
+            }
+            if (stage->run == stage_softmax && a->end == a->units) record_figures(s);
+            pj_work work = {
+                .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
+                .bytes = stage->product ? kv_bytes + 4 * e.q_floats
+                                        : 4 * stage->floats_per_pair * e.pairs,
+            };
+            if (sums.count > 0) {
+                stats = pj_stats_of_sums(&sums);
+                work.stats = &stats;
+            }
+            pj_seam_end_work(r, &work);
+        }
+    }
+}
+
+/* ---- rope and the cache ------------------------------------------------------------------- */
+
+static void rope_row(void *context, size_t row)
+{
+    const attention *a = context;
+    const pj_model_config *c = &a->s->model->config;
+    const pj_state *state = a->s->state;
+    size_t pairs = a->s->model->rope.pairs;
+    /* the heads of k lie behind those of q */
+    a->s->kernels->rope(state->qkv + row * a->token_floats, c->heads + c->kv_heads, c->head_dim,
+                        state->cosine + row * pairs, state->sine + row * pairs, 2 * pairs, false);
+}
+
+static void append_row(void *context, size_t row)
+{
+    const attention *a = context;
+    const pj_model_config *c = &a->s->model->config;
+    const pj_state *state = a->s->state;
+    const float *from = state->qkv + row * a->token_floats + (size_t)c->heads * c->head_dim;
+    for (uint32_t which = 0; which < 2; which++)
+        for (uint32_t head = 0; head < c->kv_heads; head++, from += c->head_dim) {
+            pj_kv_rows to = pj_state_kv(state, a->layer, state->row_sequence[row], which, head,
+                                        state->row_position[row]);
+            a->s->kernels->quantise(to.type, from, (void *)(uintptr_t)to.data, c->head_dim);
+        }
+}
+
+void pj_steps_attention(const pj_steps *s, uint32_t layer)
+{
+    const pj_model_config *c = &s->model->config;
+    pj_seam *r = s->seam;
+    size_t heads = c->heads, kv_heads = c->kv_heads, dim = c->head_dim;
+    attention a = {.s = s,
+                   .layer = layer,
+                   .window = s->model->layers[layer].window,
+                   .group = c->heads / c->kv_heads,
+                   .token_floats = (heads + 2 * kv_heads) * dim};
+    for (uint32_t i = 0; i < s->pass->segment_count; i++) {
+        s->pass->segments[i].unit_begin = a.units;
+        a.units += segment_units(&a, &s->pass->segments[i]);
+    }
+    double rows = (double)s->rows,
+           rotated = 2.0 * s->model->rope.pairs * (double)(heads + kv_heads);
+    double kv_row = (double)kv_heads * (double)s->state->kv_row_bytes;
+    extent e = {0};
+    if (r->module) e = extent_of(&a, 0, a.units);
+    pj_seam_component(r, PJ_N_ATTENTION);
+    pj_seam_operation(r, PJ_N_OP_ROPE);
+    pj_steps_rows(s, s->rows, s->rows * a.token_floats, rope_row, &a);
+    pj_seam_operation_end(r, (pj_done){.flops = 3 * rows * rotated,
+                                       .bytes = 8 * rows * rotated,
+                                       .x = s->state->qkv,
+                                       .rows = s->rows,
+                                       .cols = (heads + kv_heads) * dim,
+                                       .stride = a.token_floats});
+    pj_seam_operation(r, PJ_N_OP_KV_APPEND);
+    pj_steps_rows(s, s->rows, s->rows * a.token_floats, append_row, &a);
+    pj_seam_operation_end(r, (pj_done){.bytes = 2 * rows * kv_row});
+    if (r->deep) {
+        for (uint32_t i = 0; i < a.units; i++) {
+            unit u = unit_at(&a, i);
+            uint32_t floats = u.rows * score_stride(u.keys);
+            if (floats > a.unit_floats) a.unit_floats = floats;
+        }
+        run_stages_apart(&a);
+    } else {
+        pj_team_run(s->team, run_units, &a);
+    }
+    pj_seam_module_end(r, (pj_done){.flops = 3 * rows * rotated + e.pairs * (4.0 * (double)dim + 7),
+                                    .bytes = 8 * rows * rotated + 2 * rows * kv_row +
+                                             2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
+                                    .x = s->state->attended,
+                                    .rows = s->rows,
+                                    .cols = heads * dim,
+                                    .stride = heads * dim});
+}

@@ -1,0 +1,247 @@
+/* Opening a model, its facts, and plain evaluation of logits. Generation is in generate.c. */
+#include "llm/engine.h"
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "llm/engine_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 8192, EVAL_LOGITS = 32 };
+
+/* The folder's own name: also for "models/x/" and for a file in it. */
+static void name_of_path(const char *path, char *name, size_t bytes)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    snprintf(name, bytes, "%.*s", (int)(end - begin), path + begin);
+}
+
+static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
+{
+    *dtype = name ? pj_dtype_parse(name) : -1;
+    if (name && (*dtype < 0 || *dtype > PJ_Q4_0))
+        return pj_fail(err, PJ_E_INVALID,
+                       "there is no dtype \"%.40s\"; there are q8_0, q4_0, bf16, f16 and f32",
+                       name);
+    return PJ_OK;
+}
+
+static void choose_kv_type(pj_engine *e)
+{
+    bool exact = e->model.facts.dtype == PJ_F32;
+    e->kv_type = e->options.kv == PJ_KV_F32   ? PJ_F32
+                 : e->options.kv == PJ_KV_F16 ? PJ_F16
+                 : exact                      ? PJ_F32
+                                              : PJ_F16;
+}
+
+static void gather_facts(pj_engine *e)
+{
+    const pj_model_facts *m = &e->model.facts;
+    pj_engine_facts *f = &e->facts;
+    const char *path = e->options.model;
+    if (e->model.synthetic)
+        snprintf(f->model_name, sizeof f->model_name, "%s", path);
+    else
+        name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name, sizeof f->model_name);
+    f->model_path = path;
+    f->architecture = e->model.config.arch_name;
+    f->dtype = pj_dtype_get(m->dtype)->name;
+    f->isa = e->kernels->name;
+    f->kv = pj_dtype_get(e->kv_type)->name;
+    f->synthetic = e->model.synthetic;
+    f->extrapolated = e->model.full_layers != e->model.config.layers;
+    f->has_tokenizer = e->tokenizer != NULL;
+    f->threads = pj_team_threads(e->team);
+    f->config = &e->model.config;
+    f->parameters = m->parameters;
+    f->active_parameters = m->active_parameters;
+    f->weight_bytes = m->weight_bytes;
+    f->decode_weight_bytes = m->decode_weight_bytes;
+    f->flops_per_token = m->flops_per_token;
+    f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type);
+}
+
+pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
+{
+    int dtype;
+    *engine = NULL;
+    pj_status status = read_dtype(options->dtype, &dtype, err);
+    if (status) return status;
+    if (!options->model || !options->model[0])
+        return pj_fail(err, PJ_E_INVALID, "no model was given");
+    pj_engine *e = pj_alloc(1, sizeof *e);
+    if (!e) return pj_fail_memory(err, "the engine");
+    e->options = *options;
+    e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
+    if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
+    e->kernels = pj_kernels_get();
+    e->options.model = pj_strdup(options->model);
+    status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
+                              : pj_fail_memory(err, "the engine");
+    if (status) goto fail;
+    pj_model_options model = {.path = options->model, .dtype = dtype};
+    status = pj_model_open(&e->model, &model, e->team, err);
+    if (status) goto fail;
+    choose_kv_type(e);
+    e->context = e->model.config.context;
+    /* past its training length this type of rope is still defined */
+    if (e->model.rope.type == PJ_ROPE_DYNAMIC)
+        e->context = (uint32_t)(e->context * e->model.rope.factor);
+    e->vocab_limit = e->model.config.vocab;
+    gather_facts(e);
+    *engine = e;
+    return PJ_OK;
+fail:
+    pj_engine_close(e);
+    return status;
+}
+
+void pj_engine_close(pj_engine *e)
+{
+    if (!e) return;
+    pj_model_close(&e->model);
+    pj_team_free(e->team);
+    pj_free((void *)(uintptr_t)e->options.model);
+    pj_free(e);
+}
+
+const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine)
+{
+    return &engine->facts;
+}
+
+const struct pj_tokenizer *pj_engine_tokenizer(const pj_engine *engine)
+{
+    return engine->tokenizer;
+}
+
+void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
+{
+    const pj_generation_config *g = &engine->model.generation;
+    *sampling = PJ_SAMPLING_GREEDY;
+    bool sample = !g->has_do_sample || g->do_sample;
+    if (sample && g->temperature > 0) sampling->temperature = g->temperature;
+    if (sample && g->top_k > 0) sampling->top_k = g->top_k;
+    if (sample && g->top_p > 0 && g->top_p <= 1) sampling->top_p = g->top_p;
+    if (sample && g->min_p > 0 && g->min_p <= 1) sampling->min_p = g->min_p;
+    if (g->repetition_penalty > 0) sampling->repetition_penalty = g->repetition_penalty;
+}
+
+/* Keys that were rotated with other frequencies are made again. */
+static pj_status rebuild(pj_engine *e, pj_state *state, uint32_t sequence, uint32_t generation,
+                         const _Atomic bool *cancel)
+{
+    pj_sequence *q = &state->sequences[sequence];
+    uint32_t length = q->length;
+    if (q->generation == generation && length > 0) return PJ_OK;
+    pj_state_reset(state, sequence);
+    q->generation = generation;
+    if (length == 0) return PJ_OK;
+    pj_seam_section(&e->seam, PJ_N_KV_CACHE_REBUILD);
+    pj_status status =
+        pj_engine_feed(e, state, sequence, q->tokens, length, UINT32_MAX, false, cancel);
+    pj_seam_end(&e->seam);
+    return status;
+}
+
+pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const int32_t *ids,
+                         uint32_t count, uint32_t horizon, bool logits, const _Atomic bool *cancel)
+{
+    uint32_t chunk = state->options.max_tokens;
+    pj_status status = PJ_OK;
+    if (horizon != UINT32_MAX)
+        status = rebuild(e, state, sequence, pj_rope_generation(&e->model.rope, horizon), cancel);
+    for (uint32_t done = 0; !status && done < count;) {
+        uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
+        pj_segment segment = {.sequence = sequence, .count = n};
+        pj_pass pass = {.ids = ids + done,
+                        .tokens = n,
+                        .segments = &segment,
+                        .segment_count = 1,
+                        .logit_rows = &last,
+                        .logit_count = logits && done + n == count,
+                        .prefill = true,
+                        .cancel = cancel};
+        status = pj_forward(state, &pass, &e->seam);
+        done += n;
+    }
+    return status;
+}
+
+pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
+                           uint32_t *count, pj_error *err)
+{
+    *ids = NULL;
+    *count = 0;
+    int32_t *list = pj_alloc(bytes + 1, sizeof *list);
+    if (!list) return pj_fail_memory(err, "the token ids");
+    for (size_t i = 0; i < bytes; i++) list[i] = (unsigned char)text[i];
+    *ids = list;
+    *count = (uint32_t)bytes;
+    return PJ_OK;
+}
+
+/* ---- logits of every position ------------------------------------------------------------- */
+
+static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t count, pj_error *err)
+{
+    if (count == 0) return pj_fail(err, PJ_E_INVALID, "the prompt is empty");
+    if (count > e->context)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%u tokens are more than the model's context of %u; give a shorter text",
+                       count, e->context);
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model.config.vocab)
+            return pj_fail(err, PJ_E_INVALID, "token id %d is not within the vocabulary of %u",
+                           (int)ids[i], e->model.config.vocab);
+    return PJ_OK;
+}
+
+/* Hands out the logits of all rows of the pass that ran, a few rows at a time. */
+static bool hand_out(pj_engine *e, pj_state *state, uint32_t first, uint32_t count,
+                     pj_logits_row_fn *row, void *context)
+{
+    for (uint32_t done = 0; done < count;) {
+        uint32_t rows[EVAL_LOGITS], n = 0;
+        for (; n < state->options.max_logits && done + n < count; n++) rows[n] = done + n;
+        pj_forward_logits(state, rows, n, &e->seam);
+        for (uint32_t i = 0; i < n; i++)
+            if (!row(context, first + done + i, state->logits + (size_t)i * e->model.config.vocab,
+                     e->model.config.vocab))
+                return false;
+        done += n;
+    }
+    return true;
+}
+
+pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, bool whole,
+                           pj_logits_row_fn *row, void *context, pj_error *err)
+{
+    pj_status status = check_ids(e, ids, count, err);
+    if (status) return status;
+    uint32_t chunk = whole ? (count < e->options.chunk ? count : e->options.chunk) : 1;
+    pj_state_options options = {.sequences = 1,
+                                .context = count,
+                                .max_tokens = chunk,
+                                .max_logits = chunk < EVAL_LOGITS ? chunk : EVAL_LOGITS,
+                                .kv_type = e->kv_type};
+    pj_state state;
+    status = pj_state_init(&state, &e->model, e->kernels, e->team, &options, err);
+    if (status) return status;
+    status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, err);
+    for (uint32_t done = 0; !status && done < count;) {
+        uint32_t n = count - done < chunk ? count - done : chunk;
+        /* one by one, the sequence is as long as what was fed; at once, as long as it will be */
+        status = pj_engine_feed(e, &state, 0, ids + done, n, whole ? count : done + n, false, NULL);
+        if (!status && !hand_out(e, &state, done, n, row, context)) break;
+        done += n;
+    }
+    pj_seam_fini(&e->seam);
+    pj_state_fini(&state);
+    return status;
+}

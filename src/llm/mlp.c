@@ -1,0 +1,410 @@
+/*
+ * Feed-forward blocks: dense ones, and mixtures of experts. Tokens of an expert are gathered, run
+ * through its block together, and added back in the order of the experts, so that a token's sum
+ * does not depend on what else is in the pass.
+ */
+#include "llm/pass.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- activation --------------------------------------------------------------------------- */
+
+typedef struct activation {
+    const pj_steps *s;
+    const float *gate; /* [rows][stride] */
+    const float *up;   /* [rows][stride]; NULL: no gate product */
+    float *act;        /* [rows][f] */
+    size_t f, stride;
+    bool gelu;
+    pj_gate_counts *counts; /* NULL: not looked at */
+} activation;
+
+static void activate_row(void *context, size_t row)
+{
+    const activation *a = context;
+    const pj_kernels *k = a->s->kernels;
+    const float *gate = a->gate + row * a->stride;
+    float *act = a->act + row * a->f;
+    if (a->gelu)
+        k->gelu(act, gate, a->f);
+    else
+        k->silu(act, gate, a->f);
+}
+
+static void multiply_row(void *context, size_t row)
+{
+    const activation *a = context;
+    a->s->kernels->multiply(a->act + row * a->f, a->up + row * a->stride, a->f);
+}
+
+static void activate_and_multiply_row(void *context, size_t row)
+{
+    const activation *a = context;
+    if (a->gelu || !a->up) {
+        activate_row(context, row);
+        if (a->up) multiply_row(context, row);
+    } else {
+        a->s->kernels->silu_multiply(a->act + row * a->f, a->gate + row * a->stride,
+                                     a->up + row * a->stride, a->f);
+    }
+}
+
+/* Every thread counts its share of the rows. */
+typedef struct count_task {
+    const activation *a;
+    size_t rows;
+    struct {
+        _Alignas(64) pj_gate_counts counts;
+    } thread[PJ_TEAM_MAX_THREADS];
+} count_task;
+
+static void count_share(void *context, unsigned thread)
+{
+    count_task *t = context;
+    const activation *a = t->a;
+    size_t begin, end;
+    pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
+    for (size_t row = begin; row < end; row++)
+        a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
+                                   a->up ? a->up + row * a->stride : NULL, a->f, PJ_SPARSITY_TAU,
+                                   &t->thread[thread].counts);
+}
+
+static void record_counts(const activation *a, size_t rows)
+{
+    count_task task = {.a = a, .rows = rows};
+    pj_gate_counts all = {0};
+    pj_seam *r = a->s->seam;
+    pj_team_run(a->s->team, count_share, &task);
+    for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {
+        all.count += task.thread[t].counts.count;
+        all.killed += task.thread[t].counts.killed;
+        all.dead += task.thread[t].counts.dead;
+        all.gated += task.thread[t].counts.gated;
+    }
+    if (all.count == 0) return;
+    double n = (double)all.count;
+    pj_seam_extra(r, PJ_N_X_KILL_RATIO, PJ_EXTRA_SCALAR, (double)all.killed / n);
+    pj_seam_extra(r, PJ_N_X_DEAD_RATIO, PJ_EXTRA_SCALAR, (double)all.dead / n);
+    if (a->up) pj_seam_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);
+}
+
+/* act = f(gate) * up, or f(gate). */
+static void activate(const activation *a, size_t rows, bool component)
+{
+    const pj_steps *s = a->s;
+    pj_seam *r = s->seam;
+    size_t work = rows * a->f * 4;
+    double values = (double)rows * (double)a->f;
+    pj_done done = {.flops = (a->up ? 5 : 4) * values,
+                    .bytes = 4 * (a->up ? 3 : 2) * values,
+                    .x = a->act,
+                    .rows = rows,
+                    .cols = a->f,
+                    .stride = a->f};
+    if (component) pj_seam_component(r, PJ_N_ACT);
+    if (!r->deep) {
+        pj_steps_rows(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a);
+    } else {
+        pj_done half = done;
+        half.flops = 4 * values;
+        half.bytes = 8 * values;
+        pj_seam_operation(r, PJ_N_OP_ACTIVATION);
+        pj_steps_rows(s, rows, work, activate_row, (void *)(uintptr_t)a);
+        record_counts(a, rows);
+        pj_seam_operation_end(r, half);
+        if (a->up) {
+            half.flops = values;
+            half.bytes = 12 * values;
+            pj_seam_operation(r, PJ_N_OP_GATE_MUL);
+            pj_steps_rows(s, rows, work, multiply_row, (void *)(uintptr_t)a);
+            pj_seam_operation_end(r, half);
+        }
+    }
+    if (component) pj_seam_module_end(r, done);
+}
+
+/* ---- one block ---------------------------------------------------------------------------- */
+
+/* x [rows][hidden] through the block into y [rows][hidden]. */
+static void block(const pj_steps *s, const pj_mlp *mlp, const float *x, size_t rows, float *y,
+                  bool components, float *residual)
+{
+    const pj_state *state = s->state;
+    size_t f = mlp->width, hidden = s->model->config.hidden;
+    bool plain = !mlp->gate.w.data && !mlp->gate_up.w.data;
+    float *gate = state->gate_up, *up = plain ? NULL : gate + f;
+    size_t stride = plain ? f : 2 * f;
+    pj_product fused = {PJ_N_GATE_UP_PROJ, &mlp->gate_up, gate, stride};
+    pj_product apart[2] = {{PJ_N_GATE_PROJ, &mlp->gate, gate, stride},
+                           {PJ_N_UP_PROJ, &mlp->up, up, stride}};
+    pj_product first = {PJ_N_FC1, &mlp->up, gate, stride};
+    if (plain)
+        pj_steps_products(s, &first, 1, x, hidden, rows, components, NULL);
+    else if (mlp->gate_up.w.data)
+        pj_steps_products(s, &fused, 1, x, hidden, rows, components, NULL);
+    else
+        pj_steps_products(s, apart, 2, x, hidden, rows, components, NULL);
+    activation a = {.s = s,
+                    .gate = gate,
+                    .up = up,
+                    .act = state->act,
+                    .f = f,
+                    .stride = stride,
+                    .gelu = s->model->config.gelu};
+    activate(&a, rows, components);
+    pj_product down = {plain ? PJ_N_FC2 : PJ_N_DOWN_PROJ, &mlp->down, y, hidden};
+    pj_steps_products(s, &down, 1, state->act, f, rows, components, residual);
+}
+
+void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, float *y, float *residual)
+{
+    block(s, mlp, s->state->normed, s->rows, y, true, residual);
+}
+
+/* ---- router ------------------------------------------------------------------------------- */
+
+typedef struct routing {
+    const pj_steps *s;
+    uint32_t experts, chosen;
+    bool renormalise;
+} routing;
+
+/* The largest probabilities, lower index first on ties, with their weights. */
+static void choose_row(void *context, size_t row)
+{
+    const routing *t = context;
+    const pj_state *state = t->s->state;
+    float *p = state->probability + row * t->experts;
+    uint32_t *chosen = state->chosen + row * t->chosen;
+    float *weight = state->chosen_weight + row * t->chosen;
+    memcpy(p, state->routing + row * t->experts, t->experts * sizeof *p);
+    t->s->kernels->softmax(p, t->experts);
+    float sum = 0;
+    for (uint32_t slot = 0; slot < t->chosen; slot++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t e = 0; e < t->experts; e++) {
+            bool taken = false;
+            for (uint32_t i = 0; i < slot; i++) taken |= chosen[i] == e;
+            if (!taken && (best == UINT32_MAX || p[e] > p[best])) best = e;
+        }
+        chosen[slot] = best;
+        weight[slot] = p[best];
+        sum += p[best];
+    }
+    for (uint32_t slot = 0; t->renormalise && slot < t->chosen; slot++) weight[slot] /= sum;
+}
+
+/* Rows by expert: the entries of expert e are [expert_begin[e], expert_begin[e + 1]). */
+static void sort_by_expert(const routing *t)
+{
+    const pj_state *state = t->s->state;
+    size_t entries = t->s->rows * t->chosen;
+    uint32_t *begin = state->expert_begin;
+    memset(begin, 0, (t->experts + 1) * sizeof *begin);
+    for (size_t i = 0; i < entries; i++) begin[state->chosen[i] + 1]++;
+    for (uint32_t e = 0; e < t->experts; e++) begin[e + 1] += begin[e];
+    for (size_t i = 0; i < entries; i++) {
+        uint32_t at = begin[state->chosen[i]]++;
+        state->expert_row[at] = (uint32_t)(i / t->chosen);
+        state->expert_weight[at] = state->chosen_weight[i];
+    }
+    for (uint32_t e = t->experts; e > 0; e--) begin[e] = begin[e - 1];
+    begin[0] = 0;
+}
+
+/* Entropy of the router's probabilities and its margin, means over the rows. */
+static void record_routing_figures(const routing *t)
+{
+    double entropy = 0, margin = 0, n = (double)t->s->rows;
+    for (size_t row = 0; row < t->s->rows; row++) {
+        const float *p = t->s->state->probability + row * t->experts;
+        float first = 0, second = 0;
+        for (uint32_t e = 0; e < t->experts; e++) {
+            if (p[e] > 0) entropy -= p[e] * log(p[e]);
+            if (p[e] > first) {
+                second = first;
+                first = p[e];
+            } else if (p[e] > second) {
+                second = p[e];
+            }
+        }
+        margin += first - second;
+    }
+    pj_seam *r = t->s->seam;
+    pj_seam_extra(r, PJ_N_X_ROUTING_ENTROPY, PJ_EXTRA_SCALAR, entropy / n);
+    pj_seam_extra(r, PJ_N_X_ROUTING_ENTROPY_NORMALISED, PJ_EXTRA_SCALAR,
+                  t->experts > 1 ? entropy / n / log(t->experts) : 0);
+    pj_seam_extra(r, PJ_N_X_ROUTING_MARGIN, PJ_EXTRA_SCALAR, margin / n);
+}
+
+/* How the tokens fell on the experts; with few tokens also which ones each token took. */
+static void record_load(const routing *t)
+{
+    enum { FEW_ENTRIES = 128 };
+    const pj_state *state = t->s->state;
+    pj_seam *r = t->s->seam;
+    size_t rows = t->s->rows, entries = rows * t->chosen;
+    double mean = 1.0 / t->experts, square = 0, balance = 0;
+    uint32_t unique = 0;
+    for (uint32_t e = 0; e < t->experts; e++) {
+        uint32_t count = state->expert_begin[e + 1] - state->expert_begin[e];
+        double load = (double)count / (double)entries, probability = 0;
+        for (size_t row = 0; row < rows; row++)
+            probability += state->probability[row * t->experts + e];
+        unique += count > 0;
+        square += (load - mean) * (load - mean);
+        balance += load * probability / (double)rows;
+        if (entries > FEW_ENTRIES) pj_seam_extra(r, PJ_N_X_EXPERT_LOAD, e, load);
+    }
+    pj_seam_extra(r, PJ_N_X_UNIQUE_EXPERTS, PJ_EXTRA_SCALAR, unique);
+    pj_seam_extra(r, PJ_N_X_EXPERT_LOAD_VARIATION, PJ_EXTRA_SCALAR, sqrt(square * mean) / mean);
+    pj_seam_extra(r, PJ_N_X_LOAD_BALANCE, PJ_EXTRA_SCALAR, balance * t->experts);
+    for (size_t i = 0; entries <= FEW_ENTRIES && i < entries; i++) {
+        pj_seam_extra(r, PJ_N_X_EXPERT, (uint32_t)i, state->chosen[i]);
+        pj_seam_extra(r, PJ_N_X_EXPERT_WEIGHT, (uint32_t)i, state->chosen_weight[i]);
+    }
+}
+
+static void route(const routing *t, const pj_layer *layer)
+{
+    const pj_steps *s = t->s;
+    pj_seam *r = s->seam;
+    pj_product product = {PJ_N_ROUTER, &layer->router, s->state->routing, t->experts};
+    double values = (double)s->rows * t->experts;
+    pj_seam_component(r, PJ_N_ROUTER);
+    pj_steps_products(s, &product, 1, s->state->normed, s->model->config.hidden, s->rows, false,
+                      NULL);
+    pj_seam_operation(r, PJ_N_OP_TOP_K);
+    pj_steps_rows(s, s->rows, s->rows * t->experts * t->chosen, choose_row, (void *)(uintptr_t)t);
+    sort_by_expert(t);
+    pj_seam_operation_end(r, (pj_done){.flops = 5 * values, .bytes = 8 * values});
+    if (r->module) {
+        record_routing_figures(t);
+        record_load(t);
+    }
+    pj_seam_module_end(r, (pj_done){.flops = pj_product_flops(&layer->router, s->rows) + 5 * values,
+                                    .bytes = pj_product_bytes(&layer->router, s->rows),
+                                    .x = s->state->routing,
+                                    .rows = s->rows,
+                                    .cols = t->experts,
+                                    .stride = t->experts});
+}
+
+/* ---- experts ------------------------------------------------------------------------------ */
+
+typedef struct expert_rows {
+    const pj_steps *s;
+    uint32_t begin; /* first entry of the expert */
+} expert_rows;
+
+static void gather_row(void *context, size_t i)
+{
+    const expert_rows *t = context;
+    size_t hidden = t->s->model->config.hidden;
+    const pj_state *state = t->s->state;
+    memcpy(state->gathered + i * hidden, state->normed + state->expert_row[t->begin + i] * hidden,
+           hidden * sizeof(float));
+}
+
+static void scatter_row(void *context, size_t i)
+{
+    const expert_rows *t = context;
+    size_t hidden = t->s->model->config.hidden;
+    const pj_state *state = t->s->state;
+    t->s->kernels->add_scaled(state->y + state->expert_row[t->begin + i] * hidden,
+                              state->y2 + i * hidden, state->expert_weight[t->begin + i], hidden);
+}
+
+static double block_flops(const pj_mlp *mlp, size_t rows)
+{
+    return pj_product_flops(&mlp->gate, rows) + pj_product_flops(&mlp->up, rows) +
+           pj_product_flops(&mlp->down, rows) + 5.0 * (double)rows * mlp->width;
+}
+
+static double block_bytes(const pj_mlp *mlp, size_t rows)
+{
+    return pj_product_bytes(&mlp->gate, rows) + pj_product_bytes(&mlp->up, rows) +
+           pj_product_bytes(&mlp->down, rows) + 12.0 * (double)rows * mlp->width;
+}
+
+static void run_expert(const pj_steps *s, const pj_mlp *mlp, uint32_t begin, uint32_t rows)
+{
+    size_t hidden = s->model->config.hidden;
+    double values = (double)rows * (double)hidden;
+    expert_rows t = {s, begin};
+    pj_seam_operation(s->seam, PJ_N_OP_GATHER);
+    pj_steps_rows(s, rows, rows * hidden, gather_row, &t);
+    pj_seam_operation_end(s->seam, (pj_done){.bytes = 8 * values});
+    block(s, mlp, s->state->gathered, rows, s->state->y2, false, NULL);
+    pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
+    pj_steps_rows(s, rows, rows * hidden, scatter_row, &t);
+    pj_seam_operation_end(s->seam, (pj_done){.flops = 2 * values, .bytes = 12 * values});
+}
+
+static pj_done hidden_done(const pj_steps *s, const float *x, double flops, double bytes)
+{
+    size_t hidden = s->model->config.hidden;
+    return (pj_done){flops, bytes, x, s->rows, hidden, hidden};
+}
+
+static void run_experts(const routing *t, const pj_layer *layer)
+{
+    const pj_steps *s = t->s;
+    const uint32_t *begin = s->state->expert_begin;
+    double flops = 0, bytes = 0;
+    pj_seam_component(s->seam, PJ_N_EXPERTS);
+    memset(s->state->y, 0, s->rows * s->model->config.hidden * sizeof(float));
+    for (uint32_t e = 0; e < t->experts; e++) {
+        uint32_t rows = begin[e + 1] - begin[e];
+        if (rows == 0) continue;
+        run_expert(s, &layer->experts[e], begin[e], rows);
+        flops += block_flops(&layer->experts[e], rows);
+        bytes += block_bytes(&layer->experts[e], rows);
+    }
+    if (s->seam->module) {
+        uint32_t few = (uint32_t)(s->rows * t->chosen);
+        for (uint32_t i = 0; few <= 128 && i < few; i++)
+            pj_seam_extra(s->seam, PJ_N_X_EXPERT, i, s->state->chosen[i]);
+    }
+    pj_seam_module_end(s->seam, hidden_done(s, s->state->y, flops, bytes));
+}
+
+static void gate_shared_row(void *context, size_t row)
+{
+    const pj_steps *s = context;
+    size_t hidden = s->model->config.hidden;
+    float gate = 1.0f / (1.0f + expf(-s->state->routing[row]));
+    s->kernels->add_scaled(s->state->y + row * hidden, s->state->y2 + row * hidden, gate, hidden);
+}
+
+/* One more expert for every token, weighted by a sigmoid of its own. */
+static void run_shared(const pj_steps *s, const pj_layer *layer)
+{
+    pj_product gate = {PJ_N_NONE, &layer->shared_gate, s->state->routing, 1};
+    size_t hidden = s->model->config.hidden;
+    double flops = block_flops(&layer->shared, s->rows),
+           bytes = block_bytes(&layer->shared, s->rows);
+    pj_seam_component(s->seam, PJ_N_SHARED_EXPERT);
+    block(s, &layer->shared, s->state->normed, s->rows, s->state->y2, false, NULL);
+    pj_steps_products(s, &gate, 1, s->state->normed, hidden, s->rows, false, NULL);
+    pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
+    pj_steps_rows(s, s->rows, s->rows * hidden, gate_shared_row, (void *)(uintptr_t)s);
+    pj_seam_operation_end(s->seam, (pj_done){0});
+    pj_seam_module_end(s->seam, hidden_done(s, s->state->y2, flops, bytes));
+}
+
+void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual)
+{
+    const pj_model_config *c = &s->model->config;
+    routing t = {.s = s,
+                 .experts = c->experts,
+                 .chosen = c->experts_per_token,
+                 .renormalise =
+                     s->model->blueprint->router == PJ_ROUTER_SOFTMAX_RENORMALISED || c->norm_topk};
+    route(&t, layer);
+    run_experts(&t, layer);
+    if (layer->shared.width) run_shared(s, layer);
+    pj_steps_add(s, residual, s->state->y, s->rows, c->hidden);
+}
