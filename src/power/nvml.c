@@ -1,0 +1,446 @@
+/*
+ * NVML: power and energy of NVIDIA GPUs. The library is opened at run time (libnvidia-ml.so.1).
+ *
+ * A GPU's rail reads the best that works on it, tried once at the start: the total-energy counter
+ * (Volta and newer), else instant power (field 186), else average power (field 185 or
+ * nvmlDeviceGetPowerUsage). Beside a counter the instant power is kept as a platform rail inside
+ * the GPU's, so that the two can be held against each other; so is the memory's average where the
+ * card knows it. Periods and windows are what was measured on cards of each architecture
+ * (docs/power-sources.md) and are checked again by the meter.
+ *
+ * Devices are keyed by UUID: CUDA's order of devices is not NVML's. Numbers in CUDA_VISIBLE_DEVICES
+ * are taken as NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power
+ * is the whole board's.
+ */
+#include "power/nvml_api.h"
+#include "power/source.h"
+
+#include "base/clock.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_GPUS = 16, MAX_RAILS = 48, MS = 1000000 };
+
+typedef enum reading_kind { COUNTER, COUNTER_FIELD, FIELD, USAGE } reading_kind;
+
+typedef struct gpu {
+    nvml_device device;
+    char uuid[NVML_TEXT_BYTES], name[NVML_TEXT_BYTES];
+    unsigned architecture;
+    bool mig;
+    double limit_mw;
+    bool lost;
+} gpu;
+
+typedef struct gpu_rail {
+    uint32_t gpu;
+    reading_kind how;
+    unsigned field, scope;
+    bool primary; /* the GPU's own rail; others lie inside it */
+} gpu_rail;
+
+typedef struct nvml {
+    nvml_api api;
+    char driver[NVML_TEXT_BYTES];
+    gpu gpus[MAX_GPUS];
+    uint32_t gpu_count;
+    gpu_rail rails[MAX_RAILS];
+    uint32_t rail_count;
+} nvml;
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static bool load_symbols(nvml_api *a)
+{
+    const struct {
+        void **slot;
+        const char *newest, *older;
+        bool needed;
+    } symbols[] = {
+        {(void **)&a->init, "nvmlInit_v2", "nvmlInit", true},
+        {(void **)&a->shutdown, "nvmlShutdown", NULL, true},
+        {(void **)&a->error_string, "nvmlErrorString", NULL, true},
+        {(void **)&a->device_count, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount", true},
+        {(void **)&a->device_by_index, "nvmlDeviceGetHandleByIndex_v2",
+         "nvmlDeviceGetHandleByIndex", true},
+        {(void **)&a->device_by_uuid, "nvmlDeviceGetHandleByUUID", NULL, false},
+        {(void **)&a->device_of_mig, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", NULL, false},
+        {(void **)&a->uuid, "nvmlDeviceGetUUID", NULL, true},
+        {(void **)&a->name, "nvmlDeviceGetName", NULL, false},
+        {(void **)&a->architecture, "nvmlDeviceGetArchitecture", NULL, false},
+        {(void **)&a->mig_mode, "nvmlDeviceGetMigMode", NULL, false},
+        {(void **)&a->power_limits, "nvmlDeviceGetPowerManagementLimitConstraints", NULL, false},
+        {(void **)&a->total_energy, "nvmlDeviceGetTotalEnergyConsumption", NULL, false},
+        {(void **)&a->power_usage, "nvmlDeviceGetPowerUsage", NULL, false},
+        {(void **)&a->field_values, "nvmlDeviceGetFieldValues", NULL, false},
+        {(void **)&a->driver_version, "nvmlSystemGetDriverVersion", NULL, false},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        *symbols[i].slot = dlsym(a->library, symbols[i].newest);
+        if (!*symbols[i].slot && symbols[i].older)
+            *symbols[i].slot = dlsym(a->library, symbols[i].older);
+        if (!*symbols[i].slot && symbols[i].needed) return false;
+    }
+    return true;
+}
+
+static void unload(nvml_api *a)
+{
+    if (!a->library) return;
+    if (a->shutdown) a->shutdown();
+    dlclose(a->library);
+    *a = (nvml_api){0};
+}
+
+static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
+{
+    const char *name = env->nvml_library ? env->nvml_library : "libnvidia-ml.so.1";
+    *a = (nvml_api){.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
+    if (!a->library) {
+        pj_source_report_set(
+            report, PJ_SOURCE_ABSENT,
+            "install the NVIDIA driver; in a container start it with --gpus all and "
+            "NVIDIA_DRIVER_CAPABILITIES holding utility",
+            "there is no %s", name);
+        return false;
+    }
+    if (!load_symbols(a)) {
+        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a driver of this decade",
+                             "%s lacks calls that power readings need", name);
+        dlclose(a->library);
+        *a = (nvml_api){0};
+        return false;
+    }
+    nvml_return status = a->init();
+    if (status == NVML_OK) return true;
+    pj_source_report_set(report, PJ_SOURCE_ABSENT,
+                         status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
+                                                          : "run nvidia-smi to see what is wrong",
+                         "NVML does not start: %s", a->error_string(status));
+    a->shutdown = NULL; /* it never started */
+    unload(a);
+    return false;
+}
+
+/* ---- which devices --------------------------------------------------------------------------- */
+
+static bool same_uuid(const char *wanted, size_t length, const char *uuid)
+{
+    /* CUDA takes an unambiguous beginning of "GPU-xxxxxxxx-...". */
+    return length >= 8 && strncmp(wanted, uuid, length) == 0;
+}
+
+static gpu *find_gpu_by_uuid(nvml *n, const char *word, size_t length)
+{
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        if (same_uuid(word, length, n->gpus[i].uuid)) return &n->gpus[i];
+    return NULL;
+}
+
+/* The board that holds a MIG instance: "MIG-<uuid>", or formerly "MIG-GPU-<uuid>/gi/ci". */
+static gpu *find_gpu_of_mig(nvml *n, const char *word, size_t length)
+{
+    char text[NVML_TEXT_BYTES];
+    nvml_device instance, board;
+    if (length > 8 && strncmp(word, "MIG-GPU-", 8) == 0)
+        return find_gpu_by_uuid(n, word + 4, strcspn(word + 4, "/,"));
+    if (length >= sizeof text || !n->api.device_by_uuid || !n->api.device_of_mig) return NULL;
+    memcpy(text, word, length);
+    text[length] = 0;
+    if (n->api.device_by_uuid(text, &instance) != NVML_OK ||
+        n->api.device_of_mig(instance, &board) != NVML_OK)
+        return NULL;
+    for (uint32_t i = 0; i < n->gpu_count; i++)
+        if (n->gpus[i].device == board) return &n->gpus[i];
+    return NULL;
+}
+
+/* Keeps the devices CUDA would see, in its order. A word that fits nothing ends the list, as it
+ * does for CUDA. */
+static void keep_visible(nvml *n, const char *visible)
+{
+    gpu kept[MAX_GPUS];
+    uint32_t count = 0;
+    if (!visible) return;
+    for (const char *word = visible; *word;) {
+        size_t length = strcspn(word, ",");
+        char *end;
+        unsigned long index = strtoul(word, &end, 10);
+        gpu *found = NULL;
+        if (end > word && (size_t)(end - word) == length)
+            found = index < n->gpu_count ? &n->gpus[index] : NULL;
+        else if (strncmp(word, "MIG-", 4) == 0)
+            found = find_gpu_of_mig(n, word, length);
+        else
+            found = find_gpu_by_uuid(n, word, length);
+        if (!found) break;
+        bool twice = false;
+        for (uint32_t i = 0; i < count; i++) twice |= kept[i].device == found->device;
+        if (!twice && count < MAX_GPUS) kept[count++] = *found;
+        word += length + (word[length] == ',');
+    }
+    memcpy(n->gpus, kept, count * sizeof *kept);
+    n->gpu_count = count;
+}
+
+static void find_gpus(nvml *n, const char *visible)
+{
+    unsigned count = 0;
+    if (n->api.device_count(&count) != NVML_OK) return;
+    for (unsigned i = 0; i < count && n->gpu_count < MAX_GPUS; i++) {
+        gpu *g = &n->gpus[n->gpu_count];
+        unsigned least = 0, most = 0, mig_now = 0, mig_pending = 0;
+        *g = (gpu){0};
+        if (n->api.device_by_index(i, &g->device) != NVML_OK ||
+            n->api.uuid(g->device, g->uuid, sizeof g->uuid) != NVML_OK)
+            continue;
+        if (n->api.name) n->api.name(g->device, g->name, sizeof g->name);
+        if (n->api.architecture) n->api.architecture(g->device, &g->architecture);
+        if (n->api.mig_mode && n->api.mig_mode(g->device, &mig_now, &mig_pending) == NVML_OK)
+            g->mig = mig_now == 1;
+        if (n->api.power_limits && n->api.power_limits(g->device, &least, &most) == NVML_OK)
+            g->limit_mw = most;
+        n->gpu_count++;
+    }
+    keep_visible(n, visible);
+}
+
+/* ---- which readings -------------------------------------------------------------------------- */
+
+static double field_number(const nvml_field *f)
+{
+    switch (f->value_type) {
+    case 0: return f->value.d;
+    case 1: return f->value.ui;
+    case 2: return (double)f->value.ul;
+    case 3: return (double)f->value.ull;
+    case 4: return (double)f->value.sll;
+    case 5: return (double)(int)f->value.ui;
+    default: return NAN;
+    }
+}
+
+static nvml_return read_field(const nvml *n, const gpu *g, unsigned field, unsigned scope,
+                              double *value)
+{
+    nvml_field f = {.field = field, .scope = scope, .status = NVML_NOT_SUPPORTED};
+    *value = NAN;
+    if (!n->api.field_values) return NVML_NOT_SUPPORTED;
+    nvml_return status = n->api.field_values(g->device, 1, &f);
+    if (status != NVML_OK) return status;
+    if (f.status == NVML_OK) *value = field_number(&f);
+    return f.status;
+}
+
+static nvml_return read_rail(const nvml *n, const gpu_rail *r, double *value)
+{
+    const gpu *g = &n->gpus[r->gpu];
+    unsigned long long energy_mj;
+    unsigned power_mw;
+    nvml_return status = NVML_NOT_SUPPORTED;
+    *value = NAN;
+    switch (r->how) {
+    case COUNTER:
+        if (n->api.total_energy) status = n->api.total_energy(g->device, &energy_mj);
+        if (status == NVML_OK) *value = (double)energy_mj * 1e3;
+        return status;
+    case COUNTER_FIELD:
+        status = read_field(n, g, r->field, r->scope, value);
+        *value *= 1e3;
+        return status;
+    case FIELD: return read_field(n, g, r->field, r->scope, value);
+    default:
+        if (n->api.power_usage) status = n->api.power_usage(g->device, &power_mw);
+        if (status == NVML_OK) *value = power_mw;
+        return status;
+    }
+}
+
+/* Adds the rail when it works now; a power of 0 means "not supported" on cards that lie. */
+static bool try_rail(nvml *n, gpu_rail rail)
+{
+    double value;
+    if (n->rail_count == MAX_RAILS || read_rail(n, &rail, &value) != NVML_OK || !(value > 0))
+        return false;
+    n->rails[n->rail_count++] = rail;
+    return true;
+}
+
+static void choose_rails(nvml *n, uint32_t g)
+{
+    const gpu_rail own[] = {
+        {g, COUNTER, 0, NVML_SCOPE_GPU, true},
+        {g, COUNTER_FIELD, NVML_FIELD_TOTAL_ENERGY, NVML_SCOPE_GPU, true},
+        {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, true},
+        {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_GPU, true},
+        {g, USAGE, 0, NVML_SCOPE_GPU, true},
+        /* GH200 may refuse the GPU's scope; the module's holds the CPU as well and says so. */
+        {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_MODULE, true},
+        {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MODULE, true},
+    };
+    size_t i = 0, ways = sizeof own / sizeof *own;
+    while (i < ways && !try_rail(n, own[i])) i++;
+    if (i == ways) return;
+    if (own[i].how == COUNTER || own[i].how == COUNTER_FIELD)
+        try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, false});
+    try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MEMORY, false});
+}
+
+/* ---- the source -------------------------------------------------------------------------------
+ */
+
+static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
+{
+    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
+    if (!load(&n->api, env, report)) return false;
+    if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
+    find_gpus(n, env->visible_devices);
+    for (uint32_t g = 0; g < n->gpu_count; g++) choose_rails(n, g);
+    if (n->rail_count > 0) return true;
+    if (n->gpu_count == 0)
+        pj_source_report_set(report, PJ_SOURCE_ABSENT,
+                             env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
+                                                  : "see nvidia-smi -L",
+                             env->visible_devices ? "CUDA_VISIBLE_DEVICES=%s hides every GPU"
+                                                  : "NVML knows no GPU%s",
+                             env->visible_devices ? env->visible_devices : "");
+    else
+        pj_source_report_set(report, PJ_SOURCE_ABSENT,
+                             "vGPUs and cards before Fermi have none: measure on the host",
+                             "%s gives neither energy nor power", n->gpus[0].name);
+    unload(&n->api);
+    return false;
+}
+
+static void nvml_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    nvml n = {0};
+    if (open_all(&n, env, report)) unload(&n.api);
+}
+
+static pj_status nvml_open(void *state, const pj_power_env *env, const char *argument,
+                           pj_error *err)
+{
+    pj_source_report report;
+    if (open_all(state, env, &report)) return PJ_OK;
+    return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
+}
+
+/* Milliseconds between updates, and of them how many the sensor really sees. */
+static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
+{
+    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
+    *period_ns = *window_ns = 100 * MS;
+    if (g->architecture == NVML_HOPPER || (g->architecture == NVML_AMPERE && ga100))
+        *window_ns = 25 * MS;
+    if (g->architecture == NVML_VOLTA || g->architecture == NVML_PASCAL)
+        *period_ns = 20 * MS, *window_ns = 10 * MS;
+}
+
+static bool usage_is_average(const gpu *g)
+{
+    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
+    return g->architecture > NVML_AMPERE || (g->architecture == NVML_AMPERE && !ga100);
+}
+
+static void describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
+{
+    const gpu *g = &n->gpus[r->gpu];
+    bool counter = r->how == COUNTER || r->how == COUNTER_FIELD;
+    bool average = (r->how == FIELD && r->field == NVML_FIELD_POWER_AVERAGE) ||
+                   (r->how == USAGE && usage_is_average(g));
+    *rail = (pj_rail){.rail_class = r->primary ? PJ_RAIL_GPU : PJ_RAIL_PLATFORM,
+                      .kind = counter   ? PJ_RAIL_COUNTER
+                              : average ? PJ_RAIL_AVERAGE
+                                        : PJ_RAIL_INSTANT,
+                      .scope = r->scope == NVML_SCOPE_MODULE   ? PJ_SCOPE_MODULE
+                               : r->scope == NVML_SCOPE_MEMORY ? PJ_SCOPE_DOMAIN
+                                                               : PJ_SCOPE_BOARD,
+                      .quality = PJ_MEASURED,
+                      .parent = -1,
+                      .resolution = counter ? 1000 : 1,
+                      .max_mw = g->limit_mw};
+    instant_timing(g, &rail->period_ns, &rail->window_ns);
+    if (average) rail->window_ns = 1000 * (int64_t)MS, rail->delay_ns = 0;
+    if (counter) rail->window_ns = 0;
+    snprintf(rail->name, sizeof rail->name, "gpu%u%s", r->gpu,
+             r->primary                      ? ""
+             : r->scope == NVML_SCOPE_MEMORY ? "-memory"
+                                             : "-instant");
+    snprintf(rail->source, sizeof rail->source, "nvml");
+    snprintf(rail->device, sizeof rail->device, "%.42s %.18s", g->uuid, n->driver);
+    if (counter && r->how == COUNTER)
+        snprintf(rail->field, sizeof rail->field, "total energy%s",
+                 g->mig ? ", whole board (MIG)" : "");
+    else if (r->how == USAGE)
+        snprintf(rail->field, sizeof rail->field, "power usage%s",
+                 g->mig ? ", whole board (MIG)" : "");
+    else
+        snprintf(rail->field, sizeof rail->field, "field %u scope %u%s", r->field, r->scope,
+                 g->mig ? ", whole board (MIG)" : "");
+}
+
+static uint32_t nvml_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    const nvml *n = state;
+    uint32_t count = n->rail_count < max ? n->rail_count : max;
+    for (uint32_t i = 0; i < count; i++) {
+        describe(n, &n->rails[i], &rails[i]);
+        for (uint32_t k = 0; k < i && !n->rails[i].primary; k++)
+            if (n->rails[k].primary && n->rails[k].gpu == n->rails[i].gpu) rails[i].parent = (int)k;
+    }
+    return count;
+}
+
+static void fail_reading(nvml *n, pj_reading *r, nvml_return status)
+{
+    bool gone = status == NVML_GPU_IS_LOST || status == NVML_NOT_FOUND;
+    if (gone) n->gpus[n->rails[r->rail].gpu].lost = true;
+    r->value = NAN;
+    r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
+    r->reason = gone                           ? PJ_REASON_GONE
+                : status == NVML_NOT_SUPPORTED ? PJ_REASON_UNSUPPORTED
+                : status == NVML_NO_PERMISSION ? PJ_REASON_DENIED
+                                               : PJ_REASON_IO;
+}
+
+static pj_status nvml_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    nvml *n = state;
+    uint32_t lost = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < n->rail_count && i < max; i++) {
+        pj_reading *r = &readings[(*count)++];
+        *r = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
+        nvml_return status = n->gpus[n->rails[i].gpu].lost ? NVML_GPU_IS_LOST
+                                                           : read_rail(n, &n->rails[i], &r->value);
+        r->after_ns = pj_clock_ns();
+        if (status == NVML_OK && !isnan(r->value)) continue;
+        fail_reading(n, r, status == NVML_OK ? NVML_INVALID_ARGUMENT : status);
+        if (status == NVML_OK) r->reason = PJ_REASON_NOT_A_NUMBER;
+        lost += r->status == PJ_READING_LOST;
+    }
+    return lost > 0 && lost == n->rail_count ? PJ_E_LOST : PJ_OK;
+}
+
+static void nvml_close(void *state)
+{
+    nvml *n = state;
+    unload(&n->api);
+    n->rail_count = n->gpu_count = 0;
+}
+
+const pj_power_source pj_source_nvml = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "nvml",
+    .state_bytes = sizeof(nvml),
+    .probe = nvml_probe,
+    .open = nvml_open,
+    .rails = nvml_rails,
+    .read = nvml_read,
+    .close = nvml_close,
+};

@@ -1,0 +1,453 @@
+/*
+ * RAPL: energy counters of Intel and AMD processors on Linux, by two ways of the kernel's.
+ *
+ *   powercap  /sys/class/powercap/intel-rapl:N[:M]/energy_uj. Readable by root only since 5.10. It
+ *             wraps at max_energy_range_uj plus one unit: the range file holds 2^32 - 1 units.
+ *   perf      the "power" PMU: 64-bit counts in units of the event's scale (2^-32 J). Cheaper, and
+ *             it does not wrap, but the kernel folds the hardware register in on a slow timer, so
+ * an event must be read at least once a minute (max_gap_ns).
+ *
+ * perf is taken where it opens; a domain counts only when powercap, if it is there too, knows it as
+ * well: old kernels list perf events that do not exist. The same domain seen twice (intel-rapl and
+ * intel-rapl-mmio) is taken once. A package is a rail of class CPU; core and uncore lie inside it
+ * and are kept as platform rails; psys holds the whole machine and is the packages' parent.
+ */
+#include "power/source.h"
+
+#include "base/clock.h"
+#include "power/sysfs.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#endif
+
+enum { MAX_DOMAINS = 48, PATH_BYTES = 512, PERIOD_NS = 1000000 };
+
+typedef enum domain_kind { PACKAGE = 0, CORE, UNCORE, DRAM, PSYS, DOMAIN_KINDS } domain_kind;
+
+typedef struct domain {
+    domain_kind kind;
+    int package;                    /* -1: psys */
+    char name[PJ_SYSFS_NAME_BYTES]; /* as the kernel spells it */
+    int fd;
+    double scale_uj; /* of one count */
+    double modulus_uj;
+    double max_mw;
+    bool by_perf;
+} domain;
+
+typedef struct rapl {
+    domain domains[MAX_DOMAINS];
+    uint32_t count;
+} rapl;
+
+typedef struct trouble { /* what stood in the way, for the sentence */
+    bool zones_seen, perf_seen;
+    int error; /* errno of the last refusal */
+} trouble;
+
+static bool sys_path(const pj_power_env *env, char *out, const char *format, const char *name,
+                     const char *file)
+{
+    char path[PATH_BYTES];
+    return snprintf(path, sizeof path, format, name, file) < (int)sizeof path &&
+           pj_power_path(out, PATH_BYTES, env->sysfs_root, path);
+}
+
+/* ---- powercap ------------------------------------------------------------------------------ */
+
+/* "package-1-die-0", "core", ... The package of a sub-zone is that of the zone above it. */
+static bool parse_name(const char *name, domain_kind *kind, int *package)
+{
+    static const char *const names[] = {"package-", "core", "uncore", "dram", "psys"};
+    for (int k = 0; k < DOMAIN_KINDS; k++) {
+        if (strncmp(name, names[k], strlen(names[k])) != 0) continue;
+        *kind = (domain_kind)k;
+        if (k == PACKAGE) {
+            int die = 0;
+            if (sscanf(name, "package-%d-die-%d", package, &die) < 1) return false;
+            *package = *package * 16 + die; /* a die is a package of its own to us */
+        }
+        return true;
+    }
+    return false;
+}
+
+static domain *find_domain(rapl *r, domain_kind kind, int package)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->domains[i].kind == kind && r->domains[i].package == package) return &r->domains[i];
+    return NULL;
+}
+
+/* The largest power limit the zone names: PL2 of a laptop is twice its PL1. */
+static double zone_max_mw(const pj_power_env *env, const char *zone)
+{
+    static const char *const files[] = {"constraint_0_max_power_uw", "constraint_0_power_limit_uw",
+                                        "constraint_1_power_limit_uw",
+                                        "constraint_2_power_limit_uw"};
+    char path[PATH_BYTES];
+    int64_t most = 0, value;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, files[i]) &&
+            pj_sysfs_number(path, &value) && value > most)
+            most = value;
+    return (double)most * 1e-3;
+}
+
+/* Adds the zone when its counter can be read. */
+static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_kind kind,
+                     int package, const char *name, trouble *t)
+{
+    char path[PATH_BYTES];
+    int64_t range = 0, value;
+    if (r->count == MAX_DOMAINS || find_domain(r, kind, package)) return;
+    t->zones_seen = true;
+    if (!sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "energy_uj")) return;
+    int fd = pj_sysfs_open(path);
+    if (fd < 0) {
+        t->error = errno;
+        return;
+    }
+    pj_status status = pj_sysfs_read(fd, &value);
+    if (status != PJ_OK) {
+        t->error = status == PJ_E_DENIED ? EACCES : EIO;
+        close(fd);
+        return;
+    }
+    if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "max_energy_range_uj"))
+        pj_sysfs_number(path, &range);
+    domain *d = &r->domains[r->count++];
+    *d = (domain){.kind = kind,
+                  .package = package,
+                  .fd = fd,
+                  .scale_uj = 1,
+                  .modulus_uj = (double)range * 4294967296.0 / 4294967295.0,
+                  .max_mw = zone_max_mw(env, zone)};
+    snprintf(d->name, sizeof d->name, "%s", name);
+}
+
+static void add_zones(rapl *r, const pj_power_env *env, const char *prefix, trouble *t)
+{
+    static const char folder_of_zones[] = "/sys/class/powercap";
+    char folder[PATH_BYTES], zones[128][PJ_SYSFS_NAME_BYTES], path[PATH_BYTES];
+    char name[PJ_SYSFS_NAME_BYTES];
+    int package_of_zone[256];
+    memset(package_of_zone, -1, sizeof package_of_zone);
+    if (!pj_power_path(folder, sizeof folder, env->sysfs_root, folder_of_zones)) return;
+    uint32_t count = pj_sysfs_list(folder, prefix, zones, 128);
+    for (uint32_t i = 0; i < count; i++) { /* sorted: a zone comes before its sub-zones */
+        int zone, sub = -1, package = -1;
+        domain_kind kind;
+        if (sscanf(zones[i] + strlen(prefix), "%d:%d", &zone, &sub) < 1 || zone < 0 || zone > 255 ||
+            !sys_path(env, path, "/sys/class/powercap/%s/%s", zones[i], "name") ||
+            !pj_sysfs_text(path, name, sizeof name) || !parse_name(name, &kind, &package))
+            continue;
+        if (kind == PACKAGE) package_of_zone[zone] = package;
+        if (kind != PACKAGE && kind != PSYS) package = package_of_zone[zone];
+        add_zone(r, env, zones[i], kind, package, name, t);
+    }
+}
+
+/* ---- perf ---------------------------------------------------------------------------------- */
+
+#ifdef __linux__
+
+static const struct {
+    const char *event;
+    domain_kind kind;
+} perf_events[] = {{"energy-pkg", PACKAGE},
+                   {"energy-cores", CORE},
+                   {"energy-gpu", UNCORE},
+                   {"energy-ram", DRAM},
+                   {"energy-psys", PSYS}};
+
+static int open_event(int64_t type, uint64_t config, int cpu)
+{
+    struct perf_event_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.size = sizeof attr;
+    attr.type = (uint32_t)type;
+    attr.config = config;
+    return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* The package a CPU belongs to, in powercap's numbering (a die is a package). */
+static int package_of_cpu(const pj_power_env *env, int cpu)
+{
+    char path[PATH_BYTES], number[16];
+    int64_t package = 0, die = 0;
+    snprintf(number, sizeof number, "cpu%d", cpu);
+    if (sys_path(env, path, "/sys/devices/system/cpu/%s/%s", number,
+                 "topology/physical_package_id"))
+        pj_sysfs_number(path, &package);
+    if (sys_path(env, path, "/sys/devices/system/cpu/%s/%s", number, "topology/die_id"))
+        pj_sysfs_number(path, &die);
+    return (int)(package * 16 + (die > 0 ? die : 0));
+}
+
+static void add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,
+                      const rapl *zones, trouble *t)
+{
+    static const char folder[] = "/sys/bus/event_source/devices/power/events/%s%s";
+    char path[PATH_BYTES], text[64];
+    uint64_t config;
+    domain_kind kind = perf_events[which].kind;
+    int package = kind == PSYS ? -1 : package_of_cpu(env, cpu);
+    if (!sys_path(env, path, folder, perf_events[which].event, "") ||
+        !pj_sysfs_text(path, text, sizeof text) || strncmp(text, "event=", 6) != 0)
+        return;
+    config = strtoull(text + 6, NULL, 0);
+    if (!sys_path(env, path, folder, perf_events[which].event, ".scale") ||
+        !pj_sysfs_text(path, text, sizeof text))
+        return;
+    double joules = strtod(text, NULL);
+    t->perf_seen = true;
+    domain *zone = find_domain((rapl *)(uintptr_t)zones, kind, package);
+    if (!(joules > 0) || r->count == MAX_DOMAINS || find_domain(r, kind, package) ||
+        (zones->count > 0 && !zone))
+        return;
+    int fd = open_event(type, config, cpu);
+    if (fd < 0) {
+        t->error = errno;
+        return;
+    }
+    domain *d = &r->domains[r->count++];
+    *d = (domain){
+        .kind = kind, .package = package, .fd = fd, .scale_uj = joules * 1e6, .by_perf = true};
+    if (zone) d->max_mw = zone->max_mw;
+    snprintf(d->name, sizeof d->name, "%s", perf_events[which].event);
+}
+
+static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t)
+{
+    char path[PATH_BYTES], mask[256];
+    int64_t type;
+    if (!sys_path(env, path, "/sys/bus/event_source/devices/power/%s%s", "type", "") ||
+        !pj_sysfs_number(path, &type) ||
+        !sys_path(env, path, "/sys/bus/event_source/devices/power/%s%s", "cpumask", "") ||
+        !pj_sysfs_text(path, mask, sizeof mask))
+        return;
+    for (char *p = mask; *p;) { /* "0,24": one CPU of each package */
+        char *end;
+        long cpu = strtol(p, &end, 10);
+        if (end == p) break;
+        for (size_t k = 0; k < sizeof perf_events / sizeof *perf_events; k++)
+            add_event(r, env, type, k, (int)cpu, zones, t);
+        p = *end == ',' ? end + 1 : end;
+        if (*end && *end != ',') break;
+    }
+}
+
+#else
+static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t) {}
+#endif
+
+/* ---- the source ---------------------------------------------------------------------------- */
+
+static void close_domains(rapl *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) close(r->domains[i].fd);
+    r->count = 0;
+}
+
+/* Opens by perf where that gives the packages, else by powercap. */
+static trouble open_best(rapl *r, const pj_power_env *env)
+{
+    trouble t = {0};
+    rapl zones = {0};
+    add_zones(&zones, env, "intel-rapl:", &t);
+    add_zones(&zones, env, "intel-rapl-mmio:", &t);
+    /* A sysfs root other than the machine's own describes another machine: its perf type numbers
+     * mean nothing to this kernel. */
+    if (!env->sysfs_root || !env->sysfs_root[0]) add_events(r, env, &zones, &t);
+    bool have_package = false;
+    for (uint32_t i = 0; i < r->count; i++) have_package |= r->domains[i].kind == PACKAGE;
+    if (have_package) {
+        close_domains(&zones);
+    } else {
+        close_domains(r);
+        *r = zones;
+    }
+    return t;
+}
+
+static bool in_virtual_machine(const pj_power_env *env)
+{
+    char path[PATH_BYTES], text[8192];
+    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/cpuinfo") ||
+        !pj_sysfs_text(path, text, sizeof text))
+        return false;
+    return strstr(text, " hypervisor") != NULL;
+}
+
+static const char REMEDY_DENIED[] =
+    "sudo perjoule setup rapl (a udev rule for this machine), or until the next boot: sudo chmod "
+    "a+r "
+    "/sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to RAPL allows the "
+    "PLATYPUS side channel";
+
+static void explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
+{
+    if (t->error == EACCES || t->error == EPERM)
+        pj_source_report_set(report, PJ_SOURCE_DENIED, REMEDY_DENIED,
+                             "RAPL counters are here, but may not be read: %s", strerror(t->error));
+    else if (t->zones_seen || t->perf_seen)
+        pj_source_report_set(report, PJ_SOURCE_ABSENT, "see dmesg | grep -i rapl",
+                             "RAPL counters are listed, but give no reading: %s",
+                             t->error ? strerror(t->error) : "unknown reason");
+    else if (in_virtual_machine(env))
+        pj_source_report_set(report, PJ_SOURCE_ABSENT,
+                             "measure on the host; or --power estimate for modelled figures",
+                             "RAPL is unavailable in a virtual machine");
+    else
+        pj_source_report_set(
+            report, PJ_SOURCE_ABSENT,
+            "sudo modprobe intel_rapl_msr (Intel, AMD since Linux 5.11); in a "
+            "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
+            "read-only",
+            "this machine shows no RAPL zones in /sys/class/powercap");
+}
+
+static void rapl_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    rapl r = {0};
+    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
+    trouble t = open_best(&r, env);
+    if (r.count == 0) explain(env, &t, report);
+    close_domains(&r);
+}
+
+static pj_status rapl_open(void *state, const pj_power_env *env, const char *argument,
+                           pj_error *err)
+{
+    rapl *r = state;
+    pj_source_report report;
+    trouble t = open_best(r, env);
+    if (r->count > 0) return PJ_OK;
+    explain(env, &t, &report);
+    return pj_fail(err, report.state == PJ_SOURCE_DENIED ? PJ_E_DENIED : PJ_E_UNAVAILABLE, "%s; %s",
+                   report.reason, report.remedy);
+}
+
+static int index_of(const rapl *r, domain_kind kind, int package)
+{
+    domain *d = find_domain((rapl *)(uintptr_t)r, kind, package);
+    return d ? (int)(d - r->domains) : -1;
+}
+
+/* "cpu" when there is one package, "cpu0", "cpu1" when there are several. */
+static void name_rail(const rapl *r, const domain *d, char name[PJ_RAIL_NAME_BYTES])
+{
+    static const char *const words[] = {"cpu", "core", "uncore", "dram", "psys"};
+    int packages = 0, order = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (r->domains[i].kind != PACKAGE) continue;
+        packages++;
+        order += r->domains[i].package < d->package;
+    }
+    if (d->kind == PSYS || packages < 2)
+        snprintf(name, PJ_RAIL_NAME_BYTES, "%s", words[d->kind]);
+    else
+        snprintf(name, PJ_RAIL_NAME_BYTES, "%s%d", words[d->kind], order);
+}
+
+static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    static const pj_rail_class classes[] = {PJ_RAIL_CPU, PJ_RAIL_PLATFORM, PJ_RAIL_PLATFORM,
+                                            PJ_RAIL_DRAM, PJ_RAIL_PLATFORM};
+    const rapl *r = state;
+    uint32_t count = r->count < max ? r->count : max;
+    for (uint32_t i = 0; i < count; i++) {
+        const domain *d = &r->domains[i];
+        pj_rail *rail = &rails[i];
+        *rail = (pj_rail){.rail_class = classes[d->kind],
+                          .kind = PJ_RAIL_COUNTER,
+                          .scope = d->kind == PACKAGE ? PJ_SCOPE_PACKAGE
+                                   : d->kind == PSYS  ? PJ_SCOPE_MACHINE
+                                                      : PJ_SCOPE_DOMAIN,
+                          .quality = PJ_MEASURED,
+                          .parent = -1,
+                          .period_ns = PERIOD_NS,
+                          .resolution = d->by_perf ? 0 : 61.03515625, /* 2^-14 J, the usual unit */
+                          .modulus_uj = d->modulus_uj,
+                          .max_mw = d->max_mw};
+        name_rail(r, d, rail->name);
+        snprintf(rail->source, sizeof rail->source, "rapl");
+        snprintf(rail->device, sizeof rail->device, "rapl-%d", d->package < 0 ? 0 : d->package);
+        snprintf(rail->field, sizeof rail->field, "%s %.40s", d->by_perf ? "perf" : "powercap",
+                 d->name);
+        if (d->kind == PACKAGE) rail->parent = index_of(r, PSYS, -1);
+        /* DRAM is listed below a package, but its energy is not in the package's counter. */
+        if (d->kind == CORE || d->kind == UNCORE) rail->parent = index_of(r, PACKAGE, d->package);
+        if (d->kind == DRAM) rail->parent = index_of(r, PSYS, -1);
+    }
+    return count;
+}
+
+static pj_status read_domain(const domain *d, double *value_uj)
+{
+    if (d->by_perf) {
+        uint64_t count;
+        if (read(d->fd, &count, sizeof count) != (ssize_t)sizeof count)
+            return pj_status_of_errno(errno);
+        *value_uj = (double)count * d->scale_uj;
+        return PJ_OK;
+    }
+    int64_t count;
+    pj_status status = pj_sysfs_read(d->fd, &count);
+    *value_uj = (double)count;
+    return status;
+}
+
+static uint8_t reason_of(pj_status status)
+{
+    switch (status) {
+    case PJ_E_INVALID: return PJ_REASON_NOT_A_NUMBER;
+    case PJ_E_DENIED: return PJ_REASON_DENIED;
+    case PJ_E_NOT_FOUND: return PJ_REASON_GONE;
+    default: return PJ_REASON_IO;
+    }
+}
+
+static pj_status rapl_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    const rapl *r = state;
+    *count = 0;
+    for (uint32_t i = 0; i < r->count && i < max; i++) {
+        pj_reading *reading = &readings[(*count)++];
+        *reading = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
+        pj_status status = read_domain(&r->domains[i], &reading->value);
+        reading->after_ns = pj_clock_ns();
+        if (status == PJ_OK) continue;
+        reading->value = NAN;
+        reading->reason = reason_of(status);
+        reading->status = status == PJ_E_NOT_FOUND ? PJ_READING_LOST : PJ_READING_GAP;
+    }
+    return PJ_OK;
+}
+
+static void rapl_close(void *state)
+{
+    close_domains(state);
+}
+
+const pj_power_source pj_source_rapl = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "rapl",
+    .state_bytes = sizeof(rapl),
+    .probe = rapl_probe,
+    .open = rapl_open,
+    .rails = rapl_rails,
+    .read = rapl_read,
+    .close = rapl_close,
+    .max_gap_ns = 60000000000,
+};

@@ -1,0 +1,190 @@
+/*
+ * A stand-in for NVIDIA's management library, built by the tests as a shared library. Behaviour
+ * comes from the environment variable FAKE_NVML, words separated by commas: gpus=N          how
+ * many (1) arch=N          architecture of all (7: Ampere) name=TEXT       name of all nocounter no
+ * total-energy counter noinstant       field 186 not supported nofields nvmlDeviceGetFieldValues
+ * fails as a whole nousage         nvmlDeviceGetPowerUsage not supported memory          field 185
+ * scope 2 works modulescope     only scope 1 works mig             MIG is on lost=N GPU_IS_LOST
+ * from the Nth reading on flaky=N         every Nth reading NOT_SUPPORTED zero=N          every Nth
+ * power reading 0 noinit          init fails with "driver not loaded" resetat=N       the counter
+ * starts anew at the Nth reading The counter rises by 1000 mJ a reading from 5,000,000,000 mJ;
+ * power is 150,000 mW.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__((visibility("default")))
+
+typedef struct field {
+    unsigned int id, scope;
+    long long timestamp, latency;
+    int type, status;
+    unsigned long long value;
+} field;
+
+static int readings;
+
+static const char *option(const char *name)
+{
+    static char text[512];
+    const char *all = getenv("FAKE_NVML");
+    snprintf(text, sizeof text, "%s", all ? all : "");
+    size_t length = strlen(name);
+    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+        if (strncmp(word, name, length) != 0) continue;
+        if (word[length] == '=') return word + length + 1;
+        if (word[length] == 0) return "1";
+    }
+    return NULL;
+}
+
+static int number(const char *name, int otherwise)
+{
+    const char *text = option(name);
+    return text ? atoi(text) : otherwise;
+}
+
+static int trouble(void)
+{
+    readings++;
+    if (option("lost") && readings >= number("lost", 0)) return 15;
+    if (option("flaky") && readings % number("flaky", 1) == 0) return 3;
+    return 0;
+}
+
+static unsigned power(void)
+{
+    return option("zero") && readings % number("zero", 1) == 0 ? 0 : 150000;
+}
+
+static unsigned long long energy(void)
+{
+    int since = readings;
+    if (option("resetat") && readings >= number("resetat", 0))
+        return 1000ull * (unsigned)(since - number("resetat", 0));
+    return 5000000000ull + 1000ull * (unsigned)since;
+}
+
+API int nvmlInit_v2(void);
+API int nvmlShutdown(void);
+API const char *nvmlErrorString(int);
+API int nvmlDeviceGetCount_v2(unsigned *);
+API int nvmlDeviceGetHandleByIndex_v2(unsigned, void **);
+API int nvmlDeviceGetUUID(void *, char *, unsigned);
+API int nvmlDeviceGetName(void *, char *, unsigned);
+API int nvmlDeviceGetArchitecture(void *, unsigned *);
+API int nvmlDeviceGetMigMode(void *, unsigned *, unsigned *);
+API int nvmlDeviceGetPowerManagementLimitConstraints(void *, unsigned *, unsigned *);
+API int nvmlDeviceGetTotalEnergyConsumption(void *, unsigned long long *);
+API int nvmlDeviceGetPowerUsage(void *, unsigned *);
+API int nvmlDeviceGetFieldValues(void *, int, field *);
+API int nvmlSystemGetDriverVersion(char *, unsigned);
+
+int nvmlInit_v2(void)
+{
+    return option("noinit") ? 9 : 0;
+}
+int nvmlShutdown(void)
+{
+    return 0;
+}
+const char *nvmlErrorString(int code)
+{
+    return code == 9 ? "Driver Not Loaded" : "Some Error";
+}
+
+int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    *count = (unsigned)number("gpus", 1);
+    return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
+{
+    static char handles[16];
+    *device = &handles[index];
+    return 0;
+}
+
+static unsigned index_of(void *device)
+{
+    void *first;
+    nvmlDeviceGetHandleByIndex_v2(0, &first);
+    return (unsigned)((char *)device - (char *)first);
+}
+
+int nvmlDeviceGetUUID(void *device, char *text, unsigned bytes)
+{
+    snprintf(text, bytes, "GPU-%08x-1111-2222-3333-444444444444", 0xaaaa0000u + index_of(device));
+    return 0;
+}
+
+int nvmlDeviceGetName(void *device, char *text, unsigned bytes)
+{
+    const char *name = option("name");
+    snprintf(text, bytes, "%s", name ? name : "Fake GPU");
+    return 0;
+}
+
+int nvmlDeviceGetArchitecture(void *device, unsigned *arch)
+{
+    *arch = (unsigned)number("arch", 7);
+    return 0;
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *pending)
+{
+    *now = *pending = option("mig") != NULL;
+    return 0;
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most)
+{
+    *least = 100000;
+    *most = 400000;
+    return 0;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)
+{
+    int status = trouble();
+    if (option("nocounter") || option("modulescope")) return 3;
+    *mj = energy();
+    return status;
+}
+
+int nvmlDeviceGetPowerUsage(void *device, unsigned *mw)
+{
+    int status = trouble();
+    if (option("nousage") || option("modulescope")) return 3;
+    *mw = power();
+    return status;
+}
+
+int nvmlDeviceGetFieldValues(void *device, int count, field *fields)
+{
+    if (option("nofields")) return 13;
+    for (int i = 0; i < count; i++) {
+        field *f = &fields[i];
+        int status = trouble();
+        unsigned right_scope = option("modulescope") ? 1 : 0;
+        f->type = 1;
+        f->value = power();
+        f->status = status ? status : f->scope == right_scope ? 0 : 3;
+        if (f->id == 186 && option("noinstant")) f->status = 3;
+        if (f->id == 185 && f->scope == 2 && option("memory")) f->status = 0, f->value = 43000;
+        if (f->id == 83) {
+            f->type = 3;
+            f->value = energy();
+            if (option("nocounter") || option("modulescope")) f->status = 3;
+        }
+    }
+    return 0;
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
+{
+    snprintf(text, bytes, "590.48");
+    return 0;
+}
