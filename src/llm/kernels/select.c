@@ -12,16 +12,9 @@
 
 /* Worst first. */
 static const pj_kernel_set sets[] = {
-#if defined(__x86_64__) && defined(PJ_HAVE_SETS)
+#if defined(__x86_64__)
     {"avx2", pj_cpu_has_avx2, pj_kernels_avx2_apply},
     {"avx512", pj_cpu_has_avx512, pj_kernels_avx512_apply},
-    {"vnni", pj_cpu_has_vnni, pj_kernels_vnni_apply},
-    {"bf16", pj_cpu_has_bf16, pj_kernels_bf16_apply},
-    {"amx", pj_cpu_has_amx, pj_kernels_amx_apply},
-#elif defined(__aarch64__) && defined(PJ_HAVE_SETS)
-    {"neon", pj_cpu_has_neon, pj_kernels_neon_apply},
-    {"dotprod", pj_cpu_has_dotprod, pj_kernels_dotprod_apply},
-    {"i8mm", pj_cpu_has_i8mm, pj_kernels_i8mm_apply},
 #endif
     {NULL, NULL, NULL}};
 

@@ -1,0 +1,10 @@
+/* The AVX2 set. */
+#include "llm/kernels/sets.h"
+#include "llm/kernels/vector.h"
+
+void pj_kernels_avx2_apply(pj_kernels *kernels)
+{
+    PJ_SET_SYMBOL(rows)(kernels);
+    PJ_SET_SYMBOL(attention)(kernels);
+    PJ_SET_SYMBOL(floats)(kernels);
+}

@@ -1,0 +1,316 @@
+/*
+ * Operations on rows in vectors: norms, rope, activations, softmax, figures. One source for every
+ * set. Ends of rows that do not fill a vector are read into a zero-filled one.
+ */
+#include "llm/kernels/vector.h"
+
+/* Runs BODY for each vector of a row of n: `i` is the first index, `len` LANES or less, and LOAD
+ * and STORE handle the end. */
+#define LOAD(row)     (len == LANES ? vec_load((row) + i) : vec_load_some((row) + i, len))
+#define STORE(row, v) (len == LANES ? vec_store((row) + i, v) : vec_store_some((row) + i, v, len))
+#define FOR_VECTORS(n) \
+    for (size_t i = 0, len; i < (n) && (len = (n)-i < LANES ? (n)-i : LANES); i += LANES)
+
+/* ---- sums ------------------------------------------------------------------------------- */
+
+/* Sums of stretches of 512 values in float lanes, the stretches in double. */
+enum { STRETCH = 512 };
+
+static double sum_of(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t at = 0; at < n; at += STRETCH) {
+        size_t part = n - at < STRETCH ? n - at : STRETCH;
+        const float *row = x + at;
+        vec lanes = vec_of(0);
+        FOR_VECTORS(part) lanes += LOAD(row);
+        sum += (double)vec_sum(lanes);
+    }
+    return sum;
+}
+
+/* Of (x - mean)^2; the values past the end must not count as -mean. */
+static double sum_square(const float *x, size_t n, float mean)
+{
+    double sum = 0;
+    for (size_t at = 0; at < n; at += STRETCH) {
+        size_t part = n - at < STRETCH ? n - at : STRETCH, whole = part / LANES * LANES;
+        const float *row = x + at;
+        vec lanes = vec_of(0);
+        for (size_t i = 0; i < whole; i += LANES) {
+            vec v = vec_load(row + i) - mean;
+            lanes += v * v;
+        }
+        sum += (double)vec_sum(lanes);
+        for (size_t i = whole; i < part; i++) sum += (double)((row[i] - mean) * (row[i] - mean));
+    }
+    return sum;
+}
+
+/* ---- norms ------------------------------------------------------------------------------ */
+
+static void rmsnorm(float *y, const float *x, const float *weight, size_t n, float eps)
+{
+    float scale = (float)(1 / sqrt(sum_square(x, n, 0) / (double)n + (double)eps));
+    FOR_VECTORS(n) STORE(y, LOAD(weight) * (LOAD(x) * scale));
+}
+
+static void layernorm(float *y, const float *x, const float *weight, const float *bias, size_t n,
+                      float eps)
+{
+    float mean = (float)(sum_of(x, n) / (double)n);
+    float scale = (float)(1 / sqrt(sum_square(x, n, mean) / (double)n + (double)eps));
+    FOR_VECTORS(n)
+    {
+        vec v = (LOAD(x) - mean) * scale * LOAD(weight);
+        STORE(y, bias ? v + LOAD(bias) : v);
+    }
+}
+
+/* ---- rope ------------------------------------------------------------------------------- */
+
+static void rope_halves(float *x, const float *cosine, const float *sine, size_t half)
+{
+    float *z = x + half;
+    FOR_VECTORS(half)
+    {
+        vec a = LOAD(x), b = LOAD(z), c = LOAD(cosine), s = LOAD(sine);
+        STORE(x, a * c - b * s);
+        STORE(z, b * c + a * s);
+    }
+}
+
+static void rope(float *x, size_t heads, size_t head_stride, const float *cosine, const float *sine,
+                 size_t rotary, bool neighbours)
+{
+    for (size_t h = 0; h < heads; h++, x += head_stride) {
+        if (!neighbours) {
+            rope_halves(x, cosine, sine, rotary / 2);
+            continue;
+        }
+        for (size_t i = 0; i < rotary / 2; i++) {
+            float a = x[2 * i], b = x[2 * i + 1];
+            x[2 * i] = a * cosine[i] - b * sine[i];
+            x[2 * i + 1] = b * cosine[i] + a * sine[i];
+        }
+    }
+}
+
+/* ---- element by element ----------------------------------------------------------------- */
+
+static void add(float *y, const float *x, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, LOAD(y) + LOAD(x));
+}
+
+static void add_scaled(float *y, const float *x, float scale, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, LOAD(y) + scale * LOAD(x));
+}
+
+static void multiply(float *y, const float *x, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, LOAD(y) * LOAD(x));
+}
+
+INLINE vec silu_of(vec x)
+{
+    return x / (1 + vec_exp(-x));
+}
+
+static void silu(float *y, const float *x, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, silu_of(LOAD(x)));
+}
+
+static void silu_multiply(float *y, const float *gate, const float *up, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, silu_of(LOAD(gate)) * LOAD(up));
+}
+
+/* 0.5 (1 + tanh z) = 1 / (1 + e^-2z) */
+static void gelu(float *y, const float *x, size_t n)
+{
+    FOR_VECTORS(n)
+    {
+        vec v = LOAD(x), z = 0.7978845608f * (v + 0.044715f * v * v * v);
+        STORE(y, v / (1 + vec_exp(-2 * z)));
+    }
+}
+
+/* ---- softmax ---------------------------------------------------------------------------- */
+
+static void softmax(float *x, size_t n)
+{
+    size_t whole = n / LANES * LANES;
+    vec most = vec_of(-INFINITY), lanes = vec_of(0);
+    for (size_t i = 0; i < whole; i += LANES) most = vec_max(most, vec_load(x + i));
+    float largest = vec_largest(most);
+    for (size_t i = whole; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+    for (size_t i = 0; i < whole; i += LANES) {
+        vec v = vec_exp(vec_load(x + i) - largest);
+        vec_store(x + i, v);
+        lanes += v;
+    }
+    float sum = vec_sum(lanes);
+    if (whole < n) {
+        vec v = vec_exp(vec_load_some(x + whole, n - whole) - largest);
+        vec_store_some(x + whole, v, n - whole);
+        for (size_t i = whole; i < n; i++) sum += x[i];
+    }
+    float scale = 1 / sum;
+    FOR_VECTORS(n) STORE(x, LOAD(x) * scale);
+}
+
+static void attention_softmax(float *scores, size_t score_stride, size_t rows, size_t n)
+{
+    for (size_t r = 0; r < rows; r++) softmax(scores + r * score_stride, n);
+}
+
+static void attention_scale(float *scores, size_t score_stride, size_t rows, size_t n, float scale)
+{
+    for (size_t r = 0; r < rows; r++, scores += score_stride)
+        FOR_VECTORS(n) STORE(scores, LOAD(scores) * scale);
+}
+
+/* ---- figures ---------------------------------------------------------------------------- */
+
+static void value_sums_one_by_one(const float *x, size_t n, float tau, pj_value_sums *sums)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(x[i])) {
+            sums->nan++;
+        } else if (isinf(x[i])) {
+            sums->inf++;
+        } else {
+            sums->sum += (double)x[i];
+            sums->sum_abs += (double)fabsf(x[i]);
+            sums->sum_square += (double)x[i] * (double)x[i];
+            sums->max_abs = fmaxf(sums->max_abs, fabsf(x[i]));
+            sums->below += fabsf(x[i]) < tau;
+        }
+    }
+}
+
+/* A stretch at a time in float lanes; one with a NaN, an Inf or a square that overflows shows that
+ * in its sum of squares and is done again one by one. */
+static void value_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
+{
+    sums->count += n;
+    for (size_t at = 0; at < n; at += STRETCH) {
+        size_t part = n - at < STRETCH ? n - at : STRETCH, whole = part / LANES * LANES;
+        const float *row = x + at;
+        vec sum = vec_of(0), sum_abs = sum, square = sum, most = sum;
+        veci below = {0};
+        for (size_t i = 0; i < whole; i += LANES) {
+            vec v = vec_load(row + i), magnitude = vec_abs(v);
+            sum += v;
+            sum_abs += magnitude;
+            square += v * v;
+            most = vec_max(most, magnitude);
+            below -= magnitude < tau;
+        }
+        float total = vec_sum(square);
+        if (!isfinite(total)) whole = 0;
+        value_sums_one_by_one(row + whole, part - whole, tau, sums);
+        if (whole == 0) continue;
+        sums->sum += (double)vec_sum(sum);
+        sums->sum_abs += (double)vec_sum(sum_abs);
+        sums->sum_square += (double)total;
+        sums->max_abs = fmaxf(sums->max_abs, vec_largest(most));
+        for (size_t i = 0; i < LANES; i++) sums->below += (uint64_t)below[i];
+    }
+}
+
+static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)
+{
+    vec entropy = vec_of(0), most = vec_of(0);
+    uint64_t below = 0;
+    FOR_VECTORS(n)
+    {
+        vec v = LOAD(p);
+        /* p ln p goes to 0 with p; what lies past the end is 0 too. */
+        veci counts = v > 1.17549435e-38f;
+        entropy += vec_select(counts, v * vec_log(vec_select(counts, v, vec_of(1))), vec_of(0));
+        most = vec_max(most, v);
+        veci small = v < tau;
+        for (size_t lane = 0; lane < len; lane++) below += (uint64_t)-small[lane];
+    }
+    float largest = vec_largest(most);
+    size_t argmax = 0;
+    while (argmax + 1 < n && p[argmax] < largest) argmax++;
+    *figures = (pj_attention_figures){.entropy = -(double)vec_sum(entropy),
+                                      .max = (double)largest,
+                                      .below = below,
+                                      .argmax = argmax};
+}
+
+static void gate_counts(const float *gate, const float *activated, const float *up, size_t n,
+                        float tau, pj_gate_counts *counts)
+{
+    vec act_most = vec_of(0), product_most = act_most;
+    FOR_VECTORS(n)
+    {
+        vec a = LOAD(activated);
+        act_most = vec_max(act_most, vec_abs(a));
+        if (up) product_most = vec_max(product_most, vec_abs(a * LOAD(up)));
+    }
+    float act_limit = tau * vec_largest(act_most);
+    float product_limit = tau * vec_largest(product_most);
+    veci killed = {0}, dead = killed, gated = killed;
+    size_t whole = n / LANES * LANES;
+    for (size_t i = 0; i < whole; i += LANES) {
+        vec a = vec_load(activated + i);
+        killed -= vec_load(gate + i) < 0;
+        dead -= vec_abs(a) < act_limit;
+        if (up) gated -= vec_abs(a * vec_load(up + i)) < product_limit;
+    }
+    for (size_t i = 0; i < LANES; i++) {
+        counts->killed += (uint64_t)killed[i];
+        counts->dead += (uint64_t)dead[i];
+        counts->gated += (uint64_t)gated[i];
+    }
+    for (size_t i = whole; i < n; i++) {
+        counts->killed += gate[i] < 0;
+        counts->dead += fabsf(activated[i]) < act_limit;
+        if (up) counts->gated += fabsf(activated[i] * up[i]) < product_limit;
+    }
+    counts->count += n;
+}
+
+/* ---- weights ---------------------------------------------------------------------------- */
+
+static void dequantise(pj_dtype type, const void *row, float *y, size_t n)
+{
+    if (type != PJ_F16 && type != PJ_BF16) {
+        pj_blocks_dequantise(type, row, y, n);
+        return;
+    }
+    const char *from = row;
+    FOR_VECTORS(n)
+    {
+        vec v = len == LANES ? vec_load_type(type, from + 2 * i)
+                             : vec_load_type_some(type, from + 2 * i, len);
+        STORE(y, v);
+    }
+}
+
+void PJ_SET_SYMBOL(rows)(pj_kernels *kernels)
+{
+    kernels->dequantise = dequantise;
+    kernels->rmsnorm = rmsnorm;
+    kernels->layernorm = layernorm;
+    kernels->rope = rope;
+    kernels->add = add;
+    kernels->add_scaled = add_scaled;
+    kernels->multiply = multiply;
+    kernels->silu = silu;
+    kernels->gelu = gelu;
+    kernels->silu_multiply = silu_multiply;
+    kernels->softmax = softmax;
+    kernels->attention_softmax = attention_softmax;
+    kernels->attention_scale = attention_scale;
+    kernels->value_sums = value_sums;
+    kernels->attention_figures = attention_figures;
+    kernels->gate_counts = gate_counts;
+}
