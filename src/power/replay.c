@@ -20,7 +20,8 @@ typedef struct replay_state {
 
 static bool looks_like_plist(const char *text, size_t bytes)
 {
-    return bytes >= 5 && (memcmp(text, "<?xml", 5) == 0 || memcmp(text, "bplis", 5) == 0);
+    while (bytes > 0 && (*text == 0 || *text == '\n')) text++, bytes--;
+    return bytes >= 5 && memcmp(text, "<?xml", 5) == 0;
 }
 
 static pj_status replay_open(void *state, const pj_power_env *env, const char *argument,
@@ -35,7 +36,7 @@ static pj_status replay_open(void *state, const pj_power_env *env, const char *a
     pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, err);
     if (status != PJ_OK) return status;
     if (looks_like_plist(text, bytes))
-        status = pj_fail(err, PJ_E_UNSUPPORTED, "%s is a plist stream, not a CSV", argument);
+        status = pj_trace_read_plist(text, bytes, argument, &s->trace, err);
     else
         status = pj_trace_read_csv(text, bytes, argument, &s->trace, err);
     pj_free(text);

@@ -27,6 +27,9 @@ typedef struct pj_trace {
 /* `text` need not end in NUL. On failure the trace is empty. */
 pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj_trace *trace,
                             pj_error *err);
+/* As above from a stream of powermetrics' property lists, separated by NUL bytes. */
+pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, pj_trace *trace,
+                              pj_error *err);
 void pj_trace_fini(pj_trace *trace); /* may run twice */
 
 #endif

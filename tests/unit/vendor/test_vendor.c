@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "power/powermetrics_plist.h"
 #include "power/source.h"
+#include "power/trace_file.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -563,6 +564,34 @@ static void plists_cut_anywhere_give_no_sample(void **state)
     assert_int_equal(pj_pm_parse("\0\0\0", 3, &sample, NULL), PJ_E_AGAIN);
 }
 
+static void recorded_streams_are_replayed(void **state)
+{
+    const char *program = getenv("PJ_FAKE_POWERMETRICS");
+    if (!program) skip();
+    char command[512], *text;
+    size_t bytes;
+    pj_trace t;
+    pj_error err;
+    machine_begin();
+    for (int cut = 0; cut < 2; cut++) {
+        snprintf(command, sizeof command, "python3 %s %s > %s/stream", program,
+                 cut ? "cut 3 1" : "old 3 1", root);
+        assert_int_equal(system(command), 0);
+        snprintf(command, sizeof command, "%s/stream", root);
+        assert_int_equal(pj_file_read(command, 1 << 20, &text, &bytes, &err), PJ_OK);
+        assert_int_equal(pj_trace_read_plist(text, bytes, "stream", &t, &err), PJ_OK);
+        assert_int_equal(t.row_count, cut ? 1 : 3);
+        assert_int_equal(t.skipped, cut);
+        assert_int_equal(t.rail_count, cut ? 3 : 5);
+        assert_true(fabs(t.t_ms[t.row_count - 1] - 100 * (double)t.row_count) < 1e-9);
+        assert_true(fabsf(t.mw[0] - 540) < 0.01f);
+        pj_trace_fini(&t);
+        pj_free(text);
+    }
+    assert_int_equal(pj_trace_read_plist("junk", 4, "junk", &t, &err), PJ_E_INVALID);
+    machine_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,6 +609,7 @@ int main(void)
         cmocka_unit_test(powermetrics_gives_true_windows),
         cmocka_unit_test(powermetrics_survives_its_faults),
         cmocka_unit_test(plists_cut_anywhere_give_no_sample),
+        cmocka_unit_test(recorded_streams_are_replayed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
