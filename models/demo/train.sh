@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-STEPS=4000
+STEPS=4800
 TEXTS=24000
 PYTHON=${PYTHON:-python3}
 
