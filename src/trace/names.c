@@ -64,3 +64,17 @@ int pj_method_parse(const char *name)
 {
     return find(method_names, name);
 }
+
+pj_part pj_component_part(const char *name)
+{
+    static const char *const attention[] = {
+        "q_proj", "k_proj",    "v_proj", "o_proj", "qkv_proj",  "dense", "q_norm",
+        "k_norm", "attention", "rope",   "c_attn", "self_attn", NULL};
+    static const char *const mlp[] = {
+        "gate_proj", "up_proj", "gate_up_proj", "act",           "down_proj",          "fc1", "fc2",
+        "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};
+    if (find(attention, name) >= 0) return PJ_PART_ATTENTION;
+    if (find(mlp, name) >= 0) return PJ_PART_MLP;
+    if (name && (strstr(name, "norm") || strncmp(name, "ln_", 3) == 0)) return PJ_PART_NORM;
+    return PJ_PART_OTHER;
+}

@@ -207,4 +207,8 @@ typedef struct pj_run_data {
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
 
+/* Which part of a transformer block a component belongs to, by its name. */
+typedef enum pj_part { PJ_PART_OTHER = 0, PJ_PART_ATTENTION, PJ_PART_MLP, PJ_PART_NORM } pj_part;
+pj_part pj_component_part(const char *name);
+
 #endif

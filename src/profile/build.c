@@ -1,0 +1,343 @@
+/* Facts and rows. Rows are laid out by kind in the order in which their spans ended, which on one
+ * thread is the order of time. */
+#include "profile/build.h"
+
+#include "profile/run_json.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- facts --------------------------------------------------------------------------------- */
+
+static pj_status take_fact(const pj_record *record, pj_run_data *data, int64_t *begin_ns,
+                           uint32_t *warning_capacity, pj_error *err)
+{
+    const char *text = (const char *)record->payload;
+    uint32_t bytes = pj_record_bytes(record);
+    if (pj_record_kind(record) == PJ_RECORD_INFO)
+        return pj_run_info_read(text, bytes, &data->arena, &data->info, begin_ns, err);
+    if (pj_record_kind(record) == PJ_RECORD_RAIL) {
+        uint32_t index;
+        pj_rail rail;
+        double mw, sd_mw;
+        pj_status status = pj_rail_read(text, bytes, &index, &rail, &mw, &sd_mw, err);
+        if (status != PJ_OK) return status;
+        data->rails[index] = rail;
+        data->baseline_mw[index] = mw;
+        data->baseline_sd_mw[index] = sd_mw;
+        if (data->rail_count <= index) data->rail_count = index + 1;
+    }
+    if (pj_record_kind(record) == PJ_RECORD_WARNING && data->warning_count < *warning_capacity) {
+        pj_warning_row *row = &data->warnings[data->warning_count++];
+        int64_t t_ns;
+        pj_status status =
+            pj_warning_read(text, bytes, &data->arena, &t_ns, &row->code, &row->text, err);
+        row->t_ms = (double)t_ns;
+        return status;
+    }
+    return PJ_OK;
+}
+
+pj_status pj_build_facts(pj_spool_reader *reader, pj_run_data *data, int64_t *begin_ns,
+                         pj_error *err)
+{
+    pj_run_info *info = &data->info;
+    info->overhead_ms = info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    uint32_t warnings = 0;
+    *begin_ns = reader->start_ns;
+    info->created_wall_ns = reader->start_wall_ns;
+    pj_spool_rewind(reader);
+    for (const pj_record *record; (record = pj_spool_next(reader));)
+        warnings += pj_record_kind(record) == PJ_RECORD_WARNING;
+    data->warnings = pj_arena_alloc(&data->arena, warnings + 1, sizeof *data->warnings);
+    if (!data->warnings) return pj_fail_memory(err, "a run");
+    pj_spool_rewind(reader);
+    for (const pj_record *record; (record = pj_spool_next(reader));) {
+        pj_status status = take_fact(record, data, begin_ns, &warnings, err);
+        if (status != PJ_OK) return status;
+    }
+    for (uint32_t i = 0; i < data->warning_count; i++)
+        data->warnings[i].t_ms = (data->warnings[i].t_ms - (double)*begin_ns) / 1e6;
+    if (!info->id[0])
+        return pj_fail(err, PJ_E_INVALID, "the spool does not say which run it is of");
+    return PJ_OK;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+typedef struct rows_state {
+    pj_tree *tree;
+    pj_run_data *data;
+    uint32_t extra_capacity;
+} rows_state;
+
+static double ms_between(int64_t from_ns, int64_t to_ns)
+{
+    return (double)(to_ns - from_ns) / 1e6;
+}
+
+static uint32_t text_count(const pj_tree *tree, const pj_node *node)
+{
+    uint32_t count = 0;
+    for (uint32_t t = node->text; t != UINT32_MAX; t = tree->texts[t].next) count++;
+    return count ? count : 1;
+}
+
+/* The row of the nearest ancestor of that kind, or PJ_NO_PARENT. */
+static uint32_t row_above(const pj_tree *tree, uint32_t node, pj_span_kind kind)
+{
+    uint32_t above = pj_tree_ancestor(tree, node, kind);
+    return above == UINT32_MAX ? PJ_NO_PARENT : tree->nodes[above].row;
+}
+
+static bool count_rows(rows_state *s)
+{
+    pj_run_data *d = s->data;
+    for (uint32_t i = 1; i < s->tree->node_count; i++) {
+        pj_node *node = &s->tree->nodes[i];
+        pj_span_view view;
+        if (node->record && pj_span_view_get(node->record, &view))
+            s->extra_capacity += view.extra_count;
+        switch (node->kind) {
+        case PJ_SPAN_PHASE: node->row = d->phase_count++; break;
+        case PJ_SPAN_SECTION: node->row = d->section_count++; break;
+        case PJ_SPAN_TOKEN:
+            node->row = d->token_count;
+            d->token_count += text_count(s->tree, node);
+            break;
+        case PJ_SPAN_LAYER: node->row = d->layer_count++; break;
+        case PJ_SPAN_COMPONENT: node->row = d->component_count++; break;
+        default: node->row = d->operation_count++; break;
+        }
+    }
+    pj_arena *a = &d->arena;
+    d->phases = pj_arena_alloc(a, d->phase_count, sizeof *d->phases);
+    d->sections = pj_arena_alloc(a, d->section_count, sizeof *d->sections);
+    d->tokens = pj_arena_alloc(a, d->token_count, sizeof *d->tokens);
+    d->layers = pj_arena_alloc(a, d->layer_count, sizeof *d->layers);
+    d->components = pj_arena_alloc(a, d->component_count, sizeof *d->components);
+    d->operations = pj_arena_alloc(a, d->operation_count, sizeof *d->operations);
+    d->extras = pj_arena_alloc(a, s->extra_capacity, sizeof *d->extras);
+    return d->phases && d->sections && d->tokens && d->layers && d->components && d->operations &&
+           d->extras;
+}
+
+static void fill_extras(rows_state *s, const pj_span_view *view, uint32_t *begin, uint32_t *count)
+{
+    pj_run_data *d = s->data;
+    *begin = d->extra_count;
+    *count = view->extra_count;
+    for (uint32_t i = 0; i < view->extra_count; i++) {
+        pj_extra extra; /* records lie at multiples of 8, so this is aligned; copied all the same */
+        memcpy(&extra, &view->extras[i], sizeof extra);
+        d->extras[d->extra_count++] =
+            (pj_extra_row){pj_tree_name(s->tree, extra.name), extra.index, extra.value};
+    }
+}
+
+static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, double start_ms,
+                        double duration_ms)
+{
+    uint32_t t = node->text, row = node->row;
+    do {
+        const pj_tree_text *text = t == UINT32_MAX ? NULL : &s->tree->texts[t];
+        pj_token_row *token = &s->data->tokens[row++];
+        *token = (pj_token_row){.phase = phase,
+                                .position = node->id,
+                                .sequence = text ? text->head->sequence : 0,
+                                .token_id = text ? text->head->token_id : -1,
+                                .start_ms = start_ms,
+                                .duration_ms = duration_ms,
+                                .power_mw = NAN,
+                                .energy = PJ_ENERGY_UNKNOWN};
+        token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
+                                       text ? text->bytes : 0);
+        if (!token->text) return false;
+        t = text ? text->next : UINT32_MAX;
+    } while (t != UINT32_MAX);
+    return true;
+}
+
+static void fill_component(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
+                           double duration_ms)
+{
+    const pj_tree *tree = s->tree;
+    const pj_node *node = &tree->nodes[index];
+    pj_component_row *row = &s->data->components[node->row];
+    *row = (pj_component_row){.layer = row_above(tree, index, PJ_SPAN_LAYER),
+                              .section = row_above(tree, index, PJ_SPAN_SECTION),
+                              .token = row_above(tree, index, PJ_SPAN_TOKEN),
+                              .class_ = PJ_NO_PARENT,
+                              .name = pj_tree_name(tree, node->id),
+                              .start_ms = start_ms,
+                              .duration_ms = duration_ms,
+                              .flops = view->span ? (double)view->span->flops : NAN,
+                              .bytes = view->span ? (double)view->span->bytes : NAN,
+                              .energy = PJ_ENERGY_UNKNOWN,
+                              .has_stats = view->stats != NULL};
+    if (view->stats) row->stats = *view->stats;
+    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+    if (row->layer == PJ_NO_PARENT) return;
+    pj_part part = pj_component_part(row->name);
+    pj_layer_row *layer = &s->data->layers[row->layer];
+    if (part == PJ_PART_ATTENTION) layer->attention_ms += duration_ms;
+    if (part == PJ_PART_MLP) layer->mlp_ms += duration_ms;
+}
+
+static void fill_operation(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
+                           double duration_ms)
+{
+    const pj_tree *tree = s->tree;
+    const pj_node *node = &tree->nodes[index];
+    pj_operation_row *row = &s->data->operations[node->row];
+    *row = (pj_operation_row){.component = row_above(tree, index, PJ_SPAN_COMPONENT),
+                              .class_ = PJ_NO_PARENT,
+                              .name = pj_tree_name(tree, node->id),
+                              .start_ms = start_ms,
+                              .duration_ms = duration_ms,
+                              .flops = (double)view->span->flops,
+                              .bytes = (double)view->span->bytes,
+                              .energy = PJ_ENERGY_UNKNOWN,
+                              .has_stats = view->stats != NULL};
+    if (view->stats) row->stats = *view->stats;
+    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+}
+
+static void fill_layer(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
+                       double duration_ms)
+{
+    const pj_node *node = &s->tree->nodes[index];
+    pj_layer_row *row = &s->data->layers[node->row];
+    row->token = row_above(s->tree, index, PJ_SPAN_TOKEN);
+    row->layer_index = node->id;
+    row->start_ms = start_ms;
+    row->duration_ms = duration_ms;
+    row->energy = PJ_ENERGY_UNKNOWN;
+    row->has_stats = view->stats != NULL;
+    if (view->stats) row->stats = *view->stats;
+}
+
+static bool fill_row(rows_state *s, uint32_t index)
+{
+    const pj_tree *tree = s->tree;
+    const pj_node *node = &tree->nodes[index];
+    double start_ms = ms_between(tree->begin_ns, node->begin_ns);
+    double duration_ms = ms_between(node->begin_ns, node->end_ns);
+    pj_span_view view = {0};
+    if (node->record) pj_span_view_get(node->record, &view);
+    switch (node->kind) {
+    case PJ_SPAN_PHASE:
+        s->data->phases[node->row] =
+            (pj_phase_row){node->phase, start_ms, duration_ms, PJ_ENERGY_UNKNOWN};
+        return true;
+    case PJ_SPAN_SECTION:
+        s->data->sections[node->row] = (pj_section_row){row_above(tree, index, PJ_SPAN_PHASE),
+                                                        row_above(tree, index, PJ_SPAN_TOKEN),
+                                                        pj_tree_name(tree, node->id),
+                                                        start_ms,
+                                                        duration_ms,
+                                                        PJ_ENERGY_UNKNOWN};
+        return true;
+    case PJ_SPAN_TOKEN:
+        return fill_tokens(s, node, row_above(tree, index, PJ_SPAN_PHASE), start_ms, duration_ms);
+    case PJ_SPAN_LAYER: fill_layer(s, index, &view, start_ms, duration_ms); return true;
+    case PJ_SPAN_COMPONENT: fill_component(s, index, &view, start_ms, duration_ms); return true;
+    default: fill_operation(s, index, &view, start_ms, duration_ms); return true;
+    }
+}
+
+/* ---- facts that follow from rows ----------------------------------------------------------- */
+
+static double phase_ms(const pj_run_data *d, pj_phase phase)
+{
+    double sum = NAN;
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        if (d->phases[i].phase == phase) sum = (isnan(sum) ? 0 : sum) + d->phases[i].duration_ms;
+    return sum;
+}
+
+static bool fill_text(pj_run_data *d)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < d->token_count; i++)
+        if (d->tokens[i].sequence == 0) bytes += strlen(d->tokens[i].text);
+    char *text = pj_arena_alloc(&d->arena, bytes + 1, 1), *at = text;
+    if (!text) return false;
+    for (uint32_t i = 0; i < d->token_count; i++)
+        if (d->tokens[i].sequence == 0) at = stpcpy(at, d->tokens[i].text);
+    d->info.output_text = text;
+    return true;
+}
+
+pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
+{
+    rows_state s = {tree, d, 0};
+    if (!count_rows(&s)) return pj_fail_memory(err, "the rows of a run");
+    for (uint32_t i = tree->node_count; i-- > 1;) /* layers before their components */
+        if (tree->nodes[i].kind == PJ_SPAN_LAYER && !fill_row(&s, i))
+            return pj_fail_memory(err, "the rows of a run");
+    for (uint32_t i = 1; i < tree->node_count; i++)
+        if (tree->nodes[i].kind != PJ_SPAN_LAYER && !fill_row(&s, i))
+            return pj_fail_memory(err, "the rows of a run");
+    if (!fill_text(d)) return pj_fail_memory(err, "the text of a run");
+    pj_run_info *info = &d->info;
+    info->status = tree->ended ? tree->status : PJ_RUN_INTERRUPTED;
+    info->total_ms = ms_between(tree->begin_ns, tree->end_ns);
+    info->prefill_ms = phase_ms(d, PJ_PHASE_PREFILL);
+    info->decode_ms = phase_ms(d, PJ_PHASE_DECODE);
+    if (!info->output_tokens) info->output_tokens = d->token_count;
+    info->overhead_share = info->overhead_ms / info->total_ms;
+    return PJ_OK;
+}
+
+/* ---- readings ------------------------------------------------------------------------------ */
+
+static bool collect_readings(pj_spool_reader *reader, uint64_t count, pj_readings *readings)
+{
+    size_t at[PJ_MAX_RAILS + 1] = {0};
+    *readings = (pj_readings){.items = pj_alloc(count, sizeof(pj_reading))};
+    if (!readings->items) return false;
+    for (int pass = 0; pass < 2; pass++) {
+        pj_spool_rewind(reader);
+        for (const pj_record *record; (record = pj_spool_next(reader));) {
+            if (pj_record_kind(record) != PJ_RECORD_READINGS) continue;
+            const pj_reading *items = (const pj_reading *)record->payload;
+            uint32_t n = pj_record_bytes(record) / (uint32_t)sizeof *items;
+            for (uint32_t i = 0; i < n; i++) {
+                if (items[i].rail >= PJ_MAX_RAILS) continue;
+                if (pass == 0)
+                    readings->begin[items[i].rail + 1]++;
+                else
+                    readings->items[at[items[i].rail]++] = items[i];
+            }
+        }
+        for (int r = 0; pass == 0 && r < PJ_MAX_RAILS; r++) {
+            at[r] = readings->begin[r];
+            readings->begin[r + 1] += readings->begin[r];
+        }
+    }
+    return true;
+}
+
+pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
+                       pj_error *err)
+{
+    pj_tree tree = {0};
+    pj_readings readings = {0};
+    int64_t begin_ns;
+    *data = (pj_run_data){0};
+    pj_arena_init(&data->arena, 0);
+    pj_status status = pj_build_facts(reader, data, &begin_ns, err);
+    if (status == PJ_OK) status = pj_tree_init(&tree, reader, begin_ns, &data->arena, err);
+    if (status == PJ_OK) status = pj_build_rows(&tree, data, err);
+    if (status == PJ_OK && !collect_readings(reader, tree.reading_count, &readings))
+        status = pj_fail_memory(err, "the readings of a run");
+    if (status == PJ_OK) status = pj_build_energy(&tree, &readings, options, data, err);
+    pj_free(readings.items);
+    pj_tree_fini(&tree);
+    if (status != PJ_OK) pj_run_data_fini(data);
+    return status;
+}

@@ -1,0 +1,43 @@
+/*
+ * From a spool to a finished run in memory: facts, rows, samples, and energies on every row. Used
+ * at the end of a run, for leftovers of dead processes, and to import a spool.
+ */
+#ifndef PJ_PROFILE_BUILD_H
+#define PJ_PROFILE_BUILD_H
+
+#include "power/curve.h"
+#include "power/sim.h"
+#include "profile/tree.h"
+
+typedef struct pj_build_options {
+    const pj_sim_spec *sim; /* rails of source "sim" are read from this truth; NULL: none */
+    /* What a calibration knows of a class on a rail: net power and 1 sigma; false: nothing. NULL:
+     * there is no calibration. */
+    bool (*prior)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                  double *power_mw, double *sd_mw);
+    void *context;
+} pj_build_options;
+
+/* Readings of the spool by rail, in order. */
+typedef struct pj_readings {
+    pj_reading *items; /* grouped by rail */
+    size_t begin[PJ_MAX_RAILS + 1];
+} pj_readings;
+
+pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
+                       pj_error *err);
+
+/* ---- steps, for tests ---- */
+
+/* Facts, rails and warnings; when recording began. */
+pj_status pj_build_facts(pj_spool_reader *reader, pj_run_data *data, int64_t *begin_ns,
+                         pj_error *err);
+/* Rows without energies; puts each node's row into the tree. */
+pj_status pj_build_rows(pj_tree *tree, pj_run_data *data, pj_error *err);
+/* Energies of all rows, rail energies and classes (joules.c), and samples (samples.c). */
+pj_status pj_build_energy(const pj_tree *tree, const pj_readings *readings,
+                          const pj_build_options *options, pj_run_data *data, pj_error *err);
+pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
+                           pj_error *err);
+
+#endif

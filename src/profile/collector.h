@@ -1,0 +1,34 @@
+/*
+ * The collector: the one thread of a run that empties lanes and sensor rings into the spool and
+ * tells listeners what goes on. It wakes every 10 ms, at once again while a ring is filling up.
+ */
+#ifndef PJ_PROFILE_COLLECTOR_H
+#define PJ_PROFILE_COLLECTOR_H
+
+#include "power/meter.h"
+#include "profile/live_feed.h"
+#include "trace/recorder.h"
+#include "trace/spool.h"
+
+typedef struct pj_collector {
+    pj_recorder *recorder;
+    pj_meter *meter;              /* NULL: none */
+    pj_live_feed *feed;           /* NULL: nobody listens */
+    pthread_mutex_t *spool_mutex; /* others append warnings and facts */
+    pj_spool *spool;
+    void (*on_event)(void *context, const pj_meter_event *event); /* sensors lost, ... */
+    void (*on_spool_error)(void *context, const pj_error *err);
+    void *context;
+    pthread_t thread;
+    bool running;
+    _Atomic bool stop;
+    int64_t cpu_ns; /* after stop: CPU time it took */
+    pj_reading readings[512];
+} pj_collector;
+
+pj_status pj_collector_start(pj_collector *collector, pj_error *err);
+void pj_collector_stop(pj_collector *collector); /* joins; may run twice */
+/* One round on the calling thread; only while the thread does not run. */
+void pj_collector_round(pj_collector *collector);
+
+#endif

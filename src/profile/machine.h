@@ -1,0 +1,19 @@
+/* What this machine is: the fingerprint that is kept with every run, and the key of calibrations.
+ */
+#ifndef PJ_PROFILE_MACHINE_H
+#define PJ_PROFILE_MACHINE_H
+
+#include "base/memory.h"
+#include "trace/rail.h"
+
+typedef struct pj_machine {
+    const char *name;     /* "AMD EPYC 9B45 · host" */
+    const char *json;     /* cpu, cores, memory, os, host, sensors */
+    char fingerprint[17]; /* hex; equal for equal hardware and operating system */
+} pj_machine;
+
+/* Strings live in the arena. `procfs` is in front of /proc ("" usually). */
+pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rail_count,
+                          pj_arena *arena, pj_machine *machine, pj_error *err);
+
+#endif

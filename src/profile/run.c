@@ -1,0 +1,479 @@
+/*
+ * One run from its start to its place in the database: spool, collector, sensors, and in the end
+ * the order in which they are closed. The strings of its facts live in its arena.
+ */
+#include "profile/run.h"
+
+#include "base/clock.h"
+#include "profile/build.h"
+#include "profile/collector.h"
+#include "profile/run_json.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct pj_run {
+    pj_session *session;
+    pj_arena arena;
+    pj_run_info info;
+    int64_t start_ns;
+    uint32_t layer_count;
+    pj_recorder recorder;
+    pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
+    pj_spool spool;
+    pj_collector collector;
+    pj_live_feed *feed;
+    bool metering, said_running, spool_failed;
+};
+
+/* ---- small parts --------------------------------------------------------------------------- */
+
+static const char *keep_text(pj_run *run, const char *text, bool *failed)
+{
+    if (!text) return NULL;
+    char *copy = pj_arena_strndup(&run->arena, text, strlen(text));
+    if (!copy) *failed = true;
+    return copy;
+}
+
+static bool is_json_object(const char *text)
+{
+    return text && text[strspn(text, " \t\r\n")] == '{';
+}
+
+/* Appends a JSON record; the caller holds no lock. */
+static pj_status append_json(pj_run *run, pj_record_type type, const pj_buffer *buffer,
+                             pj_error *err)
+{
+    pj_status status = pj_buffer_status(buffer, "a record of the run", err);
+    if (status != PJ_OK) return status;
+    pthread_mutex_lock(&run->spool_mutex);
+    status = pj_spool_append(&run->spool, type, buffer->data, buffer->length, err);
+    pthread_mutex_unlock(&run->spool_mutex);
+    return status;
+}
+
+static pj_status append_info(pj_run *run, pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_RECORD_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    pj_run_info_write(&json, &run->info, run->start_ns);
+    pj_json_finish(&json);
+    pj_status status = append_json(run, PJ_RECORD_INFO, &buffer, err);
+    pj_buffer_fini(&buffer);
+    return status;
+}
+
+static pj_status append_rails(pj_run *run, pj_error *err)
+{
+    uint32_t count;
+    const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
+    const pj_baseline *idle = pj_session_idle(run->session);
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
+        pj_buffer buffer;
+        pj_json json;
+        pj_buffer_init(&buffer, 1 << 16);
+        pj_json_init(&json, &buffer);
+        pj_rail_write(&json, i, &rails[i], idle ? idle->mw[i] : NAN, idle ? idle->sd_mw[i] : NAN);
+        pj_json_finish(&json);
+        status = append_json(run, PJ_RECORD_RAIL, &buffer, err);
+        pj_buffer_fini(&buffer);
+    }
+    return status;
+}
+
+void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
+{
+    char text[PJ_ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_warning_write(&json, pj_clock_ns(), code, text);
+    pj_json_finish(&json);
+    append_json(run, PJ_RECORD_WARNING, &buffer, NULL);
+    pj_buffer_fini(&buffer);
+    const pj_live_sink *sink = &run->session->sink;
+    if (sink->warning) sink->warning(sink->context, run->info.id, code, text);
+}
+
+static void meter_event(void *context, const pj_meter_event *event)
+{
+    pj_run *run = context;
+    char text[PJ_ERROR_TEXT_BYTES];
+    pj_meter_event_text(run->session->meter, event, text, sizeof text);
+    pj_run_warn(run, pj_meter_event_code(event->kind), "%s", text);
+}
+
+static void spool_error(void *context, const pj_error *err)
+{
+    pj_run *run = context;
+    if (run->spool_failed) return; /* said once; what was lost is counted by the build */
+    run->spool_failed = true;
+    pj_run_warn(run, "spool_failed", "%s; the run goes on in memory", err->text);
+}
+
+/* ---- beginning ----------------------------------------------------------------------------- */
+
+static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *err)
+{
+    pj_run_info *info = &run->info;
+    bool failed = false;
+    uint32_t tags = 0;
+    info->prompt = keep_text(run, o->prompt, &failed);
+    info->model_name = keep_text(run, o->model_name, &failed);
+    info->model_path = keep_text(run, o->model_path, &failed);
+    info->engine = keep_text(run, o->engine ? o->engine : "custom", &failed);
+    info->experiment_name = keep_text(run, o->experiment_name, &failed);
+    if (is_json_object(o->settings_json))
+        info->settings_json = keep_text(run, o->settings_json, &failed);
+    while (o->tags && o->tags[tags]) tags++;
+    const char **list = pj_arena_alloc(&run->arena, tags + 1, sizeof *list);
+    for (uint32_t i = 0; list && i < tags; i++) list[i] = keep_text(run, o->tags[i], &failed);
+    info->tags = list;
+    info->tag_count = tags;
+    info->depth = o->depth;
+    info->batch_size = o->batch_size ? o->batch_size : 1;
+    return failed || !list ? pj_fail_memory(err, "a run") : PJ_OK;
+}
+
+static void describe_power(pj_run *run)
+{
+    const pj_session *s = run->session;
+    pj_run_info *info = &run->info;
+    const pj_rail *rails;
+    uint32_t count = 0;
+    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = info->overhead_ms = NAN;
+    info->machine = s->machine.name;
+    info->machine_json = s->machine.json;
+    if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
+    info->quality = pj_meter_quality(s->meter);
+    info->power_sources = pj_meter_sources(s->meter);
+    for (int kind = 0; kind < 2; kind++) {
+        const pj_baseline *b = kind ? &s->resident : &s->cold;
+        double sum = NAN;
+        for (uint32_t r = 0; (kind ? s->has_resident : s->has_cold) && r < count; r++)
+            if (pj_rail_in_column(rails, count, r, PJ_RAIL_TOTAL) && !isnan(b->mw[r]))
+                sum = (isnan(sum) ? 0 : sum) + b->mw[r];
+        *(kind ? &info->baseline_resident_mw : &info->baseline_cold_mw) = sum;
+    }
+}
+
+static void warn_about_power(pj_run *run)
+{
+    const pj_session *s = run->session;
+    if (!s->meter || run->info.quality != PJ_UNAVAILABLE)
+        return; /* none was asked for, or is there */
+    pj_run_warn(run, "power_unavailable",
+                "energy is unavailable: %s Timing and statistics are complete",
+                pj_meter_remedy(s->meter));
+}
+
+/* Starts the sensors and waits for a first value of each rail, so that the curve covers the run
+ * from its start: two periods and the delay, a second at most. */
+static void start_metering(pj_run *run)
+{
+    pj_session *s = run->session;
+    pj_error err = {0};
+    uint32_t count = 0, seen = 0;
+    const pj_rail *rails = s->meter ? pj_meter_rails(s->meter, &count) : NULL;
+    if (!count) return;
+    if (pj_meter_start(s->meter, &err) != PJ_OK) {
+        pj_run_warn(run, "power_unavailable", "energy is unavailable: %s", err.text);
+        run->info.quality = PJ_UNAVAILABLE;
+        return;
+    }
+    run->metering = true;
+    bool has[PJ_MAX_RAILS] = {false};
+    int64_t began_ns = pj_clock_ns(), patience_ns = 50 * PJ_NS_PER_MS;
+    for (uint32_t r = 0; r < count; r++)
+        if (patience_ns < 2 * rails[r].period_ns + rails[r].delay_ns)
+            patience_ns = 2 * rails[r].period_ns + rails[r].delay_ns;
+    if (patience_ns > PJ_NS_PER_S) patience_ns = PJ_NS_PER_S;
+    while (seen < count && pj_clock_ns() - began_ns < patience_ns) {
+        pj_reading readings[64];
+        size_t n = pj_meter_read(s->meter, readings, 64);
+        if (n == 0) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+        for (size_t i = 0; i < n; i++)
+            if (readings[i].rail < count && readings[i].after_ns >= began_ns &&
+                !isnan(readings[i].value) && !has[readings[i].rail]) {
+                has[readings[i].rail] = true;
+                seen++;
+            }
+        if (n)
+            pj_spool_append(&run->spool, PJ_RECORD_READINGS, readings, n * sizeof *readings, NULL);
+    }
+}
+
+static void say_running(pj_run *run)
+{
+    const pj_live_sink *sink = &run->session->sink;
+    if (run->said_running || !sink->run_begin) return;
+    run->said_running = true;
+    sink->run_begin(sink->context, &(pj_live_run){.run_id = run->info.id,
+                                                  .model_name = run->info.model_name,
+                                                  .prompt = run->info.prompt,
+                                                  .depth = run->info.depth,
+                                                  .layer_count = run->layer_count});
+}
+
+static void run_free(pj_run *run, bool remove_spool)
+{
+    pj_collector_stop(&run->collector);
+    pj_live_feed_close(run->feed);
+    pj_spool_close(&run->spool, remove_spool);
+    pj_recorder_fini(&run->recorder);
+    pthread_mutex_destroy(&run->spool_mutex);
+    pj_arena_fini(&run->arena);
+    pthread_mutex_lock(&run->session->mutex);
+    run->session->open_run = NULL;
+    pthread_mutex_unlock(&run->session->mutex);
+    pj_free(run);
+}
+
+static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
+{
+    pj_run *run = pj_alloc(1, sizeof *run);
+    if (!run) return pj_fail_memory(err, "a run");
+    pthread_mutex_lock(&session->mutex);
+    bool free_to_go = !session->open_run;
+    if (free_to_go) session->open_run = run;
+    pthread_mutex_unlock(&session->mutex);
+    if (!free_to_go) {
+        pj_free(run);
+        return pj_fail(err, PJ_E_STATE, "a run is going on in this session; end it first");
+    }
+    run->session = session;
+    run->spool.fd = -1;
+    pthread_mutex_init(&run->spool_mutex, NULL);
+    pj_arena_init(&run->arena, 0);
+    *out = run;
+    return PJ_OK;
+}
+
+pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **out,
+                       pj_error *err)
+{
+    pj_run *run = NULL;
+    *out = NULL;
+    pj_status status = run_new(session, &run, err);
+    if (status != PJ_OK) return status;
+    pj_uuid7(run->info.id);
+    run->info.created_wall_ns = pj_clock_wall_ns();
+    status = copy_options(run, options, err);
+    if (status == PJ_OK) status = pj_recorder_init(&run->recorder, options->depth, 0, err);
+    describe_power(run);
+    if (status == PJ_OK)
+        status = pj_spool_create(session->spool_dir, run->info.id, pj_clock_ns(),
+                                 run->info.created_wall_ns, &run->spool, err);
+    if (status == PJ_OK) status = append_info(run, err);
+    if (status == PJ_OK && session->meter) status = append_rails(run, err);
+    if (status == PJ_OK) status = pj_spool_flush(&run->spool, err);
+    if (status != PJ_OK) goto fail;
+    warn_about_power(run);
+    start_metering(run);
+    run->start_ns = pj_clock_ns();
+    status = append_info(run, err);
+    if (status != PJ_OK) goto fail;
+    if (session->sink.context || session->sink.token || session->sink.power) {
+        status = pj_live_feed_open(&session->sink, run->info.id, run->start_ns,
+                                   run->metering ? session->meter : NULL, &session->power_env,
+                                   &run->feed, err);
+        if (status != PJ_OK) goto fail;
+    }
+    run->collector = (pj_collector){.recorder = &run->recorder,
+                                    .meter = run->metering ? session->meter : NULL,
+                                    .feed = run->feed,
+                                    .spool_mutex = &run->spool_mutex,
+                                    .spool = &run->spool,
+                                    .on_event = meter_event,
+                                    .on_spool_error = spool_error,
+                                    .context = run};
+    status = pj_collector_start(&run->collector, err);
+    if (status != PJ_OK) goto fail;
+    say_running(run);
+    *out = run;
+    return PJ_OK;
+fail:
+    if (run->metering) pj_meter_stop(session->meter);
+    run_free(run, true);
+    return status;
+}
+
+/* ---- while it goes on ---------------------------------------------------------------------- */
+
+const char *pj_run_id(const pj_run *run)
+{
+    return run->info.id;
+}
+
+pj_depth pj_run_depth(const pj_run *run)
+{
+    return run->info.depth;
+}
+
+uint32_t pj_run_name(pj_run *run, const char *name)
+{
+    return pj_recorder_name(&run->recorder, name);
+}
+
+pj_lane *pj_run_lane(pj_run *run)
+{
+    return pj_recorder_lane(&run->recorder);
+}
+
+void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens)
+{
+    pthread_mutex_lock(&run->spool_mutex);
+    run->info.input_tokens = input_tokens;
+    run->info.output_tokens = output_tokens;
+    pthread_mutex_unlock(&run->spool_mutex);
+    append_info(run, NULL);
+}
+
+pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
+{
+    bool failed = false;
+    pj_run_info *info = &run->info;
+    const struct {
+        const char *from, **to;
+    } texts[] = {
+        {facts->model_name, &info->model_name}, {facts->model_path, &info->model_path},
+        {facts->dtype, &info->dtype},           {facts->isa, &info->isa},
+        {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].from) *texts[i].to = keep_text(run, texts[i].from, &failed);
+    if (facts->threads) info->threads = facts->threads;
+    if (facts->layer_count) run->layer_count = facts->layer_count;
+    if (facts->repeat_index) info->repeat_index = facts->repeat_index;
+    if (failed) return pj_fail_memory(err, "the facts of a run");
+    return append_info(run, err);
+}
+
+/* ---- ending -------------------------------------------------------------------------------- */
+
+/* What recording cost: spans at the price measured when the session opened, and the CPU time of
+ * the two threads that serve it, as if the engine could have used it. */
+static void account_overhead(pj_run *run, int64_t end_ns)
+{
+    pj_recorder_counts counts = pj_recorder_count(&run->recorder);
+    pj_run_info *info = &run->info;
+    double ms = (double)(counts.spans * (uint64_t)run->session->span_cost_ns) / 1e6 +
+                (double)run->collector.cpu_ns / 1e6;
+    info->spans_lost = counts.lost;
+    if (run->metering) {
+        pj_meter_cost cost;
+        pj_meter_get_cost(run->session->meter, &cost);
+        info->sampler_cpu_share = cost.cpu_share;
+        info->sampler_jitter_us = cost.jitter_us;
+        info->samples_missed = cost.missed + cost.lost;
+        ms += cost.cpu_share * (double)(end_ns - run->start_ns) / 1e6;
+    }
+    info->overhead_ms = ms;
+    if (counts.lost)
+        pj_run_warn(run, "spans_lost", "%llu spans were lost: the collector could not keep up",
+                    (unsigned long long)counts.lost);
+    if (counts.misused)
+        pj_run_warn(run, "spans_misused", "%llu calls broke the rules of nesting and were dropped",
+                    (unsigned long long)counts.misused);
+}
+
+static void stop_recording(pj_run *run, pj_run_status status)
+{
+    pj_recorder_close_open(&run->recorder);
+    int64_t end_ns = pj_clock_ns();
+    if (run->metering) /* until slow sensors have seen the last span */
+        pj_clock_sleep_until(end_ns + pj_meter_settle_ns(run->session->meter));
+    pj_collector_stop(&run->collector);
+    if (run->metering) {
+        pj_meter_stop(run->session->meter);
+        pj_collector_round(&run->collector); /* what came until the samplers stopped */
+    }
+    account_overhead(run, end_ns);
+    append_info(run, NULL);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_run_end_write(&json, end_ns, status);
+    pj_json_finish(&json);
+    append_json(run, PJ_RECORD_END, &buffer, NULL);
+    pj_buffer_fini(&buffer);
+    pj_error err = {0};
+    if (pj_spool_flush(&run->spool, &err) != PJ_OK) spool_error(run, &err);
+}
+
+static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
+{
+    pj_spool_reader reader;
+    pj_status status = pj_spool_reader_of(&run->spool, &reader, err);
+    if (status != PJ_OK) return status;
+    status = pj_build_run(
+        &reader,
+        &(pj_build_options){.sim = run->session->meter ? pj_meter_sim(run->session->meter) : NULL},
+        data, err);
+    pj_spool_reader_close(&reader);
+    return status;
+}
+
+static void say_ended(pj_run *run, pj_run_status status, const char *failure,
+                      const pj_run_data *data)
+{
+    const pj_live_sink *sink = &run->session->sink;
+    if (!sink->run_end) return;
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_RECORD_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    if (data) pj_summary_write(&json, &data->info, NULL);
+    bool whole = pj_json_finish(&json) && data;
+    sink->run_end(sink->context, run->info.id,
+                  &(pj_live_end){.t_ms = (double)(pj_clock_ns() - run->start_ns) / 1e6,
+                                 .status = status,
+                                 .summary_json = whole ? pj_buffer_get(&buffer) : NULL,
+                                 .error = failure});
+    pj_buffer_fini(&buffer);
+}
+
+pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failure,
+                        pj_run_data *data, pj_error *err)
+{
+    *data = (pj_run_data){0};
+    if (failure) pj_run_warn(run, "run_failed", "%s", failure);
+    stop_recording(run, run_status);
+    pj_status status = build(run, data, err);
+    bool built = status == PJ_OK;
+    if (built && run->session->store) status = pj_store_save(run->session->store, data, err);
+    bool keep_spool = status != PJ_OK && run->spool.path;
+    if (keep_spool)
+        pj_error_prefix(err,
+                        "run %s is not in the database (its spool %s is stored at the next start)",
+                        run->info.id, run->spool.path);
+    say_ended(run, run_status,
+              failure                  ? failure
+              : status != PJ_OK && err ? err->text
+                                       : NULL,
+              built ? data : NULL);
+    run_free(run, !keep_spool);
+    return status;
+}
+
+pj_status pj_run_end(pj_run *run, pj_run_status run_status, pj_error *err)
+{
+    pj_run_data data;
+    if (!run) return PJ_OK;
+    pj_status status = pj_run_finish(run, run_status, NULL, &data, err);
+    pj_run_data_fini(&data);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* A run as profile sees it: the public calls on it, and what the public header does not offer. */
+#ifndef PJ_PROFILE_RUN_H
+#define PJ_PROFILE_RUN_H
+
+#include "profile/session.h"
+
+/* Facts that are known only after the model is open. Strings are copied; NULL or 0 leaves what was
+ * there. */
+typedef struct pj_run_facts {
+    const char *model_name, *model_path, *dtype, *isa, *model_json;
+    uint32_t threads, layer_count;
+    const char *repeat_group; /* id of the first run of a series */
+    uint32_t repeat_index;
+} pj_run_facts;
+
+pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
+/* A warning that is stored with the run and shown live. Any thread. */
+void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* As pj_run_end, and gives the finished run to the caller, who calls pj_run_data_fini. `data` is
+ * empty (count 0, no arena) when the run could not even be built. The status is that of storing:
+ * `data` may be whole when the status is a failure. `failure` (may be NULL) says why a run
+ * FAILED. */
+pj_status pj_run_finish(pj_run *run, pj_run_status status, const char *failure, pj_run_data *data,
+                        pj_error *err);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * The JSON objects in a spool: facts of the run, rails with their baselines, warnings, the end.
+ * What is written here is read back here, by this process or the next.
+ */
+#ifndef PJ_PROFILE_RUN_JSON_H
+#define PJ_PROFILE_RUN_JSON_H
+
+#include "base/json.h"
+#include "trace/run_data.h"
+
+/* Facts known while the run goes on; figures are worked out when it is built. `start_ns` is when
+ * recording began, 0 before that. */
+void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns);
+/* Fields that are there replace those in `info`; strings go to the arena. Lenient: a field of
+ * another type is left out. */
+pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *info,
+                           int64_t *start_ns, pj_error *err);
+
+void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *rail, double baseline_mw,
+                   double baseline_sd_mw);
+pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail *rail,
+                       double *baseline_mw, double *baseline_sd_mw, pj_error *err);
+
+void pj_warning_write(pj_json *json, int64_t t_ns, const char *code, const char *sentence);
+pj_status pj_warning_read(const char *text, size_t bytes, pj_arena *arena, int64_t *t_ns,
+                          const char **code, const char **sentence, pj_error *err);
+
+void pj_run_end_write(pj_json *json, int64_t t_ns, pj_run_status status);
+pj_status pj_run_end_read(const char *text, size_t bytes, int64_t *t_ns, pj_run_status *status,
+                          pj_error *err);
+
+#endif

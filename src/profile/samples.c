@@ -1,0 +1,98 @@
+/*
+ * Power samples as rows: one a published value of the rail that publishes most often, tagged with
+ * the phase that held most of its window and the share of the window that it held.
+ */
+#include "power/meter.h"
+#include "profile/build.h"
+
+#include <math.h>
+
+typedef struct phase_share {
+    uint8_t phase;
+    double share;
+} phase_share;
+
+/* Children of the root are phases in order of time; `*from` moves on with the windows. */
+static phase_share phase_of(const pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t *from)
+{
+    uint32_t last = tree->child_begin[1];
+    double in_phase[PJ_PHASE_COUNT] = {0}, whole = (double)(end_ns - begin_ns), rest = whole;
+    while (*from < last && tree->nodes[tree->children[*from]].end_ns <= begin_ns) ++*from;
+    for (uint32_t k = *from; k < last; k++) {
+        const pj_node *node = &tree->nodes[tree->children[k]];
+        if (node->begin_ns >= end_ns) break;
+        int64_t a = node->begin_ns > begin_ns ? node->begin_ns : begin_ns;
+        int64_t b = node->end_ns < end_ns ? node->end_ns : end_ns;
+        if (b <= a) continue;
+        in_phase[node->phase] += (double)(b - a);
+        rest -= (double)(b - a);
+    }
+    in_phase[PJ_PHASE_IDLE] += rest > 0 ? rest : 0;
+    phase_share best = {PJ_PHASE_IDLE, 0};
+    for (int p = 0; p < PJ_PHASE_COUNT; p++)
+        if (in_phase[p] > best.share) best = (phase_share){(uint8_t)p, in_phase[p]};
+    best.share = whole > 0 ? best.share / whole : 1;
+    if (best.share > 1) best.share = 1; /* phases of several threads may overlap */
+    return best;
+}
+
+static bool make_table(pj_run_data *d, uint32_t count)
+{
+    pj_sample_table *t = &d->samples;
+    t->count = count;
+    t->t_ms = pj_arena_alloc(&d->arena, count, sizeof *t->t_ms);
+    t->phase = pj_arena_alloc(&d->arena, count, sizeof *t->phase);
+    t->phase_confidence = pj_arena_alloc(&d->arena, count, sizeof *t->phase_confidence);
+    bool ok = t->t_ms && t->phase && t->phase_confidence;
+    for (uint32_t r = 0; ok && r < d->rail_count; r++)
+        ok = (t->mw[r] = pj_arena_alloc(&d->arena, count, sizeof **t->mw)) != NULL;
+    for (int c = 0; ok && c <= PJ_RAIL_TOTAL; c++)
+        ok = (t->columns[c] = pj_arena_alloc(&d->arena, count, sizeof **t->columns)) != NULL;
+    return ok;
+}
+
+static void fill_columns(pj_run_data *d, uint32_t row)
+{
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
+        double sum = NAN;
+        for (uint32_t r = 0; r < d->rail_count; r++)
+            if (pj_rail_in_column(d->rails, d->rail_count, r, (pj_rail_class)c) &&
+                !isnan(d->samples.mw[r][row]))
+                sum = (isnan(sum) ? 0 : sum) + d->samples.mw[r][row];
+        d->samples.columns[c][row] = sum;
+    }
+}
+
+pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *d,
+                           pj_error *err)
+{
+    uint32_t leader = 0;
+    size_t most = 0;
+    for (uint32_t r = 0; r < d->rail_count; r++) {
+        size_t n = pj_curve_points(curves[r], tree->begin_ns, tree->end_ns, NULL, 0);
+        if (n > most) {
+            most = n;
+            leader = r;
+        }
+    }
+    if (most > UINT32_MAX) most = UINT32_MAX;
+    if (!make_table(d, (uint32_t)most)) return pj_fail_memory(err, "the samples of a run");
+    if (!most) return PJ_OK;
+    pj_curve_point *points = pj_alloc(most, sizeof *points);
+    if (!points) return pj_fail_memory(err, "the samples of a run");
+    pj_curve_points(curves[leader], tree->begin_ns, tree->end_ns, points, most);
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < most; i++) {
+        phase_share tag = phase_of(tree, points[i].begin_ns, points[i].end_ns, &from);
+        int64_t middle = points[i].begin_ns + (points[i].end_ns - points[i].begin_ns) / 2;
+        d->samples.t_ms[i] = (double)(points[i].end_ns - tree->begin_ns) / 1e6;
+        d->samples.phase[i] = tag.phase;
+        d->samples.phase_confidence[i] = (float)tag.share;
+        for (uint32_t r = 0; r < d->rail_count; r++)
+            d->samples.mw[r][i] =
+                r == leader ? points[i].power_mw : pj_curve_power_mw(curves[r], middle);
+        fill_columns(d, i);
+    }
+    pj_free(points);
+    return PJ_OK;
+}

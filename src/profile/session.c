@@ -1,0 +1,223 @@
+/* Opening and closing a session; baselines; leftovers of processes that died. */
+#include "profile/session.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "profile/build.h"
+#include "profile/run.h"
+#include "trace/recorder.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SPAN_COST_ROUNDS = 2000 };
+
+/* ---- what recording costs here -------------------------------------------------------------- */
+
+static void drop_record(void *context, const pj_record *record)
+{
+    (void)context;
+    (void)record;
+}
+
+/* Nanoseconds of one begin and end on this machine, the best of a few rounds: the price that a
+ * run's spans are counted with. */
+static int64_t measure_span_cost(void)
+{
+    pj_recorder recorder;
+    int64_t best_ns = INT64_MAX;
+    if (pj_recorder_init(&recorder, PJ_DEPTH_DEEP, 1 << 20, NULL) != PJ_OK) return 0;
+    pj_lane *lane = pj_recorder_lane(&recorder);
+    for (int round = 0; lane && round < 5; round++) {
+        int64_t begin_ns = pj_clock_ns();
+        for (int i = 0; i < SPAN_COST_ROUNDS; i++) {
+            pj_span_begin(lane, PJ_SPAN_OPERATION, 1);
+            pj_span_end(lane, NULL);
+        }
+        int64_t each_ns = (pj_clock_ns() - begin_ns) / SPAN_COST_ROUNDS;
+        if (each_ns < best_ns) best_ns = each_ns;
+        pj_recorder_drain(&recorder, drop_record, NULL);
+    }
+    pj_recorder_fini(&recorder);
+    return lane ? best_ns : 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static pj_status choose_spool_dir(pj_session *session, const pj_session_options *options,
+                                  pj_error *err)
+{
+    char dir[4096];
+    if (options->spool_dir) {
+        snprintf(dir, sizeof dir, "%s", options->spool_dir);
+    } else {
+        const char *path = pj_store_path(session->store);
+        const char *slash = strrchr(path, '/');
+        if (strstr(path, "://")) { /* a server: spools stay with the user */
+            pj_status status = pj_path_user_data(dir, sizeof dir, err);
+            if (status != PJ_OK) return status;
+            strncat(dir, "/spool", sizeof dir - strlen(dir) - 1);
+        } else {
+            snprintf(dir, sizeof dir, "%.*sspool", slash ? (int)(slash + 1 - path) : 0, path);
+        }
+    }
+    pj_status status = pj_dir_make(dir, err);
+    if (status != PJ_OK) return status;
+    session->spool_dir = pj_strdup(dir);
+    return session->spool_dir ? PJ_OK : pj_fail_memory(err, "a session");
+}
+
+static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
+{
+    if (options->database && strcmp(options->database, "none") == 0) return PJ_OK;
+    pj_store_options store = {.path = options->database};
+    pj_status status = pj_store_open(&store, &session->store, err);
+    if (status == PJ_OK) status = choose_spool_dir(session, options, err);
+    return status;
+}
+
+static pj_status open_meter(pj_session *session, const pj_session_options *options, pj_error *err)
+{
+    if (options->power && strcmp(options->power, "none") == 0) return PJ_OK;
+    pj_power_env_get(&session->power_env);
+    session->power_env.interval_ns = options->interval_ns;
+    return pj_meter_open(&(pj_meter_options){.sources = options->power,
+                                             .interval_ns = options->interval_ns,
+                                             .env = &session->power_env},
+                         &session->meter, err);
+}
+
+pj_status pj_session_open(const pj_session_options *options, pj_session **out, pj_error *err)
+{
+    pj_session *session = pj_alloc(1, sizeof *session);
+    uint32_t rail_count = 0;
+    *out = NULL;
+    if (!session) return pj_fail_memory(err, "a session");
+    pthread_mutex_init(&session->mutex, NULL);
+    pj_arena_init(&session->arena, 0);
+    double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
+    session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
+    pj_status status = open_store(session, options, err);
+    if (status == PJ_OK) status = open_meter(session, options, err);
+    if (status != PJ_OK) goto fail;
+    const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &rail_count) : NULL;
+    status = pj_machine_read(session->power_env.procfs_root ? session->power_env.procfs_root : "",
+                             rails, rail_count, &session->arena, &session->machine, err);
+    if (status != PJ_OK) goto fail;
+    session->span_cost_ns = measure_span_cost();
+    pj_session_recover(session);
+    status = pj_session_baseline(session, PJ_BASELINE_COLD, err);
+    if (status != PJ_OK) goto fail;
+    *out = session;
+    return PJ_OK;
+fail:
+    pj_session_close(session);
+    return status;
+}
+
+void pj_session_close(pj_session *session)
+{
+    if (!session) return;
+    if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL);
+    pj_meter_close(session->meter);
+    pj_store_close(session->store);
+    pj_free(session->spool_dir);
+    pj_arena_fini(&session->arena);
+    pthread_mutex_destroy(&session->mutex);
+    pj_free(session);
+}
+
+void pj_session_set_sink(pj_session *session, const pj_live_sink *sink)
+{
+    session->sink = sink ? *sink : (pj_live_sink){0};
+}
+
+/* ---- idle power ---------------------------------------------------------------------------- */
+
+pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
+{
+    uint32_t count = 0;
+    bool cold = kind == PJ_BASELINE_COLD;
+    if (session->meter) pj_meter_rails(session->meter, &count);
+    if (!count || !session->baseline_ns) return PJ_OK;
+    pj_status status = pj_meter_start(session->meter, err);
+    if (status != PJ_OK) return status;
+    pj_meter_set_activity(session->meter, 0);
+    status = pj_meter_baseline(session->meter, kind, session->baseline_ns,
+                               cold ? &session->cold : &session->resident, err);
+    pj_meter_stop(session->meter);
+    if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;
+    return status;
+}
+
+const pj_baseline *pj_session_idle(const pj_session *session)
+{
+    if (session->has_resident && (session->resident.quiet || !session->has_cold))
+        return &session->resident;
+    return session->has_cold ? &session->cold : NULL;
+}
+
+/* ---- leftovers ----------------------------------------------------------------------------- */
+
+static bool has_facts(pj_spool_reader *reader)
+{
+    for (const pj_record *record; (record = pj_spool_next(reader));)
+        if (pj_record_kind(record) == PJ_RECORD_INFO) return true;
+    return false;
+}
+
+pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err)
+{
+    pj_spool_reader reader;
+    *data = (pj_run_data){0};
+    pj_status status = pj_spool_reader_open(path, &reader, err);
+    if (status != PJ_OK) return status;
+    status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
+    if (status != PJ_OK) pj_error_prefix(err, "%s", path);
+    pj_spool_reader_close(&reader);
+    return status;
+}
+
+/* The lock is held from reading to removing, so that two starting processes do not both take it. */
+static pj_status recover(pj_session *session, const char *path, pj_error *err)
+{
+    pj_spool_reader reader;
+    pj_run_data data = {0};
+    pj_status status = pj_spool_reader_open(path, &reader, err);
+    if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return PJ_OK; /* somebody else's */
+    if (status != PJ_OK) return status;
+    if (!has_facts(&reader)) { /* died before it had begun: there is no run in it */
+        unlink(path);
+        pj_spool_reader_close(&reader);
+        return PJ_OK;
+    }
+    status = pj_build_run(&reader, &(pj_build_options){0}, &data, err);
+    if (status == PJ_OK) status = pj_store_save(session->store, &data, err);
+    if (status == PJ_OK) {
+        unlink(path);
+        session->recovered++;
+    }
+    pj_run_data_fini(&data);
+    pj_spool_reader_close(&reader);
+    return status;
+}
+
+void pj_session_recover(pj_session *session)
+{
+    DIR *dir = session->store && session->spool_dir ? opendir(session->spool_dir) : NULL;
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[4096];
+        pj_error err = {0};
+        size_t length = strlen(entry->d_name);
+        if (length < 7 || strcmp(entry->d_name + length - 6, ".spool") != 0 ||
+            !pj_path_join(path, sizeof path, session->spool_dir, entry->d_name))
+            continue;
+        if (recover(session, path, &err) != PJ_OK)
+            snprintf(session->warning, sizeof session->warning,
+                     "a run that was interrupted stays in %s: %s", path, err.text);
+    }
+    closedir(dir);
+}

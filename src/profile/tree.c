@@ -1,0 +1,573 @@
+/* From records to the tree, and from the tree to leaves. */
+#include "profile/tree.h"
+
+#include "profile/run_json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16 };
+/* Gaps shorter than this are the recorder's own time between two spans; they go to the span before
+ * them instead of being leaves of their own. Time outside phases counts as idle from 50 us. */
+enum { LEAST_GAP_NS = 500, LEAST_IDLE_NS = 50000 };
+
+/* ---- growing arrays ------------------------------------------------------------------------ */
+
+static bool grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
+{
+    if (count < *capacity) return true;
+    if (*capacity > UINT32_MAX / 4) return false;
+    uint32_t more = *capacity ? *capacity * 2 : 1024;
+    void *bigger = pj_resize(*array, more, size);
+    if (!bigger) return false;
+    *array = bigger;
+    *capacity = more;
+    return true;
+}
+
+static pj_node *add_node(pj_tree *tree)
+{
+    if (!grow((void **)&tree->nodes, &tree->node_capacity, tree->node_count, sizeof *tree->nodes))
+        return NULL;
+    pj_node *node = &tree->nodes[tree->node_count++];
+    *node = (pj_node){.text = UINT32_MAX};
+    return node;
+}
+
+uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind)
+{
+    for (node = tree->nodes[node].parent; node; node = tree->nodes[node].parent)
+        if (tree->nodes[node].kind == kind) return node;
+    return UINT32_MAX;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+typedef struct lane_state {
+    uint32_t *pending; /* nodes that wait for the span around them */
+    uint32_t pending_count, pending_capacity;
+    const pj_record *open[MAX_OPEN]; /* begun and not ended */
+    uint32_t open_count;
+    uint32_t first_text, last_text; /* of the open token */
+} lane_state;
+
+typedef struct reading_state {
+    pj_tree *tree;
+    lane_state *lanes;
+    uint32_t lane_count, lane_capacity;
+    pj_arena *arena;
+    uint32_t name_capacity;
+    int64_t last_ns; /* latest moment that any record speaks of */
+} reading_state;
+
+static lane_state *lane_of(reading_state *r, uint32_t number)
+{
+    while (r->lane_count <= number) {
+        if (number >= MAX_LANES ||
+            !grow((void **)&r->lanes, &r->lane_capacity, r->lane_count, sizeof *r->lanes))
+            return NULL;
+        r->lanes[r->lane_count++] = (lane_state){.first_text = UINT32_MAX, .last_text = UINT32_MAX};
+    }
+    return &r->lanes[number];
+}
+
+static uint32_t serial_of(const pj_record *record)
+{
+    return ((const pj_span *)record->payload)->serial;
+}
+
+/* Every pending node that began inside `node` becomes its child. */
+static bool adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t serial)
+{
+    while (lane->pending_count) {
+        uint32_t child = lane->pending[lane->pending_count - 1];
+        if ((int32_t)(serial_of(r->tree->nodes[child].record) - serial) <= 0) break;
+        r->tree->nodes[child].parent = node;
+        lane->pending_count--;
+    }
+    if (!grow((void **)&lane->pending, &lane->pending_capacity, lane->pending_count,
+              sizeof *lane->pending))
+        return false;
+    lane->pending[lane->pending_count++] = node;
+    return true;
+}
+
+static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
+{
+    const pj_span *span = (const pj_span *)record->payload;
+    lane_state *lane = lane_of(r, span->lane);
+    uint32_t index = r->tree->node_count;
+    pj_node *node = lane ? add_node(r->tree) : NULL;
+    if (!node) return false;
+    node->begin_ns = span->begin_ns;
+    node->end_ns = end_ns > span->begin_ns ? end_ns : span->begin_ns;
+    node->record = record;
+    node->id = span->id;
+    node->kind = span->kind;
+    node->phase = span->kind == PJ_SPAN_PHASE ? (uint8_t)span->id : span->phase;
+    if (r->last_ns < node->end_ns) r->last_ns = node->end_ns;
+    if (span->flags & PJ_SPAN_DEVICE) return true; /* placed by its context later */
+    if (span->kind == PJ_SPAN_TOKEN) {
+        node->text = lane->first_text;
+        lane->first_text = lane->last_text = UINT32_MAX;
+    }
+    while (lane->open_count && serial_of(lane->open[lane->open_count - 1]) >= span->serial)
+        lane->open_count--;
+    return adopt(r, lane, index, span->serial);
+}
+
+static bool take_begin(reading_state *r, const pj_record *record)
+{
+    const pj_span *span = (const pj_span *)record->payload;
+    lane_state *lane = lane_of(r, span->lane);
+    if (!lane) return false;
+    if (lane->open_count < MAX_OPEN) lane->open[lane->open_count++] = record;
+    if (r->last_ns < span->begin_ns) r->last_ns = span->begin_ns;
+    if (span->kind == PJ_SPAN_TOKEN) lane->first_text = lane->last_text = UINT32_MAX;
+    return true;
+}
+
+static bool take_text(reading_state *r, const pj_record *record)
+{
+    pj_tree *tree = r->tree;
+    if (pj_record_bytes(record) < sizeof(pj_token_text_record)) return true;
+    const pj_token_text_record *head = (const pj_token_text_record *)record->payload;
+    lane_state *lane = lane_of(r, head->lane);
+    if (!lane ||
+        !grow((void **)&tree->texts, &tree->text_capacity, tree->text_count, sizeof *tree->texts))
+        return false;
+    uint32_t index = tree->text_count++;
+    tree->texts[index] =
+        (pj_tree_text){head, pj_record_bytes(record) - (uint32_t)sizeof *head, UINT32_MAX};
+    if (lane->last_text != UINT32_MAX)
+        tree->texts[lane->last_text].next = index;
+    else
+        lane->first_text = index;
+    lane->last_text = index;
+    return true;
+}
+
+static bool take_name(reading_state *r, const pj_record *record)
+{
+    uint32_t id, bytes = pj_record_bytes(record);
+    pj_tree *tree = r->tree;
+    if (bytes < 4) return true;
+    memcpy(&id, record->payload, 4);
+    if (id == 0 || id > 65535) return true;
+    if (id >= r->name_capacity) {
+        uint32_t capacity = r->name_capacity ? r->name_capacity * 2 : 256;
+        while (capacity <= id) capacity *= 2;
+        const char **names = pj_resize(tree->names, capacity, sizeof *names);
+        if (!names) return false;
+        memset(names + r->name_capacity, 0, (capacity - r->name_capacity) * sizeof *names);
+        tree->names = names;
+        r->name_capacity = capacity;
+    }
+    if (tree->name_count < id) tree->name_count = id;
+    tree->names[id] = pj_arena_strndup(r->arena, (const char *)record->payload + 4, bytes - 4);
+    return tree->names[id] != NULL;
+}
+
+static void take_readings(reading_state *r, const pj_record *record)
+{
+    uint32_t count = pj_record_bytes(record) / (uint32_t)sizeof(pj_reading);
+    r->tree->reading_count += count;
+}
+
+static bool is_sound(const pj_span *span)
+{
+    return span->kind < PJ_SPAN_KIND_COUNT && span->phase < PJ_PHASE_COUNT &&
+           (span->kind != PJ_SPAN_PHASE || span->id < PJ_PHASE_COUNT) && span->begin_ns >= 0;
+}
+
+static pj_status take_record(reading_state *r, const pj_record *record, pj_error *err)
+{
+    pj_span_view view;
+    bool ok = true;
+    switch (pj_record_kind(record)) {
+    case PJ_RECORD_SPAN:
+        if (pj_span_view_get(record, &view) && is_sound(view.span))
+            ok = take_span(r, record, view.span->end_ns);
+        break;
+    case PJ_RECORD_SPAN_BEGIN:
+        if (pj_span_view_get(record, &view) && is_sound(view.span)) ok = take_begin(r, record);
+        break;
+    case PJ_RECORD_TOKEN_TEXT: ok = take_text(r, record); break;
+    case PJ_RECORD_NAME: ok = take_name(r, record); break;
+    case PJ_RECORD_READINGS: take_readings(r, record); break;
+    case PJ_RECORD_END: {
+        int64_t end_ns = 0;
+        pj_status status = pj_run_end_read((const char *)record->payload, pj_record_bytes(record),
+                                           &end_ns, &r->tree->status, err);
+        if (status != PJ_OK) return status;
+        r->tree->ended = true;
+        r->tree->end_ns = end_ns;
+        break;
+    }
+    default: break; /* facts, rails and warnings are read by the build */
+    }
+    return ok ? PJ_OK : pj_fail_memory(err, "the spans of a run");
+}
+
+/* What was open when the process died ends with the last thing known of the run. */
+static bool close_open(reading_state *r)
+{
+    for (uint32_t i = 0; i < r->lane_count; i++)
+        while (r->lanes[i].open_count)
+            if (!take_span(r, r->lanes[i].open[r->lanes[i].open_count - 1], r->last_ns))
+                return false;
+    return true;
+}
+
+/* ---- placing by context -------------------------------------------------------------------- */
+
+/* Open hash of nodes by (kind, phase, token, layer, id); same keys chain to the earlier node. */
+typedef struct place_map {
+    uint32_t *slots, *earlier;
+    uint32_t mask;
+} place_map;
+
+typedef struct place {
+    int32_t kind, phase, token, layer, id;
+} place;
+
+static place place_of(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    const pj_span *span = (const pj_span *)node->record->payload;
+    place p = {node->kind, node->phase, NONE, NONE, (int32_t)node->id};
+    if (node->kind > PJ_SPAN_TOKEN) p.token = span->token;
+    if (node->kind > PJ_SPAN_LAYER) p.layer = span->layer;
+    return p;
+}
+
+static uint32_t *find_place(const pj_tree *tree, const place_map *map, const place *p)
+{
+    uint32_t h = (uint32_t)p->kind * 31 + (uint32_t)p->phase;
+    h = (h * 0x9e3779b1u ^ (uint32_t)p->token) * 0x85ebca6bu;
+    h = ((h ^ (uint32_t)p->layer) * 0xc2b2ae35u ^ (uint32_t)p->id) * 0x27d4eb2fu;
+    for (h ^= h >> 15;; h++) {
+        uint32_t *slot = &map->slots[h & map->mask];
+        if (!*slot) return slot;
+        place other = place_of(tree, *slot);
+        if (memcmp(&other, p, sizeof other) == 0) return slot;
+    }
+}
+
+static bool make_places(const pj_tree *tree, place_map *map)
+{
+    uint32_t capacity = 1024;
+    while (capacity < tree->node_count * 2) capacity *= 2;
+    map->slots = pj_alloc(capacity, sizeof *map->slots);
+    map->earlier = pj_alloc(tree->node_count, sizeof *map->earlier);
+    map->mask = capacity - 1;
+    if (!map->slots || !map->earlier) return false;
+    for (uint32_t i = 1; i < tree->node_count; i++) {
+        const pj_span *span = (const pj_span *)tree->nodes[i].record->payload;
+        if (tree->nodes[i].kind == PJ_SPAN_OPERATION || span->flags & PJ_SPAN_DEVICE) continue;
+        place p = place_of(tree, i);
+        uint32_t *slot = find_place(tree, map, &p);
+        map->earlier[i] = *slot;
+        *slot = i;
+    }
+    return true;
+}
+
+/* The last node of that place that had begun by then, else the first of them; 0: none. */
+static uint32_t look_up(const pj_tree *tree, const place_map *map, place p, int64_t begin_ns)
+{
+    uint32_t at = *find_place(tree, map, &p);
+    while (at && map->earlier[at] && tree->nodes[at].begin_ns > begin_ns) at = map->earlier[at];
+    return at;
+}
+
+static uint32_t parent_by_context(const pj_tree *tree, const place_map *map, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    const pj_span *s = (const pj_span *)node->record->payload;
+    uint32_t found = 0;
+    if (!found && node->kind > PJ_SPAN_COMPONENT && s->component)
+        found = look_up(tree, map,
+                        (place){PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, s->component},
+                        node->begin_ns);
+    if (!found && node->kind > PJ_SPAN_LAYER && s->layer >= 0)
+        found = look_up(tree, map, (place){PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer},
+                        node->begin_ns);
+    if (!found && s->section && node->kind > PJ_SPAN_SECTION)
+        found = look_up(tree, map, (place){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
+                        node->begin_ns);
+    /* A section inside a token is the narrower of the two; one from another token is not meant. */
+    if (found && tree->nodes[found].kind == PJ_SPAN_SECTION &&
+        ((const pj_span *)tree->nodes[found].record->payload)->token >= 0 &&
+        ((const pj_span *)tree->nodes[found].record->payload)->token != s->token)
+        found = 0;
+    if (!found && node->kind != PJ_SPAN_TOKEN && s->token >= 0)
+        found = look_up(tree, map, (place){PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token},
+                        node->begin_ns);
+    if (!found)
+        found = look_up(tree, map, (place){PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase},
+                        node->begin_ns);
+    return found == index ? 0 : found;
+}
+
+/* Host spans that stayed pending and device spans have no parent yet. */
+static bool place_roots(reading_state *r)
+{
+    pj_tree *tree = r->tree;
+    bool any = false;
+    for (uint32_t i = 1; i < tree->node_count && !any; i++)
+        any = tree->nodes[i].parent == 0 && tree->nodes[i].kind != PJ_SPAN_PHASE;
+    if (!any) return true;
+    place_map map = {0};
+    bool ok = make_places(tree, &map);
+    for (uint32_t i = 1; ok && i < tree->node_count; i++)
+        if (tree->nodes[i].parent == 0 && tree->nodes[i].kind != PJ_SPAN_PHASE)
+            tree->nodes[i].parent = parent_by_context(tree, &map, i);
+    pj_free(map.slots);
+    pj_free(map.earlier);
+    return ok;
+}
+
+/* ---- what a client left out ------------------------------------------------------------------ */
+
+/* A span around node `index`, between it and its parent, unless its parent has one already. */
+static bool make_up(pj_tree *tree, uint32_t index, pj_span_kind kind, uint32_t id, uint32_t first)
+{
+    uint32_t parent = tree->nodes[index].parent, found = 0;
+    for (uint32_t i = first; i < tree->node_count && !found; i++)
+        if (tree->nodes[i].kind == kind && tree->nodes[i].parent == parent &&
+            tree->nodes[i].id == id)
+            found = i;
+    if (!found) {
+        pj_node *node = add_node(tree);
+        if (!node) return false;
+        found = tree->node_count - 1;
+        *node = tree->nodes[index];
+        node->record = NULL;
+        node->kind = (uint8_t)kind;
+        node->id = id;
+        node->text = UINT32_MAX;
+    }
+    pj_node *around = &tree->nodes[found], *node = &tree->nodes[index];
+    if (around->begin_ns > node->begin_ns) around->begin_ns = node->begin_ns;
+    if (around->end_ns < node->end_ns) around->end_ns = node->end_ns;
+    node->parent = found;
+    return true;
+}
+
+/* Everything lies in a phase, a layer in a token, an operation in a component: what a client did
+ * not open is made up around what it did. */
+static bool complete(pj_tree *tree)
+{
+    uint32_t first = tree->node_count;
+    for (uint32_t i = 1; i < first; i++) {
+        const pj_node node = tree->nodes[i];
+        if (node.kind == PJ_SPAN_OPERATION &&
+            pj_tree_ancestor(tree, i, PJ_SPAN_COMPONENT) == UINT32_MAX &&
+            !make_up(tree, i, PJ_SPAN_COMPONENT, node.id, first))
+            return false;
+        if (node.kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, i, PJ_SPAN_TOKEN) == UINT32_MAX &&
+            !make_up(tree, i, PJ_SPAN_TOKEN, 0, first))
+            return false;
+    }
+    for (uint32_t i = 1, last = tree->node_count; i < last; i++)
+        if (tree->nodes[i].kind != PJ_SPAN_PHASE && tree->nodes[i].parent == 0 &&
+            !make_up(tree, i, PJ_SPAN_PHASE, tree->nodes[i].phase, first))
+            return false;
+    return true;
+}
+
+/* ---- children ------------------------------------------------------------------------------ */
+
+static _Thread_local const pj_node *sort_base; /* qsort has no context */
+
+static int by_begin(const void *a, const void *b)
+{
+    const pj_node *x = &sort_base[*(const uint32_t *)a], *y = &sort_base[*(const uint32_t *)b];
+    return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1)
+                                      : (*(const uint32_t *)a < *(const uint32_t *)b ? -1 : 1);
+}
+
+static bool group_children(pj_tree *tree)
+{
+    uint32_t n = tree->node_count;
+    tree->child_begin = pj_alloc((size_t)n + 2, sizeof *tree->child_begin);
+    tree->children = pj_alloc(n, sizeof *tree->children);
+    if (!tree->child_begin || !tree->children) return false;
+    uint32_t *at = tree->child_begin + 1; /* counts, then fill positions, then ends */
+    for (uint32_t i = 1; i < n; i++) at[tree->nodes[i].parent]++;
+    for (uint32_t i = 0, sum = 0; i < n; i++) {
+        uint32_t count = at[i];
+        at[i] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 1; i < n; i++) tree->children[at[tree->nodes[i].parent]++] = i;
+    /* Now child_begin[p + 1] is the end of p, so child_begin[p] its begin. */
+    for (uint32_t p = 0; p < n; p++) {
+        uint32_t begin = tree->child_begin[p], end = tree->child_begin[p + 1];
+        bool sorted = true;
+        for (uint32_t k = begin + 1; k < end && sorted; k++)
+            sorted = tree->nodes[tree->children[k - 1]].begin_ns <=
+                     tree->nodes[tree->children[k]].begin_ns;
+        if (sorted) continue;
+        sort_base = tree->nodes;
+        qsort(tree->children + begin, end - begin, sizeof *tree->children, by_begin);
+    }
+    return true;
+}
+
+/* ---- classes and leaves -------------------------------------------------------------------- */
+
+static uint32_t class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
+{
+    for (uint32_t i = 0; i < tree->class_count; i++) {
+        const pj_tree_class *c = &tree->classes[i];
+        if (c->component == component && c->operation == operation && c->phase == phase) return i;
+    }
+    if (!grow((void **)&tree->classes, &tree->class_capacity, tree->class_count,
+              sizeof *tree->classes))
+        return UINT32_MAX;
+    tree->classes[tree->class_count] = (pj_tree_class){component, operation, phase, NAN, NAN};
+    return tree->class_count++;
+}
+
+static void add_work(double *sum, float value)
+{
+    if (!isnan(value)) *sum = (isnan(*sum) ? 0 : *sum) + (double)value;
+}
+
+/* Class of a span without children. Sections and coarser spans count by the section's name. */
+static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    uint32_t component = 0, operation = 0;
+    if (node->kind == PJ_SPAN_COMPONENT || node->kind == PJ_SPAN_SECTION) component = node->id;
+    if (node->kind == PJ_SPAN_OPERATION) {
+        uint32_t around = pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT);
+        component = around == UINT32_MAX ? 0 : tree->nodes[around].id;
+        operation = node->id;
+    }
+    return class_of(tree, node->phase, component, operation);
+}
+
+static bool add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
+                     uint32_t class_)
+{
+    if (class_ == UINT32_MAX ||
+        !grow((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count, sizeof *tree->leaves))
+        return false;
+    if (tree->leaf_count == 0 && tree->begin_ns < begin_ns) begin_ns = tree->begin_ns;
+    if (tree->leaf_count && tree->leaves[tree->leaf_count - 1].end_ns > begin_ns)
+        tree->overlaps = true;
+    tree->leaves[tree->leaf_count++] = (pj_tree_leaf){begin_ns, end_ns, node, class_};
+    return true;
+}
+
+static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end_ns)
+{
+    const pj_node *node = &tree->nodes[index];
+    int64_t least = node->kind == PJ_NODE_ROOT ? LEAST_IDLE_NS : LEAST_GAP_NS;
+    if (end_ns <= begin_ns) return true;
+    pj_tree_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
+    if (end_ns - begin_ns < least && (!last || last->end_ns == begin_ns)) {
+        if (last) last->end_ns = end_ns; /* else the first leaf begins with the run */
+        return true;
+    }
+    return add_leaf(tree, begin_ns, end_ns, index, class_of(tree, node->phase, 0, 0));
+}
+
+/* Recursion is as deep as spans nest, 16 on a lane and a few more by context. */
+static bool add_leaves(pj_tree *tree, uint32_t index, int depth)
+{
+    uint32_t begin = tree->child_begin[index], end = tree->child_begin[index + 1];
+    const pj_node node = tree->nodes[index];
+    if (begin == end || depth > 64) {
+        uint32_t class_ = class_of_leaf(tree, index);
+        pj_span_view view;
+        if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
+            add_work(&tree->classes[class_].flops, view.span->flops);
+            add_work(&tree->classes[class_].bytes, view.span->bytes);
+        }
+        return add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
+    }
+    int64_t covered = node.begin_ns;
+    for (uint32_t k = begin; k < end; k++) {
+        uint32_t child = tree->children[k];
+        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) ||
+            !add_leaves(tree, child, depth + 1))
+            return false;
+        if (covered < tree->nodes[child].end_ns) covered = tree->nodes[child].end_ns;
+    }
+    return add_gap(tree, index, covered, node.end_ns);
+}
+
+static int leaf_by_begin(const void *a, const void *b)
+{
+    const pj_tree_leaf *x = a, *y = b;
+    return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+/* ---- all together -------------------------------------------------------------------------- */
+
+void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *c, char *text, size_t bytes)
+{
+    if (!c->component && !c->operation)
+        snprintf(text, bytes, "(between)");
+    else if (!c->operation)
+        snprintf(text, bytes, "%s", pj_tree_name(tree, c->component));
+    else if (!c->component)
+        snprintf(text, bytes, "%s", pj_tree_name(tree, c->operation));
+    else
+        snprintf(text, bytes, "%s/%s", pj_tree_name(tree, c->component),
+                 pj_tree_name(tree, c->operation));
+}
+
+static pj_status read_spans(reading_state *r, pj_spool_reader *reader, pj_error *err)
+{
+    pj_node *root = add_node(r->tree);
+    if (!root) return pj_fail_memory(err, "the spans of a run");
+    *root = (pj_node){.kind = PJ_NODE_ROOT, .phase = PJ_PHASE_IDLE, .text = UINT32_MAX};
+    pj_spool_rewind(reader);
+    for (const pj_record *record; (record = pj_spool_next(reader));) {
+        pj_status status = take_record(r, record, err);
+        if (status != PJ_OK) return status;
+    }
+    if (!close_open(r) || !place_roots(r) || !complete(r->tree))
+        return pj_fail_memory(err, "the spans of a run");
+    return PJ_OK;
+}
+
+pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns, pj_arena *arena,
+                       pj_error *err)
+{
+    *tree = (pj_tree){.begin_ns = begin_ns, .status = PJ_RUN_INTERRUPTED};
+    reading_state r = {.tree = tree, .arena = arena, .last_ns = begin_ns};
+    pj_status status = read_spans(&r, reader, err);
+    for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
+    pj_free(r.lanes);
+    if (status == PJ_OK) {
+        if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
+        tree->nodes[0].begin_ns = begin_ns;
+        tree->nodes[0].end_ns = tree->end_ns;
+        if (!group_children(tree) || !add_leaves(tree, 0, 0))
+            status = pj_fail_memory(err, "the spans of a run");
+        if (tree->overlaps)
+            qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);
+    }
+    if (status != PJ_OK) pj_tree_fini(tree);
+    return status;
+}
+
+void pj_tree_fini(pj_tree *tree)
+{
+    pj_free(tree->names);
+    pj_free(tree->nodes);
+    pj_free(tree->texts);
+    pj_free(tree->children);
+    pj_free(tree->child_begin);
+    pj_free(tree->leaves);
+    pj_free(tree->classes);
+    *tree = (pj_tree){0};
+}

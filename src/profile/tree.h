@@ -1,0 +1,81 @@
+/*
+ * The spans of a spool as a tree: run > phases > sections and tokens > layers > components >
+ * operations, and the time of the run cut into leaves. Host spans nest as they did on their lane
+ * (a child's serial number is higher and it ended earlier); spans of devices, and spans of a
+ * thread that had nothing open around them, are put where their context says.
+ *
+ * Every moment of the run belongs to a leaf: a span without children, or the time of a span that
+ * none of its children covers. Time outside the phases is phase `idle`.
+ */
+#ifndef PJ_PROFILE_TREE_H
+#define PJ_PROFILE_TREE_H
+
+#include "trace/run_data.h"
+#include "trace/spool.h"
+
+enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT };
+
+typedef struct pj_node {
+    int64_t begin_ns, end_ns;
+    const pj_record *record; /* in the spool's mapping; NULL: the root, and what was made up */
+    uint32_t id;             /* as in pj_span */
+    uint32_t parent;         /* index; 0 is the root */
+    uint32_t row;            /* in the table of its kind (tokens: first row of the step) */
+    uint32_t text;           /* tokens: first text, UINT32_MAX: none */
+    uint8_t kind;            /* pj_span_kind or PJ_NODE_ROOT */
+    uint8_t phase;           /* pj_phase */
+} pj_node;
+
+typedef struct pj_tree_leaf {
+    int64_t begin_ns, end_ns;
+    uint32_t node;
+    uint32_t class_;
+} pj_tree_leaf;
+
+/* A class of work: leaves that are alike and share one power. */
+typedef struct pj_tree_class {
+    uint32_t component, operation; /* interned names, 0: none; both 0: time between spans */
+    uint8_t phase;
+    double flops, bytes; /* sums over its leaves; NAN: not known of any */
+} pj_tree_class;
+
+typedef struct pj_tree_text {
+    const pj_token_text_record *head; /* the text follows it */
+    uint32_t bytes;
+    uint32_t next; /* of the same token, UINT32_MAX: none */
+} pj_tree_text;
+
+typedef struct pj_tree {
+    int64_t begin_ns, end_ns;
+    const char **names; /* by id, in the arena given to init */
+    uint32_t name_count;
+    pj_node *nodes;
+    uint32_t node_count, node_capacity;
+    pj_tree_text *texts;
+    uint32_t text_count, text_capacity;
+    uint32_t *children;    /* node indices grouped by parent, in order of time */
+    uint32_t *child_begin; /* [node_count + 1] into children */
+    pj_tree_leaf *leaves;  /* in order of begin */
+    uint32_t leaf_count, leaf_capacity;
+    pj_tree_class *classes;
+    uint32_t class_count, class_capacity;
+    bool overlaps; /* some leaves lie over others: several threads or devices */
+    uint64_t reading_count;
+    bool ended; /* the spool has an END record */
+    pj_run_status status;
+} pj_tree;
+
+/* Reads all spans of the spool, from where the run began (`begin_ns`). Names go to `arena`. */
+pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns, pj_arena *arena,
+                       pj_error *err);
+void pj_tree_fini(pj_tree *tree); /* may run twice */
+/* "q_proj", "attention/softmax", or "(between)"; writes into `text`. */
+void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);
+/* The nearest ancestor of that kind, UINT32_MAX: none. */
+uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);
+static inline const char *pj_tree_name(const pj_tree *tree, uint32_t id)
+{
+    return id > 0 && id <= tree->name_count && tree->names[id] ? tree->names[id] : "unnamed";
+}
+
+#endif
