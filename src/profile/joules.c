@@ -213,7 +213,7 @@ static pj_status fit_rail(joules *j, uint32_t rail, double total_mj, pj_fit *fit
     const pj_tree *tree = j->tree;
     pj_window *windows = NULL;
     pj_class_prior *priors = NULL;
-    size_t count;
+    size_t count = 0;
     pj_status status = get_windows(j, rail, &windows, &count, err);
     if (status == PJ_OK && j->options->prior) {
         priors = pj_alloc(tree->class_count, sizeof *priors);
@@ -254,7 +254,7 @@ static pj_status attribute_rail(joules *j, uint32_t rail, pj_error *err)
     double total_mj = pj_curve_energy_mj(j->curves[rail], tree->begin_ns, tree->end_ns);
     double idle_mw = j->d->baseline_mw[rail];
     pj_segment *segments = NULL;
-    size_t count;
+    size_t count = 0;
     *result = (rail_result){.rail = rail, .weight_mj = isnan(total_mj) ? 0 : total_mj};
     pj_status status = get_segments(j, rail, &segments, &count, err);
     if (status == PJ_OK && !isnan(total_mj)) {

@@ -1,0 +1,161 @@
+/* The run's ratios, and the summary object: units, unavailable figures, the fields of the contract.
+ */
+#include "trace/summary.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static pj_run_info example(void)
+{
+    return (pj_run_info){.id = "0190-x",
+                         .status = PJ_RUN_COMPLETED,
+                         .depth = PJ_DEPTH_MODULE,
+                         .prompt = "say \"hi\"",
+                         .model_name = "m",
+                         .batch_size = 2,
+                         .input_tokens = 20,
+                         .output_tokens = 22,
+                         .total_ms = 1000,
+                         .prefill_ms = 250,
+                         .decode_ms = 500,
+                         .quality = PJ_MEASURED,
+                         .method = PJ_METHOD_FIT,
+                         .total_mj = 44000,
+                         .idle_mj = 11000,
+                         .net_mj = 33000,
+                         .prefill_mj = 10000,
+                         .decode_mj = 30000,
+                         .calibration_gap = NAN};
+}
+
+static void ratios_follow_their_definitions(void **state)
+{
+    pj_run_info info = example();
+    pj_run_ratios r;
+    pj_run_ratios_get(&info, &r);
+    assert_true(r.tokens_per_second == 40); /* 22 less the first of each of two sequences */
+    assert_true(r.prefill_tokens_per_second == 80);
+    assert_true(r.joules_per_token == 2);
+    assert_true(r.joules_per_token_net == 1.5);
+    assert_true(r.joules_per_input_token == 0.5);
+    assert_true(r.joules_per_output_token == 1.5);
+    assert_true(r.tokens_per_joule == 0.5);
+    assert_true(r.energy_delay_product == 44);
+    assert_true(r.mean_power_mw == 44000);
+}
+
+static void units_are_not_off_by_a_thousand(void **state)
+{
+    const pj_cost_rates usual = PJ_COST_RATES_DEFAULT;
+    assert_true(fabs(pj_cost_usd(3.6e9, &usual) - 0.12) < 1e-12);
+    assert_true(fabs(pj_co2_grams(3.6e9, &usual) - 400) < 1e-9);
+    assert_true(fabs(pj_cost_usd(1e6, &usual) - 3.33e-5) < 1e-7); /* 1 kJ */
+    /* 1 mW for 1 s is 1 mJ, and 44 J in 1 s are 44 W. */
+    pj_run_info info = example();
+    pj_run_ratios r;
+    pj_run_ratios_get(&info, &r);
+    assert_true(r.mean_power_mw * info.total_ms / 1000 == info.total_mj);
+}
+
+static json_t *summary_of(const pj_run_info *info)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    pj_summary_write(&json, info, NULL);
+    assert_true(pj_json_finish(&json));
+    json_t *object = json_loads(buffer.data, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    pj_buffer_fini(&buffer);
+    return object;
+}
+
+static void the_object_has_the_fields_of_the_contract(void **state)
+{
+    static const char *const fields[] = {"id",
+                                         "run_id",
+                                         "prompt",
+                                         "model_name",
+                                         "model_path",
+                                         "created_at",
+                                         "status",
+                                         "profiling_depth",
+                                         "total_duration_ms",
+                                         "total_energy_mj",
+                                         "idle_energy_mj",
+                                         "energy_source",
+                                         "input_tokens",
+                                         "output_tokens",
+                                         "tokens_per_second",
+                                         "prefill_tokens_per_second",
+                                         "joules_per_token",
+                                         "joules_per_input_token",
+                                         "joules_per_output_token",
+                                         "joules_per_token_net",
+                                         "tokens_per_joule",
+                                         "energy_delay_product",
+                                         "cost_usd",
+                                         "co2_grams",
+                                         "tags",
+                                         "experiment_name",
+                                         "machine"};
+    pj_run_info info = example();
+    json_t *o = summary_of(&info);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (!json_object_get(o, fields[i])) fail_msg("%s is missing", fields[i]);
+    assert_string_equal(json_string_value(json_object_get(o, "energy_source")), "measured");
+    assert_string_equal(json_string_value(json_object_get(o, "prompt")), "say \"hi\"");
+    const char *created = json_string_value(json_object_get(o, "created_at"));
+    assert_string_equal(created + strlen(created) - 6, "+00:00");
+    assert_true(json_is_array(json_object_get(o, "tags")));
+    json_decref(o);
+}
+
+static void unavailable_is_null_and_never_zero(void **state)
+{
+    pj_run_info info = example();
+    info.total_mj = info.idle_mj = info.net_mj = info.prefill_mj = info.decode_mj = NAN;
+    info.quality = PJ_UNAVAILABLE;
+    json_t *o = summary_of(&info);
+    static const char *const fields[] = {
+        "total_energy_mj",  "idle_energy_mj", "joules_per_token", "joules_per_token_net",
+        "tokens_per_joule", "cost_usd",       "co2_grams",        "energy_delay_product"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        assert_true(json_is_null(json_object_get(o, fields[i])));
+    assert_true(json_number_value(json_object_get(o, "tokens_per_second")) == 40);
+    json_decref(o);
+}
+
+static void names_read_back(void **state)
+{
+    for (int i = 0; i <= PJ_RUN_INTERRUPTED; i++)
+        assert_int_equal(pj_run_status_parse(pj_run_status_name((pj_run_status)i)), i);
+    for (int i = 0; i <= PJ_DEPTH_DEEP; i++)
+        assert_int_equal(pj_depth_parse(pj_depth_name((pj_depth)i)), i);
+    for (int i = 0; i <= PJ_METHOD_ALLOCATED; i++)
+        assert_int_equal(pj_method_parse(pj_method_name((pj_method)i)), i);
+    assert_int_equal(pj_depth_parse("deepest"), -1);
+    assert_int_equal(pj_depth_parse(NULL), -1);
+    assert_int_equal(pj_component_part("down_proj"), PJ_PART_MLP);
+    assert_int_equal(pj_component_part("qkv_proj"), PJ_PART_ATTENTION);
+    assert_int_equal(pj_component_part("input_layernorm"), PJ_PART_NORM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ratios_follow_their_definitions),
+        cmocka_unit_test(units_are_not_off_by_a_thousand),
+        cmocka_unit_test(the_object_has_the_fields_of_the_contract),
+        cmocka_unit_test(unavailable_is_null_and_never_zero),
+        cmocka_unit_test(names_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
