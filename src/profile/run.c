@@ -268,7 +268,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     pj_run *run = NULL;
     *out = NULL;
     pj_status status = run_new(session, &run, err);
-    if (status != PJ_OK) return status;
+    if (!run) return status;
     pj_uuid7(run->info.id);
     run->info.created_wall_ns = pj_clock_wall_ns();
     status = copy_options(run, options, err);
