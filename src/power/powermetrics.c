@@ -246,7 +246,7 @@ static bool start(powermetrics *p, const pj_power_env *env, size_t list, pj_erro
     if (strstr(p->complaint, "password") || strstr(p->complaint, "sudo") ||
         strstr(p->complaint, "superuser"))
         pj_fail(err, PJ_E_DENIED,
-                "powermetrics needs root (%s); run: sudo perjoule setup powermetrics",
+                "powermetrics needs root (%s); run: sudo perjoule setup --write powermetrics",
                 p->complaint);
     else if (p->complaint[0])
         pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics gives no power: %s", p->complaint);
@@ -292,7 +292,7 @@ static void powermetrics_probe(const pj_power_env *env, const char *argument,
     else
         pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
                              status == PJ_E_DENIED
-                                 ? "sudo perjoule setup powermetrics"
+                                 ? "sudo perjoule setup --write powermetrics"
                                  : "use another source (perjoule sensors lists them)",
                              "%s", err.text);
 }

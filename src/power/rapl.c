@@ -290,7 +290,8 @@ static bool in_virtual_machine(const pj_power_env *env)
 }
 
 static const char REMEDY_DENIED[] =
-    "sudo perjoule setup rapl (a udev rule for this machine), or until the next boot: sudo chmod "
+    "sudo perjoule setup --write rapl (a udev rule for this machine), or until the next boot: sudo "
+    "chmod "
     "a+r "
     "/sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to RAPL allows the "
     "PLATYPUS side channel";

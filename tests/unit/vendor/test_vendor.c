@@ -540,7 +540,7 @@ static void powermetrics_survives_its_faults(void **state)
     close_source("powermetrics", s);
     env = powermetrics_env("password", command, sizeof command);
     open_source("powermetrics", &env, PJ_E_DENIED, &err);
-    assert_non_null(strstr(err.text, "perjoule setup powermetrics"));
+    assert_non_null(strstr(err.text, "perjoule setup --write powermetrics"));
     env = powermetrics_env("battery 3", command, sizeof command);
     open_source("powermetrics", &env, PJ_E_UNAVAILABLE, &err);
     env.powermetrics = "/nowhere/powermetrics";

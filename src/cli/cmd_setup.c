@@ -1,0 +1,211 @@
+/*
+ * perjoule setup: grants this machine's users the right to read power, and nothing more.
+ *
+ *   powermetrics  a sudoers entry that allows exactly the command line perjoule uses. The bare
+ *                 program would be too much: its -u option writes files as root.
+ *   rapl          a udev rule that lets a group read the energy counters.
+ *
+ * Without --write the text is printed, with the place it belongs to. --root puts another folder in
+ * front of the paths.
+ */
+#include "cli/options.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct setup_options {
+    bool write;
+    const char *user, *group, *root;
+    int64_t interval_ns;
+} setup_options;
+
+/* Runs a program without output; its exit code, or -1. */
+static int run_quietly(char *const *words)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0);
+    if (posix_spawnp(&pid, words[0], &actions, NULL, words, environ) == 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    posix_spawn_file_actions_destroy(&actions);
+    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static bool is_plain_name(const char *name)
+{
+    size_t length =
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    return name[0] && name[0] != '-' && name[length] == 0;
+}
+
+/* Writes the file with the mode, or prints it. */
+static int deliver(const pj_command *command, const setup_options *o, const char *place,
+                   const char *text, mode_t mode)
+{
+    char path[4096];
+    pj_error err;
+    snprintf(path, sizeof path, "%s%s", o->root, place);
+    if (!o->write) {
+        printf("# %s (mode %04o)\n%s", path, (unsigned)mode, text);
+        return PJ_EXIT_OK;
+    }
+    if (pj_file_write(path, text, strlen(text), &err) != PJ_OK) {
+        if (err.status == PJ_E_DENIED) fprintf(stderr, "perjoule setup: run it with sudo\n");
+        return pj_command_failed(command, &err);
+    }
+    if (chmod(path, mode) != 0) {
+        pj_fail_errno(&err, errno, "cannot set the mode of %s", path);
+        return pj_command_failed(command, &err);
+    }
+    printf("wrote %s\n", path);
+    return PJ_EXIT_OK;
+}
+
+/* ---- powermetrics ------------------------------------------------------------------------- */
+
+static const char *const samplers[] = {"cpu_power,gpu_power,ane_power", "cpu_power,gpu_power",
+                                       "cpu_power"};
+
+/* One line a sampler list; in sudoers a comma ends a command, so it is escaped. */
+static void sudoers_text(const setup_options *o, char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(
+        text, bytes, "# perjoule may read power, with exactly these arguments and no others.\n");
+    for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++) {
+        char escaped[128];
+        size_t length = 0;
+        for (const char *p = samplers[i]; *p; p++) {
+            if (*p == ',') escaped[length++] = '\\';
+            escaped[length++] = *p;
+        }
+        escaped[length] = 0;
+        used += (size_t)snprintf(
+            text + used, bytes - used,
+            "%s ALL=(root) NOPASSWD: /usr/bin/powermetrics --samplers %s -i %lld --format plist\n",
+            o->user, escaped, (long long)(o->interval_ns / 1000000));
+    }
+}
+
+static int check_sudoers(const pj_command *command, const char *text)
+{
+    char path[] = "/tmp/perjoule-sudoers-XXXXXX";
+    pj_error err;
+    int fd = mkstemp(path);
+    if (fd < 0) return PJ_EXIT_OK; /* the check is a help, not a need */
+    close(fd);
+    if (pj_file_write(path, text, strlen(text), &err) != PJ_OK)
+        return pj_command_failed(command, &err);
+    char *words[] = {(char[]){"visudo"}, (char[]){"-cf"}, path, NULL};
+    int code = run_quietly(words);
+    unlink(path);
+    if (code <= 0) return PJ_EXIT_OK; /* good, or no visudo here */
+    fprintf(stderr, "perjoule setup: visudo refuses the entry; nothing was written\n");
+    return PJ_EXIT_FAILED;
+}
+
+static int setup_powermetrics(const pj_command *command, const setup_options *o)
+{
+    char text[1024];
+    if (!is_plain_name(o->user))
+        return pj_command_usage(command, "the user name %s cannot stand in sudoers", o->user);
+    sudoers_text(o, text, sizeof text);
+    int code = check_sudoers(command, text);
+    if (code == PJ_EXIT_OK) code = deliver(command, o, "/etc/sudoers.d/perjoule", text, 0440);
+    if (code == PJ_EXIT_OK && o->write) printf("test it as %s with: perjoule sensors\n", o->user);
+    return code;
+}
+
+/* ---- RAPL ---------------------------------------------------------------------------------- */
+
+static int setup_rapl(const pj_command *command, const setup_options *o)
+{
+    char text[1024];
+    if (!is_plain_name(o->group))
+        return pj_command_usage(command, "the group name %s cannot stand in a udev rule", o->group);
+    if (o->write && !o->root[0] && !getgrnam(o->group))
+        return pj_command_usage(command, "there is no group %s; make it with: sudo groupadd %s",
+                                o->group, o->group);
+    snprintf(
+        text, sizeof text,
+        "# perjoule: members of %s may read RAPL energy counters. The kernel hides them because\n"
+        "# fine-grained power lets a local program guess secrets (PLATYPUS, CVE-2020-8694).\n"
+        "SUBSYSTEM==\"powercap\", ACTION==\"add|change\", TEST==\"energy_uj\", "
+        "RUN+=\"/bin/chgrp %s /sys%%p/energy_uj\", RUN+=\"/bin/chmod g+r /sys%%p/energy_uj\"\n",
+        o->group, o->group);
+    int code = deliver(command, o, "/etc/udev/rules.d/70-perjoule-rapl.rules", text, 0644);
+    if (code != PJ_EXIT_OK || !o->write || o->root[0]) return code;
+    char *reload[] = {(char[]){"udevadm"}, (char[]){"control"}, (char[]){"--reload"}, NULL};
+    char *trigger[] = {(char[]){"udevadm"}, (char[]){"trigger"},
+                       (char[]){"--subsystem-match=powercap"}, NULL};
+    if (run_quietly(reload) != 0 || run_quietly(trigger) != 0)
+        printf("reload the rules with: sudo udevadm control --reload && sudo udevadm trigger "
+               "--subsystem-match=powercap\n");
+    printf("members of %s can read RAPL now; add one with: sudo usermod -aG %s USER\n", o->group,
+           o->group);
+    return code;
+}
+
+static const char *present_user(void)
+{
+    const char *sudo_user = getenv("SUDO_USER");
+    const struct passwd *entry = getpwuid(getuid());
+    if (sudo_user && sudo_user[0]) return sudo_user;
+    return entry ? entry->pw_name : "root";
+}
+
+static int run_setup(const pj_command *command, int argc, char **argv)
+{
+    setup_options o = {
+        .user = present_user(), .group = "power", .root = "", .interval_ns = 100000000};
+    const pj_option options[] = {
+        {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
+         0},
+        {"user", 'u', PJ_OPTION_TEXT, &o.user, "NAME", "who may run powermetrics (default: you)", 0,
+         0},
+        {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME", "who may read RAPL (default: power)", 0,
+         0},
+        {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
+         "sampling interval to allow (default 100ms)", 0, 0},
+        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "folder in front of the written paths", 0, 0},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional != 1)
+        return pj_command_usage(command, "name what to set up: rapl or powermetrics");
+    if (strcmp(argv[1], "rapl") == 0) return setup_rapl(command, &o);
+    if (strcmp(argv[1], "powermetrics") == 0) return setup_powermetrics(command, &o);
+    return pj_command_usage(command, "there is no setup for %s (rapl, powermetrics)", argv[1]);
+}
+
+const pj_command pj_command_setup = {
+    .name = "setup",
+    .summary = "grant the right to read power: sudoers entry, udev rule",
+    .run = run_setup,
+    .usage = "[options] rapl|powermetrics",
+    .text =
+        "Prints (or with --write installs) what lets a normal user read power. For powermetrics\n"
+        "(macOS) that is a sudoers entry which allows exactly the arguments perjoule uses; for\n"
+        "rapl (Linux) a udev rule which makes the energy counters readable to a group. Reading\n"
+        "RAPL lets a local program guess secrets of others (PLATYPUS): use it on machines of\n"
+        "your own.",
+    .examples = "perjoule setup rapl\n"
+                "sudo perjoule setup --write --group adm rapl\n"
+                "sudo perjoule setup --write powermetrics\n",
+};
