@@ -15,6 +15,8 @@ static const pj_kernel_set sets[] = {
 #if defined(__x86_64__)
     {"avx2", pj_cpu_has_avx2, pj_kernels_avx2_apply},
     {"avx512", pj_cpu_has_avx512, pj_kernels_avx512_apply},
+    {"vnni", pj_cpu_has_vnni, pj_kernels_vnni_apply},
+    {"bf16", pj_cpu_has_bf16, pj_kernels_bf16_apply},
 #endif
     {NULL, NULL, NULL}};
 

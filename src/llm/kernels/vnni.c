@@ -1,0 +1,404 @@
+/*
+ * Weights in 8-bit and smaller codes by the byte dot product of AVX-512 VNNI, with activations in
+ * 8-bit blocks. The product takes unsigned times signed bytes: weight codes are the unsigned side
+ * (128 added where a type is signed, 8 where it is a nibble with offset 8), and what that adds is
+ * in the sum's start value, made from the activations' block sums.
+ *
+ * Few tokens: four rows at once, two blocks of 32 in a vector. Many: weight rows are unpacked to
+ * one code a byte for all panels.
+ */
+#include "llm/kernels/sets.h"
+#include "llm/kernels/vector.h"
+
+enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3 };
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+/* One block: codes in 32 bytes, scale and -128 x sum. */
+INLINE __m256i pack_block(const float *x, float *scale, int32_t *sum)
+{
+    __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
+    float most = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
+    __m512 inverse = _mm512_set1_ps(most > 0 ? 127 / most : 0);
+    __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
+    __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
+    *scale = most / 127;
+    *sum = -PJ_Q8_OFFSET * _mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
+    return _mm256_set_m128i(_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
+}
+
+static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
+{
+    char *to = values;
+    for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++)
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
+                            pack_block(x + b * PJ_Q8_BLOCK, scales + b, sums + b));
+}
+
+static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
+                       void *values, float *scales, int32_t *sums)
+{
+    int32_t *to = values; /* four codes of one token */
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, to += 8 * width, scales += width, sums += width)
+        for (size_t t = 0; t < width; t++) {
+            int32_t groups[8] = {0};
+            scales[t] = 0;
+            sums[t] = 0;
+            if (t < tokens)
+                _mm256_storeu_si256(
+                    (__m256i *)(void *)groups,
+                    pack_block(x + t * x_stride + b * PJ_Q8_BLOCK, &scales[t], &sums[t]));
+            UNROLL for (size_t g = 0; g < 8; g++) to[g * width + t] = groups[g];
+        }
+}
+
+/* ---- few tokens ------------------------------------------------------------------------- */
+
+/* Two neighbouring blocks of a row: unsigned codes, and their scales in the lanes that the codes'
+ * sums will stand in. */
+typedef struct two_blocks {
+    __m512i codes;
+    __m512 scales;
+} two_blocks;
+
+enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+
+INLINE __m512 spread_scales(const char *first, size_t block_bytes)
+{
+    __m128i low = _mm_set1_epi16((short)pj_load_u16(first));
+    __m128i high = _mm_set1_epi16((short)pj_load_u16(first + block_bytes));
+    return _mm512_cvtph_ps(_mm256_set_m128i(high, low));
+}
+
+INLINE two_blocks load_q8_0(const char *at)
+{
+    __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+    __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(at + Q8_BYTES + 2));
+    __m512i codes = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    return (two_blocks){_mm512_xor_si512(codes, _mm512_set1_epi8((char)128)),
+                        spread_scales(at, Q8_BYTES)};
+}
+
+INLINE two_blocks load_q4_0(const char *at)
+{
+    __m256i low =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(at + 2)));
+    __m256i high = _mm256_broadcastsi128_si256(
+        _mm_loadu_si128((const __m128i *)(const void *)(at + Q4_BYTES + 2)));
+    __m512i twice = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    /* The second copy of each block's bytes gives its high nibbles. */
+    __m512i shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+    __m512i codes = _mm512_and_si512(_mm512_srlv_epi64(twice, shift), _mm512_set1_epi8(15));
+    return (two_blocks){codes, spread_scales(at, Q4_BYTES)};
+}
+
+INLINE two_blocks load_two(pj_dtype type, const char *at)
+{
+    return type == PJ_Q8_0 ? load_q8_0(at) : load_q4_0(at);
+}
+
+/* Activations of two blocks: codes, start values (in one lane a block), scales in their lanes. */
+typedef struct two_inputs {
+    __m512i codes, start;
+    __m512 scales;
+} two_inputs;
+
+/* The second block is left out when `both` is false: its scale is 0. */
+INLINE two_inputs load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
+                              const int32_t *sums, bool both)
+{
+    __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)codes), high = low;
+    __m128i start = _mm_cvtsi32_si128(sums[0]);
+    __m128 scale = _mm_set_ss(scales[0]);
+    if (both) {
+        high = _mm256_loadu_si256((const __m256i *)(const void *)(codes + 32));
+        start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
+        scale = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)scales));
+    }
+    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* an offset of 8, not 128 */
+    two_inputs in = {.codes = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
+    in.start = _mm512_maskz_expand_epi32(0x0101, _mm512_castsi128_si512(start));
+    const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    in.scales = _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(scale));
+    return in;
+}
+
+/* S weight rows times T tokens, which start at `token`. */
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    const int32_t *starts = p->sums + token * blocks;
+    __m512 acc[STREAMS][DOT_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+        _mm512_setzero_ps();
+    for (size_t b = 0; b < blocks; b += 2) {
+        bool both = b + 1 < blocks;
+        two_blocks w[STREAMS];
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            const char *at = rows[s] + b * bytes;
+            __builtin_prefetch(at + PREFETCH_BYTES);
+            char last[2 * Q8_BYTES] = {0}; /* half a pair at the end of a row */
+            if (!both) at = memcpy(last, at, bytes);
+            w[s] = load_two(type, at);
+        }
+        UNROLL for (size_t t = 0; t < T; t++)
+        {
+            two_inputs x = load_inputs(type, codes + t * p->cols + b * 32, scales + t * blocks + b,
+                                       starts + t * blocks + b, both);
+            UNROLL for (size_t s = 0; s < S; s++)
+            {
+                __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
+                acc[s][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
+                                            _mm512_mul_ps(w[s].scales, x.scales), acc[s][t]);
+            }
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) sums[s][t] =
+        _mm512_reduce_add_ps(acc[s][t]);
+}
+
+INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    const pj_matrix *w = d->weights;
+    const char *rows[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens;) {
+        size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        float sums[STREAMS][DOT_TOKENS];
+        if (done == 4)
+            dot_rows(type, d->x, t, rows, sums, S, 4);
+        else if (done == 2)
+            dot_rows(type, d->x, t, rows, sums, S, 2);
+        else
+            dot_rows(type, d->x, t, rows, sums, S, 1);
+        for (size_t s = 0; s < S; s++)
+            for (size_t i = 0; i < done; i++)
+                d->y[(t + i) * d->y_stride + row + s * apart] =
+                    sums[s][i] + (d->bias ? d->bias[row + s * apart] : 0);
+        t += done;
+    }
+}
+
+INLINE void dot_type(const pj_dot *d, pj_dtype type)
+{
+    size_t apart = (d->end - d->begin) / STREAMS;
+    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
+    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
+        dot_group(d, type, row, 1, 1);
+}
+
+static void dot_q8_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q8_0);
+}
+
+static void dot_q4_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q4_0);
+}
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE __m512i four_codes(const char *at)
+{
+    int32_t codes;
+    memcpy(&codes, at, sizeof codes);
+    return _mm512_set1_epi32(codes);
+}
+
+INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
+{
+    __m512 sums[ROWS][VECTORS];
+    const char *rows[ROWS], *x = t->x;
+    const float *x_scales = t->x_scales;
+    const int32_t *x_sums = t->x_sums;
+    UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+        t->add ? _mm512_loadu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16) : _mm512_setzero_ps();
+    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
+        __m512i whole[ROWS][VECTORS];
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m512i start = _mm512_loadu_si512(x_sums + v * 16);
+            UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] = start;
+        }
+        UNROLL for (size_t g = 0; g < 8; g++, x += V * 64)
+        {
+            __m512i panel[VECTORS];
+            UNROLL for (size_t v = 0; v < V; v++) panel[v] = _mm512_loadu_si512(x + v * 64);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                __m512i w = four_codes(rows[r] + b * 32 + g * 4);
+                UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+                    _mm512_dpbusd_epi32(whole[r][v], w, panel[v]);
+            }
+        }
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m512 scale = _mm512_loadu_ps(x_scales + v * 16);
+            UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]),
+                                _mm512_mul_ps(scale, _mm512_set1_ps(t->scales[r][b])), sums[r][v]);
+            if (!minima) continue;
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
+            sum = _mm512_mul_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
+            UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
+        }
+        x_scales += V * 16;
+        x_sums += V * 16;
+    }
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++)
+        _mm512_storeu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16, sums[r][v]);
+}
+
+static void tile(const pj_tile *t)
+{
+    if (t->vectors == 3)
+        tile_of(t, false, 3);
+    else if (t->vectors == 2)
+        tile_of(t, false, 2);
+    else
+        tile_of(t, false, 1);
+}
+
+static void tile_minima(const pj_tile *t)
+{
+    if (t->vectors == 3)
+        tile_of(t, true, 3);
+    else if (t->vectors == 2)
+        tile_of(t, true, 2);
+    else
+        tile_of(t, true, 1);
+}
+
+static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    const __m256i offset = _mm256_set1_epi8((char)128);
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q8_BYTES) {
+        __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32), _mm256_xor_si256(codes, offset));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+/* With an offset of 128, as all types here. */
+static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+        __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+        __m256i codes = _mm256_and_si256(twice, _mm256_set1_epi8(15));
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
+                            _mm256_add_epi8(codes, _mm256_set1_epi8(120)));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    pj_blocks_codes(PJ_Q4_K, row, cols, values, scales, minima);
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    pj_blocks_codes(PJ_Q5_K, row, cols, values, scales, minima);
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    pj_blocks_codes(PJ_Q6_K, row, cols, values, scales, minima);
+}
+
+/* ---- few tokens, types with blocks of 256 ----------------------------------------------- */
+
+/* One unpacked row times one token. */
+static float dot_codes(const uint8_t *codes, const float *scales, const float *minima,
+                       const int8_t *x, const float *x_scales, const int32_t *x_sums, size_t blocks)
+{
+    __m512 acc = _mm512_setzero_ps(), low = acc;
+    for (size_t b = 0; b < blocks; b += 2) { /* a multiple of 8 */
+        two_inputs in = load_inputs(PJ_Q8_0, x + b * 32, x_scales + b, x_sums + b, true);
+        __m512i product =
+            _mm512_dpbusd_epi32(in.start, _mm512_loadu_si512(codes + b * 32), in.codes);
+        __m512 scale =
+            _mm512_insertf32x8(_mm512_set1_ps(scales[b]), _mm256_set1_ps(scales[b + 1]), 1);
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_mul_ps(scale, in.scales), acc);
+    }
+    if (minima)
+        for (size_t b = 0; b < blocks; b += 8) {
+            __m256 sum =
+                _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)(x_sums + b)));
+            sum = _mm256_mul_ps(sum, _mm256_loadu_ps(x_scales + b));
+            low = _mm512_fmadd_ps(_mm512_zextps256_ps512(sum),
+                                  _mm512_zextps256_ps512(_mm256_loadu_ps(minima + b)), low);
+        }
+    return _mm512_reduce_add_ps(acc) + _mm512_reduce_add_ps(low) / PJ_Q8_OFFSET;
+}
+
+static void dot_k(const pj_dot *d)
+{
+    const pj_matrix *w = d->weights;
+    const pj_dtype_info *info = pj_dtype_get(w->type);
+    enum { CHUNK = 16384 };
+    uint8_t *codes = d->scratch;
+    float *scales = (float *)(void *)(codes + CHUNK), *minima = scales + CHUNK / 32;
+    for (size_t row = d->begin; row < d->end; row++)
+        for (size_t at = 0; at < w->cols; at += CHUNK) {
+            size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
+            const char *from = (const char *)w->data + row * w->row_bytes;
+            bool has_minima = w->type != PJ_Q6_K;
+            pj_blocks_codes(w->type, from + at / info->block_values * info->block_bytes, n, codes,
+                            scales, minima);
+            for (size_t t = 0; t < d->x->tokens; t++) {
+                size_t block = (t * w->cols + at) / 32;
+                float *y = &d->y[t * d->y_stride + row];
+                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
+                *y = before + dot_codes(codes, scales, has_minima ? minima : NULL,
+                                        (const int8_t *)d->x->values + t * w->cols + at,
+                                        d->x->scales + block, d->x->sums + block, n / 32);
+            }
+        }
+}
+
+/* ----------------------------------------------------------------------------------------- */
+
+#define TYPE(type, dot_, tile_)                                                         \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
+                                              .dot = dot_,                              \
+                                              .tile = tile_,                            \
+                                              .rows = ROWS,                             \
+                                              .stretch = 512, /* 24 KiB of the panel */ \
+                                              .unpack = unpack_##type,                  \
+                                              .unpacked_bytes = 1}
+TYPE(q8_0, dot_q8_0, tile);
+TYPE(q4_0, dot_q4_0, tile);
+TYPE(q4_k, dot_k, tile_minima);
+TYPE(q5_k, dot_k, tile_minima);
+TYPE(q6_k, dot_k, tile);
+
+static const pj_form_kernels form_q8 = {.dot_tokens = 8,
+                                        .lanes = 16,
+                                        .vectors = VECTORS,
+                                        .group = 4,
+                                        .pack_row = pack_row,
+                                        .pack_panel = pack_panel};
+
+void pj_kernels_vnni_apply(pj_kernels *kernels)
+{
+    kernels->linear[PJ_Q8_0] = &by_q8_0;
+    kernels->linear[PJ_Q4_0] = &by_q4_0;
+    kernels->linear[PJ_Q4_K] = &by_q4_k;
+    kernels->linear[PJ_Q5_K] = &by_q5_k;
+    kernels->linear[PJ_Q6_K] = &by_q6_k;
+    kernels->forms[PJ_FORM_Q8] = &form_q8;
+}
