@@ -1,0 +1,68 @@
+/*
+ * Text to token ids and back, by the rules that a tokenizer.json states: added tokens, normalizer,
+ * pre-tokenizer, byte-pair model, post-processor, decoder. Every part is executed as written; what
+ * a file asks for and perjoule lacks is refused by name when the file is opened. Text may hold any
+ * bytes: what is not UTF-8 is read as U+FFFD.
+ *
+ * A tokenizer may be used from several threads at once; a pj_token_stream belongs to one.
+ */
+#ifndef PJ_LLM_TOKENIZER_H
+#define PJ_LLM_TOKENIZER_H
+
+#include "base/buffer.h"
+
+typedef struct pj_tokenizer pj_tokenizer;
+
+/* A growing list of ids. Zero-initialise; pj_ids_fini frees. */
+typedef struct pj_ids {
+    int32_t *ids;
+    size_t count, capacity;
+} pj_ids;
+
+void pj_ids_fini(pj_ids *ids);               /* may run twice */
+bool pj_ids_append(pj_ids *ids, int32_t id); /* false: out of memory */
+
+/* From a model folder or a tokenizer.json. */
+pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error *err);
+/* From the text of one; `name` appears in errors. */
+pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
+                             pj_tokenizer **tokenizer, pj_error *err);
+void pj_tokenizer_close(pj_tokenizer *tokenizer); /* NULL is allowed */
+
+/* One more than the highest id. Ids below it may be holes: pj_tokenizer_token gives NULL for them.
+ */
+uint32_t pj_tokenizer_size(const pj_tokenizer *tokenizer);
+/* The token as the vocabulary spells it ("Ġworld", "<0x0A>"), terminated; NULL: no such id. */
+const char *pj_tokenizer_token(const pj_tokenizer *tokenizer, int32_t id);
+bool pj_tokenizer_is_special(const pj_tokenizer *tokenizer, int32_t id);
+int32_t pj_tokenizer_find(const pj_tokenizer *tokenizer, const char *token); /* -1: none */
+
+/* Bytes [begin, end) of the text that a user wrote: control tokens spelled there stay text. */
+typedef struct pj_text_span {
+    size_t begin, end;
+} pj_text_span;
+
+typedef struct pj_encode_options {
+    bool no_special;              /* without what the post-processor adds */
+    const pj_text_span *literals; /* ascending */
+    size_t literal_count;
+} pj_encode_options;
+
+/* Appends the ids of the text. `options` may be NULL. */
+pj_status pj_tokenizer_encode(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
+                              const pj_encode_options *options, pj_ids *ids, pj_error *err);
+/* Appends the text of the ids; ids that do not exist are left out. */
+pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                              bool skip_special, pj_buffer *text, pj_error *err);
+
+/* Text as tokens come: `push` appends what is now certain, whole characters only; `finish` the
+ * rest. The pieces together are the text of all ids, but that an invalid byte of a byte token
+ * becomes U+FFFD by itself. */
+typedef struct pj_token_stream pj_token_stream;
+pj_status pj_token_stream_new(const pj_tokenizer *tokenizer, bool skip_special,
+                              pj_token_stream **stream, pj_error *err);
+pj_status pj_token_stream_push(pj_token_stream *stream, int32_t id, pj_buffer *text, pj_error *err);
+pj_status pj_token_stream_finish(pj_token_stream *stream, pj_buffer *text, pj_error *err);
+void pj_token_stream_free(pj_token_stream *stream); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,373 @@
+/*
+ * Regular expressions of tokenizer files, on PCRE2. The files are written for Oniguruma's Ruby
+ * syntax, so a pattern is translated where the two differ: what \s \w \d \h and the names of
+ * properties mean,
+ * {,n}, {n,m}+ (greedy there, possessive in PCRE2), (?m). What cannot be translated (classes inside
+ * classes, intersections) is refused. Matching is bounded: patterns come from files.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+
+#include "llm/tokenizer/parts.h"
+
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_PATTERN_BYTES = 1 << 20, MATCH_LIMIT = 20 * 1000 * 1000, MAX_GROUPS = 64 };
+
+struct pj_regex {
+    pcre2_code *code;
+    pcre2_match_data *found;
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack;
+    bool fast; /* compiled to machine code */
+};
+
+/* ---- translation ---- */
+
+#define SPACE "\\x09-\\x0d\\x20\\x{85}\\p{Z}"
+#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
+#define HEX   "0-9a-fA-F"
+
+typedef struct translation {
+    const char *at, *end;
+    pj_buffer out;
+    size_t atom; /* where the last atom begins in `out` */
+    size_t groups[MAX_GROUPS];
+    int depth;
+    bool in_class;
+    const char *problem;
+} translation;
+
+static void put(translation *t, const char *text)
+{
+    pj_buffer_text(&t->out, text);
+}
+
+/* \s and the like: the set inside a class, the class outside. */
+static void put_set(translation *t, const char *set, bool negated)
+{
+    if (t->in_class && negated) {
+        t->problem = "a negated set inside a class";
+        return;
+    }
+    if (!t->in_class) put(t, negated ? "[^" : "[");
+    put(t, set);
+    if (!t->in_class) put(t, "]");
+}
+
+static bool is_script(const char *name, size_t bytes)
+{
+    char probe[64];
+    int length = snprintf(probe, sizeof probe, "\\p{sc:%.*s}", (int)bytes, name);
+    int code;
+    PCRE2_SIZE at;
+    if (bytes < 3 || length >= (int)sizeof probe) return false;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)probe, (PCRE2_SIZE)length,
+                                         PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
+    pcre2_code_free(compiled);
+    return compiled != NULL;
+}
+
+/* \p{Letter}, \p{^Lu}, \p{Han}: PCRE2 knows categories by their short names and would take a script
+ * name to mean its extensions too. */
+static void put_property(translation *t, bool negated)
+{
+    static const char *const names[][2] = {
+        {"Letter", "L"},
+        {"Mark", "M"},
+        {"Number", "N"},
+        {"Punctuation", "P"},
+        {"Symbol", "S"},
+        {"Separator", "Z"},
+        {"Other", "C"},
+        {"Uppercase_Letter", "Lu"},
+        {"Lowercase_Letter", "Ll"},
+        {"Decimal_Number", "Nd"},
+        {"Alpha", "Alphabetic"},
+        {"Space", "White_Space"},
+    };
+    const char *name = t->at + 1;
+    const char *close = memchr(name, '}', (size_t)(t->end - name));
+    if (!close) {
+        t->problem = "a property without its bracket";
+        return;
+    }
+    t->at = close + 1;
+    if (*name == '^') {
+        negated = !negated;
+        name++;
+    }
+    size_t bytes = (size_t)(close - name);
+    pj_buffer_printf(&t->out, negated ? "\\P{" : "\\p{");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i][0]) == bytes && memcmp(names[i][0], name, bytes) == 0) {
+            put(t, names[i][1]);
+            put(t, "}");
+            return;
+        }
+    if (is_script(name, bytes)) put(t, "sc:");
+    pj_buffer_append(&t->out, name, bytes);
+    put(t, "}");
+}
+
+static void put_escape(translation *t)
+{
+    if (t->at == t->end) {
+        t->problem = "a backslash at the end";
+        return;
+    }
+    char c = *t->at++;
+    switch (c) {
+    case 's': put_set(t, SPACE, false); return;
+    case 'S':
+        if (t->in_class)
+            put(t, "\\S"); /* the one character in which they differ is rare */
+        else
+            put_set(t, SPACE, true);
+        return;
+    case 'w': put_set(t, WORD, false); return;
+    case 'W': put_set(t, WORD, true); return;
+    case 'h': put_set(t, HEX, false); return;
+    case 'H': put_set(t, HEX, true); return;
+    case 'd': put(t, "\\p{Nd}"); return;
+    case 'D': put(t, "\\P{Nd}"); return;
+    case 'u':
+        if (t->end - t->at < 4)
+            t->problem = "a cut-off \\u";
+        else {
+            pj_buffer_printf(&t->out, "\\x{%.4s}", t->at);
+            t->at += 4;
+        }
+        return;
+    case 'p':
+    case 'P':
+        if (t->at < t->end && *t->at == '{') {
+            put_property(t, c == 'P');
+            return;
+        }
+        break;
+    default: break;
+    }
+    pj_buffer_char(&t->out, '\\');
+    pj_buffer_char(&t->out, c);
+}
+
+static void put_class(translation *t)
+{
+    pj_buffer_char(&t->out, *t->at++);
+    t->in_class = true;
+    if (t->at < t->end && *t->at == '^') pj_buffer_char(&t->out, *t->at++);
+    if (t->at < t->end && *t->at == ']') pj_buffer_char(&t->out, *t->at++);
+    while (!t->problem && t->at < t->end && *t->at != ']') {
+        char c = *t->at++;
+        bool posix = c == '[' && t->at < t->end && *t->at == ':';
+        if (c == '\\')
+            put_escape(t);
+        else if (c == '[' && !posix)
+            t->problem = "a class inside a class";
+        else if (c == '&' && t->at < t->end && *t->at == '&')
+            t->problem = "an intersection of classes";
+        else if (posix) {
+            const char *close = memchr(t->at, ']', (size_t)(t->end - t->at));
+            size_t bytes = close ? (size_t)(close + 1 - t->at) : 0;
+            pj_buffer_char(&t->out, c);
+            pj_buffer_append(&t->out, t->at, bytes);
+            t->at += bytes;
+        } else
+            pj_buffer_char(&t->out, c);
+    }
+    t->in_class = false;
+    if (t->at < t->end) pj_buffer_char(&t->out, *t->at++);
+}
+
+/* The length of {n}, {n,}, {,m} or {n,m} at `at`; 0 when it is no repetition. */
+static size_t repetition(const translation *t)
+{
+    const char *p = t->at + 1;
+    int digits = 0, commas = 0;
+    for (; p < t->end && *p != '}'; p++) {
+        if (*p >= '0' && *p <= '9')
+            digits++;
+        else if (*p != ',' || commas++ > 0)
+            return 0;
+    }
+    return p < t->end && digits > 0 ? (size_t)(p + 1 - t->at) : 0;
+}
+
+static void wrap_atom(translation *t)
+{
+    size_t bytes = t->out.length - t->atom;
+    if (!pj_buffer_append(&t->out, "(?:)", 4)) return;
+    char *atom = t->out.data + t->atom;
+    memmove(atom + 3, atom, bytes);
+    memcpy(atom, "(?:", 3);
+    t->out.data[t->out.length - 1] = ')';
+}
+
+static void put_repetition(translation *t, size_t bytes)
+{
+    bool open = t->at[1] == ',';
+    put(t, open ? "{0" : "{");
+    pj_buffer_append(&t->out, t->at + 1, bytes - 1);
+    t->at += bytes;
+    if (t->at < t->end && *t->at == '+') wrap_atom(t);
+}
+
+/* "(" with what follows it up to its content; m means "dot matches newline" in Ruby. */
+static void put_group(translation *t)
+{
+    if (t->depth < MAX_GROUPS) t->groups[t->depth] = t->out.length;
+    t->depth++;
+    pj_buffer_char(&t->out, *t->at++);
+    if (t->at == t->end || *t->at != '?') return;
+    pj_buffer_char(&t->out, *t->at++);
+    while (t->at < t->end && strchr("imx-", *t->at)) {
+        pj_buffer_char(&t->out, *t->at == 'm' ? 's' : *t->at);
+        t->at++;
+    }
+    if (t->at < t->end && strchr(":=!>", *t->at)) pj_buffer_char(&t->out, *t->at++);
+}
+
+static void put_next(translation *t)
+{
+    char c = *t->at;
+    size_t bytes;
+    if (c == '{' && (bytes = repetition(t)) > 0) {
+        put_repetition(t, bytes);
+        return;
+    }
+    bool quantifier = c == '*' || c == '+' || c == '?';
+    if (!quantifier && c != ')' && ((unsigned char)c & 0xc0) != 0x80) t->atom = t->out.length;
+    if (c == '\\') {
+        t->at++;
+        put_escape(t);
+    } else if (c == '[') {
+        put_class(t);
+    } else if (c == '(') {
+        put_group(t);
+    } else {
+        if (c == ')' && t->depth > 0) {
+            t->depth--;
+            if (t->depth < MAX_GROUPS) t->atom = t->groups[t->depth];
+        }
+        pj_buffer_char(&t->out, *t->at++);
+    }
+}
+
+/* ---- compiling ---- */
+
+static pj_status compile(pj_regex *regex, const pj_buffer *pattern, pj_error *err)
+{
+    int code;
+    PCRE2_SIZE at;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context) return pj_fail_memory(err, "a regular expression");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(context, MAX_GROUPS);
+    regex->code = pcre2_compile((PCRE2_SPTR)pj_buffer_get(pattern), pattern->length,
+                                PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                                &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (!regex->code) {
+        PCRE2_UCHAR text[128];
+        pcre2_get_error_message(code, text, sizeof text);
+        return pj_fail(err, PJ_E_INVALID, "the regular expression %.100s is invalid: %s",
+                       pj_buffer_get(pattern), (const char *)text);
+    }
+    regex->fast = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    regex->found = pcre2_match_data_create(1, NULL);
+    regex->context = pcre2_match_context_create(NULL);
+    if (!regex->found || !regex->context) return pj_fail_memory(err, "a regular expression");
+    pcre2_set_match_limit(regex->context, MATCH_LIMIT);
+    pcre2_set_heap_limit(regex->context, 64 * 1024); /* KiB */
+    if (regex->fast) {
+        regex->stack = pcre2_jit_stack_create(32 * 1024, 8 * 1024 * 1024, NULL);
+        if (regex->stack) pcre2_jit_stack_assign(regex->context, NULL, regex->stack);
+    }
+    return PJ_OK;
+}
+
+pj_status pj_regex_new(const char *pattern, size_t bytes, pj_regex **regex, pj_error *err)
+{
+    translation t = {.at = pattern, .end = pattern + bytes};
+    *regex = NULL;
+    pj_buffer_init(&t.out, MAX_PATTERN_BYTES);
+    while (t.at < t.end && !t.problem) put_next(&t);
+    pj_status status = pj_buffer_status(&t.out, "a regular expression", err);
+    if (t.problem)
+        status = pj_fail(err, PJ_E_UNSUPPORTED,
+                         "the regular expression %.*s uses %s, which is not supported",
+                         (int)(bytes < 100 ? bytes : 100), pattern, t.problem);
+    pj_regex *made = status == PJ_OK ? pj_alloc(1, sizeof *made) : NULL;
+    if (status == PJ_OK && !made) status = pj_fail_memory(err, "a regular expression");
+    if (status == PJ_OK) status = compile(made, &t.out, err);
+    pj_buffer_fini(&t.out);
+    if (status == PJ_OK)
+        *regex = made;
+    else
+        pj_regex_free(made);
+    return status;
+}
+
+void pj_regex_free(pj_regex *regex)
+{
+    if (!regex) return;
+    pcre2_jit_stack_free(regex->stack);
+    pcre2_match_context_free(regex->context);
+    pcre2_match_data_free(regex->found);
+    pcre2_code_free(regex->code);
+    pj_free(regex);
+}
+
+/* ---- matching ---- */
+
+static int match_at(const pj_regex *regex, const char *text, size_t bytes, size_t from)
+{
+    PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    if (regex->fast)
+        return pcre2_jit_match(regex->code, subject, bytes, from, 0, regex->found, regex->context);
+    return pcre2_match(regex->code, subject, bytes, from, PCRE2_NO_UTF_CHECK, regex->found,
+                       regex->context);
+}
+
+static size_t sequence_bytes(unsigned char lead)
+{
+    return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
+int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_regex_cursor *cursor,
+                  size_t *begin, size_t *end)
+{
+    while (cursor->from <= bytes) {
+        int count = match_at(regex, text, bytes, cursor->from);
+        if (count == PCRE2_ERROR_NOMATCH) return 0;
+        if (count < 0) return -1;
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(regex->found);
+        *begin = at[0] < at[1] ? at[0] : at[1]; /* \K may turn them round */
+        *end = at[1];
+        if (*begin < cursor->from) *begin = cursor->from;
+        if (*end < *begin) *end = *begin;
+        if (*begin == *end && *end == cursor->last) {
+            cursor->from +=
+                cursor->from < bytes ? sequence_bytes((unsigned char)text[cursor->from]) : 1;
+            continue;
+        }
+        cursor->from = cursor->last = *end;
+        return 1;
+    }
+    return 0;
+}
+
+int pj_pattern_next(const pj_pattern *pattern, const char *text, size_t bytes,
+                    pj_regex_cursor *cursor, size_t *begin, size_t *end)
+{
+    if (pattern->regex) return pj_regex_next(pattern->regex, text, bytes, cursor, begin, end);
+    if (pattern->plain_bytes == 0 || cursor->from >= bytes) return 0;
+    const char *found =
+        memmem(text + cursor->from, bytes - cursor->from, pattern->plain, pattern->plain_bytes);
+    if (!found) return 0;
+    *begin = (size_t)(found - text);
+    *end = cursor->from = cursor->last = *begin + pattern->plain_bytes;
+    return 1;
+}

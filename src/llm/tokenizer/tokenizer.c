@@ -1,0 +1,171 @@
+/* A tokenizer opened, asked and closed; how it encodes and decodes is in encode.c and decode.c. */
+#include "base/file.h"
+#include "llm/tokenizer/parts.h"
+
+#include <limits.h>
+#include <string.h>
+
+static pj_status load_part(const pj_json_text key, pj_json_text span, json_t *root,
+                           const char *name, pj_error *err)
+{
+    static const char *const parts[] = {"version",       "added_tokens",   "normalizer",
+                                        "pre_tokenizer", "post_processor", "decoder"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!pj_json_text_is(key, parts[i])) continue;
+        json_error_t where;
+        json_t *value = json_loadb(span.text, span.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+        if (!value)
+            return pj_fail(err, PJ_E_INVALID, "%s is not valid JSON: %s in %s", name, where.text,
+                           parts[i]);
+        return json_object_set_new(root, parts[i], value) == 0 ? PJ_OK
+                                                               : pj_fail_memory(err, "a tokenizer");
+    }
+    return PJ_OK; /* truncation and padding are for batches of training */
+}
+
+/* The model is loaded on the way; the small parts are kept for later, because they refer to it. */
+static pj_status walk(pj_tokenizer *t, pj_json_scan *scan, json_t *root, const char *name,
+                      pj_error *err)
+{
+    pj_status status = PJ_OK;
+    bool has_model = false;
+    pj_json_scan_enter(scan, '{');
+    while (status == PJ_OK && pj_json_scan_next(scan, '{')) {
+        pj_json_text key, span;
+        if (!pj_json_scan_key(scan, &key)) break;
+        if (pj_json_text_is(key, "model")) {
+            if (has_model) return pj_fail(err, PJ_E_INVALID, "%s has two models", name);
+            has_model = true;
+            status = pj_load_model(t, scan, name, err);
+            continue;
+        }
+        /* The key, when it has escapes, is overwritten by the value; no key we want has any. */
+        char copy[32] = {0};
+        memcpy(copy, key.text, key.bytes < sizeof copy - 1 ? key.bytes : sizeof copy - 1);
+        key = (pj_json_text){copy, strlen(copy)};
+        if (pj_json_scan_skip(scan, &span)) status = load_part(key, span, root, name, err);
+    }
+    if (status == PJ_OK) pj_json_scan_end(scan);
+    if (pj_json_scan_failed(scan)) return pj_json_scan_error(scan, name, err);
+    if (status == PJ_OK && !has_model) return pj_fail(err, PJ_E_INVALID, "%s has no model", name);
+    return status;
+}
+
+static pj_status check_version(json_t *root, const char *name, pj_error *err)
+{
+    json_t *version = json_object_get(root, "version");
+    if (!version || json_is_null(version)) return PJ_OK;
+    const char *text = json_string_value(version);
+    if (text && strcmp(text, "1.0") == 0) return PJ_OK;
+    return pj_fail(err, PJ_E_UNSUPPORTED, "%s is of version %.20s; only 1.0 is supported", name,
+                   text ? text : "(not a text)");
+}
+
+/* The table from ids to added tokens, and a look at the ids that the template adds. */
+static pj_status index_ids(pj_tokenizer *t, const char *name, pj_error *err)
+{
+    t->size = t->vocab.size;
+    for (uint32_t i = 0; i < t->added_count; i++)
+        if (t->added[i].id >= t->size) t->size = t->added[i].id + 1;
+    t->added_by_id = pj_alloc((size_t)t->size + 1, sizeof *t->added_by_id);
+    if (!t->added_by_id) return pj_fail_memory(err, "a tokenizer");
+    for (uint32_t i = 0; i < t->added_count; i++) t->added_by_id[t->added[i].id] = i + 1;
+    for (uint32_t i = 0; i < t->template.count; i++)
+        if (t->template.ids[i] >= 0 && !pj_tokenizer_token(t, t->template.ids[i]))
+            return pj_fail(err, PJ_E_INVALID,
+                           "%s: the template adds the id %d, which does not exist", name,
+                           t->template.ids[i]);
+    return PJ_OK;
+}
+
+pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
+                             pj_tokenizer **tokenizer, pj_error *err)
+{
+    *tokenizer = NULL;
+    pj_tokenizer *t = pj_alloc(1, sizeof *t);
+    json_t *root = json_object();
+    if (!t || !root) {
+        pj_free(t);
+        json_decref(root);
+        return pj_fail_memory(err, "a tokenizer");
+    }
+    pj_arena_init(&t->arena, 0);
+    pj_vocab_init(&t->vocab);
+    t->bpe.prefix = t->bpe.suffix = "";
+    pthread_mutex_init(&t->lock, NULL);
+    pj_json_scan scan;
+    pj_json_scan_init(&scan, text, bytes);
+    pj_status status = walk(t, &scan, root, name, err);
+    pj_json_scan_fini(&scan);
+    if (status == PJ_OK) status = check_version(root, name, err);
+    if (status == PJ_OK) status = pj_load_steps(t, root, name, err);
+    if (status == PJ_OK) status = index_ids(t, name, err);
+    json_decref(root);
+    if (status == PJ_OK)
+        *tokenizer = t;
+    else
+        pj_tokenizer_close(t);
+    return status;
+}
+
+pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error *err)
+{
+    char file[PATH_MAX];
+    pj_mapping mapping;
+    *tokenizer = NULL;
+    bool folder = pj_dir_exists(path);
+    if (folder && !pj_path_join(file, sizeof file, path, "tokenizer.json"))
+        return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
+    if (folder) path = file;
+    pj_status status = pj_file_map(path, &mapping, err);
+    if (status != PJ_OK) return status;
+    const char *text = mapping.data ? (const char *)mapping.data : "";
+    status = pj_tokenizer_parse(text, mapping.size, path, tokenizer, err);
+    pj_file_unmap(&mapping);
+    return status;
+}
+
+void pj_tokenizer_close(pj_tokenizer *t)
+{
+    if (!t) return;
+    for (uint32_t i = 0; i < t->normalizer_count; i++)
+        pj_regex_free(t->normalizers[i].pattern.regex);
+    for (uint32_t i = 0; i < t->splitter_count; i++) pj_regex_free(t->splitters[i].pattern.regex);
+    for (uint32_t i = 0; i < t->decoder_count; i++) pj_regex_free(t->decoders[i].pattern.regex);
+    pj_trie_fini(&t->raw_trie);
+    pj_trie_fini(&t->normalized_trie);
+    pj_vocab_fini(&t->vocab);
+    pj_free(t->added_by_id);
+    pj_workspace_free(t->workspace);
+    pj_arena_fini(&t->arena);
+    pthread_mutex_destroy(&t->lock);
+    pj_free(t);
+}
+
+uint32_t pj_tokenizer_size(const pj_tokenizer *t)
+{
+    return t->size;
+}
+
+const char *pj_tokenizer_token(const pj_tokenizer *t, int32_t id)
+{
+    if (id < 0 || (uint32_t)id >= t->size) return NULL;
+    if (t->added_by_id[id] > 0) return t->added[t->added_by_id[id] - 1].content;
+    const pj_vocab_entry *entry = pj_vocab_entry_of(&t->vocab, (uint32_t)id);
+    return entry ? t->vocab.text + entry->offset : NULL;
+}
+
+bool pj_tokenizer_is_special(const pj_tokenizer *t, int32_t id)
+{
+    if (id < 0 || (uint32_t)id >= t->size || t->added_by_id[id] == 0) return false;
+    return t->added[t->added_by_id[id] - 1].special;
+}
+
+int32_t pj_tokenizer_find(const pj_tokenizer *t, const char *token)
+{
+    size_t bytes = strlen(token);
+    for (uint32_t i = 0; i < t->added_count; i++)
+        if (t->added[i].bytes == bytes && memcmp(t->added[i].content, token, bytes) == 0)
+            return (int32_t)t->added[i].id;
+    return (int32_t)pj_vocab_find(&t->vocab, token, bytes);
+}

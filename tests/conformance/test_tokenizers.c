@@ -1,0 +1,243 @@
+/* Tokenizers against the reference's vectors: ids with and without special tokens, text back, whole
+ * and as a stream; and hostile tokenizer files. */
+#include "judge.h"
+
+#include "llm/tokenizer.h"
+
+#include <jansson.h>
+
+static pj_tokenizer *open_tokenizer(const char *path)
+{
+    pj_error err;
+    pj_tokenizer *tokenizer;
+    if (pj_tokenizer_open(path, &tokenizer, &err) != PJ_OK) fail_msg("%s", err.text);
+    return tokenizer;
+}
+
+static json_t *load_json(const char *path)
+{
+    json_error_t err;
+    json_t *root = json_load_file(path, JSON_ALLOW_NUL, &err);
+    if (!root) fail_msg("%s: %s", path, err.text);
+    return root;
+}
+
+static void print_ids(const char *what, const int32_t *ids, size_t count)
+{
+    print_message("%s:", what);
+    for (size_t i = 0; i < count && i < 60; i++) print_message(" %d", ids[i]);
+    print_message("\n");
+}
+
+static void check_ids(const pj_tokenizer *t, const char *text, size_t bytes, bool no_special,
+                      const int32_t *want, size_t count, const char *where)
+{
+    pj_error err;
+    pj_ids ids = {0};
+    pj_encode_options options = {.no_special = no_special};
+    if (pj_tokenizer_encode(t, text, bytes, &options, &ids, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    if (ids.count != count || memcmp(ids.ids, want, count * sizeof *want) != 0) {
+        print_message("%s: \"%.*s\"\n", where, (int)(bytes < 200 ? bytes : 200), text);
+        print_ids("want", want, count);
+        print_ids("have", ids.ids, ids.count);
+        fail();
+    }
+    pj_ids_fini(&ids);
+}
+
+static void check_text(const pj_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
+                       const char *want, size_t bytes)
+{
+    pj_error err;
+    pj_buffer text, streamed;
+    pj_token_stream *stream;
+    pj_buffer_init(&text, 1 << 24);
+    pj_buffer_init(&streamed, 1 << 24);
+    assert_int_equal(pj_tokenizer_decode(t, ids, count, skip_special, &text, &err), PJ_OK);
+    if (text.length != bytes || memcmp(pj_buffer_get(&text), want, bytes) != 0)
+        fail_msg("decoded \"%s\", want \"%s\"", pj_buffer_get(&text), want);
+    assert_int_equal(pj_token_stream_new(t, skip_special, &stream, &err), PJ_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(pj_token_stream_push(stream, ids[i], &streamed, &err), PJ_OK);
+    assert_int_equal(pj_token_stream_finish(stream, &streamed, &err), PJ_OK);
+    if (streamed.length != bytes || memcmp(pj_buffer_get(&streamed), want, bytes) != 0)
+        fail_msg("streamed \"%s\", want \"%s\"", pj_buffer_get(&streamed), want);
+    pj_token_stream_free(stream);
+    pj_buffer_fini(&text);
+    pj_buffer_fini(&streamed);
+}
+
+static size_t ids_of(json_t *array, int32_t **ids)
+{
+    size_t count = json_array_size(array);
+    *ids = pj_alloc(count + 1, sizeof **ids);
+    for (size_t i = 0; i < count; i++)
+        (*ids)[i] = (int32_t)json_integer_value(json_array_get(array, i));
+    return count;
+}
+
+static void check_vectors(const pj_tokenizer *t, const char *path)
+{
+    json_t *root = load_json(path), *item;
+    size_t i;
+    json_array_foreach(json_object_get(root, "cases"), i, item)
+    {
+        json_t *text = json_object_get(item, "text");
+        json_t *skipped = json_object_get(item, "decoded_skip_special");
+        json_t *kept = json_object_get(item, "decoded_keep_special");
+        int32_t *ids, *special;
+        size_t count = ids_of(json_object_get(item, "ids"), &ids);
+        size_t specials = ids_of(json_object_get(item, "ids_with_special"), &special);
+        check_ids(t, json_string_value(text), json_string_length(text), true, ids, count, path);
+        check_ids(t, json_string_value(text), json_string_length(text), false, special, specials,
+                  path);
+        check_text(t, ids, count, true, json_string_value(skipped), json_string_length(skipped));
+        check_text(t, ids, count, false, json_string_value(kept), json_string_length(kept));
+        pj_free(ids);
+        pj_free(special);
+    }
+    print_message("%s: %zu texts\n", path, i);
+    json_decref(root);
+}
+
+/* Inputs between separator lines; a line of ids each, without special tokens. */
+static void check_inputs(const pj_tokenizer *t, const char *inputs, const char *outputs)
+{
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    char *in, *out;
+    size_t bytes;
+    pj_error err;
+    assert_int_equal(pj_file_read(inputs, 1 << 20, &in, &bytes, &err), PJ_OK);
+    assert_int_equal(pj_file_read(outputs, 1 << 20, &out, &bytes, &err), PJ_OK);
+    int cases = 0;
+    char *line = out;
+    for (char *text = in; text && *line; cases++) {
+        char *end = strstr(text, separator), *newline = strchr(line, '\n');
+        size_t length = end ? (size_t)(end - text) : strlen(text);
+        int32_t ids[4096];
+        size_t count = 0;
+        for (char *p = line, *next;; p = next) {
+            long id = strtol(p, &next, 10);
+            if (next == p || (newline && next > newline)) break;
+            ids[count++] = (int32_t)id;
+        }
+        check_ids(t, text, length, true, ids, count, inputs);
+        text = end ? end + sizeof separator - 1 : NULL;
+        line = newline ? newline + 1 : line + strlen(line);
+    }
+    print_message("%s: %d texts\n", inputs, cases);
+    assert_true(cases > 40);
+    pj_free(in);
+    pj_free(out);
+}
+
+/* {"text", "encoded_ids" or "token_ids"}: ids with special tokens. */
+static void check_long_text(const pj_tokenizer *t, const char *path)
+{
+    json_t *root = load_json(path), *text = json_object_get(root, "text");
+    json_t *list = json_object_get(root, "token_ids");
+    int32_t *ids;
+    size_t count = ids_of(list ? list : json_object_get(root, "encoded_ids"), &ids);
+    assert_true(count > 0);
+    check_ids(t, json_string_value(text), json_string_length(text), false, ids, count, path);
+    pj_free(ids);
+    json_decref(root);
+    print_message("%s\n", path);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static void check_folder(const char *folder)
+{
+    char path[PATH_MAX], other[PATH_MAX];
+    if (!pj_file_exists(judge_join(path, folder, "tokenizer.json"))) return;
+    pj_tokenizer *t = open_tokenizer(folder);
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; (e = readdir(dir));) {
+        judge_join(path, folder, e->d_name);
+        if (strcmp(e->d_name, "vectors.json") == 0) check_vectors(t, path);
+        if (strncmp(e->d_name, "swift-", 6) == 0) check_long_text(t, path);
+        if (!ends_with(path, ".inp")) continue;
+        snprintf(other, sizeof other, "%.*s.out", (int)strlen(path) - 4, path);
+        check_inputs(t, path, other);
+    }
+    closedir(dir);
+    pj_tokenizer_close(t);
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    judge_each(judge_join(path, judge_folder("PJ_FIXTURES"), "tokenizers"), check_folder);
+    judge_each(judge_join(path, judge_folder("PJ_FIXTURES"), "models"), check_folder);
+}
+
+/* The greedy runs of the golden folders: the texts of their ids, which are
+ * arbitrary: many are no whole characters. */
+static void check_golden(const char *folder)
+{
+    char path[PATH_MAX];
+    if (!pj_dir_exists(folder)) return;
+    pj_tokenizer *t = open_tokenizer(folder);
+    json_t *root = load_json(judge_join(path, folder, "reference.json"));
+    json_t *run;
+    size_t i;
+    json_array_foreach(json_object_get(root, "greedy"), i, run)
+    {
+        json_t *prompt = json_object_get(run, "prompt"), *text = json_object_get(run, "text");
+        int32_t *ids;
+        size_t count = ids_of(json_object_get(run, "prompt_ids"), &ids);
+        check_text(t, ids, count, true, json_string_value(prompt), json_string_length(prompt));
+        pj_free(ids);
+        count = ids_of(json_object_get(run, "token_ids"), &ids);
+        check_text(t, ids, count, true, json_string_value(text), json_string_length(text));
+        pj_free(ids);
+    }
+    assert_true(i > 0);
+    json_decref(root);
+    pj_tokenizer_close(t);
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    judge_each(judge_folder("PJ_GOLDEN"), check_golden);
+}
+
+static void check_hostile(const char *path)
+{
+    static const char *const may_pass[] = {"duplicate-ids.json", "huge-id.json"};
+    pj_error err = {0};
+    pj_tokenizer *tokenizer;
+    pj_status status = pj_tokenizer_open(path, &tokenizer, &err);
+    print_message("%-6s %s\n", status == PJ_OK ? "accept" : "reject",
+                  status == PJ_OK ? path : err.text);
+    bool may = ends_with(path, may_pass[0]) || ends_with(path, may_pass[1]);
+    if (status == PJ_OK && !may) fail_msg("%s was accepted", path);
+    if (status == PJ_OK) check_ids(tokenizer, "", 0, true, NULL, 0, path);
+    if (ends_with(path, "model-unigram.json")) assert_int_equal(status, PJ_E_UNSUPPORTED);
+    pj_tokenizer_close(tokenizer);
+}
+
+static void test_hostile(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    judge_each(judge_join(path, judge_folder("PJ_FIXTURES"), "tokenizers/corrupt"), check_hostile);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_hostile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
