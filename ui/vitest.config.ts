@@ -2,14 +2,11 @@
 // fixture server in a real Chromium. budget: the performance budgets, run on request only.
 import { defineConfig } from 'vitest/config';
 
-const jsx = { oxc: { jsx: { runtime: 'automatic' as const, importSource: 'preact' } } };
-
 export default defineConfig({
   test: {
     projects: [
-      { ...jsx, test: { name: 'unit', environment: 'happy-dom', include: ['tests/unit/**/*.test.{ts,tsx}'] } },
+      { test: { name: 'unit', environment: 'happy-dom', include: ['tests/unit/**/*.test.{ts,tsx}'] } },
       {
-        ...jsx,
         test: {
           name: 'e2e',
           environment: 'node',
@@ -20,7 +17,6 @@ export default defineConfig({
         },
       },
       {
-        ...jsx,
         test: {
           name: 'budget',
           environment: 'node',

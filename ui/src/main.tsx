@@ -1,5 +1,7 @@
 import { render } from 'preact';
+import 'uplot/dist/uPlot.min.css';
 import './style/index.css';
+import { startLive } from './state/live';
 import { startSelection } from './state/selection';
 import { startSettings } from './state/settings';
 import { App } from './app';
@@ -7,5 +9,6 @@ import { App } from './app';
 if (/[?&]test=1\b/.test(location.search)) window.__test = {};
 startSettings();
 startSelection();
+startLive();
 const root = document.getElementById('app');
 if (root) render(<App />, root);

@@ -4,7 +4,6 @@ import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from '../parts/icon';
 import { download, fileName, type Table, toCsv } from '../core/table';
-import type { CanvasChart } from './canvas';
 
 export interface LegendItem {
   label: string;
@@ -221,7 +220,13 @@ function Swatch({ colour, kind = 'square' }: LegendItem) {
   );
 }
 
-export interface CanvasProps<C extends CanvasChart<never>> {
+/** What a frame needs of a chart, whoever draws it. */
+export interface Drawn {
+  onError: (error: unknown) => void;
+  dispose(): void;
+}
+
+export interface CanvasProps<C extends Drawn> {
   make: (host: HTMLElement) => C;
   /** Hands the chart what it shall show; runs after every render of the owner. */
   update: (chart: C) => void;
@@ -233,8 +238,7 @@ export interface CanvasProps<C extends CanvasChart<never>> {
 }
 
 /** A hand-drawn chart inside the page's tree. The label is what a screen reader says of it. */
-// biome-ignore lint/suspicious/noExplicitAny: a chart's mark type does not matter to its frame
-export function Canvas<C extends CanvasChart<any>>(props: CanvasProps<C>) {
+export function Canvas<C extends Drawn>(props: CanvasProps<C>) {
   const host = useRef<HTMLDivElement>(null);
   const chart = useRef<C | null>(null);
   const [failed, setFailed] = useState<unknown>(null);

@@ -1,5 +1,11 @@
 import type { View } from '../state/selection';
+import { LiveView } from './live/live';
 
 export function Views({ view }: { view: View }) {
-  return <h1>{view}</h1>;
+  switch (view) {
+    case 'live':
+      return <LiveView />;
+    default:
+      return <h1>{view}</h1>;
+  }
 }

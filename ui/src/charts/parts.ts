@@ -1,0 +1,52 @@
+// Which kind of work a component is, and the colour that kind has in every chart.
+import type { ComponentStat, TreeNode } from '../api/types';
+import { colours } from './theme';
+
+export type Part = 'attention' | 'mlp' | 'norm' | 'other';
+
+export const PART_LABEL: Record<Part, string> = {
+  attention: 'Attention',
+  mlp: 'MLP',
+  norm: 'Norms',
+  other: 'Other',
+};
+
+const ATTENTION = /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|attention|attn|dense|rope|rotary|kv_)/;
+const MLP = /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|mlp|router|experts?|shared_expert)/;
+const NORM = /norm/;
+
+export function partOf(component: string): Part {
+  if (NORM.test(component)) return 'norm';
+  if (ATTENTION.test(component)) return 'attention';
+  return MLP.test(component) ? 'mlp' : 'other';
+}
+
+/** The server knows better where a name is ambiguous; norms are told apart here. */
+export function partOfStat(c: ComponentStat): Part {
+  return NORM.test(c.component_name) ? 'norm' : c.part;
+}
+
+let cached: { key: string; map: Record<Part, string> } | null = null;
+
+export function partColour(part: Part): string {
+  const key = colours().surface;
+  if (cached?.key !== key) {
+    const style = getComputedStyle(document.documentElement);
+    const v = (p: string) => style.getPropertyValue(`--part-${p}`).trim();
+    cached = {
+      key,
+      map: { attention: v('attention'), mlp: v('mlp'), norm: v('norm'), other: v('other') },
+    };
+  }
+  return cached.map[part];
+}
+
+/** What a node of the energy tree is coloured by: its own kind of work, or its phase above layers. */
+export function nodePart(node: TreeNode, parents: TreeNode[]): Part | null {
+  if (node.kind === 'component') return partOf(node.name);
+  if (node.kind === 'operation') {
+    const c = parents.findLast((p) => p.kind === 'component');
+    return c ? partOf(c.name) : 'other';
+  }
+  return null;
+}

@@ -1,0 +1,224 @@
+// Named points on two axes, linear or logarithmic, with lines: the roofline and the Pareto front.
+import { logTicks, ticks } from '../core/stats';
+import { type Arrow, CanvasChart, type Rect, step } from './canvas';
+import type { Colours } from './theme';
+import type { Tip } from './tip';
+
+export interface Dot {
+  x: number;
+  y: number;
+  /** Half height of the 95 % interval of y. */
+  yHalf?: number | null;
+  label: string;
+  colour: string;
+  /** Area, relative; 1 is usual. */
+  size?: number;
+  strong?: boolean;
+  tip: Tip;
+}
+
+export interface Line {
+  points: [number, number][];
+  label: string;
+  colour: string;
+  dash?: boolean;
+}
+
+export interface Axis {
+  label: string;
+  log: boolean;
+  show: (v: number) => string;
+}
+
+export interface PointsModel {
+  x: Axis;
+  y: Axis;
+  dots: Dot[];
+  lines: Line[];
+}
+
+const LEFT = 72;
+const RIGHT = 16;
+const TOP = 16;
+const BOTTOM = 38;
+
+export class Points extends CanvasChart<number> {
+  private m: PointsModel | null = null;
+  private dx: [number, number] = [0, 1];
+  private dy: [number, number] = [0, 1];
+
+  set(model: PointsModel): void {
+    this.m = model;
+    const ys = model.dots.flatMap((d) => [d.y - (d.yHalf ?? 0), d.y + (d.yHalf ?? 0)]);
+    this.dx = domain([...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))], model.x.log);
+    this.dy = domain([...ys, ...model.lines.flatMap((l) => l.points.map((p) => p[1]))], model.y.log);
+    this.invalidate();
+  }
+
+  get count(): number {
+    return this.m?.dots.length ?? 0;
+  }
+
+  private x(v: number): number {
+    return LEFT + place(v, this.dx, this.m!.x.log) * (this.width - LEFT - RIGHT);
+  }
+
+  private y(v: number): number {
+    return TOP + (1 - place(v, this.dy, this.m!.y.log)) * (this.height - TOP - BOTTOM);
+  }
+
+  protected override paint(g: CanvasRenderingContext2D, c: Colours): void {
+    const m = this.m;
+    if (!m) return;
+    this.axes(g, c, m);
+    for (const l of m.lines) this.line(g, l);
+    m.dots.forEach((d) => this.dot(g, c, d));
+    this.names(g, c, m.dots);
+  }
+
+  private axes(g: CanvasRenderingContext2D, c: Colours, m: PointsModel): void {
+    const bottom = this.height - BOTTOM;
+    const xs = m.x.log ? logTicks(...this.dx) : ticks(...this.dx, Math.max(2, this.width / 110));
+    const ys = m.y.log ? logTicks(...this.dy) : ticks(...this.dy, Math.max(2, this.height / 55));
+    g.strokeStyle = c.grid;
+    g.lineWidth = 1;
+    g.fillStyle = c.text3;
+    g.textAlign = 'center';
+    for (const t of xs) {
+      const x = Math.round(this.x(t)) + 0.5;
+      stroke(g, x, TOP, x, bottom);
+      g.fillText(m.x.show(t), x, bottom + 10);
+    }
+    g.textAlign = 'right';
+    for (const t of ys) {
+      const y = Math.round(this.y(t)) + 0.5;
+      stroke(g, LEFT, y, this.width - RIGHT, y);
+      g.fillText(m.y.show(t), LEFT - 8, y);
+    }
+    g.fillStyle = c.text2;
+    g.fillText(m.x.label, this.width - RIGHT, this.height - 8);
+    g.textAlign = 'left';
+    g.fillText(m.y.label, 0, 6);
+  }
+
+  private line(g: CanvasRenderingContext2D, l: Line): void {
+    g.strokeStyle = l.colour;
+    g.lineWidth = 1.5;
+    g.setLineDash(l.dash ? [5, 4] : []);
+    g.beginPath();
+    l.points.forEach(([x, y], i) => {
+      if (i) g.lineTo(this.x(x), this.y(y));
+      else g.moveTo(this.x(x), this.y(y));
+    });
+    g.stroke();
+    g.setLineDash([]);
+  }
+
+  private dot(g: CanvasRenderingContext2D, c: Colours, d: Dot): void {
+    const x = this.x(d.x);
+    const y = this.y(d.y);
+    if (d.yHalf) {
+      g.strokeStyle = c.text3;
+      g.lineWidth = 1;
+      const hi = this.y(d.y + d.yHalf);
+      const lo = this.y(d.y - d.yHalf);
+      stroke(g, x, hi, x, lo);
+      stroke(g, x - 3, hi, x + 3, hi);
+      stroke(g, x - 3, lo, x + 3, lo);
+    }
+    g.beginPath();
+    g.arc(x, y, this.radius(d), 0, 7);
+    g.fillStyle = d.colour;
+    g.globalAlpha = d.strong === false ? 0.45 : 0.9;
+    g.fill();
+    g.globalAlpha = 1;
+    g.strokeStyle = c.surface;
+    g.lineWidth = 1.5;
+    g.stroke();
+  }
+
+  private radius(d: Dot): number {
+    return Math.max(4, Math.min(16, 6 * Math.sqrt(d.size ?? 1)));
+  }
+
+  /** Names beside the dots, where they overlap neither each other nor the frame. */
+  private names(g: CanvasRenderingContext2D, c: Colours, dots: Dot[]): void {
+    const taken: Rect[] = dots.map((d) => {
+      const r = this.radius(d);
+      return { x: this.x(d.x) - r, y: this.y(d.y) - r, w: 2 * r, h: 2 * r };
+    });
+    const order = dots.map((_, i) => i).sort((a, b) => (dots[b].size ?? 1) - (dots[a].size ?? 1));
+    g.fillStyle = c.text2;
+    for (const i of order) {
+      const d = dots[i];
+      const w = g.measureText(d.label).width;
+      const r = this.radius(d) + 4;
+      const spots: [number, number][] = [
+        [this.x(d.x) + r, this.y(d.y) - 6],
+        [this.x(d.x) - r - w, this.y(d.y) - 6],
+        [this.x(d.x) - w / 2, this.y(d.y) - r - 12],
+        [this.x(d.x) - w / 2, this.y(d.y) + r],
+      ];
+      for (const [x, y] of spots) {
+        const box = { x, y, w, h: 12 };
+        if (x < LEFT || x + w > this.width || y < 0 || y + 12 > this.height - BOTTOM) continue;
+        if (taken.some((t, k) => k !== i && overlap(t, box))) continue;
+        g.fillText(d.label, x, y + 6);
+        taken.push(box);
+        break;
+      }
+    }
+  }
+
+  protected override hit(x: number, y: number): number | null {
+    let best: number | null = null;
+    let gap = 20 * 20;
+    this.m?.dots.forEach((d, i) => {
+      const q = (this.x(d.x) - x) ** 2 + (this.y(d.y) - y) ** 2;
+      if (q < gap) {
+        gap = q;
+        best = i;
+      }
+    });
+    return best;
+  }
+
+  protected override outline(i: number): Rect | null {
+    const d = this.m?.dots[i];
+    if (!d) return null;
+    const r = this.radius(d) + 2;
+    return { x: this.x(d.x) - r, y: this.y(d.y) - r, w: 2 * r, h: 2 * r };
+  }
+
+  protected override next(i: number | null, key: Arrow): number | null {
+    return step(i, key, this.count);
+  }
+
+  protected override tip(i: number): Tip | null {
+    return this.m?.dots[i]?.tip ?? null;
+  }
+}
+
+function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+}
+
+function domain(values: number[], log: boolean): [number, number] {
+  const ok = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
+  if (!ok.length) return log ? [1, 10] : [0, 1];
+  const lo = Math.min(...ok);
+  const hi = Math.max(...ok);
+  if (log) return [lo / 1.8, hi * 1.8];
+  const pad = (hi - lo || Math.abs(hi) || 1) * 0.12;
+  return [Math.max(0, lo - pad), hi + pad];
+}
+
+function place(v: number, [lo, hi]: [number, number], log: boolean): number {
+  return log ? Math.log(Math.max(v, lo * 1e-3) / lo) / Math.log(hi / lo) : (v - lo) / (hi - lo);
+}
+
+const overlap = (a: Rect, b: Rect): boolean =>
+  a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;

@@ -1,0 +1,43 @@
+import type { EnergySource, Status } from '../api/types';
+import { energyInterval, type Num, UNAVAILABLE } from '../core/format';
+import { unit } from '../state/settings';
+
+const SOURCE_HELP: Record<EnergySource, string> = {
+  measured: 'Energy was read from sensors.',
+  modelled: 'Energy is an estimate from a model or a simulated sensor, not a measurement.',
+  unavailable: 'No power source could be read; there is no energy in this run.',
+};
+
+/** Where the joules come from; never left out where a figure is not measured. */
+export function SourceBadge({ source }: { source: EnergySource | null | undefined }) {
+  if (!source) return null;
+  const text = source === 'unavailable' ? 'energy unavailable' : source;
+  return (
+    <span class={`badge ${source}`} title={SOURCE_HELP[source]}>
+      {text}
+    </span>
+  );
+}
+
+export function StatusBadge({ status }: { status: Status }) {
+  return <span class={`badge ${status}`}>{status}</span>;
+}
+
+/** An energy with its 95 % interval, in the unit chosen for the page. */
+export function Energy({ mj, sd }: { mj: Num; sd?: Num }) {
+  const text = energyInterval(mj, sd, unit.value);
+  return <span class={text === UNAVAILABLE ? 'na hatched' : ''}>{text}</span>;
+}
+
+export function Figure({ label, value, sub, title }: { label: string; value: string; sub?: string; title?: string }) {
+  const na = value === UNAVAILABLE;
+  return (
+    <div class="figure" title={title}>
+      <dt>{label}</dt>
+      <dd class={na ? 'na hatched' : ''}>
+        {value}
+        {sub && <small>{sub}</small>}
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,18 @@
+import type { ComponentChildren } from 'preact';
+import { Icon } from './icon';
+
+export function Notice({ bad, children }: { bad?: boolean; children: ComponentChildren }) {
+  return (
+    <div class={`notice ${bad ? 'bad' : ''}`} role={bad ? 'alert' : 'status'}>
+      <Icon name="warning" />
+      <div>{children}</div>
+    </div>
+  );
+}
+
+/** A sentence in which `commands` between backquotes are set as code. */
+export function Sentence({ text }: { text: string }) {
+  const parts = text.split(/`([^`]+)`/);
+  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of one sentence do not move
+  return <span>{parts.map((p, i) => (i % 2 ? <code key={i}>{p}</code> : p))}</span>;
+}

@@ -1,0 +1,226 @@
+// The generated text, token by token, each coloured by its energy. Tokens stand in lines of fixed
+// height: one endless run of spans would be laid out anew with every token, which costs a whole core.
+// Works on the DOM directly; thousands of tokens never pass through a component.
+import { energy, time, power } from '../core/format';
+import { css, inkOn, level, ramp } from '../core/ramp';
+import { rampName } from '../state/settings';
+import type { LiveToken } from '../state/live';
+import { hideTip, showTip } from '../charts/tip';
+
+export class TokenStream {
+  private lines: HTMLElement[] = [];
+  private shown: LiveToken[] = [];
+  private column = 0;
+  private perLine = 60;
+  private focused = -1;
+  private readonly observer: ResizeObserver;
+  private lo = Number.NaN;
+  private hi = Number.NaN;
+  /** Set when the reader looks at earlier lines: new tokens then do not move the page. */
+  paused = false;
+  onPause: (paused: boolean, missed: number) => void = () => {};
+  private missed = 0;
+
+  constructor(
+    readonly host: HTMLElement,
+    private readonly kept: number,
+  ) {
+    host.addEventListener('pointermove', this.over);
+    host.addEventListener('pointerleave', this.leave);
+    host.addEventListener('keydown', this.key);
+    host.addEventListener('scroll', this.scrolled);
+    host.addEventListener('blur', this.leave);
+    this.observer = new ResizeObserver(() => this.measure());
+    this.observer.observe(host);
+  }
+
+  dispose(): void {
+    this.observer.disconnect();
+    hideTip(this);
+    this.host.replaceChildren();
+  }
+
+  get count(): number {
+    return this.shown.length;
+  }
+
+  /** Shows the list; only what is new since the last call touches the page. */
+  set(tokens: LiveToken[]): void {
+    const from = this.shown.length;
+    const grown = tokens.length >= from && (from === 0 || tokens[from - 1] === this.shown[from - 1]);
+    if (!grown) this.clear();
+    for (let i = grown ? from : 0; i < tokens.length; i++) this.append(tokens[i], i);
+    this.shown = tokens.slice();
+    this.trim();
+    if (this.paused) {
+      this.missed += tokens.length - (grown ? from : 0);
+      this.onPause(true, this.missed);
+    } else this.host.scrollTop = this.host.scrollHeight;
+  }
+
+  /** Colours everything anew, when the scale or the ramp has moved. */
+  recolour(): void {
+    this.scale();
+    for (const line of this.lines) {
+      for (const s of line.children) this.paint(s as HTMLElement);
+    }
+  }
+
+  resume(): void {
+    this.paused = false;
+    this.missed = 0;
+    this.host.scrollTop = this.host.scrollHeight;
+    this.onPause(false, 0);
+  }
+
+  private clear(): void {
+    this.lines = [];
+    this.shown = [];
+    this.column = 0;
+    this.focused = -1;
+    this.lo = this.hi = Number.NaN;
+    this.missed = 0;
+    this.paused = false;
+    this.host.replaceChildren();
+    this.onPause(false, 0);
+  }
+
+  private measure(): void {
+    const probe = document.createElement('span');
+    probe.className = 'tok';
+    probe.textContent = 'n'.repeat(40);
+    const line = document.createElement('div');
+    line.className = 'tok-line';
+    line.append(probe);
+    this.host.append(line);
+    const one = probe.getBoundingClientRect().width / 40 || 8;
+    line.remove();
+    const fit = Math.max(16, Math.floor((this.host.clientWidth - 20) / one));
+    if (fit === this.perLine) return;
+    this.perLine = fit;
+    const tokens = this.shown;
+    this.clear();
+    this.set(tokens);
+  }
+
+  private newLine(): HTMLElement {
+    const line = document.createElement('div');
+    line.className = 'tok-line';
+    this.lines.push(line);
+    this.host.append(line);
+    this.column = 0;
+    return line;
+  }
+
+  private append(t: LiveToken, i: number): void {
+    const visible = t.text.replaceAll('\n', '⏎').replaceAll('\t', '⇥') || '·';
+    const width = [...visible].length;
+    let line = this.lines[this.lines.length - 1];
+    if (!line || (this.column > 0 && this.column + width > this.perLine)) line = this.newLine();
+    this.column += width;
+    const s = document.createElement('span');
+    s.className = 'tok';
+    s.textContent = visible;
+    s.dataset.i = String(i);
+    this.widen(t);
+    this.paintToken(s, t);
+    line.append(s);
+    if (t.text.endsWith('\n')) this.newLine();
+  }
+
+  /** The scale follows decode tokens; the one of the prompt would outshine them all. */
+  private widen(t: LiveToken): void {
+    if (t.energy === null || t.phase !== 'decode') return;
+    if (!(t.energy >= this.lo)) this.lo = t.energy;
+    if (!(t.energy <= this.hi)) this.hi = t.energy;
+  }
+
+  private scale(): void {
+    const v = this.shown
+      .filter((t) => t.energy !== null && t.phase === 'decode')
+      .map((t) => t.energy as number)
+      .sort((a, b) => a - b);
+    if (!v.length) return;
+    this.lo = v[Math.floor((v.length - 1) * 0.02)];
+    this.hi = v[Math.floor((v.length - 1) * 0.98)];
+  }
+
+  get range(): [number, number] {
+    return [this.lo, this.hi];
+  }
+
+  private paint(s: HTMLElement): void {
+    const t = this.shown[Number(s.dataset.i)];
+    if (t) this.paintToken(s, t);
+  }
+
+  private paintToken(s: HTMLElement, t: LiveToken): void {
+    if (t.energy === null) {
+      s.classList.add('hatched');
+      return;
+    }
+    const pixel = ramp(rampName.value)[level(t.energy, this.lo, this.hi)];
+    s.style.backgroundColor = css(pixel);
+    s.style.color = inkOn(pixel);
+  }
+
+  private trim(): void {
+    let over = this.host.querySelectorAll('.tok').length - this.kept;
+    while (over > 0 && this.lines.length > 1) {
+      const first = this.lines.shift();
+      over -= first?.children.length ?? 0;
+      first?.remove();
+    }
+  }
+
+  private tip(i: number, x: number, y: number, speak: boolean): void {
+    const t = this.shown[i];
+    if (!t) return;
+    showTip(
+      this,
+      {
+        title: `Token ${t.position}: ${JSON.stringify(t.text)}`,
+        rows: [
+          ['Phase', t.phase],
+          ['Energy', energy(t.energy)],
+          ['Power', power(t.power)],
+          ['Duration', time(t.duration)],
+        ],
+      },
+      x,
+      y,
+      speak,
+    );
+  }
+
+  private readonly over = (e: PointerEvent): void => {
+    const s = (e.target as HTMLElement).closest<HTMLElement>('.tok');
+    if (s?.dataset.i) this.tip(Number(s.dataset.i), e.clientX, e.clientY, false);
+    else hideTip(this);
+  };
+
+  private readonly leave = (): void => hideTip(this);
+
+  private readonly key = (e: KeyboardEvent): void => {
+    const by = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
+    if (!by || !this.shown.length) return;
+    e.preventDefault();
+    this.host.querySelector('.tok.focus')?.classList.remove('focus');
+    this.focused = Math.max(0, Math.min(this.shown.length - 1, this.focused < 0 ? this.shown.length - 1 : this.focused + by));
+    const s = this.host.querySelector<HTMLElement>(`.tok[data-i="${this.focused}"]`);
+    if (!s) return;
+    s.classList.add('focus');
+    s.scrollIntoView({ block: 'nearest' });
+    const r = s.getBoundingClientRect();
+    this.tip(this.focused, r.left, r.bottom, true);
+  };
+
+  private readonly scrolled = (): void => {
+    const end = this.host.scrollHeight - this.host.scrollTop - this.host.clientHeight < 30;
+    if (end && this.paused) this.resume();
+    else if (!end && !this.paused) {
+      this.paused = true;
+      this.onPause(true, 0);
+    }
+  };
+}

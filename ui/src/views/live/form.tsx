@@ -1,0 +1,250 @@
+// The start form. What is typed survives a look at another view.
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { api, ApiError } from '../../api/client';
+import type { GenerateRequest } from '../../api/types';
+import { count } from '../../core/format';
+import { Icon } from '../../parts/icon';
+import { Notice } from '../../parts/notice';
+import { Segmented } from '../../parts/segmented';
+import { queue, run } from '../../state/live';
+import { stateOf, useResource } from '../../state/resource';
+
+type Depth = 'off' | 'module' | 'deep';
+const DEPTHS = [
+  ['off', 'Off'],
+  ['module', 'Module'],
+  ['deep', 'Deep'],
+] as const;
+const DEPTH_HELP: Record<Depth, string> = {
+  off: 'Phases, sections and tokens.',
+  module: 'Down to components; costs below 1 %.',
+  deep: 'Down to single operations; costs below 3 %.',
+};
+const DTYPES = ['', 'f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
+
+const form = signal({
+  model: '',
+  prompt: 'Once upon a time',
+  depth: 'module' as Depth,
+  length: '100',
+  tags: '',
+  experiment: '',
+  temperature: '',
+  topK: '',
+  topP: '',
+  seed: '',
+  batch: '1',
+  dtype: '',
+});
+const error = signal<string | null>(null);
+const sending = signal(false);
+
+type Key = keyof typeof form.value;
+const put = (key: Key, value: string): void => {
+  form.value = { ...form.value, [key]: value };
+};
+
+const given = (text: string): number | undefined =>
+  text.trim() === '' || !Number.isFinite(Number(text)) ? undefined : Number(text);
+
+function request(): GenerateRequest {
+  const f = form.value;
+  return {
+    prompt: f.prompt,
+    profiling_depth: f.depth,
+    max_length: given(f.length) ?? 100,
+    tags: f.tags
+      .split(',')
+      .map((t) => t.trim())
+      .filter(Boolean),
+    wait: false,
+    ...(f.model && { model_name: f.model }),
+    ...(f.experiment && { experiment_name: f.experiment }),
+    ...(given(f.temperature) !== undefined && { temperature: given(f.temperature) }),
+    ...(given(f.topK) !== undefined && { top_k: given(f.topK) }),
+    ...(given(f.topP) !== undefined && { top_p: given(f.topP) }),
+    ...(given(f.seed) !== undefined && { seed: given(f.seed) }),
+    ...((given(f.batch) ?? 1) > 1 && { batch_size: given(f.batch) }),
+    ...(f.dtype && { dtype: f.dtype }),
+  };
+}
+
+async function start(): Promise<void> {
+  if (sending.value) return;
+  sending.value = true;
+  error.value = null;
+  try {
+    await api.generate(request());
+  } catch (e) {
+    error.value = e instanceof ApiError ? e.message : String(e);
+  }
+  sending.value = false;
+}
+
+async function stop(id: string): Promise<void> {
+  try {
+    await api.cancel(id);
+    queue.value = queue.value.filter((q) => q.id !== id);
+  } catch (e) {
+    error.value = e instanceof ApiError ? e.message : String(e);
+  }
+}
+
+export function StartForm() {
+  const models = useResource('models', (s) => api.models(s));
+  const f = form.value;
+  const list = models.value.data ?? [];
+  useEffect(() => {
+    if (!form.value.model && list.length) put('model', list.find((m) => !m.error)?.name ?? '');
+  }, [list]);
+  const active = run.value && run.value.state !== 'ended' ? run.value : null;
+  const chosen = list.find((m) => m.name === f.model);
+  const state = stateOf(models);
+  return (
+    <form
+      class="panel start"
+      aria-label="Start a run"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void start();
+      }}
+      onKeyDown={(e) => {
+        if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) {
+          e.preventDefault();
+          void start();
+        }
+      }}
+    >
+      <label class="field">
+        <span>Model</span>
+        <select class="input" name="model" value={f.model} onChange={(e) => put('model', e.currentTarget.value)}>
+          {list.map((m) => (
+            <option key={m.path} value={m.name} disabled={!!m.error}>
+              {m.name}
+              {m.error ? ' (cannot be read)' : ''}
+            </option>
+          ))}
+        </select>
+      </label>
+      {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
+      {chosen && (
+        <p class="note">
+          {[
+            chosen.architecture,
+            chosen.parameters !== null && `${count(chosen.parameters)} parameters`,
+            chosen.layers !== null && `${chosen.layers} layers`,
+            chosen.attention?.toUpperCase(),
+            chosen.dtype,
+          ]
+            .filter(Boolean)
+            .join(' · ')}
+        </p>
+      )}
+      <label class="field">
+        <span>Prompt</span>
+        <textarea
+          class="input"
+          name="prompt"
+          rows={3}
+          required
+          value={f.prompt}
+          onInput={(e) => put('prompt', e.currentTarget.value)}
+        />
+      </label>
+      <div class="field">
+        <span>Depth</span>
+        <Segmented label="Depth" value={f.depth} options={DEPTHS} onChange={(v) => put('depth', v)} />
+        <p class="note">{DEPTH_HELP[f.depth]}</p>
+      </div>
+      <div class="pair">
+        <Text label="New tokens" name="length" type="number" min="1" />
+        <Text label="Temperature" name="temperature" type="number" min="0" step="0.05" hint="greedy" />
+      </div>
+      <Text label="Tags" name="tags" hint="baseline, bf16" />
+      <details>
+        <summary>More settings</summary>
+        <div class="pair">
+          <Text label="Top k" name="topK" type="number" min="1" />
+          <Text label="Top p" name="topP" type="number" min="0" max="1" step="0.01" />
+        </div>
+        <div class="pair">
+          <Text label="Seed" name="seed" type="number" min="0" />
+          <Text label="Batch size" name="batch" type="number" min="1" />
+        </div>
+        <div class="pair">
+          <label class="field">
+            <span>Weights</span>
+            <select class="input" value={f.dtype} onChange={(e) => put('dtype', e.currentTarget.value)}>
+              {DTYPES.map((d) => (
+                <option key={d} value={d}>
+                  {d || 'as stored'}
+                </option>
+              ))}
+            </select>
+          </label>
+          <Text label="Experiment" name="experiment" />
+        </div>
+      </details>
+      <div class="row start-actions">
+        <button type="submit" class="btn primary" disabled={sending.value || !f.prompt.trim()}>
+          <Icon name="play" /> {active ? 'Queue' : 'Start'}
+        </button>
+        <button
+          type="button"
+          class="btn"
+          disabled={!active}
+          onClick={() => {
+            if (active) void stop(active.id);
+          }}
+        >
+          <Icon name="stop" /> Stop
+        </button>
+        <span class="note">Ctrl+Enter starts</span>
+      </div>
+      {error.value && <Notice bad>{error.value}</Notice>}
+      {queue.value.length > 0 && (
+        <div>
+          <h3>Queue</h3>
+          <ul class="queue">
+            {queue.value.map((q) => (
+              <li key={q.id}>
+                <span class="mono">{q.id.slice(-8)}</span>
+                <button type="button" class="tool" aria-label={`Cancel queued run ${q.id}`} onClick={() => void stop(q.id)}>
+                  <Icon name="close" />
+                </button>
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+    </form>
+  );
+}
+
+function Text(props: {
+  label: string;
+  name: Key;
+  type?: string;
+  hint?: string;
+  min?: string;
+  max?: string;
+  step?: string;
+}) {
+  return (
+    <label class="field">
+      <span>{props.label}</span>
+      <input
+        class="input"
+        name={props.name}
+        type={props.type ?? 'text'}
+        placeholder={props.hint}
+        min={props.min}
+        max={props.max}
+        step={props.step}
+        value={form.value[props.name]}
+        onInput={(e) => put(props.name, e.currentTarget.value)}
+      />
+    </label>
+  );
+}

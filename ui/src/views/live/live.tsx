@@ -1,0 +1,302 @@
+// Watching a run: what runs now, power, the heatmap after each token, the text coloured by energy.
+import { signal, useSignalEffect } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { api } from '../../api/client';
+import { follow } from '../../app';
+import { Heatmap } from '../../charts/heatmap';
+import { Canvas, Panel, register } from '../../charts/panel';
+import { PHASE_LABEL } from '../../charts/theme';
+import { energy, energyInterval, known, plain, time } from '../../core/format';
+import { paced } from '../../core/frame';
+import { extent } from '../../core/stats';
+import { Figure, SourceBadge } from '../../parts/badge';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import { RampKey } from '../../parts/ramp_key';
+import { TokenStream } from '../../parts/token_stream';
+import * as live from '../../state/live';
+import { useResource } from '../../state/resource';
+import { href } from '../../state/selection';
+import { rampName, unit } from '../../state/settings';
+import { StartForm } from './form';
+import { LivePower } from './power';
+
+export function LiveView() {
+  return (
+    <div class="live">
+      <h1 class="sr-only">Live</h1>
+      <aside class="live-side">
+        <StartForm />
+      </aside>
+      <div class="stack live-main">
+        <Warnings />
+        <NowBar />
+        <LivePower />
+        <div class="grid">
+          <LiveHeatmap />
+          <LiveTokens />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Warnings() {
+  const sensors = useResource('sensors', (s) => api.sensors(s));
+  const list = live.warnings.value;
+  const sources = sensors.value.data?.sources ?? null;
+  const none = sources !== null && !sources.some((s) => s.state === 'ready');
+  const said = list.some((w) => w.code === 'power_unavailable');
+  const helpful = (sources ?? []).filter((s) => s.state !== 'ready' && (s.remedy || s.state === 'denied'));
+  return (
+    <>
+      {none && !said && (
+        <Notice>
+          <strong>Power is unavailable.</strong> Runs record timing and statistics; energy stays
+          unavailable until a source works.
+          {helpful.length > 0 && (
+            <ul class="remedies">
+              {helpful.map((s) => (
+                <li key={s.name}>
+                  <strong>{s.name}</strong>: {s.reason}
+                  {s.remedy && (
+                    <>
+                      . Remedy: <code>{s.remedy}</code>
+                    </>
+                  )}
+                </li>
+              ))}
+            </ul>
+          )}
+        </Notice>
+      )}
+      {list.map((w) => (
+        <Notice key={w.code + w.text}>
+          <Sentence text={w.text} />
+        </Notice>
+      ))}
+      {live.lost.value > 0 && (
+        <Notice>
+          This page was too slow for {live.lost.value} live messages. Nothing is lost in the stored run.
+        </Notice>
+      )}
+    </>
+  );
+}
+
+function NowBar() {
+  const r = live.run.value;
+  const n = live.now.value;
+  live.tokensVersion.value;
+  const s = live.summary.value;
+  const t = live.totals;
+  if (!r) {
+    return (
+      <section class="panel now" aria-label="What is running">
+        <div class="now-line">
+          <span class="dot" /> <strong>Nothing is running.</strong>
+          <span class="muted">Write a prompt and press Start, or run `perjoule run` in a terminal.</span>
+        </div>
+      </section>
+    );
+  }
+  const running = r.state === 'running';
+  const where = [PHASE_LABEL[n.phase] ?? n.phase, n.section, n.token >= 0 ? `token ${n.token}` : '']
+    .filter(Boolean)
+    .join(' › ');
+  const perToken = t.known ? t.energy / t.known : null;
+  return (
+    <section class="panel now" aria-label="What is running">
+      <div class="now-line">
+        <span class={`dot ${running ? 'on' : r.status}`} />
+        <strong>{running ? 'Running' : r.state === 'queued' ? 'Queued' : r.status}</strong>
+        <span>{r.model}</span>
+        <span class="muted now-where">
+          {running ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}` : ''}
+        </span>
+        {!running && r.state === 'ended' && (
+          <a
+            class="btn small"
+            href={href({ view: 'analysis', run: r.id })}
+            onClick={(e) => follow(e, 'analysis', { run: r.id })}
+          >
+            Open in Analysis <Icon name="chevron" />
+          </a>
+        )}
+      </div>
+      {r.error && <Notice bad>{r.error}</Notice>}
+      <dl class="figures">
+        <Figure label="Tokens" value={String(live.tokens.length)} />
+        <Figure
+          label="Energy"
+          value={s ? energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value) : energy(t.known ? t.energy : null, unit.value)}
+          sub={s ? 'whole run' : 'provisional'}
+        />
+        <Figure
+          label="Per token"
+          value={s ? energy(known(s.joules_per_token) ? s.joules_per_token * 1000 : null, unit.value) : energy(perToken, unit.value)}
+        />
+        <Figure
+          label="Tokens per second"
+          value={plain(s ? s.tokens_per_second : t.decodeTime > 0 ? (t.decode / t.decodeTime) * 1000 : null)}
+        />
+        <Figure label="Elapsed" value={time(s?.total_duration_ms ?? n.t)} />
+      </dl>
+    </section>
+  );
+}
+
+const heatRange = signal<[number, number]>([0, 1]);
+let heatRun: string | null = null;
+
+function LiveHeatmap() {
+  const chart = useRef<Heatmap | null>(null);
+  const g = live.grid.value;
+  const r = live.run.value;
+  useSignalEffect(() => {
+    const grid = live.grid.value;
+    if (!grid || !chart.current) return;
+    show(chart.current, grid);
+  });
+  const [lo, hi] = heatRange.value;
+  const text = (v: number) => (g?.unit === 'ms' ? time(v) : energy(v, unit.value));
+  return (
+    <Panel
+      class="span-7"
+      title="Layers and components"
+      note={g?.unit === 'ms' ? 'Time of the last token, by layer and component.' : 'Energy of the last token, by layer and component.'}
+      badge={<SourceBadge source={live.source.value === 'measured' ? null : live.source.value} />}
+      state={
+        g
+          ? { kind: 'ready' }
+          : r?.depth === 'off'
+            ? { kind: 'empty', text: 'At depth off a run records no layers.' }
+            : { kind: 'empty', text: 'The heatmap fills with the first token.' }
+      }
+      legend={<RampKey label={g ? `Token ${g.token}` : ''} lo={text(lo)} hi={text(hi)} />}
+      table={() => gridTable(g)}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-live-map"
+        name="liveHeatmap"
+        label={g ? `Heatmap of ${g.layers} layers by ${g.components.length} components for token ${g.token}, from ${text(lo)} to ${text(hi)}.` : 'Heatmap'}
+        make={(host) => new Heatmap(host)}
+        handle={chart}
+        update={(c) => {
+          if (live.grid.peek()) show(c, live.grid.peek()!);
+        }}
+      />
+    </Panel>
+  );
+}
+
+/** The scale grows within a run, so that colours of successive tokens can be compared. */
+function show(chart: Heatmap, g: live.LiveGrid): void {
+  const id = live.run.peek()?.id ?? null;
+  const e = extent(g.values as unknown as number[]);
+  const fresh = id !== heatRun || g.token <= 1;
+  heatRun = id;
+  if (e) {
+    const [lo, hi] = fresh ? e : [Math.min(e[0], heatRange.peek()[0]), Math.max(e[1], heatRange.peek()[1])];
+    if (lo !== heatRange.peek()[0] || hi !== heatRange.peek()[1]) heatRange.value = [lo, hi];
+  }
+  const [lo, hi] = heatRange.peek();
+  chart.set({
+    layers: Array.from({ length: g.layers }, (_, i) => i),
+    components: g.components,
+    values: g.values,
+    lo,
+    hi,
+    show: (v) => (g.unit === 'ms' ? time(v) : energy(v, unit.peek())),
+    unit: g.unit === 'ms' ? 'Time' : 'Energy',
+  });
+}
+
+function gridTable(g: live.LiveGrid | null) {
+  if (!g) return { columns: [], rows: [] };
+  return {
+    columns: ['layer', ...g.components.map((c) => `${c}_${g.unit === 'ms' ? 'time_ms' : 'energy_mj'}`)],
+    rows: Array.from({ length: g.layers }, (_, i) => [
+      i,
+      ...g.components.map((_, j) => {
+        const v = g.values[i * g.components.length + j];
+        return Number.isFinite(v) ? v : null;
+      }),
+    ]),
+  };
+}
+
+function LiveTokens() {
+  const host = useRef<HTMLDivElement>(null);
+  const stream = useRef<TokenStream | null>(null);
+  const paused = useRef(signal(-1)).current;
+  const range = useRef(signal<[number, number]>([Number.NaN, Number.NaN])).current;
+  useEffect(() => {
+    if (!host.current) return;
+    const s = new TokenStream(host.current, live.KEPT_TOKENS);
+    s.onPause = (p, missed) => {
+      paused.value = p ? missed : -1;
+    };
+    stream.current = s;
+    register('tokenStream', s);
+    return () => {
+      s.dispose();
+      stream.current = null;
+    };
+  }, []);
+  const draw = useRef(
+    paced(50, () => {
+      const s = stream.current;
+      if (!s) return;
+      s.set(live.tokens);
+      const [lo, hi] = s.range;
+      if (lo !== range.peek()[0] || hi !== range.peek()[1]) range.value = [lo, hi];
+    }),
+  ).current;
+  useSignalEffect(() => {
+    live.tokensVersion.value;
+    draw();
+  });
+  useSignalEffect(() => {
+    rampName.value;
+    if (live.run.value?.state === 'ended') {
+      stream.current?.set(live.tokens);
+      stream.current?.recolour();
+    }
+  });
+  const any = live.tokensVersion.value > 0 && live.tokens.length > 0;
+  const [lo, hi] = range.value;
+  return (
+    <Panel
+      class="span-5"
+      title="Tokens"
+      note="The text as it comes; colour is energy per token, hover for details."
+      legend={
+        any && <RampKey label="Energy" lo={energy(lo, unit.value)} hi={energy(hi, unit.value)} />
+      }
+      table={() => ({
+        columns: ['position', 'sequence', 'text', 'phase', 'duration_ms', 'energy_mj', 'power_mw'],
+        rows: live.tokens.map((t) => [t.position, t.sequence, t.text, t.phase, t.duration, t.energy, t.power]),
+      })}
+    >
+      <div class="stream-box">
+        <div
+          ref={host}
+          class="stream"
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: tokens are walked with the arrow keys
+          tabIndex={0}
+          role="log"
+          aria-live="off"
+          aria-label="Generated text, token by token"
+        />
+        {!any && <div class="state">Tokens appear here one by one.</div>}
+        {paused.value >= 0 && (
+          <button type="button" class="btn small stream-resume" onClick={() => stream.current?.resume()}>
+            Paused{paused.value > 0 ? `, ${paused.value} new` : ''}. Follow again
+          </button>
+        )}
+      </div>
+    </Panel>
+  );
+}

@@ -1,0 +1,152 @@
+// Power as it comes: a window that moves with the samples, redrawn at most thirty times a second from
+// a decimated view of the ring.
+import { signal, useSignalEffect } from '@preact/signals';
+import { useMemo, useRef } from 'preact/hooks';
+import { Canvas, Legend, Panel } from '../../charts/panel';
+import { PowerChart } from '../../charts/power';
+import { colours, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { SourceBadge } from '../../parts/badge';
+import { Segmented } from '../../parts/segmented';
+import { minMax, type Thinned } from '../../core/decimate';
+import { power, time } from '../../core/format';
+import { paced } from '../../core/frame';
+import { lowerBound } from '../../core/ring';
+import type { Table } from '../../core/table';
+import { run, samples, samplesVersion, source, spans } from '../../state/live';
+import { dark } from '../../state/settings';
+
+type Span = '10' | '60' | '300';
+const SPANS = [
+  ['10', '10 s'],
+  ['60', '60 s'],
+  ['300', '5 min'],
+] as const;
+
+const span = signal<Span>('60');
+const shown = signal<Record<Rail, boolean>>({ cpu: true, gpu: true, ane: true, dram: true, total: true });
+const GAP_MS = 33;
+const RAIL_COLUMN = 2;
+
+let scratch: Thinned | undefined;
+
+/** The last seconds of the ring, thinned to the pixels; NaN becomes the null that uPlot skips. */
+function view(pixels: number) {
+  const t = samples.view(0);
+  const end = samples.length ? samples.last(0) : 0;
+  const width = Number(span.peek()) * 1000;
+  const ended = run.peek()?.state === 'ended';
+  const from = Math.max(0, end - width);
+  const i = lowerBound(t, from);
+  const thin = minMax(
+    t.subarray(i),
+    RAILS.map((_, k) => samples.view(RAIL_COLUMN + k).subarray(i)),
+    samples.first + i,
+    Math.max(100, pixels),
+    scratch,
+  );
+  scratch = thin;
+  const column = (a: Float64Array): (number | null)[] => {
+    const out = new Array<number | null>(thin.length);
+    let any = false;
+    for (let k = 0; k < thin.length; k++) {
+      const v = a[k];
+      out[k] = v === v ? v : null;
+      any ||= v === v;
+    }
+    return any ? out : new Array<number | null>(thin.length).fill(null);
+  };
+  const x = Array.from(thin.x.subarray(0, thin.length));
+  const to = ended ? Math.max(end, from + 1) : Math.max(end, Math.min(width, 5000));
+  return { data: [x, ...thin.y.map(column)] as [number[], ...(number | null)[][]], range: [from, to] as [number, number] };
+}
+
+function table(): Table {
+  const t = samples.view(0);
+  const columns = RAILS.map((_, k) => samples.view(RAIL_COLUMN + k));
+  return {
+    columns: ['timestamp_ms', ...RAILS.map((r) => `${r}_power_mw`)],
+    rows: Array.from(t, (v, i) => [v, ...columns.map((c) => (c[i] === c[i] ? c[i] : null))]),
+  };
+}
+
+export function LivePower() {
+  const chart = useRef<PowerChart | null>(null);
+  const draw = useMemo(
+    () =>
+      paced(GAP_MS, () => {
+        const c = chart.current;
+        if (!c?.host.clientWidth) return;
+        const { data, range } = view(c.host.clientWidth);
+        c.set(data, range, spans.peek(), shown.peek(), { live: true });
+      }),
+    [],
+  );
+  useSignalEffect(() => {
+    samplesVersion.value;
+    span.value;
+    shown.value;
+    run.value;
+    draw();
+  });
+  dark.value;
+  const c = colours();
+  const none = source.value === 'unavailable';
+  const present = RAILS.map((_, k) => samples.last(RAIL_COLUMN + k) === samples.last(RAIL_COLUMN + k));
+  // The legend needs to know which rails exist, not their every value.
+  const started = samplesVersion.value > 0 && samples.length > 0;
+  return (
+    <Panel
+      title="Power"
+      note="Watts by rail; phases shaded. Provisional until the run is stored."
+      badge={<SourceBadge source={source.value} />}
+      state={
+        none
+          ? { kind: 'empty', text: 'Power is unavailable on this machine: see the remedy above.' }
+          : started || run.value?.state === 'running'
+            ? { kind: 'ready' }
+            : { kind: 'empty', text: 'Power appears here as soon as a run starts.' }
+      }
+      actions={
+        <Segmented
+          label="Length of the window"
+          value={span.value}
+          options={SPANS}
+          onChange={(v) => {
+            span.value = v;
+          }}
+        />
+      }
+      legend={
+        <Legend
+          items={RAILS.map((r, k) => ({
+            label: present[k] || !started ? RAIL_LABEL[r] : `${RAIL_LABEL[r]} unavailable`,
+            colour: c.rail[r],
+            kind: present[k] || !started ? 'line' : 'hatch',
+            off: !shown.value[r],
+            onToggle: () => {
+              shown.value = { ...shown.value, [r]: !shown.value[r] };
+            },
+          }))}
+        />
+      }
+      table={table}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-power"
+        name="livePower"
+        label={summaryText()}
+        make={(host) => new PowerChart(host)}
+        handle={chart}
+        update={() => draw()}
+      />
+    </Panel>
+  );
+}
+
+function summaryText(): string {
+  const r = run.peek();
+  const total = samples.length ? samples.last(RAIL_COLUMN + 4) : Number.NaN;
+  const phases = spans.peek().map((s) => PHASE_LABEL[s.phase] ?? s.phase);
+  return `Power over time of the run of ${r?.model ?? 'no model'}: ${samples.length} samples over ${time(samples.length ? samples.last(0) : 0)}, total now ${power(total)}. Phases: ${[...new Set(phases)].join(', ') || 'none yet'}.`;
+}
