@@ -16,6 +16,13 @@
 
 #define OF_RUN "run_id TEXT NOT NULL REFERENCES profiling_runs(id) ON DELETE CASCADE"
 
+/* The rows of OLD by their range. */
+#define ROWS_OF(what, table) \
+    "(SELECT " what " FROM run_rows WHERE run_id = OLD.id AND table_name = '" table "')"
+#define DELETE_ROWS(table)                                                                 \
+    " DELETE FROM " table " WHERE id BETWEEN " ROWS_OF("first_id", table) " AND " ROWS_OF( \
+        "first_id + row_count - 1", table) ";"
+
 static const char version_1[] =
     "CREATE TABLE profiling_runs ("
     " id TEXT PRIMARY KEY NOT NULL, created_at TEXT NOT NULL, created_ns INTEGER NOT NULL,"
@@ -102,6 +109,8 @@ static const char version_1[] =
     "CREATE INDEX components_by_layer ON component_metrics(layer_metric_id)"
     " WHERE layer_metric_id IS NOT NULL;"
     "CREATE INDEX components_outside ON component_metrics(token_id) WHERE layer_metric_id IS NULL;"
+    "CREATE INDEX components_of_sections ON component_metrics(section_id)"
+    " WHERE token_id IS NULL AND layer_metric_id IS NULL;"
     "CREATE TABLE deep_operation_metrics (id INTEGER PRIMARY KEY,"
     " component_metric_id INTEGER REFERENCES component_metrics(id) ON DELETE CASCADE,"
     " operation_name TEXT, time_ms REAL, energy_mj REAL, flops_estimate REAL, tensor_mean REAL,"
@@ -142,7 +151,19 @@ static const char version_1[] =
     " sum(l.total_time_ms) AS time_ms, sum(l.attention_time_ms) AS attention_time_ms,"
     " sum(l.mlp_time_ms) AS mlp_time_ms, sum(l.energy_mj) AS energy_mj FROM layer_metrics l"
     " JOIN tokens t ON t.id = l.token_id GROUP BY t.run_id, t.phase, l.layer_index;"
-    /* What every level's parts add up to beside what it holds itself; equal but for rounding. */
+    /* What each level holds beside what its parts hold, equal but for rounding. A batch's step is
+     * one part (group of phase and position), for its rows share the layers. */
+    "CREATE VIEW energy_of_token_parts AS SELECT t.id AS token_id, t.phase_id, t.position,"
+    " t.energy_mj, t.self_energy_mj"
+    " + (SELECT total(s.self_energy_mj) FROM pipeline_sections s WHERE s.token_id = t.id)"
+    " + (SELECT total(l.energy_mj) FROM layer_metrics l WHERE l.token_id = t.id)"
+    " + (SELECT total(c.energy_mj) FROM component_metrics c WHERE c.token_id = t.id"
+    "    AND c.layer_metric_id IS NULL) AS parts_mj"
+    " FROM tokens t WHERE t.energy_mj IS NOT NULL;"
+    "CREATE VIEW energy_of_section_parts AS SELECT s.id AS section_id, s.phase_id,"
+    " total(s.self_energy_mj) + (SELECT total(c.energy_mj) FROM component_metrics c"
+    "  WHERE c.section_id = s.id AND c.token_id IS NULL AND c.layer_metric_id IS NULL) AS parts_mj"
+    " FROM pipeline_sections s WHERE s.token_id IS NULL GROUP BY s.id;"
     "CREATE VIEW conservation AS"
     " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"
     "  c.self_energy_mj + total(o.energy_mj) AS parts_mj"
@@ -150,6 +171,27 @@ static const char version_1[] =
     "  WHERE c.energy_mj IS NOT NULL GROUP BY c.id"
     " UNION ALL SELECT 'layer', l.id, l.energy_mj, l.self_energy_mj + total(c.energy_mj)"
     "  FROM layer_metrics l JOIN component_metrics c ON c.layer_metric_id = l.id"
-    "  WHERE l.energy_mj IS NOT NULL GROUP BY l.id";
+    "  WHERE l.energy_mj IS NOT NULL GROUP BY l.id"
+    " UNION ALL SELECT 'token', min(token_id), sum(energy_mj), sum(parts_mj)"
+    "  FROM energy_of_token_parts GROUP BY phase_id, position"
+    " UNION ALL SELECT 'phase', p.id, p.energy_mj, p.self_energy_mj"
+    "  + (SELECT total(parts_mj) FROM energy_of_token_parts t WHERE t.phase_id = p.id)"
+    "  + (SELECT total(parts_mj) FROM energy_of_section_parts s WHERE s.phase_id = p.id)"
+    "  FROM run_phases p WHERE p.energy_mj IS NOT NULL"
+    " UNION ALL SELECT 'run', r.rowid, r.total_energy_mj, total(p.energy_mj)"
+    "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
+    "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;"
+
+    /* Whoever deletes a run, with foreign keys on or off, deletes all of it, fast. */
+    "CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN" DELETE_ROWS(
+        "deep_operation_metrics") DELETE_ROWS("component_metrics") DELETE_ROWS("layer_metrics")
+        DELETE_ROWS("pipeline_sections") DELETE_ROWS("tokens") DELETE_ROWS("run_phases")
+            DELETE_ROWS("run_classes") DELETE_ROWS("power_samples") DELETE_ROWS("run_rail_energy")
+                DELETE_ROWS("run_rails")
+                    DELETE_ROWS("run_warnings") " DELETE FROM run_charts WHERE run_id = OLD.id; "
+                                                "DELETE FROM run_tags WHERE run_id = OLD.id;"
+                                                " DELETE FROM run_texts WHERE run_id = OLD.id; "
+                                                "DELETE FROM run_rows WHERE run_id = OLD.id;"
+                                                " END";
 
 const char *const pj_schema_steps[] = {version_1, NULL};

@@ -64,8 +64,8 @@ int pj_info_columns(char *text, size_t bytes);
 pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err);
 pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
                        pj_error *err);
-/* All rows of a run, inside a transaction with foreign keys off. */
-pj_status pj_store_remove_rows(pj_store *store, const char *id, pj_error *err);
+/* Inside a write transaction with foreign keys off; a run that is not there is removed already. */
+pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
 
 /* First id and number of a run's rows in a table; 0 and 0: none. */
 typedef struct pj_row_range {

@@ -232,7 +232,7 @@ static pj_status save_chart(void *context, const char *chart, const void *bytes,
 static pj_status save_all(saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
-    pj_status status = pj_store_remove_rows(s->store, info->id, err);
+    pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = save_run_row(s->store, info, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = save_table(s, t, err);
@@ -256,40 +256,5 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
     }
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
     pj_buffer_fini(&s.extras);
-    return status;
-}
-
-/* ---- removing ------------------------------------------------------------------------------ */
-
-static pj_status remove_range(pj_store *store, const pj_table *table, pj_row_range range,
-                              pj_error *err)
-{
-    char text[160];
-    if (range.count == 0) return PJ_OK;
-    snprintf(text, sizeof text, "DELETE FROM %s WHERE id BETWEEN ? AND ?", table->name);
-    pj_sql *sql = pj_sql_begin(store, text, err);
-    pj_sql_int(sql, 1, range.first);
-    pj_sql_int(sql, 2, range.first + range.count - 1);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
-}
-
-/* All rows of a run by their ranges, children first: foreign keys would find them one by one. */
-pj_status pj_store_remove_rows(pj_store *store, const char *id, pj_error *err)
-{
-    static const char *const by_run[] = {
-        "DELETE FROM run_charts WHERE run_id = ?", "DELETE FROM run_tags WHERE run_id = ?",
-        "DELETE FROM run_texts WHERE run_id = ?", "DELETE FROM run_rows WHERE run_id = ?",
-        "DELETE FROM profiling_runs WHERE id = ?"};
-    pj_row_range ranges[PJ_TABLE_COUNT];
-    pj_status status = pj_store_ranges(store, id, ranges, err);
-    for (int t = PJ_TABLE_COUNT - 1; t >= 0 && status == PJ_OK; t--)
-        status = remove_range(store, &pj_tables[t], ranges[t], err);
-    for (size_t i = 0; i < sizeof by_run / sizeof *by_run && status == PJ_OK; i++) {
-        pj_sql *sql = pj_sql_begin(store, by_run[i], err);
-        pj_sql_text(sql, 1, id);
-        pj_sql_step(sql);
-        status = pj_sql_end(sql, err);
-    }
     return status;
 }

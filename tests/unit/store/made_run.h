@@ -1,0 +1,27 @@
+/*
+ * Runs of any size made from a seed, with energies that add up exactly at every level: leaves get
+ * random nanojoules, parents the sum of their children and a little of their own.
+ */
+#ifndef MADE_RUN_H
+#define MADE_RUN_H
+
+#include "trace/run_data.h"
+
+typedef struct made_run {
+    uint64_t seed;
+    uint32_t tokens, layers; /* layers: of the model */
+    uint32_t samples;
+    pj_depth depth;
+    bool no_energy; /* as a run without sensors */
+    bool no_extras;
+    double energy_factor;    /* 0: 1 */
+    int64_t created_wall_ns; /* 0: now */
+    const char *model_name, *prompt, *tag, *experiment_name, *repeat_group;
+    pj_run_status status; /* 0: completed */
+} made_run;
+
+void make_run(const made_run *like, pj_run_data *data);
+/* Fails the test with the name of the first part that differs. */
+void assert_runs_equal(const pj_run_data *a, const pj_run_data *b);
+
+#endif
