@@ -144,6 +144,10 @@ pj_status pj_engine_logits(pj_engine *engine, const int32_t *ids, uint32_t count
 pj_status pj_engine_encode(const pj_engine *engine, const char *text, size_t bytes, int32_t **ids,
                            uint32_t *count, pj_error *err);
 
+/* The same for a user's message in the model's chat format, up to where the answer begins. */
+pj_status pj_engine_encode_chat(const pj_engine *engine, const char *text, size_t bytes,
+                                int32_t **ids, uint32_t *count, pj_error *err);
+
 /* Sampling defaults of the model's generation_config.json over ours. */
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling);
 

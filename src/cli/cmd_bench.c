@@ -1,0 +1,60 @@
+/* perjoule bench: finds the benchmark and runs it; each has a file and options of its own. */
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BENCH(name) extern const pj_command pj_bench_##name;
+#include "cli/bench.def"
+#undef BENCH
+
+static const pj_command *const benches[] = {
+#define BENCH(name) &pj_bench_##name,
+#include "cli/bench.def"
+#undef BENCH
+};
+
+enum { BENCH_COUNT = sizeof benches / sizeof *benches };
+
+/* "engine" of "bench engine" */
+static const char *short_name(const pj_command *bench)
+{
+    return strchr(bench->name, ' ') + 1;
+}
+
+static void print_list(FILE *out)
+{
+    fprintf(out, "Usage: perjoule bench NAME [options]\n\n");
+    for (int i = 0; i < BENCH_COUNT; i++)
+        fprintf(out, "  %-12s %s\n", short_name(benches[i]), benches[i]->summary);
+    fprintf(out, "\nperjoule bench NAME --help shows a benchmark's options.\n");
+}
+
+static int run_bench(const pj_command *command, int argc, char **argv)
+{
+    static const pj_option none[] = {{0}};
+    int positional;
+    if (argc < 2) {
+        print_list(stderr);
+        return PJ_EXIT_USAGE;
+    }
+    for (int i = 0; i < BENCH_COUNT; i++)
+        if (strcmp(short_name(benches[i]), argv[1]) == 0)
+            return benches[i]->run(benches[i], argc - 1, argv + 1);
+    int code = pj_options_parse(command, none, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) {
+        if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) print_list(stdout);
+        return code;
+    }
+    return pj_command_usage(command, "there is no benchmark %s", argv[1]);
+}
+
+const pj_command pj_command_bench = {
+    .name = "bench",
+    .summary = "measure the machine, the engine and the profiler itself",
+    .run = run_bench,
+    .usage = "NAME [options]",
+    .text = "Each benchmark prints a table for people, or one JSON object with --json. Figures that "
+            "compare are ratios measured in one process, in turn; none passes or fails on time.",
+    .examples = "perjoule bench engine -m synthetic:llama-3.2-1b\n",
+};

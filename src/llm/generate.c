@@ -1,0 +1,497 @@
+/*
+ * One generation from prompts to texts: tokenization, prefill, decode and sampling, text, each in
+ * its phase and section. Everything that the decode loop needs is made before it begins.
+ */
+#include "base/clock.h"
+#include "llm/engine_internal.h"
+#include "llm/reply.h"
+#include "llm/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_BYTES_PER_TOKEN = 16, MAX_TEXT_BYTES = 1 << 28, MAX_SEQUENCES = 4096 };
+
+/* A sequence at work. */
+typedef struct speaker {
+    pj_sequence_result *result; /* ids grow here */
+    pj_sampler sampler;
+    pj_token_stream *stream; /* NULL: no tokenizer */
+    pj_reply reply;
+} speaker;
+
+typedef struct generation {
+    pj_engine *engine;
+    const pj_generate_request *request;
+    pj_generate_result *result;
+    pj_error *err;
+    pj_state state;
+    speaker *speakers; /* [count] */
+    uint32_t count;    /* sequences */
+    uint32_t longest;  /* prompt */
+    uint64_t prompt_tokens;
+    /* of a pass */
+    int32_t *ids;         /* [max_tokens] */
+    pj_segment *segments; /* [count] */
+    uint32_t *logit_rows; /* [count] */
+    uint32_t *who;        /* [count] whose logits a row of logits is */
+} generation;
+
+const char *pj_stop_reason_name(pj_stop_reason reason)
+{
+    static const char *const names[] = {"none", "length", "eos", "stop", "cancelled"};
+    return (unsigned)reason < sizeof names / sizeof *names ? names[reason] : "none";
+}
+
+static bool cancelled(const generation *g)
+{
+    return g->request->cancel && atomic_load_explicit(g->request->cancel, memory_order_relaxed);
+}
+
+/* ---- phases ------------------------------------------------------------------------------- */
+
+static void begin_phase(generation *g, pj_phase phase)
+{
+    pj_lane *lane = g->engine->seam.lane;
+    if (lane) pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)phase);
+}
+
+static void begin_token(generation *g, uint32_t position)
+{
+    pj_lane *lane = g->engine->seam.lane;
+    if (lane) pj_span_begin(lane, PJ_SPAN_TOKEN, position);
+}
+
+static void end_span(generation *g)
+{
+    pj_seam_end(&g->engine->seam);
+}
+
+/* ---- before inference --------------------------------------------------------------------- */
+
+static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32_t index)
+{
+    const pj_engine *e = g->engine;
+    uint64_t wanted = (uint64_t)r->prompt_count + g->request->max_tokens;
+    if (r->prompt_count == 0)
+        return pj_fail(g->err, PJ_E_INVALID, "prompt %u is empty: there is nothing to go on from",
+                       index + 1);
+    if (wanted > e->context)
+        return pj_fail(g->err, PJ_E_INVALID,
+                       "prompt %u has %u tokens; with %u new ones that is more than the model's "
+                       "context of %u: shorten the prompt or ask for fewer",
+                       index + 1, r->prompt_count, g->request->max_tokens, e->context);
+    for (uint32_t i = 0; i < r->prompt_count; i++)
+        if (r->prompt_ids[i] < 0 || (uint32_t)r->prompt_ids[i] >= e->model.config.vocab)
+            return pj_fail(g->err, PJ_E_INVALID,
+                           "token id %d is not within the model's vocabulary of %u",
+                           (int)r->prompt_ids[i], e->model.config.vocab);
+    return PJ_OK;
+}
+
+static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequence_result *r)
+{
+    if (!prompt->ids)
+        return g->request->chat
+                   ? pj_engine_encode_chat(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
+                                           &r->prompt_count, g->err)
+                   : pj_engine_encode(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
+                                      &r->prompt_count, g->err);
+    r->prompt_ids = pj_alloc(prompt->id_count, sizeof *r->prompt_ids);
+    if (!r->prompt_ids) return pj_fail_memory(g->err, "the prompt");
+    memcpy(r->prompt_ids, prompt->ids, prompt->id_count * sizeof *prompt->ids);
+    r->prompt_count = prompt->id_count;
+    return PJ_OK;
+}
+
+/* Prompts to ids; sequences with the same prompt encode it each, as separate requests would. */
+static pj_status encode_prompts(generation *g)
+{
+    pj_status status = PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_TOKENIZATION);
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        pj_sequence_result *r = &g->result->sequences[i];
+        status = encode_prompt(g, &g->request->prompts[i % g->request->prompt_count], r);
+        if (!status) status = check_prompt(g, r, i % g->request->prompt_count);
+        g->prompt_tokens += r->prompt_count;
+        if (r->prompt_count > g->longest) g->longest = r->prompt_count;
+    }
+    g->result->input_tokens = g->prompt_tokens;
+    end_span(g);
+    return status;
+}
+
+static pj_status prepare_speaker(generation *g, uint32_t index)
+{
+    const pj_engine *e = g->engine;
+    speaker *s = &g->speakers[index];
+    pj_sequence_result *r = s->result = &g->result->sequences[index];
+    pj_status status =
+        pj_sampler_init(&s->sampler, &g->request->sampling, e->vocab_limit, g->err);
+    for (uint32_t i = 0; i < r->prompt_count && !status; i++)
+        pj_sampler_accept(&s->sampler, r->prompt_ids[i]);
+    if (!status && e->tokenizer)
+        status = pj_token_stream_new(e->tokenizer, true, &s->stream, g->err);
+    if (status) return status;
+    r->ids = pj_alloc((size_t)g->request->max_tokens + 1, sizeof *r->ids);
+    pj_reply_init(&s->reply, g->request->stop, MAX_TEXT_BYTES);
+    if (!r->ids ||
+        !pj_buffer_reserve(&s->reply.text,
+                           ((size_t)g->request->max_tokens + 4) * TEXT_BYTES_PER_TOKEN))
+        return pj_fail_memory(g->err, "the generated text");
+    return PJ_OK;
+}
+
+static pj_status prepare(generation *g)
+{
+    pj_engine *e = g->engine;
+    uint64_t tokens = g->prompt_tokens < e->options.chunk ? g->prompt_tokens : e->options.chunk;
+    if (tokens < g->count) tokens = g->count;
+    pj_state_options options = {.sequences = g->count,
+                                .context = g->longest + g->request->max_tokens,
+                                .max_tokens = (uint32_t)tokens,
+                                .max_logits = g->count,
+                                .kv_type = e->kv_type};
+    pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
+    pj_status status = pj_state_init(&g->state, &e->model, e->kernels, e->team, &options, g->err);
+    g->speakers = pj_alloc(g->count, sizeof *g->speakers);
+    g->ids = pj_alloc(tokens, sizeof *g->ids);
+    g->segments = pj_alloc(g->count, sizeof *g->segments);
+    g->logit_rows = pj_alloc(g->count, sizeof *g->logit_rows);
+    g->who = pj_alloc(g->count, sizeof *g->who);
+    if (!status && (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who))
+        status = pj_fail_memory(g->err, "the batch");
+    for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
+    end_span(g);
+    return status;
+}
+
+/* ---- a token ------------------------------------------------------------------------------ */
+
+/* Four streams side by side, because one would wait for its own multiplication. */
+static uint64_t hash_logits(uint64_t hash, const float *logits, size_t count)
+{
+    uint64_t h[4] = {hash, 1, 2, 3};
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[i], sizeof bits);
+        h[i % 4] = (h[i % 4] ^ bits) * 0x100000001b3u;
+    }
+    return ((h[0] * 31 + h[1]) * 31 + h[2]) * 31 + h[3];
+}
+
+static bool is_eos(const generation *g, int32_t id)
+{
+    const pj_model_config *c = &g->engine->model.config;
+    for (uint32_t i = 0; i < c->eos_count && !g->request->ignore_eos; i++)
+        if (c->eos[i] == id) return true;
+    return false;
+}
+
+/* The token's text joins the reply. */
+static pj_status speak(generation *g, speaker *s, int32_t id)
+{
+    if (s->stream) return pj_token_stream_push(s->stream, id, &s->reply.text, g->err);
+    char text[16];
+    int n = snprintf(text, sizeof text, "%s%d", s->result->count > 1 ? " " : "", (int)id);
+    pj_buffer_append(&s->reply.text, text, (size_t)n);
+    return pj_buffer_status(&s->reply.text, "the generated text", g->err);
+}
+
+/* Draws sequence `index`'s next token from a row of logits. */
+static pj_status draw(generation *g, uint32_t index, float *logits)
+{
+    speaker *s = &g->speakers[index];
+    pj_sequence_result *r = s->result;
+    size_t vocab = g->engine->model.config.vocab;
+    g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
+    int32_t id = pj_sampler_draw(&s->sampler, logits);
+    pj_sampler_accept(&s->sampler, id);
+    r->ids[r->count++] = id;
+    g->result->output_tokens++;
+    pj_status status = PJ_OK;
+    if (is_eos(g, id))
+        r->stop = PJ_STOP_EOS;
+    else if (!(status = speak(g, s, id)) && pj_reply_check(&s->reply))
+        r->stop = PJ_STOP_STRING;
+    else if (r->count == g->request->max_tokens)
+        r->stop = PJ_STOP_LENGTH;
+    if (r->stop && s->stream && !s->reply.stopped && !status) {
+        status = pj_token_stream_finish(s->stream, &s->reply.text, g->err);
+        if (pj_reply_check(&s->reply)) r->stop = PJ_STOP_STRING;
+    }
+    return status;
+}
+
+/* Draws for the `count` rows of logits of a pass. */
+static pj_status draw_all(generation *g, uint32_t count)
+{
+    pj_status status = PJ_OK;
+    size_t vocab = g->engine->model.config.vocab;
+    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = draw(g, g->who[i], g->state.logits + i * vocab);
+    end_span(g);
+    return status;
+}
+
+/* The new token of a sequence, to the run's record while its span is open, and to the caller. */
+static void announce(generation *g, uint32_t index, bool record)
+{
+    speaker *s = &g->speakers[index];
+    const pj_sequence_result *r = s->result;
+    pj_lane *lane = g->engine->seam.lane;
+    pj_generated t = {.sequence = index,
+                      .position = r->count - 1,
+                      .id = r->ids[r->count - 1],
+                      .stop = r->stop};
+    if (record) {
+        size_t given = s->reply.given;
+        t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
+        s->reply.given = given; /* given out below, after the span */
+        if (lane) pj_token_text(lane, index, t.id, t.text, t.bytes);
+        return;
+    }
+    t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
+    if (g->request->on_token) g->request->on_token(g->request->context, &t);
+}
+
+static void announce_all(generation *g, uint32_t count, bool record)
+{
+    for (uint32_t i = 0; i < count; i++) announce(g, g->who[i], record);
+}
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+/* One pass over as many prompt tokens as fit, of one or several sequences in their order. `next`
+ * and `done` say where the last pass ended. Returns the number of prompts that ended in it. */
+static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uint32_t *ended)
+{
+    uint32_t rows = 0, segments = 0, room = g->state.options.max_tokens;
+    *ended = 0;
+    while (rows < room && *next < g->count) {
+        const pj_sequence_result *r = &g->result->sequences[*next];
+        uint32_t left = r->prompt_count - *done, n = left < room - rows ? left : room - rows;
+        if (*done == 0)
+            g->state.sequences[*next].generation =
+                pj_rope_generation(&g->engine->model.rope, r->prompt_count);
+        g->segments[segments++] = (pj_segment){.sequence = *next, .row = rows, .count = n};
+        memcpy(g->ids + rows, r->prompt_ids + *done, n * sizeof *g->ids);
+        rows += n;
+        *done += n;
+        if (*done == r->prompt_count) {
+            g->who[*ended] = *next;
+            g->logit_rows[(*ended)++] = rows - 1;
+            *done = 0;
+            ++*next;
+        }
+    }
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = segments,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = *ended,
+                    .prefill = true,
+                    .cancel = g->request->cancel};
+    return pj_forward(&g->state, &pass, &g->engine->seam);
+}
+
+static pj_status prefill(generation *g)
+{
+    int64_t begin = pj_clock_ns();
+    pj_status status = PJ_OK;
+    bool wanted = g->request->max_tokens > 0;
+    begin_phase(g, PJ_PHASE_PREFILL);
+    begin_token(g, 0);
+    for (uint32_t next = 0, done = 0, ended; next < g->count && !status;) {
+        status = prefill_pass(g, &next, &done, &ended);
+        if (!status && wanted && ended) status = draw_all(g, ended);
+        if (!status && wanted) announce_all(g, ended, true);
+    }
+    end_span(g);
+    end_span(g);
+    g->result->prefill_ns = pj_clock_ns() - begin;
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        if (wanted)
+            announce(g, i, false);
+        else
+            g->result->sequences[i].stop = PJ_STOP_LENGTH;
+    }
+    return status;
+}
+
+/* ---- decode ------------------------------------------------------------------------------- */
+
+/* Keys of sequences that grew past a change of the rope frequencies are made again. */
+static pj_status follow_rope(generation *g, uint32_t sequence)
+{
+    const pj_sequence *q = &g->state.sequences[sequence];
+    return pj_engine_feed(g->engine, &g->state, sequence, NULL, 0, q->length + 1, false,
+                          g->request->cancel);
+}
+
+/* One token for every sequence that has not ended; *live is their number. */
+static pj_status decode_step(generation *g, uint32_t *live)
+{
+    uint32_t rows = 0;
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        const pj_sequence_result *r = &g->result->sequences[i];
+        if (r->stop) continue;
+        status = follow_rope(g, i);
+        g->segments[rows] = (pj_segment){.sequence = i, .row = rows, .count = 1};
+        g->ids[rows] = r->ids[r->count - 1];
+        g->logit_rows[rows] = rows;
+        g->who[rows] = i;
+        rows++;
+    }
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = rows,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = rows,
+                    .cancel = g->request->cancel};
+    *live = rows;
+    if (!status) status = pj_forward(&g->state, &pass, &g->engine->seam);
+    return status ? status : draw_all(g, rows);
+}
+
+static bool any_live(const generation *g)
+{
+    for (uint32_t i = 0; i < g->count; i++)
+        if (!g->result->sequences[i].stop) return true;
+    return false;
+}
+
+static pj_status decode(generation *g)
+{
+    pj_status status = PJ_OK;
+    if (!any_live(g)) return PJ_OK;
+    begin_phase(g, PJ_PHASE_DECODE);
+    for (uint32_t position = 1, live; !status && any_live(g); position++) {
+        if (cancelled(g)) {
+            status = PJ_E_CANCELLED;
+            break;
+        }
+        int64_t begin = pj_clock_ns();
+        begin_token(g, position);
+        status = decode_step(g, &live);
+        if (!status) announce_all(g, live, true);
+        end_span(g);
+        if (status) break;
+        g->result->decode_ns += pj_clock_ns() - begin;
+        g->result->decode_steps++;
+        announce_all(g, live, false);
+    }
+    end_span(g);
+    return status;
+}
+
+/* ---- after inference ---------------------------------------------------------------------- */
+
+/* The whole text by the tokenizer's decoder: what streaming gave out, but that it sees runs of bytes
+ * as a whole. A text that a stop string ended stays as it was given out. */
+static pj_status final_text(generation *g, speaker *s)
+{
+    pj_sequence_result *r = s->result;
+    size_t count = r->count - (r->stop == PJ_STOP_EOS);
+    if (s->stream && r->stop != PJ_STOP_STRING) {
+        pj_buffer_clear(&s->reply.text);
+        pj_status status =
+            pj_tokenizer_decode(g->engine->tokenizer, r->ids, count, true, &s->reply.text, g->err);
+        if (status) return status;
+    }
+    r->text_bytes = s->reply.text.length;
+    r->text = s->reply.text.data ? pj_buffer_take(&s->reply.text) : pj_strdup("");
+    return r->text ? PJ_OK : pj_fail_memory(g->err, "the generated text");
+}
+
+static void release(generation *g)
+{
+    for (uint32_t i = 0; i < g->count && g->speakers; i++) {
+        pj_sampler_fini(&g->speakers[i].sampler);
+        pj_token_stream_free(g->speakers[i].stream);
+        pj_reply_fini(&g->speakers[i].reply);
+    }
+    pj_state_fini(&g->state);
+    pj_free(g->speakers);
+    pj_free(g->ids);
+    pj_free(g->segments);
+    pj_free(g->logit_rows);
+    pj_free(g->who);
+}
+
+static pj_status finish(generation *g, pj_status status)
+{
+    pj_seam *seam = &g->engine->seam;
+    begin_phase(g, PJ_PHASE_POST_INFERENCE);
+    pj_seam_section(seam, PJ_N_DETOKENIZATION);
+    pj_status text = PJ_OK;
+    for (uint32_t i = 0; i < g->count && g->speakers && g->speakers[i].result && !text; i++)
+        text = final_text(g, &g->speakers[i]);
+    end_span(g);
+    pj_seam_section(seam, PJ_N_CLEANUP);
+    release(g);
+    end_span(g);
+    end_span(g);
+    return status ? status : text;
+}
+
+static pj_status check_request(const pj_generate_request *q, pj_error *err)
+{
+    uint32_t sequences = q->sequences ? q->sequences : q->prompt_count;
+    if (q->prompt_count == 0) return pj_fail(err, PJ_E_INVALID, "there is no prompt");
+    if (sequences > MAX_SEQUENCES)
+        return pj_fail(err, PJ_E_INVALID, "a batch of %u is more than %u", sequences,
+                       MAX_SEQUENCES);
+    return pj_sampling_check(&q->sampling, err);
+}
+
+pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *request,
+                             pj_generate_result *result, pj_error *err)
+{
+    generation g = {.engine = engine, .request = request, .result = result, .err = err};
+    *result = (pj_generate_result){0};
+    pj_status status = check_request(request, err);
+    if (!status) status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team, err);
+    if (status) goto end_pre_inference;
+    if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
+    uint32_t count = request->sequences ? request->sequences : request->prompt_count;
+    result->sequences = pj_alloc(count, sizeof *result->sequences);
+    if (result->sequences)
+        g.count = result->count = count;
+    else
+        status = pj_fail_memory(err, "the batch");
+    if (!status) status = encode_prompts(&g);
+    if (!status) status = prepare(&g);
+    end_span(&g);
+    if (!status) {
+        status = prefill(&g);
+        if (!status) status = decode(&g);
+        for (uint32_t i = 0; i < g.count; i++)
+            if (!result->sequences[i].stop && status == PJ_E_CANCELLED)
+                result->sequences[i].stop = PJ_STOP_CANCELLED;
+        if (status == PJ_E_CANCELLED) pj_fail(err, PJ_E_CANCELLED, "the generation was cancelled");
+    }
+    status = finish(&g, status);
+    if (request->run) pj_run_set_tokens(request->run, result->input_tokens, result->output_tokens);
+    pj_seam_fini(&engine->seam);
+    return status;
+end_pre_inference:
+    if (request->run && request->in_pre_inference) pj_span_end(pj_run_lane(request->run), NULL);
+    pj_seam_fini(&engine->seam);
+    return status;
+}
+
+void pj_generate_result_fini(pj_generate_result *result)
+{
+    for (uint32_t i = 0; i < result->count; i++) {
+        pj_free(result->sequences[i].prompt_ids);
+        pj_free(result->sequences[i].ids);
+        pj_free(result->sequences[i].text);
+    }
+    pj_free(result->sequences);
+    *result = (pj_generate_result){0};
+}
