@@ -66,9 +66,7 @@ static pj_status measure_once(pj_engine *engine, const settings *s, const int32_
 static pj_status measure(const settings *s, const char *dtype, uint32_t threads, row *r,
                          pj_error *err)
 {
-    pj_kv_type kv = !s->kv                     ? PJ_KV_AUTO
-                    : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32
-                                                : PJ_KV_F16;
+    pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
     pj_engine_options options = {.model = s->model,
                                  .dtype = strcmp(dtype, "stored") == 0 ? NULL : dtype,
                                  .threads = threads,

@@ -54,7 +54,8 @@ const pj_command pj_command_bench = {
     .summary = "measure the machine, the engine and the profiler itself",
     .run = run_bench,
     .usage = "NAME [options]",
-    .text = "Each benchmark prints a table for people, or one JSON object with --json. Figures that "
-            "compare are ratios measured in one process, in turn; none passes or fails on time.",
+    .text =
+        "Each benchmark prints a table for people, or one JSON object with --json. Figures that "
+        "compare are ratios measured in one process, in turn; none passes or fails on time.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b\n",
 };

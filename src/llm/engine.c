@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "llm/engine_internal.h"
+#include "llm/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,22 @@ static void gather_facts(pj_engine *e)
     f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type);
 }
 
+/* A folder without one still runs prompts given as ids; one that is there must be right. */
+static pj_status open_tokenizer(pj_engine *e, pj_error *err)
+{
+    char path[4096];
+    e->vocab_limit = e->model.config.vocab;
+    if (e->model.synthetic || e->options.no_tokenizer) return PJ_OK;
+    const char *folder = pj_checkpoint_path(e->model.checkpoint);
+    if (!pj_path_join(path, sizeof path, folder, "tokenizer.json") || !pj_file_exists(path))
+        return PJ_OK;
+    pj_status status = pj_tokenizer_open(path, &e->tokenizer, err);
+    if (status) return status;
+    uint32_t size = pj_tokenizer_size(e->tokenizer);
+    if (size > 0 && size < e->vocab_limit) e->vocab_limit = size;
+    return PJ_OK;
+}
+
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
 {
     int dtype;
@@ -92,7 +109,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     /* past its training length this type of rope is still defined */
     if (e->model.rope.type == PJ_ROPE_DYNAMIC)
         e->context = (uint32_t)(e->context * e->model.rope.factor);
-    e->vocab_limit = e->model.config.vocab;
+    status = open_tokenizer(e, err);
+    if (status) goto fail;
     gather_facts(e);
     *engine = e;
     return PJ_OK;
@@ -105,6 +123,7 @@ void pj_engine_close(pj_engine *e)
 {
     if (!e) return;
     pj_model_close(&e->model);
+    pj_tokenizer_close(e->tokenizer);
     pj_team_free(e->team);
     pj_free((void *)(uintptr_t)e->options.model);
     pj_free(e);
@@ -173,17 +192,54 @@ pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const
     return status;
 }
 
-pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
-                           uint32_t *count, pj_error *err)
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+/* Without a tokenizer every byte is a token: synthetic models have no words of their own. */
+static pj_status encode_bytes(const char *text, size_t bytes, pj_ids *ids, pj_error *err)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (!pj_ids_append(ids, (unsigned char)text[i]))
+            return pj_fail_memory(err, "the token ids");
+    return PJ_OK;
+}
+
+static pj_status give_ids(pj_status status, pj_ids *list, int32_t **ids, uint32_t *count,
+                          pj_error *err)
 {
     *ids = NULL;
     *count = 0;
-    int32_t *list = pj_alloc(bytes + 1, sizeof *list);
-    if (!list) return pj_fail_memory(err, "the token ids");
-    for (size_t i = 0; i < bytes; i++) list[i] = (unsigned char)text[i];
-    *ids = list;
-    *count = (uint32_t)bytes;
+    if (!status && list->count > UINT32_MAX)
+        status = pj_fail(err, PJ_E_INVALID, "the text has more than 4 billion tokens");
+    if (status) {
+        pj_ids_fini(list);
+        return status;
+    }
+    *ids = list->ids;
+    *count = (uint32_t)list->count;
     return PJ_OK;
+}
+
+pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
+                           uint32_t *count, pj_error *err)
+{
+    pj_ids list = {0};
+    pj_status status;
+    if (e->tokenizer)
+        status = pj_tokenizer_encode(e->tokenizer, text, bytes, NULL, &list, err);
+    else if (e->model.synthetic)
+        status = encode_bytes(text, bytes, &list, err);
+    else
+        status = pj_fail(err, PJ_E_UNAVAILABLE,
+                         "%s has no tokenizer.json; give the prompt as ids (--ids)",
+                         e->facts.model_name);
+    return give_ids(status, &list, ids, count, err);
+}
+
+pj_status pj_engine_encode_chat(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
+                                uint32_t *count, pj_error *err)
+{
+    return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no chat format that perjoule knows",
+                   e->facts.model_name);
 }
 
 /* ---- logits of every position ------------------------------------------------------------- */

@@ -92,11 +92,10 @@ static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32
 static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequence_result *r)
 {
     if (!prompt->ids)
-        return g->request->chat
-                   ? pj_engine_encode_chat(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
-                                           &r->prompt_count, g->err)
-                   : pj_engine_encode(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
-                                      &r->prompt_count, g->err);
+        return g->request->chat ? pj_engine_encode_chat(g->engine, prompt->text, prompt->bytes,
+                                                        &r->prompt_ids, &r->prompt_count, g->err)
+                                : pj_engine_encode(g->engine, prompt->text, prompt->bytes,
+                                                   &r->prompt_ids, &r->prompt_count, g->err);
     r->prompt_ids = pj_alloc(prompt->id_count, sizeof *r->prompt_ids);
     if (!r->prompt_ids) return pj_fail_memory(g->err, "the prompt");
     memcpy(r->prompt_ids, prompt->ids, prompt->id_count * sizeof *prompt->ids);
@@ -126,8 +125,7 @@ static pj_status prepare_speaker(generation *g, uint32_t index)
     const pj_engine *e = g->engine;
     speaker *s = &g->speakers[index];
     pj_sequence_result *r = s->result = &g->result->sequences[index];
-    pj_status status =
-        pj_sampler_init(&s->sampler, &g->request->sampling, e->vocab_limit, g->err);
+    pj_status status = pj_sampler_init(&s->sampler, &g->request->sampling, e->vocab_limit, g->err);
     for (uint32_t i = 0; i < r->prompt_count && !status; i++)
         pj_sampler_accept(&s->sampler, r->prompt_ids[i]);
     if (!status && e->tokenizer)
@@ -135,9 +133,8 @@ static pj_status prepare_speaker(generation *g, uint32_t index)
     if (status) return status;
     r->ids = pj_alloc((size_t)g->request->max_tokens + 1, sizeof *r->ids);
     pj_reply_init(&s->reply, g->request->stop, MAX_TEXT_BYTES);
-    if (!r->ids ||
-        !pj_buffer_reserve(&s->reply.text,
-                           ((size_t)g->request->max_tokens + 4) * TEXT_BYTES_PER_TOKEN))
+    if (!r->ids || !pj_buffer_reserve(&s->reply.text,
+                                      ((size_t)g->request->max_tokens + 4) * TEXT_BYTES_PER_TOKEN))
         return pj_fail_memory(g->err, "the generated text");
     return PJ_OK;
 }
@@ -241,10 +238,8 @@ static void announce(generation *g, uint32_t index, bool record)
     speaker *s = &g->speakers[index];
     const pj_sequence_result *r = s->result;
     pj_lane *lane = g->engine->seam.lane;
-    pj_generated t = {.sequence = index,
-                      .position = r->count - 1,
-                      .id = r->ids[r->count - 1],
-                      .stop = r->stop};
+    pj_generated t = {
+        .sequence = index, .position = r->count - 1, .id = r->ids[r->count - 1], .stop = r->stop};
     if (record) {
         size_t given = s->reply.given;
         t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
@@ -391,8 +386,8 @@ static pj_status decode(generation *g)
 
 /* ---- after inference ---------------------------------------------------------------------- */
 
-/* The whole text by the tokenizer's decoder: what streaming gave out, but that it sees runs of bytes
- * as a whole. A text that a stop string ended stays as it was given out. */
+/* The whole text by the tokenizer's decoder: what streaming gave out, but that it sees runs of
+ * bytes as a whole. A text that a stop string ended stays as it was given out. */
 static pj_status final_text(generation *g, speaker *s)
 {
     pj_sequence_result *r = s->result;
@@ -455,7 +450,8 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     generation g = {.engine = engine, .request = request, .result = result, .err = err};
     *result = (pj_generate_result){0};
     pj_status status = check_request(request, err);
-    if (!status) status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team, err);
+    if (!status)
+        status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team, err);
     if (status) goto end_pre_inference;
     if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
     uint32_t count = request->sequences ? request->sequences : request->prompt_count;

@@ -19,8 +19,8 @@ void pj_reply_init(pj_reply *reply, const char *const *stop, size_t max_bytes);
 void pj_reply_fini(pj_reply *reply); /* may run twice */
 /* After text was appended: true when a stop string is in it; the text then ends before it. */
 bool pj_reply_check(pj_reply *reply);
-/* What is certain and was not given yet; with `all` (at the end) everything. Borrowed until the next
- * append. */
+/* What is certain and was not given yet; with `all` (at the end) everything. Borrowed until the
+ * next append. */
 const char *pj_reply_take(pj_reply *reply, bool all, size_t *bytes);
 
 #endif
