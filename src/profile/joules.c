@@ -4,6 +4,10 @@
  * shared out over the leaves of the run in whole nanojoules. Then sums, bottom up, so that parts
  * add up exactly at every level.
  *
+ * A sensor's first and last window reach out of the run. The machine is taken as idle there: two
+ * more leaves of the class `idle` stand for that time, so that fit and shares work on whole windows
+ * and nothing is interpolated at the edges of a short run.
+ *
  * With simulated sensors the truth (one power for each class of leaf) is made here, the readings
  * are drawn from it, and the planted energy stands beside the attributed one.
  */
@@ -17,7 +21,9 @@
 
 typedef struct rail_result {
     uint32_t rail;
-    double weight_mj; /* net energy, to find the rail that matters most */
+    int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
+    double phase_mj[PJ_PHASE_COUNT]; /* gross */
+    double weight_mj;                /* net energy, to find the rail that matters most */
     pj_fit fit;
     bool has_fit;
 } rail_result;
@@ -31,7 +37,7 @@ typedef struct joules {
     double *sim_mw; /* [class] planted net power, NULL: nothing is simulated */
     pj_leaf *leaves;
     int64_t *gross, *net;           /* [leaf] over all rails */
-    int64_t *rail_gross, *rail_net; /* [leaf] of the rail at hand */
+    int64_t *rail_gross, *rail_net; /* [leaf + 2] of the rail at hand */
     double *equal;                  /* [class] 1: energy by time, where there is no fit */
     pj_energy *nodes;               /* [node] */
     uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
@@ -158,10 +164,10 @@ static pj_status make_curves(joules *j, const pj_readings *readings, pj_error *e
 
 /* ---- one rail: fit and share --------------------------------------------------------------- */
 
-static pj_status get_windows(const joules *j, uint32_t rail, pj_window **windows, size_t *count,
-                             pj_error *err)
+static pj_status get_windows(const joules *j, rail_result *result, pj_window **windows,
+                             size_t *count, pj_error *err)
 {
-    const pj_curve *curve = j->curves[rail];
+    const pj_curve *curve = j->curves[result->rail];
     size_t n = pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, NULL, 0);
     pj_curve_window *seen = pj_alloc(n, sizeof *seen);
     *windows = pj_alloc(n, sizeof **windows);
@@ -174,6 +180,8 @@ static pj_status get_windows(const joules *j, uint32_t rail, pj_window **windows
     for (size_t i = 0; i < n; i++) {
         double q = seen[i].resolution_mj, sd = seen[i].sd_mj;
         if (isnan(seen[i].energy_mj)) continue;
+        if (result->begin_ns > seen[i].begin_ns) result->begin_ns = seen[i].begin_ns;
+        if (result->end_ns < seen[i].end_ns) result->end_ns = seen[i].end_ns;
         (*windows)[(*count)++] =
             (pj_window){seen[i].begin_ns, seen[i].end_ns, seen[i].energy_mj,
                         sqrt((isnan(sd) ? 0 : sd * sd) + (isnan(q) ? 0 : q * q / 6))};
@@ -182,12 +190,12 @@ static pj_status get_windows(const joules *j, uint32_t rail, pj_window **windows
     return PJ_OK;
 }
 
-/* The run cut where the sensor published: inside a piece only the fit knows how energy went. */
-static pj_status get_segments(const joules *j, uint32_t rail, pj_segment **segments, size_t *count,
-                              pj_error *err)
+/* The time cut where the sensor published: inside a piece only the fit knows how energy went. */
+static pj_status get_segments(const joules *j, const rail_result *result, pj_segment **segments,
+                              size_t *count, pj_error *err)
 {
-    const pj_curve *curve = j->curves[rail];
-    int64_t begin = j->tree->begin_ns, end = j->tree->end_ns;
+    const pj_curve *curve = j->curves[result->rail];
+    int64_t begin = result->begin_ns, end = result->end_ns;
     size_t n = pj_curve_points(curve, begin, end, NULL, 0);
     pj_curve_point *points = pj_alloc(n, sizeof *points);
     *segments = pj_alloc(n + 1, sizeof **segments);
@@ -208,36 +216,50 @@ static pj_status get_segments(const joules *j, uint32_t rail, pj_segment **segme
     return PJ_OK;
 }
 
-static pj_status fit_rail(joules *j, uint32_t rail, double total_mj, pj_fit *fit, pj_error *err)
+/* Does the time before and after the run, as far as windows reach, belong to leaves of its own. */
+static void set_outside(joules *j, const rail_result *result)
+{
+    uint32_t idle = j->tree->idle_class;
+    j->leaves[0] = (pj_leaf){result->begin_ns, j->tree->begin_ns, idle};
+    j->leaves[j->tree->leaf_count + 1] = (pj_leaf){j->tree->end_ns, result->end_ns, idle};
+}
+
+/* What is known of a class beforehand: a calibration's word, or that an idle machine draws its
+ * baseline and nothing above it. */
+static pj_class_prior prior_of(joules *j, uint32_t rail, uint32_t class_)
+{
+    const pj_tree_class *c = &j->tree->classes[class_];
+    pj_class_prior prior = {NAN, NAN};
+    double spread = j->d->baseline_sd_mw[rail];
+    if (j->options->prior &&
+        j->options->prior(j->options->context, &j->d->rails[rail], j->class_names[class_],
+                          (pj_phase)c->phase, &prior.power_mw, &prior.sd_mw))
+        j->replayed = true;
+    else if (c->phase == PJ_PHASE_IDLE && !c->component && !isnan(j->d->baseline_mw[rail]))
+        prior =
+            (pj_class_prior){0, fmax(isnan(spread) ? 0 : spread, 0.01 * j->d->baseline_mw[rail])};
+    return prior;
+}
+
+static pj_status fit_rail(joules *j, rail_result *result, const pj_window *windows, size_t count,
+                          double total_mj, pj_error *err)
 {
     const pj_tree *tree = j->tree;
-    pj_window *windows = NULL;
-    pj_class_prior *priors = NULL;
-    size_t count = 0;
-    pj_status status = get_windows(j, rail, &windows, &count, err);
-    if (status == PJ_OK && j->options->prior) {
-        priors = pj_alloc(tree->class_count, sizeof *priors);
-        if (!priors) status = pj_fail_memory(err, "the priors of a fit");
-        for (uint32_t c = 0; priors && c < tree->class_count; c++) {
-            priors[c] = (pj_class_prior){NAN, NAN};
-            j->replayed |= j->options->prior(j->options->context, &j->d->rails[rail],
-                                             j->class_names[c], (pj_phase)tree->classes[c].phase,
-                                             &priors[c].power_mw, &priors[c].sd_mw);
-        }
-    }
-    if (status == PJ_OK)
-        status = pj_fit_run(&(pj_fit_input){.windows = windows,
-                                            .window_count = count,
-                                            .leaves = j->leaves,
-                                            .leaf_count = tree->leaf_count,
-                                            .class_count = tree->class_count,
-                                            .idle_mw = j->d->baseline_mw[rail],
-                                            .total_mj = total_mj,
-                                            .begin_ns = tree->begin_ns,
-                                            .end_ns = tree->end_ns,
-                                            .priors = j->replayed ? priors : NULL},
-                            fit, err);
-    pj_free(windows);
+    pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
+    if (!priors) return pj_fail_memory(err, "the priors of a fit");
+    for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
+    pj_fit_input input = {.windows = windows,
+                          .window_count = count,
+                          .leaves = j->leaves,
+                          .leaf_count = (size_t)tree->leaf_count + 2,
+                          .class_count = tree->class_count,
+                          .idle_mw = j->d->baseline_mw[result->rail],
+                          .total_mj = total_mj,
+                          .begin_ns = result->begin_ns,
+                          .end_ns = result->end_ns,
+                          .priors = priors};
+    pj_status status = pj_fit_run(&input, &result->fit, err);
+    result->has_fit = status == PJ_OK;
     pj_free(priors);
     return status;
 }
@@ -247,31 +269,40 @@ static void add_known(int64_t *sum, int64_t value)
     *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
 }
 
-static pj_status attribute_rail(joules *j, uint32_t rail, pj_error *err)
+static void share_rail(joules *j, rail_result *result, const pj_segment *segments, size_t count)
 {
     const pj_tree *tree = j->tree;
+    double idle_mw = j->d->baseline_mw[result->rail];
+    pj_share_result shared = {.gross_nj = j->rail_gross, .net_nj = j->rail_net};
+    pj_share_run(segments, count, j->leaves, (size_t)tree->leaf_count + 2,
+                 result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        double *phase_mj = &result->phase_mj[tree->classes[tree->leaves[i].class_].phase];
+        *phase_mj += pj_mj_of_nj(j->rail_gross[i + 1]);
+        add_known(&j->gross[i], j->rail_gross[i + 1]);
+        add_known(&j->net[i], isnan(idle_mw) ? PJ_NJ_UNKNOWN : j->rail_net[i + 1]);
+    }
+}
+
+static pj_status attribute_rail(joules *j, uint32_t rail, pj_error *err)
+{
     rail_result *result = &j->results[j->result_count++];
-    double total_mj = pj_curve_energy_mj(j->curves[rail], tree->begin_ns, tree->end_ns);
-    double idle_mw = j->d->baseline_mw[rail];
+    *result = (rail_result){.rail = rail, .begin_ns = j->tree->begin_ns, .end_ns = j->tree->end_ns};
+    pj_window *windows = NULL;
     pj_segment *segments = NULL;
-    size_t count = 0;
-    *result = (rail_result){.rail = rail, .weight_mj = isnan(total_mj) ? 0 : total_mj};
-    pj_status status = get_segments(j, rail, &segments, &count, err);
-    if (status == PJ_OK && !isnan(total_mj)) {
-        /* Without a fit (nothing to fit: no windows) energy goes by time, which is equal power. */
-        status = fit_rail(j, rail, total_mj, &result->fit, err);
-        result->has_fit = status == PJ_OK;
+    size_t window_count = 0, segment_count = 0;
+    pj_status status = get_windows(j, result, &windows, &window_count, err);
+    if (status == PJ_OK) status = get_segments(j, result, &segments, &segment_count, err);
+    if (status == PJ_OK) {
+        double total_mj = pj_curve_energy_mj(j->curves[rail], result->begin_ns, result->end_ns);
+        set_outside(j, result);
+        result->weight_mj = isnan(total_mj) ? 0 : total_mj;
+        /* Without a fit energy goes by time, which is equal power. */
+        if (!isnan(total_mj)) status = fit_rail(j, result, windows, window_count, total_mj, err);
         if (status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE) status = PJ_OK;
     }
-    if (status == PJ_OK) {
-        pj_share_result shared = {.gross_nj = j->rail_gross, .net_nj = j->rail_net};
-        pj_share_run(segments, count, j->leaves, tree->leaf_count,
-                     result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
-        for (uint32_t i = 0; i < tree->leaf_count; i++) {
-            add_known(&j->gross[i], j->rail_gross[i]);
-            add_known(&j->net[i], isnan(idle_mw) ? PJ_NJ_UNKNOWN : j->rail_net[i]);
-        }
-    }
+    if (status == PJ_OK) share_rail(j, result, segments, segment_count);
+    pj_free(windows);
     pj_free(segments);
     return status;
 }
@@ -644,6 +675,12 @@ static pj_rail_energy rail_energy(const joules *j, uint32_t rail, uint8_t phase)
         ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
         if (whole) break;
     }
+    for (uint32_t i = 0; i < j->result_count; i++) { /* as the rows have it, where it was shared */
+        if (j->results[i].rail != rail) continue;
+        double whole = 0;
+        for (int p = 0; p < PJ_PHASE_COUNT; p++) whole += j->results[i].phase_mj[p];
+        row.gross_mj = phase < PJ_PHASE_COUNT ? j->results[i].phase_mj[phase] : whole;
+    }
     row.idle_mj = isnan(row.gross_mj) ? NAN : baseline * ms * 1e-3;
     row.net_mj = row.gross_mj - row.idle_mj;
     return row;
@@ -743,11 +780,11 @@ static pj_status prepare(joules *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
-    j->leaves = pj_alloc(tree->leaf_count, sizeof *j->leaves);
+    j->leaves = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->leaves);
     j->gross = pj_alloc(tree->leaf_count, sizeof *j->gross);
     j->net = pj_alloc(tree->leaf_count, sizeof *j->net);
-    j->rail_gross = pj_alloc(tree->leaf_count, sizeof *j->rail_gross);
-    j->rail_net = pj_alloc(tree->leaf_count, sizeof *j->rail_net);
+    j->rail_gross = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_gross);
+    j->rail_net = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_net);
     j->equal = pj_alloc(tree->class_count, sizeof *j->equal);
     j->nodes = pj_alloc(tree->node_count, sizeof *j->nodes);
     if (!j->class_names || !j->leaves || !j->gross || !j->net || !j->rail_gross || !j->rail_net ||
@@ -758,7 +795,7 @@ static pj_status prepare(joules *j, pj_error *err)
         j->equal[c] = 1;
     }
     for (uint32_t i = 0; i < tree->leaf_count; i++)
-        j->leaves[i] =
+        j->leaves[i + 1] =
             (pj_leaf){tree->leaves[i].begin_ns, tree->leaves[i].end_ns, tree->leaves[i].class_};
     return PJ_OK;
 }

@@ -551,7 +551,8 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns,
         if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
         tree->nodes[0].begin_ns = begin_ns;
         tree->nodes[0].end_ns = tree->end_ns;
-        if (!group_children(tree) || !add_leaves(tree, 0, 0))
+        if (!group_children(tree) || !add_leaves(tree, 0, 0) ||
+            (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
             status = pj_fail_memory(err, "the spans of a run");
         if (tree->overlaps)
             qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);

@@ -59,6 +59,7 @@ typedef struct pj_tree {
     uint32_t leaf_count, leaf_capacity;
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
+    uint32_t idle_class; /* of time outside phases, and outside the run */
     bool overlaps; /* some leaves lie over others: several threads or devices */
     uint64_t reading_count;
     bool ended; /* the spool has an END record */
