@@ -1,0 +1,162 @@
+/* perjoule tokenize: text to ids and back. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "cli/ids.h"
+#include "cli/options.h"
+#include "llm/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_TEXT_BYTES = 1 << 30, MAX_JSON_BYTES = 1 << 30 };
+
+typedef struct request {
+    const char *model, *file, *decode, *text;
+    bool json, special, skip_special;
+} request;
+
+/* The text to encode, from the argument, a file or standard input. The caller frees *text. */
+static pj_status read_text(const request *r, char **text, size_t *bytes, pj_error *err)
+{
+    if (r->file && strcmp(r->file, "-") != 0)
+        return pj_file_read(r->file, MAX_TEXT_BYTES, text, bytes, err);
+    if (r->file || strcmp(r->text, "-") == 0)
+        return pj_file_read_fd(STDIN_FILENO, "standard input", MAX_TEXT_BYTES, text, bytes, err);
+    *bytes = strlen(r->text);
+    *text = pj_strdup(r->text);
+    return *text ? PJ_OK : pj_fail_memory(err, "the text");
+}
+
+static void print_ids(const pj_ids *ids)
+{
+    for (size_t i = 0; i < ids->count; i++) printf("%s%d", i ? "," : "", ids->ids[i]);
+    printf("\n");
+}
+
+static bool write_out(void *context, const char *bytes, size_t count)
+{
+    return fwrite(bytes, 1, count, stdout) == count;
+}
+
+static bool print_json(const pj_tokenizer *tokenizer, const pj_ids *ids)
+{
+    pj_buffer block;
+    pj_json json;
+    pj_buffer_init(&block, MAX_JSON_BYTES);
+    pj_json_init_stream(&json, &block, write_out, NULL);
+    pj_json_object_begin(&json);
+    pj_json_key(&json, "ids");
+    pj_json_array_begin(&json);
+    for (size_t i = 0; i < ids->count; i++) pj_json_int(&json, ids->ids[i]);
+    pj_json_array_end(&json);
+    pj_json_key(&json, "tokens");
+    pj_json_array_begin(&json);
+    for (size_t i = 0; i < ids->count; i++)
+        pj_json_string(&json, pj_tokenizer_token(tokenizer, ids->ids[i]));
+    pj_json_array_end(&json);
+    pj_json_object_end(&json);
+    bool ok = pj_json_finish(&json);
+    printf("\n");
+    pj_buffer_fini(&block);
+    return ok;
+}
+
+static pj_status encode(const request *r, const pj_tokenizer *tokenizer, pj_error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    pj_ids ids = {0};
+    pj_encode_options options = {.no_special = !r->special};
+    pj_status status = read_text(r, &text, &bytes, err);
+    if (status == PJ_OK) status = pj_tokenizer_encode(tokenizer, text, bytes, &options, &ids, err);
+    if (status == PJ_OK && !r->json) print_ids(&ids);
+    if (status == PJ_OK && r->json && !print_json(tokenizer, &ids))
+        status = pj_fail(err, PJ_E_IO, "cannot write to standard output");
+    pj_ids_fini(&ids);
+    pj_free(text);
+    return status;
+}
+
+static pj_status check_exist(const pj_tokenizer *tokenizer, const int32_t *ids, uint32_t count,
+                             pj_error *err)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!pj_tokenizer_token(tokenizer, ids[i]))
+            return pj_fail(err, PJ_E_INVALID, "the tokenizer has no token with the id %d", ids[i]);
+    return PJ_OK;
+}
+
+static pj_status decode(const request *r, const pj_tokenizer *tokenizer, pj_error *err)
+{
+    int32_t *ids = NULL;
+    uint32_t count;
+    pj_buffer text;
+    pj_buffer_init(&text, MAX_TEXT_BYTES);
+    pj_status status = pj_ids_parse(r->decode, &ids, &count, err);
+    if (status == PJ_OK) status = check_exist(tokenizer, ids, count, err);
+    if (status == PJ_OK)
+        status = pj_tokenizer_decode(tokenizer, ids, count, r->skip_special, &text, err);
+    if (status == PJ_OK && r->json) {
+        pj_buffer out;
+        pj_json json;
+        pj_buffer_init(&out, MAX_JSON_BYTES);
+        pj_json_init(&json, &out);
+        pj_json_object_begin(&json);
+        pj_json_key(&json, "text");
+        pj_json_string_n(&json, pj_buffer_get(&text), text.length);
+        pj_json_object_end(&json);
+        printf("%s\n", pj_buffer_get(&out));
+        pj_buffer_fini(&out);
+    } else if (status == PJ_OK) {
+        fwrite(pj_buffer_get(&text), 1, text.length, stdout);
+        printf("\n");
+    }
+    pj_buffer_fini(&text);
+    pj_free(ids);
+    return status;
+}
+
+static int run(const pj_command *command, int argc, char **argv)
+{
+    request r = {.special = true};
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH", "model folder, or a tokenizer.json"},
+        {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
+        {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
+        {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
+         "add what the model puts around a text (default; --no-special does not)"},
+        {"skip-special", 0, PJ_OPTION_FLAG, &r.skip_special, NULL,
+         "with --decode: leave out special tokens"},
+        {"json", 0, PJ_OPTION_FLAG, &r.json, NULL, "print JSON"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    r.text = positional > 0 ? argv[1] : NULL;
+    if (!r.model) return pj_command_usage(command, "no model; give -m MODEL");
+    if (positional > 1) return pj_command_usage(command, "one text, in quotes, please");
+    if ((r.text != NULL) + (r.file != NULL) + (r.decode != NULL) != 1)
+        return pj_command_usage(command, "give one of TEXT, -f FILE and --decode IDS");
+    pj_tokenizer *tokenizer;
+    pj_error err;
+    pj_status status = pj_tokenizer_open(r.model, &tokenizer, &err);
+    if (status == PJ_OK)
+        status = r.decode ? decode(&r, tokenizer, &err) : encode(&r, tokenizer, &err);
+    pj_tokenizer_close(tokenizer);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_command_tokenize = {
+    .name = "tokenize",
+    .summary = "turn text into token ids, or ids into text",
+    .run = run,
+    .usage = "-m MODEL [options] TEXT",
+    .text =
+        "Prints the ids that the model's tokenizer.json gives for a text. It needs no weights: a "
+        "folder with a tokenizer.json is enough.",
+    .examples = "perjoule tokenize -m models/llama \"Hello, world\"\n"
+                "perjoule tokenize -m models/llama --json -f text.txt\n"
+                "perjoule tokenize -m models/llama --decode 1,15043,3186\n",
+};
