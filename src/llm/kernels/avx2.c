@@ -7,4 +7,5 @@ void pj_kernels_avx2_apply(pj_kernels *kernels)
     PJ_SET_SYMBOL(rows)(kernels);
     PJ_SET_SYMBOL(attention)(kernels);
     PJ_SET_SYMBOL(floats)(kernels);
+    PJ_SET_SYMBOL(codes)(kernels);
 }

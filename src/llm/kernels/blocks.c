@@ -11,7 +11,6 @@
 #include "llm/kernels/half.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static void q8_0_block(const uint8_t *block, float *y)
 {
@@ -45,7 +44,7 @@ static void k_block(const uint8_t *block, const uint8_t *high, const uint8_t *ni
 }
 
 /* Code (0..63) of value i (0..255) of a Q6_K block. */
-static int q6_code(const uint8_t *block, int i)
+static int q6_k_code(const uint8_t *block, int i)
 {
     int half = i / 128, quarter = i % 128 / 32, l = i % 32;
     const uint8_t *low = block + half * 64, *high = block + 128 + half * 32;
@@ -57,7 +56,7 @@ static void q6_k_block(const uint8_t *block, float *y)
 {
     float d = pj_float_of_f16(pj_load_u16(block + 208));
     for (int i = 0; i < 256; i++)
-        y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_code(block, i) - 32);
+        y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_k_code(block, i) - 32);
 }
 
 void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
@@ -124,75 +123,6 @@ void pj_blocks_quantise(pj_dtype type, const float *x, void *row, size_t n)
         case PJ_Q8_0: to_q8_0(x + i, bytes); break;
         case PJ_Q4_0: to_q4_0(x + i, bytes); break;
         default: return; /* the K types are only read */
-        }
-    }
-}
-
-/* ---- codes of one byte ------------------------------------------------------------------ */
-
-static void k_codes(const uint8_t *block, const uint8_t *high, const uint8_t *nibbles,
-                    uint8_t *codes, float *scales, float *minima)
-{
-    float d = pj_float_of_f16(pj_load_u16(block));
-    float dmin = pj_float_of_f16(pj_load_u16(block + 2));
-    for (int j = 0; j < 8; j++) {
-        uint8_t scale, minimum;
-        pj_blocks_k_scale(block + 4, j, &scale, &minimum);
-        scales[j] = d * scale;
-        minima[j] = dmin * minimum;
-        for (int i = 0; i < 32; i++) {
-            int q = nibbles[j / 2 * 32 + i] >> (j % 2 * 4) & 15;
-            if (high) q |= (high[i] >> j & 1) << 4;
-            codes[j * 32 + i] = (uint8_t)(q + 128);
-        }
-    }
-}
-
-/* A scale a 16 values does not fit one a 32. With s the larger of the two (in magnitude), the codes
- * of the other are multiplied by the ratio and rounded after all have been stretched to the whole
- * range of a byte: 63 steps become 127, so what is lost is less than half a step in 127. */
-static void q6_k_codes(const uint8_t *block, uint8_t *codes, float *scales)
-{
-    float d = pj_float_of_f16(pj_load_u16(block + 208));
-    for (int j = 0; j < 8; j++) {
-        int a = (int8_t)block[192 + 2 * j], b = (int8_t)block[193 + 2 * j];
-        int largest = abs(a) > abs(b) ? abs(a) : abs(b);
-        float ratio[2] = {0, 0};
-        if (largest > 0) ratio[0] = 3.96f * a / largest, ratio[1] = 3.96f * b / largest;
-        scales[j] = d * (float)largest / 3.96f;
-        for (int i = 0; i < 32; i++) {
-            float code = (float)(q6_code(block, j * 32 + i) - 32) * ratio[i / 16];
-            codes[j * 32 + i] = (uint8_t)((int)lrintf(code) + 128);
-        }
-    }
-}
-
-void pj_blocks_codes(pj_dtype type, const void *row, size_t n, uint8_t *codes, float *scales,
-                     float *minima)
-{
-    const uint8_t *bytes = row;
-    const pj_dtype_info *info = pj_dtype_get(type);
-    for (size_t i = 0; i < n; i += info->block_values, bytes += info->block_bytes) {
-        if (type == PJ_Q8_0 || type == PJ_Q4_0)
-            scales[i / 32] = pj_float_of_f16(pj_load_u16(bytes));
-        switch (type) {
-        case PJ_Q8_0:
-            for (int l = 0; l < 32; l++) codes[i + l] = bytes[2 + l] ^ 128;
-            break;
-        case PJ_Q4_0:
-            for (int l = 0; l < 16; l++) {
-                codes[i + l] = (uint8_t)((bytes[2 + l] & 15) + 120);
-                codes[i + l + 16] = (uint8_t)((bytes[2 + l] >> 4) + 120);
-            }
-            break;
-        case PJ_Q4_K:
-            k_codes(bytes, NULL, bytes + 16, codes + i, scales + i / 32, minima + i / 32);
-            break;
-        case PJ_Q5_K:
-            k_codes(bytes, bytes + 16, bytes + 48, codes + i, scales + i / 32, minima + i / 32);
-            break;
-        case PJ_Q6_K: q6_k_codes(bytes, codes + i, scales + i / 32); break;
-        default: break;
         }
     }
 }

@@ -21,10 +21,4 @@ static inline void pj_blocks_k_scale(const uint8_t *packed, int j, uint8_t *scal
     }
 }
 
-/* Weights as unsigned 8-bit codes with float scales: value = scale (code - 128) - minimum, one
- * scale (and minimum, for types that have one) a block of 32. Q6_K has a scale a 16 values and is
- * coded anew with the larger of its two. */
-void pj_blocks_codes(pj_dtype type, const void *row, size_t n, uint8_t *codes, float *scales,
-                     float *minima);
-
 #endif

@@ -5,7 +5,7 @@
  */
 #include "llm/kernels/plain.h"
 
-#include "llm/kernels/blocks.h"
+#include "llm/kernels/codes.h"
 #include "llm/kernels/half.h"
 
 #include <float.h>
@@ -260,8 +260,8 @@ static void dot_q8(const pj_dot *d)
         const char *from = (const char *)w->data + row * w->row_bytes;
         for (size_t at = 0; at < w->cols; at += CHUNK) {
             size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
-            pj_blocks_codes(w->type, from + at / info->block_values * info->block_bytes, n, codes,
-                            scales, minima);
+            pj_codes_row(w->type, from + at / info->block_values * info->block_bytes, n, codes,
+                         scales, minima);
             for (size_t t = 0; t < d->x->tokens; t++) {
                 size_t block = (t * w->cols + at) / 32;
                 float *y = &d->y[t * d->y_stride + row];

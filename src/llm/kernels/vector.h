@@ -40,6 +40,7 @@ typedef int32_t veci __attribute__((vector_size(LANES * 4)));
 void PJ_SET_SYMBOL(rows)(pj_kernels *kernels);      /* rows_vector.c */
 void PJ_SET_SYMBOL(attention)(pj_kernels *kernels); /* attention_vector.c */
 void PJ_SET_SYMBOL(floats)(pj_kernels *kernels);    /* linear_vector.c */
+void PJ_SET_SYMBOL(codes)(pj_kernels *kernels);     /* codes_avx2.c, codes_neon.c */
 
 INLINE vec vec_of(float value)
 {

@@ -7,6 +7,7 @@
  * Few tokens: four rows at once, two blocks of 32 in a vector. Many: weight rows are unpacked to
  * one code a byte for all panels.
  */
+#include "llm/kernels/codes.h"
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -306,17 +307,17 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
 
 static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    pj_blocks_codes(PJ_Q4_K, row, cols, values, scales, minima);
+    pj_codes_row(PJ_Q4_K, row, cols, values, scales, minima);
 }
 
 static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    pj_blocks_codes(PJ_Q5_K, row, cols, values, scales, minima);
+    pj_codes_row(PJ_Q5_K, row, cols, values, scales, minima);
 }
 
 static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    pj_blocks_codes(PJ_Q6_K, row, cols, values, scales, minima);
+    pj_codes_row(PJ_Q6_K, row, cols, values, scales, minima);
 }
 
 /* ---- few tokens, types with blocks of 256 ----------------------------------------------- */
@@ -357,8 +358,8 @@ static void dot_k(const pj_dot *d)
             size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
             const char *from = (const char *)w->data + row * w->row_bytes;
             bool has_minima = w->type != PJ_Q6_K;
-            pj_blocks_codes(w->type, from + at / info->block_values * info->block_bytes, n, codes,
-                            scales, minima);
+            pj_codes_row(w->type, from + at / info->block_values * info->block_bytes, n, codes,
+                         scales, minima);
             for (size_t t = 0; t < d->x->tokens; t++) {
                 size_t block = (t * w->cols + at) / 32;
                 float *y = &d->y[t * d->y_stride + row];

@@ -1,0 +1,94 @@
+/*
+ * Stored weights as one unsigned byte a value with float scales, the common ground of all kernels
+ * that multiply bytes: value = scale (code - 128) - minimum, one scale a block of 32 (and a
+ * minimum, for types that have one). In a header, so that every set compiles it with its own
+ * instructions.
+ */
+#ifndef PJ_LLM_CODES_H
+#define PJ_LLM_CODES_H
+
+#include "llm/kernels/blocks.h"
+#include "llm/kernels/half.h"
+
+#include <math.h>
+
+static inline void pj_codes_q8_0(const uint8_t *block, uint8_t *codes, float *scale)
+{
+    *scale = pj_float_of_f16(pj_load_u16(block));
+    for (int i = 0; i < 32; i++) codes[i] = block[2 + i] ^ 128;
+}
+
+static inline void pj_codes_q4_0(const uint8_t *block, uint8_t *codes, float *scale)
+{
+    *scale = pj_float_of_f16(pj_load_u16(block));
+    for (int i = 0; i < 16; i++) {
+        codes[i] = (uint8_t)((block[2 + i] & 15) + 120);
+        codes[i + 16] = (uint8_t)((block[2 + i] >> 4) + 120);
+    }
+}
+
+/* Q4_K (high NULL) and Q5_K. */
+static inline void pj_codes_k(const uint8_t *block, const uint8_t *high, const uint8_t *nibbles,
+                              uint8_t *codes, float *scales, float *minima)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    float dmin = pj_float_of_f16(pj_load_u16(block + 2));
+    for (int j = 0; j < 8; j++, codes += 32) {
+        const uint8_t *from = nibbles + j / 2 * 32;
+        int shift = j % 2 * 4;
+        uint8_t scale, minimum;
+        pj_blocks_k_scale(block + 4, j, &scale, &minimum);
+        scales[j] = d * scale;
+        minima[j] = dmin * minimum;
+        for (int i = 0; i < 32; i++) codes[i] = (uint8_t)((from[i] >> shift & 15) + 128);
+        if (!high) continue;
+        for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(codes[i] + (high[i] >> j & 1) * 16);
+    }
+}
+
+/*
+ * Q6_K has a scale a 16 values. The larger of two neighbours (in magnitude) becomes the block's,
+ * and all codes are stretched by 3.96, to the whole range of a byte (-32 becomes -127); those of
+ * the smaller scale are shrunk by the ratio of the two. What rounding then takes away is less than
+ * half of a 127th of the block's largest value, well below the type's own step.
+ */
+static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *scales)
+{
+    const float stretch = 3.96f;
+    float d = pj_float_of_f16(pj_load_u16(block + 208));
+    for (int j = 0; j < 8; j++, codes += 32) {
+        const uint8_t *low = block + j / 4 * 64 + j % 2 * 32, *high = block + 128 + j / 4 * 32;
+        int low_shift = j % 4 / 2 * 4, high_shift = j % 4 * 2;
+        float a = (float)(int8_t)block[192 + 2 * j], b = (float)(int8_t)block[193 + 2 * j];
+        float largest = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
+        float ratio[2] = {0, 0};
+        if (largest > 0) ratio[0] = stretch * a / largest, ratio[1] = stretch * b / largest;
+        scales[j] = d * largest / stretch;
+        for (int half = 0; half < 2; half++)
+            for (int i = half * 16; i < half * 16 + 16; i++) {
+                int code = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
+                codes[i] = (uint8_t)((int)((float)(code - 32) * ratio[half] + 128.5f));
+            }
+    }
+}
+
+/* `n` values, whole blocks; minima for Q4_K and Q5_K only. */
+static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_t *codes,
+                                float *scales, float *minima)
+{
+    const uint8_t *bytes = row;
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t i = 0; i < n; i += info->block_values, bytes += info->block_bytes) {
+        float *scale = scales + i / 32, *minimum = minima + i / 32;
+        switch (type) {
+        case PJ_Q8_0: pj_codes_q8_0(bytes, codes + i, scale); break;
+        case PJ_Q4_0: pj_codes_q4_0(bytes, codes + i, scale); break;
+        case PJ_Q4_K: pj_codes_k(bytes, NULL, bytes + 16, codes + i, scale, minimum); break;
+        case PJ_Q5_K: pj_codes_k(bytes, bytes + 16, bytes + 48, codes + i, scale, minimum); break;
+        case PJ_Q6_K: pj_codes_q6_k(bytes, codes + i, scale); break;
+        default: return;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,339 @@
+/*
+ * Weights in 8-bit and smaller codes by AVX2's products of unsigned with signed bytes, which add
+ * neighbouring pairs in 16 bits. Signed weights are multiplied as |w| times x with w's sign, which
+ * cannot overflow there; nibbles stay unsigned, so small that the eight products of a block add up
+ * in 16 bits, and their offset is taken out by the activations' block sums.
+ */
+#include "llm/kernels/codes.h"
+#include "llm/kernels/vector.h"
+
+enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, Q8_BYTES = 34, Q4_BYTES = 18 };
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+INLINE __m256i load_32(const void *at)
+{
+    return _mm256_loadu_si256(at);
+}
+
+INLINE __m256i pack_block(const float *x, float *scale, int32_t *sum)
+{
+    vec v[4], most = vec_of(0);
+    UNROLL for (size_t i = 0; i < 4; i++)
+    {
+        v[i] = vec_load(x + i * 8);
+        most = vec_max(most, vec_abs(v[i]));
+    }
+    float largest = vec_largest(most);
+    float inverse = largest > 0 ? 127 / largest : 0;
+    __m256i codes[4], all = _mm256_setzero_si256();
+    UNROLL for (size_t i = 0; i < 4; i++)
+    {
+        codes[i] = _mm256_cvtps_epi32((__m256)(v[i] * inverse));
+        all = _mm256_add_epi32(all, codes[i]);
+    }
+    veci lanes = (veci)all;
+    *scale = largest / 127;
+    *sum = 0;
+    for (size_t i = 0; i < 8; i++) *sum -= PJ_Q8_OFFSET * lanes[i];
+    /* Packing works within halves: put the groups of four back in order. */
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(codes[0], codes[1]),
+                                       _mm256_packs_epi32(codes[2], codes[3]));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
+{
+    char *to = values;
+    for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++)
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
+                            pack_block(x + b * PJ_Q8_BLOCK, scales + b, sums + b));
+}
+
+static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
+                       void *values, float *scales, int32_t *sums)
+{
+    int32_t *to = values; /* four codes of one token */
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, to += 8 * width, scales += width, sums += width)
+        for (size_t t = 0; t < width; t++) {
+            int32_t groups[8] = {0};
+            scales[t] = 0;
+            sums[t] = 0;
+            if (t < tokens)
+                _mm256_storeu_si256(
+                    (__m256i *)(void *)groups,
+                    pack_block(x + t * x_stride + b * PJ_Q8_BLOCK, &scales[t], &sums[t]));
+            UNROLL for (size_t g = 0; g < 8; g++) to[g * width + t] = groups[g];
+        }
+}
+
+/* ---- few tokens ------------------------------------------------------------------------- */
+
+/* Sums of four products in each lane. */
+INLINE __m256i multiply_signed(__m256i w, __m256i x)
+{
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+/* A block's codes: signed for Q8_0, 0 .. 15 for Q4_0. */
+INLINE __m256i load_block(pj_dtype type, const char *at)
+{
+    if (type == PJ_Q8_0) return load_32(at + 2);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+    __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_and_si256(twice, _mm256_set1_epi8(15));
+}
+
+INLINE __m256i multiply_block(pj_dtype type, __m256i w, __m256i x, __m256i start)
+{
+    if (type == PJ_Q8_0) return multiply_signed(w, x);
+    __m256i pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(start, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* S weight rows times one token. */
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float sums[STREAMS], const size_t S)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    const int32_t *starts = p->sums + token * blocks;
+    __m256 acc[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) acc[s] = _mm256_setzero_ps();
+    for (size_t b = 0; b < blocks; b++) {
+        __m256i x = load_32(codes + b * 32);
+        __m256i start = _mm256_zextsi128_si256(_mm_cvtsi32_si128(starts[b] >> 4));
+        __m128i halves = _mm_setzero_si128();
+        const char *at[STREAMS];
+        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * bytes;
+        halves = _mm_insert_epi16(halves, pj_load_u16(at[0]), 0);
+        if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
+        if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
+        if (S > 3) halves = _mm_insert_epi16(halves, pj_load_u16(at[3 % S]), 3);
+        __m256 scale = _mm256_cvtph_ps(halves) * _mm256_set1_ps(scales[b]);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            __builtin_prefetch(at[s] + PREFETCH_BYTES);
+            __m256i product = multiply_block(type, load_block(type, at[s]), x, start);
+            __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
+            acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) sums[s] = vec_sum((vec)acc[s]);
+}
+
+INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    const pj_matrix *w = d->weights;
+    const char *rows[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens; t++) {
+        float sums[STREAMS];
+        dot_rows(type, d->x, t, rows, sums, S);
+        for (size_t s = 0; s < S; s++)
+            d->y[t * d->y_stride + row + s * apart] =
+                sums[s] + (d->bias ? d->bias[row + s * apart] : 0);
+    }
+}
+
+INLINE void dot_type(const pj_dot *d, pj_dtype type)
+{
+    size_t apart = (d->end - d->begin) / STREAMS;
+    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
+    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
+        dot_group(d, type, row, 1, 1);
+}
+
+static void dot_q8_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q8_0);
+}
+
+static void dot_q4_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q4_0);
+}
+
+/* Types with blocks of 256: a row is unpacked (offset 128), then multiplied as signed. */
+static void dot_k(const pj_dot *d)
+{
+    const pj_matrix *w = d->weights;
+    const pj_dtype_info *info = pj_dtype_get(w->type);
+    enum { CHUNK = 16384 };
+    uint8_t *codes = d->scratch;
+    float *scales = (float *)(void *)(codes + CHUNK), *minima = scales + CHUNK / 32;
+    const __m256i offset = _mm256_set1_epi8((char)128);
+    for (size_t row = d->begin; row < d->end; row++)
+        for (size_t at = 0; at < w->cols; at += CHUNK) {
+            size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
+            const char *from = (const char *)w->data + row * w->row_bytes;
+            memset(minima, 0, n / 32 * sizeof *minima);
+            pj_codes_row(w->type, from + at / info->block_values * info->block_bytes, n, codes,
+                         scales, minima);
+            for (size_t t = 0; t < d->x->tokens; t++) {
+                size_t first = (t * w->cols + at) / 32;
+                const int8_t *x = (const int8_t *)d->x->values + t * w->cols + at;
+                __m256 acc = _mm256_setzero_ps();
+                float low = 0;
+                for (size_t b = 0; b < n / 32; b++) {
+                    __m256i weights = _mm256_xor_si256(load_32(codes + b * 32), offset);
+                    __m256i product = multiply_signed(weights, load_32(x + b * 32));
+                    float scale = d->x->scales[first + b];
+                    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product),
+                                          _mm256_set1_ps(scale * scales[b]), acc);
+                    low += minima[b] * scale * (float)d->x->sums[first + b];
+                }
+                float *y = &d->y[t * d->y_stride + row];
+                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
+                *y = before + vec_sum((vec)acc) + low / PJ_Q8_OFFSET;
+            }
+        }
+}
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE __m256i four_codes(const char *at)
+{
+    int32_t codes;
+    memcpy(&codes, at, sizeof codes);
+    return _mm256_set1_epi32(codes);
+}
+
+/* Sums of one block: signed codes. */
+INLINE void block_signed(const char *const *rows, const char *x, const size_t V,
+                         __m256i whole[ROWS][VECTORS])
+{
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+        _mm256_setzero_si256();
+    for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
+        {
+            __m256i w = four_codes(rows[r] + g * 4);
+            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+                _mm256_add_epi32(whole[r][v], multiply_signed(w, load_32(x + v * 32)));
+        }
+}
+
+/* Sums of one block: codes 0 .. 15, of which 8 is taken when `centred`. */
+INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
+                        const bool centred, const size_t V, __m256i whole[ROWS][VECTORS])
+{
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+        _mm256_setzero_si256();
+    UNROLL for (size_t g = 0; g < 8; g++)
+    {
+        __m256i panel[VECTORS];
+        UNROLL for (size_t v = 0; v < V; v++) panel[v] = load_32(x + (g * V + v) * 32);
+        UNROLL for (size_t r = 0; r < ROWS; r++)
+        {
+            __m256i w = four_codes(rows[r] + g * 4);
+            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+                _mm256_add_epi16(whole[r][v], _mm256_maddubs_epi16(w, panel[v]));
+        }
+    }
+    UNROLL for (size_t v = 0; v < V; v++)
+    {
+        __m256i start = _mm256_srai_epi32(load_32(x_sums + v * 8), 4);
+        if (!centred) start = _mm256_setzero_si256();
+        UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] =
+            _mm256_add_epi32(start, _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1)));
+    }
+}
+
+typedef enum code_kind { SIGNED, SIGNED_MINIMA, SMALL, SMALL_MINIMA } code_kind;
+
+INLINE void tile_of(const pj_tile *t, const code_kind kind, const size_t V)
+{
+    bool minima = kind == SIGNED_MINIMA || kind == SMALL_MINIMA;
+    const char *x = t->x;
+    const float *x_scales = t->x_scales;
+    const int32_t *x_sums = t->x_sums;
+    if (!t->add)
+        for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
+    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
+        const char *rows[ROWS];
+        __m256i whole[ROWS][VECTORS];
+        UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = (const char *)t->weights[r] + b * 32;
+        if (kind == SIGNED || kind == SIGNED_MINIMA)
+            block_signed(rows, x, V, whole);
+        else
+            block_small(rows, x, x_sums, kind == SMALL, V, whole);
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m256 scale = _mm256_loadu_ps(x_scales + v * 8), sum = _mm256_setzero_ps();
+            if (minima)
+                sum = _mm256_cvtepi32_ps(load_32(x_sums + v * 8)) * scale * (1.0f / PJ_Q8_OFFSET);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
+                __m256 all = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]),
+                                             scale * t->scales[r][b], _mm256_loadu_ps(c));
+                if (minima) all = _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), all);
+                _mm256_storeu_ps(c, all);
+            }
+        }
+        x += V * 8 * 32;
+        x_scales += V * 8;
+        x_sums += V * 8;
+    }
+}
+
+#define TILE(name, kind)                      \
+    static void tile_##name(const pj_tile *t) \
+    {                                         \
+        if (t->vectors == 2)                  \
+            tile_of(t, kind, 2);              \
+        else                                  \
+            tile_of(t, kind, 1);              \
+    }
+TILE(signed, SIGNED)
+TILE(signed_minima, SIGNED_MINIMA)
+TILE(small, SMALL)
+TILE(small_minima, SMALL_MINIMA)
+
+/* To what the tiles take: codes - 128, or nibbles as they are. */
+INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
+                   float *minima)
+{
+    uint8_t *codes = values, shift = type == PJ_Q4_0 ? 120 : 128;
+    pj_codes_row(type, row, cols, codes, scales, minima);
+    for (size_t i = 0; i < cols; i++) codes[i] = (uint8_t)(codes[i] - shift);
+}
+
+#define TYPE(type, TYPE_, dot_, tile_)                                                   \
+    static void unpack_##type(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        unpack(TYPE_, row, cols, values, scales, minima);                                \
+    }                                                                                    \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
+                                              .dot = dot_,                               \
+                                              .tile = tile_,                             \
+                                              .rows = ROWS,                              \
+                                              .stretch = 1024, /* 16 KiB of the panel */ \
+                                              .unpack = unpack_##type,                   \
+                                              .unpacked_bytes = 1};
+TYPE(q8_0, PJ_Q8_0, dot_q8_0, tile_signed)
+TYPE(q4_0, PJ_Q4_0, dot_q4_0, tile_small)
+TYPE(q4_k, PJ_Q4_K, dot_k, tile_small_minima)
+TYPE(q5_k, PJ_Q5_K, dot_k, tile_signed_minima)
+TYPE(q6_k, PJ_Q6_K, dot_k, tile_signed)
+
+static const pj_form_kernels form_q8 = {.dot_tokens = 4,
+                                        .lanes = 8,
+                                        .vectors = VECTORS,
+                                        .group = 4,
+                                        .pack_row = pack_row,
+                                        .pack_panel = pack_panel};
+
+void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
+{
+    kernels->linear[PJ_Q8_0] = &by_q8_0;
+    kernels->linear[PJ_Q4_0] = &by_q4_0;
+    kernels->linear[PJ_Q4_K] = &by_q4_k;
+    kernels->linear[PJ_Q5_K] = &by_q5_k;
+    kernels->linear[PJ_Q6_K] = &by_q6_k;
+    kernels->forms[PJ_FORM_Q8] = &form_q8;
+}
