@@ -392,14 +392,16 @@ static double curve_sd_mj(const joules *j, int64_t begin_ns, int64_t end_ns)
     return sqrt(variance);
 }
 
-/* Relative sd of the run's total that all its parts share (gain). */
+/* Relative sd of the whole windows' total: gain and resolution, which all parts share. */
 static double common_sd(const joules *j)
 {
     double variance = 0, total = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
+        const rail_result *result = &j->results[i];
         pj_curve_energy e;
-        pj_curve_query(j->curves[j->results[i].rail], j->tree->begin_ns, j->tree->end_ns, &e);
-        variance += e.gain_sd_mj * e.gain_sd_mj;
+        pj_curve_query(j->curves[result->rail], result->begin_ns, result->end_ns, &e);
+        if (isnan(e.energy_mj)) continue;
+        variance += e.sd_mj * e.sd_mj;
         total += e.energy_mj;
     }
     return total > 0 ? sqrt(variance) / total : 0;
@@ -465,6 +467,8 @@ static bool is_integrated(const joules *j, const pj_node *node)
     return true;
 }
 
+/* What is longer than the sensor's period is integrated; the fit may still know its edges better
+ * than the curve does, which spreads power evenly over a window. */
 static void judge(joules *j, class_times *times)
 {
     const pj_tree *tree = j->tree;
@@ -472,16 +476,16 @@ static void judge(joules *j, class_times *times)
     for (uint32_t i = 0; i < tree->node_count; i++) {
         pj_energy *e = &j->nodes[i];
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
+        collect_times(j, i, times);
+        double sd = fit_sd_mj(j, times->classes, times->times_ms, times->count);
+        sd = hypot(sd, common * pj_mj_of_nj(e->gross_nj));
+        forget_times(times);
+        e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
         if (is_integrated(j, &tree->nodes[i])) {
             e->method = PJ_METHOD_INTEGRATE;
-            e->sd_mj = (float)curve_sd_mj(j, tree->nodes[i].begin_ns, tree->nodes[i].end_ns);
-            continue;
+            sd = fmin(sd, curve_sd_mj(j, tree->nodes[i].begin_ns, tree->nodes[i].end_ns));
         }
-        e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
-        collect_times(j, i, times);
-        double own = fit_sd_mj(j, times->classes, times->times_ms, times->count);
-        e->sd_mj = (float)hypot(own, common * pj_mj_of_nj(e->gross_nj));
-        forget_times(times);
+        e->sd_mj = (float)sd;
     }
 }
 
@@ -755,8 +759,7 @@ static void fill_info(joules *j)
     info->total_mj = pj_mj_of_nj(run->gross_nj);
     info->net_mj = pj_mj_of_nj(run->net_nj);
     info->idle_mj = info->total_mj - info->net_mj;
-    info->total_sd_mj =
-        isnan(info->total_mj) ? NAN : curve_sd_mj(j, j->tree->begin_ns, j->tree->end_ns);
+    info->total_sd_mj = (double)run->sd_mj;
     info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
     for (uint32_t i = 0; i < j->d->phase_count; i++) {
         const pj_phase_row *row = &j->d->phases[i];

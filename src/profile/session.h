@@ -49,5 +49,4 @@ void pj_session_recover(pj_session *session);
 /* Reads one spool file whole, with energies; for import and recovery. */
 pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err);
 
-
 #endif

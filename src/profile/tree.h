@@ -60,7 +60,7 @@ typedef struct pj_tree {
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
     uint32_t idle_class; /* of time outside phases, and outside the run */
-    bool overlaps; /* some leaves lie over others: several threads or devices */
+    bool overlaps;       /* some leaves lie over others: several threads or devices */
     uint64_t reading_count;
     bool ended; /* the spool has an END record */
     pj_run_status status;

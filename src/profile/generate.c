@@ -1,0 +1,254 @@
+/* Opening the model inside a run, describing it, generating, and ending the run in every case. */
+#include "profile/generate.h"
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the slot ------------------------------------------------------------------------------ */
+
+static bool make_key(const pj_engine_options *o, pj_buffer *key)
+{
+    pj_buffer_init(key, 1 << 16);
+    return pj_buffer_printf(key, "%s|%s|%u|%d|%u|%d", o->model, o->dtype ? o->dtype : "",
+                            o->threads, (int)o->kv, o->chunk, o->no_tokenizer);
+}
+
+bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options)
+{
+    pj_buffer key;
+    bool same = make_key(options, &key) && slot->key && strcmp(slot->key, key.data) == 0;
+    pj_buffer_fini(&key);
+    return same;
+}
+
+pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err)
+{
+    pj_buffer key;
+    if (pj_model_slot_holds(slot, options)) return PJ_OK;
+    pj_model_slot_close(slot);
+    slot->key = make_key(options, &key) ? pj_buffer_take(&key) : NULL;
+    pj_buffer_fini(&key);
+    if (!slot->key) return pj_fail_memory(err, "a model");
+    pj_status status = pj_engine_open(options, &slot->engine, err);
+    if (status != PJ_OK) pj_model_slot_close(slot);
+    return status;
+}
+
+void pj_model_slot_close(pj_model_slot *slot)
+{
+    pj_engine_close(slot->engine);
+    pj_free(slot->key);
+    *slot = (pj_model_slot){0};
+}
+
+/* ---- describing ---------------------------------------------------------------------------- */
+
+static void write_model(pj_json *json, const pj_engine_facts *f)
+{
+    const pj_model_config *c = f->config;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "architecture", f->architecture);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "active_parameters", f->active_parameters);
+    pj_json_kv_uint(json, "layers", c->layers);
+    pj_json_kv_uint(json, "hidden_size", c->hidden);
+    pj_json_kv_uint(json, "intermediate_size", c->intermediate);
+    pj_json_kv_uint(json, "heads", c->heads);
+    pj_json_kv_uint(json, "kv_heads", c->kv_heads);
+    pj_json_kv_uint(json, "head_dim", c->head_dim);
+    pj_json_kv_uint(json, "vocab_size", c->vocab);
+    pj_json_kv_uint(json, "context", c->context);
+    pj_json_kv_uint(json, "window", c->window);
+    pj_json_kv_uint(json, "experts", c->experts);
+    pj_json_kv_uint(json, "experts_per_token", c->experts_per_token);
+    pj_json_kv_uint(json, "weight_bytes", f->weight_bytes);
+    pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
+    pj_json_kv_double(json, "flops_per_token", f->flops_per_token);
+    pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
+    pj_json_kv_string(json, "kv_type", f->kv);
+    pj_json_kv_bool(json, "synthetic", f->synthetic);
+    pj_json_kv_bool(json, "extrapolated", f->extrapolated);
+    pj_json_object_end(json);
+}
+
+static pj_status describe(pj_run *run, const pj_engine *engine, const pj_profile_options *o,
+                          pj_error *err)
+{
+    const pj_engine_facts *f = pj_engine_get_facts(engine);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    write_model(&json, f);
+    bool ok = pj_json_finish(&json);
+    pj_status status = pj_run_describe(run,
+                                       &(pj_run_facts){.model_name = f->model_name,
+                                                       .model_path = f->model_path,
+                                                       .dtype = f->dtype,
+                                                       .isa = f->isa,
+                                                       .model_json = ok ? buffer.data : NULL,
+                                                       .threads = f->threads,
+                                                       .layer_count = f->config->layers,
+                                                       .repeat_group = o->repeat_group,
+                                                       .repeat_index = o->repeat_index},
+                                       err);
+    pj_buffer_fini(&buffer);
+    return status;
+}
+
+static void write_settings(pj_json *json, const pj_profile_options *o)
+{
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "max_tokens", o->max_tokens);
+    pj_json_kv_uint(json, "batch", o->batch);
+    pj_json_kv_bool(json, "chat", o->chat);
+    pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
+    if (o->sampling_from_model) {
+        pj_json_kv_string(json, "sampling", "as the model says");
+    } else {
+        pj_json_kv_double(json, "temperature", o->sampling.temperature);
+        pj_json_kv_uint(json, "top_k", o->sampling.top_k);
+        pj_json_kv_double(json, "top_p", o->sampling.top_p);
+        pj_json_kv_double(json, "min_p", o->sampling.min_p);
+        pj_json_kv_double(json, "repetition_penalty", o->sampling.repetition_penalty);
+        pj_json_kv_uint(json, "seed", o->sampling.seed);
+    }
+    pj_json_kv_string(json, "dtype", o->engine.dtype);
+    pj_json_kv_uint(json, "threads", o->engine.threads);
+    pj_json_object_end(json);
+}
+
+/* The prompts' text as the run keeps it: one after the other, or the ids. */
+static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
+{
+    pj_buffer_init(text, 64u << 20);
+    pj_buffer_text(text, "");
+    for (uint32_t i = 0; i < o->prompt_count; i++) {
+        const pj_prompt *p = &o->prompts[i];
+        if (i) pj_buffer_char(text, '\n');
+        if (!p->ids) pj_buffer_append(text, p->text, p->bytes);
+        for (uint32_t k = 0; p->ids && k < p->id_count; k++)
+            pj_buffer_printf(text, k ? ",%d" : "%d", (int)p->ids[k]);
+    }
+    return !text->failed;
+}
+
+static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run **run,
+                       pj_error *err)
+{
+    pj_buffer settings, prompt;
+    pj_json json;
+    pj_buffer_init(&settings, 1 << 16);
+    pj_json_init(&json, &settings);
+    write_settings(&json, o);
+    bool ok = pj_json_finish(&json);
+    ok &= prompt_text(o, &prompt);
+    pj_status status = PJ_E_NO_MEMORY;
+    if (!ok)
+        pj_fail_memory(err, "the prompt of a run");
+    else
+        status = pj_run_begin(
+            session,
+            &(pj_run_options){.prompt = pj_buffer_get(&prompt),
+                              .model_name = pj_path_name(o->engine.model),
+                              .model_path = o->engine.model,
+                              .engine = "perjoule",
+                              .experiment_name = o->experiment_name,
+                              .tags = o->tags,
+                              .depth = o->depth,
+                              .batch_size = o->batch ? o->batch : o->prompt_count,
+                              .settings_json = o->settings_json ? o->settings_json : settings.data},
+            run, err);
+    pj_buffer_fini(&settings);
+    pj_buffer_fini(&prompt);
+    return status;
+}
+
+/* ---- generating ---------------------------------------------------------------------------- */
+
+static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run *run,
+                          pj_generate_result *result, pj_error *err)
+{
+    pj_generate_request request = {.prompts = o->prompts,
+                                   .prompt_count = o->prompt_count,
+                                   .sequences = o->batch,
+                                   .max_tokens = o->max_tokens,
+                                   .chat = o->chat,
+                                   .ignore_eos = o->ignore_eos,
+                                   .sampling = o->sampling,
+                                   .stop = o->stop,
+                                   .on_token = o->on_token,
+                                   .context = o->context,
+                                   .cancel = o->cancel,
+                                   .run = run,
+                                   .in_pre_inference = run != NULL};
+    if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
+    return pj_engine_generate(engine, &request, result, err);
+}
+
+/* Loads the model inside the run when it is not open, then generates. */
+static pj_status run_inside(pj_model_slot *slot, const pj_profile_options *o, pj_run *run,
+                            pj_generate_result *result, pj_error *err)
+{
+    pj_lane *lane = pj_run_lane(run);
+    pj_status status = PJ_OK;
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
+    if (!pj_model_slot_holds(slot, &o->engine)) {
+        pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
+        status = pj_model_slot_open(slot, &o->engine, err);
+        pj_span_end(lane, NULL);
+    }
+    if (status == PJ_OK) status = describe(run, slot->engine, o, err);
+    if (status != PJ_OK) {
+        pj_span_end(lane, NULL);
+        return status;
+    }
+    return generate(slot->engine, o, run, result, err);
+}
+
+static pj_run_status run_status_of(pj_status status)
+{
+    return status == PJ_OK            ? PJ_RUN_COMPLETED
+           : status == PJ_E_CANCELLED ? PJ_RUN_CANCELLED
+                                      : PJ_RUN_FAILED;
+}
+
+pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
+                              pj_profile_result *result, pj_error *err)
+{
+    pj_run *run;
+    pj_error failure = {0}, storing = {0};
+    *result = (pj_profile_result){0};
+    pj_status status = begin(session, o, &run, err);
+    if (status != PJ_OK) return status;
+    memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
+    if (o->on_run) o->on_run(o->context, result->run_id);
+    status = run_inside(slot, o, run, &result->generated, &failure);
+    pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
+    result->run_status = run_status_of(status);
+    pj_status stored = pj_run_finish(run, result->run_status,
+                                     result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
+                                     &result->data, &storing);
+    result->stored = stored == PJ_OK && session->store;
+    if (status == PJ_OK && stored != PJ_OK) failure = storing;
+    if (err && (status != PJ_OK || stored != PJ_OK)) *err = failure;
+    return status != PJ_OK ? status : stored;
+}
+
+void pj_profile_result_fini(pj_profile_result *result)
+{
+    pj_generate_result_fini(&result->generated);
+    pj_run_data_fini(&result->data);
+}
+
+pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *o,
+                          pj_generate_result *result, pj_error *err)
+{
+    *result = (pj_generate_result){0};
+    pj_status status = pj_model_slot_open(slot, &o->engine, err);
+    return status == PJ_OK ? generate(slot->engine, o, NULL, result, err) : status;
+}

@@ -1,0 +1,65 @@
+/*
+ * A profiled run of the project's own engine, from a prompt to a finished run: what `run`, the
+ * server and the benches share. The model stays open in a slot, so that the next run of the same
+ * model does not load it again.
+ */
+#ifndef PJ_PROFILE_GENERATE_H
+#define PJ_PROFILE_GENERATE_H
+
+#include "llm/engine.h"
+#include "profile/run.h"
+
+/* One open model. Zeroed to begin with; one thread at a time. */
+typedef struct pj_model_slot {
+    pj_engine *engine;
+    char *key; /* model, dtype, threads, ... of what is open */
+} pj_model_slot;
+
+/* Opens the model unless it is the one that is open. */
+pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err);
+bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options);
+void pj_model_slot_close(pj_model_slot *slot); /* may run twice */
+
+typedef struct pj_profile_options {
+    pj_engine_options engine;
+    const pj_prompt *prompts; /* prompt_count of them; sequence i takes prompt i % count */
+    uint32_t prompt_count;
+    uint32_t batch; /* sequences decoded at once; 0: prompt_count */
+    uint32_t max_tokens;
+    bool chat, ignore_eos;
+    pj_sampling sampling;     /* complete: see pj_engine_sampling_defaults */
+    bool sampling_from_model; /* take the model's defaults instead of `sampling` */
+    const char *const *stop;  /* NULL-terminated, or NULL */
+    pj_depth depth;
+    const char *const *tags; /* NULL-terminated, or NULL */
+    const char *experiment_name;
+    const char *settings_json; /* what was asked for; NULL: made from these options */
+    const char *repeat_group;
+    uint32_t repeat_index;
+    void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
+    void (*on_token)(void *context, const pj_generated *token); /* or NULL */
+    void *context;
+    const _Atomic bool *cancel; /* or NULL */
+} pj_profile_options;
+
+typedef struct pj_profile_result {
+    pj_generate_result generated;
+    pj_run_data data; /* the finished run; empty when it could not be built */
+    char run_id[PJ_UUID_BYTES];
+    pj_run_status run_status;
+    bool stored;
+} pj_profile_result;
+
+/* Runs it. The result is filled as far as things went, whatever the status, and is the caller's to
+ * finish. PJ_E_CANCELLED: the run was cancelled and is kept. A failure to store the run comes back
+ * as the status too, when nothing worse happened. */
+pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot,
+                              const pj_profile_options *options, pj_profile_result *result,
+                              pj_error *err);
+void pj_profile_result_fini(pj_profile_result *result); /* may run twice */
+
+/* The same generation without a run: nothing is recorded, for --depth off and the benches. */
+pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *options,
+                          pj_generate_result *result, pj_error *err);
+
+#endif
