@@ -96,12 +96,16 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     e->options = *options;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
-    e->kernels = pj_kernels_get();
+    e->kernels = options->isa ? pj_kernels_find(options->isa) : pj_kernels_get();
     e->options.model = pj_strdup(options->model);
+    if (!e->kernels) {
+        status = pj_fail(err, PJ_E_INVALID, "there is no kernel set \"%.40s\"", options->isa);
+        goto fail;
+    }
     status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
                               : pj_fail_memory(err, "the engine");
     if (status) goto fail;
-    pj_model_options model = {.path = options->model, .dtype = dtype};
+    pj_model_options model = {.path = options->model, .dtype = dtype, .kernels = e->kernels};
     status = pj_model_open(&e->model, &model, e->team, err);
     if (status) goto fail;
     choose_kv_type(e);

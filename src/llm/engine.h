@@ -28,6 +28,7 @@ typedef struct pj_engine_options {
     uint32_t threads;  /* 0: one a core that this process may run on */
     pj_kv_type kv;
     uint32_t chunk;    /* prompt tokens in one pass, 0: 512 */
+    const char *isa;   /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
     bool no_tokenizer; /* prompts come as ids only: a missing tokenizer is not looked for */
 } pj_engine_options;
 

@@ -28,6 +28,7 @@ typedef enum role { ROLE_LAYER, ROLE_TABLE } role;
 typedef struct loader {
     pj_model *model;
     pj_team *team;
+    const pj_kernels *kernels;
     int dtype;          /* wanted type, -1: as stored */
     pj_dtype synthetic; /* type of synthetic weights */
     uint32_t matrices;  /* made so far: the generator's stream number */
@@ -103,7 +104,7 @@ static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const p
     float *scratch = data ? pj_alloc(threads * cols, sizeof(float)) : NULL;
     if (!scratch) return pj_fail_memory(l->err, name);
     *to = (pj_matrix){data, type, rows, cols, row_bytes};
-    fill f = {.kernels = pj_kernels_get(),
+    fill f = {.kernels = l->kernels,
               .team = l->team,
               .from = from,
               .to = to,
@@ -160,7 +161,7 @@ static pj_status load_vector(loader *l, const char *name, size_t count, float fa
     float *values = small_alloc(l, count, sizeof *values);
     if (!values) return PJ_E_NO_MEMORY;
     if (stored.data)
-        pj_kernels_get()->dequantise(stored.type, stored.data, values, count);
+        l->kernels->dequantise(stored.type, stored.data, values, count);
     else
         for (size_t i = 0; i < count; i++) values[i] = fallback;
     *out = values;
@@ -470,7 +471,11 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
 {
     *model = (pj_model){0};
     pj_arena_init(&model->arena, 0);
-    loader l = {.model = model, .team = team, .dtype = options->dtype, .err = err};
+    loader l = {.model = model,
+                .team = team,
+                .kernels = options->kernels,
+                .dtype = options->dtype,
+                .err = err};
     pj_status status = open_source(model, options->path, &l.synthetic, err);
     if (status) goto fail;
     model->blueprint = pj_blueprint_get(model->config.arch);

@@ -9,6 +9,7 @@
 
 #include "llm/blueprint.h"
 #include "llm/checkpoint.h"
+#include "llm/kernels/kernels.h"
 #include "llm/rope.h"
 #include "llm/team.h"
 
@@ -77,6 +78,7 @@ typedef struct pj_model {
 typedef struct pj_model_options {
     const char *path; /* as pj_engine_options.model */
     int dtype;        /* a pj_dtype to convert to, or -1: as stored */
+    const pj_kernels *kernels;
 } pj_model_options;
 
 /* The team converts or makes weights; it is not kept. */
