@@ -410,6 +410,7 @@ static void append_row(void *context, size_t row)
 
 void pj_steps_attention(const pj_steps *s, uint32_t layer)
 {
+    if (!pj_steps_want(s, PJ_N_ATTENTION)) return;
     const pj_model_config *c = &s->model->config;
     pj_seam *r = s->seam;
     size_t heads = c->heads, kv_heads = c->kv_heads, dim = c->head_dim;

@@ -144,7 +144,7 @@ static void run_layer(const pj_steps *s, uint32_t index)
         /* both halves read the same norm: x + (attention + mlp) */
         attend(s, index, state->y2, NULL);
         pj_steps_mlp(s, &layer->mlp, state->y, state->y2);
-        pj_steps_add(s, state->x, state->y2, s->rows, hidden);
+        if (!s->part || !s->part->only) pj_steps_add(s, state->x, state->y2, s->rows, hidden);
     } else {
         attend(s, index, state->y, state->x);
         norm_hidden(s, PJ_N_POST_ATTENTION_LAYERNORM, &layer->post_norm, state->x, s->rows);
@@ -200,6 +200,32 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj
 {
     pj_steps s = steps_of(state, NULL, seam);
     run_head(&s, rows, count);
+}
+
+/* ---- parts, for calibration --------------------------------------------------------------- */
+
+void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part)
+{
+    pj_steps s = steps_of(state, pass, silent);
+    s.part = part;
+    part->only = PJ_N_NONE;
+    for (uint32_t i = 0; i < pass->segment_count; i++)
+        pj_state_make_room(state, pass->segments[i].sequence, pass->segments[i].count);
+    embed(&s);
+    place(&s);
+    run_layers(&s);
+    if (pass->logit_count) run_head(&s, pass->logit_rows, pass->logit_count);
+}
+
+void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part,
+                     uint32_t layer)
+{
+    pj_steps s = steps_of(state, pass, silent);
+    s.part = part;
+    if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_NORM || part->only == PJ_N_FINAL_LAYERNORM)
+        run_head(&s, pass->logit_rows, pass->logit_count);
+    else
+        run_layer(&s, layer);
 }
 
 /* ---- the cache ---------------------------------------------------------------------------- */

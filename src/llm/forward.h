@@ -34,4 +34,13 @@ pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_seam *seam);
 /* Logits of more rows of the pass that ran last, into state->logits. */
 void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj_seam *seam);
 
+/* For calibration. `prepare` runs the whole pass without adding it to the cache, so that every
+ * buffer holds what it would, and notes in `part` which components there are. `part` then runs one
+ * of them alone, part->only, in one layer, on the same buffers. Nothing is recorded: `silent` is a
+ * seam without a lane. */
+struct pj_part;
+void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part);
+void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part,
+                     uint32_t layer);
+
 #endif

@@ -103,6 +103,7 @@ static void activate(const activation *a, size_t rows, bool component)
                     .rows = rows,
                     .cols = a->f,
                     .stride = a->f};
+    if (component && !pj_steps_want(s, PJ_N_ACT)) return;
     if (component) pj_seam_component(r, PJ_N_ACT);
     if (!r->deep) {
         pj_steps_rows(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a);
@@ -403,8 +404,8 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual)
                  .chosen = c->experts_per_token,
                  .renormalise =
                      s->model->blueprint->router == PJ_ROUTER_SOFTMAX_RENORMALISED || c->norm_topk};
-    route(&t, layer);
-    run_experts(&t, layer);
-    if (layer->shared.width) run_shared(s, layer);
-    pj_steps_add(s, residual, s->state->y, s->rows, c->hidden);
+    if (pj_steps_want(s, PJ_N_ROUTER)) route(&t, layer);
+    if (pj_steps_want(s, PJ_N_EXPERTS)) run_experts(&t, layer);
+    if (layer->shared.width && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer);
+    if (!s->part || !s->part->only) pj_steps_add(s, residual, s->state->y, s->rows, c->hidden);
 }

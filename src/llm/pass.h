@@ -12,7 +12,22 @@ typedef struct pj_steps {
     pj_seam *seam;
     const pj_pass *pass;
     size_t rows; /* of the pass */
+    /* Calibration runs one component alone: others are left out. NULL: all run. */
+    struct pj_part *part;
 } pj_steps;
+
+typedef struct pj_part {
+    pj_seam_name only; /* PJ_N_NONE: all run, and `seen` says which there are */
+    bool seen[PJ_N_COUNT];
+} pj_part;
+
+/* Whether the component is to run now. */
+static inline bool pj_steps_want(const pj_steps *s, pj_seam_name component)
+{
+    if (__builtin_expect(s->part == NULL, 1)) return true;
+    s->part->seen[component] = true;
+    return s->part->only == PJ_N_NONE || s->part->only == component;
+}
 
 /* Runs fn(context, row) for all rows: on the team when there is `work` (values touched, over all
  * rows) worth a dispatch. */

@@ -20,6 +20,11 @@ static const char *const name_texts[PJ_N_COUNT] = {
 #undef X
 };
 
+const char *pj_seam_text(pj_seam_name name)
+{
+    return name_texts[name];
+}
+
 pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
                        pj_error *err)
 {

@@ -129,7 +129,8 @@ typedef struct pj_seam {
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
 pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj_team *team,
                        pj_error *err);
-void pj_seam_fini(pj_seam *seam); /* may run twice */
+void pj_seam_fini(pj_seam *seam);            /* may run twice */
+const char *pj_seam_text(pj_seam_name name); /* its spelling, static */
 
 /* What a span did, on the way to its end. */
 typedef struct pj_done {

@@ -137,6 +137,7 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
 
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
 {
+    if (!pj_steps_want(s, step->name)) return;
     norm_task task = {s, step, (float)s->model->config.norm_eps};
     size_t values = step->rows * step->n;
     pj_done done = {.flops = 7.0 * (double)values,
@@ -233,6 +234,12 @@ void pj_steps_products(const pj_steps *s, const pj_product *products, size_t cou
     pj_packed packed = {0};
     const pj_projection *last = products[count - 1].projection;
     bool named = components && r->module;
+    if (components && s->part) {
+        for (size_t i = 0; i < count; i++)
+            if (pj_steps_want(s, products[i].name) && count > 1)
+                pj_steps_products(s, &products[i], 1, x, x_stride, rows, true, residual);
+        if (count > 1 || !pj_steps_want(s, products[0].name)) return;
+    }
     for (size_t i = 0; i < count; i++) {
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
