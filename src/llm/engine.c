@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/thread.h"
+#include "llm/chat.h"
 #include "llm/engine_internal.h"
 #include "llm/tokenizer.h"
 
@@ -242,8 +243,20 @@ pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, i
 pj_status pj_engine_encode_chat(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
                                 uint32_t *count, pj_error *err)
 {
-    return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no chat format that perjoule knows",
-                   e->facts.model_name);
+    pj_ids list = {0};
+    pj_chat_format format;
+    char *content = pj_strndup(text, bytes);
+    pj_status status = content ? PJ_OK : pj_fail_memory(err, "the prompt");
+    if (!status && !e->tokenizer)
+        status = pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat format",
+                         e->facts.model_name);
+    if (!status) status = pj_chat_open(pj_checkpoint_path(e->model.checkpoint), &format, err);
+    if (!status) {
+        pj_chat_message message = {"user", content};
+        status = pj_chat_encode(&format, e->tokenizer, &message, 1, &list, err);
+    }
+    pj_free(content);
+    return give_ids(status, &list, ids, count, err);
 }
 
 /* ---- logits of every position ------------------------------------------------------------- */

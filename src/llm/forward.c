@@ -140,19 +140,14 @@ static void run_layer(const pj_steps *s, uint32_t index)
     size_t hidden = s->model->config.hidden;
     pj_seam_layer(s->seam, index);
     norm_hidden(s, PJ_N_INPUT_LAYERNORM, &layer->input_norm, state->x, s->rows);
-    if (s->model->blueprint->parallel_block) {
-        /* both halves read the same norm: x + (attention + mlp) */
-        attend(s, index, state->y2, NULL);
-        pj_steps_mlp(s, &layer->mlp, state->y, state->y2);
-        if (!s->part || !s->part->only) pj_steps_add(s, state->x, state->y2, s->rows, hidden);
-    } else {
-        attend(s, index, state->y, state->x);
+    attend(s, index, state->y, state->x);
+    /* in a parallel block both halves read the first norm, which is still there */
+    if (!s->model->blueprint->parallel_block)
         norm_hidden(s, PJ_N_POST_ATTENTION_LAYERNORM, &layer->post_norm, state->x, s->rows);
-        if (layer->experts)
-            pj_steps_experts(s, layer, state->x);
-        else
-            pj_steps_mlp(s, &layer->mlp, state->y, state->x);
-    }
+    if (layer->experts)
+        pj_steps_experts(s, layer, state->x);
+    else
+        pj_steps_mlp(s, &layer->mlp, state->y, state->x);
     pj_seam_module_end(s->seam, (pj_done){.flops = NAN,
                                           .bytes = NAN,
                                           .x = state->x,

@@ -350,7 +350,8 @@ static pj_done hidden_done(const pj_steps *s, const float *x, double flops, doub
     return (pj_done){flops, bytes, x, s->rows, hidden, hidden};
 }
 
-static void run_experts(const routing *t, const pj_layer *layer)
+/* All experts into state->y; added to `residual` when that is not NULL. */
+static void run_experts(const routing *t, const pj_layer *layer, float *residual)
 {
     const pj_steps *s = t->s;
     const uint32_t *begin = s->state->expert_begin;
@@ -364,6 +365,7 @@ static void run_experts(const routing *t, const pj_layer *layer)
         flops += block_flops(&layer->experts[e], rows);
         bytes += block_bytes(&layer->experts[e], rows);
     }
+    if (residual) pj_steps_add(s, residual, s->state->y, s->rows, s->model->config.hidden);
     if (s->seam->module) {
         uint32_t few = (uint32_t)(s->rows * t->chosen);
         for (uint32_t i = 0; few <= 128 && i < few; i++)
@@ -381,7 +383,7 @@ static void gate_shared_row(void *context, size_t row)
 }
 
 /* One more expert for every token, weighted by a sigmoid of its own. */
-static void run_shared(const pj_steps *s, const pj_layer *layer)
+static void run_shared(const pj_steps *s, const pj_layer *layer, float *residual)
 {
     pj_product gate = {PJ_N_NONE, &layer->shared_gate, s->state->routing, 1};
     size_t hidden = s->model->config.hidden;
@@ -393,6 +395,7 @@ static void run_shared(const pj_steps *s, const pj_layer *layer)
     pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, s->rows, s->rows * hidden, gate_shared_row, (void *)(uintptr_t)s);
     pj_seam_operation_end(s->seam, (pj_done){0});
+    pj_steps_add(s, residual, s->state->y, s->rows, hidden);
     pj_seam_module_end(s->seam, hidden_done(s, s->state->y2, flops, bytes));
 }
 
@@ -404,8 +407,8 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual)
                  .chosen = c->experts_per_token,
                  .renormalise =
                      s->model->blueprint->router == PJ_ROUTER_SOFTMAX_RENORMALISED || c->norm_topk};
+    bool shared = layer->shared.width > 0;
     if (pj_steps_want(s, PJ_N_ROUTER)) route(&t, layer);
-    if (pj_steps_want(s, PJ_N_EXPERTS)) run_experts(&t, layer);
-    if (layer->shared.width && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer);
-    if (!s->part || !s->part->only) pj_steps_add(s, residual, s->state->y, s->rows, c->hidden);
+    if (pj_steps_want(s, PJ_N_EXPERTS)) run_experts(&t, layer, shared ? NULL : residual);
+    if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer, residual);
 }

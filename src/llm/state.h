@@ -57,7 +57,7 @@ typedef struct pj_state {
     float *qkv;           /* [T][(heads + 2 kv_heads) head_dim]: q, k, v of a token side by side */
     float *attended;      /* [T][heads head_dim] */
     float *y;             /* [T][hidden] output of attention and of the MLP */
-    float *y2;            /* [T][hidden] parallel blocks: attention's; experts: one expert's */
+    float *y2;            /* [T][hidden] output of one expert */
     float *gate_up;       /* [T][2 widest f] gate and up of a token side by side */
     float *act;           /* [T][widest f] */
     float *gathered;      /* [T][hidden] experts: their tokens side by side */
