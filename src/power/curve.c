@@ -38,6 +38,7 @@ struct pj_curve {
     float *window_edges;
     size_t window_count, window_capacity;
     /* the reading before */
+    bool resolved; /* overlapping windows have been */
     bool armed;
     double last_value;
     int64_t last_tick_ns;
@@ -255,28 +256,30 @@ static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
     return status;
 }
 
-/* The sensor showed the value of before at a time when it must have published again: it published
- * the same value. One step a period, so that time is known up to the last of them. */
+/* The sensor still shows the value of before at a time when it must have published again: it
+ * published the same. So time is known up to the last update that was due before the poll; where
+ * nobody had looked for a while, from when polls were close again. */
 static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *err)
 {
-    if (!c->armed) return PJ_OK;
-    int64_t seen = r->before_ns - c->rail.delay_ns, period = c->period_ns;
-    if (period <= 0) return PJ_OK;
-    pj_reading again = *r;
-    again.status = PJ_READING_OK;
-    again.value = c->last_value;
-    again.fresh_error_ns = period / 2;
-    int64_t steps = (seen - c->last_tick_ns) / period;
+    int64_t period = c->period_ns, delay = c->rail.delay_ns;
+    if (!c->armed || period <= 0) return PJ_OK;
+    if (r->fresh_ns - delay > c->last_tick_ns + MAX_FILL_PERIODS * period)
+        c->last_tick_ns = r->fresh_ns - delay;
+    int64_t steps = (r->before_ns - delay - c->last_tick_ns) / period, from = c->last_tick_ns;
     if (steps <= 0) return PJ_OK;
-    if (steps > MAX_FILL_PERIODS) return PJ_OK; /* nobody looked meanwhile */
-    for (int64_t i = 0; i < steps; i++) {
-        again.fresh_ns = c->last_tick_ns + period + c->rail.delay_ns;
-        size_t windows = c->window_count;
-        pj_status status = add_power(c, &again, err);
-        c->window_count = windows; /* no new information for the estimator */
-        if (status != PJ_OK) return status;
+    if (c->rail.kind != PJ_RAIL_AVERAGE) {
+        c->last_tick_ns += steps * period;
+        c->last_edge_ns = (double)period / 2;
+        double mj = c->last_value * (double)(c->last_tick_ns - from) * 1e-9;
+        return add_piece(c, from, c->last_tick_ns, mj, c->last_edge_ns, 0, err);
     }
-    return PJ_OK;
+    pj_reading again = {.value = c->last_value, .fresh_error_ns = period / 2};
+    pj_status status = PJ_OK;
+    for (; steps > 0 && status == PJ_OK; steps--) {
+        again.fresh_ns = c->last_tick_ns + period + delay;
+        status = add_power(c, &again, err);
+    }
+    return status;
 }
 
 pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err)
@@ -307,6 +310,7 @@ static pj_status rebuild(pj_curve *c, const pj_block *blocks, size_t count, pj_e
 {
     c->count = 0;
     c->debt_mj = 0;
+    c->resolved = true;
     for (size_t i = 0; i < count; i++) {
         double seconds = (double)(blocks[i].end_ns - blocks[i].begin_ns) * 1e-9;
         pj_status status =
@@ -397,7 +401,8 @@ static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
         double part = same ? b->part - a->part : edges[i]->part;
         double tick = edges[i]->mw * (double)p->edge_ns * 1e-9;
         double length = (double)(p->end_ns - p->begin_ns), energy = p->energy_mj;
-        if (c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length) energy *= smear_ns / length;
+        if (!c->resolved && c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length)
+            energy *= smear_ns / length;
         if (!(same && i == 1)) variance += energy * energy * part * (1 - part) / 3;
         if (part > 0) variance += tick * tick / 3;
     }

@@ -12,11 +12,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double PLAUSIBLE = 1.5;     /* of a rail's bound */
-static const double RESET_BELOW = 0.9;   /* of the old value: a smaller step back is a glitch */
-static const double COARSE = 0.01;       /* resolution / value: equal values are no wonder */
-static const double UNBOUNDED_MW = 20e6; /* no rail of one machine draws 20 kW */
-static const int64_t REPEAT_EVERY_NS = 100 * PJ_NS_PER_MS; /* where no period is known */
+static const double PLAUSIBLE = 1.5;   /* of a rail's bound */
+static const double RESET_BELOW = 0.9; /* of the old value: a smaller step back is a glitch */
+enum { PAUSE_PERIODS = 3 };
+enum { USUAL_STILLS = 4 };         /* a sensor that has rested before and moved again may rest */
+static const double COARSE = 0.01; /* resolution / value: equal values are no wonder */
+static const double UNBOUNDED_MW = 20e6;                    /* no rail of one machine draws 20 kW */
+static const int64_t STILL_COUNTER_NS = 100 * PJ_NS_PER_MS; /* frozen: at least this long too */
+static const int64_t STILL_POWER_NS = 2 * PJ_NS_PER_S;
+static const int64_t REPEAT_EVERY_NS = 10 * PJ_NS_PER_MS; /* where no period is known */
 
 void pj_filter_init(pj_filter *filter, const pj_rail *rail)
 {
@@ -38,6 +42,8 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Values that happen to repeat make intervals of two and more periods, so the median is taken over
+ * those near the short end. */
 int64_t pj_filter_period(const pj_filter *filter)
 {
     uint32_t n =
@@ -46,7 +52,9 @@ int64_t pj_filter_period(const pj_filter *filter)
     int64_t sorted[PJ_FILTER_INTERVALS];
     for (uint32_t i = 0; i < n; i++) sorted[i] = filter->intervals[i];
     qsort(sorted, n, sizeof *sorted, compare_ns);
-    return sorted[n / 2];
+    uint32_t near = 0;
+    while (near < n && sorted[near] <= sorted[n / 4] * 3 / 2) near++;
+    return sorted[near / 2];
 }
 
 static double bound_mw(const pj_rail *rail)
@@ -70,6 +78,7 @@ static bool reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *n
 static bool take_failure(pj_filter *f, pj_reading *r, int *note)
 {
     f->errors++;
+    f->watched_ns = 0;
     r->value = NAN;
     if (r->status != PJ_READING_LOST && f->errors < PJ_FILTER_ERRORS_LOST) {
         r->status = PJ_READING_GAP;
@@ -126,6 +135,8 @@ static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
     place(f, r);
     if (r->status == PJ_READING_OK) note_interval(f, r, note, note_value);
     if (f->frozen && *note == PJ_NOTE_NONE) *note = PJ_METER_THAWED;
+    int64_t still = middle_of(r) - f->change_ns;
+    if (f->armed && still > f->longest_still_ns) f->longest_still_ns = still;
     f->frozen = false;
     f->armed = true;
     f->seen_positive |= r->value > 0;
@@ -134,6 +145,7 @@ static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
     f->change_ns = middle_of(r);
     f->fresh_ns = r->fresh_ns;
     f->seen_ns = r->after_ns;
+    f->watched_ns = r->before_ns;
     f->passed_ns = r->after_ns;
     return true;
 }
@@ -159,9 +171,16 @@ static bool may_freeze(const pj_filter *f)
 static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_value)
 {
     int64_t now = middle_of(r), still_ns = now - f->change_ns;
+    int64_t every = f->period_ns > 0 ? f->period_ns : REPEAT_EVERY_NS;
+    if (f->watched_ns == 0 || now - f->seen_ns > PAUSE_PERIODS * every)
+        f->watched_ns = r->before_ns;
     f->seen_ns = r->after_ns;
+    r->fresh_ns = f->watched_ns;
     r->status = PJ_READING_REPEAT;
-    if (f->period_ns > 0 && still_ns > PJ_FILTER_FROZEN_PERIODS * f->period_ns && may_freeze(f)) {
+    int64_t least = f->rail->kind == PJ_RAIL_COUNTER ? STILL_COUNTER_NS : STILL_POWER_NS;
+    if (least < USUAL_STILLS * f->longest_still_ns) least = USUAL_STILLS * f->longest_still_ns;
+    if (f->period_ns > 0 && still_ns > PJ_FILTER_FROZEN_PERIODS * f->period_ns &&
+        still_ns > least && may_freeze(f)) {
         r->status = PJ_READING_GAP;
         r->reason = PJ_REASON_FROZEN;
         if (!f->frozen) {
@@ -170,7 +189,6 @@ static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_val
             *note_value = (double)still_ns;
         }
     }
-    int64_t every = f->period_ns > 0 ? f->period_ns : REPEAT_EVERY_NS;
     if (r->after_ns - f->passed_ns < every) return false;
     f->passed_ns = r->after_ns;
     return true;

@@ -20,11 +20,13 @@ typedef struct pj_filter {
     bool lost;
     bool seen_positive;
     bool rejected_reported;
-    double value;       /* last accepted */
-    int64_t change_ns;  /* when it was first seen, middle of that poll */
-    int64_t fresh_ns;   /* when it was published */
-    int64_t seen_ns;    /* last good poll, its end */
-    int64_t passed_ns;  /* last reading passed on */
+    double value;             /* last accepted */
+    int64_t change_ns;        /* when it was first seen, middle of that poll */
+    int64_t fresh_ns;         /* when it was published */
+    int64_t seen_ns;          /* last good poll, its end */
+    int64_t watched_ns;       /* since when polls have followed each other closely */
+    int64_t longest_still_ns; /* longest time without a change that ended with one */
+    int64_t passed_ns;        /* last reading passed on */
     double suspect;     /* last rejected value, NAN: none; a second one like it means a reset */
     int64_t suspect_ns; /* when */
     int errors;         /* failures in a row */
@@ -36,7 +38,8 @@ typedef struct pj_filter {
 typedef enum pj_filter_note { PJ_NOTE_NONE = -1 } pj_filter_note; /* else a pj_meter_event_kind */
 
 void pj_filter_init(pj_filter *filter, const pj_rail *rail);
-/* Classifies. True: pass the reading on. False: it holds nothing new (repeats are passed on once a
+/* Classifies. A repeat's fresh_ns says since when polls have seen the value without a pause. True:
+ * pass the reading on. False: it holds nothing new (repeats are passed on once a
  * period). *note is a pj_meter_event_kind or PJ_NOTE_NONE, *note_value its value. */
 bool pj_filter_take(pj_filter *filter, pj_reading *reading, int *note, double *note_value);
 /* After the source was restarted or time stood still: the next value only arms. */

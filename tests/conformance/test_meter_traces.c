@@ -1,0 +1,390 @@
+/*
+ * The sensors of three graphics cards against an external meter that saw every millisecond
+ * (fixtures/nvml/traces). For windows of 20 ms to 2 s at random places: the error of their energy
+ * when the readings are simply held until the next (naive), and by the energy curve; and how often
+ * the curve's nominal 95 % interval holds the truth.
+ *
+ * A sensor's window or lag is what is published of its kind; its delay, where that is not, is
+ * learned from its answer to the load's known switching times, as a calibration would. The meter is
+ * not looked at for that. A board's sensor also has a gain and an offset of its own (it does not
+ * see everything that the meter sees): one pair for a card, fitted to the whole trace and taken out
+ * for both methods alike.
+ */
+#include "judge.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "power/filter.h"
+#include "power/response.h"
+#include "power/trace_file.h"
+
+#include <math.h>
+
+enum { DRAWS = 2000, LENGTHS = 6 };
+static const int length_ms[LENGTHS] = {20, 50, 100, 200, 1000, 2000};
+
+/* ---- files -------------------------------------------------------------------------------------
+ */
+
+typedef struct meter {
+    double *t_ms, *mj; /* cumulative energy */
+    size_t count;
+} meter;
+
+typedef struct recording {
+    meter truth;
+    int64_t *edges;
+    size_t edge_count;
+    pj_trace trace;
+    double trace_begin_ms; /* of row 0, on the meter's clock */
+} recording;
+
+static void read_whole(const char *folder, const char *file, char **text, size_t *bytes)
+{
+    char path[PATH_MAX];
+    pj_error err;
+    judge_join(path, folder, file);
+    if (pj_file_read(path, 64 << 20, text, bytes, &err) != PJ_OK) fail_msg("%s", err.text);
+}
+
+/* unix_us,cables_w,slot_w: the card's power is the sum of both. */
+static void read_meter(const char *folder, meter *m)
+{
+    size_t bytes, capacity = 32768;
+    char *text;
+    read_whole(folder, "external-meter-1ms.csv", &text, &bytes);
+    m->t_ms = pj_alloc(capacity, sizeof(double));
+    m->mj = pj_alloc(capacity, sizeof(double));
+    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
+        double us, cables, slot;
+        if (sscanf(line + 1, "%lf,%lf,%lf", &us, &cables, &slot) != 3) continue;
+        assert_true(m->count < capacity);
+        size_t i = m->count++;
+        m->t_ms[i] = us * 1e-3;
+        if (i > 0) m->mj[i] = m->mj[i - 1] + (cables + slot) * (m->t_ms[i] - m->t_ms[i - 1]);
+    }
+    pj_free(text);
+    assert_true(m->count > 1000);
+}
+
+static double meter_until(const meter *m, double t_ms)
+{
+    size_t low = 0, high = m->count - 1;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (m->t_ms[middle] > t_ms)
+            high = middle;
+        else
+            low = middle;
+    }
+    double part = (t_ms - m->t_ms[low]) / (m->t_ms[high] - m->t_ms[low]);
+    return m->mj[low] + part * (m->mj[high] - m->mj[low]);
+}
+
+/* When the load was switched; each time stands twice in the file. */
+static void read_edges(const char *folder, recording *r)
+{
+    size_t bytes;
+    char *text;
+    read_whole(folder, "timestamps.csv", &text, &bytes);
+    char *line = text;
+    r->edges = pj_alloc(1024, sizeof *r->edges);
+    while ((line = strchr(line, '\n')) != NULL && *++line) {
+        int64_t ns = strtoll(line, NULL, 10) * 1000;
+        if (ns > 0 && (r->edge_count == 0 || r->edges[r->edge_count - 1] != ns))
+            r->edges[r->edge_count++] = ns;
+        assert_true(r->edge_count < 1024);
+    }
+    r->edge_count -= r->edge_count % 2; /* the last one ends the test: nothing was switched on */
+    pj_free(text);
+}
+
+/* The log's times are local: the zone is the one that puts it beside the meter. */
+static void read_trace(const char *folder, recording *r)
+{
+    size_t bytes;
+    pj_error err;
+    char *text, stamp[32];
+    read_whole(folder, "gpudata.csv", &text, &bytes);
+    if (pj_trace_read_csv(text, bytes, "gpudata.csv", &r->trace, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    snprintf(stamp, sizeof stamp, "%.23s", strchr(text, '\n') + 1);
+    for (int i = 0; i < 10; i++)
+        if (stamp[i] == '/') stamp[i] = '-';
+    int64_t ns;
+    assert_true(pj_clock_parse_iso(stamp, &ns));
+    double half_hours = ((double)ns * 1e-6 - r->truth.t_ms[0]) / 1800e3;
+    r->trace_begin_ms = (double)ns * 1e-6 - round(half_hours) * 1800e3;
+    pj_free(text);
+}
+
+static void recording_open(const char *fixtures, const char *name, recording *r)
+{
+    char traces[PATH_MAX], folder[PATH_MAX];
+    *r = (recording){0};
+    judge_join(traces, fixtures, "nvml/traces");
+    judge_join(folder, traces, name);
+    read_meter(folder, &r->truth);
+    read_edges(folder, r);
+    read_trace(folder, r);
+}
+
+static void recording_close(recording *r)
+{
+    pj_free(r->truth.t_ms);
+    pj_free(r->truth.mj);
+    pj_free(r->edges);
+    pj_trace_fini(&r->trace);
+}
+
+/* ---- the naive method
+ * ----------------------------------------------------------------------------- */
+
+/* Every poll's value holds until the next poll. */
+static double naive_mj(const recording *r, uint32_t rail, double begin_ms, double end_ms)
+{
+    const pj_trace *t = &r->trace;
+    double mj = 0;
+    for (size_t i = 0; i + 1 < t->row_count; i++) {
+        double from = fmax(r->trace_begin_ms + t->t_ms[i], begin_ms);
+        double to = fmin(r->trace_begin_ms + t->t_ms[i + 1], end_ms);
+        if (to > from) mj += (double)t->mw[i * t->rail_count + rail] * (to - from) * 1e-3;
+    }
+    return mj;
+}
+
+/* ---- ours
+ * ------------------------------------------------------------------------------------------- */
+
+typedef struct updates {
+    pj_reading *readings;
+    int64_t *at;
+    double *mw;
+    size_t reading_count, update_count;
+    int64_t period_ns;
+} updates;
+
+/* The log's rows as the sampler would have seen them. */
+static void take_updates(const recording *r, uint32_t rail, updates *u)
+{
+    const pj_trace *t = &r->trace;
+    pj_filter filter;
+    int note;
+    double value;
+    *u = (updates){.readings = pj_alloc(t->row_count, sizeof(pj_reading)),
+                   .at = pj_alloc(t->row_count, sizeof(int64_t)),
+                   .mw = pj_alloc(t->row_count, sizeof(double))};
+    pj_filter_init(&filter, &t->rails[rail]);
+    for (size_t i = 0; i < t->row_count; i++) {
+        int64_t at = (int64_t)((r->trace_begin_ms + t->t_ms[i]) * 1e6);
+        pj_reading reading = {.before_ns = at,
+                              .after_ns = at,
+                              .rail = (uint16_t)rail,
+                              .value = (double)t->mw[i * t->rail_count + rail]};
+        if (!pj_filter_take(&filter, &reading, &note, &value)) continue;
+        u->readings[u->reading_count++] = reading;
+        if (reading.status != PJ_READING_OK) continue;
+        u->at[u->update_count] = reading.fresh_ns;
+        u->mw[u->update_count++] = reading.value;
+    }
+    u->period_ns = filter.period_ns;
+}
+
+static void updates_fini(updates *u)
+{
+    pj_free(u->readings);
+    pj_free(u->at);
+    pj_free(u->mw);
+}
+
+static pj_curve *build_curve(const recording *r, uint32_t rail, const updates *u,
+                             pj_response *response)
+{
+    pj_rail described = r->trace.rails[rail];
+    pj_error err;
+    if (response->delay_ns < 0 &&
+        pj_response_fit(u->at, u->mw, u->update_count, r->edges, r->edge_count, u->period_ns,
+                        response, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    described.period_ns = u->period_ns;
+    described.window_ns = response->window_ns;
+    described.delay_ns = response->delay_ns;
+    described.lag_ns = response->lag_ns;
+    described.resolution = 10;
+    described.gain_sd = 0.01; /* what is left after the card's factor: spread within a card */
+    described.kind = response->window_ns > u->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
+    pj_curve *curve = pj_curve_new(&described);
+    assert_non_null(curve);
+    for (size_t i = 0; i < u->reading_count; i++)
+        assert_int_equal(pj_curve_add(curve, &u->readings[i], &err), PJ_OK);
+    assert_int_equal(pj_curve_finish(curve, &err), PJ_OK);
+    return curve;
+}
+
+/* ---- errors
+ * ------------------------------------------------------------------------------------------ */
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(double *values, size_t count, double q)
+{
+    qsort(values, count, sizeof *values, compare_double);
+    return values[(size_t)(q * (double)(count - 1))];
+}
+
+typedef struct result {
+    double naive_median, naive_p95, ours_median, ours_p95; /* % */
+    double covered, half_width;                            /* share; median 95 % half width, % */
+} result;
+
+/* Truth = gain x sensor + offset, by least squares over seconds of the trace. */
+typedef struct card {
+    double gain, offset_mw;
+} card;
+
+static double our_mj(const pj_curve *curve, double begin_ms, double end_ms)
+{
+    return pj_curve_energy_mj(curve, (int64_t)(begin_ms * 1e6), (int64_t)(end_ms * 1e6));
+}
+
+static double truth_mj(const recording *r, double begin_ms, double end_ms)
+{
+    return (meter_until(&r->truth, end_ms) - meter_until(&r->truth, begin_ms));
+}
+
+static card fit_card(const recording *r, const pj_curve *curve, double begin_ms, double end_ms)
+{
+    double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+    for (double t = begin_ms; t + 1000 <= end_ms; t += 100) {
+        double x = our_mj(curve, t, t + 1000), y = truth_mj(r, t, t + 1000);
+        n++, sx += x, sy += y, sxx += x * x, sxy += x * y;
+    }
+    double gain = (sxy - sx * sy / n) / (sxx - sx * sx / n);
+    return (card){gain, (sy - gain * sx) / n};
+}
+
+static double corrected(const card *c, double mj, int window_ms)
+{
+    return c->gain * mj + c->offset_mw * window_ms * 1e-3;
+}
+
+static result compare(const recording *r, uint32_t rail, const pj_curve *curve, const card *c,
+                      double begin_ms, double end_ms, int window_ms)
+{
+    static double naive[DRAWS], ours[DRAWS], widths[DRAWS];
+    pj_random random = {(uint64_t)window_ms};
+    int covered = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        double from = begin_ms + pj_random_unit(&random) * (end_ms - begin_ms - window_ms);
+        double truth = truth_mj(r, from, from + window_ms);
+        pj_curve_energy e;
+        pj_curve_query(curve, (int64_t)(from * 1e6), (int64_t)((from + window_ms) * 1e6), &e);
+        assert_false(isnan(e.energy_mj));
+        double held = corrected(c, naive_mj(r, rail, from, from + window_ms), window_ms);
+        double curved = corrected(c, e.energy_mj, window_ms);
+        naive[i] = fabs(held / truth - 1) * 100;
+        ours[i] = fabs(curved / truth - 1) * 100;
+        widths[i] = 1.96 * e.sd_mj * c->gain / curved * 100;
+        covered += fabs(curved - truth) <= 1.96 * e.sd_mj * c->gain;
+    }
+    return (result){quantile(naive, DRAWS, 0.5), quantile(naive, DRAWS, 0.95),
+                    quantile(ours, DRAWS, 0.5),  quantile(ours, DRAWS, 0.95),
+                    (double)covered / DRAWS,     quantile(widths, DRAWS, 0.5)};
+}
+
+static void check_rail(const recording *r, const char *name, uint32_t rail, pj_response response,
+                       result *results)
+{
+    updates u;
+    take_updates(r, rail, &u);
+    pj_curve *curve = build_curve(r, rail, &u, &response);
+    /* where both the meter and the curve know */
+    int64_t known_begin, known_end;
+    assert_true(pj_curve_span(curve, &known_begin, &known_end));
+    double begin = fmax(r->truth.t_ms[0], (double)known_begin * 1e-6) + 50;
+    double end = fmin(r->truth.t_ms[r->truth.count - 1], (double)known_end * 1e-6) - 50;
+    card c = fit_card(r, curve, begin, end);
+    printf("\n%s, %s: period %.1f ms, window %.0f ms, delay %.0f ms, lag %.0f ms; meter = %.3f x "
+           "sensor + %.1f W\n  window     naive: median  p95     ours: median  p95    +-95 %%  "
+           "covered\n",
+           name, r->trace.rails[rail].name, (double)u.period_ns * 1e-6,
+           (double)response.window_ns * 1e-6, (double)response.delay_ns * 1e-6,
+           (double)response.lag_ns * 1e-6, c.gain, c.offset_mw * 1e-3);
+    for (int i = 0; i < LENGTHS; i++) {
+        results[i] = compare(r, rail, curve, &c, begin, end, length_ms[i]);
+        printf("  %5d ms   %10.1f %% %5.1f %%  %9.1f %% %5.1f %%   %5.1f %%  %5.1f %%\n",
+               length_ms[i], results[i].naive_median, results[i].naive_p95, results[i].ours_median,
+               results[i].ours_p95, results[i].half_width, results[i].covered * 100);
+    }
+    pj_curve_free(curve);
+    updates_fini(&u);
+}
+
+static uint32_t find_rail(const recording *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->trace.rail_count; i++)
+        if (strcmp(r->trace.rails[i].name, name) == 0) return i;
+    fail_msg("there is no rail %s", name);
+    return 0;
+}
+
+static void check_coverage(const result *results)
+{
+    for (int i = 0; i < LENGTHS; i++) assert_true(results[i].covered >= 0.90);
+}
+
+static void ampere_with_a_switching_load(void **state)
+{
+    recording r;
+    result instant[LENGTHS], average[LENGTHS];
+    (void)state;
+    recording_open(judge_folder("PJ_FIXTURES"), "3090-50pct-duty", &r);
+    check_rail(&r, "RTX 3090, load of 52 ms on, 52 ms off", find_rail(&r, "gpu0-instant"),
+               (pj_response){.window_ns = 100 * PJ_NS_PER_MS, .delay_ns = -1}, instant);
+    check_rail(&r, "RTX 3090, the same", find_rail(&r, "gpu0-average"),
+               (pj_response){.window_ns = 1000 * PJ_NS_PER_MS, .delay_ns = 10 * PJ_NS_PER_MS},
+               average);
+    check_coverage(instant);
+    check_coverage(average);
+    assert_true(average[4].ours_p95 <= 8);
+    assert_true(average[4].ours_p95 < average[4].naive_p95 / 2);
+    recording_close(&r);
+}
+
+static void steps(const char *name, const char *folder, pj_response response)
+{
+    recording r;
+    result results[LENGTHS];
+    recording_open(judge_folder("PJ_FIXTURES"), folder, &r);
+    check_rail(&r, name, find_rail(&r, "gpu0"), response, results);
+    check_coverage(results);
+    recording_close(&r);
+}
+
+static void ada_with_a_step(void **state)
+{
+    (void)state;
+    steps("RTX 4090, a step of 6 s", "4090-step",
+          (pj_response){.window_ns = 100 * PJ_NS_PER_MS, .delay_ns = -1});
+}
+
+static void kepler_with_a_step(void **state)
+{
+    (void)state;
+    steps("Tesla K40m, a step of 6 s", "k40m-step",
+          (pj_response){.lag_ns = 50 * PJ_NS_PER_MS, .delay_ns = -1});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ampere_with_a_switching_load),
+        cmocka_unit_test(ada_with_a_step),
+        cmocka_unit_test(kepler_with_a_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
