@@ -332,9 +332,14 @@ static uint32_t find_rail(const recording *r, const char *name)
     return 0;
 }
 
-static void check_coverage(const result *results)
+/* Below 100 ms these sensors know nothing, and the interval has to say so; above, ours is better.
+ */
+static void check_results(const result *results)
 {
-    for (int i = 0; i < LENGTHS; i++) assert_true(results[i].covered >= 0.90);
+    for (int i = 0; i < LENGTHS; i++) {
+        assert_true(results[i].covered >= 0.90);
+        if (length_ms[i] >= 100) assert_true(results[i].ours_p95 < results[i].naive_p95);
+    }
 }
 
 static void ampere_with_a_switching_load(void **state)
@@ -348,8 +353,8 @@ static void ampere_with_a_switching_load(void **state)
     check_rail(&r, "RTX 3090, the same", find_rail(&r, "gpu0-average"),
                (pj_response){.window_ns = 1000 * PJ_NS_PER_MS, .delay_ns = 10 * PJ_NS_PER_MS},
                average);
-    check_coverage(instant);
-    check_coverage(average);
+    check_results(instant);
+    check_results(average);
     assert_true(average[4].ours_p95 <= 8);
     assert_true(average[4].ours_p95 < average[4].naive_p95 / 2);
     recording_close(&r);
@@ -361,7 +366,7 @@ static void steps(const char *name, const char *folder, pj_response response)
     result results[LENGTHS];
     recording_open(judge_folder("PJ_FIXTURES"), folder, &r);
     check_rail(&r, name, find_rail(&r, "gpu0"), response, results);
-    check_coverage(results);
+    check_results(results);
     recording_close(&r);
 }
 

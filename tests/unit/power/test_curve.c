@@ -1,0 +1,317 @@
+/* Energy curves against exact expectations: counters, tiles, overlaps, lag, holes, intervals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "power/curve.h"
+
+#include <math.h>
+
+#define MS PJ_NS_PER_MS
+
+static const pj_rail counter = {.name = "package-0",
+                                .kind = PJ_RAIL_COUNTER,
+                                .parent = -1,
+                                .scope = PJ_SCOPE_PACKAGE,
+                                .quality = PJ_MEASURED,
+                                .period_ns = 10 * MS,
+                                .resolution = 61,
+                                .modulus_uj = 1e6};
+static const pj_rail power = {.name = "gpu0",
+                              .kind = PJ_RAIL_INSTANT,
+                              .parent = -1,
+                              .scope = PJ_SCOPE_BOARD,
+                              .quality = PJ_MEASURED,
+                              .period_ns = 100 * MS};
+
+static pj_reading reading(int64_t at_ms, double value)
+{
+    return (pj_reading){
+        .before_ns = at_ms * MS, .after_ns = at_ms * MS, .fresh_ns = at_ms * MS, .value = value};
+}
+
+static void add(pj_curve *curve, int64_t at_ms, double value, pj_reading_status status)
+{
+    pj_reading r = reading(at_ms, value);
+    r.status = (uint8_t)status;
+    assert_int_equal(pj_curve_add(curve, &r, NULL), PJ_OK);
+}
+
+static double energy(const pj_curve *curve, int64_t from_ms, int64_t to_ms)
+{
+    return pj_curve_energy_mj(curve, from_ms * MS, to_ms * MS);
+}
+
+static void assert_near(double got, double wanted, double relative, int line)
+{
+    if (!(fabs(got - wanted) <= relative * fabs(wanted) + 1e-12))
+        fail_msg("line %d: %.9g is not %.9g", line, got, wanted);
+}
+#define NEAR(a, b, relative) assert_near((a), (b), (relative), __LINE__)
+
+/* ---- units --------------------------------------------------------------------------------------
+ */
+
+static void units(void **state)
+{
+    (void)state;
+    /* 1 W for 1000 s is 1 kJ is 1,000,000 mJ; 1 kW for an hour is 3.6e9 mJ, one kWh */
+    pj_rail rail = power;
+    rail.period_ns = 1000 * PJ_NS_PER_S;
+    pj_curve *curve = pj_curve_new(&rail);
+    add(curve, 1000 * 1000, 1000, PJ_READING_OK);
+    NEAR(energy(curve, 0, 1000 * 1000), 1e6, 1e-12);
+    pj_curve_free(curve);
+    rail.period_ns = 3600 * PJ_NS_PER_S;
+    curve = pj_curve_new(&rail);
+    add(curve, 3600 * 1000, 1e6, PJ_READING_OK);
+    NEAR(energy(curve, 0, 3600 * 1000), 3.6e9, 1e-12);
+    NEAR(energy(curve, 0, 1), 1000, 1e-9); /* 1 kW x 1 ms = 1 J */
+    pj_curve_free(curve);
+}
+
+/* ---- counters -----------------------------------------------------------------------------------
+ */
+
+static void counter_is_linear_between_ticks(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&counter);
+    add(curve, 0, 500, PJ_READING_RESET);
+    add(curve, 10, 1500, PJ_READING_OK);
+    add(curve, 20, 4500, PJ_READING_OK);
+    NEAR(energy(curve, 0, 10), 1, 1e-12);
+    NEAR(energy(curve, 5, 15), 0.5 + 1.5, 1e-12);
+    NEAR(energy(curve, 12, 13), 0.3, 1e-12);
+    NEAR(pj_curve_power_mw(curve, 15 * MS), 300, 1e-12);
+    assert_true(isnan(energy(curve, 15, 30)));
+    assert_true(isnan(energy(curve, -20, -10)));
+    assert_true(isnan(pj_curve_power_mw(curve, 25 * MS)));
+    pj_curve_free(curve);
+}
+
+static void counter_wraps(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&counter);
+    add(curve, 0, 999000, PJ_READING_RESET);
+    add(curve, 10, 2000, PJ_READING_OK);
+    NEAR(energy(curve, 0, 10), 3, 1e-12);
+    pj_curve_free(curve);
+    NEAR(pj_counter_step(&counter, 999999, 0), 1, 1e-12);
+    pj_rail plain = counter;
+    plain.modulus_uj = 0;
+    assert_true(isnan(pj_counter_step(&plain, 10, 5)));
+}
+
+static void reset_leaves_a_hole(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&counter);
+    add(curve, 0, 1000, PJ_READING_RESET);
+    add(curve, 10, 2000, PJ_READING_OK);
+    add(curve, 20, 100, PJ_READING_RESET);
+    add(curve, 30, 1100, PJ_READING_OK);
+    NEAR(energy(curve, 0, 10), 1, 1e-12);
+    NEAR(energy(curve, 20, 30), 1, 1e-12);
+    assert_true(isnan(energy(curve, 10, 20)));
+    assert_true(isnan(energy(curve, 0, 30)));
+    pj_curve_free(curve);
+}
+
+/* Fractions of edge ticks: a steady load over 1 s with a 100 ms counter comes within 1 %. */
+static void slow_counter_under_steady_load(void **state)
+{
+    (void)state;
+    pj_rail rail = counter;
+    rail.period_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    pj_curve *curve = pj_curve_new(&rail);
+    for (int i = 0; i <= 30; i++)
+        add(curve, i * 100, i * 5e6, i ? PJ_READING_OK : PJ_READING_RESET);
+    for (int from = 100; from < 1900; from += 37) {
+        NEAR(energy(curve, from, from + 1000), 50e3, 0.01);
+        NEAR(energy(curve, from, from + 10), 500, 0.01);
+    }
+    pj_curve_free(curve);
+}
+
+/* ---- power --------------------------------------------------------------------------------------
+ */
+
+static void tiles_are_placed_before_their_reading(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.delay_ns = 30 * MS;
+    pj_curve *curve = pj_curve_new(&rail);
+    add(curve, 130, 1000, PJ_READING_OK); /* (0, 100] */
+    add(curve, 230, 3000, PJ_READING_OK); /* (100, 200] */
+    NEAR(energy(curve, 0, 100), 100, 1e-12);
+    NEAR(energy(curve, 50, 150), 50 + 150, 1e-12);
+    pj_curve_free(curve);
+}
+
+static void unseen_time_is_filled_and_widens(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.window_ns = 25 * MS;
+    pj_curve *curve = pj_curve_new(&rail);
+    pj_curve_energy e;
+    for (int i = 1; i <= 20; i++) add(curve, i * 100, i % 2 ? 1000 : 3000, PJ_READING_OK);
+    pj_curve_query(curve, 200 * MS, 1800 * MS, &e);
+    NEAR(e.energy_mj, 2000 * 1.6, 0.01);
+    NEAR(e.known_share, 0.25, 0.01);
+    assert_true(e.random_sd_mj > 0.05 * e.energy_mj);
+    pj_curve_free(curve);
+}
+
+static void long_hole_is_unknown(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&power);
+    for (int i = 1; i <= 5; i++) add(curve, i * 100, 1000, PJ_READING_OK);
+    for (int i = 15; i <= 20; i++) add(curve, i * 100, 1000, PJ_READING_OK);
+    NEAR(energy(curve, 0, 500), 500, 1e-12);
+    assert_true(isnan(energy(curve, 400, 1500)));
+    NEAR(energy(curve, 1400, 2000), 600, 1e-12);
+    pj_curve_free(curve);
+}
+
+static void repeats_extend_what_is_known(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&power);
+    add(curve, 100, 1000, PJ_READING_OK);
+    for (int i = 2; i <= 10; i++) {
+        pj_reading r = reading(i * 100 + 10, 1000);
+        r.status = PJ_READING_REPEAT;
+        r.fresh_ns = 100 * MS;
+        pj_curve_add(curve, &r, NULL);
+    }
+    NEAR(energy(curve, 0, 1000), 1000, 1e-12);
+    pj_curve_window windows[4];
+    assert_int_equal(pj_curve_windows(curve, 0, 2000 * MS, windows, 4), 1); /* one thing was seen */
+    pj_curve_free(curve);
+}
+
+static void lag_is_undone(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.period_ns = 15 * MS;
+    rail.lag_ns = 60 * MS;
+    pj_curve *curve = pj_curve_new(&rail);
+    for (int t = 0; t <= 1500; t += 15) { /* 10 W, 100 W from 300 ms on */
+        double since = t - 300, charge = since > 0 ? 100 - 90 * exp(-since / 60) : 10;
+        add(curve, t, charge * 1e3, PJ_READING_OK);
+    }
+    NEAR(energy(curve, 300, 400), 10e3, 0.01); /* the sensor itself shows 5.6 J */
+    NEAR(energy(curve, 100, 1000), 2e3 + 70e3, 0.01);
+    pj_curve_free(curve);
+}
+
+static void long_averages_are_resolved(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.kind = PJ_RAIL_AVERAGE;
+    rail.window_ns = 1000 * MS;
+    pj_curve *curve = pj_curve_new(&rail);
+    for (int t = 100; t <= 6000; t += 100) { /* 20 W, 80 W from 2 s to 4 s */
+        double on = fmin(t, 4000) - fmax(t - 1000, 2000);
+        add(curve, t, 20e3 + 60e3 * fmax(on, 0) / 1000, PJ_READING_OK);
+    }
+    assert_int_equal(pj_curve_finish(curve, NULL), PJ_OK);
+    NEAR(energy(curve, 2000, 4000), 160e3, 0.02);
+    NEAR(energy(curve, 1000, 2000), 20e3, 0.05);
+    NEAR(energy(curve, 2200, 2500), 24e3, 0.05);
+    pj_curve_window windows[100];
+    size_t count = pj_curve_windows(curve, 2000 * MS, 3000 * MS, windows, 100);
+    assert_int_equal(count, 19); /* all that overlap, with their true extent */
+    assert_int_equal(windows[0].end_ns - windows[0].begin_ns, 1000 * MS);
+    pj_curve_free(curve);
+}
+
+/* E(t) never falls and is additive, whatever comes in. */
+static void energy_is_monotone(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        pj_random random = {seed};
+        pj_rail rail = seed % 2 ? counter : power;
+        rail.lag_ns = seed % 5 == 0 ? 50 * MS : 0;
+        pj_curve *curve = pj_curve_new(&rail);
+        int64_t at = 0;
+        for (int i = 0; i < 300; i++) {
+            at += (int64_t)(pj_random_unit(&random) * 200);
+            add(curve, at, pj_random_unit(&random) * 1e6,
+                (pj_reading_status)(pj_random_u64(&random) % 6));
+        }
+        pj_curve_finish(curve, NULL);
+        for (int64_t t = 0; t < at; t += 13) {
+            double whole = energy(curve, t, t + 13), first = energy(curve, t, t + 6);
+            double rest = energy(curve, t + 6, t + 13);
+            assert_false(whole < 0);
+            if (!isnan(whole) && !isnan(first) && !isnan(rest))
+                assert_true(fabs(first + rest - whole) <= 0.11 * whole + 1e-9);
+        }
+        pj_curve_free(curve);
+    }
+}
+
+static void intervals_hold_the_truth(void **state)
+{
+    (void)state;
+    pj_random random = {7};
+    int inside = 0, asked = 0;
+    for (int run = 0; run < 40; run++) { /* a load that switches at random, a 100 ms counter */
+        pj_rail rail = counter;
+        rail.period_ns = 100 * MS;
+        rail.modulus_uj = 0;
+        rail.gain_sd = 1e-6;
+        double truth[4001] = {0}, on = 1; /* mJ up to each ms */
+        for (int t = 0; t < 4000; t++) {
+            if (pj_random_unit(&random) < 0.03) on = 1 - on;
+            truth[t + 1] = truth[t] + (on ? 80 : 20);
+        }
+        pj_curve *curve = pj_curve_new(&rail);
+        for (int t = 0; t <= 4000; t += 100)
+            add(curve, t, floor(truth[t] * 1e3 / 61) * 61, t ? PJ_READING_OK : PJ_READING_RESET);
+        for (int i = 0; i < 50; i++, asked++) {
+            int from = (int)(pj_random_unit(&random) * 3000);
+            int length = 20 + (int)(pj_random_unit(&random) * 900);
+            pj_curve_energy e;
+            pj_curve_query(curve, from * MS, (from + length) * MS, &e);
+            inside += fabs(e.energy_mj - (truth[from + length] - truth[from])) <= 1.96 * e.sd_mj;
+        }
+        pj_curve_free(curve);
+    }
+    assert_true(inside >= asked * 0.92);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units),
+        cmocka_unit_test(counter_is_linear_between_ticks),
+        cmocka_unit_test(counter_wraps),
+        cmocka_unit_test(reset_leaves_a_hole),
+        cmocka_unit_test(slow_counter_under_steady_load),
+        cmocka_unit_test(tiles_are_placed_before_their_reading),
+        cmocka_unit_test(unseen_time_is_filled_and_widens),
+        cmocka_unit_test(long_hole_is_unknown),
+        cmocka_unit_test(repeats_extend_what_is_known),
+        cmocka_unit_test(lag_is_undone),
+        cmocka_unit_test(long_averages_are_resolved),
+        cmocka_unit_test(energy_is_monotone),
+        cmocka_unit_test(intervals_hold_the_truth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
