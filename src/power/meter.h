@@ -85,6 +85,12 @@ const char *pj_meter_event_code(pj_meter_event_kind kind);
 void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
                          size_t bytes);
 
+/* At the end of a run: compares rails with each other (parts with the whole, counter with power of
+ * one device, package with package) over an interval of a second or more, and makes events of what
+ * does not fit. `curves` by rail; NULL where there is none. */
+void pj_meter_check(pj_meter *meter, const pj_curve *const *curves, int64_t begin_ns,
+                    int64_t end_ns);
+
 /* ---- what the sampling itself costs ---------------------------------------------------------- */
 
 typedef struct pj_meter_cost {
