@@ -18,7 +18,7 @@ enum {
     BLOCK_MAX_ROWS = 128,
     CACHE_BYTES = 448 << 10, /* of a block of weights: less than half of a 1 MiB second cache */
     CHUNK_COLS = 16384,      /* unpacked at a time */
-    DOT_BYTES = 96 << 10,    /* of weights a thread takes at a time */
+    DOT_BYTES = 1 << 20,     /* of weights a thread takes at a time */
     SUMS_BYTES = BLOCK_MAX_ROWS * PJ_TILE_MAX_TOKENS * 4
 };
 

@@ -64,11 +64,12 @@ typedef struct two_blocks {
 
 enum { Q8_BYTES = 34, Q4_BYTES = 18 };
 
-INLINE __m512 spread_scales(const char *first, size_t block_bytes)
+/* Words `first` and `second` of a vector, eight times each, as floats. */
+INLINE __m512 spread_scales(__m512i words, short first, short second)
 {
-    __m128i low = _mm_set1_epi16((short)pj_load_u16(first));
-    __m128i high = _mm_set1_epi16((short)pj_load_u16(first + block_bytes));
-    return _mm512_cvtph_ps(_mm256_set_m128i(high, low));
+    __m256i index = _mm256_set_m128i(_mm_set1_epi16(second), _mm_set1_epi16(first));
+    __m512i both = _mm512_permutexvar_epi16(_mm512_castsi256_si512(index), words);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(both));
 }
 
 INLINE two_blocks load_q8_0(const char *at)
@@ -77,20 +78,21 @@ INLINE two_blocks load_q8_0(const char *at)
     __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(at + Q8_BYTES + 2));
     __m512i codes = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     return (two_blocks){_mm512_xor_si512(codes, _mm512_set1_epi8((char)128)),
-                        spread_scales(at, Q8_BYTES)};
+                        spread_scales(_mm512_loadu_si512(at), 0, Q8_BYTES / 2)};
 }
 
+/* Bytes of q[0] twice, then of q[1] twice: the second copy gives the high nibbles. */
 INLINE two_blocks load_q4_0(const char *at)
 {
-    __m256i low =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(at + 2)));
-    __m256i high = _mm256_broadcastsi128_si256(
-        _mm_loadu_si128((const __m128i *)(const void *)(at + Q4_BYTES + 2)));
-    __m512i twice = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    /* The second copy of each block's bytes gives its high nibbles. */
-    __m512i shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+    const __m512i places = _mm512_set_epi8(
+        35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 35, 34, 33, 32, 31, 30, 29,
+        28, 27, 26, 25, 24, 23, 22, 21, 20, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2,
+        17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2);
+    const __m512i shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+    __m512i bytes = _mm512_maskz_loadu_epi8((1ull << 2 * Q4_BYTES) - 1, at);
+    __m512i twice = _mm512_permutexvar_epi8(places, bytes);
     __m512i codes = _mm512_and_si512(_mm512_srlv_epi64(twice, shift), _mm512_set1_epi8(15));
-    return (two_blocks){codes, spread_scales(at, Q4_BYTES)};
+    return (two_blocks){codes, spread_scales(bytes, 0, Q4_BYTES / 2)};
 }
 
 INLINE two_blocks load_two(pj_dtype type, const char *at)
@@ -104,61 +106,83 @@ typedef struct two_inputs {
     __m512 scales;
 } two_inputs;
 
-/* The second block is left out when `both` is false: its scale is 0. */
 INLINE two_inputs load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
-                              const int32_t *sums, bool both)
+                              const int32_t *sums)
 {
-    __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)codes), high = low;
-    __m128i start = _mm_cvtsi32_si128(sums[0]);
-    __m128 scale = _mm_set_ss(scales[0]);
-    if (both) {
-        high = _mm256_loadu_si256((const __m256i *)(const void *)(codes + 32));
-        start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
-        scale = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)scales));
-    }
-    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* an offset of 8, not 128 */
-    two_inputs in = {.codes = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
-    in.start = _mm512_maskz_expand_epi32(0x0101, _mm512_castsi128_si512(start));
     const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    in.scales = _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(scale));
-    return in;
+    __m128i start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
+    __m128i scale = _mm_loadl_epi64((const __m128i *)(const void *)scales);
+    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* an offset of 8, not 128 */
+    return (two_inputs){
+        _mm512_loadu_si512(codes),
+        _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_castsi128_si512(start)),
+        (__m512)_mm512_permutexvar_epi32(spread, _mm512_castsi128_si512(scale))};
+}
+
+/* S weight rows times T tokens: adds the products of two blocks. */
+INLINE void add_blocks(pj_dtype type, const char *const *at, const int8_t *codes,
+                       const float *scales, const int32_t *sums, size_t cols,
+                       __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+{
+    two_blocks w[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_two(type, at[s]);
+    UNROLL for (size_t t = 0; t < T; t++)
+    {
+        size_t blocks = t * (cols / PJ_Q8_BLOCK);
+        two_inputs x = load_inputs(type, codes + t * cols, scales + blocks, sums + blocks);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
+            acc[s][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
+                                        _mm512_mul_ps(w[s].scales, x.scales), acc[s][t]);
+        }
+    }
+}
+
+/* The last block of a row with an odd number of them, beside a block of zeros. */
+INLINE void add_last_block(pj_dtype type, const char *const *at, const int8_t *codes,
+                           const float *scales, const int32_t *sums, size_t cols,
+                           __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+{
+    size_t bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
+    char weights[STREAMS][2 * Q8_BYTES] = {0};
+    const char *rows[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] = memcpy(weights[s], at[s], bytes);
+    for (size_t t = 0; t < T; t++) {
+        size_t block = t * (cols / PJ_Q8_BLOCK);
+        int8_t last[2 * PJ_Q8_BLOCK] = {0};
+        float scale[2] = {scales[block], 0};
+        int32_t sum[2] = {sums[block], 0};
+        __m512 one[STREAMS][DOT_TOKENS];
+        memcpy(last, codes + t * cols, PJ_Q8_BLOCK);
+        UNROLL for (size_t s = 0; s < S; s++) one[s][0] = acc[s][t];
+        add_blocks(type, rows, last, scale, sum, cols, one, S, 1);
+        UNROLL for (size_t s = 0; s < S; s++) acc[s][t] = one[s][0];
+    }
 }
 
 /* S weight rows times T tokens, which start at `token`. */
 INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
-                     float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+                     float result[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
     size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
-    const int32_t *starts = p->sums + token * blocks;
+    const int32_t *sums = p->sums + token * blocks;
+    const char *at[STREAMS];
     __m512 acc[STREAMS][DOT_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s];
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
         _mm512_setzero_ps();
-    for (size_t b = 0; b < blocks; b += 2) {
-        bool both = b + 1 < blocks;
-        two_blocks w[STREAMS];
-        UNROLL for (size_t s = 0; s < S; s++)
-        {
-            const char *at = rows[s] + b * bytes;
-            __builtin_prefetch(at + PREFETCH_BYTES);
-            char last[2 * Q8_BYTES] = {0}; /* half a pair at the end of a row */
-            if (!both) at = memcpy(last, at, bytes);
-            w[s] = load_two(type, at);
-        }
-        UNROLL for (size_t t = 0; t < T; t++)
-        {
-            two_inputs x = load_inputs(type, codes + t * p->cols + b * 32, scales + t * blocks + b,
-                                       starts + t * blocks + b, both);
-            UNROLL for (size_t s = 0; s < S; s++)
-            {
-                __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
-                acc[s][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
-                                            _mm512_mul_ps(w[s].scales, x.scales), acc[s][t]);
-            }
-        }
+    for (size_t b = 0; b + 2 <= blocks; b += 2) {
+        UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + PREFETCH_BYTES);
+        add_blocks(type, at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
+        UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * bytes;
     }
-    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) sums[s][t] =
+    if (blocks % 2)
+        add_last_block(type, at, codes + (blocks - 1) * 32, scales + blocks - 1, sums + blocks - 1,
+                       p->cols, acc, S, T);
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) result[s][t] =
         _mm512_reduce_add_ps(acc[s][t]);
 }
 
@@ -328,7 +352,7 @@ static float dot_codes(const uint8_t *codes, const float *scales, const float *m
 {
     __m512 acc = _mm512_setzero_ps(), low = acc;
     for (size_t b = 0; b < blocks; b += 2) { /* a multiple of 8 */
-        two_inputs in = load_inputs(PJ_Q8_0, x + b * 32, x_scales + b, x_sums + b, true);
+        two_inputs in = load_inputs(PJ_Q8_0, x + b * 32, x_scales + b, x_sums + b);
         __m512i product =
             _mm512_dpbusd_epi32(in.start, _mm512_loadu_si512(codes + b * 32), in.codes);
         __m512 scale =
