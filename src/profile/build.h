@@ -16,6 +16,10 @@ typedef struct pj_build_options {
     bool (*prior)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                   double *power_mw, double *sd_mw);
     void *context;
+    /* Hears of every class's power on every rail as the fit found it; or NULL. */
+    void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                    double power_mw, double sd_mw);
+    void *observe_context;
 } pj_build_options;
 
 /* Readings of the spool by rail, in order. */

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "profile/calibration.h"
 
 #include <math.h>
 #include <string.h>
@@ -190,9 +191,24 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
     return pj_engine_generate(engine, &request, result, err);
 }
 
+/* The calibration of this model on this machine, where there is one, becomes the prior of the run's
+ * fit. One that cannot be read is said and left alone. */
+static void take_calibration(pj_session *session, const pj_engine *engine, pj_run *run)
+{
+    char key[sizeof session->calibration->key];
+    pj_error err;
+    pj_calibration_key(session, engine, key, sizeof key);
+    if (session->calibration && strcmp(session->calibration->key, key) == 0) return;
+    pj_free(session->calibration);
+    session->calibration = NULL;
+    pj_status status = pj_calibration_load(key, &session->calibration, &err);
+    if (status != PJ_OK && status != PJ_E_NOT_FOUND)
+        pj_run_warn(run, "calibration_unusable", "%s", err.text);
+}
+
 /* Loads the model inside the run when it is not open, then generates. */
-static pj_status run_inside(pj_model_slot *slot, const pj_profile_options *o, pj_run *run,
-                            pj_generate_result *result, pj_error *err)
+static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
+                            pj_run *run, pj_generate_result *result, pj_error *err)
 {
     pj_lane *lane = pj_run_lane(run);
     pj_status status = PJ_OK;
@@ -203,6 +219,7 @@ static pj_status run_inside(pj_model_slot *slot, const pj_profile_options *o, pj
         pj_span_end(lane, NULL);
     }
     if (status == PJ_OK) status = describe(run, slot->engine, o, err);
+    if (status == PJ_OK) take_calibration(session, slot->engine, run);
     if (status != PJ_OK) {
         pj_span_end(lane, NULL);
         return status;
@@ -227,7 +244,7 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     if (status != PJ_OK) return status;
     memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
     if (o->on_run) o->on_run(o->context, result->run_id);
-    status = run_inside(slot, o, run, &result->generated, &failure);
+    status = run_inside(session, slot, o, run, &result->generated, &failure);
     pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
     result->run_status = run_status_of(status);
     pj_status stored = pj_run_finish(run, result->run_status,

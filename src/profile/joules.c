@@ -260,6 +260,13 @@ static pj_status fit_rail(joules *j, rail_result *result, const pj_window *windo
                           .priors = priors};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
+    for (uint32_t c = 0; j->options->observe && result->has_fit && c < tree->class_count; c++) {
+        size_t diagonal = (size_t)c * tree->class_count + c;
+        j->options->observe(j->options->observe_context, &j->d->rails[result->rail],
+                            j->class_names[c], (pj_phase)tree->classes[c].phase,
+                            result->fit.power_mw[c],
+                            sqrt(fmax(result->fit.covariance[diagonal], 0)));
+    }
     pj_free(priors);
     return status;
 }

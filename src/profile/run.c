@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "profile/build.h"
+#include "profile/calibration.h"
 #include "profile/collector.h"
 #include "profile/run_json.h"
 #include "trace/summary.h"
@@ -419,10 +420,13 @@ static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
     pj_spool_reader reader;
     pj_status status = pj_spool_reader_of(&run->spool, &reader, err);
     if (status != PJ_OK) return status;
-    status = pj_build_run(
-        &reader,
-        &(pj_build_options){.sim = run->session->meter ? pj_meter_sim(run->session->meter) : NULL},
-        data, err);
+    const pj_session *session = run->session;
+    pj_build_options options = {.sim = session->meter ? pj_meter_sim(session->meter) : NULL,
+                                .prior = session->calibration ? pj_calibration_prior : NULL,
+                                .context = session->calibration,
+                                .observe = session->observe,
+                                .observe_context = session->observe_context};
+    status = pj_build_run(&reader, &options, data, err);
     pj_spool_reader_close(&reader);
     return status;
 }

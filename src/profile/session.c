@@ -123,6 +123,7 @@ void pj_session_close(pj_session *session)
     if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL);
     pj_meter_close(session->meter);
     pj_store_close(session->store);
+    pj_free(session->calibration);
     pj_free(session->spool_dir);
     pj_arena_fini(&session->arena);
     pthread_mutex_destroy(&session->mutex);

@@ -27,6 +27,11 @@ struct pj_session {
     int64_t baseline_ns; /* length of an idle window; 0: none is taken */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
+    struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
+    /* As pj_build_options.observe; while a calibration measures. */
+    void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                    double power_mw, double sd_mw);
+    void *observe_context;
     int64_t span_cost_ns;  /* of a span without statistics, measured at opening */
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;

@@ -1,0 +1,156 @@
+/* perjoule calibrate: measures every component of a model alone, so that later runs can tell them
+ * apart with any sensor. */
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+#include "base/json.h"
+#include "profile/calibration.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct calibrate {
+    const char *model, *dtype, *power;
+    int64_t threads, interval_ns, context, rows, passes, seed;
+    double seconds;
+    bool json;
+} calibrate;
+
+static _Atomic bool cancel;
+
+static void on_signal(int number)
+{
+    cancel = true;
+}
+
+static void show_block(void *context, pj_phase phase, const char *component, uint32_t done,
+                       uint32_t of)
+{
+    if (pj_terminal_is(stderr))
+        fprintf(stderr, "\r\033[K%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
+}
+
+static void print_json(const pj_calibration *c, const char *path)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 4 << 20);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "key", c->key);
+    pj_json_kv_string(&json, "file", path);
+    pj_json_key(&json, "classes");
+    pj_json_array_begin(&json);
+    for (uint32_t i = 0; i < c->count; i++) {
+        const pj_calibration_row *r = &c->rows[i];
+        pj_json_object_begin(&json);
+        pj_json_kv_string(&json, "phase", pj_phase_name(r->phase));
+        pj_json_kv_string(&json, "name", r->name);
+        pj_json_kv_string(&json, "rail", r->rail);
+        pj_json_kv_double(&json, "power_mw", r->power_mw);
+        pj_json_kv_double(&json, "power_sd_mw", r->sd_mw);
+        pj_json_kv_bool(&json, "unstable", r->unstable);
+        pj_json_object_end(&json);
+    }
+    pj_json_array_end(&json);
+    pj_json_object_end(&json);
+    printf("%s\n", pj_buffer_get(&buffer));
+    pj_buffer_fini(&buffer);
+}
+
+static void print_table(const pj_calibration *c, const char *path)
+{
+    printf("%-8s  %-26s  %-8s  %10s  %8s\n", "phase", "component", "rail", "net power", "95 %");
+    for (int phase = PJ_PHASE_PREFILL; phase <= PJ_PHASE_DECODE; phase++)
+        for (uint32_t i = 0; i < c->count; i++) {
+            const pj_calibration_row *r = &c->rows[i];
+            char power[32], interval[32] = "";
+            if (r->phase != (pj_phase)phase) continue;
+            pj_format_power(r->power_mw, power, sizeof power);
+            if (r->power_mw > 0)
+                snprintf(interval, sizeof interval, "±%.1f %%", 196 * r->sd_mw / r->power_mw);
+            printf("%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name, r->rail,
+                   power, interval, r->unstable ? "  unstable: its passes differ" : "");
+        }
+    printf("\nkept in %s; runs of this model on this machine use it from now on\n", path);
+}
+
+static int measure(const pj_command *command, const calibrate *o)
+{
+    pj_session *session = NULL;
+    pj_model_slot slot = {0};
+    pj_calibration *calibration = NULL;
+    char path[4096];
+    pj_error err = {0};
+    pj_session_options options = {
+        .power = o->power, .interval_ns = o->interval_ns, .database = "none"};
+    pj_status status = pj_session_open(&options, &session, &err);
+    if (status == PJ_OK)
+        status = pj_calibrate(session, &slot,
+                              &(pj_calibration_options){.engine = {.model = o->model,
+                                                                   .dtype = o->dtype,
+                                                                   .threads = (uint32_t)o->threads,
+                                                                   .no_tokenizer = true},
+                                                        .seconds = o->seconds,
+                                                        .passes = (uint32_t)o->passes,
+                                                        .context = (uint32_t)o->context,
+                                                        .rows = (uint32_t)o->rows,
+                                                        .seed = (uint64_t)o->seed,
+                                                        .cancel = &cancel,
+                                                        .on_block = show_block},
+                              &calibration, &err);
+    if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
+    if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
+    if (status == PJ_OK && o->json) print_json(calibration, path);
+    if (status == PJ_OK && !o->json) print_table(calibration, path);
+    pj_free(calibration);
+    pj_model_slot_close(&slot);
+    pj_session_close(session);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+static int run_calibrate(const pj_command *command, int argc, char **argv)
+{
+    calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model folder, or synthetic:SHAPE", 0, 0},
+        {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources (default auto)", 0, 0},
+        {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
+        {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE",
+         "convert the weights: q8_0, q4_0, bf16, f16, f32", 0, 0},
+        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
+        {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "time for each component (2)", 0.05, 600},
+        {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "times each component is visited (2)", 1, 20},
+        {"context", 0, PJ_OPTION_INT, &o.context, "N", "tokens in the cache in decode (128)", 1,
+         1000000},
+        {"prompt", 0, PJ_OPTION_INT, &o.rows, "N", "tokens of a prefill pass (128)", 1, 65536},
+        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "of the random order (1)", 0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object", 0, 0},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional == 1 && !o.model) o.model = argv[1], positional = 0;
+    if (positional > 0) return pj_command_usage(command, "one model at a time");
+    if (!o.model) return pj_command_usage(command, "name the model");
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    return measure(command, &o);
+}
+
+const pj_command pj_command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure each component alone, so that runs can tell them apart",
+    .run = run_calibrate,
+    .usage = "[options] MODEL",
+    .text =
+        "Repeats each component of the model at its real shapes, rotating over the layers, long\n"
+        "enough for the power sensor to see it alone: about a minute, once for a machine, model,\n"
+        "dtype and thread count. Later runs take what it found as the prior of their attribution\n"
+        "(method replay) and say so. Leave the machine alone meanwhile.",
+    .examples = "perjoule calibrate models/demo\n"
+                "perjoule calibrate synthetic:llama-3.2-1b,bf16 --threads 2\n"
+                "perjoule calibrate models/demo --power sim:preset=apple --seconds 0.5\n",
+};
