@@ -8,7 +8,7 @@ const server = process.env.PERJOULE_URL;
 export default defineConfig(async ({ command }): Promise<UserConfig> => ({
   base: './',
   plugins:
-    command === 'serve' && !server ? [(await import('./tests/fixture/plugin')).fixturePlugin()] : [],
+    command === 'serve' && !server ? [(await import('./tests/fixture/plugin.ts')).fixturePlugin()] : [],
   server: server
     ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
     : {},

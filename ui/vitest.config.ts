@@ -18,6 +18,16 @@ export default defineConfig({
       },
       {
         test: {
+          name: 'shots',
+          environment: 'node',
+          include: ['tests/shots/**/*.test.ts'],
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        test: {
           name: 'budget',
           environment: 'node',
           include: ['tests/budget/**/*.test.ts'],

@@ -86,8 +86,8 @@ export function Panel(props: PanelProps) {
           {badge}
         </div>
         {note && <p class="note">{note}</p>}
+        {actions && <div class="panel-actions">{actions}</div>}
         <div class="panel-tools">
-          {actions}
           {table && (
             <button
               type="button"

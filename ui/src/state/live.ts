@@ -122,10 +122,12 @@ export function reset(): void {
   });
 }
 
-/** Keeps the shading behind the power chart: one span as long as the phase does not change. */
+/** Keeps the shading behind the power chart: one span as long as the phase does not change. Samples
+ * decide; without any, the sections do. */
 function phaseAt(phase: string, t: number): void {
   const list = spans.value;
   const last = list[list.length - 1];
+  if (last && t < last.end) return;
   if (last?.phase === phase) {
     last.end = t;
     return;
@@ -240,7 +242,7 @@ function message(m: Record<string, unknown> & { type: string }): void {
       break;
     case 'section_start':
       now.value = { ...now.value, phase: str(m.phase), section: str(m.section_name), t };
-      phaseAt(str(m.phase), t);
+      if (source.value === 'unavailable') phaseAt(str(m.phase), t);
       break;
     case 'section_end':
       now.value = { ...now.value, phase: str(m.phase), t };
@@ -276,17 +278,15 @@ function binary(buffer: ArrayBuffer): void {
   if (!f) return;
   if (f.kind === 'power') {
     const [dt, phase, ...rails] = f.columns;
-    let any = false;
     for (let i = 0; i < f.rows; i++) {
       const t = f.tMs + dt[i];
       if (samples.length && t <= samples.last(0)) continue;
       row[0] = t;
       row[1] = phase[i];
       for (let k = 0; k < 5; k++) row[2 + k] = rails[k][i];
-      any ||= row[6] === row[6] || row[2] === row[2];
       samples.push(row);
+      if (phase[i] !== phase[i - 1] || i === f.rows - 1) phaseAt(PHASES[phase[i]] ?? 'idle', t);
     }
-    if (f.rows) phaseAt(PHASES[phase[f.rows - 1]] ?? 'idle', samples.last(0));
     dirtySamples = true;
   } else if (f.layers === layoutLayers && f.components === layout.length) {
     const unit = source.value === 'unavailable' ? 'ms' : 'mJ';

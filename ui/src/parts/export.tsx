@@ -1,0 +1,48 @@
+import { useSignal } from '@preact/signals';
+import { api } from '../api/client';
+import { download } from '../core/table';
+import { Icon } from './icon';
+
+const FORMATS = [
+  ['json', 'JSON, whole run', 'json'],
+  ['csv', 'CSV, one file a table (zip)', 'zip'],
+  ['trace', 'Trace for Perfetto', 'trace.json'],
+  ['speedscope', 'Energy flame graph for speedscope', 'speedscope.json'],
+  ['folded', 'Folded stacks', 'folded'],
+] as const;
+
+/** Downloads of one run. Fetched by script, so that the token of a remote server goes along. */
+export function ExportMenu({ id }: { id: string }) {
+  const error = useSignal<string | null>(null);
+  const save = async (format: string, extension: string) => {
+    error.value = null;
+    try {
+      download(`perjoule-${id}.${extension}`, await api.export(id, format));
+    } catch (e) {
+      error.value = e instanceof Error ? e.message : String(e);
+    }
+  };
+  return (
+    <details class="menu">
+      <summary class="btn">
+        <Icon name="download" /> Export
+      </summary>
+      <ul>
+        {FORMATS.map(([format, label, extension]) => (
+          <li key={format}>
+            <button
+              type="button"
+              onClick={(e) => {
+                e.currentTarget.closest('details')?.removeAttribute('open');
+                void save(format, extension);
+              }}
+            >
+              {label}
+            </button>
+          </li>
+        ))}
+      </ul>
+      {error.value && <p role="alert">{error.value}</p>}
+    </details>
+  );
+}

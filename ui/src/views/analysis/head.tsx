@@ -1,0 +1,238 @@
+// The top of an analysis: which run, its figures with their intervals, what to know about them; and
+// the bar that says what the selection costs.
+import { api } from '../../api/client';
+import type { RunSummary, Summary } from '../../api/types';
+import { Panel } from '../../charts/panel';
+import { PHASE_LABEL } from '../../charts/theme';
+import { clip, count, dateTime, digits, energy, energyInterval, known, percent, plain, power, shortId, time, Z95 } from '../../core/format';
+import { Figure, SourceBadge, StatusBadge } from '../../parts/badge';
+import { ExportMenu } from '../../parts/export';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import { useResource, stateOf } from '../../state/resource';
+import { clearSelection, go, hasSelection, select, selection } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { finished } from '../../state/live';
+import { energyOfRange, type Picked, type RunData } from './data';
+import { peak } from './power';
+
+export function RunPicker({ id }: { id: string }) {
+  const list = useResource(`recent ${finished.value}`, (s) => api.runs({ limit: 50 }, s));
+  const runs = list.value.data?.runs ?? [];
+  const known = runs.some((r) => r.id === id);
+  return (
+    <label class="run-picker">
+      <span class="sr-only">Run</span>
+      <select class="input" value={id} onChange={(e) => go({ view: 'analysis', run: e.currentTarget.value })}>
+        {!known && <option value={id}>{shortId(id)}</option>}
+        {runs.map((r) => (
+          <option key={r.id} value={r.id}>
+            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} · {clip(r.prompt ?? '', 36)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function RunHead({ data }: { data: RunData }) {
+  const s = data.summary.value.data;
+  if (!s) {
+    const state = stateOf(data.summary);
+    return (
+      <header class="run-head">
+        <RunPicker id={data.id} />
+        {state.kind === 'error' ? <Notice bad>{state.text}</Notice> : <h1>Loading…</h1>}
+      </header>
+    );
+  }
+  return (
+    <header class="run-head">
+      <div class="row">
+        <RunPicker id={data.id} />
+        <span class="spacer" />
+        <button
+          type="button"
+          class="btn"
+          onClick={() => {
+            const ids = selection.value.ids;
+            if (!ids.includes(s.id)) select({ ids: [...ids, s.id].slice(-4) });
+            go({ view: 'compare' });
+          }}
+        >
+          <Icon name="compare" /> Compare
+        </button>
+        <ExportMenu id={s.id} />
+      </div>
+      <h1>{clip(s.prompt ?? '', 160) || 'Run without a prompt'}</h1>
+      <div class="row">
+        <StatusBadge status={s.status} />
+        <SourceBadge source={s.energy_source} />
+        <span class="muted">
+          {[
+            s.model_name,
+            s.dtype,
+            `depth ${s.profiling_depth}`,
+            s.threads ? `${s.threads} threads` : '',
+            s.batch_size > 1 ? `batch ${s.batch_size}` : '',
+            s.machine,
+            dateTime(s.created_at),
+          ]
+            .filter(Boolean)
+            .join(' · ')}
+        </span>
+        {s.tags.map((t) => (
+          <span class="tag" key={t}>
+            {t}
+          </span>
+        ))}
+      </div>
+      {s.warnings.map((w) => (
+        <Notice key={w.code + w.text}>
+          <Sentence text={w.text} />
+        </Notice>
+      ))}
+      {s.status !== 'completed' && s.status !== 'running' && (
+        <Notice>This run was {s.status}. What had been recorded up to then is shown.</Notice>
+      )}
+      <Headline s={s} />
+    </header>
+  );
+}
+
+const sdOf = (s: RunSummary): number | null =>
+  known(s.total_energy_sd_mj) && known(s.total_energy_mj) && s.total_energy_mj > 0 ? s.total_energy_sd_mj / s.total_energy_mj : null;
+
+/** J per token in mJ, with the relative interval of the run's energy. */
+const perToken = (joules: number | null, rel: number | null): string =>
+  known(joules) ? energyInterval(joules * 1000, rel === null ? null : joules * 1000 * rel, unit.value) : 'unavailable';
+
+function Headline({ s }: { s: Summary }) {
+  const rel = sdOf(s);
+  return (
+    <dl class="figures headline panel">
+      <Figure label="Energy" value={energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)} sub={s.total_is_partial ? 'partial' : 'gross'} />
+      <Figure label="Net of idle" value={energy(s.net_energy_mj, unit.value)} />
+      <Figure label="Per output token" value={perToken(s.joules_per_token, rel)} />
+      <Figure label="Mean power" value={power(s.mean_power_mw)} />
+      <Figure label="Duration" value={time(s.total_duration_ms)} />
+      <Figure label="Decode" value={known(s.tokens_per_second) ? `${plain(s.tokens_per_second)} tok/s` : 'unavailable'} />
+      <Figure label="Tokens" value={`${s.input_tokens ?? '–'} in, ${s.output_tokens ?? '–'} out`} />
+    </dl>
+  );
+}
+
+export function EfficiencyPanel({ data }: { data: RunData }) {
+  const s = data.summary.value.data;
+  const top = data.power.value.data ? peak(data.power.value.data) : null;
+  const rows: [string, string, string?][] = s ? efficiency(s, top) : [];
+  return (
+    <Panel
+      class="span-6"
+      title="Efficiency"
+      note="What the run cost, and how far the figures can be trusted."
+      badge={<SourceBadge source={s?.energy_source === 'measured' ? null : s?.energy_source} />}
+      state={stateOf(data.summary)}
+      table={() => ({ columns: ['figure', 'value'], rows: rows.map(([a, b]) => [a, b]) })}
+    >
+      <dl class="facts two">
+        {rows.map(([label, value, title]) => (
+          <>
+            <dt title={title}>{label}</dt>
+            <dd class={value === 'unavailable' ? 'na' : ''}>{value}</dd>
+          </>
+        ))}
+      </dl>
+    </Panel>
+  );
+}
+
+function efficiency(s: Summary, top: { t: number; mw: number } | null): [string, string, string?][] {
+  const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
+  const a = s.attribution;
+  const o = s.overhead;
+  const ratio = s.prefill_decode_ratio;
+  return [
+    ['Tokens per joule', plain(s.tokens_per_joule)],
+    ['Per input token (prefill)', j(s.joules_per_input_token)],
+    ['Per output token (decode)', j(s.joules_per_output_token)],
+    ['Per output token, net', j(s.joules_per_token_net)],
+    ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable'],
+    ['Energy-delay product', known(s.energy_delay_product) ? `${plain(s.energy_delay_product)} J·s` : 'unavailable'],
+    ['Per million parameters', energy(s.energy_per_million_parameters_mj, unit.value)],
+    ['Idle energy', energy(s.idle_energy_mj, unit.value), 'Idle power before the run, times its duration'],
+    ['Peak power', top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'],
+    ['Prefill speed', known(s.prefill_tokens_per_second) ? `${plain(s.prefill_tokens_per_second)} tok/s` : 'unavailable'],
+    ['Cost', known(s.cost_usd) ? `$${digits(s.cost_usd, 2)}` : 'unavailable'],
+    ['CO₂', known(s.co2_grams) ? `${digits(s.co2_grams, 2)} g` : 'unavailable'],
+    ['Intervals below the token', known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable', 'Median 95 % half width of the component classes'],
+    ['A calibration would give', known(a?.interval_calibrated) ? `±${percent(a.interval_calibrated)}` : 'unavailable', 'perjoule calibrate MODEL'],
+    ['Energy per FLOP', known(a?.pj_per_flop) ? `${digits(a.pj_per_flop)}${known(a.pj_per_flop_sd) ? ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}` : ''} pJ` : 'unavailable'],
+    ['Energy per byte', known(a?.pj_per_byte) ? `${digits(a.pj_per_byte)}${known(a.pj_per_byte_sd) ? ` ± ${digits(Z95 * a.pj_per_byte_sd, 2)}` : ''} pJ` : 'unavailable'],
+    ['Cost of profiling', known(o?.share) ? `${percent(o.share)} of the run` : 'unavailable'],
+    ['Lost spans, missed samples', known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable'],
+  ];
+}
+
+/** What is selected, as removable chips, and what it costs. */
+export function SelectionBar({ data }: { data: RunData }) {
+  if (!hasSelection.value) return null;
+  const s = selection.value;
+  const p = picked(data);
+  const watts = p && known(p.energy) && known(p.duration) && p.duration > 0 ? (p.energy / p.duration) * 1000 : null;
+  const chip = (label: string, off: () => void) => (
+    <button type="button" class="chip" key={label} onClick={off} aria-label={`${label}: remove from the selection`}>
+      {label} <Icon name="close" />
+    </button>
+  );
+  return (
+    <section class="selection-bar" aria-label="Selection">
+      {s.range && chip(`${time(s.range[0])} to ${time(s.range[1])}`, () => select({ range: null }))}
+      {s.phase && chip(PHASE_LABEL[s.phase] ?? s.phase, () => select({ phase: null }))}
+      {s.token !== null && chip(`Token ${s.token}`, () => select({ token: null }))}
+      {s.layer !== null && chip(s.layer < 0 ? 'Outside layers' : `Layer ${s.layer}`, () => select({ layer: null }))}
+      {s.component && chip(s.component, () => select({ component: null }))}
+      <span class="spacer" />
+      {p && (
+        <dl class="selection-figures">
+          <dt>{p.what}</dt>
+          <dd>{time(p.duration)}</dd>
+          <dt>Energy</dt>
+          <dd class={known(p.energy) ? '' : 'na'}>{energyInterval(p.energy, p.sd, unit.value)}</dd>
+          <dt>Mean</dt>
+          <dd class={known(watts) ? '' : 'na'}>{power(watts)}</dd>
+          {p.tokens !== null && p.tokens > 1 && known(p.energy) && (
+            <>
+              <dt>Per token</dt>
+              <dd>{energy(p.energy / p.tokens, unit.value)}</dd>
+            </>
+          )}
+        </dl>
+      )}
+      <button type="button" class="btn small" onClick={clearSelection}>
+        Clear
+      </button>
+    </section>
+  );
+}
+
+function picked(data: RunData): Picked | null {
+  const s = selection.value;
+  const tokens = data.tokens.value.data ?? [];
+  const phases = data.pipeline.value.data?.phases ?? [];
+  if (s.token !== null) {
+    const t = tokens.find((x) => x.token === s.token);
+    return t ? { what: `Token ${s.token}`, duration: t.duration_ms, energy: t.energy_mj, sd: t.energy_sd_mj, tokens: null } : null;
+  }
+  if (s.range) {
+    const e = energyOfRange(s.range[0], s.range[1], tokens, phases);
+    return { what: 'Range', duration: s.range[1] - s.range[0], ...e };
+  }
+  if (s.phase) {
+    const p = phases.find((x) => x.phase === s.phase);
+    const n = tokens.filter((t) => t.phase === s.phase).length;
+    return p ? { what: PHASE_LABEL[s.phase] ?? s.phase, duration: p.duration_ms, energy: p.energy_mj, sd: p.energy_sd_mj, tokens: n } : null;
+  }
+  const c = data.summary.value.data?.components.find((x) => x.component_name === s.component);
+  return c ? { what: c.component_name, duration: c.time_ms, energy: c.energy_mj, sd: c.energy_sd_mj, tokens: null } : null;
+}

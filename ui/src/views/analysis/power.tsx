@@ -1,0 +1,298 @@
+import { signal } from '@preact/signals';
+import { useMemo, useRef } from 'preact/hooks';
+import type { PowerSeries } from '../../api/types';
+import { BoxPlot } from '../../charts/boxplot';
+import { Canvas, Legend, Panel } from '../../charts/panel';
+import { PowerChart } from '../../charts/power';
+import { type Samples, Scatter } from '../../charts/scatter';
+import { colours, PHASE_LABEL, PHASES, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { minMax } from '../../core/decimate';
+import { power, time } from '../../core/format';
+import { lowerBound } from '../../core/ring';
+import { box } from '../../core/stats';
+import { SourceBadge } from '../../parts/badge';
+import { Segmented } from '../../parts/segmented';
+import { stateOf } from '../../state/resource';
+import { at, select, type Range } from '../../state/selection';
+import { dark } from '../../state/settings';
+import { type RunData, useZoomedPower } from './data';
+
+const shown = signal<Record<Rail, boolean>>({ cpu: true, gpu: true, ane: true, dram: true, total: true });
+const minus = signal<'gross' | 'net'>('gross');
+
+const column = (p: PowerSeries, r: Rail): (number | null)[] | null => p[`${r}_power_mw`];
+
+function numbers(values: (number | null)[] | null, n: number, less: number): Float64Array {
+  const out = new Float64Array(n).fill(Number.NaN);
+  if (values) for (let i = 0; i < n; i++) if (values[i] !== null) out[i] = (values[i] as number) - less;
+  return out;
+}
+
+/** Idle power of a rail class, summed over its rails; null without a baseline. */
+function baseline(p: PowerSeries, r: Rail): number | null {
+  const rails = p.rails.filter((x) => x.class === r || x.name === r);
+  if (!rails.length || rails.some((x) => x.baseline_mw === null)) return null;
+  return rails.reduce((a, x) => a + (x.baseline_mw ?? 0), 0);
+}
+
+/** Peak of the total, with its time. */
+export function peak(p: PowerSeries): { t: number; mw: number } | null {
+  let best: { t: number; mw: number } | null = null;
+  (p.total_power_mw ?? []).forEach((v, i) => {
+    if (v !== null && (!best || v > best.mw)) best = { t: p.t_ms[i], mw: v };
+  });
+  return best;
+}
+
+export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
+  const chart = useRef<PowerChart | null>(null);
+  const whole = data.power.value.data;
+  const zoomed = useZoomedPower(data.id, whole).value.data;
+  const range = at.range.value;
+  const p = range && zoomed ? zoomed : whole;
+  const net = minus.value === 'net';
+  const summary = data.summary.value.data;
+  const total = whole ? baseline(whole, 'total') : null;
+  const columns = useMemo(() => {
+    if (!p) return null;
+    const t = Float64Array.from(p.t_ms);
+    return { t, y: RAILS.map((r) => numbers(column(p, r), t.length, net ? (baseline(p, r) ?? Number.NaN) : 0)) };
+  }, [p, net]);
+  const marks = useMemo(
+    () =>
+      (summary?.anomalies ?? [])
+        .filter((a) => a.t_ms !== null)
+        .map((a) => ({
+          t: a.t_ms as number,
+          mw: a.kind === 'power' && a.value !== null ? a.value - (net ? (total ?? 0) : 0) : nearest(p, a.t_ms as number, net ? (total ?? 0) : 0),
+          text: a.reason,
+        })),
+    [summary, p, net],
+  );
+  dark.value;
+  const c = colours();
+  const top = whole ? peak(whole) : null;
+  return (
+    <Panel
+      title="Power over time"
+      note={`Watts by rail${net ? ' above idle' : ''}; phases shaded, anomalies marked ◇${!net && total !== null ? ', idle dashed' : ''}. Drag to zoom.`}
+      badge={<SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />}
+      state={stateOf(data.power, (d) => (d.samples_total ? null : 'Power is unavailable: no sensor could be read during this run.'))}
+      actions={
+        total !== null && (
+          <Segmented
+            label="Idle power"
+            value={minus.value}
+            options={[
+              ['gross', 'Gross'],
+              ['net', 'Net of idle'],
+            ]}
+            onChange={(v) => {
+              minus.value = v;
+            }}
+          />
+        )
+      }
+      legend={
+        <>
+          <Legend
+            items={RAILS.map((r) => {
+              const there = !!whole && column(whole, r) !== null;
+              return {
+                label: there ? RAIL_LABEL[r] : `${RAIL_LABEL[r]} unavailable`,
+                colour: c.rail[r],
+                kind: there ? 'line' : 'hatch',
+                off: !shown.value[r],
+                onToggle: there
+                  ? () => {
+                      shown.value = { ...shown.value, [r]: !shown.value[r] };
+                    }
+                  : undefined,
+              };
+            })}
+          />
+          {top && (
+            <span>
+              Peak {power(top.mw)} at {time(top.t)}
+            </span>
+          )}
+        </>
+      }
+      table={() => ({
+        columns: ['timestamp_ms', 'phase', 'phase_confidence', ...RAILS.map((r) => `${r}_power_mw`)],
+        rows: (p?.t_ms ?? []).map((t, i) => [
+          t,
+          p!.phase_names[p!.phase[i]] ?? null,
+          p!.phase_confidence[i] ?? null,
+          ...RAILS.map((r) => column(p!, r)?.[i] ?? null),
+        ]),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-power"
+        name="power"
+        label={whole ? describe(whole) : 'Power over time'}
+        make={(host) => new PowerChart(host)}
+        handle={chart}
+        update={(chartNow) => {
+          if (!columns || !p) return;
+          const r = range ?? full;
+          const from = lowerBound(columns.t, r[0]);
+          const to = Math.min(columns.t.length, lowerBound(columns.t, r[1]) + 1);
+          const a = Math.max(0, from - 1);
+          const thin = minMax(
+            columns.t.subarray(a, to),
+            columns.y.map((y) => y.subarray(a, to)),
+            a,
+            Math.max(100, chartNow.host.clientWidth),
+          );
+          const rows = (y: Float64Array) => Array.from(y.subarray(0, thin.length), (v) => (v === v ? v : null));
+          chartNow.set(
+            [Array.from(thin.x.subarray(0, thin.length)), ...thin.y.map(rows)],
+            r,
+            p.phases.map((x) => ({ phase: x.phase, start: x.start_ms, end: x.end_ms })),
+            shown.value,
+            { baseline: net ? null : total, marks, onRange: (x) => select({ range: x }) },
+          );
+        }}
+      />
+    </Panel>
+  );
+}
+
+function nearest(p: PowerSeries | null, t: number, less: number): number {
+  const y = p?.total_power_mw;
+  if (!p || !y?.length) return 0;
+  return (y[Math.min(y.length - 1, lowerBound(p.t_ms, t))] ?? 0) - less;
+}
+
+function describe(p: PowerSeries): string {
+  const top = peak(p);
+  const rails = RAILS.filter((r) => column(p, r)).map((r) => RAIL_LABEL[r]);
+  return `Power over ${time(p.t_ms[p.t_ms.length - 1])} on ${rails.join(', ') || 'no rail'}: ${p.samples_total} samples, peak ${top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'}.`;
+}
+
+// ---- scatter and box plot share their filters
+
+const off = signal<ReadonlySet<string>>(new Set());
+const confidence = signal(0);
+
+export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
+  const scatter = useRef<Scatter | null>(null);
+  const boxes = useRef<BoxPlot | null>(null);
+  const p = data.power.value.data;
+  const range = at.range.value;
+  const picked = at.phase.value;
+  dark.value;
+  const c = colours();
+  const samples = useMemo((): Samples | null => {
+    if (!p) return null;
+    const n = p.t_ms.length;
+    return {
+      t: Float64Array.from(p.t_ms),
+      y: numbers(p.total_power_mw, n, 0),
+      phase: Uint8Array.from(p.phase, (k) => Math.max(0, (PHASES as readonly string[]).indexOf(p.phase_names[k]))),
+      confidence: Float32Array.from(p.phase_confidence, (v) => v ?? 0),
+    };
+  }, [p]);
+  const phases = PHASES.map((x) => !off.value.has(x) && (picked === null || picked === x));
+  const present = PHASES.filter((_, i) => samples?.phase.includes(i));
+  const rows = useMemo(() => {
+    if (!samples) return [];
+    return PHASES.flatMap((phase, k) => {
+      if (!phases[k]) return [];
+      const values = samples.y.filter(
+        (_, i) =>
+          samples.phase[i] === k &&
+          samples.confidence[i] >= confidence.value &&
+          (!range || (samples.t[i] >= range[0] && samples.t[i] <= range[1])),
+      );
+      const b = box(values);
+      return b ? [{ label: PHASE_LABEL[phase], colour: c.phase[phase], box: b }] : [];
+    });
+  }, [samples, off.value, picked, confidence.value, range, c]);
+  const state = stateOf(data.power, (d) => (d.samples_total && d.total_power_mw ? null : 'Total power is unavailable in this run.'));
+  const filters = (
+    <>
+      <Legend
+        items={present.map((x) => ({
+          label: PHASE_LABEL[x],
+          colour: c.phase[x],
+          off: off.value.has(x) || (picked !== null && picked !== x),
+          onToggle: () => {
+            const next = new Set(off.value);
+            if (!next.delete(x)) next.add(x);
+            off.value = next;
+            if (picked) select({ phase: null });
+          },
+        }))}
+      />
+      <label class="check">
+        Confidence at least
+        <input
+          type="range"
+          min="0"
+          max="1"
+          step="0.05"
+          value={confidence.value}
+          aria-label="Smallest phase confidence"
+          onInput={(e) => {
+            confidence.value = Number(e.currentTarget.value);
+          }}
+        />
+        <span class="num">{Math.round(confidence.value * 100)} %</span>
+      </label>
+    </>
+  );
+  const visible = samples?.y.reduce((a, _, i) => a + (phases[samples.phase[i]] && samples.confidence[i] >= confidence.value ? 1 : 0), 0) ?? 0;
+  return (
+    <>
+      <Panel
+        class="span-7"
+        title="Samples by phase"
+        note={`Total power of each sample over time, coloured by phase${p && p.bucket_samples > 1 ? ` (extremes of every ${p.bucket_samples})` : ''}.`}
+        state={state}
+        legend={filters}
+        table={() => ({
+          columns: ['timestamp_ms', 'total_power_mw', 'phase', 'phase_confidence'],
+          rows: samples
+            ? Array.from(samples.t, (t, i) => [t, Number.isFinite(samples.y[i]) ? samples.y[i] : null, PHASES[samples.phase[i]], samples.confidence[i]])
+            : [],
+        })}
+        png={async () => (await scatter.current?.png()) ?? null}
+      >
+        <Canvas
+          class="h-scatter"
+          name="scatter"
+          label={`Scatter of total power over time: ${visible} samples in ${present.map((x) => PHASE_LABEL[x]).join(', ')}.`}
+          make={(host) => new Scatter(host)}
+          handle={scatter}
+          update={(s) => {
+            if (samples) s.set(full, samples, { phases, confidence: confidence.value });
+          }}
+        />
+      </Panel>
+      <Panel
+        class="span-5"
+        title="Power by phase"
+        note="Quartiles, median, whiskers at 1.5 IQR, mean as a dot; same filters."
+        state={rows.length || state.kind !== 'ready' ? state : { kind: 'empty', text: 'No sample passes the filters.' }}
+        table={() => ({
+          columns: ['phase', 'n', 'min', 'q1', 'median', 'mean', 'q3', 'max'],
+          rows: rows.map((r) => [r.label, r.box.n, r.box.min, r.box.q1, r.box.median, r.box.mean, r.box.q3, r.box.max]),
+        })}
+        png={async () => (await boxes.current?.png()) ?? null}
+      >
+        <Canvas
+          class="h-scatter"
+          name="boxplot"
+          label={`Box plot of total power by phase. ${rows.map((r) => `${r.label}: median ${power(r.box.median)}, quartiles ${power(r.box.q1)} to ${power(r.box.q3)}`).join('; ')}.`}
+          make={(host) => new BoxPlot(host)}
+          handle={boxes}
+          update={(b) => b.set(rows)}
+        />
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,56 @@
+// Pictures of every view in both themes at two widths, for people to look at (npm run shots).
+// SHOTS names the folder; SHOTS_URL a running server instead of the fixture.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, test } from 'vitest';
+import type { Browser } from 'playwright-core';
+import { at, launch, open } from '../e2e/browser.ts';
+import { type Running, startFixture } from '../fixture/server.ts';
+
+const out = process.env.SHOTS ?? '/tmp/perjoule-shots';
+const only = process.env.ONLY;
+let browser: Browser;
+let server: Running;
+
+beforeAll(async () => {
+  mkdirSync(out, { recursive: true });
+  server = await startFixture({ dist: join(import.meta.dirname, '../../dist'), runs: 130 });
+  browser = await launch();
+});
+afterAll(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const ids = () => server.fixture.summaries.map((s) => s.id);
+const views: Record<string, () => Record<string, string>> = {
+  live: () => ({ view: 'live' }),
+  analysis: () => ({ view: 'analysis', run: ids()[0] }),
+  cell: () => ({ view: 'analysis', run: ids()[6], token: '40', layer: '7', component: 'attention' }),
+  fallback: () => ({ view: 'analysis', run: ids()[2] }),
+  history: () => ({ view: 'history' }),
+  detail: () => ({ view: 'history', run: ids()[0] }),
+  compare: () => ({ view: 'compare', ids: ids().slice(0, 3).join(',') }),
+};
+
+for (const [name, query] of Object.entries(views)) {
+  for (const dark of [false, true]) {
+    for (const width of [1280, 390]) {
+      test.skipIf(only && !only.split(',').includes(name))(`${name} ${dark ? 'dark' : 'light'} ${width}`, async () => {
+        const o = await open(browser, at(server.url, query()), { dark, width, height: width === 390 ? 844 : 900 });
+        await o.page.waitForTimeout(700);
+        if (name === 'live') {
+          await o.page.getByRole('button', { name: /Start|Queue/ }).click();
+          await o.page.waitForTimeout(1800);
+        }
+        const height = await o.page.evaluate(() => document.documentElement.scrollHeight);
+        await o.page.setViewportSize({ width, height: Math.min(6000, height) });
+        await o.page.waitForTimeout(700);
+        await o.page.screenshot({ path: join(out, `${name}-${dark ? 'dark' : 'light'}-${width}.png`) });
+        if (name === 'live') await o.page.getByRole('button', { name: 'Stop' }).click({ timeout: 300 }).catch(() => {});
+        if (o.problems.length) process.stderr.write(`${name}: ${o.problems.join('\n')}\n`);
+        await o.close();
+      });
+    }
+  }
+}
