@@ -283,6 +283,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     if (status == PJ_OK) status = pj_spool_flush(&run->spool, err);
     if (status != PJ_OK) goto fail;
     warn_about_power(run);
+    pj_recorder_lane(&run->recorder); /* the caller's lane is touched before the run counts time */
     start_metering(run);
     run->start_ns = pj_clock_ns();
     status = append_info(run, err);

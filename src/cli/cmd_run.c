@@ -1,0 +1,400 @@
+/* perjoule run: one profiled inference, or a series of them, from the command line. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "cli/ids.h"
+#include "cli/options.h"
+#include "cli/run_live.h"
+#include "cli/run_report.h"
+#include "cli/terminal.h"
+#include "profile/find_model.h"
+#include "profile/generate.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096 };
+
+typedef struct run_args {
+    const char *model, *prompt, *file, *prompts_file, *ids, *depth, *power, *dtype, *kv,
+        *experiment, *database;
+    int64_t max_tokens, threads, batch, repeat, warmup, top_k, seed, interval_ns;
+    double temperature, top_p, min_p, repeat_penalty;
+    pj_text_list stop, tags;
+    bool chat, ignore_eos, no_store, json;
+} run_args;
+
+typedef struct run_state {
+    const run_args *args;
+    pj_profile_options options;
+    pj_session *session;
+    pj_model_slot slot;
+    pj_run_live live;
+    pj_series series;
+    char model_path[4096];
+    char *texts; /* of the prompts, kept until the end */
+    int32_t *ids;
+    pj_prompt *prompts;
+    char first_id[PJ_UUID_BYTES];
+    int64_t first_token_ns;
+    uint32_t streamed;
+    bool printed_newline;
+} run_state;
+
+/* ---- interruption -------------------------------------------------------------------------- */
+
+static _Atomic bool cancelled;
+
+static void on_signal(int number)
+{
+    if (cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once; the spool stays */
+    cancelled = true;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- prompts ------------------------------------------------------------------------------- */
+
+static pj_status read_file(const char *path, char **text, size_t *bytes, pj_error *err)
+{
+    return strcmp(path, "-") == 0
+               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, text, bytes, err)
+               : pj_file_read(path, MAX_PROMPT_BYTES, text, bytes, err);
+}
+
+/* One prompt a line; empty lines are left out. */
+static pj_status split_prompts(run_state *s, size_t bytes, pj_error *err)
+{
+    s->prompts = pj_alloc(MAX_PROMPTS, sizeof *s->prompts);
+    if (!s->prompts) return pj_fail_memory(err, "the prompts");
+    uint32_t count = 0;
+    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
+        size_t length = strcspn(line, "\n");
+        if (length && count == MAX_PROMPTS)
+            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
+                           MAX_PROMPTS);
+        if (length) s->prompts[count++] = (pj_prompt){.text = line, .bytes = length};
+        line += length + 1;
+    }
+    if (!count)
+        return pj_fail(err, PJ_E_INVALID, "there is no prompt in %s", s->args->prompts_file);
+    s->options.prompt_count = count;
+    return PJ_OK;
+}
+
+static pj_status get_prompts(run_state *s, const char *positional, pj_error *err)
+{
+    const run_args *a = s->args;
+    size_t bytes = 0;
+    pj_status status = PJ_OK;
+    if (a->prompts_file) {
+        status = read_file(a->prompts_file, &s->texts, &bytes, err);
+        if (status == PJ_OK) status = split_prompts(s, bytes, err);
+        s->options.prompts = s->prompts;
+        return status;
+    }
+    s->prompts = pj_alloc(1, sizeof *s->prompts);
+    if (!s->prompts) return pj_fail_memory(err, "the prompt");
+    s->options.prompts = s->prompts;
+    s->options.prompt_count = 1;
+    if (a->ids) {
+        status = pj_ids_parse(a->ids, &s->ids, &s->prompts->id_count, err);
+        s->prompts->ids = s->ids;
+        s->options.engine.no_tokenizer = true;
+        return status;
+    }
+    const char *text = a->prompt ? a->prompt : positional;
+    if (a->file || (text && strcmp(text, "-") == 0)) {
+        status = read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
+        text = s->texts;
+    } else if (text) {
+        bytes = strlen(text);
+    }
+    s->prompts->text = text;
+    s->prompts->bytes = bytes;
+    return status;
+}
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+static int parse_kv(const char *name)
+{
+    if (!name) return PJ_KV_AUTO;
+    return strcmp(name, "f32") == 0 ? PJ_KV_F32 : strcmp(name, "f16") == 0 ? PJ_KV_F16 : -1;
+}
+
+/* Greedy unless something about sampling was said: the same command then gives the same text. */
+static pj_sampling get_sampling(const run_args *a)
+{
+    pj_sampling s = PJ_SAMPLING_GREEDY;
+    bool asked = a->top_k > 0 || a->top_p < 1 || a->min_p > 0;
+    s.temperature = !isnan(a->temperature) ? a->temperature : asked ? 1 : 0;
+    s.top_k = (uint32_t)a->top_k;
+    s.top_p = a->top_p;
+    s.min_p = a->min_p;
+    s.repetition_penalty = a->repeat_penalty;
+    s.seed = (uint64_t)a->seed;
+    return s;
+}
+
+static void on_token(void *context, const pj_generated *token)
+{
+    run_state *s = context;
+    if (token->position == 0 && token->sequence == 0) s->first_token_ns = pj_clock_ns();
+    s->streamed++;
+    if (token->sequence == 0 && token->bytes && !s->args->json) {
+        fwrite(token->text, 1, token->bytes, stdout);
+        fflush(stdout);
+    }
+    double seconds = (double)(pj_clock_ns() - s->first_token_ns) * 1e-9;
+    pj_run_live_draw(&s->live, s->streamed, seconds > 0 ? (s->streamed - 1) / seconds : 0);
+}
+
+static void set_options(run_state *s, int depth, int kv)
+{
+    const run_args *a = s->args;
+    pj_profile_options *o = &s->options;
+    o->engine.model = s->model_path;
+    o->engine.dtype = a->dtype;
+    o->engine.threads = (uint32_t)a->threads;
+    o->engine.kv = (pj_kv_type)kv;
+    o->batch = (uint32_t)a->batch;
+    o->max_tokens = (uint32_t)a->max_tokens;
+    o->chat = a->chat;
+    o->ignore_eos = a->ignore_eos;
+    o->sampling = get_sampling(a);
+    o->stop = a->stop.count ? a->stop.items : NULL;
+    o->depth = (pj_depth)depth;
+    o->tags = a->tags.count ? a->tags.items : NULL;
+    o->experiment_name = a->experiment;
+    o->on_token = on_token;
+    o->context = s;
+    o->cancel = &cancelled;
+}
+
+/* ---- one run after the other --------------------------------------------------------------- */
+
+static void print_json(const run_state *s, const pj_profile_result *result)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1u << 30);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_summary_write_members(&json, &result->data.info, NULL);
+    pj_run_report_write_text(&json, &result->generated);
+    pj_json_key(&json, "warnings");
+    pj_json_array_begin(&json);
+    for (uint32_t i = 0; i < result->data.warning_count; i++)
+        pj_json_string(&json, result->data.warnings[i].text);
+    pj_json_array_end(&json);
+    if (s->series.runs > 1) {
+        pj_json_kv_uint(&json, "repeats", s->series.runs);
+        pj_json_key(&json, "statistics");
+        pj_series_write(&json, &s->series);
+    }
+    pj_json_object_end(&json);
+    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
+    pj_buffer_fini(&buffer);
+}
+
+static void print_batch(const pj_generate_result *g)
+{
+    for (uint32_t i = 1; i < g->count; i++)
+        printf("\n[%u] %.*s\n", i, (int)g->sequences[i].text_bytes,
+               g->sequences[i].text ? g->sequences[i].text : "");
+}
+
+static void print_result(run_state *s, const pj_profile_result *result, bool last)
+{
+    const pj_generate_result *g = &result->generated;
+    if (s->args->json) {
+        if (last) print_json(s, result);
+        return;
+    }
+    if (g->count && g->sequences[0].text_bytes) putchar('\n');
+    print_batch(g);
+    if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
+        pj_run_report_speed(stdout, &result->data, g, pj_engine_get_facts(s->slot.engine));
+    else if (last || s->args->repeat == 1)
+        pj_run_report_print(stdout, &result->data);
+    if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
+    fflush(stdout);
+}
+
+/* `last` of a series prints its statistics too. */
+static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err)
+{
+    pj_profile_result result;
+    s->streamed = 0;
+    s->options.repeat_index = index;
+    s->options.repeat_group = index && s->first_id[0] ? s->first_id : NULL;
+    pj_run_live_begin(&s->live);
+    pj_live_sink sink = pj_run_live_sink(&s->live);
+    pj_session_set_sink(s->session, s->live.rows ? &sink : NULL);
+    pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
+    pj_run_live_end(&s->live);
+    if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
+    if (result.data.info.id[0]) {
+        if (result.run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result.data.info);
+        if (last) pj_series_finish(&s->series);
+        if (result.run_status != PJ_RUN_FAILED) print_result(s, &result, last || status != PJ_OK);
+    }
+    pj_profile_result_fini(&result);
+    return status;
+}
+
+static pj_status warm_up(run_state *s, pj_error *err)
+{
+    pj_profile_options silent = s->options;
+    pj_status status = PJ_OK;
+    silent.on_token = NULL;
+    for (int64_t i = 0; i < s->args->warmup && status == PJ_OK; i++) {
+        pj_generate_result result;
+        status = pj_profile_bare(&s->slot, &silent, &result, err);
+        pj_generate_result_fini(&result);
+    }
+    /* With the model in memory and nothing running, the idle machine can be heard once more. */
+    if (status == PJ_OK && s->args->warmup > 0)
+        status = pj_session_baseline(s->session, PJ_BASELINE_RESIDENT, err);
+    return status;
+}
+
+static pj_status run_all(run_state *s, pj_error *err)
+{
+    const run_args *a = s->args;
+    pj_session_options options = {.power = a->power,
+                                  .interval_ns = a->interval_ns,
+                                  .database = a->no_store ? "none" : a->database};
+    pj_status status = pj_session_open(&options, &s->session, err);
+    if (status != PJ_OK) return status;
+    if (s->session->warning[0]) fprintf(stderr, "perjoule run: %s\n", s->session->warning);
+    if (s->session->recovered)
+        fprintf(stderr, "perjoule run: %u interrupted run%s recovered\n", s->session->recovered,
+                s->session->recovered == 1 ? " was" : "s were");
+    status = warm_up(s, err);
+    for (int64_t i = 0; i < a->repeat && status == PJ_OK; i++)
+        status = run_once(s, (uint32_t)i, i + 1 == a->repeat, err);
+    return status;
+}
+
+static void release(run_state *s)
+{
+    pj_session_close(s->session);
+    pj_model_slot_close(&s->slot);
+    pj_free(s->texts);
+    pj_free(s->ids);
+    pj_free(s->prompts);
+    pj_free(s);
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int execute(const pj_command *command, const run_args *a, const char *positional)
+{
+    pj_error err = {0};
+    int depth = a->depth ? pj_depth_parse(a->depth) : PJ_DEPTH_MODULE, kv = parse_kv(a->kv);
+    int sources = !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->ids;
+    if (depth < 0)
+        return pj_command_usage(command, "--depth is off, module or deep, not %s", a->depth);
+    if (kv < 0) return pj_command_usage(command, "--kv is f32 or f16, not %s", a->kv);
+    if (sources != 1)
+        return pj_command_usage(command, "give one prompt: TEXT, -f, --prompts or --ids");
+    run_state *s = pj_alloc(1, sizeof *s);
+    if (!s) {
+        pj_fail_memory(&err, "a run");
+        return pj_command_failed(command, &err);
+    }
+    s->args = a;
+    pj_status status = pj_model_find(a->model, NULL, s->model_path, sizeof s->model_path, &err);
+    if (status == PJ_OK) status = get_prompts(s, positional, &err);
+    set_options(s, depth, kv);
+    if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
+    if (status == PJ_OK) {
+        catch_signals();
+        status = run_all(s, &err);
+    }
+    release(s);
+    if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+static int run_run(const pj_command *command, int argc, char **argv)
+{
+    run_args a = {
+        .max_tokens = 100, .repeat = 1, .temperature = NAN, .top_p = 1, .repeat_penalty = 1};
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
+         "folder, name under ./models, or synthetic:SHAPE (demo)"},
+        {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "the prompt; - is standard input"},
+        {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
+        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a batch of prompts, one a line"},
+        {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
+        {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N", "new tokens (100)", 1, 1000000},
+        {"depth", 'd', PJ_OPTION_TEXT, &a.depth, "DEPTH", "off, module (default) or deep"},
+        {"power", 0, PJ_OPTION_TEXT, &a.power, "LIST",
+         "power sources: auto (default), none, rapl,nvml, sim, replay:FILE"},
+        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature; 0 is greedy (default)", 0,
+         100},
+        {"top-k", 0, PJ_OPTION_INT, &a.top_k, "K", "sample from the K most likely", 0, 10000000},
+        {"top-p", 0, PJ_OPTION_DOUBLE, &a.top_p, "P", "sample from this share of probability", 0,
+         1},
+        {"min-p", 0, PJ_OPTION_DOUBLE, &a.min_p, "P", "drop what is below P x the most likely", 0,
+         1},
+        {"repeat-penalty", 0, PJ_OPTION_DOUBLE, &a.repeat_penalty, "F",
+         "penalty of tokens that have occurred (1: none)", 0.01, 100},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of sampling; same seed, same text"},
+        {"stop", 0, PJ_OPTION_LIST, &a.stop, "TEXT", "stop before this text; may be repeated"},
+        {"chat", 0, PJ_OPTION_FLAG, &a.chat, NULL, "use the model's chat format"},
+        {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL, "go on until -n tokens"},
+        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE",
+         "convert the weights: q8_0, q4_0, bf16, f16, f32"},
+        {"kv", 0, PJ_OPTION_TEXT, &a.kv, "TYPE", "keys and values in f32 or f16"},
+        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
+        {"batch", 'b', PJ_OPTION_INT, &a.batch, "N", "decode N sequences at once", 1, 4096},
+        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and give statistics", 1,
+         PJ_SERIES_MAX},
+        {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before that are not recorded", 0, 1000},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
+        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 1)
+        return pj_command_usage(command, "put the prompt in quotes: it came as %d words",
+                                positional);
+    return execute(command, &a, positional ? argv[1] : NULL);
+}
+
+const pj_command pj_command_run = {
+    .name = "run",
+    .summary = "run a model and show where the energy went",
+    .run = run_run,
+    .usage = "[-m MODEL] [options] PROMPT",
+    .text =
+        "Runs an inference, records it and stores the run. The text comes as it is generated; then "
+        "follows a table of phases with time and energy, the components that took most, and how "
+        "sure the figures are. Energy needs a power sensor (perjoule sensors); without one the "
+        "timing and the statistics are complete and energy is unavailable.\n\n"
+        "Text is chosen greedily unless --temp, --top-k, --top-p or --min-p is given. Ctrl-C ends "
+        "a run and keeps it.",
+    .examples =
+        "perjoule run \"Once upon a time\"                  # the demonstration model\n"
+        "perjoule run -m models/llama -n 200 --depth deep \"Why is the sky blue?\"\n"
+        "perjoule run -m synthetic:llama-3.2-1b --ids 1,2,3 --power sim --repeat 5 --warmup 1\n"
+        "perjoule run --prompts questions.txt --batch 8 --dtype q8_0 --tag nightly\n",
+};

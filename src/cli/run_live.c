@@ -1,0 +1,67 @@
+/* A scroll region keeps the text above the bottom row. */
+#include "cli/run_live.h"
+
+#include "cli/terminal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { DRAW_EVERY_NS = 200 * 1000 * 1000 };
+
+void pj_run_live_begin(pj_run_live *live)
+{
+    struct winsize size;
+    *live = (pj_run_live){.power_mw = NAN, .energy_mj = NAN};
+    if (!pj_terminal_is(stdout) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
+        return;
+    live->rows = size.ws_row;
+    /* A new line, back up, region without the last row, cursor where it was. */
+    printf("\n\033[A\0337\033[1;%dr\0338", live->rows - 1);
+    fflush(stdout);
+}
+
+void pj_run_live_end(pj_run_live *live)
+{
+    if (!live->rows) return;
+    printf("\0337\033[r\033[%d;1H\033[2K\0338", live->rows);
+    fflush(stdout);
+    live->rows = 0;
+}
+
+static void take_power(void *context, const char *run_id, const pj_live_power *samples,
+                       uint32_t count)
+{
+    pj_run_live *live = context;
+    if (count) atomic_store(&live->power_mw, samples[count - 1].mw[PJ_RAIL_TOTAL]);
+}
+
+static void take_token(void *context, const char *run_id, const pj_live_token *token)
+{
+    pj_run_live *live = context;
+    double sum = atomic_load(&live->energy_mj);
+    atomic_fetch_add(&live->tokens, 1);
+    if (!isnan(token->energy_mj))
+        atomic_store(&live->energy_mj, (isnan(sum) ? 0 : sum) + token->energy_mj);
+}
+
+pj_live_sink pj_run_live_sink(pj_run_live *live)
+{
+    return (pj_live_sink){.context = live, .power = take_power, .token = take_token};
+}
+
+void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second)
+{
+    int64_t now_ns = pj_clock_ns();
+    if (!live->rows || now_ns - live->drawn_ns < DRAW_EVERY_NS) return;
+    char power[32], each[32];
+    uint32_t counted = atomic_load(&live->tokens);
+    live->drawn_ns = now_ns;
+    pj_format_power(atomic_load(&live->power_mw), power, sizeof power);
+    pj_format_energy(counted ? atomic_load(&live->energy_mj) / counted : NAN, each, sizeof each);
+    printf(
+        "\0337\033[%d;1H\033[2K\033[7m %u tokens  %.1f tokens/s  power %s  %s a token \033[0m\0338",
+        live->rows, tokens, tokens_per_second, power, each);
+    fflush(stdout);
+}

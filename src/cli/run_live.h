@@ -1,0 +1,26 @@
+/*
+ * The live line of `run`: watts and joules a token at the bottom of the terminal while the text
+ * streams above it. Power and energy come from the collector thread; the line is drawn by the
+ * thread that prints the text, at most five times a second.
+ */
+#ifndef PJ_CLI_RUN_LIVE_H
+#define PJ_CLI_RUN_LIVE_H
+
+#include "trace/live.h"
+
+#include <stdatomic.h>
+
+typedef struct pj_run_live {
+    _Atomic double power_mw, energy_mj; /* latest, and sum over tokens; NAN: unavailable */
+    _Atomic uint32_t tokens;
+    int64_t drawn_ns;
+    int rows; /* of the terminal; 0: no line */
+} pj_run_live;
+
+/* Reserves the bottom row when standard output is a terminal. */
+void pj_run_live_begin(pj_run_live *live);
+void pj_run_live_end(pj_run_live *live); /* gives the row back; may run twice */
+pj_live_sink pj_run_live_sink(pj_run_live *live);
+void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second);
+
+#endif

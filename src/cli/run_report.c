@@ -1,0 +1,283 @@
+/* The table of a run. Uncertainties are 95 % intervals. */
+#include "cli/run_report.h"
+
+#include "cli/terminal.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOTTEST = 8, MAX_HOT = 256 };
+
+static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
+{
+    char figure[32], half[32];
+    pj_format_energy(mj, figure, sizeof figure);
+    if (isnan(mj) || isnan(sd_mj)) {
+        snprintf(text, bytes, "%s", isnan(mj) ? "-" : figure);
+        return;
+    }
+    pj_format_energy(1.96 * sd_mj, half, sizeof half);
+    snprintf(text, bytes, "%s ± %s", figure, half);
+}
+
+/* Pads to a width in characters, not bytes. */
+static void print_padded(FILE *out, const char *text, int width, bool right)
+{
+    int length = 0;
+    for (const char *p = text; *p; p++) length += (*p & 0xc0) != 0x80;
+    if (right) fprintf(out, "%*s", width > length ? width - length : 0, "");
+    fputs(text, out);
+    if (!right) fprintf(out, "%*s", width > length ? width - length : 0, "");
+}
+
+/* ---- phases -------------------------------------------------------------------------------- */
+
+typedef struct phase_line {
+    double ms, gross_mj, net_mj, variance;
+    uint32_t rows;
+} phase_line;
+
+static phase_line sum_phase(const pj_run_data *d, pj_phase phase)
+{
+    phase_line line = {0};
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        const pj_phase_row *row = &d->phases[i];
+        if (row->phase != phase) continue;
+        line.rows++;
+        line.ms += row->duration_ms;
+        line.gross_mj += pj_mj_of_nj(row->energy.gross_nj);
+        line.net_mj += pj_mj_of_nj(row->energy.net_nj);
+        line.variance += (double)row->energy.sd_mj * (double)row->energy.sd_mj;
+    }
+    return line;
+}
+
+static void print_line(FILE *out, const char *name, const phase_line *line)
+{
+    char time[32], gross[64], net[64], power[32];
+    double sd = sqrt(line->variance);
+    pj_format_time(line->ms, time, sizeof time);
+    energy_text(line->gross_mj, sd, gross, sizeof gross);
+    energy_text(line->net_mj, NAN, net, sizeof net);
+    pj_format_power(line->gross_mj / line->ms * 1e3, power, sizeof power);
+    if (isnan(line->gross_mj)) snprintf(power, sizeof power, "-");
+    fprintf(out, "  %-15s", name);
+    print_padded(out, time, 10, true);
+    print_padded(out, gross, 24, true);
+    print_padded(out, net, 12, true);
+    print_padded(out, power, 11, true);
+    fputc('\n', out);
+}
+
+static void print_phases(FILE *out, const pj_run_data *d)
+{
+    fprintf(out, "%s  %-15s%10s%24s%12s%11s%s\n", pj_style_on(out, PJ_STYLE_DIM), "phase", "time",
+            "energy", "net of idle", "power", pj_style_off(out));
+    for (int p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
+        phase_line line = sum_phase(d, (pj_phase)p);
+        if (line.rows) print_line(out, pj_phase_name((pj_phase)p), &line);
+    }
+    const pj_run_info *info = &d->info;
+    phase_line run = {info->total_ms, info->total_mj, info->net_mj,
+                      info->total_sd_mj * info->total_sd_mj, 1};
+    fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
+    print_line(out, "run", &run);
+    fputs(pj_style_off(out), out);
+}
+
+/* ---- the hottest components ---------------------------------------------------------------- */
+
+typedef struct hot {
+    const char *name;
+    double ms, mj, variance;
+} hot;
+
+static bool of_component(const char *class_name, const char *component)
+{
+    size_t length = strlen(component);
+    return strncmp(class_name, component, length) == 0 &&
+           (class_name[length] == 0 || class_name[length] == '/');
+}
+
+static uint32_t gather(const pj_run_data *d, hot *list)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < d->component_count; i++) {
+        const pj_component_row *row = &d->components[i];
+        uint32_t k = 0;
+        while (k < count && strcmp(list[k].name, row->name) != 0) k++;
+        if (k == count) {
+            if (count == MAX_HOT) continue;
+            list[count++] = (hot){.name = row->name};
+        }
+        list[k].ms += row->duration_ms;
+        list[k].mj += pj_mj_of_nj(row->energy.gross_nj);
+    }
+    for (uint32_t k = 0; k < count; k++)
+        for (uint32_t c = 0; c < d->class_count; c++)
+            if (of_component(d->classes[c].name, list[k].name))
+                list[k].variance += d->classes[c].energy_sd_mj * d->classes[c].energy_sd_mj;
+    return count;
+}
+
+static int hotter(const void *a, const void *b)
+{
+    const hot *x = a, *y = b;
+    bool known = !isnan(x->mj) && !isnan(y->mj);
+    double p = known ? x->mj : x->ms, q = known ? y->mj : y->ms;
+    return p > q ? -1 : p < q;
+}
+
+static void print_hottest(FILE *out, const pj_run_data *d)
+{
+    hot list[MAX_HOT];
+    uint32_t count = gather(d, list);
+    double whole_mj = d->info.total_mj, whole_ms = d->info.total_ms;
+    if (!count) return;
+    qsort(list, count, sizeof *list, hotter);
+    fprintf(out, "\n%s  %-15s%10s%24s%12s%s\n", pj_style_on(out, PJ_STYLE_DIM),
+            isnan(whole_mj) ? "longest" : "hottest", "time", "energy", "share", pj_style_off(out));
+    for (uint32_t i = 0; i < count && i < HOTTEST; i++) {
+        char time[32], energy[64], share[32];
+        pj_format_time(list[i].ms, time, sizeof time);
+        energy_text(list[i].mj, sqrt(list[i].variance), energy, sizeof energy);
+        snprintf(share, sizeof share, "%.1f %%",
+                 100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].mj / whole_mj));
+        fprintf(out, "  %-15.32s", list[i].name);
+        print_padded(out, time, 10, true);
+        print_padded(out, energy, 24, true);
+        print_padded(out, share, 12, true);
+        fputc('\n', out);
+    }
+}
+
+/* ---- lines below --------------------------------------------------------------------------- */
+
+static void print_rates(FILE *out, const pj_run_info *info)
+{
+    pj_run_ratios r;
+    char figure[32];
+    pj_run_ratios_get(info, &r);
+    fprintf(out, "\n  %llu tokens in, %llu out", (unsigned long long)info->input_tokens,
+            (unsigned long long)info->output_tokens);
+    if (!isnan(r.prefill_tokens_per_second))
+        fprintf(out, "; prefill %.1f tokens/s", r.prefill_tokens_per_second);
+    if (!isnan(r.tokens_per_second)) fprintf(out, "; decode %.2f tokens/s", r.tokens_per_second);
+    fputc('\n', out);
+    if (isnan(r.joules_per_token)) return;
+    pj_format_energy(r.joules_per_token * 1e3, figure, sizeof figure);
+    fprintf(out, "  %s%s a token%s (gross)", pj_style_on(out, PJ_STYLE_GREEN), figure,
+            pj_style_off(out));
+    if (!isnan(r.joules_per_token_net)) {
+        pj_format_energy(r.joules_per_token_net * 1e3, figure, sizeof figure);
+        fprintf(out, ", %s net of idle", figure);
+    }
+    fprintf(out, "; %s\n", pj_quality_name(info->quality));
+}
+
+static void print_attribution(FILE *out, const pj_run_info *info)
+{
+    double now = 100 * info->attribution_interval;
+    double then = 100 * info->attribution_interval_calibrated;
+    if (isnan(now)) return;
+    fprintf(out, "  components: %s, half of the energy within ±%.2g %%",
+            pj_method_name(info->method), now);
+    if (info->method == PJ_METHOD_FIT && then < now / 2)
+        fprintf(out, "; `perjoule calibrate` would make it about ±%.2g %%", then);
+    if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
+        fprintf(out, "; the calibration does not explain this run (%+.0f %%)",
+                100 * info->calibration_gap);
+    fputc('\n', out);
+    if (!isnan(info->pj_per_flop) && !isnan(info->pj_per_byte))
+        fprintf(out, "  %.3g pJ/FLOP ± %.2g, %.3g pJ/byte ± %.2g\n", info->pj_per_flop,
+                1.96 * info->pj_per_flop_sd, info->pj_per_byte, 1.96 * info->pj_per_byte_sd);
+}
+
+static void print_overhead(FILE *out, const pj_run_info *info)
+{
+    if (isnan(info->overhead_share)) return;
+    fprintf(out, "  profiling cost %.2f ms (%.2f %%)", info->overhead_ms,
+            100 * info->overhead_share);
+    if (info->spans_lost) fprintf(out, "; %llu spans lost", (unsigned long long)info->spans_lost);
+    if (info->samples_missed)
+        fprintf(out, "; %llu samples missed", (unsigned long long)info->samples_missed);
+    fputc('\n', out);
+}
+
+static void print_warnings(FILE *out, const pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->warning_count; i++)
+        fprintf(out, "  %swarning:%s %s\n", pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out),
+                d->warnings[i].text);
+}
+
+void pj_run_report_print(FILE *out, const pj_run_data *d)
+{
+    const pj_run_info *info = &d->info;
+    fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
+            info->model_name ? info->model_name : "");
+    if (info->dtype) fprintf(out, " %s", info->dtype);
+    if (info->isa) fprintf(out, " %s", info->isa);
+    if (info->threads) fprintf(out, " %u threads", info->threads);
+    if (info->batch_size > 1) fprintf(out, " batch %u", info->batch_size);
+    fprintf(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
+            pj_run_status_name(info->status));
+    print_phases(out, d);
+    print_hottest(out, d);
+    print_rates(out, info);
+    print_attribution(out, info);
+    print_overhead(out, info);
+    print_warnings(out, d);
+}
+
+void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_result *g,
+                         const pj_engine_facts *facts)
+{
+    double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
+    fprintf(out, "\n");
+    print_rates(out, &d->info);
+    if (steps > 0 && seconds > 0)
+        fprintf(out, "  %.3f ms a step, %.2f GB/s of weights\n", seconds / steps * 1e3,
+                (double)facts->decode_weight_bytes * steps / seconds * 1e-9);
+    fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
+    print_warnings(out, d);
+}
+
+/* ---- text and ids -------------------------------------------------------------------------- */
+
+static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
+{
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) pj_json_int(json, ids[i]);
+    pj_json_array_end(json);
+}
+
+static void write_sequence(pj_json *json, const pj_sequence_result *s)
+{
+    pj_json_key(json, "text");
+    pj_json_string_n(json, s->text ? s->text : "", s->text_bytes);
+    write_ids(json, "token_ids", s->ids, s->count);
+    write_ids(json, "prompt_ids", s->prompt_ids, s->prompt_count);
+    pj_json_kv_string(json, "stop_reason", pj_stop_reason_name(s->stop));
+}
+
+void pj_run_report_write_text(pj_json *json, const pj_generate_result *g)
+{
+    char hash[17];
+    const pj_sequence_result none = {0};
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)g->logits_hash);
+    write_sequence(json, g->count ? &g->sequences[0] : &none);
+    pj_json_kv_string(json, "logits_hash", hash);
+    if (g->count < 2) return;
+    pj_json_key(json, "sequences");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < g->count; i++) {
+        pj_json_object_begin(json);
+        write_sequence(json, &g->sequences[i]);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
