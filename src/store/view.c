@@ -1,0 +1,133 @@
+/* What the views share. */
+#include "store/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+pj_status pj_view_open(pj_view *view, pj_store *store, const char *id, pj_json *json, pj_error *err)
+{
+    char full[PJ_UUID_BYTES];
+    *view = (pj_view){.store = store, .json = json};
+    pj_status status = pj_store_resolve(store, id, full, err);
+    if (status == PJ_OK) status = pj_store_info(store, full, &view->one, err);
+    if (status == PJ_OK) status = pj_store_ranges(store, full, view->ranges, err);
+    view->info = view->one.runs;
+    return status;
+}
+
+void pj_view_close(pj_view *view)
+{
+    pj_run_list_fini(&view->one);
+}
+
+pj_sql *pj_view_select(pj_view *view, pj_table_id table, const char *columns, const char *rest,
+                       pj_error *err)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s", columns,
+             pj_tables[table].name, rest);
+    pj_sql *sql = pj_sql_begin(view->store, text, err);
+    pj_sql_int(sql, 1, view->ranges[table].first);
+    pj_sql_int(sql, 2, view->ranges[table].first + view->ranges[table].count - 1);
+    return sql;
+}
+
+void pj_view_head(pj_view *view, bool method)
+{
+    pj_json_kv_string(view->json, "run_id", view->info->id);
+    pj_json_kv_string(view->json, "energy_source", pj_quality_name(view->info->quality));
+    if (method) pj_json_kv_string(view->json, "method", pj_method_name(view->info->method));
+}
+
+void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
+{
+    double mj = pj_sql_get_double(sql, column), sd = pj_sql_get_double(sql, column + 3);
+    pj_json_kv_double(json, "energy_mj", mj);
+    pj_json_kv_double(json, "net_energy_mj", pj_sql_get_double(sql, column + 1));
+    pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, column + 2));
+    pj_json_key(json, "energy_sd_mj");
+    pj_json_float(json, (float)sd);
+    pj_json_key(json, "energy_lo_mj");
+    pj_json_float(json, (float)(mj - 1.96 * sd));
+    pj_json_key(json, "energy_hi_mj");
+    pj_json_float(json, (float)(mj + 1.96 * sd));
+    pj_json_kv_double(json, "planted_mj", pj_sql_get_double(sql, column + 4));
+    pj_json_kv_string(json, "method", pj_sql_get_text(sql, column + 5, NULL));
+}
+
+pj_status pj_view_load_nodes(pj_view *view, pj_nodes *nodes, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    *nodes = (pj_nodes){0};
+    pj_sql *sql = pj_sql_begin(
+        view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
+    pj_sql_text(sql, 1, view->info->id);
+    if (pj_sql_step(sql)) {
+        size_t bytes;
+        const void *data = pj_sql_get_blob(sql, 0, &bytes);
+        status = pj_nodes_read(data, bytes, &view->one.arena, nodes, err);
+    }
+    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
+    return status == PJ_OK ? ended : status;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+void pj_row_select(const pj_table *table, char *text, size_t bytes)
+{
+    int n = snprintf(text, bytes, "id");
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
+}
+
+static void write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
+                        const pj_row_range *ranges)
+{
+    size_t bytes;
+    switch (pj_sql_get_type(sql, column)) {
+    case PJ_SQL_NULL: pj_json_null(json); break;
+    case PJ_SQL_INT: {
+        int64_t value = pj_sql_get_int(sql, column);
+        if (what->type == PJ_COLUMN_REFERENCE) value -= ranges[what->kind].first;
+        if (what->type == PJ_COLUMN_BOOL)
+            pj_json_bool(json, value != 0);
+        else
+            pj_json_int(json, value);
+        break;
+    }
+    case PJ_SQL_DOUBLE:
+        if (what->type == PJ_COLUMN_FLOAT || what->type == PJ_COLUMN_STAT_FLOAT)
+            pj_json_float(json, (float)pj_sql_get_double(sql, column));
+        else
+            pj_json_double(json, pj_sql_get_double(sql, column));
+        break;
+    case PJ_SQL_TEXT:
+    case PJ_SQL_BLOB: {
+        const char *text = pj_sql_get_text(sql, column, &bytes);
+        if (what->type == PJ_COLUMN_EXTRAS || what->type == PJ_COLUMN_JSON)
+            pj_json_raw(json, text, bytes);
+        else
+            pj_json_string_n(json, text ? text : "", bytes);
+        break;
+    }
+    }
+}
+
+void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges)
+{
+    const pj_table *table = &pj_tables[id];
+    pj_json_kv_int(json, "id", pj_sql_get_int(sql, 0) - ranges[id].first);
+    for (int c = 0; c < table->column_count; c++) {
+        pj_json_key(json, table->columns[c].name);
+        write_value(json, sql, c + 1, &table->columns[c], ranges);
+    }
+}
+
+int pj_phase_parse(const char *name)
+{
+    for (int i = 0; i < PJ_PHASE_COUNT; i++)
+        if (strcmp(pj_phase_name((pj_phase)i), name) == 0) return i;
+    return -1;
+}

@@ -1,0 +1,114 @@
+/*
+ * Stored runs as JSON, thinned to what a screen can show: one function a route of docs/api.md,
+ * which says what each writes. `id` is as pj_store_resolve takes it. On failure the JSON is
+ * unfinished: throw it away and answer `err`.
+ */
+#ifndef PJ_STORE_VIEWS_H
+#define PJ_STORE_VIEWS_H
+
+#include "base/json.h"
+#include "store/store.h"
+#include "trace/summary.h"
+
+/* An array of summaries; how many match in all: *total. */
+pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
+                       pj_json *json, uint64_t *total, pj_error *err);
+pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err);
+
+typedef struct pj_view_page {
+    const char *include; /* comma list of tables, "none", NULL: all */
+    uint32_t limit;      /* 0: 1000 */
+    uint64_t offset;
+} pj_view_page;
+
+pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
+                      const pj_cost_rates *rates, pj_json *json, pj_error *err);
+
+/* The members of /summary but `anomalies`, inside an object of the caller's. */
+pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
+                                  pj_json *json, pj_error *err);
+
+typedef struct pj_view_window {
+    const char *phase;     /* NULL: any */
+    double from_ms, to_ms; /* both 0: everything */
+    uint32_t limit;        /* 0: the route's default */
+} pj_view_window;
+
+pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
+                           pj_json *json, pj_error *err);
+/* window->limit is `points`. */
+pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *window, bool rails,
+                        pj_json *json, pj_error *err);
+pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
+                         pj_json *json, pj_error *err);
+
+typedef enum pj_metric {
+    PJ_METRIC_TIME = 0,
+    PJ_METRIC_ENERGY,
+    PJ_METRIC_POWER,
+    PJ_METRIC_MEAN,
+    PJ_METRIC_STD,
+    PJ_METRIC_MAX,
+    PJ_METRIC_SPARSITY,
+    PJ_METRIC_ENTROPY,
+    PJ_METRIC_FLOPS, /* these two of the tree only */
+    PJ_METRIC_BYTES,
+    PJ_METRIC_COUNT
+} pj_metric;
+
+int pj_metric_parse(const char *name); /* "time", "energy", ...; -1: none of them */
+
+enum { PJ_ANY = -2 }; /* no particular token or layer */
+
+typedef struct pj_view_choice {
+    pj_metric metric;
+    int64_t token;         /* PJ_ANY: all */
+    int32_t layer;         /* PJ_ANY: all; -1: outside */
+    const char *component; /* NULL: all */
+    const char *phase;     /* NULL: all */
+} pj_view_choice;
+
+pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice *choice,
+                          pj_json *json, pj_error *err);
+/* The binary cube of all tokens, appended to `out`. */
+pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, pj_buffer *out,
+                       pj_error *err);
+/* levels: 1 to 4 below the run; 0: 4. */
+pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32_t levels,
+                       pj_json *json, pj_error *err);
+pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choice *choice,
+                             pj_json *json, pj_error *err);
+
+/* ---- samples for statistics, not JSON ---------------------------------------------------------
+ */
+
+/* One run's figures token by token (decode only, a row a step) or sample by sample, in the arena.
+ * NAN: unavailable. */
+typedef struct pj_token_series {
+    uint32_t count;
+    uint32_t *token;
+    double *start_ms, *duration_ms, *energy_mj;
+} pj_token_series;
+
+typedef struct pj_power_series {
+    uint32_t count;
+    double *t_ms;
+    uint8_t *phase;
+    double *columns[PJ_RAIL_TOTAL + 1]; /* never NULL when count > 0 */
+} pj_power_series;
+
+pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
+                               pj_token_series *series, pj_error *err);
+pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
+                               pj_power_series *series, pj_error *err);
+
+/* Sums of one component over a whole run, hottest first. */
+typedef struct pj_component_sum {
+    const char *name;
+    uint32_t count;
+    double time_ms, energy_mj, energy_sd_mj, flops, bytes;
+} pj_component_sum;
+
+pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *arena,
+                                 pj_component_sum **sums, uint32_t *count, pj_error *err);
+#endif

@@ -1,0 +1,280 @@
+/* Views of components and operations: of one token from their rows, of all from the sums. */
+#include "store/view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sums over all tokens ---------------------------------------------------------------------
+ */
+
+typedef struct part {
+    const char *component, *operation;
+    pj_node sum;
+    uint32_t *members; /* indices of the nodes summed */
+    uint32_t member_count;
+} part;
+
+typedef struct part_list {
+    part *parts;
+    uint32_t count;
+} part_list;
+
+static bool is_chosen(const pj_nodes *nodes, const pj_node *n, const pj_view_choice *choice,
+                      int phase)
+{
+    return n->component != PJ_NO_NAME && (phase < 0 || n->phase == phase) &&
+           (choice->layer == PJ_ANY || n->layer == choice->layer) &&
+           (!choice->component || strcmp(nodes->names[n->component], choice->component) == 0);
+}
+
+/* Sums of the chosen nodes by component and operation (`operations`), or by component. */
+static pj_status gather(pj_arena *arena, const pj_nodes *nodes, const pj_view_choice *choice,
+                        int phase, bool operations, part_list *list, pj_error *err)
+{
+    list->parts = pj_arena_alloc(arena, nodes->node_count + 1, sizeof *list->parts);
+    uint32_t *members = pj_arena_alloc(arena, nodes->node_count + 1, sizeof *members);
+    if (!list->parts || !members) return pj_fail_memory(err, "the components of a run");
+    list->count = 0;
+    for (uint32_t i = 0; i < nodes->node_count; i++) {
+        const pj_node *n = &nodes->nodes[i];
+        if ((n->operation != PJ_NO_NAME) != operations || !is_chosen(nodes, n, choice, phase))
+            continue;
+        const char *component = nodes->names[n->component];
+        const char *operation = operations ? nodes->names[n->operation] : NULL;
+        part *p = list->parts, *end = p + list->count;
+        while (p < end && (p->component != component || p->operation != operation)) p++;
+        if (p == end) *p = (part){.component = component, .operation = operation}, list->count++;
+        pj_node_merge(&p->sum, n);
+        members[i] = (uint32_t)(p - list->parts) + 1;
+    }
+    for (uint32_t p = 0; p < list->count; p++) list->parts[p].members = members;
+    return PJ_OK;
+}
+
+/* Scalar extras averaged over the rows that had them. */
+static void write_mean_extras(pj_json *json, const pj_nodes *nodes, const part_list *list,
+                              uint32_t which)
+{
+    struct {
+        uint32_t name, count;
+        double sum;
+    } means[64];
+    uint32_t count = 0;
+    const uint32_t *members = list->parts[which].members;
+    for (uint32_t i = 0; i < nodes->node_count; i++) {
+        if (members[i] != which + 1) continue;
+        for (uint32_t e = nodes->nodes[i].first_extra; e; e = nodes->extras[e - 1].next) {
+            const pj_extra_sum *extra = &nodes->extras[e - 1];
+            uint32_t m = 0;
+            while (m < count && means[m].name != extra->name) m++;
+            if (m == 64) continue;
+            if (m == count) {
+                means[count].name = extra->name;
+                means[count].count = 0;
+                means[count++].sum = 0;
+            }
+            means[m].count += extra->count;
+            means[m].sum += extra->sum;
+        }
+    }
+    pj_json_key(json, "extra_metrics");
+    pj_json_object_begin(json);
+    for (uint32_t m = count; m-- > 0;) {
+        pj_json_key(json, nodes->names[means[m].name]);
+        pj_json_float(json, (float)(means[m].sum / means[m].count));
+    }
+    pj_json_object_end(json);
+}
+
+static void write_sum(pj_json *json, const pj_nodes *nodes, const part_list *list, uint32_t which)
+{
+    const part *p = &list->parts[which];
+    const pj_node *n = &p->sum;
+    bool operation = p->operation != NULL;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "component_name", p->component);
+    if (operation) pj_json_kv_string(json, "operation_name", p->operation);
+    pj_json_kv_uint(json, "count", n->count);
+    pj_json_kv_double(json, "time_ms", n->time_ms);
+    pj_json_kv_double(json, "energy_mj", pj_mj_of_nj(n->gross_nj));
+    pj_json_kv_double(json, "net_energy_mj", pj_mj_of_nj(n->net_nj));
+    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_mj_of_nj(n->self_nj));
+    pj_json_kv_double(json, "energy_sd_mj", n->sd_mj);
+    pj_json_kv_double(json, "planted_mj", pj_mj_of_nj(n->planted_nj));
+    pj_json_kv_double(json, "flops", n->flops);
+    pj_json_kv_double(json, "bytes", n->bytes);
+    pj_json_kv_double(json, operation ? "tensor_mean" : "activation_mean",
+                      pj_node_metric(n, PJ_METRIC_MEAN));
+    pj_json_kv_double(json, operation ? "tensor_std" : "activation_std",
+                      pj_node_metric(n, PJ_METRIC_STD));
+    pj_json_kv_double(json, operation ? "tensor_max" : "activation_max", n->max);
+    pj_json_kv_double(json, operation ? "tensor_sparsity" : "activation_sparsity",
+                      pj_node_metric(n, PJ_METRIC_SPARSITY));
+    write_mean_extras(json, nodes, list, which);
+    pj_json_object_end(json);
+}
+
+static pj_status write_sums(pj_view *view, const pj_view_choice *choice, pj_error *err)
+{
+    pj_nodes nodes;
+    int phase;
+    pj_status status = pj_view_choose_phase(choice, &phase, err);
+    if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
+    for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
+        part_list list;
+        status = gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
+        if (status != PJ_OK) break;
+        pj_json_key(view->json, operations ? "operations" : "components");
+        pj_json_array_begin(view->json);
+        for (uint32_t i = 0; i < list.count; i++) write_sum(view->json, &nodes, &list, i);
+        pj_json_array_end(view->json);
+    }
+    return status;
+}
+
+/* ---- rows of one token ------------------------------------------------------------------------
+ */
+
+/* Component rows of token ?1, by layer ?2 and name ?3 where those are not NULL. */
+#define COMPONENTS_OF_TOKEN                                                                     \
+    "WITH chosen AS (SELECT c.*, l.layer_index FROM layer_metrics l JOIN component_metrics c"   \
+    " ON c.layer_metric_id = l.id WHERE l.token_id = ?1 AND (?2 IS NULL OR l.layer_index = ?2)" \
+    " AND (?3 IS NULL OR c.component_name = ?3)"                                                \
+    " UNION ALL SELECT c.*, NULL FROM component_metrics c WHERE c.token_id = ?1"                \
+    " AND c.layer_metric_id IS NULL AND (?2 IS NULL OR ?2 = -1)"                                \
+    " AND (?3 IS NULL OR c.component_name = ?3)) "
+
+static const char component_rows[] = COMPONENTS_OF_TOKEN
+    "SELECT component_name, NULL, layer_index, time_ms, energy_mj, net_energy_mj, energy_sd_mj,"
+    " planted_mj, flops_estimate, bytes_estimate, activation_mean, activation_std, activation_max,"
+    " activation_sparsity, extra_metrics, self_energy_mj FROM chosen ORDER BY id";
+static const char operation_rows[] = COMPONENTS_OF_TOKEN
+    "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj,"
+    " o.net_energy_mj, o.energy_sd_mj, o.planted_mj, o.flops_estimate, o.bytes_estimate,"
+    " o.tensor_mean, o.tensor_std, o.tensor_max, o.tensor_sparsity, o.extra_metrics, NULL"
+    " FROM chosen c JOIN deep_operation_metrics o ON o.component_metric_id = c.id ORDER BY o.id";
+
+static void write_row(pj_json *json, pj_sql *sql, bool operation)
+{
+    static const char *const figures[] = {
+        "time_ms", "energy_mj", "net_energy_mj", "energy_sd_mj", "planted_mj", "flops", "bytes"};
+    static const char *const statistics[2][4] = {
+        {"activation_mean", "activation_std", "activation_max", "activation_sparsity"},
+        {"tensor_mean", "tensor_std", "tensor_max", "tensor_sparsity"}};
+    size_t bytes;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "component_name", pj_sql_get_text(sql, 0, NULL));
+    if (operation) pj_json_kv_string(json, "operation_name", pj_sql_get_text(sql, 1, NULL));
+    pj_json_key(json, "layer_index");
+    if (pj_sql_get_type(sql, 2) == PJ_SQL_NULL)
+        pj_json_null(json);
+    else
+        pj_json_int(json, pj_sql_get_int(sql, 2));
+    pj_json_kv_int(json, "count", 1);
+    for (int i = 0; i < 7; i++) pj_json_kv_double(json, figures[i], pj_sql_get_double(sql, 3 + i));
+    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, 15));
+    for (int i = 0; i < 4; i++) {
+        pj_json_key(json, statistics[operation][i]);
+        pj_json_float(json, (float)pj_sql_get_double(sql, 10 + i));
+    }
+    const char *extras = pj_sql_get_text(sql, 14, &bytes);
+    pj_json_key(json, "extra_metrics");
+    pj_json_raw(json, extras ? extras : "{}", extras ? bytes : 2);
+    pj_json_object_end(json);
+}
+
+static pj_status write_rows(pj_view *view, const pj_view_choice *choice, pj_error *err)
+{
+    pj_row_range tokens = view->ranges[PJ_TABLE_TOKENS];
+    if (choice->token < 0 || choice->token >= tokens.count)
+        return pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld", (long long)choice->token);
+    pj_status status = PJ_OK;
+    for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
+        pj_sql *sql = pj_sql_begin(view->store, operations ? operation_rows : component_rows, err);
+        pj_sql_int(sql, 1, tokens.first + choice->token);
+        if (choice->layer != PJ_ANY) pj_sql_int(sql, 2, choice->layer);
+        pj_sql_text(sql, 3, choice->component);
+        pj_json_key(view->json, operations ? "operations" : "components");
+        pj_json_array_begin(view->json);
+        while (pj_sql_step(sql)) write_row(view->json, sql, operations);
+        pj_json_array_end(view->json);
+        status = pj_sql_end(sql, err);
+    }
+    return status;
+}
+
+static void write_choice(pj_view *view, const pj_view_choice *choice)
+{
+    pj_json *json = view->json;
+    pj_json_key(json, "layer");
+    if (choice->layer == PJ_ANY)
+        pj_json_null(json);
+    else
+        pj_json_int(json, choice->layer);
+    pj_json_kv_string(json, "component", choice->component);
+    pj_json_key(json, "token");
+    if (choice->token == PJ_ANY)
+        pj_json_null(json);
+    else
+        pj_json_int(json, choice->token);
+    pj_json_kv_string(json, "phase", choice->phase);
+}
+
+pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choice *choice,
+                             pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) {
+        pj_json_object_begin(json);
+        pj_view_head(&view, true);
+        write_choice(&view, choice);
+        status = choice->token == PJ_ANY ? write_sums(&view, choice, err)
+                                         : write_rows(&view, choice, err);
+        pj_json_object_end(json);
+    }
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- components of a run ----------------------------------------------------------------------
+ */
+
+static int by_heat(const void *a, const void *b)
+{
+    const pj_component_sum *x = a, *y = b;
+    double p = isnan(x->energy_mj) ? x->time_ms : x->energy_mj;
+    double q = isnan(y->energy_mj) ? y->time_ms : y->energy_mj;
+    return (p < q) - (p > q);
+}
+
+pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *arena,
+                                 pj_component_sum **sums, uint32_t *count, pj_error *err)
+{
+    static const pj_view_choice all = {.token = PJ_ANY, .layer = PJ_ANY};
+    pj_view view;
+    pj_nodes nodes;
+    part_list list = {0};
+    *sums = NULL;
+    *count = 0;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = pj_view_load_nodes(&view, &nodes, err);
+    if (status == PJ_OK) status = gather(&view.one.arena, &nodes, &all, -1, false, &list, err);
+    if (status == PJ_OK) {
+        *sums = pj_arena_alloc(arena, list.count + 1, sizeof **sums);
+        if (!*sums) status = pj_fail_memory(err, "the components of a run");
+    }
+    for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
+        const part *p = &list.parts[i];
+        const char *name = pj_arena_strndup(arena, p->component, strlen(p->component));
+        if (!name) status = pj_fail_memory(err, "the components of a run");
+        (*sums)[i] = (pj_component_sum){
+            name,         p->sum.count, p->sum.time_ms, pj_mj_of_nj(p->sum.gross_nj),
+            p->sum.sd_mj, p->sum.flops, p->sum.bytes};
+        *count = i + 1;
+    }
+    if (status == PJ_OK && *count) qsort(*sums, *count, sizeof **sums, by_heat);
+    pj_view_close(&view);
+    return status;
+}

@@ -1,0 +1,463 @@
+/* Views of runs as a whole: lists, one run with its rows, its summary statistics. */
+#include "store/view.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists ------------------------------------------------------------------------------------
+ */
+
+pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
+                       pj_json *json, uint64_t *total, pj_error *err)
+{
+    pj_run_list list;
+    pj_status status = pj_store_list(store, query, &list, err);
+    if (status != PJ_OK) return status;
+    *total = list.total;
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], rates);
+    pj_json_array_end(json);
+    pj_run_list_fini(&list);
+    return PJ_OK;
+}
+
+static pj_status write_facet(pj_store *store, pj_json *json, const char *key, const char *text,
+                             pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) {
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", pj_sql_get_text(sql, 0, NULL));
+        pj_json_kv_int(json, "runs", pj_sql_get_int(sql, 1));
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
+{
+    static const char *const facets[][2] = {
+        {"models", "SELECT model_name, count(*) FROM profiling_runs WHERE model_name IS NOT NULL"
+                   " GROUP BY model_name ORDER BY 2 DESC LIMIT 1000"},
+        {"tags", "SELECT tag, count(*) FROM run_tags GROUP BY tag ORDER BY 2 DESC LIMIT 1000"},
+        {"experiments", "SELECT experiment_name, count(*) FROM profiling_runs WHERE"
+                        " experiment_name IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1000"},
+        {"statuses",
+         "SELECT status, count(*) FROM profiling_runs GROUP BY status ORDER BY 2 DESC"}};
+    pj_status status = PJ_OK;
+    pj_json_object_begin(json);
+    for (size_t i = 0; i < sizeof facets / sizeof *facets && status == PJ_OK; i++)
+        status = write_facet(store, json, facets[i][0], facets[i][1], err);
+    pj_json_object_end(json);
+    return status;
+}
+
+/* ---- parts that the whole run and its summary share -------------------------------------------
+ */
+
+/* All rows of a small table, each an object; `rename` lists pairs of column and field name. */
+static pj_status write_rows(pj_view *view, pj_table_id table, const char *key,
+                            const char *const *columns, const char *const *fields, int count,
+                            pj_error *err)
+{
+    char list[1024];
+    int n = 0;
+    for (int i = 0; i < count; i++)
+        n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", i ? ", " : "", columns[i]);
+    pj_sql *sql = pj_view_select(view, table, list, "ORDER BY id", err);
+    pj_json *json = view->json;
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) {
+        pj_json_object_begin(json);
+        for (int i = 0; i < count; i++) {
+            pj_json_key(json, fields[i]);
+            switch (pj_sql_get_type(sql, i)) {
+            case PJ_SQL_INT:
+                if (strcmp(fields[i], "truncated") == 0)
+                    pj_json_bool(json, pj_sql_get_int(sql, i) != 0);
+                else
+                    pj_json_int(json, pj_sql_get_int(sql, i));
+                break;
+            case PJ_SQL_DOUBLE: pj_json_double(json, pj_sql_get_double(sql, i)); break;
+            case PJ_SQL_NULL: pj_json_null(json); break;
+            case PJ_SQL_TEXT:
+            case PJ_SQL_BLOB: pj_json_string(json, pj_sql_get_text(sql, i, NULL)); break;
+            }
+        }
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return pj_sql_end(sql, err);
+}
+
+#define WRITE_ROWS(view, table, key, columns, fields) \
+    write_rows(view, table, key, columns, fields, sizeof fields / sizeof *fields, err)
+
+static pj_status write_common(pj_view *view, pj_error *err)
+{
+    static const char *const energy_columns[] = {
+        "phase",
+        "(SELECT rail_name FROM run_rails r WHERE r.run_id = run_rail_energy.run_id"
+        " AND r.rail_index = run_rail_energy.rail_index)",
+        "gross_mj",
+        "idle_mj",
+        "net_mj",
+        "sd_mj"};
+    static const char *const energy_fields[] = {"phase",   "rail",   "gross_mj",
+                                                "idle_mj", "net_mj", "sd_mj"};
+    static const char *const class_columns[] = {
+        "class_name",  "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
+        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated"};
+    static const char *const class_fields[] = {
+        "name",        "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
+        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated"};
+    static const char *const warnings[] = {"t_ms", "code", "text"};
+    static const char *const counts[] = {"samples", "phases",     "sections",  "tokens",
+                                         "layers",  "components", "operations"};
+    static const pj_table_id counted[] = {PJ_TABLE_SAMPLES,   PJ_TABLE_PHASES, PJ_TABLE_SECTIONS,
+                                          PJ_TABLE_TOKENS,    PJ_TABLE_LAYERS, PJ_TABLE_COMPONENTS,
+                                          PJ_TABLE_OPERATIONS};
+    pj_status status = PJ_OK;
+    pj_view_write_phases(view, &(pj_view_window){0}, false, err, &status);
+    if (status == PJ_OK)
+        status =
+            WRITE_ROWS(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", energy_columns, energy_fields);
+    if (status == PJ_OK)
+        status = WRITE_ROWS(view, PJ_TABLE_CLASSES, "classes", class_columns, class_fields);
+    if (status == PJ_OK)
+        status = WRITE_ROWS(view, PJ_TABLE_WARNINGS, "warnings", warnings, warnings);
+    pj_json_key(view->json, "counts");
+    pj_json_object_begin(view->json);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        pj_json_kv_uint(view->json, counts[i], view->ranges[counted[i]].count);
+    pj_json_object_end(view->json);
+    return status;
+}
+
+/* ---- the whole run ----------------------------------------------------------------------------
+ */
+
+static pj_status write_rails(pj_view *view, pj_error *err)
+{
+    static const char *const columns[] = {
+        "rail_name",
+        "source",
+        "device",
+        "field",
+        "rail_class",
+        "kind",
+        "scope",
+        "quality",
+        "(SELECT rail_name FROM run_rails p WHERE p.run_id = run_rails.run_id AND p.rail_index ="
+        " run_rails.parent_index)",
+        "period_ms",
+        "window_ms",
+        "delay_ms",
+        "resolution",
+        "baseline_mw",
+        "baseline_sd_mw"};
+    static const char *const fields[] = {"name",       "source",      "device",        "field",
+                                         "class",      "kind",        "scope",         "quality",
+                                         "parent",     "period_ms",   "window_ms",     "delay_ms",
+                                         "resolution", "baseline_mw", "baseline_sd_mw"};
+    return WRITE_ROWS(view, PJ_TABLE_RAILS, "rails", columns, fields);
+}
+
+static bool is_included(const char *include, const char *name)
+{
+    size_t length = strlen(name);
+    if (!include || !*include) return true;
+    for (const char *at = include; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length])) return true;
+    return false;
+}
+
+static pj_status write_page(pj_view *view, pj_table_id id, const pj_view_page *page, pj_error *err)
+{
+    char columns[2048];
+    pj_json *json = view->json;
+    uint32_t limit = page->limit ? page->limit : 1000;
+    uint64_t offset = page->offset < UINT32_MAX ? page->offset : UINT32_MAX;
+    if (limit > 100000) limit = 100000;
+    pj_row_select(&pj_tables[id], columns, sizeof columns);
+    pj_json_key(json, pj_tables[id].name);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "total", view->ranges[id].count);
+    pj_json_kv_uint(json, "offset", offset);
+    pj_json_kv_uint(json, "limit", limit);
+    pj_json_key(json, "rows");
+    pj_json_array_begin(json);
+    pj_sql *sql = pj_view_select(view, id, columns, "AND id >= ?3 ORDER BY id LIMIT ?4", err);
+    pj_sql_int(sql, 3, view->ranges[id].first + (int64_t)offset);
+    pj_sql_int(sql, 4, limit);
+    while (pj_sql_step(sql)) {
+        pj_json_object_begin(json);
+        pj_row_write_members(json, sql, id, view->ranges);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_run(pj_view *view, const pj_view_page *page, const pj_cost_rates *rates,
+                           pj_error *err)
+{
+    static const pj_table_id large[] = {PJ_TABLE_SAMPLES, PJ_TABLE_SECTIONS,   PJ_TABLE_TOKENS,
+                                        PJ_TABLE_LAYERS,  PJ_TABLE_COMPONENTS, PJ_TABLE_OPERATIONS};
+    pj_json *json = view->json;
+    pj_json_object_begin(json);
+    pj_summary_write_members(json, view->info, rates);
+    pj_json_kv_string(json, "output_text", view->info->output_text);
+    pj_json_key(json, "machine_info");
+    if (view->info->machine_json)
+        pj_json_raw(json, view->info->machine_json, strlen(view->info->machine_json));
+    else
+        pj_json_null(json);
+    pj_status status = write_rails(view, err);
+    if (status == PJ_OK) status = write_common(view, err);
+    for (size_t i = 0; i < sizeof large / sizeof *large && status == PJ_OK; i++)
+        if (is_included(page->include, pj_tables[large[i]].name))
+            status = write_page(view, large[i], page, err);
+    pj_json_object_end(json);
+    return status;
+}
+
+pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
+                      const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) status = write_run(&view, page, rates, err);
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- statistics -------------------------------------------------------------------------------
+ */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Linear between order statistics, as most tools do. */
+static double quantile(const double *sorted, uint32_t n, double q)
+{
+    double at = q * (n - 1);
+    uint32_t low = (uint32_t)at;
+    return low + 1 < n ? sorted[low] + (at - low) * (sorted[low + 1] - sorted[low]) : sorted[low];
+}
+
+/* Sorts the values; leaves NANs out. */
+static void write_statistics(pj_json *json, double *values, uint32_t count)
+{
+    static const struct {
+        const char *name;
+        double q;
+    } points[] = {{"min", 0},   {"p5", 0.05},  {"q1", 0.25}, {"median", 0.5},
+                  {"q3", 0.75}, {"p95", 0.95}, {"max", 1}};
+    uint32_t n = 0;
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!isnan(values[i])) values[n++] = values[i];
+    for (uint32_t i = 0; i < n; i++) sum += values[i];
+    double mean = n ? sum / n : NAN;
+    for (uint32_t i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
+    if (n) qsort(values, n, sizeof *values, ascending);
+    pj_json_kv_uint(json, "n", n);
+    pj_json_kv_double(json, "mean", mean);
+    pj_json_kv_double(json, "sd", n > 1 ? sqrt(squares / (n - 1)) : NAN);
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        pj_json_kv_double(json, points[i].name, n ? quantile(values, n, points[i].q) : NAN);
+}
+
+static void write_named_statistics(pj_json *json, const char *key, double *values, uint32_t count)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    write_statistics(json, values, count);
+    pj_json_object_end(json);
+}
+
+static pj_status write_token_statistics(pj_view *view, pj_error *err)
+{
+    pj_token_series s;
+    pj_json *json = view->json;
+    pj_status status = pj_view_token_series(view->store, view->info->id, &view->one.arena, &s, err);
+    if (status != PJ_OK) return status;
+    double *power = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *power);
+    if (!power) return pj_fail_memory(err, "statistics of tokens");
+    for (uint32_t i = 0; i < s.count; i++)
+        power[i] = s.duration_ms[i] > 0 ? s.energy_mj[i] * 1000 / s.duration_ms[i] : NAN;
+    pj_json_key(json, "token_statistics");
+    pj_json_object_begin(json);
+    write_named_statistics(json, "duration_ms", s.duration_ms, s.count);
+    write_named_statistics(json, "energy_mj", s.energy_mj, s.count);
+    write_named_statistics(json, "power_mw", power, s.count);
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+static pj_status write_power_statistics(pj_view *view, pj_error *err)
+{
+    static const char *const names[] = {"cpu_power_mw", "gpu_power_mw", "ane_power_mw",
+                                        "dram_power_mw", "total_power_mw"};
+    pj_power_series s;
+    pj_json *json = view->json;
+    pj_status status = pj_view_power_series(view->store, view->info->id, &view->one.arena, &s, err);
+    if (status != PJ_OK) return status;
+    double *values = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *values);
+    if (!values) return pj_fail_memory(err, "statistics of power");
+    pj_json_key(json, "power_statistics");
+    pj_json_array_begin(json);
+    for (int p = 0; p < PJ_PHASE_COUNT; p++)
+        for (int c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
+            uint32_t n = 0;
+            for (uint32_t i = 0; i < s.count; i++)
+                if (s.phase[i] == p && !isnan(s.columns[c][i])) values[n++] = s.columns[c][i];
+            if (n == 0) continue;
+            pj_json_object_begin(json);
+            pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)p));
+            pj_json_kv_string(json, "column", names[c]);
+            write_statistics(json, values, n);
+            pj_json_object_end(json);
+        }
+    pj_json_array_end(json);
+    return PJ_OK;
+}
+
+/* ---- layers and components --------------------------------------------------------------------
+ */
+
+static const char *part_name(const char *component)
+{
+    switch (pj_component_part(component)) {
+    case PJ_PART_ATTENTION: return "attention";
+    case PJ_PART_MLP: return "mlp";
+    case PJ_PART_NORM:
+    case PJ_PART_OTHER: break;
+    }
+    return "other";
+}
+
+typedef struct layer_sum {
+    pj_node whole, parts[3]; /* attention, mlp, other */
+} layer_sum;
+
+static double joules_or_nan(const pj_node *n)
+{
+    return n->count ? pj_mj_of_nj(n->gross_nj) : NAN;
+}
+
+static pj_status write_layers(pj_view *view, pj_error *err)
+{
+    pj_nodes nodes;
+    pj_json *json = view->json;
+    pj_status status = pj_view_load_nodes(view, &nodes, err);
+    if (status != PJ_OK) return status;
+    layer_sum *layers = pj_arena_alloc(&view->one.arena, nodes.layer_count + 1, sizeof *layers);
+    if (!layers) return pj_fail_memory(err, "the layers of a run");
+    for (uint32_t i = 0; i < nodes.node_count; i++) {
+        const pj_node *n = &nodes.nodes[i];
+        if (n->layer < 0 || n->operation != PJ_NO_NAME) continue;
+        if (n->component == PJ_NO_NAME) {
+            pj_node_merge(&layers[n->layer].whole, n);
+            continue;
+        }
+        char first = *part_name(nodes.names[n->component]);
+        pj_node_merge(&layers[n->layer].parts[first == 'a' ? 0 : first == 'm' ? 1 : 2], n);
+    }
+    pj_json_key(json, "layers");
+    pj_json_array_begin(json);
+    for (uint32_t l = 0; l < nodes.layer_count; l++) {
+        pj_json_object_begin(json);
+        pj_json_kv_uint(json, "layer", l);
+        pj_json_kv_double(json, "time_ms", layers[l].whole.time_ms);
+        pj_json_kv_double(json, "attention_ms", layers[l].whole.attention_ms);
+        pj_json_kv_double(json, "mlp_ms", layers[l].whole.mlp_ms);
+        pj_json_kv_double(json, "energy_mj", joules_or_nan(&layers[l].whole));
+        pj_json_kv_double(json, "attention_energy_mj", joules_or_nan(&layers[l].parts[0]));
+        pj_json_kv_double(json, "mlp_energy_mj", joules_or_nan(&layers[l].parts[1]));
+        pj_json_kv_double(json, "other_energy_mj", joules_or_nan(&layers[l].parts[2]));
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return PJ_OK;
+}
+
+static void write_component(pj_json *json, const pj_component_sum *c, double whole)
+{
+    double seconds = c->time_ms / 1e3, heat = isnan(c->energy_mj) ? c->time_ms : c->energy_mj;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "component_name", c->name);
+    pj_json_kv_uint(json, "count", c->count);
+    pj_json_kv_double(json, "time_ms", c->time_ms);
+    pj_json_kv_double(json, "energy_mj", c->energy_mj);
+    pj_json_kv_double(json, "energy_sd_mj", c->energy_sd_mj);
+    pj_json_kv_double(json, "share", whole > 0 ? heat / whole : NAN);
+    pj_json_kv_double(json, "power_mw", seconds > 0 ? c->energy_mj / seconds : NAN);
+    pj_json_kv_double(json, "flops", c->flops);
+    pj_json_kv_double(json, "bytes", c->bytes);
+    pj_json_kv_double(json, "intensity", c->bytes > 0 ? c->flops / c->bytes : NAN);
+    pj_json_kv_double(json, "gflops_per_s", seconds > 0 ? c->flops / seconds / 1e9 : NAN);
+    pj_json_kv_double(json, "gbytes_per_s", seconds > 0 ? c->bytes / seconds / 1e9 : NAN);
+    pj_json_kv_double(json, "pj_per_flop", c->flops > 0 ? c->energy_mj * 1e9 / c->flops : NAN);
+    pj_json_kv_double(json, "pj_per_byte", c->bytes > 0 ? c->energy_mj * 1e9 / c->bytes : NAN);
+    pj_json_kv_string(json, "part", part_name(c->name));
+    pj_json_object_end(json);
+}
+
+static pj_status write_components(pj_view *view, pj_error *err)
+{
+    pj_component_sum *sums;
+    uint32_t count;
+    pj_status status =
+        pj_view_component_sums(view->store, view->info->id, &view->one.arena, &sums, &count, err);
+    if (status != PJ_OK) return status;
+    bool joules = view->info->quality != PJ_UNAVAILABLE && !isnan(view->info->total_mj);
+    pj_json_key(view->json, "components");
+    pj_json_array_begin(view->json);
+    for (uint32_t i = 0; i < count; i++)
+        write_component(view->json, &sums[i], joules ? view->info->total_mj : view->info->total_ms);
+    pj_json_array_end(view->json);
+    return PJ_OK;
+}
+
+/* The model's own count of parameters, if it says so. */
+static double parameters_of(const pj_run_info *info)
+{
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    const json_t *count = json_object_get(model, "parameters");
+    double parameters = json_is_number(count) ? json_number_value(count) : NAN;
+    json_decref(model);
+    return parameters;
+}
+
+pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
+                                  pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) {
+        double millions = parameters_of(view.info) / 1e6;
+        pj_summary_write_members(json, view.info, rates);
+        pj_json_kv_double(json, "energy_per_million_parameters_mj",
+                          millions > 0 ? view.info->total_mj / millions : NAN);
+        status = write_common(&view, err);
+    }
+    if (status == PJ_OK) status = write_token_statistics(&view, err);
+    if (status == PJ_OK) status = write_power_statistics(&view, err);
+    if (status == PJ_OK) status = write_layers(&view, err);
+    if (status == PJ_OK) status = write_components(&view, err);
+    pj_view_close(&view);
+    return status;
+}

@@ -1,0 +1,591 @@
+/* Views over the sums of a run: heatmap, cube, tree, operations, components. */
+#include "store/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *unit, *aggregate;
+    int plane; /* -1: of two planes, or none */
+} metrics[PJ_METRIC_COUNT] = {
+    [PJ_METRIC_TIME] = {"time", "ms", "sum", PJ_PLANE_TIME},
+    [PJ_METRIC_ENERGY] = {"energy", "mJ", "sum", PJ_PLANE_ENERGY},
+    [PJ_METRIC_POWER] = {"power", "mW", "energy over time", -1},
+    [PJ_METRIC_MEAN] = {"activation_mean", "", "mean", PJ_PLANE_MEAN},
+    [PJ_METRIC_STD] = {"activation_std", "", "mean", PJ_PLANE_STD},
+    [PJ_METRIC_MAX] = {"activation_max", "", "max", PJ_PLANE_MAX},
+    [PJ_METRIC_SPARSITY] = {"activation_sparsity", "share", "mean", PJ_PLANE_SPARSITY},
+    [PJ_METRIC_ENTROPY] = {"attention_entropy", "nat", "mean", PJ_PLANE_ENTROPY},
+    [PJ_METRIC_FLOPS] = {"flops", "FLOP", "sum", -1},
+    [PJ_METRIC_BYTES] = {"bytes", "B", "sum", -1},
+};
+
+int pj_metric_parse(const char *name)
+{
+    for (int i = 0; i < PJ_METRIC_COUNT; i++)
+        if (strcmp(metrics[i].name, name) == 0) return i;
+    return -1;
+}
+
+double pj_node_metric(const pj_node *n, pj_metric metric)
+{
+    double mj = pj_mj_of_nj(n->gross_nj);
+    switch (metric) {
+    case PJ_METRIC_TIME: return n->time_ms;
+    case PJ_METRIC_ENERGY: return mj;
+    case PJ_METRIC_POWER: return n->time_ms > 0 ? mj * 1000 / n->time_ms : NAN;
+    case PJ_METRIC_MEAN: return n->stats_count ? n->mean_sum / n->stats_count : NAN;
+    case PJ_METRIC_STD: return n->stats_count ? n->std_sum / n->stats_count : NAN;
+    case PJ_METRIC_MAX: return n->max;
+    case PJ_METRIC_SPARSITY: return n->stats_count ? n->sparsity_sum / n->stats_count : NAN;
+    case PJ_METRIC_ENTROPY: return n->entropy_count ? n->entropy_sum / n->entropy_count : NAN;
+    case PJ_METRIC_FLOPS: return n->flops;
+    case PJ_METRIC_BYTES: return n->bytes;
+    case PJ_METRIC_COUNT: break;
+    }
+    return NAN;
+}
+
+static void add_unknown(int64_t *sum, int64_t nj)
+{
+    if (*sum != PJ_NJ_UNKNOWN) *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
+}
+
+static void add_known(double *sum, double value)
+{
+    if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
+}
+
+void pj_node_merge(pj_node *to, const pj_node *n)
+{
+    if (to->count == 0) {
+        *to = *n;
+        return;
+    }
+    to->count += n->count;
+    to->stats_count += n->stats_count;
+    to->entropy_count += n->entropy_count;
+    to->time_ms += n->time_ms;
+    to->attention_ms += n->attention_ms;
+    to->mlp_ms += n->mlp_ms;
+    add_known(&to->flops, n->flops);
+    add_known(&to->bytes, n->bytes);
+    add_unknown(&to->gross_nj, n->gross_nj);
+    add_unknown(&to->net_nj, n->net_nj);
+    add_unknown(&to->self_nj, n->self_nj);
+    add_unknown(&to->planted_nj, n->planted_nj);
+    to->sd_mj += n->sd_mj;
+    to->mean_sum += n->mean_sum;
+    to->std_sum += n->std_sum;
+    to->sparsity_sum += n->sparsity_sum;
+    to->entropy_sum += n->entropy_sum;
+    if (isnan(to->max) || n->max > to->max) to->max = n->max;
+}
+
+static bool in_phase(const pj_node *n, int phase)
+{
+    return phase < 0 || n->phase == phase;
+}
+
+pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err)
+{
+    *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
+    if (choice->phase && *phase < 0)
+        return pj_fail(err, PJ_E_INVALID,
+                       "there is no phase %s (one of idle, pre_inference, "
+                       "prefill, decode, post_inference)",
+                       choice->phase);
+    return PJ_OK;
+}
+
+/* ---- planes -----------------------------------------------------------------------------------
+ */
+
+typedef struct plane_view {
+    uint32_t tokens, layers, components; /* layers without the one outside; 0: nothing stored */
+    const char **names;
+    const float *values; /* of the token asked for, or of all */
+} plane_view;
+
+static pj_status read_component_names(pj_view *view, plane_view *plane, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(
+        view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'components'", err);
+    pj_sql_text(sql, 1, view->info->id);
+    bool good = true;
+    if (pj_sql_step(sql)) {
+        size_t bytes = 0;
+        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
+        char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
+        plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
+        if (!copy || !plane->names) good = false;
+        for (size_t at = 0; good && at < bytes; at += strlen(copy + at) + 1)
+            plane->names[plane->components++] = copy + at;
+    }
+    pj_status status = pj_sql_end(sql, err);
+    return status == PJ_OK && !good ? pj_fail_memory(err, "the heatmap of a run") : status;
+}
+
+static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32_t components,
+                             pj_error *err)
+{
+    size_t cells;
+    if (memcmp(header->magic, "PJCUBE1", 8) == 0 && header->layers > 0 &&
+        header->components == components &&
+        !pj_mul_overflows((size_t)header->layers * header->components, header->tokens, &cells) &&
+        cells <= SIZE_MAX / 8 && bytes == sizeof *header + cells * sizeof(float))
+        return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "the stored heatmap of a run is damaged: export and import "
+                   "it to make it anew");
+}
+
+/* The plane of one token (PJ_ANY: of all). A plane that was not stored leaves values NULL. */
+static pj_status read_plane(pj_view *view, pj_plane which, int64_t token, plane_view *plane,
+                            pj_error *err)
+{
+    pj_status status = PJ_OK;
+    pj_sql *sql = pj_sql_begin(view->store,
+                               "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
+    pj_sql_text(sql, 1, view->info->id);
+    pj_sql_text(sql, 2, pj_plane_charts[which]);
+    if (pj_sql_step(sql)) {
+        pj_plane_header header = {0};
+        size_t bytes = 0;
+        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
+        if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
+        status = check_plane(&header, bytes, plane->components, err);
+        if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
+            status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
+                             (long long)token, header.tokens - 1);
+        size_t matrix = (size_t)header.layers * header.components;
+        size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
+        size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
+        float *copy =
+            status == PJ_OK ? pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy) : NULL;
+        if (copy) {
+            memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
+            plane->values = copy;
+            plane->tokens = header.tokens;
+            plane->layers = header.layers - 1;
+        } else if (status == PJ_OK) {
+            status = pj_fail_memory(err, "the heatmap of a run");
+        }
+    }
+    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
+    return status == PJ_OK ? ended : status;
+}
+
+/* Power is made of energy and time. */
+static pj_status read_metric_plane(pj_view *view, pj_metric metric, int64_t token,
+                                   plane_view *plane, pj_error *err)
+{
+    if (metrics[metric].plane >= 0)
+        return read_plane(view, metrics[metric].plane, token, plane, err);
+    if (metric != PJ_METRIC_POWER)
+        return pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", metrics[metric].name);
+    plane_view time = *plane;
+    pj_status status = read_plane(view, PJ_PLANE_TIME, token, &time, err);
+    if (status == PJ_OK) status = read_plane(view, PJ_PLANE_ENERGY, token, plane, err);
+    if (status != PJ_OK || !plane->values || !time.values) return status;
+    size_t cells =
+        (size_t)(plane->layers + 1) * plane->components * (token == PJ_ANY ? plane->tokens : 1);
+    float *power = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *power);
+    if (!power) return pj_fail_memory(err, "the heatmap of a run");
+    for (size_t i = 0; i < cells; i++)
+        power[i] = time.values[i] > 0 ? plane->values[i] * 1000 / time.values[i] : NAN;
+    plane->values = power;
+    return PJ_OK;
+}
+
+/* Which components occur inside layers; by the sums, so that every token and metric shows the same
+ * columns. */
+static pj_status find_inside(pj_view *view, const char *const *names, uint32_t count, bool **inside,
+                             uint32_t *layers, pj_error *err)
+{
+    pj_nodes nodes;
+    pj_status status = pj_view_load_nodes(view, &nodes, err);
+    if (status != PJ_OK) return status;
+    *layers = nodes.layer_count;
+    *inside = pj_arena_alloc(&view->one.arena, count + 1, sizeof **inside);
+    if (!*inside) return pj_fail_memory(err, "the heatmap of a run");
+    for (uint32_t i = 0; i < nodes.node_count; i++) {
+        const pj_node *n = &nodes.nodes[i];
+        if (n->layer < 0 || n->component == PJ_NO_NAME || n->operation != PJ_NO_NAME) continue;
+        for (uint32_t c = 0; c < count; c++)
+            if (strcmp(names[c], nodes.names[n->component]) == 0) (*inside)[c] = true;
+    }
+    return PJ_OK;
+}
+
+/* The cube's columns are those of the JSON heatmap: components that some layer has. */
+static void append_cube(pj_buffer *out, const plane_view *plane, const bool *inside)
+{
+    uint32_t columns = 0;
+    for (uint32_t c = 0; c < plane->components; c++) columns += inside[c];
+    pj_plane_header header = {"PJCUBE1", plane->tokens, plane->layers, columns, 0};
+    pj_buffer_append(out, &header, sizeof header);
+    for (uint32_t t = 0; t < plane->tokens; t++)
+        for (uint32_t l = 0; l < plane->layers; l++) { /* the one outside is left out */
+            size_t row = ((size_t)t * (plane->layers + 1) + l) * plane->components;
+            for (uint32_t c = 0; c < plane->components; c++)
+                if (inside[c]) pj_buffer_append(out, plane->values + row + c, sizeof(float));
+        }
+}
+
+pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, pj_buffer *out,
+                       pj_error *err)
+{
+    pj_view view;
+    plane_view plane = {0};
+    bool *inside = NULL;
+    uint32_t layers;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = read_component_names(&view, &plane, err);
+    if (status == PJ_OK) status = read_metric_plane(&view, metric, PJ_ANY, &plane, err);
+    if (status == PJ_OK)
+        status = find_inside(&view, plane.names, plane.components, &inside, &layers, err);
+    if (status == PJ_OK) {
+        append_cube(out, &plane, inside);
+        status = pj_buffer_status(out, "the heatmap of a run", err);
+    }
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- heatmap ----------------------------------------------------------------------------------
+ */
+
+/* layers + 1 rows of components, the last for those outside. */
+typedef struct matrix {
+    uint32_t layers, components;
+    const char **names;
+    double *values;
+} matrix;
+
+static pj_status matrix_of_token(pj_view *view, const pj_view_choice *choice, matrix *m,
+                                 pj_error *err)
+{
+    plane_view plane = {.names = m->names, .components = m->components};
+    pj_status status = read_metric_plane(view, choice->metric, choice->token, &plane, err);
+    if (status != PJ_OK || !plane.values) return status;
+    m->layers = plane.layers;
+    size_t cells = (size_t)(m->layers + 1) * m->components;
+    m->values = pj_arena_alloc(&view->one.arena, cells + 1, sizeof(double));
+    if (!m->values) return pj_fail_memory(err, "the heatmap of a run");
+    for (size_t i = 0; i < cells; i++) m->values[i] = (double)plane.values[i];
+    return PJ_OK;
+}
+
+static pj_status matrix_of_sums(pj_view *view, const pj_view_choice *choice, matrix *m,
+                                pj_error *err)
+{
+    pj_nodes nodes;
+    int phase;
+    pj_status status = pj_view_choose_phase(choice, &phase, err);
+    if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
+    if (status != PJ_OK || nodes.node_count == 0) return status;
+    m->layers = nodes.layer_count;
+    size_t cells = (size_t)(m->layers + 1) * m->components;
+    uint32_t *column = pj_arena_alloc(&view->one.arena, nodes.name_count + 1, sizeof *column);
+    pj_node *sums = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *sums);
+    m->values = pj_arena_alloc(&view->one.arena, cells + 1, sizeof(double));
+    if (!column || !sums || !m->values) return pj_fail_memory(err, "the heatmap of a run");
+    for (uint32_t i = 0; i < nodes.name_count; i++)
+        for (column[i] = 0; column[i] < m->components; column[i]++)
+            if (strcmp(m->names[column[i]], nodes.names[i]) == 0) break;
+    for (uint32_t i = 0; i < nodes.node_count; i++) {
+        const pj_node *n = &nodes.nodes[i];
+        if (n->component == PJ_NO_NAME || !in_phase(n, phase)) continue;
+        uint32_t row = n->layer < 0 ? m->layers : (uint32_t)n->layer;
+        if (column[n->component] >= m->components) continue;
+        pj_node *cell = &sums[(size_t)row * m->components + column[n->component]];
+        /* Of operations only what is recorded nowhere else: entropy of attention. */
+        if (n->operation == PJ_NO_NAME) {
+            pj_node_merge(cell, n);
+        } else if (n->entropy_count) {
+            cell->entropy_count += n->entropy_count;
+            cell->entropy_sum += n->entropy_sum;
+        }
+    }
+    for (size_t i = 0; i < cells; i++)
+        m->values[i] =
+            sums[i].count || sums[i].entropy_count ? pj_node_metric(&sums[i], choice->metric) : NAN;
+    return PJ_OK;
+}
+
+static void write_values(pj_json *json, const matrix *m, const bool *inside)
+{
+    double low = INFINITY, high = -INFINITY;
+    pj_json_key(json, "values");
+    pj_json_array_begin(json);
+    for (uint32_t l = 0; l < m->layers; l++) {
+        pj_json_array_begin(json);
+        for (uint32_t c = 0; c < m->components; c++) {
+            double value = m->values ? m->values[(size_t)l * m->components + c] : NAN;
+            if (!inside[c]) continue;
+            pj_json_float(json, (float)value);
+            if (value < low) low = value;
+            if (value > high) high = value;
+        }
+        pj_json_array_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_key(json, "outside");
+    pj_json_array_begin(json);
+    for (uint32_t c = 0; c < m->components; c++) {
+        double value = m->values ? m->values[(size_t)m->layers * m->components + c] : NAN;
+        if (isnan(value)) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "component", m->names[c]);
+        pj_json_kv_double(json, "value", value);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_kv_double(json, "min", isfinite(low) ? low : NAN);
+    pj_json_kv_double(json, "max", isfinite(high) ? high : NAN);
+}
+
+static void write_heatmap(pj_view *view, const pj_view_choice *choice, const matrix *m,
+                          const bool *inside)
+{
+    pj_json *json = view->json;
+    pj_json_object_begin(json);
+    pj_view_head(view, true);
+    pj_json_kv_string(json, "metric", metrics[choice->metric].name);
+    pj_json_kv_string(json, "unit", metrics[choice->metric].unit);
+    pj_json_kv_string(json, "aggregate", metrics[choice->metric].aggregate);
+    pj_json_key(json, "token");
+    if (choice->token == PJ_ANY)
+        pj_json_null(json);
+    else
+        pj_json_int(json, choice->token);
+    pj_json_kv_string(json, "phase", choice->phase);
+    pj_json_kv_uint(json, "tokens", view->ranges[PJ_TABLE_TOKENS].count);
+    pj_json_key(json, "layers");
+    pj_json_array_begin(json);
+    for (uint32_t l = 0; l < m->layers; l++) pj_json_uint(json, l);
+    pj_json_array_end(json);
+    pj_json_key(json, "components");
+    pj_json_array_begin(json);
+    for (uint32_t c = 0; c < m->components; c++)
+        if (inside[c]) pj_json_string(json, m->names[c]);
+    pj_json_array_end(json);
+    write_values(json, m, inside);
+    pj_json_object_end(json);
+}
+
+pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice *choice,
+                          pj_json *json, pj_error *err)
+{
+    pj_view view;
+    plane_view names = {0};
+    matrix m = {0};
+    bool *inside = NULL;
+    uint32_t layers = 0;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK && choice->metric > PJ_METRIC_ENTROPY)
+        status =
+            pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", metrics[choice->metric].name);
+    if (status == PJ_OK) status = read_component_names(&view, &names, err);
+    m.names = names.names;
+    m.components = names.components;
+    if (status == PJ_OK) status = find_inside(&view, m.names, m.components, &inside, &layers, err);
+    m.layers = layers;
+    if (status == PJ_OK)
+        status = choice->token == PJ_ANY ? matrix_of_sums(&view, choice, &m, err)
+                                         : matrix_of_token(&view, choice, &m, err);
+    if (status == PJ_OK) write_heatmap(&view, choice, &m, inside);
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- tree -------------------------------------------------------------------------------------
+ */
+
+typedef struct branch {
+    const char *kind, *name;
+    pj_node sum;
+    double self; /* of the metric */
+} branch;
+
+typedef struct tree {
+    pj_view *view;
+    pj_nodes nodes;
+    pj_metric metric;
+    uint32_t levels;
+} tree;
+
+/* Children of a phase (at level 2 below the run): its layers, and components outside. Of a layer:
+ * its components. Of a component: its operations. */
+static bool is_child(const pj_node *parent, const pj_node *n, uint32_t level)
+{
+    if (n->phase != parent->phase) return false;
+    if (level == 2)
+        return n->operation == PJ_NO_NAME &&
+               (n->layer < 0 ? n->component != PJ_NO_NAME : n->component == PJ_NO_NAME);
+    if (n->layer != parent->layer) return false;
+    if (parent->component == PJ_NO_NAME)
+        return n->component != PJ_NO_NAME && n->operation == PJ_NO_NAME;
+    return n->component == parent->component && n->operation != PJ_NO_NAME;
+}
+
+static double children_sum(const tree *t, const pj_node *parent, uint32_t level)
+{
+    int64_t nj = 0;
+    double sum = 0;
+    for (uint32_t i = 0; i < t->nodes.node_count; i++) {
+        const pj_node *n = &t->nodes.nodes[i];
+        if (!is_child(parent, n, level)) continue;
+        add_unknown(&nj, n->gross_nj);
+        double value = pj_node_metric(n, t->metric);
+        bool by_parts = isnan(value) && n->operation == PJ_NO_NAME && t->metric >= PJ_METRIC_FLOPS;
+        if (by_parts) value = children_sum(t, n, level + 1);
+        sum += isnan(value) ? 0 : value;
+    }
+    return t->metric == PJ_METRIC_ENERGY ? pj_mj_of_nj(nj) : sum;
+}
+
+static void write_node(const tree *t, const pj_node *node, uint32_t level);
+
+static void write_children(const tree *t, const pj_node *parent, uint32_t level)
+{
+    pj_json *json = t->view->json;
+    bool any = false;
+    if (level > t->levels) return;
+    for (uint32_t i = 0; i < t->nodes.node_count; i++) {
+        const pj_node *n = &t->nodes.nodes[i];
+        if (!is_child(parent, n, level)) continue;
+        if (!any) {
+            pj_json_key(json, "children");
+            pj_json_array_begin(json);
+        }
+        any = true;
+        write_node(t, n, level);
+    }
+    if (any) pj_json_array_end(json);
+}
+
+static void write_figures(const tree *t, double value, double ms, double mj, double covered)
+{
+    pj_json *json = t->view->json;
+    pj_json_kv_double(json, "value", value);
+    pj_json_kv_double(json, "time_ms", ms);
+    pj_json_kv_double(json, "energy_mj", mj);
+    pj_json_kv_double(json, "self", value - covered);
+}
+
+static void write_node(const tree *t, const pj_node *n, uint32_t level)
+{
+    pj_json *json = t->view->json;
+    char name[32];
+    pj_json_object_begin(json);
+    bool layer = n->component == PJ_NO_NAME, operation = n->operation != PJ_NO_NAME;
+    snprintf(name, sizeof name, "layer %d", (int)n->layer);
+    pj_json_kv_string(json, "kind", layer ? "layer" : operation ? "operation" : "component");
+    pj_json_kv_string(json, "name",
+                      layer ? name : t->nodes.names[operation ? n->operation : n->component]);
+    if (!operation) {
+        pj_json_key(json, "layer");
+        if (n->layer < 0)
+            pj_json_null(json);
+        else
+            pj_json_int(json, n->layer);
+    }
+    pj_json_kv_uint(json, "count", n->count);
+    double value = pj_node_metric(n, t->metric);
+    double covered = operation ? 0 : children_sum(t, n, level + 1);
+    if (isnan(value) && t->metric >= PJ_METRIC_FLOPS) value = covered; /* only its parts know */
+    write_figures(t, value, n->time_ms, pj_mj_of_nj(n->gross_nj), covered);
+    if (!operation) write_children(t, n, level + 1);
+    pj_json_object_end(json);
+}
+
+/* FLOPs and bytes of a phase are those of its parts: nothing else has any. */
+static double phase_value(const tree *t, const pj_node *key, double ms, double mj)
+{
+    if (t->metric == PJ_METRIC_TIME) return ms;
+    return t->metric == PJ_METRIC_ENERGY ? mj : children_sum(t, key, 2);
+}
+
+static pj_status write_phases(const tree *t, pj_error *err)
+{
+    pj_json *json = t->view->json;
+    pj_sql *sql =
+        pj_view_select(t->view, PJ_TABLE_PHASES, "phase, sum(duration_ms), sum(energy_mj), min(id)",
+                       "GROUP BY phase ORDER BY min(id)", err);
+    pj_json_key(json, "children");
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL);
+        double ms = pj_sql_get_double(sql, 1), mj = pj_sql_get_double(sql, 2);
+        int phase = name ? pj_phase_parse(name) : -1;
+        pj_node key = {.phase = (uint8_t)phase};
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "kind", "phase");
+        pj_json_kv_string(json, "name", name);
+        write_figures(t, phase_value(t, &key, ms, mj), ms, mj, children_sum(t, &key, 2));
+        write_children(t, &key, 2);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status phase_sums(pj_view *view, double *ms, double *mj, pj_error *err)
+{
+    pj_sql *sql =
+        pj_view_select(view, PJ_TABLE_PHASES, "sum(duration_ms), sum(energy_mj)", "", err);
+    *ms = *mj = NAN;
+    if (pj_sql_step(sql)) {
+        *ms = pj_sql_get_double(sql, 0);
+        *mj = pj_sql_get_double(sql, 1);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_tree(tree *t, pj_error *err)
+{
+    pj_json *json = t->view->json;
+    const pj_run_info *info = t->view->info;
+    double ms, mj, all = 0;
+    pj_status status = phase_sums(t->view, &ms, &mj, err);
+    for (int p = 0; p < PJ_PHASE_COUNT && t->metric >= PJ_METRIC_FLOPS; p++)
+        all += children_sum(t, &(pj_node){.phase = (uint8_t)p}, 2);
+    pj_json_object_begin(json);
+    pj_view_head(t->view, true);
+    pj_json_kv_string(json, "metric", metrics[t->metric].name);
+    pj_json_kv_string(json, "unit", metrics[t->metric].unit);
+    pj_json_key(json, "root");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "kind", "run");
+    pj_json_kv_string(json, "name", "run");
+    if (t->metric == PJ_METRIC_TIME)
+        write_figures(t, info->total_ms, info->total_ms, info->total_mj, ms);
+    else if (t->metric == PJ_METRIC_ENERGY)
+        write_figures(t, info->total_mj, info->total_ms, info->total_mj, mj);
+    else
+        write_figures(t, all, info->total_ms, info->total_mj, all);
+    if (status == PJ_OK) status = write_phases(t, err);
+    pj_json_object_end(json);
+    pj_json_object_end(json);
+    return status;
+}
+
+pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32_t levels,
+                       pj_json *json, pj_error *err)
+{
+    pj_view view;
+    tree t = {.view = &view, .metric = metric, .levels = levels ? levels : 4};
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK && metric != PJ_METRIC_TIME && metric != PJ_METRIC_ENERGY &&
+        metric != PJ_METRIC_FLOPS && metric != PJ_METRIC_BYTES)
+        status = pj_fail(err, PJ_E_INVALID, "a tree has no %s (one of energy, time, flops, bytes)",
+                         metrics[metric].name);
+    if (status == PJ_OK) status = pj_view_load_nodes(&view, &t.nodes, err);
+    if (status == PJ_OK) status = write_tree(&t, err);
+    pj_view_close(&view);
+    return status;
+}

@@ -1,0 +1,497 @@
+/* Views along time: pipeline, power, tokens. */
+#include "store/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- pipeline ---------------------------------------------------------------------------------
+ */
+
+static void write_power_of(pj_json *json, double mj, double ms)
+{
+    pj_json_kv_double(json, "power_mw", ms > 0 ? mj * 1000 / ms : NAN);
+}
+
+static pj_status write_section_totals(pj_view *view, int64_t phase_id, uint64_t *count,
+                                      pj_error *err)
+{
+    pj_sql *sql = pj_view_select(
+        view, PJ_TABLE_SECTIONS, "section_name, count(*), sum(duration_ms), sum(energy_mj)",
+        "AND phase_id = ?3 GROUP BY section_name ORDER BY min(start_ms)", err);
+    pj_sql_int(sql, 3, phase_id);
+    *count = 0;
+    pj_json_key(view->json, "section_totals");
+    pj_json_array_begin(view->json);
+    while (pj_sql_step(sql)) {
+        pj_json_object_begin(view->json);
+        pj_json_kv_string(view->json, "section_name", pj_sql_get_text(sql, 0, NULL));
+        pj_json_kv_int(view->json, "count", pj_sql_get_int(sql, 1));
+        pj_json_kv_double(view->json, "duration_ms", pj_sql_get_double(sql, 2));
+        pj_json_kv_double(view->json, "energy_mj", pj_sql_get_double(sql, 3));
+        pj_json_object_end(view->json);
+        *count += (uint64_t)pj_sql_get_int(sql, 1);
+    }
+    pj_json_array_end(view->json);
+    pj_json_kv_uint(view->json, "section_count", *count);
+    return pj_sql_end(sql, err);
+}
+
+static void write_section(pj_view *view, pj_sql *sql)
+{
+    pj_json *json = view->json;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "section_name", pj_sql_get_text(sql, 0, NULL));
+    pj_json_key(json, "token");
+    if (pj_sql_get_type(sql, 1) == PJ_SQL_NULL)
+        pj_json_null(json);
+    else
+        pj_json_int(json, pj_sql_get_int(sql, 1) - view->ranges[PJ_TABLE_TOKENS].first);
+    pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 2));
+    pj_json_kv_double(json, "end_ms", pj_sql_get_double(sql, 3));
+    pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 4));
+    pj_json_kv_energies(json, sql, 5);
+    write_power_of(json, pj_sql_get_double(sql, 5), pj_sql_get_double(sql, 4));
+    pj_json_object_end(json);
+}
+
+static pj_status write_sections(pj_view *view, int64_t phase_id, const pj_view_window *window,
+                                uint32_t *left, pj_error *err)
+{
+    bool whole = window->from_ms == 0 && window->to_ms == 0;
+    pj_sql *sql =
+        pj_view_select(view, PJ_TABLE_SECTIONS,
+                       "section_name, token_id, start_ms, end_ms, duration_ms, " PJ_ENERGY_COLUMNS,
+                       "AND phase_id = ?3 AND end_ms >= ?4 AND start_ms <= ?5"
+                       " ORDER BY start_ms LIMIT ?6",
+                       err);
+    pj_sql_int(sql, 3, phase_id);
+    pj_sql_double(sql, 4, whole ? -INFINITY : window->from_ms);
+    pj_sql_double(sql, 5, whole ? INFINITY : window->to_ms);
+    pj_sql_int(sql, 6, *left);
+    pj_json_key(view->json, "sections");
+    pj_json_array_begin(view->json);
+    while (pj_sql_step(sql)) {
+        write_section(view, sql);
+        (*left)--;
+    }
+    pj_json_array_end(view->json);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_phase(pj_view *view, pj_sql *sql, const pj_view_window *window,
+                             bool sections, uint32_t *left, pj_error *err)
+{
+    pj_json *json = view->json;
+    double start = pj_sql_get_double(sql, 2), ms = pj_sql_get_double(sql, 3);
+    const char *phase = pj_sql_get_text(sql, 1, NULL);
+    uint64_t count;
+    bool wanted = !window->phase || (phase && strcmp(phase, window->phase) == 0);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "phase", phase);
+    pj_json_kv_double(json, "start_ms", start);
+    pj_json_kv_double(json, "end_ms", start + ms);
+    pj_json_kv_double(json, "duration_ms", ms);
+    pj_json_kv_energies(json, sql, 4);
+    write_power_of(json, pj_sql_get_double(sql, 4), ms);
+    pj_status status = write_section_totals(view, pj_sql_get_int(sql, 0), &count, err);
+    if (status == PJ_OK && sections && wanted)
+        status = write_sections(view, pj_sql_get_int(sql, 0), window, left, err);
+    pj_json_object_end(json);
+    return status;
+}
+
+void pj_view_write_phases(pj_view *view, const pj_view_window *window, bool sections, pj_error *err,
+                          pj_status *status)
+{
+    uint32_t left = window->limit ? window->limit : 500;
+    if (left > 20000) left = 20000;
+    pj_sql *sql =
+        pj_view_select(view, PJ_TABLE_PHASES,
+                       "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS, "ORDER BY id", err);
+    pj_json_key(view->json, "phases");
+    pj_json_array_begin(view->json);
+    *status = PJ_OK;
+    while (*status == PJ_OK && pj_sql_step(sql))
+        *status = write_phase(view, sql, window, sections, &left, err);
+    pj_json_array_end(view->json);
+    pj_status ended = pj_sql_end(sql, *status == PJ_OK ? err : NULL);
+    if (*status == PJ_OK) *status = ended;
+}
+
+pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
+                           pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) {
+        pj_json_object_begin(json);
+        pj_view_head(&view, false);
+        pj_json_kv_double(json, "total_duration_ms", view.info->total_ms);
+        pj_view_write_phases(&view, window, true, err, &status);
+        pj_json_object_end(json);
+    }
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- power ------------------------------------------------------------------------------------
+ */
+
+static const char *const column_names[PJ_RAIL_TOTAL + 1] = {
+    "cpu_power_mw", "gpu_power_mw", "ane_power_mw", "dram_power_mw", "total_power_mw"};
+
+typedef struct power_table {
+    pj_power_series series;
+    float *confidence;
+    uint32_t first; /* index of the first sample in the window */
+} power_table;
+
+static bool make_room(power_table *p, uint32_t capacity, pj_arena *arena)
+{
+    pj_power_series *s = &p->series;
+    s->t_ms = pj_arena_alloc(arena, capacity, sizeof *s->t_ms);
+    s->phase = pj_arena_alloc(arena, capacity, 1);
+    p->confidence = pj_arena_alloc(arena, capacity, sizeof *p->confidence);
+    bool good = s->t_ms && s->phase && p->confidence;
+    for (int c = 0; c <= PJ_RAIL_TOTAL && good; c++) {
+        s->columns[c] = pj_arena_alloc(arena, capacity, sizeof(double));
+        good = s->columns[c] != NULL;
+    }
+    return good;
+}
+
+/* All samples of the run, or those of the window. */
+static pj_status read_power(pj_view *view, const pj_view_window *window, pj_arena *arena,
+                            power_table *p, pj_error *err)
+{
+    *p = (power_table){0};
+    bool whole = !window || (window->from_ms == 0 && window->to_ms == 0);
+    uint32_t capacity = view->ranges[PJ_TABLE_SAMPLES].count;
+    if (capacity == 0) return PJ_OK;
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_SAMPLES, "count(*)", "", err);
+    if (pj_sql_step(sql) && pj_sql_get_int(sql, 0) < capacity)
+        capacity = (uint32_t)pj_sql_get_int(sql, 0);
+    pj_status status = pj_sql_end(sql, err);
+    if (status != PJ_OK || capacity == 0) return status;
+    if (!make_room(p, capacity, arena)) return pj_fail_memory(err, "the power samples");
+    sql = pj_view_select(view, PJ_TABLE_SAMPLES,
+                         "timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw,"
+                         " total_power_mw, phase, phase_confidence",
+                         "ORDER BY id", err);
+    pj_power_series *s = &p->series;
+    const char *last = NULL;
+    char last_name[24] = "";
+    int last_phase = 0;
+    for (uint32_t row = 0; s->count < capacity && pj_sql_step(sql); row++) {
+        double t = pj_sql_get_double(sql, 0);
+        if (!whole && (t < window->from_ms || t > window->to_ms)) continue;
+        if (s->count == 0) p->first = row;
+        s->t_ms[s->count] = t;
+        for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
+            s->columns[c][s->count] = pj_sql_get_double(sql, c + 1);
+        last = pj_sql_get_text(sql, 6, NULL);
+        if (last && strcmp(last, last_name) != 0) {
+            last_phase = pj_phase_parse(last);
+            snprintf(last_name, sizeof last_name, "%s", last);
+        }
+        s->phase[s->count] = (uint8_t)(last_phase < 0 ? 0 : last_phase);
+        p->confidence[s->count++] = (float)pj_sql_get_double(sql, 7);
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* Two rows a bucket of `bucket` samples (one row when it is 1): the samples that show in each. */
+typedef struct thinning {
+    uint32_t count, bucket;
+} thinning;
+
+static uint32_t rows_of(const thinning *t)
+{
+    if (t->bucket == 1) return t->count;
+    return (t->count + t->bucket - 1) / t->bucket * 2;
+}
+
+/* The sample whose time stands for an output row. */
+static uint32_t sample_of(const thinning *t, uint32_t row)
+{
+    if (t->bucket == 1) return row;
+    uint32_t begin = row / 2 * t->bucket, end = begin + t->bucket;
+    if (end > t->count) end = t->count;
+    return row % 2 ? (begin + end) / 2 : begin;
+}
+
+static void bucket_extremes(const double *values, uint32_t begin, uint32_t end, double pair[2])
+{
+    uint32_t low = begin, high = begin;
+    for (uint32_t i = begin; i < end; i++) {
+        if (isnan(values[i])) continue;
+        if (isnan(values[low]) || values[i] < values[low]) low = i;
+        if (isnan(values[high]) || values[i] > values[high]) high = i;
+    }
+    pair[0] = values[low < high ? low : high];
+    pair[1] = values[low < high ? high : low];
+}
+
+static void write_thinned(pj_json *json, const double *values, const thinning *t)
+{
+    pj_json_array_begin(json);
+    for (uint32_t begin = 0; begin < t->count; begin += t->bucket) {
+        double pair[2];
+        if (t->bucket == 1) {
+            pj_json_float(json, (float)values[begin]);
+            continue;
+        }
+        uint32_t end = begin + t->bucket < t->count ? begin + t->bucket : t->count;
+        bucket_extremes(values, begin, end, pair);
+        pj_json_float(json, (float)pair[0]);
+        pj_json_float(json, (float)pair[1]);
+    }
+    pj_json_array_end(json);
+}
+
+static bool is_empty(const double *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!isnan(values[i])) return false;
+    return true;
+}
+
+static void write_axis(pj_json *json, const power_table *p, const thinning *t)
+{
+    uint32_t rows = rows_of(t);
+    pj_json_key(json, "phase_names");
+    pj_json_array_begin(json);
+    for (int i = 0; i < PJ_PHASE_COUNT; i++) pj_json_string(json, pj_phase_name((pj_phase)i));
+    pj_json_array_end(json);
+    pj_json_key(json, "t_ms");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < rows; i++) pj_json_double(json, p->series.t_ms[sample_of(t, i)]);
+    pj_json_array_end(json);
+    pj_json_key(json, "phase");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < rows; i++) pj_json_int(json, p->series.phase[sample_of(t, i)]);
+    pj_json_array_end(json);
+    pj_json_key(json, "phase_confidence");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < rows; i++) pj_json_float(json, p->confidence[sample_of(t, i)]);
+    pj_json_array_end(json);
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
+        pj_json_key(json, column_names[c]);
+        if (is_empty(p->series.columns[c], t->count))
+            pj_json_null(json);
+        else
+            write_thinned(json, p->series.columns[c], t);
+    }
+}
+
+static pj_status write_rails(pj_view *view, const power_table *p, const thinning *t, bool series,
+                             pj_error *err)
+{
+    pj_json *json = view->json;
+    double *values = pj_arena_alloc(&view->one.arena, t->count + 1, sizeof *values);
+    if (!values) return pj_fail_memory(err, "the power samples");
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_RAILS,
+                                 "rail_name, rail_class, source, quality, baseline_mw, power_mw",
+                                 "ORDER BY id", err);
+    pj_json_key(json, "rails");
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) {
+        size_t bytes = 0;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", pj_sql_get_text(sql, 0, NULL));
+        pj_json_kv_string(json, "class", pj_sql_get_text(sql, 1, NULL));
+        pj_json_kv_string(json, "source", pj_sql_get_text(sql, 2, NULL));
+        pj_json_kv_string(json, "quality", pj_sql_get_text(sql, 3, NULL));
+        pj_json_kv_double(json, "baseline_mw", pj_sql_get_double(sql, 4));
+        const char *blob = series ? pj_sql_get_blob(sql, 5, &bytes) : NULL;
+        if (blob && t->count && bytes / sizeof(double) >= (size_t)p->first + t->count) {
+            memcpy(values, blob + p->first * sizeof(double), t->count * sizeof(double));
+            pj_json_key(json, "power_mw");
+            write_thinned(json, values, t);
+        }
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_phase_spans(pj_view *view, pj_error *err)
+{
+    pj_json *json = view->json;
+    pj_sql *sql =
+        pj_view_select(view, PJ_TABLE_PHASES, "phase, start_ms, duration_ms", "ORDER BY id", err);
+    pj_json_key(json, "phases");
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) {
+        double start = pj_sql_get_double(sql, 1);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "phase", pj_sql_get_text(sql, 0, NULL));
+        pj_json_kv_double(json, "start_ms", start);
+        pj_json_kv_double(json, "end_ms", start + pj_sql_get_double(sql, 2));
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_power(pj_view *view, const pj_view_window *window, bool rails, pj_error *err)
+{
+    power_table p;
+    uint32_t points = window->limit ? window->limit : 2000;
+    if (points < 2) points = 2;
+    pj_status status = read_power(view, window, &view->one.arena, &p, err);
+    if (status != PJ_OK) return status;
+    thinning t = {p.series.count, 1};
+    if (t.count > points) t.bucket = (t.count + points / 2 - 1) / (points / 2);
+    pj_json_object_begin(view->json);
+    pj_view_head(view, false);
+    pj_json_kv_uint(view->json, "samples_total", view->ranges[PJ_TABLE_SAMPLES].count);
+    pj_json_kv_uint(view->json, "samples_in_range", t.count);
+    pj_json_kv_uint(view->json, "bucket_samples", t.bucket);
+    write_axis(view->json, &p, &t);
+    status = write_rails(view, &p, &t, rails, err);
+    if (status == PJ_OK) status = write_phase_spans(view, err);
+    pj_json_object_end(view->json);
+    return status;
+}
+
+pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *window, bool rails,
+                        pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) status = write_power(&view, window, rails, err);
+    pj_view_close(&view);
+    return status;
+}
+
+pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
+                               pj_power_series *series, pj_error *err)
+{
+    pj_view view;
+    power_table p = {0};
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = read_power(&view, NULL, arena, &p, err);
+    *series = p.series;
+    pj_view_close(&view);
+    return status;
+}
+
+/* ---- tokens -----------------------------------------------------------------------------------
+ */
+
+static pj_status energy_before(pj_view *view, uint64_t offset, double *mj, pj_error *err)
+{
+    *mj = 0;
+    if (offset == 0) return PJ_OK;
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_TOKENS, "total(energy_mj)", "AND id < ?3", err);
+    pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
+    if (pj_sql_step(sql)) *mj = pj_sql_get_double(sql, 0);
+    return pj_sql_end(sql, err);
+}
+
+static void write_token(pj_view *view, pj_sql *sql, double *cumulative)
+{
+    pj_json *json = view->json;
+    size_t bytes;
+    double mj = pj_sql_get_double(sql, 8);
+    if (!isnan(mj)) *cumulative += mj;
+    pj_json_object_begin(json);
+    pj_json_kv_int(json, "token", pj_sql_get_int(sql, 0) - view->ranges[PJ_TABLE_TOKENS].first);
+    pj_json_kv_int(json, "position", pj_sql_get_int(sql, 1));
+    pj_json_kv_int(json, "sequence", pj_sql_get_int(sql, 2));
+    pj_json_key(json, "token_id");
+    if (pj_sql_get_type(sql, 3) == PJ_SQL_NULL)
+        pj_json_null(json);
+    else
+        pj_json_int(json, pj_sql_get_int(sql, 3));
+    const char *text = pj_sql_get_text(sql, 4, &bytes);
+    pj_json_key(json, "text");
+    if (text)
+        pj_json_string_n(json, text, bytes);
+    else
+        pj_json_null(json);
+    pj_json_kv_string(json, "phase", pj_sql_get_text(sql, 5, NULL));
+    pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 6));
+    pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 7));
+    pj_json_kv_energies(json, sql, 8);
+    pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, 14));
+    pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
+    pj_json_object_end(json);
+}
+
+static pj_status write_tokens(pj_view *view, uint64_t offset, uint32_t limit, pj_error *err)
+{
+    pj_json *json = view->json;
+    double cumulative;
+    if (offset > UINT32_MAX) offset = UINT32_MAX;
+    pj_status status = energy_before(view, offset, &cumulative, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(json);
+    pj_view_head(view, false);
+    pj_json_kv_uint(json, "total", view->ranges[PJ_TABLE_TOKENS].count);
+    pj_json_kv_uint(json, "offset", offset);
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_TOKENS,
+                                 "id, position, sequence, vocabulary_id, text, phase, start_ms,"
+                                 " duration_ms, " PJ_ENERGY_COLUMNS ", power_snapshot_mw",
+                                 "AND id >= ?3 ORDER BY id LIMIT ?4", err);
+    pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
+    pj_sql_int(sql, 4, limit ? limit : 10000);
+    pj_json_key(json, "tokens");
+    pj_json_array_begin(json);
+    while (pj_sql_step(sql)) write_token(view, sql, &cumulative);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
+                         pj_json *json, pj_error *err)
+{
+    pj_view view;
+    pj_status status = pj_view_open(&view, store, id, json, err);
+    if (status == PJ_OK) status = write_tokens(&view, offset, limit, err);
+    pj_view_close(&view);
+    return status;
+}
+
+static pj_status read_token_series(pj_view *view, pj_arena *arena, pj_token_series *series,
+                                   pj_error *err)
+{
+    uint32_t capacity = view->ranges[PJ_TABLE_TOKENS].count;
+    int64_t first = view->ranges[PJ_TABLE_TOKENS].first, rows = 0;
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_TOKENS, "count(*)", "", err);
+    if (pj_sql_step(sql)) rows = pj_sql_get_int(sql, 0);
+    pj_status status = pj_sql_end(sql, err);
+    if (status != PJ_OK || rows == 0) return status;
+    if (rows < capacity) capacity = (uint32_t)rows;
+    series->token = pj_arena_alloc(arena, capacity, sizeof *series->token);
+    series->start_ms = pj_arena_alloc(arena, capacity, sizeof(double));
+    series->duration_ms = pj_arena_alloc(arena, capacity, sizeof(double));
+    series->energy_mj = pj_arena_alloc(arena, capacity, sizeof(double));
+    if (!series->token || !series->start_ms || !series->duration_ms || !series->energy_mj)
+        return pj_fail_memory(err, "the tokens of a run");
+    sql = pj_view_select(view, PJ_TABLE_TOKENS,
+                         "min(id), min(start_ms), max(duration_ms), sum(energy_mj)",
+                         "AND phase = 'decode' GROUP BY position ORDER BY min(id)", err);
+    while (series->count < capacity && pj_sql_step(sql)) {
+        uint32_t i = series->count++;
+        series->token[i] = (uint32_t)(pj_sql_get_int(sql, 0) - first);
+        series->start_ms[i] = pj_sql_get_double(sql, 1);
+        series->duration_ms[i] = pj_sql_get_double(sql, 2);
+        series->energy_mj[i] = pj_sql_get_double(sql, 3);
+    }
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
+                               pj_token_series *series, pj_error *err)
+{
+    pj_view view;
+    *series = (pj_token_series){0};
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = read_token_series(&view, arena, series, err);
+    pj_view_close(&view);
+    return status;
+}

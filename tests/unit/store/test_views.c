@@ -1,0 +1,409 @@
+/* Views: each is JSON, and its sums are those of the rows. */
+#include "made_run.h"
+
+#include "store/store.h"
+#include "store/views.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[64];
+    pj_store *store;
+    pj_run_data run;
+} fixture;
+
+static int set_up_like(void **state, const made_run *like)
+{
+    fixture *f = calloc(1, sizeof *f);
+    char path[96];
+    pj_error err = {0};
+    snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-views-XXXXXX");
+    if (!mkdtemp(f->folder)) return -1;
+    snprintf(path, sizeof path, "%s/test.db", f->folder);
+    if (pj_store_open(&(pj_store_options){.path = path}, &f->store, &err) != PJ_OK) return -1;
+    make_run(like, &f->run);
+    if (pj_store_save(f->store, &f->run, &err) != PJ_OK) return -1;
+    *state = f;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_like(
+        state,
+        &(made_run){.seed = 7, .tokens = 12, .layers = 3, .samples = 5000, .depth = PJ_DEPTH_DEEP});
+}
+
+static int set_up_bare(void **state)
+{
+    return set_up_like(
+        state,
+        &(made_run){
+            .seed = 8, .tokens = 5, .layers = 2, .no_energy = true, .depth = PJ_DEPTH_MODULE});
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char command[100];
+    pj_store_close(f->store);
+    pj_run_data_fini(&f->run);
+    snprintf(command, sizeof command, "rm -rf %s", f->folder);
+    int code = system(command);
+    free(f);
+    return code;
+}
+
+/* The view's answer as a tree. */
+#define VIEW(call)                                                                      \
+    ({                                                                                  \
+        pj_buffer out;                                                                  \
+        pj_json json_;                                                                  \
+        pj_error err = {0};                                                             \
+        pj_buffer_init(&out, 1u << 28);                                                 \
+        pj_json_init(&json_, &out);                                                     \
+        pj_json *json = &json_;                                                         \
+        if ((call) != PJ_OK) fail_msg("%s", err.text);                                  \
+        assert_true(pj_json_finish(json));                                              \
+        json_error_t where;                                                             \
+        json_t *tree = json_loads(pj_buffer_get(&out), JSON_REJECT_DUPLICATES, &where); \
+        if (!tree) fail_msg("%s: %.200s", where.text, pj_buffer_get(&out));             \
+        pj_buffer_fini(&out);                                                           \
+        tree;                                                                           \
+    })
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!value) fail_msg("%s is missing", key);
+    return json_is_null(value) ? NAN : json_number_value(value);
+}
+
+static void assert_near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-6 * fabs(b))) fail_msg("%.12g is not %.12g", a, b);
+}
+
+static void pipeline_tells_phases_and_sections(void **state)
+{
+    fixture *f = *state;
+    json_t *v = VIEW(pj_view_pipeline(f->store, "last", &(pj_view_window){0}, json, &err));
+    json_t *phases = json_object_get(v, "phases");
+    assert_int_equal(json_array_size(phases), 4);
+    json_t *decode = json_array_get(phases, 2);
+    assert_string_equal(json_string_value(json_object_get(decode, "phase")), "decode");
+    assert_int_equal(json_array_size(json_object_get(decode, "sections")), 11);
+    assert_near(number(decode, "energy_mj"), pj_mj_of_nj(f->run.phases[2].energy.gross_nj));
+    assert_true(number(decode, "energy_lo_mj") < number(decode, "energy_mj"));
+    assert_int_equal(number(json_array_get(json_object_get(decode, "section_totals"), 0), "count"),
+                     11);
+    json_decref(v);
+    v = VIEW(pj_view_pipeline(f->store, "last", &(pj_view_window){.limit = 3, .phase = "decode"},
+                              json, &err));
+    decode = json_array_get(json_object_get(v, "phases"), 2);
+    assert_int_equal(json_array_size(json_object_get(decode, "sections")), 3);
+    assert_null(json_object_get(json_array_get(json_object_get(v, "phases"), 0), "sections"));
+    json_decref(v);
+}
+
+static void thinned_power_keeps_the_extremes(void **state)
+{
+    fixture *f = *state;
+    json_t *v =
+        VIEW(pj_view_power(f->store, "last", &(pj_view_window){.limit = 200}, true, json, &err));
+    json_t *cpu = json_object_get(v, "cpu_power_mw");
+    size_t n = json_array_size(cpu);
+    assert_true(n <= 202 && n >= 150);
+    assert_int_equal(json_array_size(json_object_get(v, "t_ms")), n);
+    assert_int_equal(json_array_size(json_object_get(v, "phase")), n);
+    assert_true(json_is_null(json_object_get(v, "gpu_power_mw")));
+    double low = INFINITY, high = 0, real_low = INFINITY, real_high = 0, last = -1;
+    for (size_t i = 0; i < n; i++) {
+        double value = json_number_value(json_array_get(cpu, i));
+        low = fmin(low, value);
+        high = fmax(high, value);
+        double t = json_number_value(json_array_get(json_object_get(v, "t_ms"), i));
+        assert_true(t > last);
+        last = t;
+    }
+    for (uint32_t i = 0; i < f->run.samples.count; i++) {
+        real_low = fmin(real_low, f->run.samples.columns[PJ_RAIL_CPU][i]);
+        real_high = fmax(real_high, f->run.samples.columns[PJ_RAIL_CPU][i]);
+    }
+    assert_near(low, real_low);
+    assert_near(high, real_high);
+    json_t *rail = json_array_get(json_object_get(v, "rails"), 1);
+    assert_int_equal(json_array_size(json_object_get(rail, "power_mw")), n);
+    json_decref(v);
+    v = VIEW(
+        pj_view_power(f->store, "last", &(pj_view_window){.limit = 100000}, false, json, &err));
+    assert_int_equal(number(v, "bucket_samples"), 1);
+    assert_int_equal(json_array_size(json_object_get(v, "t_ms")), 5000);
+    assert_true(json_is_null(json_array_get(json_object_get(v, "dram_power_mw"), 3)));
+    json_decref(v);
+}
+
+static void tokens_accumulate(void **state)
+{
+    fixture *f = *state;
+    json_t *v = VIEW(pj_view_tokens(f->store, "last", 0, 0, json, &err));
+    json_t *tokens = json_object_get(v, "tokens");
+    double sum = 0;
+    assert_int_equal(json_array_size(tokens), 12);
+    for (uint32_t i = 0; i < 12; i++) sum += pj_mj_of_nj(f->run.tokens[i].energy.gross_nj);
+    assert_near(number(json_array_get(tokens, 11), "cumulative_energy_mj"), sum);
+    json_decref(v);
+    v = VIEW(pj_view_tokens(f->store, "last", 11, 5, json, &err));
+    tokens = json_object_get(v, "tokens");
+    assert_int_equal(json_array_size(tokens), 1);
+    assert_near(number(json_array_get(tokens, 0), "cumulative_energy_mj"), sum);
+    json_decref(v);
+}
+
+static double matrix_sum(const json_t *heatmap)
+{
+    double sum = 0;
+    size_t i, j;
+    json_t *row, *cell;
+    json_array_foreach(json_object_get(heatmap, "values"), i, row)
+        json_array_foreach(row, j, cell) if (json_is_number(cell)) sum += json_number_value(cell);
+    return sum;
+}
+
+static void heatmaps_sum_to_the_layers(void **state)
+{
+    fixture *f = *state;
+    double all = 0, third = 0;
+    for (uint32_t i = 0; i < f->run.component_count; i++) {
+        const pj_component_row *c = &f->run.components[i];
+        if (c->layer == PJ_NO_PARENT) continue;
+        all += pj_mj_of_nj(c->energy.gross_nj);
+        if (f->run.layers[c->layer].token == 3) third += pj_mj_of_nj(c->energy.gross_nj);
+    }
+    pj_view_choice choice = {.metric = PJ_METRIC_ENERGY, .token = PJ_ANY, .layer = PJ_ANY};
+    json_t *v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_int_equal(json_array_size(json_object_get(v, "layers")), 3);
+    assert_int_equal(json_array_size(json_object_get(v, "components")), 11);
+    assert_int_equal(json_array_size(json_object_get(v, "outside")), 1);
+    assert_near(matrix_sum(v), all);
+    json_decref(v);
+    choice.token = 3;
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_near(matrix_sum(v), third);
+    json_decref(v);
+    choice = (pj_view_choice){.metric = PJ_METRIC_ENTROPY, .token = PJ_ANY, .layer = PJ_ANY};
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    json_t *row = json_array_get(json_object_get(v, "values"), 0);
+    assert_true(json_is_number(json_array_get(row, 4)));
+    assert_true(json_is_null(json_array_get(row, 0)));
+    json_decref(v);
+    pj_buffer cube;
+    pj_error err = {0};
+    pj_buffer_init(&cube, 1 << 24);
+    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, &cube, &err), PJ_OK);
+    assert_int_equal(cube.length, 24 + 12 * 3 * 11 * 4);
+    assert_string_equal(cube.data, "PJCUBE1");
+    double sum = 0;
+    for (size_t at = 24; at < cube.length; at += 4) {
+        float value;
+        memcpy(&value, cube.data + at, 4);
+        sum += (double)value;
+    }
+    assert_near(sum, all);
+    pj_buffer_fini(&cube);
+    choice.token = 12;
+    pj_json none;
+    pj_json_init(&none, &cube);
+    assert_int_equal(pj_view_heatmap(f->store, "last", &choice, &none, &err), PJ_E_NOT_FOUND);
+    pj_buffer_fini(&cube);
+}
+
+/* value = self + sum of the children's values, all the way down. Returns how many nodes. */
+static int check_tree(const json_t *node)
+{
+    int count = 1;
+    size_t i;
+    json_t *child;
+    double sum = number(node, "self");
+    json_array_foreach(json_object_get(node, "children"), i, child)
+    {
+        sum += number(child, "value");
+        count += check_tree(child);
+    }
+    if (!(fabs(sum - number(node, "value")) <= 1e-9 * fabs(sum) + 1e-12))
+        fail_msg("%s: %.12g is not %.12g", json_string_value(json_object_get(node, "name")), sum,
+                 number(node, "value"));
+    return count;
+}
+
+static void trees_conserve(void **state)
+{
+    fixture *f = *state;
+    for (int metric = 0; metric < PJ_METRIC_COUNT; metric++) {
+        if (metric > PJ_METRIC_ENERGY && metric < PJ_METRIC_FLOPS) continue;
+        json_t *v = VIEW(pj_view_tree(f->store, "last", metric, 0, json, &err));
+        int nodes = check_tree(json_object_get(v, "root"));
+        assert_int_equal(nodes, 1 + 4 + 2 * (3 * (1 + 11 + 18) + 1));
+        json_decref(v);
+    }
+    json_t *v = VIEW(pj_view_tree(f->store, "last", PJ_METRIC_ENERGY, 2, json, &err));
+    json_t *phases = json_object_get(json_object_get(v, "root"), "children");
+    json_t *layers = json_object_get(json_array_get(phases, 2), "children");
+    assert_int_equal(json_array_size(phases), 4);
+    assert_int_equal(json_array_size(layers), 3 + 1);
+    assert_null(json_object_get(json_array_get(layers, 0), "children"));
+    json_decref(v);
+}
+
+static void operations_sum_over_tokens(void **state)
+{
+    fixture *f = *state;
+    pj_view_choice choice = {.token = PJ_ANY, .layer = 1, .component = "attention"};
+    json_t *v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
+    json_t *list = json_object_get(v, "operations");
+    assert_int_equal(json_array_size(list), 7);
+    double softmax = 0, entropy = 0;
+    for (uint32_t i = 0; i < f->run.operation_count; i++) {
+        const pj_operation_row *o = &f->run.operations[i];
+        const pj_layer_row *l = &f->run.layers[f->run.components[o->component].layer];
+        if (strcmp(o->name, "softmax") != 0 || l->layer_index != 1) continue;
+        softmax += pj_mj_of_nj(o->energy.gross_nj);
+        entropy += f->run.extras[o->extra_begin].value / 12;
+    }
+    json_t *row = json_array_get(list, 4);
+    assert_near(number(row, "energy_mj"), softmax);
+    assert_int_equal(number(row, "count"), 12);
+    assert_near(number(json_object_get(row, "extra_metrics"), "attention_entropy"), entropy);
+    json_decref(v);
+    choice.token = 2;
+    v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
+    list = json_object_get(v, "operations");
+    assert_int_equal(json_array_size(list), 7);
+    json_t *heads = json_object_get(json_object_get(json_array_get(list, 4), "extra_metrics"),
+                                    "attention_entropy_head");
+    assert_int_equal(json_array_size(heads), 8);
+    assert_int_equal(json_array_size(json_object_get(v, "components")), 1);
+    json_decref(v);
+}
+
+static json_t *summary(pj_store *store)
+{
+    return VIEW(({
+        pj_json_object_begin(json);
+        pj_status s = pj_view_summary_members(store, "last", NULL, json, &err);
+        pj_json_object_end(json);
+        s;
+    }));
+}
+
+static void summaries_are_complete(void **state)
+{
+    fixture *f = *state;
+    json_t *v = summary(f->store);
+    assert_int_equal(json_array_size(json_object_get(v, "layers")), 3);
+    assert_int_equal(json_array_size(json_object_get(v, "components")), 12);
+    assert_int_equal(
+        number(json_object_get(json_object_get(v, "token_statistics"), "energy_mj"), "n"), 11);
+    assert_true(json_array_size(json_object_get(v, "power_statistics")) >= 6);
+    assert_near(number(v, "energy_per_million_parameters_mj"), f->run.info.total_mj / 1.2);
+    assert_int_equal(number(json_object_get(v, "counts"), "operations"), f->run.operation_count);
+    json_decref(v);
+    v = VIEW(
+        pj_view_run(f->store, "last", &(pj_view_page){.limit = 5, .offset = 2}, NULL, json, &err));
+    json_t *page = json_object_get(v, "deep_operation_metrics");
+    assert_int_equal(number(page, "total"), f->run.operation_count);
+    assert_int_equal(json_array_size(json_object_get(page, "rows")), 5);
+    assert_int_equal(number(json_array_get(json_object_get(page, "rows"), 0), "id"), 2);
+    assert_int_equal(json_array_size(json_object_get(v, "rails")), 2);
+    json_decref(v);
+    v = VIEW(pj_view_run(f->store, "last", &(pj_view_page){.include = "tokens,run_x"}, NULL, json,
+                         &err));
+    assert_non_null(json_object_get(v, "tokens"));
+    assert_null(json_object_get(v, "power_samples"));
+    json_decref(v);
+    uint64_t total = 0;
+    v = VIEW(pj_view_runs(f->store, &(pj_run_query){0}, NULL, json, &total, &err));
+    assert_int_equal(json_array_size(v), total);
+    json_decref(v);
+    v = VIEW(pj_view_facets(f->store, json, &err));
+    assert_int_equal(json_array_size(json_object_get(v, "tags")), 1);
+    json_decref(v);
+}
+
+/* No figure of energy may come out as a number. */
+static void assert_no_energy(const json_t *value, const char *key)
+{
+    size_t i;
+    json_t *child;
+    const char *name;
+    if (json_is_number(value) &&
+        (strstr(key, "_mj") || strstr(key, "_mw") || strstr(key, "joules")))
+        fail_msg("%s is %g without a sensor", key, json_number_value(value));
+    if (json_is_array(value)) json_array_foreach(value, i, child) assert_no_energy(child, key);
+    if (json_is_object(value))
+        json_object_foreach((json_t *)(uintptr_t)value, name, child)
+            assert_no_energy(child, strcmp(name, "power_mw") ? name : "x");
+}
+
+static void without_sensors_all_else_is_there(void **state)
+{
+    fixture *f = *state;
+    for (uint32_t i = 0; i < f->run.class_count; i++) f->run.classes[i].energy_mj = NAN;
+    f->run.class_count = 0;
+    pj_error wrong;
+    assert_int_equal(pj_store_save(f->store, &f->run, &wrong), PJ_OK);
+    json_t *v = summary(f->store);
+    assert_no_energy(v, "");
+    assert_true(number(json_array_get(json_object_get(v, "components"), 0), "time_ms") > 0);
+    json_decref(v);
+    pj_view_choice choice = {.metric = PJ_METRIC_ENERGY, .token = PJ_ANY, .layer = PJ_ANY};
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_true(matrix_sum(v) == 0);
+    json_decref(v);
+    choice.token = 1;
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_true(matrix_sum(v) == 0);
+    json_decref(v);
+    choice.metric = PJ_METRIC_MEAN;
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_true(matrix_sum(v) > 0);
+    json_decref(v);
+    v = VIEW(pj_view_tree(f->store, "last", PJ_METRIC_TIME, 0, json, &err));
+    check_tree(json_object_get(v, "root"));
+    json_decref(v);
+    v = VIEW(pj_view_power(f->store, "last", &(pj_view_window){0}, true, json, &err));
+    assert_no_energy(v, "");
+    json_decref(v);
+    v = VIEW(pj_view_tokens(f->store, "last", 0, 0, json, &err));
+    assert_no_energy(v, "");
+    json_decref(v);
+    v = VIEW(pj_view_pipeline(f->store, "last", &(pj_view_window){0}, json, &err));
+    assert_no_energy(v, "");
+    json_decref(v);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(pipeline_tells_phases_and_sections),
+        TEST(thinned_power_keeps_the_extremes),
+        TEST(tokens_accumulate),
+        TEST(heatmaps_sum_to_the_layers),
+        TEST(trees_conserve),
+        TEST(operations_sum_over_tokens),
+        TEST(summaries_are_complete),
+        cmocka_unit_test_setup_teardown(without_sensors_all_else_is_there, set_up_bare, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
