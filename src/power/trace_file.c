@@ -94,7 +94,7 @@ static bool cell_number(cell c, double scale, double *value)
     if (c.length == 0 || c.length > NUMBER_BYTES) return false;
     memcpy(copy, c.text, c.length);
     copy[c.length] = 0;
-    if (strspn(copy, "0123456789+-.eE") == 0) return false; /* no hexadecimal, inf, nan */
+    if (strpbrk(copy, "xXnNiI")) return false; /* no hexadecimal, inf, nan */
     *value = strtod(copy, &end);
     if (end == copy || !isfinite(*value)) return false;
     while (*end == ' ') end++;
