@@ -26,7 +26,7 @@ struct pj_regex {
 /* ---- translation ---- */
 
 #define SPACE "\\x09-\\x0d\\x20\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD  "\\p{L}\\p{M}\\p{N}\\p{Pc}"
 #define HEX   "0-9a-fA-F"
 
 typedef struct translation {
@@ -36,6 +36,7 @@ typedef struct translation {
     size_t groups[MAX_GROUPS];
     int depth;
     bool in_class;
+    const char *negated; /* the set that the class holds negated, \S or \W; NULL: none */
     const char *problem;
 } translation;
 
@@ -44,11 +45,13 @@ static void put(translation *t, const char *text)
     pj_buffer_text(&t->out, text);
 }
 
-/* \s and the like: the set inside a class, the class outside. */
+/* \s and the like: the set inside a class, the class outside. A negated set inside a class waits
+ * for the end of the class. */
 static void put_set(translation *t, const char *set, bool negated)
 {
     if (t->in_class && negated) {
-        t->problem = "a negated set inside a class";
+        if (t->negated && t->negated != set) t->problem = "two negated sets in a class";
+        t->negated = set;
         return;
     }
     if (!t->in_class) put(t, negated ? "[^" : "[");
@@ -120,12 +123,7 @@ static void put_escape(translation *t)
     char c = *t->at++;
     switch (c) {
     case 's': put_set(t, SPACE, false); return;
-    case 'S':
-        if (t->in_class)
-            put(t, "\\S"); /* the one character in which they differ is rare */
-        else
-            put_set(t, SPACE, true);
-        return;
+    case 'S': put_set(t, SPACE, true); return;
     case 'w': put_set(t, WORD, false); return;
     case 'W': put_set(t, WORD, true); return;
     case 'h': put_set(t, HEX, false); return;
@@ -153,31 +151,85 @@ static void put_escape(translation *t)
     pj_buffer_char(&t->out, c);
 }
 
-static void put_class(translation *t)
+/* [:name:] inside a class, where the names that mean more in Oniguruma are spelled out. */
+static void put_posix(translation *t)
 {
-    pj_buffer_char(&t->out, *t->at++);
-    t->in_class = true;
-    if (t->at < t->end && *t->at == '^') pj_buffer_char(&t->out, *t->at++);
+    static const char *const wide[][2] = {
+        {":space:]", SPACE}, {":punct:]", "\\p{P}\\p{S}"}, {":word:]", WORD}};
+    const char *close = memchr(t->at, ']', (size_t)(t->end - t->at));
+    size_t bytes = close ? (size_t)(close + 1 - t->at) : 0;
+    const char *name = t->at;
+    t->at += bytes;
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        if (strlen(wide[i][0]) == bytes && memcmp(name, wide[i][0], bytes) == 0) {
+            put(t, wide[i][1]);
+            return;
+        }
+    pj_buffer_char(&t->out, '[');
+    pj_buffer_append(&t->out, name, bytes);
+}
+
+/* What stands between the brackets, without a leading ^. */
+static void put_class_body(translation *t)
+{
     if (t->at < t->end && *t->at == ']') pj_buffer_char(&t->out, *t->at++);
     while (!t->problem && t->at < t->end && *t->at != ']') {
         char c = *t->at++;
-        bool posix = c == '[' && t->at < t->end && *t->at == ':';
         if (c == '\\')
             put_escape(t);
-        else if (c == '[' && !posix)
+        else if (c == '[' && t->at < t->end && *t->at == ':')
+            put_posix(t);
+        else if (c == '[')
             t->problem = "a class inside a class";
         else if (c == '&' && t->at < t->end && *t->at == '&')
             t->problem = "an intersection of classes";
-        else if (posix) {
-            const char *close = memchr(t->at, ']', (size_t)(t->end - t->at));
-            size_t bytes = close ? (size_t)(close + 1 - t->at) : 0;
-            pj_buffer_char(&t->out, c);
-            pj_buffer_append(&t->out, t->at, bytes);
-            t->at += bytes;
-        } else
+        else
             pj_buffer_char(&t->out, c);
     }
+}
+
+/* A class of a negated set and `body`: PCRE2 can negate only the whole, so it becomes two classes.
+ */
+static void put_two_classes(translation *t, size_t begin, bool inverted)
+{
+    const char *set = t->negated;
+    size_t bytes = t->out.length - begin;
+    char *body = pj_strndup(pj_buffer_get(&t->out) + begin, bytes);
+    if (!body) {
+        t->out.failed = true;
+        return;
+    }
+    t->out.length = begin;
+    if (bytes == 0)
+        pj_buffer_printf(&t->out, inverted ? "[%s]" : "[^%s]", set);
+    else if (inverted)
+        pj_buffer_printf(&t->out, "(?:(?![%s])[%s])", body, set);
+    else
+        pj_buffer_printf(&t->out, "(?:[%s]|[^%s])", body, set);
+    pj_free(body);
+}
+
+static void put_class(translation *t)
+{
+    size_t begin = t->out.length;
+    t->at++;
+    bool inverted = t->at < t->end && *t->at == '^';
+    t->at += inverted;
+    t->in_class = true;
+    t->negated = NULL;
+    put_class_body(t);
     t->in_class = false;
+    if (t->negated) {
+        put_two_classes(t, begin, inverted);
+        t->at += t->at < t->end;
+        return;
+    }
+    pj_buffer_char(&t->out, '[');
+    if (inverted) pj_buffer_char(&t->out, '^');
+    if (t->out.failed) return;
+    size_t head = inverted ? 2 : 1, bytes = t->out.length - head - begin;
+    memmove(t->out.data + begin + head, t->out.data + begin, bytes);
+    memcpy(t->out.data + begin, "[^", head);
     if (t->at < t->end) pj_buffer_char(&t->out, *t->at++);
 }
 

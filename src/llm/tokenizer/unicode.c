@@ -71,8 +71,8 @@ bool pj_unicode_is_nonspacing(uint32_t c)
 bool pj_unicode_is_other(uint32_t c)
 {
     utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CN ||
-           k == UTF8PROC_CATEGORY_CO || k == UTF8PROC_CATEGORY_CS;
+    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO ||
+           k == UTF8PROC_CATEGORY_CS;
 }
 
 uint32_t pj_unicode_lower(uint32_t c)
