@@ -268,7 +268,9 @@ static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_f
         }
         if (token->rstrip) stop = space_behind(s.text, s.bytes, stop);
         if (done < begin) status = between(e, part_of(s, done, begin));
-        if (status == PJ_OK && !pj_ids_append(e->ids, (int32_t)token->id))
+        /* One that begins in the space which the last one swallowed has nothing left of itself. */
+        bool stands = begin < stop;
+        if (status == PJ_OK && stands && !pj_ids_append(e->ids, (int32_t)token->id))
             status = pj_fail_memory(e->err, "token ids");
         done = stop;
     }

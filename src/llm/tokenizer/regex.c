@@ -138,6 +138,11 @@ static void put_escape(translation *t)
             t->at += 4;
         }
         return;
+    case 'b': /* by what \w means here; inside a class it is a backspace */
+        put(t, t->in_class ? "\\x08"
+                           : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
+        return;
+    case 'B': put(t, "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"); return;
     case 'p':
     case 'P':
         if (t->at < t->end && *t->at == '{') {
