@@ -41,8 +41,10 @@ typedef struct pj_fit_input {
     const pj_leaf *leaves;
     size_t leaf_count;
     uint32_t class_count;
-    double idle_mw;  /* baseline; NAN: unknown, powers are then gross */
-    double total_mj; /* gross energy of [begin, end) that the parts must add up to */
+    double idle_mw;     /* baseline; NAN: unknown, powers are then gross */
+    double total_mj;    /* gross energy of [begin, end) that the parts must add up to */
+    double total_sd_mj; /* how well that is known (gain apart): a sensor that sees a quarter of the
+                           time does not know it exactly; 0 or NAN: exactly */
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
     double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SPREAD      0.30
+#define DEFAULT_SPREAD 0.30
 #define CALIBRATION_COMMON \
     0.05 /* a calibration's powers may all be off by one factor: heat, clocks */
 #define DRIFT_KNOT_NS 4000000000LL
@@ -290,7 +290,7 @@ static bool posterior(problem *p, double drift, double *mean, double *cov)
     return true;
 }
 
-/* Conditions N(mean, cov) on total' x = total_y. */
+/* Conditions N(mean, cov) on total' x = total_y, within what the total is known to. */
 static void condition_on_total(const problem *p, double *mean, double *cov)
 {
     size_t n = p->n;
@@ -303,10 +303,12 @@ static void condition_on_total(const problem *p, double *mean, double *cov)
         expected += p->total[i] * mean[i];
     }
     if (tst > 0) {
-        double factor = (p->total_y - expected) / tst;
+        double sd = isfinite(p->in->total_sd_mj) ? p->in->total_sd_mj / p->scale : 0;
+        double variance = tst + sd * sd;
+        double factor = (p->total_y - expected) / variance;
         for (size_t i = 0; i < n; i++) mean[i] += st[i] * factor;
         for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < n; k++) cov[i * n + k] -= st[i] * st[k] / tst;
+            for (size_t k = 0; k < n; k++) cov[i * n + k] -= st[i] * st[k] / variance;
     }
     pj_free(st);
 }

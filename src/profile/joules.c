@@ -242,7 +242,7 @@ static pj_class_prior prior_of(joules *j, uint32_t rail, uint32_t class_)
 }
 
 static pj_status fit_rail(joules *j, rail_result *result, const pj_window *windows, size_t count,
-                          double total_mj, pj_error *err)
+                          const pj_curve_energy *total, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
@@ -254,7 +254,8 @@ static pj_status fit_rail(joules *j, rail_result *result, const pj_window *windo
                           .leaf_count = (size_t)tree->leaf_count + 2,
                           .class_count = tree->class_count,
                           .idle_mw = j->d->baseline_mw[result->rail],
-                          .total_mj = total_mj,
+                          .total_mj = total->energy_mj,
+                          .total_sd_mj = hypot(total->random_sd_mj, total->bias_sd_mj),
                           .begin_ns = result->begin_ns,
                           .end_ns = result->end_ns,
                           .priors = priors};
@@ -301,11 +302,13 @@ static pj_status attribute_rail(joules *j, uint32_t rail, pj_error *err)
     pj_status status = get_windows(j, result, &windows, &window_count, err);
     if (status == PJ_OK) status = get_segments(j, result, &segments, &segment_count, err);
     if (status == PJ_OK) {
-        double total_mj = pj_curve_energy_mj(j->curves[rail], result->begin_ns, result->end_ns);
+        pj_curve_energy total;
+        pj_curve_query(j->curves[rail], result->begin_ns, result->end_ns, &total);
         set_outside(j, result);
-        result->weight_mj = isnan(total_mj) ? 0 : total_mj;
+        result->weight_mj = isnan(total.energy_mj) ? 0 : total.energy_mj;
         /* Without a fit energy goes by time, which is equal power. */
-        if (!isnan(total_mj)) status = fit_rail(j, result, windows, window_count, total_mj, err);
+        if (!isnan(total.energy_mj))
+            status = fit_rail(j, result, windows, window_count, &total, err);
         if (status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE) status = PJ_OK;
     }
     if (status == PJ_OK) share_rail(j, result, segments, segment_count);

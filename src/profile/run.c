@@ -428,6 +428,7 @@ static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
                                 .observe = session->observe,
                                 .observe_context = session->observe_context};
     status = pj_build_run(&reader, &options, data, err);
+    if (session->inspect) session->inspect(session->inspect_context, &reader);
     pj_spool_reader_close(&reader);
     return status;
 }

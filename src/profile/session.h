@@ -13,6 +13,7 @@
 #include "store/store.h"
 #include "trace/live.h"
 #include "trace/run_data.h"
+#include "trace/spool.h"
 
 #include <pthread.h>
 
@@ -32,6 +33,9 @@ struct pj_session {
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
+    /* Sees the spool of a run that ended, before it goes; for the bench of attribution. */
+    void (*inspect)(void *context, pj_spool_reader *reader);
+    void *inspect_context;
     int64_t span_cost_ns;  /* of a span without statistics, measured at opening */
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;

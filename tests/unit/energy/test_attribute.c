@@ -135,9 +135,8 @@ static void a_calibration_that_does_not_explain_is_seen(void **state)
     for (uint32_t c = 0; c < t.class_count; c++)
         prior[c] = (pj_class_prior){t.power_mw[c] * 0.8, t.power_mw[c] * 0.005};
     double total = truth_energy_mj(&t, t.begin_ns, t.end_ns);
-    pj_fit_input input = {windows,       count,     t.leaves, t.leaf_count,
-                          t.class_count, t.idle_mw, total,    t.begin_ns,
-                          t.end_ns,      prior,     0};
+    pj_fit_input input = {windows, count, t.leaves,   t.leaf_count, t.class_count, t.idle_mw,
+                          total,   0,     t.begin_ns, t.end_ns,     prior,         0};
     assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
     assert_true(total - fit.predicted_mj > 1.96 * fit.predicted_sd_mj);
     for (uint32_t c = 0; c < t.class_count; c++) /* the common factor is found all the same */
@@ -164,7 +163,7 @@ static void negative_powers_are_truncated_and_said(void **state)
     }
     double total = 0;
     for (int i = 0; i < 100; i++) total += windows[i].energy_mj;
-    pj_fit_input input = {windows, 100, leaves, 200, 2, 10000, total, 0, now, NULL, 0};
+    pj_fit_input input = {windows, 100, leaves, 200, 2, 10000, total, 0, 0, now, NULL, 0};
     assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
     assert_true(fit.truncated[1]);
     assert_false(fit.truncated[0]);
@@ -196,9 +195,8 @@ static void memory_failures_leave_nothing_behind(void **state)
     sensor power = {"power", 100, 0, 0.01, 0, false};
     truth_init(&t, 5, 20, 50);
     pj_window *windows = truth_windows(&t, &power, 5, &count);
-    pj_fit_input input = {windows,       count,     t.leaves, t.leaf_count,
-                          t.class_count, t.idle_mw, 1e5,      t.begin_ns,
-                          t.end_ns,      NULL,      0};
+    pj_fit_input input = {windows, count, t.leaves,   t.leaf_count, t.class_count, t.idle_mw,
+                          1e5,     0,     t.begin_ns, t.end_ns,     NULL,          0};
     for (int nth = 0; nth < 24; nth++) {
         pj_memory_fail_after(nth);
         pj_status status = pj_fit_run(&input, &fit, NULL);

@@ -1,0 +1,326 @@
+/*
+ * perjoule bench attribution: how near attribution comes to a known truth. The real engine makes
+ * one run; its spans then serve many simulated machines: for every seed each class of work gets a
+ * power of its own, a simulated sensor looks at it, and the estimator that serves every run works
+ * from what the sensor saw. Printed for each kind of sensor: the 95th percentile of the relative
+ * error of class powers (classes with at least 1 % of the energy), how often the nominal 95 %
+ * intervals hold the truth, and how exactly parts add up to the whole.
+ */
+#include "cli/options.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "profile/build.h"
+#include "profile/generate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sensor {
+    const char *name, *spec;
+    double calibration; /* relative 1 sigma of a calibrated power; 0: none */
+    double limit;       /* published 95th percentile at tokens of 50 ms; 0: none */
+} sensor;
+
+/* The calibrations are what 2 s of a component alone give with that sensor, 0.1 % at best. */
+static const sensor sensors[] = {
+    {"counter 1 ms, 61 uJ", "kind=counter,period_ms=1,resolution_mj=0.061", 0, 0.0013},
+    {"the same, 1 % noise", "kind=counter,period_ms=1,resolution_mj=0.061,noise=0.01", 0, 0.021},
+    {"power 10 ms, 0.2 % noise", "kind=power,period_ms=10,noise=0.002", 0, 0.065},
+    {"counter 100 ms, 61 uJ", "kind=counter,period_ms=100,resolution_mj=0.061", 0, 0.004},
+    {"power 100 ms, 0.1 % noise", "kind=power,period_ms=100,noise=0.001", 0, 0.32},
+    {"power 100 ms, 0.5 % noise", "kind=power,period_ms=100,noise=0.005", 0, 0.39},
+    {"power 100 ms, 1 % noise", "kind=power,period_ms=100,noise=0.01", 0, 0.55},
+    {"average of 1 s, 0.5 % noise", "kind=power,period_ms=100,window_ms=1000,noise=0.005", 0, 0},
+    {"sees 25 of 100 ms, 0.5 %", "kind=power,period_ms=100,window_ms=25,noise=0.005", 0, 0},
+    {"calibrated, 1 ms, 1 % noise", "kind=power,period_ms=1,noise=0.01", 0.001, 0.003},
+    {"calibrated, 100 ms, 0.5 %", "kind=power,period_ms=100,noise=0.005", 0.0011, 0.004},
+    {"calibrated, 100 ms, 1 %", "kind=power,period_ms=100,noise=0.01", 0.0022, 0.005},
+    {"calibrated, sees 25 of 100", "kind=power,period_ms=100,window_ms=25,noise=0.005", 0.0022, 0},
+};
+
+enum { SENSORS = sizeof sensors / sizeof *sensors, MAX_ERRORS = 1 << 20 };
+
+typedef struct bench {
+    const pj_command *command;
+    const char *model, *dtype;
+    int64_t runs, tokens, prompt, seed, threads;
+    double idle_mw;
+    bool json;
+    /* of the run that is at hand */
+    double *errors, *equal;
+    size_t count;
+    unsigned judged, covered;
+    double residual; /* largest relative error of a sum */
+    double token_ms;
+    pj_json *out;
+    int code;
+} bench;
+
+typedef struct prior_context {
+    const pj_sim_spec *spec;
+    double sd;
+    uint64_t seed;
+} prior_context;
+
+/* A calibration as it would have come out: the truth, off by its own standard deviation. */
+static bool calibrated_prior(void *context, const pj_rail *rail, const char *name, pj_phase phase,
+                             double *power_mw, double *sd_mw)
+{
+    const prior_context *p = context;
+    if (name[0] == '(' || phase == PJ_PHASE_IDLE) return false;
+    pj_random random = {pj_hash64(p->seed, name, strlen(name)) + (uint64_t)phase};
+    double truth = pj_sim_class_mw(p->spec, name, phase);
+    *sd_mw = p->sd * truth;
+    *power_mw = truth + *sd_mw * pj_random_normal(&random);
+    return true;
+}
+
+static double sum_error(const pj_run_data *d)
+{
+    int64_t parts = 0;
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        int64_t whole = d->phases[i].energy.gross_nj;
+        if (whole == PJ_NJ_UNKNOWN) return NAN;
+        parts += whole;
+    }
+    double total_nj = d->info.total_mj * 1e6;
+    double error = 0;
+    for (uint32_t i = 0; i < d->token_count; i++) { /* layers and sections hold a token's energy */
+        int64_t token = d->tokens[i].energy.gross_nj;
+        if (token == PJ_NJ_UNKNOWN) return NAN;
+        int64_t sections = d->tokens[i].energy.self_nj;
+        for (uint32_t k = 0; k < d->section_count; k++)
+            if (d->sections[k].token == i) sections += d->sections[k].energy.gross_nj;
+        error = fmax(error, fabs((double)(sections - token)) / fmax((double)token, 1));
+    }
+    /* what lies outside the phases is idle time of the run itself */
+    return parts > 0 && (double)parts > total_nj * (1 + 1e-9) ? 1 : error;
+}
+
+static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
+{
+    double net = 0, time = 0;
+    for (uint32_t c = 0; c < d->class_count; c++) {
+        const pj_class_row *row = &d->classes[c];
+        if (row->phase == PJ_PHASE_IDLE) continue;
+        net += pj_sim_class_mw(spec, row->name, (pj_phase)row->phase) * row->time_ms;
+        time += row->time_ms;
+    }
+    for (uint32_t c = 0; c < d->class_count; c++) {
+        const pj_class_row *row = &d->classes[c];
+        double truth = pj_sim_class_mw(spec, row->name, (pj_phase)row->phase);
+        if (row->phase == PJ_PHASE_IDLE || truth * row->time_ms < 0.01 * net ||
+            b->count == MAX_ERRORS)
+            continue;
+        b->equal[b->count] = fabs(net / time - truth) / truth;
+        b->errors[b->count++] = fabs(row->power_mw - truth) / truth;
+        b->judged++;
+        b->covered += fabs(row->power_mw - truth) <= 1.96 * row->power_sd_mw;
+    }
+}
+
+static pj_status simulate(bench *b, const pj_tree *tree, pj_spool_reader *reader, const sensor *s,
+                          uint64_t seed, pj_error *err)
+{
+    char text[256];
+    pj_sim_spec spec;
+    pj_run_data d = {0};
+    int64_t begin_ns;
+    pj_readings none = {0};
+    snprintf(text, sizeof text, "%s,seed=%llu,idle_mw=%g", s->spec, (unsigned long long)seed,
+             b->idle_mw);
+    pj_status status = pj_sim_parse(text, &spec, err);
+    if (status != PJ_OK) return status;
+    prior_context prior = {&spec, s->calibration, seed};
+    pj_build_options options = {
+        .sim = &spec, .prior = s->calibration > 0 ? calibrated_prior : NULL, .context = &prior};
+    status = pj_build_facts(reader, &d, &begin_ns, err);
+    if (status == PJ_OK) {
+        d.rail_count = pj_sim_rails(&spec, d.rails, PJ_MAX_RAILS);
+        for (uint32_t r = 0; r < d.rail_count; r++) {
+            snprintf(d.rails[r].source, sizeof d.rails[r].source, "sim");
+            d.baseline_mw[r] = spec.idle_mw * spec.rails[r].share;
+            d.baseline_sd_mw[r] = 0.001 * d.baseline_mw[r];
+        }
+        status = pj_build_rows((pj_tree *)(uintptr_t)tree, &d, err);
+    }
+    if (status == PJ_OK) status = pj_build_energy(tree, &none, &options, &d, err);
+    if (status == PJ_OK) {
+        judge(b, &spec, &d);
+        b->residual = fmax(b->residual, sum_error(&d));
+    }
+    pj_run_data_fini(&d);
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double p95(double *errors, size_t count)
+{
+    if (count == 0) return NAN;
+    qsort(errors, count, sizeof *errors, by_size);
+    return errors[(size_t)((double)(count - 1) * 0.95)];
+}
+
+static void print_row(bench *b, const sensor *s)
+{
+    double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
+    double coverage = (double)b->covered / b->judged;
+    if (!b->json) {
+        char limit[16] = "";
+        if (s->limit > 0) snprintf(limit, sizeof limit, "%.2f %%", 100 * s->limit);
+        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.0e\n", s->name, 100 * error, limit,
+               100 * equal, 100 * coverage, b->residual);
+        fflush(stdout);
+        return;
+    }
+    pj_json_object_begin(b->out);
+    pj_json_kv_string(b->out, "sensor", s->name);
+    pj_json_kv_string(b->out, "sim", s->spec);
+    pj_json_kv_double(b->out, "error_p95", error);
+    pj_json_kv_double(b->out, "published_p95", s->limit > 0 ? s->limit : NAN);
+    pj_json_kv_double(b->out, "equal_power_p95", equal);
+    pj_json_kv_double(b->out, "coverage", coverage);
+    pj_json_kv_uint(b->out, "classes_judged", b->judged);
+    pj_json_kv_double(b->out, "sum_error", b->residual);
+    pj_json_object_end(b->out);
+}
+
+/* The run's spans are here: every sensor and seed looks at them. */
+static void run_all(void *context, pj_spool_reader *reader)
+{
+    bench *b = context;
+    pj_run_data facts = {0};
+    pj_tree tree = {0};
+    int64_t begin_ns;
+    pj_error err = {0};
+    pj_status status = pj_build_facts(reader, &facts, &begin_ns, &err);
+    if (status == PJ_OK) status = pj_tree_init(&tree, reader, begin_ns, &facts.arena, &err);
+    b->errors = pj_alloc(MAX_ERRORS, sizeof(double));
+    b->equal = pj_alloc(MAX_ERRORS, sizeof(double));
+    if (status == PJ_OK && (!b->errors || !b->equal))
+        status = pj_fail_memory(&err, "the errors of a bench");
+    if (status == PJ_OK && !b->json)
+        printf("%-28s  %11s  %10s  %11s  %11s  %8s\n", "sensor", "error, p95", "published",
+               "equal power", "coverage", "sums");
+    for (int i = 0; i < SENSORS && status == PJ_OK; i++) {
+        b->count = b->judged = b->covered = 0;
+        b->residual = 0;
+        for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
+            status = simulate(b, &tree, reader, &sensors[i], (uint64_t)(b->seed + k), &err);
+        if (status == PJ_OK) print_row(b, &sensors[i]);
+    }
+    if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
+    pj_free(b->errors);
+    pj_free(b->equal);
+    pj_tree_fini(&tree);
+    pj_run_data_fini(&facts);
+}
+
+static pj_status record(bench *b, pj_error *err)
+{
+    pj_session *session = NULL;
+    pj_model_slot slot = {0};
+    pj_profile_result result = {0};
+    int32_t *ids = pj_alloc((size_t)b->prompt, sizeof *ids);
+    if (!ids) return pj_fail_memory(err, "a prompt");
+    for (int64_t i = 0; i < b->prompt; i++) ids[i] = (int32_t)(i % 500) + 1;
+    pj_prompt prompt = {.ids = ids, .id_count = (uint32_t)b->prompt};
+    pj_profile_options options = {.engine = {.model = b->model,
+                                             .dtype = b->dtype,
+                                             .threads = (uint32_t)b->threads,
+                                             .no_tokenizer = true},
+                                  .prompts = &prompt,
+                                  .prompt_count = 1,
+                                  .max_tokens = (uint32_t)b->tokens,
+                                  .ignore_eos = true,
+                                  .sampling = PJ_SAMPLING_GREEDY,
+                                  .depth = PJ_DEPTH_MODULE};
+    pj_session_options session_options = {
+        .power = "sim", .database = "none", .baseline_seconds = -1};
+    pj_status status = pj_model_slot_open(&slot, &options.engine, err);
+    if (status == PJ_OK) status = pj_session_open(&session_options, &session, err);
+    if (status == PJ_OK) {
+        session->inspect = run_all;
+        session->inspect_context = b;
+        status = pj_profile_generate(session, &slot, &options, &result, err);
+        b->token_ms = result.data.info.decode_ms / fmax((double)b->tokens - 1, 1);
+        pj_profile_result_fini(&result);
+    }
+    pj_session_close(session);
+    pj_model_slot_close(&slot);
+    pj_free(ids);
+    return status;
+}
+
+static int run_bench(const pj_command *command, int argc, char **argv)
+{
+    bench b = {.command = command,
+               .model = "synthetic:llama-3.2-1b,bf16",
+               .runs = 40,
+               .tokens = 200,
+               .prompt = 256,
+               .seed = 1,
+               .idle_mw = 0};
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL",
+         "whose spans (synthetic:llama-3.2-1b,bf16)", 0, 0},
+        {"dtype", 0, PJ_OPTION_TEXT, &b.dtype, "TYPE", "convert the weights", 0, 0},
+        {"threads", 't', PJ_OPTION_INT, &b.threads, "N", "threads (all CPUs)", 1, 256},
+        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "simulated runs a sensor (40)", 1, 10000},
+        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the run (200)", 2, 100000},
+        {"prompt", 0, PJ_OPTION_INT, &b.prompt, "N", "tokens of its prompt (256)", 1, 100000},
+        {"seed", 0, PJ_OPTION_INT, &b.seed, "N", "of the first simulated machine (1)", 0, 0},
+        {"idle", 0, PJ_OPTION_DOUBLE, &b.idle_mw, "MW",
+         "idle power under the work (0: noise is of net power, as published)", 0, 1e6},
+        {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object", 0, 0},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    pj_buffer buffer;
+    pj_json json;
+    pj_error err = {0};
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    b.out = &json;
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "model", b.model);
+    pj_json_kv_int(&json, "runs", b.runs);
+    pj_json_key(&json, "rows");
+    pj_json_array_begin(&json);
+    pj_status status = record(&b, &err);
+    pj_json_array_end(&json);
+    pj_json_kv_double(&json, "token_ms", b.token_ms);
+    pj_json_object_end(&json);
+    if (status != PJ_OK)
+        b.code = pj_command_failed(command, &err);
+    else if (b.json)
+        printf("%s\n", pj_buffer_get(&buffer));
+    else
+        printf("\n%s: tokens of %.1f ms, %lld simulated machines a row\n", b.model, b.token_ms,
+               (long long)b.runs);
+    pj_buffer_fini(&buffer);
+    return b.code;
+}
+
+const pj_command pj_bench_attribution = {
+    .name = "bench attribution",
+    .summary = "attribution against simulated sensors with a known truth",
+    .run = run_bench,
+    .usage = "[options]",
+    .text =
+        "Takes the spans of one real run and lets simulated sensors look at made-up machines in\n"
+        "which every class of work has a power of its own (20 to 60 W, drawn from the seed). The\n"
+        "column `published` is the table of docs/measurement.md for tokens of 50 ms.",
+    .examples = "perjoule bench attribution\n"
+                "perjoule bench attribution -m synthetic:llama-3.2-1b,q4_0,layers=8 --runs 200\n",
+};
