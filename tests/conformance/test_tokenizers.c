@@ -2,7 +2,7 @@
  * and as a stream; and hostile tokenizer files. */
 #include "judge.h"
 
-#include "llm/tokenizer.h"
+#include "llm/chat.h"
 
 #include <jansson.h>
 
@@ -210,6 +210,44 @@ static void test_golden(void **state)
     judge_each(judge_folder("PJ_GOLDEN"), check_golden);
 }
 
+/* A conversation as the model's makers write and encode it. */
+static void test_chat(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    const char *fixtures = judge_folder("PJ_FIXTURES");
+    pj_chat_format format = {.kind = PJ_CHAT_MISTRAL_V1, .bos = "<s>", .eos = "</s>"};
+    pj_tokenizer *t = open_tokenizer(judge_join(path, fixtures, "tokenizers/mistral-v0.1"));
+    json_t *sample = load_json(
+        judge_join(path, fixtures, "tokenizers/mistral-v0.1/chat-samples/no_tools.sample.json"));
+    json_t *tokens = load_json(
+        judge_join(path, fixtures, "tokenizers/mistral-v0.1/chat-samples/no_tools.tokens_v1.json"));
+    pj_chat_message messages[16];
+    size_t i, count;
+    json_t *item;
+    json_array_foreach(json_object_get(sample, "messages"), i, item)
+    {
+        assert_true(i < 16);
+        messages[i].role = json_string_value(json_object_get(item, "role"));
+        messages[i].content = json_string_value(json_object_get(item, "content"));
+    }
+    pj_error err;
+    pj_ids ids = {0};
+    int32_t *want;
+    count = ids_of(json_object_get(tokens, "tokens"), &want);
+    assert_int_equal(pj_chat_encode(&format, t, messages, i, &ids, &err), PJ_OK);
+    if (ids.count != count || memcmp(ids.ids, want, count * sizeof *want) != 0) {
+        print_ids("want", want, count);
+        print_ids("have", ids.ids, ids.count);
+        fail();
+    }
+    pj_ids_fini(&ids);
+    pj_free(want);
+    json_decref(sample);
+    json_decref(tokens);
+    pj_tokenizer_close(t);
+}
+
 static void check_hostile(const char *path)
 {
     static const char *const may_pass[] = {"duplicate-ids.json", "huge-id.json"};
@@ -237,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_chat),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

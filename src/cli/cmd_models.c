@@ -1,0 +1,104 @@
+/* perjoule models: the models on this machine, with what matters for energy. */
+#include "base/json.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "llm/scan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_usable(const pj_model_entry *entry)
+{
+    const pj_model_facts *f = &entry->facts;
+    char parameters[32], active[32], bytes[32], flops[32];
+    pj_format_count((double)f->parameters, parameters, sizeof parameters);
+    pj_format_count((double)f->active_parameters, active, sizeof active);
+    pj_format_count((double)f->bytes_per_token, bytes, sizeof bytes);
+    pj_format_count((double)f->flops_per_token, flops, sizeof flops);
+    printf("%s%s%s  (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), entry->name, pj_style_off(stdout),
+           f->arch);
+    printf("  parameters %s", parameters);
+    if (f->active_parameters != f->parameters) printf(", active %s", active);
+    printf("; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden, f->heads,
+           f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
+    printf("  a token reads %sB and takes %sFLOP", bytes, flops);
+    if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
+    if (f->window) printf("; window %u", f->window);
+    printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer.json");
+    printf("  %s\n", entry->path);
+}
+
+static void print_list(const pj_model_list *list, const char *folder)
+{
+    if (list->count == 0) {
+        printf(
+            "No models in %s or the Hugging Face cache. Put a model's folder there, name another "
+            "place with --models, or use -m synthetic:llama-3.2-1b.\n",
+            folder);
+        return;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const pj_model_entry *entry = &list->items[i];
+        if (entry->usable)
+            print_usable(entry);
+        else
+            printf("%s%s%s\n  cannot be used: %s\n", pj_style_on(stdout, PJ_STYLE_DIM), entry->name,
+                   pj_style_off(stdout), entry->reason.text);
+    }
+}
+
+static bool write_out(void *context, const char *bytes, size_t count)
+{
+    return fwrite(bytes, 1, count, stdout) == count;
+}
+
+static void print_json(const pj_model_list *list)
+{
+    pj_buffer block;
+    pj_json json;
+    pj_buffer_init(&block, 64 << 20);
+    pj_json_init_stream(&json, &block, write_out, NULL);
+    pj_model_list_json(list, &json);
+    pj_json_finish(&json);
+    printf("\n");
+    pj_buffer_fini(&block);
+}
+
+static int run(const pj_command *command, int argc, char **argv)
+{
+    const char *folder = NULL;
+    bool json = false, cache = true;
+    const pj_option options[] = {
+        {"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
+         "where models are (default $PERJOULE_MODELS, else ./models)"},
+        {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
+         "look into the Hugging Face cache too (default; --no-cache does not)"},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
+    pj_model_list list;
+    pj_error err;
+    if (!folder) folder = pj_models_default_folder();
+    if (pj_models_scan(folder, cache, &list, &err) != PJ_OK)
+        return pj_command_failed(command, &err);
+    if (json)
+        print_json(&list);
+    else
+        print_list(&list, folder);
+    pj_model_list_fini(&list);
+    return PJ_EXIT_OK;
+}
+
+const pj_command pj_command_models = {
+    .name = "models",
+    .summary = "list the models found here, with what matters for energy",
+    .run = run,
+    .usage = "[options]",
+    .text = "A model is a folder as Hugging Face publishes it. Bytes a token are the weights that "
+            "decoding one token of one sequence reads; FLOPs a token are those of its matrices.\n\n"
+            "A folder that looks like a model and cannot be used is listed with the reason.",
+    .examples = "perjoule models\nperjoule models --models ~/models --json\n",
+};

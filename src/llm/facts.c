@@ -1,0 +1,154 @@
+/* Counting a model. One list of its matrices and vectors, each with how often a token uses it. */
+#include "llm/facts.h"
+
+#include "llm/blueprint.h"
+
+#include <stdio.h>
+
+/* `stored` values exist; a token uses `used` of them; of those `multiplied` are in matrix products.
+ */
+typedef struct tally {
+    uint64_t stored, used, multiplied;
+} tally;
+
+static void add_matrix(tally *t, uint64_t rows, uint64_t cols)
+{
+    t->stored += rows * cols;
+    t->used += rows * cols;
+    t->multiplied += rows * cols;
+}
+
+static void add_vector(tally *t, bool present, uint64_t count)
+{
+    if (!present) return;
+    t->stored += count;
+    t->used += count;
+}
+
+static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
+{
+    add_vector(t, true, b->norm == PJ_NORM_LAYER ? 2 * width : width);
+}
+
+static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b)
+{
+    uint64_t q = (uint64_t)c->heads * c->head_dim, kv = (uint64_t)c->kv_heads * c->head_dim;
+    add_matrix(t, q + 2 * kv, c->hidden);
+    add_vector(t, pj_bias_wanted(b->qkv_bias, c), q + 2 * kv);
+    add_matrix(t, c->hidden, q);
+    add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
+    add_vector(t, b->qk_norm, 2 * (uint64_t)c->head_dim);
+}
+
+static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
+{
+    uint64_t inputs = b->mlp == PJ_MLP_PLAIN ? 1 : 2;
+    add_matrix(t, inputs * width, c->hidden);
+    add_matrix(t, c->hidden, width);
+    add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + c->hidden);
+}
+
+static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b)
+{
+    tally one = {0};
+    add_mlp(&one, c, b, c->expert_intermediate);
+    t->stored += c->experts * one.stored;
+    t->used += c->experts_per_token * one.used;
+    t->multiplied += c->experts_per_token * one.multiplied;
+    add_matrix(t, c->experts, c->hidden); /* the router */
+    if (!b->shared_expert) return;
+    add_mlp(t, c, b, c->shared_intermediate);
+    add_matrix(t, 1, c->hidden); /* its gate */
+}
+
+static bool has_experts(const pj_model_config *c, uint32_t layer)
+{
+    return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
+}
+
+static tally count(const pj_model_config *c)
+{
+    const pj_blueprint *b = pj_blueprint_get(c->arch);
+    tally t = {0};
+    for (uint32_t i = 0; i < c->layers; i++) {
+        add_norm(&t, b, c->hidden);
+        if (!b->parallel_block) add_norm(&t, b, c->hidden);
+        add_attention(&t, c, b);
+        if (has_experts(c, i))
+            add_experts(&t, c, b);
+        else
+            add_mlp(&t, c, b, c->intermediate);
+    }
+    add_norm(&t, b, c->hidden);
+    add_matrix(&t, c->vocab, c->hidden); /* the head */
+    add_vector(&t, pj_bias_wanted(b->head_bias, c), c->vocab);
+    return t;
+}
+
+static const char *attention_name(const pj_model_config *c)
+{
+    if (c->kv_heads == c->heads) return "MHA";
+    return c->kv_heads == 1 ? "MQA" : "GQA";
+}
+
+static uint64_t bytes_of(pj_dtype dtype, uint64_t values)
+{
+    const pj_dtype_info *info = pj_dtype_get(dtype);
+    return values / info->block_values * info->block_bytes +
+           values % info->block_values * info->block_bytes / info->block_values;
+}
+
+void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_facts *facts)
+{
+    tally t = count(c);
+    uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
+    uint64_t kv = (uint64_t)c->kv_heads * c->head_dim, q = (uint64_t)c->heads * c->head_dim;
+    *facts = (pj_model_facts){
+        .layers = c->layers,
+        .hidden = c->hidden,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .vocab = c->vocab,
+        .context = c->context,
+        .experts = c->experts,
+        .experts_per_token = c->experts_per_token,
+        .window = c->window,
+        .dtype = dtype,
+        .parameters = t.stored + table,
+        .active_parameters = t.used + table,
+        .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* and one row of the embedding */
+        .flops_per_token = 2 * t.multiplied,
+        .kv_bytes_per_position = 2 * 2 * kv * c->layers,
+        .attention_flops_per_position = 2 * 2 * q * c->layers,
+    };
+    snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
+    snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));
+}
+
+void pj_model_facts_json(const pj_model_facts *f, pj_json *json)
+{
+    pj_json_kv_string(json, "architecture", f->arch);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "active_parameters", f->active_parameters);
+    pj_json_kv_uint(json, "layers", f->layers);
+    pj_json_kv_uint(json, "hidden_size", f->hidden);
+    pj_json_kv_uint(json, "heads", f->heads);
+    pj_json_kv_uint(json, "kv_heads", f->kv_heads);
+    pj_json_kv_uint(json, "head_dim", f->head_dim);
+    pj_json_kv_string(json, "attention", f->attention);
+    pj_json_kv_uint(json, "experts", f->experts);
+    pj_json_kv_uint(json, "experts_per_token", f->experts_per_token);
+    pj_json_key(json, "window");
+    if (f->window)
+        pj_json_uint(json, f->window);
+    else
+        pj_json_null(json);
+    pj_json_kv_uint(json, "context", f->context);
+    pj_json_kv_uint(json, "vocab_size", f->vocab);
+    pj_json_kv_string(json, "dtype", pj_dtype_get(f->dtype)->name);
+    pj_json_kv_uint(json, "bytes_per_token", f->bytes_per_token);
+    pj_json_kv_uint(json, "flops_per_token", f->flops_per_token);
+    pj_json_kv_uint(json, "kv_bytes_per_position", f->kv_bytes_per_position);
+    pj_json_kv_uint(json, "attention_flops_per_position", f->attention_flops_per_position);
+}

@@ -1,0 +1,29 @@
+/* What matters for energy in a model, counted from its config: parameters, bytes and FLOPs a token.
+ */
+#ifndef PJ_LLM_FACTS_H
+#define PJ_LLM_FACTS_H
+
+#include "base/json.h"
+#include "llm/config.h"
+#include "llm/dtype.h"
+
+typedef struct pj_model_facts {
+    char arch[64], attention[4]; /* "MHA", "GQA" or "MQA" */
+    uint32_t layers, hidden, heads, kv_heads, head_dim, vocab, context;
+    uint32_t experts, experts_per_token; /* 0: dense */
+    uint32_t window;                     /* tokens, 0: none */
+    pj_dtype dtype;
+    uint64_t parameters;        /* a tied head counts once */
+    uint64_t active_parameters; /* without the experts that a token does not choose */
+    uint64_t bytes_per_token;   /* weights read to decode one token, one sequence at a time */
+    uint64_t flops_per_token;   /* of the matrices: 2 a weight; attention comes on top */
+    uint64_t
+        kv_bytes_per_position; /* KV cache of one position in F16, all layers; read by decode */
+    uint64_t attention_flops_per_position; /* scores and values against one cached position */
+} pj_model_facts;
+
+void pj_model_facts_fill(const pj_model_config *config, pj_dtype dtype, pj_model_facts *facts);
+/* The members, into an object that is open. */
+void pj_model_facts_json(const pj_model_facts *facts, pj_json *json);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Finding models on this machine: in a folder of models, one or two levels deep, and in the cache
+ * that Hugging Face's tools keep. What looks like a model and cannot be used is in the list too,
+ * with the reason.
+ */
+#ifndef PJ_LLM_SCAN_H
+#define PJ_LLM_SCAN_H
+
+#include "llm/facts.h"
+
+typedef struct pj_model_entry {
+    char *name; /* "llama-3", "org/name" */
+    char *path; /* what -m takes */
+    bool usable;
+    bool has_tokenizer;
+    pj_error reason;      /* when it is not usable */
+    pj_model_facts facts; /* when it is */
+} pj_model_entry;
+
+typedef struct pj_model_list {
+    pj_model_entry *items; /* by name */
+    size_t count, capacity;
+} pj_model_list;
+
+/* $PERJOULE_MODELS, else "models". */
+const char *pj_models_default_folder(void);
+/* `folder` NULL: the default one; a folder that does not exist holds no models. */
+pj_status pj_models_scan(const char *folder, bool with_cache, pj_model_list *list, pj_error *err);
+void pj_model_list_fini(pj_model_list *list); /* may run twice */
+/* Writes an array of objects: name, path, usable, reason or the facts. */
+void pj_model_list_json(const pj_model_list *list, pj_json *json);
+
+#endif
