@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes the man pages: one a command from `perjoule COMMAND --man`, and perjoule(1) over them.
+
+Usage: man.py PROGRAM FOLDER
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def output(*words):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True).stdout
+
+
+def escape(text):
+    return text.replace("\\", "\\e").replace("-", "\\-")
+
+
+def overview(commands, version):
+    lines = [f'.TH PERJOULE 1 "" "perjoule {version}" "perjoule manual"', ".SH NAME",
+             "perjoule \\- shows where every joule of transformer inference goes", ".SH SYNOPSIS",
+             ".B perjoule\n.I COMMAND\n[options]", ".SH DESCRIPTION",
+             "perjoule runs language models (or watches programs that do), measures power where the "
+             "machine has sensors, attributes the energy to phases, tokens, layers, components and "
+             "operations with an interval on every figure, stores every run, and serves a dashboard.",
+             ".SH COMMANDS"]
+    for name, summary in commands:
+        lines += [".TP", f".BR perjoule\\-{escape(name)} (1)", escape(summary)]
+    lines += [".SH ENVIRONMENT"]
+    for name, text in (("PERJOULE_DB", "the database, in place of the user's own"),
+                       ("PERJOULE_MODELS", "folder of models, in place of ./models"),
+                       ("PERJOULE_SYSFS, PERJOULE_PROCFS", "folders in front of /sys and /proc"),
+                       ("PERJOULE_NVML", "path of NVIDIA's management library"),
+                       ("PERJOULE_POWERMETRICS", "command that stands for powermetrics"),
+                       ("PERJOULE_ISA", "kernel sets that may be used"),
+                       ("NO_COLOR", "plain text on terminals too")):
+        lines += [".TP", f".B {name}", text]
+    lines += [".SH EXIT STATUS",
+              "0 done, 1 it failed while working, 2 bad input or usage, 3 something it needs is "
+              "unavailable, 130 interrupted (the run is kept)."]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    listing = output("help")
+    commands = re.findall(r"^  (\w+) +(\S.*)$", listing.split("Commands:")[1], re.M)
+    version = output("--version").split()[1]
+    (FOLDER / "perjoule.1").write_text(overview(commands, version))
+    for name, _ in commands:
+        (FOLDER / f"perjoule-{name}.1").write_text(output(name, "--man"))
+
+
+main()
