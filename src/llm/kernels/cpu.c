@@ -99,7 +99,7 @@ bool pj_cpu_has_amx(void)
 
 #if defined(__linux__)
 #include <sys/auxv.h>
-enum { HWCAP_DOTPROD_BIT = 20, HWCAP2_I8MM_BIT = 13, HWCAP2_BF16_BIT = 14 };
+enum { HWCAP_DOTPROD_BIT = 20, HWCAP2_I8MM_BIT = 13 };
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 static bool apple_has(const char *name)
@@ -129,10 +129,9 @@ bool pj_cpu_has_dotprod(void)
 bool pj_cpu_has_i8mm(void)
 {
 #if defined(__linux__)
-    unsigned long have = getauxval(AT_HWCAP2);
-    return (have >> HWCAP2_I8MM_BIT & 1) && (have >> HWCAP2_BF16_BIT & 1);
+    return getauxval(AT_HWCAP2) >> HWCAP2_I8MM_BIT & 1;
 #elif defined(__APPLE__)
-    return apple_has("hw.optional.arm.FEAT_I8MM") && apple_has("hw.optional.arm.FEAT_BF16");
+    return apple_has("hw.optional.arm.FEAT_I8MM");
 #else
     return false;
 #endif

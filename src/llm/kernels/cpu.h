@@ -12,6 +12,6 @@ bool pj_cpu_has_bf16(void);   /* AVX-512 BF16 */
 bool pj_cpu_has_amx(void);
 bool pj_cpu_has_neon(void);
 bool pj_cpu_has_dotprod(void);
-bool pj_cpu_has_i8mm(void); /* and BF16 */
+bool pj_cpu_has_i8mm(void);
 
 #endif

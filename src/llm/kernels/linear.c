@@ -217,7 +217,7 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
         for (size_t r = 0; r < k->rows; r++) {
             size_t row = smaller(first + r, rows - 1);
             tile.weights[r] = b->values + row * b->stride + at * k->unpacked_bytes;
-            if (b->form->group != 4 || !b->scales) continue;
+            if (b->kernels->form != PJ_FORM_Q8) continue;
             tile.scales[r] = b->scales + row * b->scale_stride + at / PJ_Q8_BLOCK;
             tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
         }

@@ -17,7 +17,7 @@ void pj_kernels_vnni_apply(pj_kernels *kernels);
 void pj_kernels_bf16_apply(pj_kernels *kernels);
 void pj_kernels_amx_apply(pj_kernels *kernels);
 void pj_kernels_neon_apply(pj_kernels *kernels);
-void pj_kernels_dotprod_apply(pj_kernels *kernels);
-void pj_kernels_i8mm_apply(pj_kernels *kernels);
+void pj_kernels_dotprod_codes(pj_kernels *kernels);
+void pj_kernels_i8mm_codes(pj_kernels *kernels);
 
 #endif

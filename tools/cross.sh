@@ -1,0 +1,114 @@
+#!/bin/sh
+# Keeps honest what this machine cannot run: compiles every source for macOS on Apple Silicon, and
+# builds the NEON kernels with their test and runs it under an emulator. Uses the cross compiler of
+# the Python package ziglang, installed on first use into build-cross/. What is missing is skipped
+# with its reason; a compile error or a failed test is a failure.
+set -eu
+cd "$(dirname "$0")/.."
+out=$PWD/build-cross
+venv=$out/venv
+mkdir -p "$out"
+
+skip() {
+    echo "cross: skipped: $1"
+    exit 0
+}
+
+if ! [ -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import ziglang' 2>/dev/null; then
+    python3 -m venv "$venv" >"$out/venv.log" 2>&1 || skip "python3 cannot make a virtual environment, see build-cross/venv.log"
+    "$venv/bin/pip" install --quiet ziglang >>"$out/venv.log" 2>&1 || skip "pip cannot install ziglang, see build-cross/venv.log"
+fi
+export ZIG_GLOBAL_CACHE_DIR="$out/zig-cache" ZIG_LOCAL_CACHE_DIR="$out/zig-cache"
+zig="$venv/bin/python -m ziglang cc"
+
+warnings="-std=gnu17 -Wall -Wextra -Werror -Wshadow -Wvla -Wwrite-strings -Wstrict-prototypes
+ -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wundef -Wno-missing-field-initializers
+ -Wno-sign-compare -Wno-unused-parameter -Wno-unknown-warning-option -Wno-unused-command-line-argument"
+version=$(sed -n "s/.*version: '\([0-9.]*\)'.*/\1/p" meson.build | head -n 1)
+common="-D_GNU_SOURCE -DPJ_VERSION_TEXT=\"$version\" -fno-math-errno -Iinclude -Isrc"
+
+# How a kernel source is compiled: a line "object flags" for each set it belongs to.
+kernel_variants() {
+    case $1 in
+    *_vector.c) echo "neon -ffp-contract=fast -DPJ_SET=neon" ;;
+    */neon.c) echo "neon -ffp-contract=fast -DPJ_SET=neon" ;;
+    */codes_neon.c)
+        echo "dotprod -ffp-contract=fast -mcpu=generic+dotprod -DPJ_SET=dotprod"
+        echo "i8mm -ffp-contract=fast -mcpu=generic+dotprod+i8mm -DPJ_SET=i8mm"
+        ;;
+    */avx2.c | */avx512.c | */vnni.c | */bf16.c | */amx.c | */codes_avx2.c) ;; # another processor
+    *) echo "c -ffp-contract=off" ;;
+    esac
+}
+
+# compile TARGET SOURCE EXTRA-FLAGS: all variants, objects under build-cross/TARGET
+compile() {
+    kernel_variants "$2" | while read -r variant flags; do
+        object="$out/$1/$(echo "${2%.c}" | tr / _)_$variant.o"
+        # shellcheck disable=SC2086
+        $zig -target "$1" $warnings $common $3 $flags -O2 -c "$2" -o "$object" || exit 1
+    done
+}
+
+# ---- every source for macOS -------------------------------------------------------------------
+
+# Third-party headers, without those of this machine's C library beside them.
+headers="$out/headers"
+rm -rf "$headers"
+mkdir -p "$headers"
+multiarch=$(cc -print-multiarch 2>/dev/null || true)
+for h in jansson.h jansson_config.h sqlite3.h pcre2.h utf8proc.h plist microhttpd.h wslay zlib.h \
+    zconf.h curl libpq-fe.h postgres_ext.h pg_config_ext.h; do
+    for dir in /usr/include /usr/include/postgresql "/usr/include/$multiarch"; do
+        if [ -e "$dir/$h" ]; then ln -sf "$dir/$h" "$headers/$h"; fi
+    done
+done
+
+macos=aarch64-macos
+mkdir -p "$out/$macos"
+count=0
+lacking=0
+failed=0
+for source in $(find src -name '*.c' | sort); do
+    missing=
+    for h in $(sed -n 's/^# *include *<\([a-z0-9_]*\)[./].*/\1/p' "$source" "${source%.c}.h" 2>/dev/null); do
+        case $h in
+        jansson | sqlite3 | pcre2 | utf8proc | plist | microhttpd | wslay | zlib | curl | libpq-fe)
+            [ -e "$headers/$h" ] || [ -e "$headers/$h.h" ] || missing=$h
+            ;;
+        esac
+    done
+    if [ -n "$missing" ]; then
+        echo "cross: $source skipped: no headers of $missing"
+        lacking=$((lacking + 1))
+        continue
+    fi
+    if [ -z "$(kernel_variants "$source")" ]; then continue; fi
+    if compile $macos "$source" "-isystem $headers"; then
+        count=$((count + 1))
+    else
+        echo "cross: $source does not compile for macOS"
+        failed=$((failed + 1))
+    fi
+done
+echo "cross: $count sources compile for $macos, $failed do not, $lacking skipped"
+
+# ---- NEON kernels, run ------------------------------------------------------------------------
+
+linux=aarch64-linux-musl
+mkdir -p "$out/$linux"
+rm -f "$out/$linux"/*.o
+for source in src/base/*.c src/llm/dtype.c src/llm/team.c src/llm/kernels/*.c tests/unit/llm/test_kernels.c; do
+    case $source in */json.c | */utf8.c) continue ;; esac
+    compile $linux "$source" "-Itools/cross"
+done
+$zig -target $linux "$out/$linux"/*.o -o "$out/test_kernels_neon" -lm
+emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)
+if [ "$(uname -m)" = aarch64 ]; then
+    "$out/test_kernels_neon"
+elif [ -n "$emulator" ]; then
+    "$emulator" -cpu max "$out/test_kernels_neon"
+else
+    skip "the NEON kernels compile; nothing here runs them (package qemu-user)"
+fi
+[ $failed -eq 0 ]
