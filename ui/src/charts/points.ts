@@ -163,6 +163,10 @@ export class Points extends CanvasChart<number> {
         const box = { x, y, w, h: 12 };
         if (x < LEFT || x + w > this.width || y < 0 || y + 12 > this.height - BOTTOM) continue;
         if (taken.some((t, k) => k !== i && overlap(t, box))) continue;
+        g.strokeStyle = c.surface;
+        g.lineWidth = 3;
+        g.lineJoin = 'round';
+        g.strokeText(d.label, x, y + 6);
         g.fillText(d.label, x, y + 6);
         taken.push(box);
         break;

@@ -45,7 +45,8 @@ function Drawing({ flows, show, width }: { flows: Flows; show: (v: number) => st
     .nodeId((n) => n.id)
     .nodeWidth(8)
     .nodePadding(7)
-    .nodeSort((a, b) => (b.value ?? 0) - (a.value ?? 0))
+    // null keeps the order in which the nodes are given.
+    .nodeSort(null as never)
     .extent([
       [1, 4],
       [width - (narrow ? 74 : 108), HEIGHT - 4],

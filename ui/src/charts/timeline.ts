@@ -2,7 +2,7 @@
 // duration, colour is energy within the lane; a slice without energy is hatched.
 import { energyInterval, known, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
-import { extent } from '../core/stats';
+import { extent, quantile } from '../core/stats';
 import type { Range } from '../state/selection';
 import { rampName } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
@@ -23,6 +23,14 @@ export interface Slice {
   rows?: [string, string][];
 }
 
+/** The colour scale of a lane. In a long lane one slice (the prompt among the tokens) would turn all
+ * others dark, so the scale then leaves out the outermost twentieth on each side. */
+function spreadOf(slices: Slice[]): [number, number] | null {
+  const v = Float64Array.from(slices.flatMap((s) => (known(s.energy) ? [s.energy] : []))).sort();
+  if (v.length < 12) return extent(v);
+  return [quantile(v, 0.05), quantile(v, 0.95)];
+}
+
 const LANE = 26;
 const GAP = 4;
 
@@ -39,9 +47,7 @@ export class Timeline extends TimeChart<number> {
     if (slices !== this.slices) {
       this.slices = slices;
       this.focused = this.hovered = null;
-      this.scale = lanes.map((_, i) =>
-        extent(slices.filter((s) => s.lane === i).map((s) => s.energy)),
-      );
+      this.scale = lanes.map((_, i) => spreadOf(slices.filter((s) => s.lane === i)));
     }
     this.invalidate();
   }
@@ -80,7 +86,7 @@ export class Timeline extends TimeChart<number> {
       const y = s.lane * (LANE + GAP);
       const w = Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 1 : 0));
       const e = this.scale[s.lane];
-      const pixel = known(s.energy) && e ? lut[level(s.energy, Math.min(0, e[0]), e[1])] : null;
+      const pixel = known(s.energy) && e ? lut[level(s.energy, e[0], e[1])] : null;
       g.fillStyle = pixel === null ? stripes : css(pixel);
       g.fillRect(x0, y, w, LANE);
       if (w > 28) {

@@ -151,8 +151,10 @@ export abstract class TreeChart extends CanvasChart<Placed> {
 
 const HEAD = 18;
 
+/** Levels with a head of their own, and the level whose parts are drawn as solid ground. */
+const LEVELS = 3;
+
 export class Treemap extends TreeChart {
-  private levels = 2;
 
   protected override arrange(): void {
     if (!this.top || !this.width || !this.height) return;
@@ -161,9 +163,10 @@ export class Treemap extends TreeChart {
     treemap<Datum>()
       .tile(treemapSquarify.ratio(1.4))
       .size([this.width, this.height])
-      .paddingTop((d) => (d.children && d.depth < this.levels ? HEAD : 0))
-      .paddingInner((d) => (d.depth === 0 ? 3 : 1))
-      .paddingOuter((d) => (d.depth === 0 ? 0 : 2))
+      .paddingOuter((d) => (d.depth === 0 || d.depth >= LEVELS ? 0 : 2))
+      // After paddingOuter, which would set it too.
+      .paddingTop((d) => (d.children && d.depth > 0 && d.depth < LEVELS ? HEAD : 0))
+      .paddingInner((d) => (d.depth === 0 ? 4 : 1))
       .round(true)(copy);
     const original = this.top.descendants();
     copy.descendants().forEach((n, i) => {
@@ -185,64 +188,60 @@ export class Treemap extends TreeChart {
       const depth = n.depth - top.depth;
       const w = n.x1 - n.x0;
       const h = n.y1 - n.y0;
+      const open = this.open(n, depth);
       if (n.data.rest) {
         g.fillStyle = stripes;
         g.fillRect(n.x0, n.y0, w, h);
-      } else if (n.children && depth < this.levels) {
-        g.fillStyle = c.sunken;
+      } else if (open) {
+        g.fillStyle = depth === 0 ? c.surface : c.sunken;
         g.fillRect(n.x0, n.y0, w, h);
-        if (n.data.node.kind === 'phase') {
+        if (n.data.node.kind === 'phase' && depth > 0) {
           g.fillStyle = this.colour(n, c);
           g.fillRect(n.x0, n.y0, w, 2);
         }
-      } else if (n.children) {
-        g.fillStyle = c.sunken;
-        g.fillRect(n.x0, n.y0, w, h);
       } else {
-        g.globalAlpha = 0.85;
+        g.globalAlpha = 0.88;
         g.fillStyle = this.colour(n, c);
         g.fillRect(n.x0, n.y0, w, h);
         g.globalAlpha = 1;
       }
-      for (const k of n.children ?? []) walk(k);
-      if (depth <= this.levels || !n.children) this.label(g, c, n, depth);
+      if (open) for (const k of n.children ?? []) walk(k);
+      if (depth > 0 || !open) this.label(g, c, n, open);
     };
     walk(top);
   }
 
-  private label(g: CanvasRenderingContext2D, c: Colours, n: Placed, depth: number): void {
+  private open(n: Placed, depth: number): boolean {
+    return n.children !== undefined && depth < LEVELS;
+  }
+
+  private label(g: CanvasRenderingContext2D, c: Colours, n: Placed, head: boolean): void {
     const w = n.x1 - n.x0;
     const h = n.y1 - n.y0;
-    const head = n.children !== undefined && depth < this.levels;
-    if (w < 34 || h < 15 || (n.children && !head)) return;
+    if (w < 34 || h < 15) return;
     const text = fitText(g, labelOf(n.data), w - 10);
     if (!text) return;
-    g.fillStyle = head || n.data.rest ? c.text2 : '#fff';
-    if (!head && !n.data.rest) {
-      g.fillStyle = inkFor(this.colour(n, c));
-    }
-    g.fillText(text, n.x0 + 5, n.y0 + 9.5);
+    const plain = head || n.data.rest;
+    g.fillStyle = plain ? c.text2 : inkFor(this.colour(n, c));
+    g.fillText(text, n.x0 + 5, n.y0 + 10);
+    const value = this.show(n.value ?? 0);
     if (head) {
-      const value = this.show(n.value ?? 0);
-      const used = g.measureText(text).width + 16;
-      if (g.measureText(value).width < w - used) {
-        g.textAlign = 'right';
-        g.fillStyle = c.text3;
-        g.fillText(value, n.x1 - 5, n.y0 + 9.5);
-        g.textAlign = 'left';
-      }
+      if (g.measureText(value).width > w - g.measureText(text).width - 20) return;
+      g.textAlign = 'right';
+      g.fillStyle = c.text3;
+      g.fillText(value, n.x1 - 5, n.y0 + 10);
+      g.textAlign = 'left';
     } else if (h > 32 && w > 52) {
-      g.globalAlpha = 0.85;
-      g.fillText(fitText(g, this.show(n.value ?? 0), w - 10), n.x0 + 5, n.y0 + 23);
-      g.globalAlpha = 1;
+      g.fillText(fitText(g, value, w - 10), n.x0 + 5, n.y0 + 24);
     }
   }
 
   protected override hit(x: number, y: number): Placed | null {
     const inside = (n: Placed) => x >= n.x0 && x < n.x1 && y >= n.y0 && y < n.y1;
-    let at: Placed | null = this.top && inside(this.top) ? this.top : null;
-    while (at?.children) {
-      const next: Placed | undefined = at.children.find(inside);
+    const top = this.top;
+    let at: Placed | null = top && inside(top) ? top : null;
+    while (at && top && this.open(at, at.depth - top.depth)) {
+      const next: Placed | undefined = at.children?.find(inside);
       if (!next) break;
       at = next;
     }

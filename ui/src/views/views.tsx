@@ -1,5 +1,7 @@
 import type { View } from '../state/selection';
 import { AnalysisView } from './analysis/analysis';
+import { CompareView } from './compare/compare';
+import { HistoryView } from './history/history';
 import { LiveView } from './live/live';
 
 export function Views({ view }: { view: View }) {
@@ -8,7 +10,9 @@ export function Views({ view }: { view: View }) {
       return <LiveView />;
     case 'analysis':
       return <AnalysisView />;
-    default:
-      return <h1>{view}</h1>;
+    case 'history':
+      return <HistoryView />;
+    case 'compare':
+      return <CompareView />;
   }
 }

@@ -43,10 +43,16 @@ for (const [name, query] of Object.entries(views)) {
           await o.page.getByRole('button', { name: /Start|Queue/ }).click();
           await o.page.waitForTimeout(1800);
         }
-        const height = await o.page.evaluate(() => document.documentElement.scrollHeight);
-        await o.page.setViewportSize({ width, height: Math.min(6000, height) });
+        const height = Math.min(6000, await o.page.evaluate(() => document.documentElement.scrollHeight));
+        await o.page.setViewportSize({ width, height });
         await o.page.waitForTimeout(700);
-        await o.page.screenshot({ path: join(out, `${name}-${dark ? 'dark' : 'light'}-${width}.png`) });
+        const file = join(out, `${name}-${dark ? 'dark' : 'light'}-${width}`);
+        await o.page.screenshot({ path: `${file}.png` });
+        const piece = width === 390 ? 1800 : 1200;
+        for (let y = 0, i = 1; height > piece && y < height; y += piece, i++) {
+          const clip = { x: 0, y, width, height: Math.min(piece, height - y) };
+          await o.page.screenshot({ path: `${file}-part${i}.png`, clip });
+        }
         if (name === 'live') await o.page.getByRole('button', { name: 'Stop' }).click({ timeout: 300 }).catch(() => {});
         if (o.problems.length) process.stderr.write(`${name}: ${o.problems.join('\n')}\n`);
         await o.close();

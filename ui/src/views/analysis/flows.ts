@@ -69,7 +69,28 @@ export function flows(root: TreeNode): Flows {
     rest(p, phase.self);
   }
   const used = new Set([...links.values()].flatMap((l) => [l.from, l.to]));
-  return { nodes: [...nodes.values()].filter((n) => used.has(n.id)), links: [...links.values()] };
+  const all = [...nodes.values()].filter((n) => used.has(n.id));
+  return { nodes: inOrder(all, [...links.values()]), links: [...links.values()] };
+}
+
+const PART_ORDER = Object.keys(PART_LABEL);
+
+/** From top to bottom: phases and layers as they come, kinds of work in one fixed order, components
+ * grouped by kind and by value within it, the unattributed last. Ribbons then hardly cross. */
+function inOrder(nodes: Flows['nodes'], links: Flow[]): Flows['nodes'] {
+  const value = (id: string) => links.reduce((a, l) => a + (l.to === id ? l.value : 0), 0);
+  const rank = (id: string): number => {
+    const [kind, name] = [id.slice(0, id.indexOf(' ')), id.slice(id.indexOf(' ') + 1)];
+    if (id === 'rest') return 1e6;
+    if (kind === 'band') return Number(name);
+    if (kind === 'part') return PART_ORDER.indexOf(name);
+    if (kind === 'comp') return PART_ORDER.indexOf(partOf(name));
+    return 1e4;
+  };
+  return nodes
+    .map((n, i) => ({ n, r: rank(n.id), v: value(n.id), i }))
+    .sort((a, b) => a.r - b.r || b.v - a.v || a.i - b.i)
+    .map((x) => x.n);
 }
 
 export const sankeyRows = (root: TreeNode): (string | number)[][] => {

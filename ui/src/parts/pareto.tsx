@@ -1,0 +1,94 @@
+// Throughput against energy per token: each run a point with its interval, the Pareto front a line.
+import { useMemo, useRef } from 'preact/hooks';
+import type { RunSummary } from '../api/types';
+import { Canvas, Legend, Panel, type PanelState, READY } from '../charts/panel';
+import { Points } from '../charts/points';
+import { colours } from '../charts/theme';
+import { clip, energy, energyInterval, known, plain, shortId, Z95 } from '../core/format';
+import { paretoFront } from '../core/stats';
+import { go } from '../state/selection';
+import { dark, unit } from '../state/settings';
+
+export function ParetoPanel(props: {
+  runs: RunSummary[];
+  colourOf?: (run: RunSummary, i: number) => string;
+  labelOf?: (run: RunSummary, i: number) => string;
+  state?: PanelState;
+  note?: string;
+}) {
+  const chart = useRef<Points | null>(null);
+  dark.value;
+  const c = colours();
+  const list = useMemo(
+    () => props.runs.filter((r) => known(r.tokens_per_second) && known(r.joules_per_token)),
+    [props.runs],
+  );
+  const front = useMemo(
+    () => paretoFront(list.map((r) => ({ x: r.tokens_per_second ?? 0, y: r.joules_per_token ?? 0 }))),
+    [list],
+  );
+  const on = new Set(front);
+  const half = (r: RunSummary): number | null =>
+    known(r.total_energy_sd_mj) && known(r.total_energy_mj) && r.total_energy_mj > 0
+      ? (Z95 * r.total_energy_sd_mj * (r.joules_per_token ?? 0)) / r.total_energy_mj
+      : null;
+  const state = props.state ?? READY;
+  return (
+    <Panel
+      title="Throughput against energy"
+      note={props.note ?? 'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front.'}
+      state={state.kind === 'ready' && list.length === 0 ? { kind: 'empty', text: 'None of these runs has both energy and throughput.' } : state}
+      legend={
+        <Legend
+          items={[
+            { label: 'On the Pareto front', colour: c.accent, kind: 'line' },
+            { label: 'Run', colour: props.colourOf ? c.text2 : c.text3 },
+          ]}
+        />
+      }
+      table={() => ({
+        columns: ['run_id', 'model_name', 'dtype', 'prompt', 'tokens_per_second', 'joules_per_token', 'pareto'],
+        rows: list.map((r, i) => [r.id, r.model_name, r.dtype, r.prompt, r.tokens_per_second, r.joules_per_token, on.has(i) ? 'yes' : 'no']),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-pareto"
+        name="pareto"
+        label={`Scatter of ${list.length} runs by throughput and energy per token; ${front.length} on the Pareto front.`}
+        make={(host) => new Points(host)}
+        handle={chart}
+        update={(p) => {
+          p.set({
+            x: { label: 'tokens per second', log: false, show: (v) => String(Number(v.toPrecision(4))) },
+            y: { label: 'J per token', log: false, show: (v) => String(Number(v.toPrecision(3))) },
+            dots: list.map((r, i) => ({
+              x: r.tokens_per_second ?? 0,
+              y: r.joules_per_token ?? 0,
+              yHalf: half(r),
+              label: on.has(i) || props.labelOf ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim()) : '',
+              colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
+              strong: !!props.colourOf || on.has(i),
+              size: props.colourOf ? 1.4 : 0.7,
+              tip: {
+                title: clip(r.prompt ?? shortId(r.id), 60),
+                rows: [
+                  ['Model', `${r.model_name ?? '–'} ${r.dtype ?? ''}`],
+                  ['Per token', energy((r.joules_per_token ?? 0) * 1000, unit.peek())],
+                  ['Throughput', `${plain(r.tokens_per_second)} tok/s`],
+                  ['Energy', energyInterval(r.total_energy_mj, r.total_energy_sd_mj, unit.peek())],
+                  ['Source', r.energy_source],
+                ],
+              },
+            })),
+            lines: front.length > 1 ? [{ label: 'Pareto front', colour: c.accent, points: front.map((i) => [list[i].tokens_per_second ?? 0, list[i].joules_per_token ?? 0]) }] : [],
+          });
+          p.onPick = (i) => {
+            if (i !== null) go({ view: 'analysis', run: list[i].id });
+          };
+        }}
+      />
+    </Panel>
+  );
+}
+

@@ -1,0 +1,125 @@
+// One run beside the list: what was asked, what came out, on what machine, at what cost.
+import { api } from '../../api/client';
+import type { RunDetail, RunSummary } from '../../api/types';
+import { follow } from '../../app';
+import { Trouble } from '../../charts/panel';
+import { count, dateTime, energy, energyInterval, known, percent, plain, power, time } from '../../core/format';
+import { SourceBadge, StatusBadge } from '../../parts/badge';
+import { ExportMenu } from '../../parts/export';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import { stateOf, useResource } from '../../state/resource';
+import { href, select } from '../../state/selection';
+import { unit } from '../../state/settings';
+
+export function RunDetailPanel({ id, onDelete }: { id: string; onDelete: (r: RunSummary) => void }) {
+  const res = useResource(`detail ${id}`, (s) => api.detail(id, s));
+  const d = res.value.data;
+  const state = stateOf(res);
+  return (
+    <aside class="panel detail" aria-label="Run detail">
+      <div class="row">
+        {d && <StatusBadge status={d.status} />}
+        {d && <SourceBadge source={d.energy_source} />}
+        <span class="spacer" />
+        <button type="button" class="tool" aria-label="Close the detail" onClick={() => select({ run: null })}>
+          <Icon name="close" />
+        </button>
+      </div>
+      {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
+      {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
+      {d && (
+        <>
+          <div class="row">
+            <a class="btn primary" href={href({ view: 'analysis', run: d.id })} onClick={(e) => follow(e, 'analysis', { run: d.id })}>
+              Open in Analysis
+            </a>
+            <ExportMenu id={d.id} />
+            <button type="button" class="btn danger" onClick={() => onDelete(d)}>
+              <Icon name="trash" /> Delete
+            </button>
+          </div>
+          {d.warnings.map((w) => (
+            <Notice key={w.code + w.text}>
+              <Sentence text={w.text} />
+            </Notice>
+          ))}
+          <h2>Prompt</h2>
+          <p class="text-block">{d.prompt || 'No prompt was recorded.'}</p>
+          {d.output_text && (
+            <>
+              <h2>Output</h2>
+              <p class="text-block">{d.output_text}</p>
+            </>
+          )}
+          <h2>Figures</h2>
+          <Facts rows={figures(d)} />
+          <h2>Settings</h2>
+          <Facts rows={settings(d)} />
+          {d.machine_info && (
+            <>
+              <h2>Machine</h2>
+              <Facts rows={Object.entries(d.machine_info).flatMap(([k, v]) => fact(k, v))} />
+            </>
+          )}
+        </>
+      )}
+    </aside>
+  );
+}
+
+type FactRow = [string, string];
+
+function fact(key: string, value: unknown): FactRow[] {
+  if (value === null || value === undefined || value === '') return [];
+  const label = key.replaceAll('_', ' ');
+  if (typeof value === 'object') return Object.entries(value).flatMap(([k, v]) => fact(`${label} ${k}`, v));
+  if (typeof value === 'number' && key.endsWith('_bytes')) return [[label.replace(/ bytes$/, ''), count(value, 'B')]];
+  return [[label, String(value)]];
+}
+
+function Facts({ rows }: { rows: FactRow[] }) {
+  return (
+    <dl class="facts">
+      {rows.map(([label, value]) => (
+        <>
+          <dt>{label}</dt>
+          <dd class={value === 'unavailable' ? 'na' : ''}>{value}</dd>
+        </>
+      ))}
+    </dl>
+  );
+}
+
+function figures(d: RunDetail): FactRow[] {
+  const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
+  return [
+    ['Energy', energyInterval(d.total_energy_mj, d.total_energy_sd_mj, unit.value)],
+    ['Net of idle', energy(d.net_energy_mj, unit.value)],
+    ['Per output token', j(d.joules_per_token)],
+    ['Per input token (prefill)', j(d.joules_per_input_token)],
+    ['Mean power', power(d.mean_power_mw)],
+    ['Duration', time(d.total_duration_ms)],
+    ['Prefill', time(d.prefill_duration_ms)],
+    ['Decode', time(d.decode_duration_ms)],
+    ['Tokens per second', plain(d.tokens_per_second)],
+    ['Tokens', `${d.input_tokens ?? '–'} in, ${d.output_tokens ?? '–'} out`],
+    ['Cost of profiling', percent(d.overhead?.share)],
+  ];
+}
+
+function settings(d: RunDetail): FactRow[] {
+  return [
+    ['Run', d.id],
+    ['Started', dateTime(d.created_at)],
+    ['Model', d.model_name ?? '–'],
+    ['Weights', d.dtype ?? '–'],
+    ['Depth', d.profiling_depth],
+    ['Threads', d.threads ? String(d.threads) : '–'],
+    ['Instruction set', d.isa ?? '–'],
+    ['Power sources', d.power_sources ?? 'none'],
+    ['Method', d.method ?? '–'],
+    ...(d.experiment_name ? ([['Experiment', d.experiment_name]] as FactRow[]) : []),
+    ...Object.entries(d.settings ?? {}).flatMap(([k, v]) => fact(k, v)),
+  ];
+}

@@ -1,0 +1,344 @@
+// All stored runs. Searching, filtering, sorting and paging are questions to the server; the page
+// only holds what it shows.
+import { signal } from '@preact/signals';
+import { useEffect, useState } from 'preact/hooks';
+import { api, ApiError, type Query } from '../../api/client';
+import type { RunSummary } from '../../api/types';
+import { follow } from '../../app';
+import { clip, dateTime, energy, energyInterval, known, plain, time } from '../../core/format';
+import { SourceBadge, StatusBadge } from '../../parts/badge';
+import { Confirm } from '../../parts/confirm';
+import { Icon } from '../../parts/icon';
+import { Notice } from '../../parts/notice';
+import { ParetoPanel } from '../../parts/pareto';
+import { finished } from '../../state/live';
+import { stateOf, useResource } from '../../state/resource';
+import { at, EMPTY, go, href, select, selection, type Selection } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { RunDetailPanel } from './detail';
+
+const PAGE = 50;
+const SIDE = 4;
+/** Counts deletions, so that the list is asked for anew. */
+const changed = signal(0);
+
+const COLUMNS: { key: string; label: string; sort?: string; num?: boolean; class?: string }[] = [
+  { key: 'date', label: 'When', sort: 'date' },
+  { key: 'prompt', label: 'Prompt' },
+  { key: 'model', label: 'Model' },
+  { key: 'tokens', label: 'Tokens', num: true, class: 'wide' },
+  { key: 'duration', label: 'Duration', sort: 'duration', num: true },
+  { key: 'energy', label: 'Energy', sort: 'energy', num: true },
+  { key: 'jpt', label: 'Per token', sort: 'joules_per_token', num: true },
+  { key: 'tps', label: 'Tokens/s', sort: 'tokens_per_second', num: true },
+  { key: 'source', label: 'Source' },
+  { key: 'status', label: 'Status' },
+];
+
+function query(s: Selection): Query {
+  return {
+    search: s.search,
+    model: s.model,
+    tag: s.tag ? [s.tag] : [],
+    status: s.status,
+    experiment: s.experiment,
+    from: s.from,
+    to: s.to,
+    sort: s.sort,
+    order: s.order,
+    limit: PAGE,
+    offset: (s.page - 1) * PAGE,
+  };
+}
+
+export function HistoryView() {
+  const s = selection.value;
+  const q = query(s);
+  const res = useResource(`${JSON.stringify(q)} ${finished.value} ${changed.value}`, (x) => api.runs(q, x));
+  const runs = res.value.data?.runs ?? [];
+  const total = res.value.data?.total ?? 0;
+  const [doomed, setDoomed] = useState<RunSummary | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const filtered = !!(s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to);
+  const state = stateOf(res, () =>
+    total ? null : filtered ? 'No run matches these filters.' : 'No runs are stored yet. Start one in Live, or with `perjoule run` in a terminal.',
+  );
+  const remove = async () => {
+    if (!doomed) return;
+    try {
+      await api.remove(doomed.id);
+      if (s.run === doomed.id) select({ run: null });
+      select({ ids: selection.value.ids.filter((i) => i !== doomed.id) });
+      setDoomed(null);
+      setError(null);
+      changed.value++;
+    } catch (e) {
+      setError(e instanceof ApiError ? e.message : String(e));
+    }
+  };
+  return (
+    <div class={`history ${s.run ? 'with-detail' : ''}`}>
+      <div class="stack">
+        <div class="row">
+          <h1>History</h1>
+          <span class="muted" role="status">
+            {res.value.data ? `${total.toLocaleString('en-US')} ${total === 1 ? 'run' : 'runs'}` : ''}
+          </span>
+          <span class="spacer" />
+          <Ticked />
+        </div>
+        <Filters />
+        <section class="panel list" aria-label="Runs" aria-busy={res.value.loading}>
+          {state.kind === 'error' && (
+            <Notice bad>
+              {state.text}{' '}
+              <button type="button" class="btn small" onClick={state.retry}>
+                Try again
+              </button>
+            </Notice>
+          )}
+          {state.kind === 'empty' && <div class="state">{state.text}</div>}
+          {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
+          {state.kind === 'ready' && (
+            <table class="runs">
+              <thead>
+                <tr>
+                  <th scope="col">
+                    <span class="sr-only">Select for comparison</span>
+                  </th>
+                  {COLUMNS.map((c) => (
+                    <Head key={c.key} column={c} />
+                  ))}
+                  <th scope="col">
+                    <span class="sr-only">Actions</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {runs.map((r) => (
+                  <Row key={r.id} run={r} onDelete={() => setDoomed(r)} />
+                ))}
+              </tbody>
+            </table>
+          )}
+          <Pager total={total} />
+        </section>
+        {runs.length > 0 && (
+          <ParetoPanel runs={runs} note="The runs of this page of the list; down and to the right is better. Click one to analyse it." />
+        )}
+      </div>
+      {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}
+      <Confirm
+        open={doomed !== null}
+        title="Delete this run?"
+        text={doomed ? `“${clip(doomed.prompt ?? '', 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.` : ''}
+        action="Delete"
+        error={error}
+        onYes={() => void remove()}
+        onNo={() => {
+          setDoomed(null);
+          setError(null);
+        }}
+      />
+    </div>
+  );
+}
+
+function Filters() {
+  const s = selection.value;
+  const facets = useResource(`facets ${finished.value} ${changed.value}`, (x) => api.facets(x));
+  const f = facets.value.data;
+  const put = (change: Partial<Selection>) => select({ ...change, page: 1 });
+  const pick = (name: 'model' | 'tag' | 'status' | 'experiment', label: string, list: { name: string; runs: number }[]) => (
+    <select class="input" aria-label={label} value={s[name]} onChange={(e) => put({ [name]: e.currentTarget.value })}>
+      <option value="">{label}: all</option>
+      {s[name] && !list.some((x) => x.name === s[name]) && <option value={s[name]}>{s[name]}</option>}
+      {list.map((x) => (
+        <option key={x.name} value={x.name}>
+          {x.name} ({x.runs})
+        </option>
+      ))}
+    </select>
+  );
+  const any = s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to;
+  return (
+    <search class="filters">
+      <label class="search">
+        <Icon name="search" />
+        <span class="sr-only">Search prompts</span>
+        <input
+          id="history-search"
+          class="input"
+          type="search"
+          placeholder="Search prompts"
+          value={s.search}
+          onInput={(e) => put({ search: e.currentTarget.value })}
+        />
+      </label>
+      {pick('model', 'Model', f?.models ?? [])}
+      {pick('tag', 'Tag', f?.tags ?? [])}
+      {pick('status', 'Status', f?.statuses ?? [])}
+      {pick('experiment', 'Experiment', f?.experiments ?? [])}
+      <label class="check">
+        From
+        <input class="input" type="date" value={s.from} onInput={(e) => put({ from: e.currentTarget.value })} />
+      </label>
+      <label class="check">
+        to
+        <input class="input" type="date" value={s.to} onInput={(e) => put({ to: e.currentTarget.value })} />
+      </label>
+      {any && (
+        <button
+          type="button"
+          class="btn small"
+          onClick={() => put({ search: '', model: '', tag: '', status: '', experiment: '', from: '', to: '' })}
+        >
+          Clear filters
+        </button>
+      )}
+    </search>
+  );
+}
+
+function Head({ column }: { column: (typeof COLUMNS)[number] }) {
+  const s = selection.value;
+  const mine = column.sort !== undefined && s.sort === column.sort;
+  const sorted = mine ? (s.order === 'asc' ? 'ascending' : 'descending') : undefined;
+  const turn = () => {
+    const better = column.sort === 'joules_per_token' || column.sort === 'energy' || column.sort === 'duration' ? 'asc' : 'desc';
+    select({ sort: column.sort ?? EMPTY.sort, order: mine ? (s.order === 'asc' ? 'desc' : 'asc') : better, page: 1 });
+  };
+  return (
+    <th scope="col" class={`${column.num ? 'num' : ''} ${column.class ?? ''}`} aria-sort={sorted}>
+      {column.sort ? (
+        <button type="button" class="sort" onClick={turn}>
+          {column.label}
+          {mine && <Icon name={s.order === 'asc' ? 'up' : 'down'} />}
+        </button>
+      ) : (
+        column.label
+      )}
+    </th>
+  );
+}
+
+function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
+  const ids = at.ids.value;
+  const on = ids.includes(r.id);
+  const open = at.run.value === r.id;
+  const na = (v: unknown) => (known(v as number) ? 'num' : 'num na hatched');
+  const rel = known(r.total_energy_sd_mj) && known(r.total_energy_mj) ? r.total_energy_sd_mj / r.total_energy_mj : null;
+  return (
+    <tr class={open ? 'open' : ''}>
+      <td>
+        <input
+          type="checkbox"
+          checked={on}
+          disabled={!on && ids.length >= SIDE}
+          aria-label={`Compare ${clip(r.prompt ?? r.id, 40)}`}
+          onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
+        />
+      </td>
+      <td data-label="When">
+        <span class="nowrap" title={r.created_at}>
+          {dateTime(r.created_at)}
+        </span>
+      </td>
+      <td class="prompt">
+        <button type="button" class="link" onClick={() => select({ run: open ? null : r.id })} aria-expanded={open}>
+          {clip(r.prompt ?? '', 90) || <em>no prompt</em>}
+        </button>
+        {r.tags.map((t) => (
+          <span class="tag" key={t}>
+            {t}
+          </span>
+        ))}
+      </td>
+      <td data-label="Model">
+        {r.model_name} <span class="muted">{r.dtype}</span>
+      </td>
+      <td class="num wide" data-label="Tokens">
+        {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
+      </td>
+      <td class="num" data-label="Duration">
+        {time(r.total_duration_ms)}
+      </td>
+      <td class={na(r.total_energy_mj)} data-label="Energy">
+        {energyInterval(r.total_energy_mj, r.total_energy_sd_mj, unit.value)}
+      </td>
+      <td class={na(r.joules_per_token)} data-label="Per token">
+        {known(r.joules_per_token)
+          ? rel === null
+            ? energy(r.joules_per_token * 1000, unit.value)
+            : energyInterval(r.joules_per_token * 1000, r.joules_per_token * 1000 * rel, unit.value)
+          : 'unavailable'}
+      </td>
+      <td class={na(r.tokens_per_second)} data-label="Tokens/s">
+        {plain(r.tokens_per_second)}
+      </td>
+      <td data-label="Source">
+        <SourceBadge source={r.energy_source} />
+      </td>
+      <td data-label="Status">
+        <StatusBadge status={r.status} />
+      </td>
+      <td class="actions">
+        <a
+          class="tool"
+          title="Open in Analysis"
+          aria-label={`Open in Analysis: ${clip(r.prompt ?? r.id, 40)}`}
+          href={href({ view: 'analysis', run: r.id })}
+          onClick={(e) => follow(e, 'analysis', { run: r.id })}
+        >
+          <Icon name="chevron" />
+        </a>
+        <button type="button" class="tool" title="Delete" aria-label={`Delete ${clip(r.prompt ?? r.id, 40)}`} onClick={onDelete}>
+          <Icon name="trash" />
+        </button>
+      </td>
+    </tr>
+  );
+}
+
+function Pager({ total }: { total: number }) {
+  const page = selection.value.page;
+  const pages = Math.max(1, Math.ceil(total / PAGE));
+  useEffect(() => {
+    if (total > 0 && page > pages) select({ page: pages });
+  }, [total, page, pages]);
+  if (pages <= 1) return null;
+  return (
+    <nav class="row pager" aria-label="Pages">
+      <button type="button" class="btn small" disabled={page <= 1} onClick={() => select({ page: page - 1 })}>
+        Previous
+      </button>
+      <span class="num">
+        {(page - 1) * PAGE + 1} to {Math.min(total, page * PAGE)} of {total.toLocaleString('en-US')}
+      </span>
+      <button type="button" class="btn small" disabled={page >= pages} onClick={() => select({ page: page + 1 })}>
+        Next
+      </button>
+    </nav>
+  );
+}
+
+function Ticked() {
+  const ids = at.ids.value;
+  return (
+    <div class="row">
+      {ids.length > 0 && (
+        <>
+          <span class="muted">
+            {ids.length} of {SIDE} selected
+          </span>
+          <button type="button" class="btn" onClick={() => select({ ids: [] })}>
+            Clear
+          </button>
+        </>
+      )}
+      <button type="button" class="btn primary" disabled={ids.length < 2} title="Select 2 to 4 runs" onClick={() => go({ view: 'compare' })}>
+        <Icon name="compare" /> Compare
+      </button>
+    </div>
+  );
+}
