@@ -307,8 +307,8 @@ static void fill_info(maker *m)
     i->dtype = "bf16";
     i->threads = 2;
     i->machine = "CPU, host";
-    i->machine_json = "{\"cpu\": \"CPU\"}";
-    i->model_json = "{\"parameters\": 1200000, \"layers\": 4}";
+    i->machine_json = "{\"cpu\":\"CPU\"}";
+    i->model_json = "{\"parameters\":1200000,\"layers\":4}";
     i->input_tokens = 9;
     i->output_tokens = like->tokens;
     i->total_ms = m->now_ms;

@@ -1,0 +1,142 @@
+/* The CSV export: a zip with one file a table, the tables' own columns, RFC 4180 quoting. */
+#include "store/exports.h"
+#include "store/zip.h"
+
+#include "base/decimal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FLUSH_BYTES = 64 * 1024 };
+
+typedef struct csv {
+    pj_zip *zip;
+    pj_buffer line;
+    bool failed;
+} csv;
+
+static void flush(csv *c, size_t above)
+{
+    if (c->line.length <= above) return;
+    if (c->line.failed || !pj_zip_write(c->zip, c->line.data, c->line.length)) c->failed = true;
+    pj_buffer_clear(&c->line);
+}
+
+static void put_text(pj_buffer *line, const char *text, size_t bytes)
+{
+    bool plain = true;
+    for (size_t i = 0; i < bytes && plain; i++) plain = !strchr(",\"\r\n", text[i]) && text[i];
+    /* A leading or trailing blank is kept by quoting it. */
+    if (bytes && (text[0] == ' ' || text[bytes - 1] == ' ')) plain = false;
+    if (plain) {
+        pj_buffer_append(line, text, bytes);
+        return;
+    }
+    pj_buffer_char(line, '"');
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '"') pj_buffer_char(line, '"');
+        pj_buffer_char(line, text[i]);
+    }
+    pj_buffer_char(line, '"');
+}
+
+static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
+{
+    char text[PJ_DECIMAL_BYTES];
+    size_t bytes;
+    switch (pj_sql_get_type(sql, column)) {
+    case PJ_SQL_NULL: break;
+    case PJ_SQL_INT:
+        pj_buffer_append(&c->line, text, pj_decimal_int(pj_sql_get_int(sql, column), text));
+        break;
+    case PJ_SQL_DOUBLE: {
+        double value = pj_sql_get_double(sql, column);
+        pj_buffer_append(&c->line, text,
+                         is_float ? pj_decimal_float((float)value, text)
+                                  : pj_decimal_double(value, text));
+        break;
+    }
+    case PJ_SQL_TEXT:
+    case PJ_SQL_BLOB: {
+        const char *value = pj_sql_get_text(sql, column, &bytes);
+        put_text(&c->line, value ? value : "", bytes);
+        break;
+    }
+    }
+}
+
+/* The lines of a SELECT; `table` tells which columns are floats (offset by `skip`), or is NULL. */
+static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_table *table, int skip,
+                           pj_error *err)
+{
+    while (!c->failed && pj_sql_step(sql)) {
+        for (int i = 0; i < columns; i++) {
+            bool is_float = false;
+            if (table && i >= skip)
+                is_float = table->columns[i - skip].type == PJ_COLUMN_FLOAT ||
+                           table->columns[i - skip].type == PJ_COLUMN_STAT_FLOAT;
+            if (i) pj_buffer_char(&c->line, ',');
+            put_value(c, sql, i, is_float);
+        }
+        pj_buffer_append(&c->line, "\r\n", 2);
+        flush(c, FLUSH_BYTES);
+    }
+    flush(c, 0);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status begin_file(csv *c, const char *table, const char *columns, pj_error *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.csv", table);
+    for (const char *at = columns; *at; at++)
+        if (*at != ' ') pj_buffer_char(&c->line, *at);
+    pj_buffer_append(&c->line, "\r\n", 2);
+    return pj_zip_entry(c->zip, name, err);
+}
+
+static pj_status write_table(csv *c, pj_view *view, pj_table_id id, pj_error *err)
+{
+    const pj_table *table = &pj_tables[id];
+    char columns[2048] = "";
+    pj_row_select(table, columns, sizeof columns - 16);
+    if (table->has_run_id) { /* id, run_id, ... */
+        memmove(columns + 10, columns + 2, strlen(columns + 2) + 1);
+        memcpy(columns + 2, ", run_id", 8);
+    }
+    pj_status status = begin_file(c, table->name, columns, err);
+    int skip = table->has_run_id ? 2 : 1;
+    if (status != PJ_OK) return status;
+    pj_sql *sql = pj_view_select(view, id, columns, "ORDER BY id", err);
+    return put_lines(c, sql, table->column_count + skip, table, skip, err);
+}
+
+static pj_status write_run(csv *c, pj_view *view, pj_error *err)
+{
+    char columns[4096], text[4200];
+    int n = pj_info_columns(columns, sizeof columns);
+    snprintf(columns + n, sizeof columns - (size_t)n,
+             ", created_at, tokens_per_second, joules_per_token");
+    pj_status status = begin_file(c, "profiling_runs", columns, err);
+    if (status != PJ_OK) return status;
+    snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
+    pj_sql *sql = pj_sql_begin(view->store, text, err);
+    pj_sql_text(sql, 1, view->info->id);
+    return put_lines(c, sql, pj_run_table.column_count + 5, NULL, 0, err);
+}
+
+pj_status pj_export_csv(pj_view *view, const pj_output *out, pj_error *err)
+{
+    csv c = {0};
+    pj_buffer_init(&c.line, 1u << 28);
+    pj_status status = pj_zip_new(out->write, out->context, &c.zip, err);
+    if (status == PJ_OK) status = write_run(&c, view, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
+        status = write_table(&c, view, t, err);
+    if (status == PJ_OK && c.failed)
+        status = pj_fail(err, PJ_E_IO, "the CSV files could not be written to their end");
+    if (status == PJ_OK) status = pj_zip_finish(c.zip, err);
+    pj_zip_free(c.zip);
+    pj_buffer_fini(&c.line);
+    return status;
+}

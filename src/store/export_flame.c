@@ -1,0 +1,236 @@
+/*
+ * Energy flame graphs: every stack phase > layer > component > operation with the energy that is
+ * its own, in microjoules; where a run has no energy, its time in microseconds. Speedscope's format
+ * has no joules among its units, so the profile's name says what is counted.
+ */
+#include "store/exports.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Frames are numbered: phases 0..4, layers from 5, then names. */
+typedef struct flame {
+    pj_view *view;
+    pj_nodes nodes;
+    double phase_own[PJ_PHASE_COUNT]; /* what no layer or component holds */
+    double total;
+    bool joules;
+    pj_json *json;
+    const pj_output *out;
+    pj_buffer line;
+    bool failed;
+} flame;
+
+typedef void stack_fn(flame *f, const uint32_t *frames, int depth, double weight);
+
+static uint32_t frame_of_layer(int32_t layer)
+{
+    return PJ_PHASE_COUNT + (uint32_t)layer;
+}
+
+static uint32_t frame_of_name(const flame *f, uint32_t name)
+{
+    return PJ_PHASE_COUNT + f->nodes.layer_count + name;
+}
+
+static void frame_text(const flame *f, uint32_t frame, char *text, size_t bytes)
+{
+    uint32_t names = PJ_PHASE_COUNT + f->nodes.layer_count;
+    if (frame < PJ_PHASE_COUNT)
+        snprintf(text, bytes, "%s", pj_phase_name((pj_phase)frame));
+    else if (frame < names)
+        snprintf(text, bytes, "layer %u", frame - PJ_PHASE_COUNT);
+    else
+        snprintf(text, bytes, "%s", f->nodes.names[frame - names]);
+}
+
+/* Whole and own weight of a node in micro units; unknown counts nothing. */
+static double whole_weight(const flame *f, const pj_node *n)
+{
+    if (!f->joules) return n->time_ms * 1e3;
+    return n->gross_nj == PJ_NJ_UNKNOWN ? 0 : (double)n->gross_nj / 1e3;
+}
+
+static bool is_part_of(const pj_node *part, const pj_node *whole)
+{
+    if (part->phase != whole->phase || part->layer != whole->layer) return false;
+    if (whole->component == PJ_NO_NAME)
+        return part->component != PJ_NO_NAME && part->operation == PJ_NO_NAME;
+    return whole->operation == PJ_NO_NAME && part->component == whole->component &&
+           part->operation != PJ_NO_NAME;
+}
+
+static double own_weight(const flame *f, const pj_node *n)
+{
+    if (f->joules) return n->self_nj == PJ_NJ_UNKNOWN ? 0 : (double)n->self_nj / 1e3;
+    double own = n->time_ms * 1e3;
+    for (uint32_t i = 0; i < f->nodes.node_count; i++)
+        if (is_part_of(&f->nodes.nodes[i], n)) own -= f->nodes.nodes[i].time_ms * 1e3;
+    return own > 0 ? own : 0;
+}
+
+static pj_status read_phases(flame *f, pj_error *err)
+{
+    pj_sql *sql =
+        pj_view_select(f->view, PJ_TABLE_PHASES, "phase, duration_ms, energy_mj", "", err);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL);
+        int phase = name ? pj_phase_parse(name) : -1;
+        double own = pj_sql_get_double(sql, f->joules ? 2 : 1) * 1e3;
+        if (phase >= 0 && !isnan(own)) f->phase_own[phase] += own;
+    }
+    for (uint32_t i = 0; i < f->nodes.node_count; i++) {
+        const pj_node *n = &f->nodes.nodes[i];
+        bool top = n->operation == PJ_NO_NAME && (n->layer < 0) == (n->component != PJ_NO_NAME);
+        if (top && n->phase < PJ_PHASE_COUNT) f->phase_own[n->phase] -= whole_weight(f, n);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static void each_stack(flame *f, stack_fn *stack)
+{
+    for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++) {
+        if (f->phase_own[p] > 0) stack(f, &p, 1, f->phase_own[p]);
+        for (uint32_t i = 0; i < f->nodes.node_count; i++) {
+            const pj_node *n = &f->nodes.nodes[i];
+            uint32_t frames[4] = {p};
+            int depth = 1;
+            if (n->phase != p) continue;
+            if (n->layer >= 0) frames[depth++] = frame_of_layer(n->layer);
+            if (n->component != PJ_NO_NAME) frames[depth++] = frame_of_name(f, n->component);
+            if (n->operation != PJ_NO_NAME) frames[depth++] = frame_of_name(f, n->operation);
+            double weight = own_weight(f, n);
+            if (weight > 0) stack(f, frames, depth, weight);
+        }
+    }
+}
+
+static pj_status open_flame(flame *f, pj_view *view, pj_error *err)
+{
+    *f = (flame){.view = view, .json = view->json};
+    f->joules = view->info->quality != PJ_UNAVAILABLE && !isnan(view->info->total_mj);
+    pj_status status = pj_view_load_nodes(view, &f->nodes, err);
+    return status == PJ_OK ? read_phases(f, err) : status;
+}
+
+/* ---- speedscope -------------------------------------------------------------------------------
+ */
+
+static void add_weight(flame *f, const uint32_t *frames, int depth, double weight)
+{
+    (void)frames;
+    (void)depth;
+    f->total += weight;
+}
+
+static void write_sample(flame *f, const uint32_t *frames, int depth, double weight)
+{
+    (void)weight;
+    pj_json_array_begin(f->json);
+    for (int i = 0; i < depth; i++) pj_json_uint(f->json, frames[i]);
+    pj_json_array_end(f->json);
+}
+
+static void write_weight(flame *f, const uint32_t *frames, int depth, double weight)
+{
+    (void)frames;
+    (void)depth;
+    pj_json_double(f->json, weight);
+}
+
+static void write_frames(flame *f)
+{
+    pj_json *json = f->json;
+    pj_json_key(json, "shared");
+    pj_json_object_begin(json);
+    pj_json_key(json, "frames");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < PJ_PHASE_COUNT + f->nodes.layer_count + f->nodes.name_count; i++) {
+        char text[256];
+        frame_text(f, i, text, sizeof text);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", text);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}
+
+static void write_profile(flame *f)
+{
+    pj_json *json = f->json;
+    char name[320];
+    const char *model = f->view->info->model_name;
+    snprintf(name, sizeof name, "%.200s: %s", model ? model : "run",
+             f->joules ? "energy in uJ" : "time in us (energy unavailable)");
+    each_stack(f, add_weight);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "type", "sampled");
+    pj_json_kv_string(json, "name", name);
+    pj_json_kv_string(json, "unit", f->joules ? "none" : "microseconds");
+    pj_json_kv_int(json, "startValue", 0);
+    pj_json_kv_double(json, "endValue", f->total);
+    pj_json_key(json, "samples");
+    pj_json_array_begin(json);
+    each_stack(f, write_sample);
+    pj_json_array_end(json);
+    pj_json_key(json, "weights");
+    pj_json_array_begin(json);
+    each_stack(f, write_weight);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}
+
+pj_status pj_export_speedscope(pj_view *view, pj_error *err)
+{
+    flame f;
+    pj_json *json = view->json;
+    pj_status status = open_flame(&f, view, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "$schema", "https://www.speedscope.app/file-format-schema.json");
+    pj_json_kv_string(json, "exporter", "perjoule " PJ_VERSION_TEXT);
+    pj_json_kv_string(json, "name", view->info->id);
+    pj_json_kv_int(json, "activeProfileIndex", 0);
+    write_frames(&f);
+    pj_json_key(json, "profiles");
+    pj_json_array_begin(json);
+    write_profile(&f);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+/* ---- folded stacks ----------------------------------------------------------------------------
+ */
+
+/* "decode;layer 0;q_proj 123": whole micro units. A semicolon in a name would split a frame. */
+static void write_line(flame *f, const uint32_t *frames, int depth, double weight)
+{
+    char text[256];
+    pj_buffer_clear(&f->line);
+    for (int i = 0; i < depth; i++) {
+        frame_text(f, frames[i], text, sizeof text);
+        for (char *c = text; *c; c++)
+            if (*c == ';' || *c == '\n') *c = '_';
+        if (i) pj_buffer_char(&f->line, ';');
+        pj_buffer_text(&f->line, text);
+    }
+    pj_buffer_printf(&f->line, " %.0f\n", weight);
+    if (!f->failed && !f->out->write(f->out->context, f->line.data, f->line.length))
+        f->failed = true;
+}
+
+pj_status pj_export_folded(pj_view *view, const pj_output *out, pj_error *err)
+{
+    flame f;
+    pj_status status = open_flame(&f, view, err);
+    if (status != PJ_OK) return status;
+    f.out = out;
+    pj_buffer_init(&f.line, 1 << 16);
+    each_stack(&f, write_line);
+    pj_buffer_fini(&f.line);
+    if (f.failed) return pj_fail(err, PJ_E_IO, "the export could not be written to its end");
+    return PJ_OK;
+}

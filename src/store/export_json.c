@@ -1,0 +1,104 @@
+/* The JSON export: one object, each table an array of row objects in the order of their ids. */
+#include "store/exports.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+static void write_member(pj_json *json, const pj_column *column, const pj_value *v)
+{
+    pj_json_key(json, column->name);
+    switch (v->type) {
+    case PJ_VALUE_NULL: pj_json_null(json); break;
+    case PJ_VALUE_INT:
+        if (column->type == PJ_COLUMN_BOOL)
+            pj_json_bool(json, v->integer != 0);
+        else
+            pj_json_int(json, v->integer);
+        break;
+    case PJ_VALUE_DOUBLE: pj_json_double(json, v->number); break;
+    case PJ_VALUE_TEXT:
+        if (column->type == PJ_COLUMN_JSON)
+            pj_json_raw(json, v->text, v->bytes);
+        else
+            pj_json_string_n(json, v->text, v->bytes);
+        break;
+    }
+}
+
+static void write_run(pj_json *json, const pj_run_info *info)
+{
+    char created[32];
+    pj_clock_format_iso(info->created_wall_ns, created);
+    pj_json_key(json, "profiling_run");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "id", info->id);
+    pj_json_kv_string(json, "created_at", created);
+    for (int c = 0; c < pj_run_table.column_count; c++) {
+        pj_value value = {0};
+        pj_column_get(&pj_run_table, &pj_run_table.columns[c], info, &value);
+        write_member(json, &pj_run_table.columns[c], &value);
+    }
+    pj_json_key(json, "tags");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
+    pj_json_array_end(json);
+    pj_json_kv_string(json, "output_text", info->output_text);
+    pj_json_key(json, "machine_info");
+    if (info->machine_json)
+        pj_json_raw(json, info->machine_json, strlen(info->machine_json));
+    else
+        pj_json_null(json);
+    pj_json_object_end(json);
+}
+
+/* A rail's own readings: an array as long as power_samples. */
+static void write_series(pj_json *json, pj_sql *sql, int column)
+{
+    size_t bytes;
+    const char *blob = pj_sql_get_blob(sql, column, &bytes);
+    pj_json_key(json, "power_mw");
+    if (!blob) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_array_begin(json);
+    for (size_t at = 0; at + sizeof(double) <= bytes; at += sizeof(double)) {
+        double value;
+        memcpy(&value, blob + at, sizeof value);
+        pj_json_double(json, value);
+    }
+    pj_json_array_end(json);
+}
+
+static pj_status write_table(pj_view *view, pj_table_id id, pj_error *err)
+{
+    const pj_table *table = &pj_tables[id];
+    char columns[2048];
+    pj_row_select(table, columns, sizeof columns - 16);
+    if (id == PJ_TABLE_RAILS) strcat(columns, ", power_mw");
+    pj_sql *sql = pj_view_select(view, id, columns, "ORDER BY id", err);
+    pj_json_key(view->json, table->name);
+    pj_json_array_begin(view->json);
+    while (!view->json->failed && pj_sql_step(sql)) {
+        pj_json_object_begin(view->json);
+        pj_row_write_members(view->json, sql, id, view->ranges);
+        if (id == PJ_TABLE_RAILS) write_series(view->json, sql, table->column_count + 1);
+        pj_json_object_end(view->json);
+    }
+    pj_json_array_end(view->json);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_export_json(pj_view *view, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    pj_json_object_begin(view->json);
+    pj_json_kv_string(view->json, "format", "perjoule-run");
+    pj_json_kv_int(view->json, "version", 1);
+    pj_json_kv_string(view->json, "generator", "perjoule " PJ_VERSION_TEXT);
+    write_run(view->json, view->info);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = write_table(view, t, err);
+    pj_json_object_end(view->json);
+    return status;
+}

@@ -1,0 +1,193 @@
+/*
+ * The trace export: Chrome's trace event JSON, which Perfetto reads too. Times in microseconds.
+ * Events on one thread id may nest but not overlap, so each level has a lane of its own, and one
+ * more where spans of several threads or devices overlap; a batch has a token lane a sequence.
+ */
+#include "store/exports.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_LANES = 64, LANES_A_LEVEL = 100 };
+
+typedef enum level { PHASES = 1, SECTIONS, TOKENS, LAYERS, COMPONENTS, OPERATIONS } level;
+
+static const char *const level_names[] = {"",       "phases",     "sections",  "tokens",
+                                          "layers", "components", "operations"};
+
+typedef struct lanes {
+    double end_ms[MAX_LANES];
+    int count;
+} lanes;
+
+/* The first lane that is free at `start`; the last one takes what is left over. */
+static int lane_for(lanes *l, double start, double end)
+{
+    int i = 0;
+    while (i < l->count && l->end_ms[i] > start + 1e-6 && i < MAX_LANES - 1) i++;
+    if (i == l->count) l->count++;
+    l->end_ms[i] = end;
+    return i;
+}
+
+static void write_meta(pj_json *json, const char *what, int tid, const char *name, int sort)
+{
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "ph", "M");
+    pj_json_kv_string(json, "name", what);
+    pj_json_kv_int(json, "pid", 1);
+    pj_json_kv_int(json, "tid", tid);
+    pj_json_key(json, "args");
+    pj_json_object_begin(json);
+    if (name)
+        pj_json_kv_string(json, "name", name);
+    else
+        pj_json_kv_int(json, "sort_index", sort);
+    pj_json_object_end(json);
+    pj_json_object_end(json);
+}
+
+static void write_lanes(pj_json *json, level which, const lanes *l)
+{
+    for (int i = 0; i < l->count; i++) {
+        char name[48];
+        int tid = which * LANES_A_LEVEL + i;
+        snprintf(name, sizeof name, i ? "%s %d" : "%s", level_names[which], i + 1);
+        write_meta(json, "thread_name", tid, name, 0);
+        write_meta(json, "thread_sort_index", tid, NULL, tid);
+    }
+}
+
+static const struct level_query {
+    level which;
+    pj_table_id table;
+    const char *columns; /* name, start, duration, energy, then integers named in `extra` */
+    const char *extra;
+} queries[] = {
+    {PHASES, PJ_TABLE_PHASES, "phase, start_ms, duration_ms, energy_mj, NULL", NULL},
+    {SECTIONS, PJ_TABLE_SECTIONS, "section_name, start_ms, duration_ms, energy_mj, NULL", NULL},
+    {TOKENS, PJ_TABLE_TOKENS, "text, start_ms, duration_ms, energy_mj, position", "position"},
+    {LAYERS, PJ_TABLE_LAYERS,
+     "'layer ' || layer_index, start_ms, total_time_ms, energy_mj, layer_index", "layer"},
+    {COMPONENTS, PJ_TABLE_COMPONENTS, "component_name, start_ms, time_ms, energy_mj, NULL", NULL},
+    {OPERATIONS, PJ_TABLE_OPERATIONS, "operation_name, start_ms, time_ms, energy_mj, NULL", NULL},
+};
+
+static void write_event(pj_json *json, pj_sql *sql, const struct level_query *q, int lane)
+{
+    size_t bytes;
+    double start = pj_sql_get_double(sql, 1), ms = pj_sql_get_double(sql, 2);
+    double mj = pj_sql_get_double(sql, 3);
+    const char *name = pj_sql_get_text(sql, 0, &bytes);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "ph", "X");
+    pj_json_key(json, "name");
+    pj_json_string_n(json, name ? name : "", name ? bytes : 0);
+    pj_json_kv_string(json, "cat", level_names[q->which]);
+    pj_json_kv_int(json, "pid", 1);
+    pj_json_kv_int(json, "tid", q->which * LANES_A_LEVEL + lane);
+    pj_json_kv_double(json, "ts", start * 1e3);
+    pj_json_kv_double(json, "dur", ms * 1e3);
+    pj_json_key(json, "args");
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "energy_mj", mj);
+    pj_json_kv_double(json, "power_w", ms > 0 ? mj / ms : NAN);
+    if (q->extra) pj_json_kv_int(json, q->extra, pj_sql_get_int(sql, 4));
+    pj_json_object_end(json);
+    pj_json_object_end(json);
+}
+
+static pj_status write_level(pj_view *view, const struct level_query *q, pj_error *err)
+{
+    lanes l = {0};
+    pj_sql *sql = pj_view_select(view, q->table, q->columns, "ORDER BY id", err);
+    while (!view->json->failed && pj_sql_step(sql)) {
+        double start = pj_sql_get_double(sql, 1), ms = pj_sql_get_double(sql, 2);
+        if (isnan(start) || isnan(ms)) continue;
+        write_event(view->json, sql, q, lane_for(&l, start, start + ms));
+    }
+    write_lanes(view->json, q->which, &l);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_counters(pj_view *view, pj_error *err)
+{
+    static const char *const names[] = {"cpu_w", "gpu_w", "ane_w", "dram_w", "total_w"};
+    pj_json *json = view->json;
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_SAMPLES,
+                                 "timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw,"
+                                 " dram_power_mw, total_power_mw",
+                                 "ORDER BY id", err);
+    while (!json->failed && pj_sql_step(sql)) {
+        bool any = false;
+        for (int c = 0; c < 5; c++) {
+            double mw = pj_sql_get_double(sql, c + 1);
+            if (isnan(mw)) continue;
+            if (!any) {
+                pj_json_object_begin(json);
+                pj_json_kv_string(json, "ph", "C");
+                pj_json_kv_string(json, "name", "power");
+                pj_json_kv_int(json, "pid", 1);
+                pj_json_kv_double(json, "ts", pj_sql_get_double(sql, 0) * 1e3);
+                pj_json_key(json, "args");
+                pj_json_object_begin(json);
+            }
+            any = true;
+            pj_json_kv_double(json, names[c], mw / 1e3);
+        }
+        if (!any) continue;
+        pj_json_object_end(json);
+        pj_json_object_end(json);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status write_warnings(pj_view *view, pj_error *err)
+{
+    pj_json *json = view->json;
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_WARNINGS, "t_ms, code, text", "ORDER BY id", err);
+    while (pj_sql_step(sql)) {
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "ph", "i");
+        pj_json_kv_string(json, "s", "g");
+        pj_json_kv_string(json, "name", pj_sql_get_text(sql, 1, NULL));
+        pj_json_kv_int(json, "pid", 1);
+        pj_json_kv_int(json, "tid", PHASES * LANES_A_LEVEL);
+        double t = pj_sql_get_double(sql, 0);
+        pj_json_kv_double(json, "ts", isnan(t) ? 0 : t * 1e3);
+        pj_json_key(json, "args");
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "text", pj_sql_get_text(sql, 2, NULL));
+        pj_json_object_end(json);
+        pj_json_object_end(json);
+    }
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_export_trace(pj_view *view, pj_error *err)
+{
+    pj_json *json = view->json;
+    pj_status status = PJ_OK;
+    char name[256];
+    snprintf(name, sizeof name, "perjoule: %s",
+             view->info->model_name ? view->info->model_name : "run");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "displayTimeUnit", "ms");
+    pj_json_key(json, "otherData");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "run_id", view->info->id);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(view->info->quality));
+    pj_json_kv_string(json, "method", pj_method_name(view->info->method));
+    pj_json_object_end(json);
+    pj_json_key(json, "traceEvents");
+    pj_json_array_begin(json);
+    write_meta(json, "process_name", 0, name, 0);
+    for (size_t i = 0; i < sizeof queries / sizeof *queries && status == PJ_OK; i++)
+        status = write_level(view, &queries[i], err);
+    if (status == PJ_OK) status = write_counters(view, err);
+    if (status == PJ_OK) status = write_warnings(view, err);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return status;
+}

@@ -1,0 +1,309 @@
+/*
+ * Reading an exported run. The top level is walked by hand and every row is parsed on its own, so
+ * that a run of a gigabyte never becomes a tree: jansson is asked for one value at a position and
+ * says where it ended. Nothing is believed: columns take only values that fit them, and references
+ * are checked once all rows are there.
+ */
+#include "store/export.h"
+#include "store/extras.h"
+#include "store/rows.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TAGS = 4096, MAX_ROWS = 1 << 28 };
+
+typedef struct importing {
+    const char *text;
+    size_t bytes, at;
+    pj_run_data *data;
+    pj_extra_list extras;
+    uint32_t capacity[PJ_TABLE_COUNT];
+    json_t *series[PJ_MAX_RAILS]; /* power_mw of each rail */
+    bool has_format, has_run;
+    pj_error *err;
+} importing;
+
+static pj_status bad(importing *im, const char *what)
+{
+    return pj_fail(im->err, PJ_E_INVALID, "not a run exported by perjoule: %s (at byte %zu)", what,
+                   im->at);
+}
+
+static void skip_space(importing *im)
+{
+    while (im->at < im->bytes && strchr(" \t\r\n", im->text[im->at]) && im->text[im->at]) im->at++;
+}
+
+static bool take(importing *im, char c)
+{
+    skip_space(im);
+    if (im->at >= im->bytes || im->text[im->at] != c) return false;
+    im->at++;
+    return true;
+}
+
+/* The value at the present position; NULL when there is none. */
+static json_t *take_value(importing *im)
+{
+    json_error_t where;
+    skip_space(im);
+    json_t *value =
+        json_loadb(im->text + im->at, im->bytes - im->at,
+                   JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &where);
+    if (value) im->at += (size_t)where.position;
+    return value;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+/* Texts of JSON columns are dumped into *dump, which the caller frees. */
+static bool to_value(const json_t *from, const pj_column *column, pj_value *v, char **dump)
+{
+    *dump = NULL;
+    *v = (pj_value){0};
+    if (!from || json_is_null(from)) return true;
+    if (column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS) {
+        *dump = json_dumps(from, JSON_COMPACT | JSON_ENCODE_ANY);
+        *v = (pj_value){.type = PJ_VALUE_TEXT, .text = *dump, .bytes = *dump ? strlen(*dump) : 0};
+        return *dump != NULL;
+    }
+    if (json_is_string(from))
+        *v = (pj_value){.type = PJ_VALUE_TEXT,
+                        .text = json_string_value(from),
+                        .bytes = json_string_length(from)};
+    else if (json_is_integer(from))
+        *v = (pj_value){.type = PJ_VALUE_INT, .integer = json_integer_value(from)};
+    else if (json_is_real(from))
+        *v = (pj_value){.type = PJ_VALUE_DOUBLE, .number = json_real_value(from)};
+    else if (json_is_boolean(from))
+        *v = (pj_value){.type = PJ_VALUE_INT, .integer = json_is_true(from)};
+    else
+        return false;
+    return true;
+}
+
+static bool set_extras(importing *im, const pj_table *table, const pj_value *v, void *row)
+{
+    uint32_t range[2] = {im->extras.count, 0};
+    if (v->type == PJ_VALUE_TEXT) {
+        if (!pj_extras_read(v->text, v->bytes, &im->extras, &im->data->arena)) return false;
+        range[1] = im->extras.count - range[0];
+    }
+    memcpy((unsigned char *)row + table->extras, range, sizeof range);
+    return true;
+}
+
+static pj_status set_columns(importing *im, const pj_table *table, const json_t *object, void *row)
+{
+    for (int c = 0; c < table->column_count; c++) {
+        const pj_column *column = &table->columns[c];
+        pj_value value;
+        char *dump;
+        bool good = to_value(json_object_get(object, column->name), column, &value, &dump);
+        if (good && column->type == PJ_COLUMN_EXTRAS)
+            good = set_extras(im, table, &value, row);
+        else if (good)
+            good = pj_column_set(table, column, row, &value, &im->data->arena);
+        free(dump);
+        if (!good)
+            return pj_fail(im->err, PJ_E_INVALID,
+                           "%s.%s has a value that makes no sense (at byte "
+                           "%zu)",
+                           table->name, column->name, im->at);
+    }
+    return PJ_OK;
+}
+
+static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
+{
+    char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    uint32_t count = pj_table_rows(im->data, id);
+    if (!json_is_object(object)) return bad(im, "a row is not an object");
+    if (count == im->capacity[id]) {
+        uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
+        if (count >= MAX_ROWS || wanted == count) return bad(im, "there are too many rows");
+        if (!pj_rows_make_room(im->data, id, wanted))
+            return pj_fail_memory(im->err, "the imported run");
+        im->capacity[id] = wanted;
+    }
+    memset(scratch, 0, sizeof scratch);
+    pj_status status = set_columns(im, &pj_tables[id], object, scratch);
+    if (status != PJ_OK) return status;
+    if (!pj_rows_put(im->data, id, count, scratch)) return bad(im, "a rail is out of order");
+    if (id == PJ_TABLE_RAILS) {
+        json_t *series = json_object_get(object, "power_mw");
+        if (json_is_array(series)) im->series[count] = json_incref(series);
+    }
+    return PJ_OK;
+}
+
+static pj_status read_table(importing *im, pj_table_id id)
+{
+    if (!take(im, '[')) return bad(im, "a table is not an array");
+    if (pj_table_rows(im->data, id)) return bad(im, "a table comes twice");
+    if (take(im, ']')) return PJ_OK;
+    do {
+        json_t *row = take_value(im);
+        if (!row) return bad(im, "a row is not JSON");
+        pj_status status = add_row(im, id, row);
+        json_decref(row);
+        if (status != PJ_OK) return status;
+    } while (take(im, ','));
+    return take(im, ']') ? PJ_OK : bad(im, "a table does not end");
+}
+
+/* ---- the run itself ---------------------------------------------------------------------------
+ */
+
+static const char *copy_text(importing *im, const json_t *value)
+{
+    if (!json_is_string(value)) return NULL;
+    return pj_arena_strndup(&im->data->arena, json_string_value(value), json_string_length(value));
+}
+
+static bool is_uuid(const char *text)
+{
+    if (!text || strlen(text) != PJ_UUID_BYTES - 1) return false;
+    for (int i = 0; i < PJ_UUID_BYTES - 1; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text[i] != '-'
+                 : !isdigit((unsigned char)text[i]) && (text[i] < 'a' || text[i] > 'f'))
+            return false;
+    }
+    return true;
+}
+
+static pj_status read_tags(importing *im, const json_t *list)
+{
+    pj_run_info *info = &im->data->info;
+    size_t count = json_array_size(list);
+    if (count > MAX_TAGS) return bad(im, "there are too many tags");
+    const char **tags = pj_arena_alloc(&im->data->arena, count + 1, sizeof *tags);
+    if (!tags) return pj_fail_memory(im->err, "the imported run");
+    for (size_t i = 0; i < count; i++)
+        if (!(tags[i] = copy_text(im, json_array_get(list, i)))) return bad(im, "a tag is no text");
+    info->tags = tags;
+    info->tag_count = (uint32_t)count;
+    return PJ_OK;
+}
+
+static pj_status read_run(importing *im)
+{
+    json_t *object = take_value(im);
+    pj_run_info *info = &im->data->info;
+    const char *id = json_string_value(json_object_get(object, "id"));
+    pj_status status = PJ_OK;
+    if (im->has_run || !is_uuid(id)) {
+        json_decref(object);
+        return bad(im, "the run has no id");
+    }
+    im->has_run = true;
+    memcpy(info->id, id, PJ_UUID_BYTES);
+    status = set_columns(im, &pj_run_table, object, info);
+    if (status == PJ_OK) status = read_tags(im, json_object_get(object, "tags"));
+    if (status == PJ_OK) {
+        const json_t *machine = json_object_get(object, "machine_info");
+        char *dump = json_is_object(machine) ? json_dumps(machine, JSON_COMPACT) : NULL;
+        info->output_text = copy_text(im, json_object_get(object, "output_text"));
+        if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
+        free(dump);
+    }
+    json_decref(object);
+    return status;
+}
+
+static pj_status read_other(importing *im, const char *key)
+{
+    json_t *value = take_value(im);
+    if (!value) return bad(im, "a value is not JSON");
+    const char *text = json_string_value(value);
+    pj_status status = PJ_OK;
+    if (strcmp(key, "format") == 0) {
+        im->has_format = text && strcmp(text, "perjoule-run") == 0;
+    } else if (strcmp(key, "version") == 0 && json_integer_value(value) != 1) {
+        status = pj_fail(im->err, PJ_E_UNSUPPORTED,
+                         "the run was exported in version %lld of the "
+                         "format, this perjoule reads version 1: update it",
+                         (long long)json_integer_value(value));
+    }
+    json_decref(value);
+    return status;
+}
+
+static pj_status read_member(importing *im)
+{
+    json_t *key = take_value(im);
+    char name[64] = "";
+    if (json_string_length(key) < sizeof name && json_is_string(key))
+        memcpy(name, json_string_value(key), json_string_length(key));
+    bool good = json_is_string(key);
+    json_decref(key);
+    if (!good || !take(im, ':')) return bad(im, "a member has no name");
+    if (strcmp(name, "profiling_run") == 0) return read_run(im);
+    for (int t = 0; t < PJ_TABLE_COUNT; t++)
+        if (strcmp(name, pj_tables[t].name) == 0) return read_table(im, t);
+    return read_other(im, name);
+}
+
+static pj_status read_members(importing *im)
+{
+    if (!take(im, '{')) return bad(im, "it is not a JSON object");
+    if (take(im, '}')) return bad(im, "it is empty");
+    do {
+        pj_status status = read_member(im);
+        if (status != PJ_OK) return status;
+    } while (take(im, ','));
+    if (!take(im, '}')) return bad(im, "it does not end");
+    skip_space(im);
+    if (im->at != im->bytes) return bad(im, "something follows it");
+    return im->has_format && im->has_run ? PJ_OK : bad(im, "its format or its run is missing");
+}
+
+static pj_status take_series(importing *im)
+{
+    pj_run_data *data = im->data;
+    uint32_t count = data->samples.count;
+    for (uint32_t r = 0; r < data->rail_count; r++) {
+        const json_t *list = im->series[r];
+        if (!list || json_array_size(list) != count || count == 0) continue;
+        double *mw = data->samples.mw[r] = pj_arena_alloc(&data->arena, count, sizeof *mw);
+        if (!mw) return pj_fail_memory(im->err, "the imported run");
+        for (uint32_t i = 0; i < count; i++) {
+            const json_t *value = json_array_get(list, i);
+            mw[i] = json_is_number(value) ? json_number_value(value) : NAN;
+        }
+    }
+    return PJ_OK;
+}
+
+static pj_status take_extras(importing *im)
+{
+    pj_run_data *data = im->data;
+    if (im->extras.count == 0) return PJ_OK;
+    data->extras = pj_arena_alloc(&data->arena, im->extras.count, sizeof *data->extras);
+    if (!data->extras) return pj_fail_memory(im->err, "the imported run");
+    memcpy(data->extras, im->extras.rows, im->extras.count * sizeof *data->extras);
+    data->extra_count = im->extras.count;
+    return PJ_OK;
+}
+
+pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_error *err)
+{
+    importing im = {.text = text, .bytes = bytes, .data = data, .err = err};
+    pj_run_data_fini(data);
+    pj_arena_init(&data->arena, 0);
+    pj_status status = read_members(&im);
+    if (status == PJ_OK) status = take_series(&im);
+    if (status == PJ_OK) status = take_extras(&im);
+    if (status == PJ_OK) pj_rows_complete(data);
+    if (status == PJ_OK) status = pj_rows_check(data, err);
+    for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
+    pj_free(im.extras.rows);
+    if (status != PJ_OK) pj_run_data_fini(data);
+    return status;
+}

@@ -1,0 +1,253 @@
+/* Exports: JSON comes back equal, traces nest, flame graphs hold all the energy. */
+#include "made_run.h"
+
+#include "store/export.h"
+#include "store/store.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[64];
+    pj_store *store;
+    pj_run_data run;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    char path[96];
+    pj_error err = {0};
+    snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-export-XXXXXX");
+    if (!mkdtemp(f->folder)) return -1;
+    snprintf(path, sizeof path, "%s/test.db", f->folder);
+    if (pj_store_open(&(pj_store_options){.path = path}, &f->store, &err) != PJ_OK) return -1;
+    make_run(&(made_run){.seed = 3,
+                         .tokens = 8,
+                         .layers = 3,
+                         .samples = 300,
+                         .tag = "t",
+                         .depth = PJ_DEPTH_DEEP},
+             &f->run);
+    if (pj_store_save(f->store, &f->run, &err) != PJ_OK) return -1;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char command[100];
+    pj_store_close(f->store);
+    pj_run_data_fini(&f->run);
+    snprintf(command, sizeof command, "rm -rf %s", f->folder);
+    int code = system(command);
+    free(f);
+    return code;
+}
+
+static bool collect(void *context, const char *bytes, size_t count)
+{
+    return pj_buffer_append(context, bytes, count);
+}
+
+static pj_buffer export_run(pj_store *store, pj_export_format format)
+{
+    pj_buffer out;
+    pj_error err = {0};
+    pj_buffer_init(&out, 1u << 28);
+    if (pj_store_export(store, "last", format, collect, &out, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    return out;
+}
+
+static json_t *export_json(pj_store *store, pj_export_format format)
+{
+    pj_buffer out = export_run(store, format);
+    json_error_t where;
+    json_t *tree = json_loadb(out.data, out.length, JSON_REJECT_DUPLICATES, &where);
+    if (!tree) fail_msg("%s at %d", where.text, where.position);
+    pj_buffer_fini(&out);
+    return tree;
+}
+
+/* What JSON cannot hold: bytes that are no UTF-8. */
+static void make_texts_valid(pj_run_data *run)
+{
+    for (uint32_t i = 0; i < run->token_count; i++)
+        if (strcmp(run->tokens[i].text, "\xe2\x82") == 0)
+            run->tokens[i].text = "\xef\xbf\xbd\xef\xbf\xbd";
+}
+
+static void json_comes_back_equal(void **state)
+{
+    fixture *f = *state;
+    pj_buffer out = export_run(f->store, PJ_EXPORT_JSON);
+    pj_run_data back = {0};
+    pj_error err = {0};
+    if (pj_import_json(out.data, out.length, &back, &err) != PJ_OK) fail_msg("%s", err.text);
+    make_texts_valid(&f->run);
+    assert_runs_equal(&f->run, &back);
+    assert_int_equal(pj_store_save(f->store, &back, &err), PJ_OK);
+    pj_buffer again = export_run(f->store, PJ_EXPORT_JSON);
+    assert_int_equal(out.length, again.length);
+    assert_memory_equal(out.data, again.data, out.length);
+    pj_buffer_fini(&out);
+    pj_buffer_fini(&again);
+    pj_run_data_fini(&back);
+}
+
+static void cut_and_twisted_files_are_refused(void **state)
+{
+    fixture *f = *state;
+    pj_buffer out = export_run(f->store, PJ_EXPORT_JSON);
+    pj_run_data back = {0};
+    pj_error err = {0};
+    for (size_t cut = 0; cut < out.length; cut += 1 + cut / 40) {
+        assert_int_equal(pj_import_json(out.data, cut, &back, &err), PJ_E_INVALID);
+        assert_null(strchr(err.text, '\n'));
+    }
+    for (size_t at = 0; at < out.length; at += 1 + at / 30) {
+        char kept = out.data[at];
+        out.data[at] = (char)(kept ^ 0x15);
+        if (pj_import_json(out.data, out.length, &back, &err) == PJ_OK) pj_run_data_fini(&back);
+        out.data[at] = kept;
+    }
+    pj_buffer_fini(&out);
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("%s is no number", key);
+    return json_number_value(value);
+}
+
+/* Perfetto's rule: on one thread an event nests in another or lies beside it. */
+static void traces_nest(void **state)
+{
+    fixture *f = *state;
+    json_t *trace = export_json(f->store, PJ_EXPORT_TRACE);
+    json_t *events = json_object_get(trace, "traceEvents");
+    size_t i, spans = 0, counters = 0;
+    json_t *e;
+    double end[1000] = {0};
+    json_array_foreach(events, i, e)
+    {
+        const char *ph = json_string_value(json_object_get(e, "ph"));
+        assert_non_null(ph);
+        counters += *ph == 'C';
+        if (*ph != 'X') continue;
+        int tid = (int)number(e, "tid");
+        double start = number(e, "ts");
+        assert_true(start >= end[tid] - 0.01);
+        end[tid] = start + number(e, "dur");
+        spans++;
+    }
+    assert_int_equal(counters, f->run.samples.count);
+    assert_int_equal(spans, f->run.phase_count + f->run.section_count + f->run.token_count +
+                                f->run.layer_count + f->run.component_count +
+                                f->run.operation_count);
+    json_decref(trace);
+}
+
+static void flame_graphs_hold_all_the_energy(void **state)
+{
+    fixture *f = *state;
+    json_t *file = export_json(f->store, PJ_EXPORT_SPEEDSCOPE);
+    json_t *profile = json_array_get(json_object_get(file, "profiles"), 0);
+    json_t *samples = json_object_get(profile, "samples");
+    json_t *weights = json_object_get(profile, "weights");
+    size_t frames = json_array_size(json_object_get(json_object_get(file, "shared"), "frames"));
+    assert_int_equal(json_array_size(samples), json_array_size(weights));
+    double sum = 0;
+    size_t i, j;
+    json_t *w, *stack, *frame;
+    json_array_foreach(weights, i, w) sum += json_number_value(w);
+    json_array_foreach(samples, i, stack) json_array_foreach(stack, j, frame)
+        assert_true((size_t)json_integer_value(frame) < frames);
+    assert_true(fabs(sum - f->run.info.total_mj * 1e3) < 1e-9 * sum);
+    assert_true(fabs(sum - number(profile, "endValue")) < 1e-9 * sum);
+    json_decref(file);
+    pj_buffer folded = export_run(f->store, PJ_EXPORT_FOLDED);
+    assert_non_null(strstr(folded.data, "decode;layer 2;attention;softmax "));
+    pj_buffer_fini(&folded);
+}
+
+/* Walks the archive by its local headers and checks sizes and checksums. */
+static void zips_are_whole(void **state)
+{
+    fixture *f = *state;
+    pj_buffer out = export_run(f->store, PJ_EXPORT_CSV);
+    const unsigned char *d = (const unsigned char *)out.data;
+    size_t at = 0, files = 0, rows = 0;
+    unsigned char *plain = malloc(1 << 22);
+    while (at + 30 < out.length && memcmp(d + at, "PK\3\4", 4) == 0) {
+        size_t name = d[at + 26];
+        bool operations = memcmp(d + at + 30, "deep_operation", 14) == 0;
+        z_stream z = {.next_in = (Bytef *)(uintptr_t)(d + at + 30 + name),
+                      .avail_in = (uInt)(out.length - at - 30 - name),
+                      .next_out = plain,
+                      .avail_out = 1 << 22};
+        assert_int_equal(inflateInit2(&z, -15), Z_OK);
+        assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
+        at += 30 + name + z.total_in;
+        uint32_t descriptor[4];
+        memcpy(descriptor, d + at, sizeof descriptor);
+        assert_int_equal(descriptor[1], crc32(0, plain, (uInt)z.total_out));
+        assert_int_equal(descriptor[2], z.total_in);
+        assert_int_equal(descriptor[3], z.total_out);
+        for (size_t i = 0; i < z.total_out && operations; i++) rows += plain[i] == '\n';
+        inflateEnd(&z);
+        at += 16;
+        files++;
+    }
+    assert_memory_equal(d + at, "PK\1\2", 4);
+    assert_memory_equal(d + out.length - 22, "PK\5\6", 4);
+    assert_int_equal(files, 12);
+    assert_int_equal(rows, f->run.operation_count + 1);
+    free(plain);
+    pj_buffer_fini(&out);
+}
+
+static bool stop_early(void *context, const char *bytes, size_t count)
+{
+    int *left = context;
+    return (*left)-- > 0;
+}
+
+static void a_reader_that_leaves_ends_the_export(void **state)
+{
+    fixture *f = *state;
+    for (pj_export_format format = 0; format < PJ_EXPORT_COUNT; format++)
+        for (int pieces = 0; pieces < 3; pieces++) {
+            int left = pieces;
+            pj_error err = {0};
+            pj_status status = pj_store_export(f->store, "last", format, stop_early, &left, &err);
+            if (left < 0) assert_int_equal(status, PJ_E_IO);
+        }
+    pj_error err;
+    assert_int_equal(pj_store_export(f->store, "ffffffff", PJ_EXPORT_JSON, collect, NULL, &err),
+                     PJ_E_NOT_FOUND);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(json_comes_back_equal), TEST(cut_and_twisted_files_are_refused),
+        TEST(traces_nest),           TEST(flame_graphs_hold_all_the_energy),
+        TEST(zips_are_whole),        TEST(a_reader_that_leaves_ends_the_export),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
