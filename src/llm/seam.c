@@ -133,16 +133,32 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
                       .inf_count = (uint32_t)s->inf};
 }
 
+void pj_seam_begin_component(pj_seam *r, pj_seam_name name)
+{
+    memset(r->kept, 0, sizeof r->kept);
+    pj_span_begin(r->lane, PJ_SPAN_COMPONENT, r->names[name]);
+}
+
+/* Statistics of what a span put out: those of the operation that wrote the buffer last, where one
+ * did in this component, else taken now. */
+static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
+{
+    pj_kept_stats *slot = NULL;
+    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++)
+        if (r->kept[i].x == done->x) slot = &r->kept[i];
+    bool same = slot && slot->rows == done->rows && slot->cols == done->cols;
+    if (same && !r->operation_open) return &slot->stats;
+    if (!slot) slot = &r->kept[r->kept_next++ % PJ_SEAM_KEPT];
+    pj_value_sums sums;
+    pj_seam_sums(r, done->x, done->rows, done->cols, done->stride, &sums);
+    *slot = (pj_kept_stats){done->x, done->rows, done->cols, pj_stats_of_sums(&sums)};
+    return &slot->stats;
+}
+
 void pj_seam_end_done(pj_seam *r, const pj_done *done)
 {
-    pj_stats stats;
     pj_work work = {.flops = done->flops, .bytes = done->bytes};
-    if (done->x && done->rows > 0) {
-        pj_value_sums sums;
-        pj_seam_sums(r, done->x, done->rows, done->cols, done->stride, &sums);
-        stats = pj_stats_of_sums(&sums);
-        work.stats = &stats;
-    }
+    if (done->x && done->rows > 0) work.stats = stats_of(r, done);
     pj_seam_end_work(r, &work);
 }
 
@@ -152,6 +168,7 @@ void pj_seam_end_work(pj_seam *r, pj_work *work)
     work->extra_count = r->extra_count;
     pj_span_end(r->lane, work);
     r->extra_count = 0;
+    r->operation_open = false;
 }
 
 void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value)

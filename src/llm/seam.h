@@ -113,7 +113,14 @@ typedef enum pj_seam_name {
 /* Threshold of sparsity, and of an activation being dead, as the contract of the figures says. */
 #define PJ_SPARSITY_TAU 0.01f
 
-enum { PJ_SEAM_EXTRAS = 1024 };
+enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4 };
+
+/* Statistics of one buffer, taken at the end of an operation. */
+typedef struct pj_kept_stats {
+    const float *x; /* NULL: none */
+    size_t rows, cols;
+    pj_stats stats;
+} pj_kept_stats;
 
 typedef struct pj_seam {
     pj_lane *lane;     /* NULL: nothing is recorded */
@@ -124,6 +131,11 @@ typedef struct pj_seam {
     uint32_t extra_count;
     pj_extra extras[PJ_SEAM_EXTRAS];
     struct pj_thread_sums *sums; /* [threads] */
+    /* What the operations of the component at hand gave: its last one's output is often the
+     * component's own, and looking twice would cost twice. */
+    pj_kept_stats kept[PJ_SEAM_KEPT];
+    uint32_t kept_next;
+    bool operation_open;
 } pj_seam;
 
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
@@ -151,13 +163,16 @@ static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
     if (r->module) pj_span_begin(r->lane, PJ_SPAN_LAYER, layer);
 }
+void pj_seam_begin_component(pj_seam *r, pj_seam_name name);
 static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 {
-    if (r->module) pj_span_begin(r->lane, PJ_SPAN_COMPONENT, r->names[name]);
+    if (r->module) pj_seam_begin_component(r, name);
 }
 static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
 {
-    if (r->deep) pj_span_begin(r->lane, PJ_SPAN_OPERATION, r->names[name]);
+    if (!r->deep) return;
+    pj_span_begin(r->lane, PJ_SPAN_OPERATION, r->names[name]);
+    r->operation_open = true;
 }
 void pj_seam_end_done(pj_seam *r, const pj_done *done);
 /* Ends a layer or component with its statistics and the extras gathered since the last end. */
