@@ -399,7 +399,7 @@ static pj_status final_text(generation *g, speaker *s)
         if (status) return status;
     }
     r->text_bytes = s->reply.text.length;
-    r->text = s->reply.text.data ? pj_buffer_take(&s->reply.text) : pj_strdup("");
+    r->text = r->text_bytes ? pj_buffer_take(&s->reply.text) : pj_strdup("");
     return r->text ? PJ_OK : pj_fail_memory(g->err, "the generated text");
 }
 

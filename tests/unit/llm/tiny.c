@@ -1,0 +1,770 @@
+/* The shapes, their files, and the plain forward pass. Clarity before speed: everything here is a
+ * loop over doubles. */
+#include "tiny.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* a shape begins with the common sizes and then names what it has of its own */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winitializer-overrides"
+#else
+#pragma GCC diagnostic ignored "-Woverride-init"
+#endif
+#define DENSE                                                                          \
+    .layers = 2, .hidden = 48, .heads = 4, .kv_heads = 2, .head_dim = 12, .width = 80, \
+    .vocab = 97, .rope = "default", .dense_layer = -1
+
+const tiny_shape tiny_shapes[] = {
+    {.name = "llama", .architecture = "LlamaForCausalLM", DENSE},
+    {.name = "llama3", .architecture = "LlamaForCausalLM", DENSE, .rope = "llama3", .tied = true},
+    {.name = "llama-linear",
+     .architecture = "LlamaForCausalLM",
+     DENSE,
+     .rope = "linear",
+     .all_bias = true,
+     .qkv_bias = true},
+    {.name = "mistral", .architecture = "MistralForCausalLM", DENSE, .window = 5, .head_dim = 10},
+    {.name = "phi",
+     .architecture = "PhiForCausalLM",
+     DENSE,
+     .kv_heads = 4,
+     .partial = 0.5,
+     .plain_mlp = true,
+     .qkv_bias = true,
+     .all_bias = true},
+    {.name = "phi3", .architecture = "Phi3ForCausalLM", DENSE, .fused = true, .rope = "longrope"},
+    {.name = "phi4-mini",
+     .architecture = "Phi3ForCausalLM",
+     DENSE,
+     .fused = true,
+     .rope = "longrope",
+     .head_dim = 16,
+     .partial = 0.75,
+     .tied = true},
+    {.name = "qwen2", .architecture = "Qwen2ForCausalLM", DENSE, .qkv_bias = true, .rope = "yarn"},
+    {.name = "qwen3", .architecture = "Qwen3ForCausalLM", DENSE, .qk_norm = true, .head_dim = 14},
+    {.name = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     DENSE,
+     .experts = 4,
+     .chosen = 2,
+     .expert_width = 40,
+     .renormalise = true,
+     .mixtral = true},
+    {.name = "qwen2-moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     DENSE,
+     .layers = 3,
+     .qkv_bias = true,
+     .experts = 5,
+     .chosen = 3,
+     .expert_width = 24,
+     .shared_width = 56,
+     .dense_layer = 1},
+    {.name = "qwen3-moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .experts = 8,
+     .chosen = 2,
+     .expert_width = 24,
+     .renormalise = true},
+    {.name = "qwen3-moe-fused",
+     .architecture = "Qwen3MoeForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .experts = 8,
+     .chosen = 2,
+     .expert_width = 24,
+     .renormalise = true,
+     .fused_experts = true},
+    {.name = "wide",
+     .architecture = "LlamaForCausalLM",
+     DENSE,
+     .hidden = 128,
+     .head_dim = 32,
+     .width = 256,
+     .vocab = 200,
+     .tied = true},
+};
+const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
+
+/* Of the scaled ropes: the original context, and the context of the model. */
+enum { ORIGINAL = 16, CONTEXT = 64 };
+static const double theta = 10000, factor = 4;
+
+const tiny_shape *tiny_find(const char *name)
+{
+    for (size_t i = 0; i < tiny_shape_count; i++)
+        if (strcmp(tiny_shapes[i].name, name) == 0) return &tiny_shapes[i];
+    return NULL;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static uint64_t random_state;
+
+static double random_normal(void)
+{
+    double sum = 0; /* twelve uniform ones have variance 1 */
+    for (int i = 0; i < 12; i++) {
+        random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+        sum += (double)(random_state >> 11) * 0x1p-53;
+    }
+    return sum - 6;
+}
+
+static void add(tiny_model *m, const char *name, int a, int b, int c)
+{
+    tiny_tensor *t = &m->tensors[m->tensor_count++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->rank = c ? 3 : b ? 2 : 1;
+    t->shape[0] = a;
+    t->shape[1] = b;
+    t->shape[2] = c;
+    t->count = (size_t)a * (size_t)(b ? b : 1) * (size_t)(c ? c : 1);
+    t->values = malloc(t->count * sizeof *t->values);
+    int in = c ? c : b;
+    bool bias = strstr(name, "bias"), embedding = strstr(name, "embed");
+    for (size_t i = 0; i < t->count; i++) {
+        double x = random_normal();
+        double scaled = embedding ? (m->shape.tied ? 0.2 : 0.8) * x
+                        : bias    ? 0.2 * x
+                        : in == 0 ? 1 + 0.25 * x
+                                  : 1.3 * x / sqrt(in);
+        t->values[i] = (float)scaled;
+    }
+}
+
+static void add_linear(tiny_model *m, const char *prefix, const char *part, int rows, int cols,
+                       bool bias)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    add(m, name, rows, cols, 0);
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    if (bias) add(m, name, rows, 0, 0);
+}
+
+static void add_norm(tiny_model *m, const char *prefix, const char *part, int n)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    add(m, name, n, 0, 0);
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    if (m->shape.plain_mlp) add(m, name, n, 0, 0);
+}
+
+static void add_experts(tiny_model *m, const char *layer)
+{
+    const tiny_shape *s = &m->shape;
+    char block[80], name[128];
+    snprintf(block, sizeof block, "%s.%s", layer, s->mixtral ? "block_sparse_moe" : "mlp");
+    add_linear(m, block, "gate", s->experts, s->hidden, false);
+    if (s->fused_experts) {
+        snprintf(name, sizeof name, "%s.experts.gate_up_proj", block);
+        add(m, name, s->experts, 2 * s->expert_width, s->hidden);
+        snprintf(name, sizeof name, "%s.experts.down_proj", block);
+        add(m, name, s->experts, s->hidden, s->expert_width);
+    }
+    for (int e = 0; e < s->experts && !s->fused_experts; e++) {
+        snprintf(name, sizeof name, "%s.experts.%d", block, e);
+        add_linear(m, name, s->mixtral ? "w1" : "gate_proj", s->expert_width, s->hidden, false);
+        add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, s->hidden, false);
+        add_linear(m, name, s->mixtral ? "w2" : "down_proj", s->hidden, s->expert_width, false);
+    }
+    if (!s->shared_width) return;
+    snprintf(name, sizeof name, "%s.shared_expert", block);
+    add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
+    add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
+    add_linear(m, name, "down_proj", s->hidden, s->shared_width, false);
+    add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
+}
+
+static void add_layer(tiny_model *m, int index)
+{
+    const tiny_shape *s = &m->shape;
+    char layer[40], attn[64], mlp[64];
+    int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    snprintf(layer, sizeof layer, "model.layers.%d", index);
+    snprintf(attn, sizeof attn, "%s.self_attn", layer);
+    snprintf(mlp, sizeof mlp, "%s.mlp", layer);
+    add_norm(m, layer, "input_layernorm", s->hidden);
+    if (!s->plain_mlp) add_norm(m, layer, "post_attention_layernorm", s->hidden);
+    if (s->fused) {
+        add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
+    } else {
+        add_linear(m, attn, "q_proj", q, s->hidden, s->qkv_bias);
+        add_linear(m, attn, "k_proj", kv, s->hidden, s->qkv_bias);
+        add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
+    }
+    add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
+    if (s->qk_norm) add_norm(m, attn, "q_norm", s->head_dim);
+    if (s->qk_norm) add_norm(m, attn, "k_norm", s->head_dim);
+    if (s->experts && index != s->dense_layer) {
+        add_experts(m, layer);
+    } else if (s->plain_mlp) {
+        add_linear(m, mlp, "fc1", s->width, s->hidden, true);
+        add_linear(m, mlp, "fc2", s->hidden, s->width, true);
+    } else if (s->fused) {
+        add_linear(m, mlp, "gate_up_proj", 2 * s->width, s->hidden, false);
+        add_linear(m, mlp, "down_proj", s->hidden, s->width, false);
+    } else {
+        add_linear(m, mlp, "gate_proj", s->width, s->hidden, s->all_bias);
+        add_linear(m, mlp, "up_proj", s->width, s->hidden, s->all_bias);
+        add_linear(m, mlp, "down_proj", s->hidden, s->width, s->all_bias);
+    }
+}
+
+void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
+{
+    memset(m, 0, sizeof *m);
+    m->shape = *shape;
+    random_state = seed;
+    add(m, "model.embed_tokens.weight", shape->vocab, shape->hidden, 0);
+    for (int i = 0; i < shape->layers; i++) add_layer(m, i);
+    add_norm(m, "model", shape->plain_mlp ? "final_layernorm" : "norm", shape->hidden);
+    if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
+    if (shape->plain_mlp) add(m, "lm_head.bias", shape->vocab, 0, 0);
+}
+
+tiny_tensor *tiny_get(tiny_model *m, const char *name)
+{
+    for (int i = 0; i < m->tensor_count; i++)
+        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+    return NULL;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static uint16_t half_of(float x)
+{
+    _Float16 h = (_Float16)x;
+    uint16_t bits;
+    memcpy(&bits, &h, sizeof bits);
+    return bits;
+}
+
+static uint16_t bfloat_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float float_of_bfloat(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static float round_half(float x)
+{
+    return (float)(_Float16)x;
+}
+
+static FILE *create(const tiny_model *m, const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", m->folder, name);
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    return f;
+}
+
+static void write_rope(FILE *f, const tiny_shape *s)
+{
+    int pairs = (int)(s->head_dim * (s->partial > 0 ? s->partial : 1)) / 2;
+    fprintf(f, "\"rope_theta\": %g, \"rope_scaling\": ", theta);
+    if (strcmp(s->rope, "linear") == 0)
+        fprintf(f, "{\"rope_type\": \"linear\", \"factor\": %g}", factor);
+    else if (strcmp(s->rope, "llama3") == 0)
+        fprintf(f,
+                "{\"rope_type\": \"llama3\", \"factor\": %g, \"low_freq_factor\": 1, "
+                "\"high_freq_factor\": 4, \"original_max_position_embeddings\": %d}",
+                factor, ORIGINAL);
+    else if (strcmp(s->rope, "yarn") == 0)
+        fprintf(
+            f,
+            "{\"rope_type\": \"yarn\", \"factor\": %g, \"original_max_position_embeddings\": %d}",
+            factor, ORIGINAL);
+    else if (strcmp(s->rope, "longrope") == 0) {
+        fprintf(f, "{\"type\": \"longrope\", \"short_factor\": [");
+        for (int i = 0; i < pairs; i++) fprintf(f, "%s%g", i ? "," : "", 1 + 0.1 * i);
+        fprintf(f, "], \"long_factor\": [");
+        for (int i = 0; i < pairs; i++) fprintf(f, "%s%g", i ? "," : "", 2 + 0.5 * i);
+        fprintf(f, "]}, \"original_max_position_embeddings\": %d", ORIGINAL);
+    } else
+        fprintf(f, "null");
+}
+
+static void write_config(const tiny_model *m)
+{
+    const tiny_shape *s = &m->shape;
+    FILE *f = create(m, "config.json");
+    fprintf(f,
+            "{\"architectures\": [\"%s\"], \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+            "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+            "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": %d, "
+            "\"%s\": 1e-5, \"hidden_act\": \"%s\", \"eos_token_id\": 1, \"bos_token_id\": 0, "
+            "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
+            s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
+            s->mixtral ? s->expert_width : s->width, s->vocab, CONTEXT,
+            s->plain_mlp ? "layer_norm_eps" : "rms_norm_eps", s->plain_mlp ? "gelu_new" : "silu",
+            s->tied ? "true" : "false", s->all_bias ? "true" : "false",
+            s->all_bias ? "true" : "false");
+    if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
+    if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
+    if (s->experts) {
+        fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
+                s->mixtral ? "num_local_experts" : "num_experts", s->experts, s->chosen,
+                s->renormalise ? "true" : "false");
+        if (!s->mixtral) fprintf(f, "\"moe_intermediate_size\": %d, ", s->expert_width);
+        if (s->shared_width)
+            fprintf(f, "\"shared_expert_intermediate_size\": %d, ", s->shared_width);
+        if (s->dense_layer >= 0) fprintf(f, "\"mlp_only_layers\": [%d], ", s->dense_layer);
+    }
+    write_rope(f, s);
+    fprintf(f, "}\n");
+    fclose(f);
+}
+
+static void write_values(FILE *f, tiny_tensor *t, tiny_type type)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        uint16_t bits;
+        if (type == TINY_F32) {
+            fwrite(&t->values[i], sizeof(float), 1, f);
+            continue;
+        }
+        bits = type == TINY_BF16 ? bfloat_of(t->values[i]) : half_of(t->values[i]);
+        t->values[i] = type == TINY_BF16 ? float_of_bfloat(bits) : round_half(t->values[i]);
+        fwrite(&bits, sizeof bits, 1, f);
+    }
+}
+
+static void write_weights(tiny_model *m, tiny_type type)
+{
+    static const char *const names[] = {"F32", "BF16", "F16"};
+    size_t size = type == TINY_F32 ? 4 : 2, offset = 0, used = 0, room = 1 << 17;
+    char *header = malloc(room);
+    used += (size_t)snprintf(header, room, "{");
+    for (int i = 0; i < m->tensor_count; i++) {
+        const tiny_tensor *t = &m->tensors[i];
+        used +=
+            (size_t)snprintf(header + used, room - used, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+                             i ? "," : "", t->name, names[type]);
+        for (int k = 0; k < t->rank; k++)
+            used += (size_t)snprintf(header + used, room - used, "%s%d", k ? "," : "", t->shape[k]);
+        used += (size_t)snprintf(header + used, room - used, "],\"data_offsets\":[%zu,%zu]}",
+                                 offset, offset + t->count * size);
+        offset += t->count * size;
+    }
+    used += (size_t)snprintf(header + used, room - used, "}");
+    while (used % 8) header[used++] = ' ';
+    uint64_t length = used;
+    FILE *f = create(m, "model.safetensors");
+    fwrite(&length, sizeof length, 1, f);
+    fwrite(header, 1, used, f);
+    for (int i = 0; i < m->tensor_count; i++) write_values(f, &m->tensors[i], type);
+    fclose(f);
+    free(header);
+}
+
+void tiny_write(tiny_model *m, tiny_type type)
+{
+    snprintf(m->folder, sizeof m->folder, "/tmp/perjoule-tiny-XXXXXX");
+    if (!mkdtemp(m->folder)) abort();
+    write_config(m);
+    write_weights(m, type);
+}
+
+void tiny_free(tiny_model *m)
+{
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    char path[128];
+    for (int i = 0; i < m->tensor_count; i++) free(m->tensors[i].values);
+    m->tensor_count = 0;
+    if (!m->folder[0]) return;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", m->folder, files[i]);
+        unlink(path);
+    }
+    rmdir(m->folder);
+    m->folder[0] = 0;
+}
+
+/* ---- quantisation ------------------------------------------------------------------------- */
+
+static void quantise_block(float *x, int bits)
+{
+    float largest = 0;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
+    float d = bits == 8 ? fabsf(largest) / 127 : largest / -8, inverse = d != 0 ? 1 / d : 0;
+    for (int i = 0; i < 32; i++) {
+        float q = bits == 8 ? roundf(x[i] * inverse) : fminf(15, truncf(x[i] * inverse + 8.5f)) - 8;
+        x[i] = q * round_half(d);
+    }
+}
+
+void tiny_quantise(tiny_model *m, int bits)
+{
+    for (int i = 0; i < m->tensor_count; i++) {
+        tiny_tensor *t = &m->tensors[i];
+        if (t->rank < 2 || t->shape[t->rank - 1] % 32) continue;
+        bool table = strstr(t->name, "embed") || strstr(t->name, "lm_head");
+        for (size_t at = 0; at < t->count; at += 32)
+            quantise_block(t->values + at, table ? 8 : bits);
+    }
+}
+
+/* ---- the forward pass --------------------------------------------------------------------- */
+
+typedef struct walk {
+    tiny_model *m;
+    const tiny_shape *s;
+    int count; /* tokens */
+    tiny_capture *captures;
+    int capture_count;
+    int layer;
+} walk;
+
+static double *zeros(size_t n)
+{
+    double *x = calloc(n, sizeof *x);
+    if (!x) abort();
+    return x;
+}
+
+static void capture(walk *w, const char *component, const double *x, size_t n)
+{
+    for (int i = 0; i < w->capture_count && w->layer == 0; i++) {
+        tiny_capture *c = &w->captures[i];
+        if (strcmp(c->component, component) != 0) continue;
+        double sum = 0, abs_sum = 0, square = 0, below = 0;
+        for (size_t k = 0; k < n; k++) {
+            sum += x[k];
+            abs_sum += fabs(x[k]);
+            square += x[k] * x[k];
+            c->max_abs = fmax(c->max_abs, fabs(x[k]));
+            below += fabs(x[k]) < 0.01;
+        }
+        c->count = n;
+        c->mean = sum / (double)n;
+        c->mean_abs = abs_sum / (double)n;
+        c->std = sqrt(square / (double)n - c->mean * c->mean);
+        c->sparsity = below / (double)n;
+    }
+}
+
+static const tiny_tensor *tensor(walk *w, const char *format, const char *part)
+{
+    char name[160];
+    if (w->layer >= 0)
+        snprintf(name, sizeof name, "model.layers.%d.%s.%s", w->layer, part, format);
+    else
+        snprintf(name, sizeof name, "%s.%s", part, format);
+    return tiny_get(w->m, name);
+}
+
+/* y[count][rows] = x[count][cols] times rows [first, first + rows) of a matrix, plus bias. */
+static double *linear(walk *w, const char *part, const double *x, int count, int first, int rows)
+{
+    const tiny_tensor *weight = tensor(w, "weight", part), *bias = tensor(w, "bias", part);
+    if (!weight) abort();
+    int cols = weight->shape[1];
+    if (rows == 0) rows = weight->shape[0];
+    double *y = zeros((size_t)count * (size_t)rows);
+    for (int t = 0; t < count; t++)
+        for (int r = 0; r < rows; r++) {
+            double sum = bias ? bias->values[first + r] : 0;
+            for (int c = 0; c < cols; c++)
+                sum += (double)weight->values[(size_t)(first + r) * (size_t)cols + (size_t)c] *
+                       x[t * cols + c];
+            y[t * rows + r] = sum;
+        }
+    return y;
+}
+
+static double *norm(walk *w, const char *part, const double *x, int rows, int n)
+{
+    const tiny_tensor *weight = tensor(w, "weight", part), *bias = tensor(w, "bias", part);
+    double *y = zeros((size_t)rows * (size_t)n);
+    for (int t = 0; t < rows; t++) {
+        double mean = 0, square = 0;
+        for (int i = 0; i < n; i++) mean += x[t * n + i] / n;
+        if (!bias) mean = 0; /* RMSNorm does not centre */
+        for (int i = 0; i < n; i++) square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
+        for (int i = 0; i < n; i++)
+            y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) * weight->values[i] +
+                           (bias ? bias->values[i] : 0);
+    }
+    return y;
+}
+
+/* Frequency of pair i of `pairs`, and the factor on cosine and sine, for `length` tokens. */
+static double frequency(const tiny_shape *s, int i, int pairs, int length, double *scale)
+{
+    double f = pow(theta, -(double)i / pairs);
+    *scale = 1;
+    if (strcmp(s->rope, "linear") == 0) return f / factor;
+    if (strcmp(s->rope, "llama3") == 0) {
+        double wavelength = 2 * M_PI / f;
+        if (wavelength > ORIGINAL / 1.0) return f / factor;
+        if (wavelength < ORIGINAL / 4.0) return f;
+        double smooth = (ORIGINAL / wavelength - 1) / (4 - 1);
+        return (1 - smooth) * f / factor + smooth * f;
+    }
+    if (strcmp(s->rope, "yarn") == 0) {
+        double dims = 2.0 * pairs;
+        double low = floor(dims * log(ORIGINAL / (32 * 2 * M_PI)) / (2 * log(theta)));
+        double high = ceil(dims * log(ORIGINAL / (1 * 2 * M_PI)) / (2 * log(theta)));
+        if (low < 0) low = 0;
+        if (high > dims - 1) high = dims - 1;
+        double ramp = (i - low) / (high == low ? 0.001 : high - low);
+        ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+        *scale = 0.1 * log(factor) + 1;
+        return f * (1 - ramp) + f / factor * ramp;
+    }
+    if (strcmp(s->rope, "longrope") == 0) {
+        *scale = sqrt(1 + log((double)CONTEXT / ORIGINAL) / log(ORIGINAL));
+        return f / (length > ORIGINAL ? 2 + 0.5 * i : 1 + 0.1 * i);
+    }
+    return f;
+}
+
+static void rotate(const tiny_shape *s, double *x, int position, int length)
+{
+    int pairs = (int)(s->head_dim * (s->partial > 0 ? s->partial : 1)) / 2;
+    for (int i = 0; i < pairs; i++) {
+        double scale, f = frequency(s, i, pairs, length, &scale);
+        double c = cos(position * f) * scale, n = sin(position * f) * scale;
+        double a = x[i], b = x[i + pairs];
+        x[i] = a * c - b * n;
+        x[i + pairs] = b * c + a * n;
+    }
+}
+
+static void heads_norm(walk *w, const char *part, double **x, int heads)
+{
+    double *y = norm(w, part, *x, w->count * heads, w->s->head_dim);
+    free(*x);
+    *x = y;
+}
+
+static double *attention(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int dim = s->head_dim, nq = s->heads * dim, nkv = s->kv_heads * dim, n = w->count;
+    const char *fused = "self_attn.qkv_proj";
+    double *q = linear(w, s->fused ? fused : "self_attn.q_proj", x, n, 0, nq);
+    double *k = linear(w, s->fused ? fused : "self_attn.k_proj", x, n, s->fused ? nq : 0, nkv);
+    double *v =
+        linear(w, s->fused ? fused : "self_attn.v_proj", x, n, s->fused ? nq + nkv : 0, nkv);
+    capture(w, "q_proj", q, (size_t)(n * nq));
+    capture(w, "v_proj", v, (size_t)(n * nkv));
+    if (s->qk_norm) {
+        heads_norm(w, "self_attn.q_norm", &q, s->heads);
+        heads_norm(w, "self_attn.k_norm", &k, s->kv_heads);
+        capture(w, "q_norm", q, (size_t)(n * nq));
+    }
+    for (int t = 0; t < n; t++) {
+        for (int h = 0; h < s->heads; h++) rotate(s, q + t * nq + h * dim, t, n);
+        for (int h = 0; h < s->kv_heads; h++) rotate(s, k + t * nkv + h * dim, t, n);
+    }
+    double *y = zeros((size_t)(n * nq));
+    for (int t = 0; t < n; t++)
+        for (int h = 0; h < s->heads; h++) {
+            int kv = h / (s->heads / s->kv_heads);
+            int first = s->window && t + 1 > s->window ? t + 1 - s->window : 0;
+            double p[TINY_MAX_TOKENS], sum = 0;
+            for (int j = first; j <= t; j++) {
+                double score = 0;
+                for (int i = 0; i < dim; i++)
+                    score += q[t * nq + h * dim + i] * k[j * nkv + kv * dim + i];
+                p[j] = exp(score / sqrt(dim));
+                sum += p[j];
+            }
+            for (int j = first; j <= t; j++)
+                for (int i = 0; i < dim; i++)
+                    y[t * nq + h * dim + i] += p[j] / sum * v[j * nkv + kv * dim + i];
+        }
+    capture(w, "attention", y, (size_t)(n * nq));
+    double *out = linear(w, s->plain_mlp ? "self_attn.dense" : "self_attn.o_proj", y, n, 0, 0);
+    capture(w, "o_proj", out, (size_t)(n * s->hidden));
+    free(q);
+    free(k);
+    free(v);
+    free(y);
+    return out;
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+/* `prefix` is "mlp", or an expert's; parts are named gate, up and down in this order. */
+static double *gated(walk *w, const char *prefix, const char *const parts[3], const double *x,
+                     int count)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", prefix, parts[0]);
+    double *gate = linear(w, name, x, count, 0, 0);
+    int width = tensor(w, "weight", name)->shape[0];
+    snprintf(name, sizeof name, "%s.%s", prefix, parts[1]);
+    double *up = linear(w, name, x, count, 0, 0);
+    for (int i = 0; i < count * width; i++) gate[i] = silu(gate[i]) * up[i];
+    if (strcmp(prefix, "mlp") == 0) capture(w, "act", gate, (size_t)(count * width));
+    snprintf(name, sizeof name, "%s.%s", prefix, parts[2]);
+    double *y = linear(w, name, gate, count, 0, 0);
+    if (strcmp(prefix, "mlp") == 0) capture(w, "down_proj", y, (size_t)(count * w->s->hidden));
+    free(gate);
+    free(up);
+    return y;
+}
+
+static const char *const hugging_face[3] = {"gate_proj", "up_proj", "down_proj"};
+static const char *const mixtral[3] = {"w1", "w3", "w2"};
+
+static double *fused_mlp(walk *w, const double *x)
+{
+    int f = w->s->width;
+    double *gate = linear(w, "mlp.gate_up_proj", x, w->count, 0, f);
+    double *up = linear(w, "mlp.gate_up_proj", x, w->count, f, f);
+    for (int i = 0; i < w->count * f; i++) gate[i] = silu(gate[i]) * up[i];
+    double *y = linear(w, "mlp.down_proj", gate, w->count, 0, 0);
+    free(gate);
+    free(up);
+    return y;
+}
+
+static double *plain_mlp(walk *w, const double *x)
+{
+    double *a = linear(w, "mlp.fc1", x, w->count, 0, 0);
+    for (int i = 0; i < w->count * w->s->width; i++) a[i] = gelu(a[i]);
+    double *y = linear(w, "mlp.fc2", a, w->count, 0, 0);
+    free(a);
+    return y;
+}
+
+/* One expert of a tensor that holds all of them. */
+static double *fused_expert(walk *w, int e, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int f = s->expert_width, d = s->hidden;
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.gate_up_proj", w->layer);
+    const float *gate_up = tiny_get(w->m, name)->values + (size_t)e * 2 * (size_t)f * (size_t)d;
+    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.down_proj", w->layer);
+    const float *down = tiny_get(w->m, name)->values + (size_t)e * (size_t)d * (size_t)f;
+    double *y = zeros((size_t)d), *a = zeros((size_t)f);
+    for (int r = 0; r < f; r++) {
+        double gate = 0, up = 0;
+        for (int c = 0; c < d; c++) {
+            gate += (double)gate_up[r * d + c] * x[c];
+            up += (double)gate_up[(f + r) * d + c] * x[c];
+        }
+        a[r] = silu(gate) * up;
+    }
+    for (int r = 0; r < d; r++)
+        for (int c = 0; c < f; c++) y[r] += (double)down[r * f + c] * a[c];
+    free(a);
+    return y;
+}
+
+static double *mixture(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    const char *block = s->mixtral ? "block_sparse_moe" : "mlp";
+    char name[64];
+    int d = s->hidden;
+    snprintf(name, sizeof name, "%s.gate", block);
+    double *logits = linear(w, name, x, w->count, 0, 0), *y = zeros((size_t)(w->count * d));
+    for (int t = 0; t < w->count; t++) {
+        double p[16], sum = 0, kept = 0;
+        bool taken[16] = {false};
+        for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[t * s->experts + e]);
+        for (int i = 0; i < s->chosen; i++) {
+            int best = -1;
+            for (int e = 0; e < s->experts; e++)
+                if (!taken[e] && (best < 0 || p[e] > p[best])) best = e;
+            taken[best] = true;
+            kept += p[best];
+        }
+        for (int e = 0; e < s->experts; e++) {
+            if (!taken[e]) continue;
+            snprintf(name, sizeof name, "%s.experts.%d", block, e);
+            double *out = s->fused_experts
+                              ? fused_expert(w, e, x + t * d)
+                              : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
+            for (int i = 0; i < d; i++)
+                y[t * d + i] += p[e] / (s->renormalise ? kept : sum) * out[i];
+            free(out);
+        }
+    }
+    if (s->shared_width) {
+        double *shared = gated(w, "mlp.shared_expert", hugging_face, x, w->count);
+        double *gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
+        for (int i = 0; i < w->count * d; i++) y[i] += shared[i] / (1 + exp(-gate[i / d]));
+        free(shared);
+        free(gate);
+    }
+    free(logits);
+    return y;
+}
+
+static double *feed_forward(walk *w, const double *x)
+{
+    if (w->s->experts && w->layer != w->s->dense_layer) return mixture(w, x);
+    if (w->s->plain_mlp) return plain_mlp(w, x);
+    return w->s->fused ? fused_mlp(w, x) : gated(w, "mlp", hugging_face, x, w->count);
+}
+
+static void accumulate(double *x, double *part, int n)
+{
+    for (int i = 0; i < n; i++) x[i] += part[i];
+    free(part);
+}
+
+void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
+                  tiny_capture *captures, int capture_count)
+{
+    const tiny_shape *s = &m->shape;
+    walk w = {m, s, count, captures, capture_count, -1};
+    int d = s->hidden, n = count * d;
+    const float *embedding = tiny_get(m, "model.embed_tokens.weight")->values;
+    double *x = zeros((size_t)n);
+    for (int i = 0; i < n; i++) x[i] = embedding[ids[i / d] * d + i % d];
+    for (w.layer = 0; w.layer < s->layers; w.layer++) {
+        double *normed = norm(&w, "input_layernorm", x, count, d);
+        capture(&w, "input_layernorm", normed, (size_t)n);
+        accumulate(x, attention(&w, normed), n);
+        if (!s->plain_mlp) {
+            free(normed);
+            normed = norm(&w, "post_attention_layernorm", x, count, d);
+        }
+        accumulate(x, feed_forward(&w, normed), n);
+        free(normed);
+    }
+    w.layer = -1;
+    double *normed = norm(&w, s->plain_mlp ? "model.final_layernorm" : "model.norm", x, count, d);
+    double *out =
+        linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
+    memcpy(logits, out, (size_t)count * (size_t)s->vocab * sizeof *logits);
+    free(out);
+    free(normed);
+    free(x);
+}
