@@ -1,0 +1,242 @@
+/*
+ * perjoule bench overhead: what profiling costs. The same generation runs unrecorded, at depth
+ * module and at depth deep, in turn and in changing order within every round, in one process on
+ * one open model; each round gives a ratio to its own unrecorded run, so that what the machine does
+ * meanwhile hits all three alike. The logits must be equal to the bit.
+ */
+#include "base/json.h"
+#include "base/random.h"
+#include "cli/options.h"
+#include "cli/run_report.h"
+#include "profile/find_model.h"
+#include "profile/generate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_ROUNDS = 1000, WAYS = 3 };
+
+static const char *const way_names[WAYS] = {"off", "module", "deep"};
+
+typedef struct overhead {
+    const char *model, *dtype, *power;
+    int64_t rounds, tokens, prompt, threads;
+    bool json;
+    pj_session *session;
+    pj_model_slot slot;
+    pj_profile_options options;
+    char path[4096];
+    double decode_ms[WAYS][MAX_ROUNDS], prefill_ms[WAYS][MAX_ROUNDS];
+    uint64_t hash[WAYS];
+    double own_share[WAYS]; /* what the runs said of themselves, mean */
+    bool same;
+} overhead;
+
+typedef struct ratio {
+    double median, low, high; /* 95 % interval of the mean of log ratios */
+} ratio;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_of(const double *values, int64_t count)
+{
+    double sorted[MAX_ROUNDS];
+    for (int64_t i = 0; i < count; i++) sorted[i] = values[i];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* Interval of the median from order statistics: no outlier of a busy machine widens it. */
+static ratio compare(const double *with, const double *without, int64_t rounds)
+{
+    double r[MAX_ROUNDS], n = (double)rounds;
+    for (int64_t i = 0; i < rounds; i++) r[i] = with[i] / without[i];
+    qsort(r, (size_t)rounds, sizeof *r, by_value);
+    int64_t low = (int64_t)floor(n / 2 - 0.98 * sqrt(n)), high = rounds - 1 - low;
+    if (low < 0) low = 0;
+    if (high >= rounds) high = rounds - 1;
+    return (ratio){median_of(r, rounds), r[low], r[high]};
+}
+
+static pj_status run_way(overhead *o, int way, int64_t round, pj_error *err)
+{
+    pj_profile_result result = {0};
+    pj_status status;
+    if (way == 0) {
+        status = pj_profile_bare(&o->slot, &o->options, &result.generated, err);
+    } else {
+        o->options.depth = way == 1 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP;
+        status = pj_profile_generate(o->session, &o->slot, &o->options, &result, err);
+        if (status == PJ_OK) o->own_share[way] += result.data.info.overhead_share;
+    }
+    if (status == PJ_OK && round >= 0) {
+        o->decode_ms[way][round] = (double)result.generated.decode_ns * 1e-6;
+        o->prefill_ms[way][round] = (double)result.generated.prefill_ns * 1e-6;
+    }
+    if (status == PJ_OK) {
+        if (o->hash[way] && o->hash[way] != result.generated.logits_hash) o->same = false;
+        o->hash[way] = result.generated.logits_hash;
+    }
+    pj_profile_result_fini(&result);
+    return status;
+}
+
+static pj_status measure(overhead *o, pj_error *err)
+{
+    pj_random random = {1};
+    pj_status status = PJ_OK;
+    for (int way = 0; way < WAYS && status == PJ_OK; way++)
+        status = run_way(o, way, -1, err); /* caches and pages */
+    for (int way = 0; way < WAYS; way++) o->own_share[way] = 0;
+    for (int64_t round = 0; round < o->rounds && status == PJ_OK; round++) {
+        int first = (int)(pj_random_u64(&random) % WAYS);
+        int step = pj_random_u64(&random) % 2 ? 1 : WAYS - 1;
+        for (int k = 0; k < WAYS && status == PJ_OK; k++)
+            status = run_way(o, (first + k * step) % WAYS, round, err);
+        if (!o->json)
+            fprintf(stderr, "\rround %lld of %lld ", (long long)round + 1, (long long)o->rounds);
+    }
+    if (!o->json) fprintf(stderr, "\r%40s\r", "");
+    return status;
+}
+
+/* ---- printing ------------------------------------------------------------------------------ */
+
+static void write_ratio(pj_json *json, const char *key, ratio r)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "median", r.median);
+    pj_json_kv_double(json, "low", r.low);
+    pj_json_kv_double(json, "high", r.high);
+    pj_json_object_end(json);
+}
+
+static void print_json(const overhead *o, const pj_engine_facts *facts)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "model_name", facts->model_name);
+    pj_json_kv_string(&json, "dtype", facts->dtype);
+    pj_json_kv_string(&json, "isa", facts->isa);
+    pj_json_kv_uint(&json, "threads", facts->threads);
+    pj_json_kv_int(&json, "rounds", o->rounds);
+    pj_json_kv_int(&json, "tokens", o->tokens);
+    pj_json_kv_int(&json, "prompt_tokens", o->prompt);
+    pj_json_kv_bool(&json, "logits_equal", o->same);
+    for (int way = 0; way < WAYS; way++) {
+        pj_json_key(&json, way_names[way]);
+        pj_json_object_begin(&json);
+        pj_json_kv_double(&json, "decode_ms", median_of(o->decode_ms[way], o->rounds));
+        pj_json_kv_double(&json, "prefill_ms", median_of(o->prefill_ms[way], o->rounds));
+        if (way) {
+            write_ratio(&json, "decode_ratio",
+                        compare(o->decode_ms[way], o->decode_ms[0], o->rounds));
+            write_ratio(&json, "prefill_ratio",
+                        compare(o->prefill_ms[way], o->prefill_ms[0], o->rounds));
+            pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);
+        }
+        pj_json_object_end(&json);
+    }
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    printf("%s\n", pj_buffer_get(&buffer));
+    pj_buffer_fini(&buffer);
+}
+
+static void print_table(const overhead *o, const pj_engine_facts *facts)
+{
+    printf("%s %s %s, %u threads; %lld rounds, prompt of %lld, %lld new tokens\n\n",
+           facts->model_name, facts->dtype, facts->isa, facts->threads, (long long)o->rounds,
+           (long long)o->prompt, (long long)o->tokens);
+    printf("  %-8s%14s%30s%14s%30s\n", "depth", "decode", "ratio (95 %)", "prefill",
+           "ratio (95 %)");
+    for (int way = 0; way < WAYS; way++) {
+        printf("  %-8s%11.2f ms", way_names[way], median_of(o->decode_ms[way], o->rounds));
+        ratio d = compare(o->decode_ms[way], o->decode_ms[0], o->rounds);
+        ratio p = compare(o->prefill_ms[way], o->prefill_ms[0], o->rounds);
+        if (way) printf("%9.4f (%.4f to %.4f)", d.median, d.low, d.high);
+        printf("%*s%11.2f ms", way ? 3 : 30, "", median_of(o->prefill_ms[way], o->rounds));
+        if (way) printf("%9.4f (%.4f to %.4f)", p.median, p.low, p.high);
+        putchar('\n');
+    }
+    printf("\n  runs' own statement: module %.3f %%, deep %.3f %%\n",
+           100 * o->own_share[1] / (double)o->rounds, 100 * o->own_share[2] / (double)o->rounds);
+    printf("  logits %s (%016llx)\n", o->same ? "equal at every depth" : "DIFFER between depths",
+           (unsigned long long)o->hash[0]);
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static pj_status prepare(overhead *o, int32_t **ids, pj_prompt *prompt, pj_error *err)
+{
+    pj_status status = pj_model_find(o->model, NULL, o->path, sizeof o->path, err);
+    if (status != PJ_OK) return status;
+    *ids = pj_alloc((size_t)o->prompt, sizeof **ids);
+    if (!*ids) return pj_fail_memory(err, "the prompt");
+    for (int64_t i = 0; i < o->prompt; i++) (*ids)[i] = (int32_t)(1 + i * 7 % 200);
+    *prompt = (pj_prompt){.ids = *ids, .id_count = (uint32_t)o->prompt};
+    o->options = (pj_profile_options){.engine = {.model = o->path,
+                                                 .dtype = o->dtype,
+                                                 .threads = (uint32_t)o->threads,
+                                                 .no_tokenizer = true},
+                                      .prompts = prompt,
+                                      .prompt_count = 1,
+                                      .max_tokens = (uint32_t)o->tokens,
+                                      .ignore_eos = true,
+                                      .sampling = PJ_SAMPLING_GREEDY};
+    pj_session_options session = {.power = o->power, .database = "none", .baseline_seconds = -1};
+    return pj_session_open(&session, &o->session, err);
+}
+
+static int run_overhead(const pj_command *command, int argc, char **argv)
+{
+    static overhead o; /* large; a process runs one command */
+    o = (overhead){.model = "synthetic:llama-3.2-1b", .rounds = 15, .tokens = 16, .prompt = 64};
+    o.same = true;
+    const pj_option options[] = {
+        {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model (synthetic:llama-3.2-1b)"},
+        {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE", "convert the weights"},
+        {"rounds", 'r', PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, MAX_ROUNDS},
+        {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens a run (16)", 2, 100000},
+        {"prompt", 'p', PJ_OPTION_INT, &o.prompt, "N", "prompt tokens (64)", 1, 100000},
+        {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
+        {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources to sample meanwhile (auto)"},
+        {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object"},
+        {0}};
+    int positional;
+    pj_error err = {0};
+    int32_t *ids = NULL;
+    pj_prompt prompt;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional) return pj_command_usage(command, "it takes no arguments");
+    pj_status status = prepare(&o, &ids, &prompt, &err);
+    if (status == PJ_OK) status = measure(&o, &err);
+    o.same &= o.hash[0] == o.hash[1] && o.hash[0] == o.hash[2];
+    if (status == PJ_OK)
+        (o.json ? print_json : print_table)(&o, pj_engine_get_facts(o.slot.engine));
+    pj_session_close(o.session);
+    pj_model_slot_close(&o.slot);
+    pj_free(ids);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_bench_overhead = {
+    .name = "bench overhead",
+    .summary = "what profiling costs: off against module against deep",
+    .run = run_overhead,
+    .usage = "[options]",
+    .text = "Runs the same generation unrecorded, at depth module and at depth deep, interleaved, "
+            "and prints the ratio of times with its 95 % interval. The logits of all three are "
+            "compared to the bit.",
+    .examples = "perjoule bench overhead --dtype q8_0\n",
+};

@@ -1,0 +1,489 @@
+/* From a spool to a finished run: rows, nesting, gaps, batches, device spans, what clients leave
+ * out, cut spools, energies that add up at every level, phase tags. Spans are written with times
+ * of the test's choosing, so that every expectation is exact. */
+#include "base/clock.h"
+#include "profile/build.h"
+#include "profile/run_json.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- writing a spool by hand --------------------------------------------------------------- */
+
+enum { LAYERS_NAME = 1, Q_PROJ, ATTENTION, DOWN_PROJ, SOFTMAX, QK_MATMUL, SAMPLING, ENTROPY };
+
+static const char *const names[] = {NULL,      "layers",    "q_proj",   "attention", "down_proj",
+                                    "softmax", "qk_matmul", "sampling", "entropy"};
+
+typedef struct writer {
+    pj_spool spool;
+    uint32_t serial;
+} writer;
+
+static void put_json(writer *w, pj_record_type type, pj_buffer *buffer)
+{
+    assert_int_equal(pj_spool_append(&w->spool, type, buffer->data, buffer->length, NULL), PJ_OK);
+    pj_buffer_fini(buffer);
+}
+
+static void open_spool(writer *w)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_run_info info = {.id = "01890000-0000-7000-8000-000000000000",
+                        .prompt = "p",
+                        .depth = PJ_DEPTH_DEEP,
+                        .batch_size = 1,
+                        .quality = PJ_MODELLED};
+    *w = (writer){0};
+    assert_int_equal(pj_spool_create(NULL, "test", 1, 2, &w->spool, NULL), PJ_OK);
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    pj_run_info_write(&json, &info, 1000);
+    put_json(w, PJ_RECORD_INFO, &buffer);
+    for (uint32_t id = 1; id < sizeof names / sizeof *names; id++) {
+        char payload[64];
+        memcpy(payload, &id, 4);
+        memcpy(payload + 4, names[id], strlen(names[id]));
+        pj_spool_append(&w->spool, PJ_RECORD_NAME, payload, 4 + strlen(names[id]), NULL);
+    }
+}
+
+static void put_end(writer *w, int64_t at_ns)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    pj_run_end_write(&json, at_ns, PJ_RUN_COMPLETED);
+    put_json(w, PJ_RECORD_END, &buffer);
+}
+
+static pj_span make(pj_span_kind kind, uint32_t id, pj_phase phase, int32_t token, int32_t layer,
+                    int64_t begin, int64_t end)
+{
+    return (pj_span){.begin_ns = begin,
+                     .end_ns = end,
+                     .flops = NAN,
+                     .bytes = NAN,
+                     .id = id,
+                     .token = token,
+                     .layer = (int16_t)layer,
+                     .kind = (uint8_t)kind,
+                     .phase = (uint8_t)phase};
+}
+
+static void put_span(writer *w, pj_span span, uint32_t serial)
+{
+    span.serial = serial;
+    assert_int_equal(pj_spool_append(&w->spool, PJ_RECORD_SPAN, &span, sizeof span, NULL), PJ_OK);
+}
+
+static void put_begin(writer *w, pj_span span, uint32_t serial)
+{
+    span.serial = serial;
+    span.end_ns = 0;
+    pj_spool_append(&w->spool, PJ_RECORD_SPAN_BEGIN, &span, sizeof span, NULL);
+}
+
+static void put_text(writer *w, uint32_t serial, uint32_t sequence, int32_t id, const char *text)
+{
+    char payload[64];
+    pj_token_text_record head = {serial, 0, sequence, id};
+    memcpy(payload, &head, sizeof head);
+    memcpy(payload + sizeof head, text, strlen(text));
+    pj_spool_append(&w->spool, PJ_RECORD_TOKEN_TEXT, payload, sizeof head + strlen(text), NULL);
+}
+
+/* A run from 1 000 to 10 001 000 ns: prefill of one token, decode of `steps`, two layers each.
+ * Serial numbers are given at begin, records are written at end, as the recorder does. */
+static void put_run(writer *w, int steps, uint32_t sequences)
+{
+    int64_t t = 1000, each = 10000000 / (steps + 1);
+    for (int step = 0; step <= steps; step++) {
+        pj_phase phase = step ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL;
+        int64_t begin = 1000 + step * each, end = begin + each;
+        uint32_t phase_serial = 0;
+        if (step < 2) {
+            phase_serial = w->serial++;
+            put_begin(w, make(PJ_SPAN_PHASE, phase, PJ_PHASE_IDLE, -1, -1, begin, 0), phase_serial);
+        }
+        uint32_t token_serial = w->serial++;
+        put_begin(w, make(PJ_SPAN_TOKEN, (uint32_t)step, phase, -1, -1, begin, 0), token_serial);
+        t = begin + each / 10; /* a gap at the begin */
+        for (int layer = 0; layer < 2; layer++) {
+            int64_t part = each / 10;
+            uint32_t layer_serial = w->serial++, q = w->serial++;
+            put_span(w, make(PJ_SPAN_COMPONENT, Q_PROJ, phase, step, layer, t, t + part), q);
+            uint32_t attention = w->serial++, op = w->serial++;
+            pj_span inner =
+                make(PJ_SPAN_OPERATION, QK_MATMUL, phase, step, layer, t + part, t + 2 * part);
+            inner.component = ATTENTION;
+            put_span(w, inner, op);
+            put_span(w,
+                     make(PJ_SPAN_COMPONENT, ATTENTION, phase, step, layer, t + part, t + 3 * part),
+                     attention); /* the last third is its own */
+            put_span(
+                w,
+                make(PJ_SPAN_COMPONENT, DOWN_PROJ, phase, step, layer, t + 3 * part, t + 4 * part),
+                w->serial++);
+            put_span(w, make(PJ_SPAN_LAYER, (uint32_t)layer, phase, step, -1, t, t + 4 * part),
+                     layer_serial);
+            t += 4 * part;
+        }
+        for (uint32_t s = 0; s < sequences; s++)
+            put_text(w, token_serial, s, 100 + step, step ? "b" : "a");
+        put_span(w, make(PJ_SPAN_TOKEN, (uint32_t)step, phase, -1, -1, begin, end), token_serial);
+        if (step == 0 || step == steps)
+            put_span(w, make(PJ_SPAN_PHASE, phase, phase, -1, -1, step ? 1000 + each : begin, end),
+                     step ? 1 + 1 + 10 : phase_serial);
+    }
+}
+
+static pj_status build(writer *w, const pj_sim_spec *sim, pj_run_data *data)
+{
+    pj_spool_reader reader;
+    pj_error err = {0};
+    pj_status status = pj_spool_flush(&w->spool, &err);
+    if (status == PJ_OK) status = pj_spool_reader_of(&w->spool, &reader, &err);
+    if (status != PJ_OK) return status;
+    status = pj_build_run(&reader, &(pj_build_options){.sim = sim}, data, &err);
+    pj_spool_reader_close(&reader);
+    return status;
+}
+
+/* ---- energies add up ----------------------------------------------------------------------- */
+
+static void add(int64_t *sums, uint32_t index, uint32_t count, int64_t value)
+{
+    assert_true(index < count);
+    sums[index] += value;
+}
+
+/* children + self = parent, to the nanojoule, at every level. */
+static void assert_conserved(const pj_run_data *d)
+{
+    int64_t *component = calloc(d->component_count + 1, 8), *layer = calloc(d->layer_count + 1, 8);
+    int64_t run = 0;
+    for (uint32_t i = 0; i < d->operation_count; i++)
+        add(component, d->operations[i].component, d->component_count,
+            d->operations[i].energy.gross_nj);
+    for (uint32_t i = 0; i < d->component_count; i++) {
+        assert_int_equal(component[i] + d->components[i].energy.self_nj,
+                         d->components[i].energy.gross_nj);
+        if (d->components[i].layer != PJ_NO_PARENT)
+            add(layer, d->components[i].layer, d->layer_count, d->components[i].energy.gross_nj);
+    }
+    for (uint32_t i = 0; i < d->layer_count; i++)
+        assert_int_equal(layer[i] + d->layers[i].energy.self_nj, d->layers[i].energy.gross_nj);
+    if (isnan(d->info.total_mj)) { /* nothing was recorded yet */
+        free(component);
+        free(layer);
+        return;
+    }
+    for (uint32_t i = 0; i < d->phase_count; i++) run += d->phases[i].energy.gross_nj;
+    assert_true(fabs((double)run * 1e-6 - d->info.total_mj) <= 1e-9 * d->info.total_mj);
+    free(component);
+    free(layer);
+}
+
+static void put_rail(writer *w, const pj_sim_spec *sim)
+{
+    pj_rail rail;
+    pj_buffer buffer;
+    pj_json json;
+    assert_int_equal(pj_sim_rails(sim, &rail, 1), 1);
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    pj_rail_write(&json, 0, &rail, 10000, 10);
+    put_json(w, PJ_RECORD_RAIL, &buffer);
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+static void rows_hang_together(void **state)
+{
+    writer w;
+    pj_run_data d;
+    open_spool(&w);
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, NULL, &d), PJ_OK);
+    assert_int_equal(d.info.status, PJ_RUN_COMPLETED);
+    assert_int_equal(d.phase_count, 2);
+    assert_int_equal(d.token_count, 5);
+    assert_int_equal(d.layer_count, 10);
+    assert_int_equal(d.component_count, 30);
+    assert_int_equal(d.operation_count, 10);
+    assert_string_equal(d.info.output_text, "abbbb");
+    assert_true(fabs(d.info.total_ms - 10) < 1e-9);
+    assert_true(fabs(d.info.prefill_ms - 2) < 1e-9 && fabs(d.info.decode_ms - 8) < 1e-9);
+    assert_true(isnan(d.info.total_mj));
+    assert_int_equal(d.info.quality, PJ_UNAVAILABLE);
+    for (uint32_t i = 0; i < d.component_count; i++) {
+        const pj_component_row *c = &d.components[i];
+        assert_true(c->energy.gross_nj == PJ_NJ_UNKNOWN);
+        assert_int_equal(d.layers[c->layer].token, c->token);
+        const pj_token_row *token = &d.tokens[c->token];
+        assert_true(c->start_ms >= token->start_ms &&
+                    c->start_ms + c->duration_ms <= token->start_ms + token->duration_ms + 1e-9);
+        assert_int_equal(d.phases[token->phase].phase,
+                         token->position ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL);
+    }
+    for (uint32_t i = 0; i < d.operation_count; i++)
+        assert_string_equal(d.components[d.operations[i].component].name, "attention");
+    /* attention 0.4 ms and q_proj 0.2 ms of each layer, down_proj 0.2 ms. */
+    assert_true(fabs(d.layers[0].attention_ms - .6) < 1e-9 && fabs(d.layers[0].mlp_ms - .2) < 1e-9);
+    pj_run_data_fini(&d);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+static void simulated_energy_is_conserved_and_right(void **state)
+{
+    const char *const sensors[] = {"period_ms=0.1,phase_ms=0,noise=0,resolution_mj=0.000001",
+                                   "kind=power,period_ms=1,noise=0.01", "kind=power,period_ms=30"};
+    for (int k = 0; k < 3; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
+        open_spool(&w);
+        put_rail(&w, &sim);
+        put_run(&w, 40, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        assert_conserved(&d);
+        double truth = 0, found = 0;
+        for (uint32_t i = 0; i < d.component_count; i++)
+            truth += pj_mj_of_nj(d.components[i].energy.planted_nj);
+        for (uint32_t i = 0; i < d.phase_count; i++)
+            found += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+        assert_true(truth > 0 && found > truth);
+        if (k == 0) { /* a fine counter without noise finds the components */
+            assert_true(fabs(d.info.total_mj - found) < 1e-3 * found);
+            for (uint32_t i = 0; i < d.component_count; i++) {
+                const pj_energy *e = &d.components[i].energy;
+                if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
+                assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+            }
+        }
+        for (uint32_t i = 0; i < d.token_count; i++) assert_false(isnan(d.tokens[i].power_mw));
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
+static void a_batch_shares_its_steps(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    pj_sim_parse("period_ms=0.1", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 4, 3);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.token_count, 15);
+    for (uint32_t step = 0; step < 5; step++) {
+        const pj_token_row *rows = &d.tokens[3 * step];
+        int64_t layers = 0, whole = 0, self = 0;
+        for (uint32_t i = 0; i < d.layer_count; i++)
+            if (d.layers[i].token == 3 * step) layers += d.layers[i].energy.gross_nj;
+        for (uint32_t s = 0; s < 3; s++) {
+            assert_int_equal(rows[s].sequence, s);
+            assert_int_equal(rows[s].position, step);
+            assert_int_equal(rows[s].energy.method, PJ_METHOD_ALLOCATED);
+            assert_true(llabs(rows[s].energy.gross_nj - rows[0].energy.gross_nj) <= 2);
+            whole += rows[s].energy.gross_nj;
+            self += rows[s].energy.self_nj;
+        }
+        assert_true(layers > 0);
+        assert_int_equal(layers + self, whole);
+    }
+    assert_string_equal(d.info.output_text, "abbbb");
+    assert_conserved(&d);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+static void what_a_client_leaves_out_is_made_up(void **state)
+{
+    writer w;
+    pj_run_data d;
+    open_spool(&w);
+    /* Layers without a token, an operation without a component, a section without a phase. */
+    put_span(&w, make(PJ_SPAN_COMPONENT, Q_PROJ, PJ_PHASE_PREFILL, -1, 0, 2000, 3000), 2);
+    put_span(&w, make(PJ_SPAN_LAYER, 0, PJ_PHASE_PREFILL, -1, -1, 2000, 4000), 1);
+    put_span(&w, make(PJ_SPAN_LAYER, 1, PJ_PHASE_PREFILL, -1, -1, 4000, 6000), 3);
+    put_span(&w, make(PJ_SPAN_OPERATION, SOFTMAX, PJ_PHASE_PREFILL, -1, -1, 6000, 7000), 4);
+    put_span(&w, make(PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, -1, 1500, 8000), 0);
+    put_span(&w, make(PJ_SPAN_SECTION, SAMPLING, PJ_PHASE_DECODE, -1, -1, 8000, 9000), 5);
+    put_end(&w, 9000);
+    assert_int_equal(build(&w, NULL, &d), PJ_OK);
+    assert_int_equal(d.token_count, 1);
+    assert_int_equal(d.layer_count, 2);
+    assert_int_equal(d.layers[1].token, 0);
+    assert_int_equal(d.component_count, 2);
+    assert_string_equal(d.components[d.operations[0].component].name, "softmax");
+    assert_int_equal(d.section_count, 1);
+    assert_int_equal(d.phases[d.sections[0].phase].phase, PJ_PHASE_DECODE);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+static void device_spans_find_their_place(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    pj_sim_parse("period_ms=0.1", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 4, 1);
+    /* The device worked on token 2, layer 1, attention; it reports after everything. */
+    pj_span late = make(PJ_SPAN_OPERATION, SOFTMAX, PJ_PHASE_DECODE, 2, 1, 5300000, 5500000);
+    late.component = ATTENTION;
+    late.flags = PJ_SPAN_DEVICE;
+    put_span(&w, late, 5000);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.operation_count, 11);
+    const pj_operation_row *row = &d.operations[10];
+    assert_string_equal(row->name, "softmax");
+    const pj_component_row *around = &d.components[row->component];
+    assert_string_equal(around->name, "attention");
+    assert_int_equal(d.tokens[around->token].position, 2);
+    assert_int_equal(d.layers[around->layer].layer_index, 1);
+    assert_conserved(&d);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+static void a_cut_spool_is_an_interrupted_run(void **state)
+{
+    writer w;
+    pj_spool_reader whole;
+    pj_sim_spec sim;
+    pj_sim_parse("period_ms=0.1", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 3, 1);
+    put_end(&w, 10001000);
+    pj_spool_flush(&w.spool, NULL);
+    assert_int_equal(pj_spool_reader_of(&w.spool, &whole, NULL), PJ_OK);
+    uint32_t most = 0;
+    for (size_t cut = PJ_SPOOL_HEADER_BYTES; cut < whole.mapping.size; cut += 4) {
+        pj_spool_reader reader;
+        pj_run_data d;
+        pj_error err;
+        unsigned char *copy = malloc(cut);
+        memcpy(copy, whole.mapping.data, cut);
+        assert_int_equal(pj_spool_reader_memory(copy, cut, &reader, &err), PJ_OK);
+        pj_status status = pj_build_run(&reader, &(pj_build_options){.sim = &sim}, &d, &err);
+        if (status == PJ_OK) {
+            assert_int_equal(d.info.status, PJ_RUN_INTERRUPTED);
+            assert_conserved(&d);
+            assert_true(d.component_count >= most);
+            most = d.component_count;
+            pj_run_data_fini(&d);
+        } else {
+            assert_int_equal(most, 0); /* before the record of facts there is no run */
+        }
+        free(copy);
+    }
+    assert_int_equal(most, 24);
+    pj_spool_reader_close(&whole);
+    pj_spool_close(&w.spool, true);
+}
+
+static void nth_allocation_may_fail(void **state)
+{
+    writer w;
+    pj_spool_reader reader;
+    pj_sim_spec sim;
+    pj_sim_parse("period_ms=1", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 3, 2);
+    put_end(&w, 10001000);
+    pj_spool_flush(&w.spool, NULL);
+    assert_int_equal(pj_spool_reader_of(&w.spool, &reader, NULL), PJ_OK);
+    int failures = 0;
+    for (int n = 0;; n++) {
+        pj_run_data d;
+        pj_error err = {0};
+        pj_memory_fail_after(n);
+        pj_status status = pj_build_run(&reader, &(pj_build_options){.sim = &sim}, &d, &err);
+        pj_memory_fail_after(-1);
+        if (status == PJ_OK) {
+            assert_conserved(&d);
+            pj_run_data_fini(&d);
+            break;
+        }
+        assert_int_equal(status, PJ_E_NO_MEMORY);
+        assert_true(err.text[0] != 0);
+        assert_true(++failures < 1000);
+    }
+    assert_true(failures > 20);
+    pj_spool_reader_close(&reader);
+    pj_spool_close(&w.spool, true);
+}
+
+static void samples_know_how_sure_their_phase_is(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    /* Windows of 1.5 ms; prefill ends at 2 ms, inside one of them. */
+    pj_sim_parse("period_ms=1.5,phase_ms=0.7", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_true(d.samples.count >= 5);
+    uint32_t straddling = 0;
+    for (uint32_t i = 0; i < d.samples.count; i++) {
+        double share = (double)d.samples.phase_confidence[i];
+        double end = d.samples.t_ms[i], begin = end - 1.5;
+        assert_true(share > 0 && share <= 1);
+        if (begin > 2 && end < 10) {
+            assert_int_equal(d.samples.phase[i], PJ_PHASE_DECODE);
+            assert_true(share == 1);
+        } else if (begin < 2 && end > 2) {
+            double prefill = (2 - fmax(begin, 0)) / 1.5, decode = (end - 2) / 1.5;
+            assert_int_equal(d.samples.phase[i],
+                             prefill > decode ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
+            assert_true(fabs(share - fmax(prefill, decode)) < 1e-3);
+            straddling++;
+        }
+        assert_false(isnan(d.samples.columns[PJ_RAIL_TOTAL][i]));
+        assert_true(isnan(d.samples.columns[PJ_RAIL_GPU][i]));
+    }
+    assert_int_equal(straddling, 1);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_hang_together),
+        cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(a_batch_shares_its_steps),
+        cmocka_unit_test(what_a_client_leaves_out_is_made_up),
+        cmocka_unit_test(device_spans_find_their_place),
+        cmocka_unit_test(a_cut_spool_is_an_interrupted_run),
+        cmocka_unit_test(nth_allocation_may_fail),
+        cmocka_unit_test(samples_know_how_sure_their_phase_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
