@@ -17,6 +17,7 @@ static const pj_kernel_set sets[] = {
     {"avx512", pj_cpu_has_avx512, pj_kernels_avx512_apply},
     {"vnni", pj_cpu_has_vnni, pj_kernels_vnni_apply},
     {"bf16", pj_cpu_has_bf16, pj_kernels_bf16_apply},
+    {"amx", pj_cpu_has_amx, pj_kernels_amx_apply},
 #elif defined(__aarch64__)
     {"neon", pj_cpu_has_neon, pj_kernels_neon_apply},
     {"dotprod", pj_cpu_has_dotprod, pj_kernels_dotprod_codes},

@@ -37,6 +37,7 @@ typedef int32_t veci __attribute__((vector_size(LANES * 4)));
 #define PJ_JOIN(a, b, c)    PJ_JOIN3(a, b, c)
 #define PJ_SET_SYMBOL(name) PJ_JOIN(pj_kernels_, PJ_SET, name)
 
+void PJ_SET_SYMBOL(apply)(pj_kernels *kernels);     /* the whole set */
 void PJ_SET_SYMBOL(rows)(pj_kernels *kernels);      /* rows_vector.c */
 void PJ_SET_SYMBOL(attention)(pj_kernels *kernels); /* attention_vector.c */
 void PJ_SET_SYMBOL(floats)(pj_kernels *kernels);    /* linear_vector.c */

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "llm/kernels/half.h"
 #include "llm/kernels/linear.h"
+#include "llm/kernels/tile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,10 +51,30 @@ static void check_row(const char *set, const char *what, const float *got, const
         check(set, what, i, (double)got[i], want[i], absolute + relative * fabs(want[i]));
 }
 
+#ifdef PJ_AMX_MODEL
+/* The AMX kernels over a model of the tile instructions, on top of what this machine has. */
+void pj_kernels_amx_model_apply(pj_kernels *kernels);
+static pj_kernels model;
+
+static const pj_kernels *set_at(size_t i)
+{
+    if (i > 0) return NULL;
+    model = *pj_kernels_find("avx2,avx512,vnni,bf16");
+    pj_kernels_amx_model_apply(&model);
+    model.name = "amx model";
+    return &model;
+}
+#else
+static const pj_kernels *set_at(size_t i)
+{
+    return i < name_count ? pj_kernels_find(names[i]) : NULL;
+}
+#endif
+
 /* Each test runs on each set. */
-#define FOR_SETS(k)                                  \
-    for (size_t set_ = 0; set_ < name_count; set_++) \
-        for (const pj_kernels *k = pj_kernels_find(names[set_]); k; k = NULL)
+#define FOR_SETS(k)                          \
+    for (size_t set_ = 0; set_ < 16; set_++) \
+        for (const pj_kernels *k = set_at(set_); k; k = NULL)
 
 /* ---- weights ---------------------------------------------------------------------------- */
 
@@ -328,8 +349,9 @@ static void test_attention(void **state)
     static const size_t rows[] = {1, 2, 4, 7, 8, 9, 33}, counts[] = {1, 5, 16, 47, 48, 131};
     static const size_t dims[] = {4, 12, 16, 40, 64, 80, 96, 128};
     FOR_SETS(k)
-    for (int i = 0; i < 60; i++) attention_case(k, i % 2 ? PJ_F16 : PJ_F32, rows[up_to(7)],
-                                                counts[up_to(6)], dims[up_to(8)]);
+    for (int i = 0; i < 60; i++)
+        attention_case(k, i % 2 ? PJ_F16 : PJ_F32, rows[up_to(7)], counts[up_to(6)],
+                       dims[up_to(8)]);
 }
 
 static void test_mask_and_scale(void **state)
@@ -654,6 +676,12 @@ int main(int argc, char **argv)
 {
     name_count = pj_kernels_list(names, 16);
     rng.state = 20260801;
+#ifdef PJ_AMX_MODEL
+    if (set_at(0)->forms[PJ_FORM_Q8]->group != 4 || set_at(0)->forms[PJ_FORM_BF16]->group != 2) {
+        puts("skipped: the model runs on top of AVX-512 with VNNI and BF16, which are not here");
+        return 77;
+    }
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),          cmocka_unit_test(test_team),
         cmocka_unit_test(test_halves),         cmocka_unit_test(test_dequantise_floats),
