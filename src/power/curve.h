@@ -28,6 +28,15 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err
  * and are provisional. */
 pj_status pj_curve_finish(pj_curve *curve, pj_error *err);
 
+/* Lets go of what lies before `at_ns`, for curves that live long; asking about it gives NAN. */
+void pj_curve_forget(pj_curve *curve, int64_t at_ns);
+
+/* For long intervals of which only the whole is wanted: drops detail strictly between the two
+ * times, once there is much of it. The energy from a time before to a time behind stays what it
+ * was; asking about times between makes no sense any more. Averages (PJ_RAIL_AVERAGE) are left
+ * alone. */
+void pj_curve_thin(pj_curve *curve, int64_t from_ns, int64_t to_ns);
+
 const pj_rail *pj_curve_rail(const pj_curve *curve);
 /* From where to where energy is known; false: nowhere. */
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns);

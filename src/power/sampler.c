@@ -212,9 +212,24 @@ static void *sampler_main(void *context)
     return NULL;
 }
 
+/* A source lost in an earlier run gets a new chance; a recording plays from its beginning. */
+static void reopen(pj_power_sampler *s)
+{
+    bool played = (s->source->flags & PJ_SOURCE_ONCE) && atomic_load(&s->ticks) > 0;
+    if (s->open && !played) return;
+    if (s->open) s->source->close(s->state);
+    memset(s->state, 0, s->source->state_bytes);
+    s->open = s->source->open(s->state, s->env, s->argument, NULL) == PJ_OK && same_rails(s);
+    if (!s->open) note_event(s, PJ_METER_SOURCE_LOST, -1, pj_clock_ns(), NAN);
+}
+
 pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
 {
     if (sampler->running) return PJ_OK;
+    reopen(sampler);
+    if (!sampler->open) return PJ_OK; /* the others go on */
+    sampler->restarted = false;
+    for (uint32_t i = 0; i < sampler->rail_count; i++) pj_filter_rearm(&sampler->filters[i]);
     atomic_store(&sampler->stop, false);
     char name[16] = "pj-";
     strncat(name, sampler->source->name, sizeof name - 4);

@@ -506,12 +506,6 @@ static int find(const char *const *names, int count, const char *name)
     return -1;
 }
 
-const char *pj_rail_class_name(int rail_class)
-{
-    return rail_class >= 0 && rail_class < PJ_RAIL_CLASS_COUNT ? rail_classes[rail_class]
-                                                               : "unknown";
-}
-
 static const char *name_of(pj_names names, int v)
 {
     switch (names) {
@@ -521,9 +515,9 @@ static const char *name_of(pj_names names, int v)
     case PJ_NAMES_STATUS: return pj_run_status_name((pj_run_status)v);
     case PJ_NAMES_DEPTH: return pj_depth_name((pj_depth)v);
     case PJ_NAMES_QUALITY: return pj_quality_name((pj_source_quality)v);
-    case PJ_NAMES_RAIL_CLASS: return pj_rail_class_name(v);
-    case PJ_NAMES_RAIL_KIND: return v >= 0 && v < 3 ? rail_kinds[v] : "unknown";
-    case PJ_NAMES_RAIL_SCOPE: return v >= 0 && v < 5 ? rail_scopes[v] : "unknown";
+    case PJ_NAMES_RAIL_CLASS: return pj_rail_class_name((pj_rail_class)v);
+    case PJ_NAMES_RAIL_KIND: return pj_rail_kind_name((pj_rail_kind)v);
+    case PJ_NAMES_RAIL_SCOPE: return pj_rail_scope_name((pj_rail_scope)v);
     }
     return "unknown";
 }

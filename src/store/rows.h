@@ -143,6 +143,5 @@ void pj_column_get(const pj_table *table, const pj_column *column, const void *r
 bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *value,
                    pj_arena *arena);
 
-const char *pj_rail_class_name(int rail_class); /* "cpu", ... */
 
 #endif

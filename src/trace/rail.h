@@ -78,4 +78,9 @@ typedef struct pj_reading {
     uint32_t sequence;           /* of the sampler's tick */
 } pj_reading;
 
+/* The words as the database, the API and tables spell them. */
+const char *pj_rail_class_name(pj_rail_class rail_class);
+const char *pj_rail_kind_name(pj_rail_kind kind);
+const char *pj_rail_scope_name(pj_rail_scope scope);
+
 #endif

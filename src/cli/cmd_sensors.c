@@ -1,0 +1,100 @@
+/* perjoule sensors: what this machine can say about power, and what stands in the way. */
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "power/survey.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static pj_style style_of(pj_source_state state)
+{
+    return state == PJ_SOURCE_USABLE   ? PJ_STYLE_GREEN
+           : state == PJ_SOURCE_DENIED ? PJ_STYLE_YELLOW
+                                       : PJ_STYLE_DIM;
+}
+
+static void print_rail(const pj_survey_source *s, const pj_survey_rail *r)
+{
+    char power[32], period[32], label[64];
+    pj_format_power(r->power_mw, power, sizeof power);
+    if (r->rail.period_ns > 0)
+        pj_format_time((double)r->rail.period_ns * 1e-6, period, sizeof period);
+    else
+        snprintf(period, sizeof period, "unknown");
+    snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
+    printf("    %-16s %12s   %-8s %-8s %-8s every %-8s %s%s%s\n", label, power,
+           pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
+           pj_quality_name(r->rail.quality), period, pj_style_on(stdout, PJ_STYLE_DIM),
+           r->rail.field, pj_style_off(stdout));
+    (void)s;
+}
+
+static void print_source(const pj_survey_source *s)
+{
+    printf("%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
+           pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
+           pj_source_state_name(s->report.state), pj_style_off(stdout));
+    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(s, &s->rails[i]);
+    if (s->report.reason[0]) printf("    %s\n", s->report.reason);
+    if (s->report.remedy[0]) printf("    -> %s\n", s->report.remedy);
+    if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
+}
+
+static int print_json(const pj_command *command, const pj_survey_source *sources, uint32_t count)
+{
+    pj_buffer text;
+    pj_json json;
+    pj_error err;
+    pj_buffer_init(&text, 16 << 20);
+    pj_json_init(&json, &text);
+    pj_survey_json(sources, count, &json);
+    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_buffer_status(&text, "the table", &err);
+    if (status == PJ_OK) puts(pj_buffer_get(&text));
+    pj_buffer_fini(&text);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+static int run_sensors(const pj_command *command, int argc, char **argv)
+{
+    bool json = false;
+    int64_t listen_ns = 500 * PJ_NS_PER_MS;
+    const pj_option options[] = {{"duration", 'd', PJ_OPTION_DURATION, &listen_ns, "TIME",
+                                  "how long to listen for the present reading (500ms)", 0, 0},
+                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
+                                 {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional) return pj_command_usage(command, "takes no arguments");
+    pj_survey_source *sources;
+    uint32_t count;
+    pj_error err;
+    if (pj_survey(NULL, listen_ns, &sources, &count, &err) != PJ_OK)
+        return pj_command_failed(command, &err);
+    if (json)
+        code = print_json(command, sources, count);
+    else {
+        for (uint32_t i = 0; i < count; i++) print_source(&sources[i]);
+        code = PJ_EXIT_OK;
+    }
+    pj_free(sources);
+    return code;
+}
+
+const pj_command pj_command_sensors = {
+    .name = "sensors",
+    .summary = "list power sources: state, rails, reading, what is missing",
+    .run = run_sensors,
+    .usage = "[options]",
+    .text = "Lists every power source with its state: ready; denied (it is here, but permission is "
+            "missing); absent; optional (works, but is used only when named in --power). For each "
+            "that works: its rails, their present power, what kind of reading they are, and the "
+            "update period as measured here. For each that does not: the reason and the exact "
+            "remedy.",
+    .examples = "perjoule sensors\nperjoule sensors --json\n",
+};

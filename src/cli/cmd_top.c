@@ -1,0 +1,391 @@
+/*
+ * perjoule top: rails live. A terminal gets a table with bars and the last minute as a sparkline,
+ * drawn in place; a pipe gets one line a second; --json one object a row; --record a CSV that
+ * `--power replay:FILE` plays back. A row is the mean power of the interval that ends at its time,
+ * and is written when the slowest sensor has seen that interval.
+ */
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "power/survey.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HISTORY = 60, COLUMNS = PJ_RAIL_TOTAL + 1 };
+
+typedef struct top {
+    const pj_command *command;
+    pj_meter *meter;
+    const pj_rail *rails;
+    uint32_t rail_count;
+    pj_curve *curves[PJ_MAX_RAILS];
+    double mw[PJ_MAX_RAILS];              /* of the present row */
+    double peak[PJ_MAX_RAILS];            /* for bars */
+    double sum[PJ_MAX_RAILS];             /* mJ since the start, NAN-free parts only */
+    float history[PJ_MAX_RAILS][HISTORY]; /* ring, by row_index */
+    uint64_t row_index;
+    FILE *record;
+    bool json, live;
+    int lines_drawn;
+    int64_t begin_ns, row_ns, last_print_ns, print_every_ns;
+} top;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------
+ */
+
+/* Sum of a column's rails; NAN when any of them is unknown. */
+static double column_mw(const top *t, pj_rail_class column)
+{
+    double sum = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (pj_rail_in_column(t->rails, t->rail_count, i, column)) {
+            sum += t->mw[i];
+            any = true;
+        }
+    return any ? sum : NAN;
+}
+
+static bool has_total_rail(const top *t)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (t->rails[i].rail_class == PJ_RAIL_TOTAL) return true;
+    return false;
+}
+
+static bool any_modelled(const top *t)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (t->rails[i].quality == PJ_MODELLED) return true;
+    return false;
+}
+
+static void write_record_header(const top *t)
+{
+    fprintf(t->record, "timestamp_ms");
+    for (uint32_t i = 0; i < t->rail_count; i++) fprintf(t->record, ",%s_mw", t->rails[i].name);
+    /* a model must stay recognisable when it is played back */
+    fprintf(t->record, any_modelled(t) ? ",phase,quality\n" : ",phase\n");
+}
+
+static void write_record_row(const top *t, double t_ms)
+{
+    fprintf(t->record, "%.3f", t_ms);
+    for (uint32_t i = 0; i < t->rail_count; i++) {
+        if (isnan(t->mw[i]))
+            fprintf(t->record, ",");
+        else
+            fprintf(t->record, ",%.6g", t->mw[i]);
+    }
+    fprintf(t->record, any_modelled(t) ? ",idle,modelled\n" : ",idle\n");
+}
+
+static void print_json_row(const top *t, double t_ms)
+{
+    pj_buffer text;
+    pj_json json;
+    pj_buffer_init(&text, 1 << 20);
+    pj_json_init(&json, &text);
+    pj_json_object_begin(&json);
+    pj_json_kv_double(&json, "t_ms", t_ms);
+    pj_json_kv_string(&json, "energy_source", pj_quality_name(pj_meter_quality(t->meter)));
+    pj_json_key(&json, "rails");
+    pj_json_object_begin(&json);
+    for (uint32_t i = 0; i < t->rail_count; i++) {
+        char key[PJ_RAIL_NAME_BYTES + 4];
+        snprintf(key, sizeof key, "%s_mw", t->rails[i].name);
+        pj_json_kv_double(&json, key, t->mw[i]);
+    }
+    pj_json_object_end(&json);
+    pj_json_kv_double(&json, "total_mw", column_mw(t, PJ_RAIL_TOTAL));
+    pj_json_object_end(&json);
+    if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
+    fflush(stdout);
+    pj_buffer_fini(&text);
+}
+
+/* ---- the terminal
+ * -------------------------------------------------------------------------------- */
+
+static pj_style colour_of(pj_rail_class c)
+{
+    switch (c) {
+    case PJ_RAIL_CPU: return PJ_STYLE_BLUE;
+    case PJ_RAIL_GPU: return PJ_STYLE_GREEN;
+    case PJ_RAIL_ANE: return PJ_STYLE_YELLOW;
+    case PJ_RAIL_DRAM: return PJ_STYLE_PURPLE;
+    case PJ_RAIL_TOTAL: return PJ_STYLE_RED;
+    default: return PJ_STYLE_DIM;
+    }
+}
+
+static void draw_bar(double share, int width)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int filled = (int)lround(fmin(fmax(share, 0), 1) * width * 8);
+    for (int i = 0; i < width; i++) {
+        int left = filled - i * 8;
+        fputs(left >= 8 ? "█" : left > 0 ? eighths[left] : " ", stdout);
+    }
+}
+
+static void draw_spark(const top *t, uint32_t rail, int width)
+{
+    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    for (int i = width; i > 0; i--) {
+        if ((uint64_t)i > t->row_index) {
+            putchar(' ');
+            continue;
+        }
+        double mw = (double)t->history[rail][(t->row_index - (uint64_t)i) % HISTORY];
+        int level = t->peak[rail] > 0 ? (int)(mw / t->peak[rail] * 7.99) : 0;
+        fputs(isnan(mw) ? " " : levels[level < 0 ? 0 : level > 7 ? 7 : level], stdout);
+    }
+}
+
+static void draw_rail(const top *t, uint32_t i, int width)
+{
+    char power[32], energy[32];
+    pj_format_power(t->mw[i], power, sizeof power);
+    pj_format_energy(t->sum[i], energy, sizeof energy);
+    int free_columns = width - 16 - 12 - 12 - 4;
+    int bar = free_columns > 60 ? 30 : free_columns / 2;
+    int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
+    printf("\033[K%s%-16.16s%s %11s %11s  ", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+           t->rails[i].name, pj_style_off(stdout), power, energy);
+    if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
+    if (spark > 0) {
+        fputs("  ", stdout);
+        draw_spark(t, i, spark);
+    }
+    putchar('\n');
+}
+
+static void draw(top *t, double t_ms)
+{
+    char total[32], time[32];
+    int width = pj_terminal_width(stdout);
+    if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
+    pj_format_power(column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
+    pj_format_time(t_ms, time, sizeof time);
+    printf("\033[K%sperjoule top%s  %s  %s  total %s  (%s; Ctrl-C ends)\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout), pj_meter_sources(t->meter),
+           time, total, pj_quality_name(pj_meter_quality(t->meter)));
+    for (uint32_t i = 0; i < t->rail_count; i++) draw_rail(t, i, width);
+    t->lines_drawn = (int)t->rail_count + 1;
+    fflush(stdout);
+}
+
+static void print_plain(const top *t, double t_ms)
+{
+    char power[32];
+    printf("%9.2f s", t_ms * 1e-3);
+    for (uint32_t i = 0; i < t->rail_count; i++) {
+        pj_format_power(t->mw[i], power, sizeof power);
+        printf("  %s %s", t->rails[i].name, power);
+    }
+    if (!has_total_rail(t) && t->rail_count > 1) {
+        pj_format_power(column_mw(t, PJ_RAIL_TOTAL), power, sizeof power);
+        printf("  total %s", power);
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* ---- running
+ * ------------------------------------------------------------------------------------- */
+
+static void print_events(const top *t)
+{
+    pj_meter_event event;
+    char text[1024];
+    while (!t->live && pj_meter_next_event(t->meter, &event)) {
+        pj_meter_event_text(t->meter, &event, text, sizeof text);
+        fprintf(stderr, "perjoule top: %s\n", text);
+    }
+}
+
+static void take_row(top *t, int64_t end_ns)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++) {
+        double mj = pj_curve_energy_mj(t->curves[i], end_ns - t->row_ns, end_ns);
+        t->mw[i] = mj / ((double)t->row_ns * 1e-9);
+        t->history[i][t->row_index % HISTORY] = (float)t->mw[i];
+        if (!isnan(mj)) t->sum[i] += mj;
+        if (t->mw[i] > t->peak[i]) t->peak[i] = t->mw[i];
+        pj_curve_forget(t->curves[i], end_ns - t->row_ns);
+    }
+    t->row_index++;
+}
+
+static void show_row(top *t, int64_t end_ns)
+{
+    double t_ms = (double)(end_ns - t->begin_ns) * 1e-6;
+    take_row(t, end_ns);
+    if (t->record) write_record_row(t, t_ms);
+    if (t->json) print_json_row(t, t_ms);
+    if (t->json || end_ns - t->last_print_ns < t->print_every_ns) return;
+    t->last_print_ns = end_ns;
+    if (t->live)
+        draw(t, t_ms);
+    else if (!t->record)
+        print_plain(t, t_ms);
+}
+
+static pj_status drain(top *t, pj_error *err)
+{
+    pj_reading readings[256];
+    size_t count;
+    while ((count = pj_meter_read(t->meter, readings, 256)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            pj_status status = pj_curve_add(t->curves[readings[i].rail], &readings[i], err);
+            if (status != PJ_OK) return status;
+        }
+    return PJ_OK;
+}
+
+/* Rows begin when every rail is known, so that the first one is whole; a rail that stays silent is
+ * not waited for long. */
+static pj_status await_first(top *t, int64_t settle, pj_error *err)
+{
+    int64_t limit = pj_clock_ns() + 2 * settle + 200 * PJ_NS_PER_MS, begin, end;
+    for (uint32_t known = 0; known < t->rail_count && pj_clock_ns() < limit && !interrupted;) {
+        pj_clock_sleep_until(pj_clock_ns() + 5 * PJ_NS_PER_MS);
+        pj_status status = drain(t, err);
+        if (status != PJ_OK) return status;
+        for (known = 0; known < t->rail_count; known++)
+            if (!pj_curve_span(t->curves[known], &begin, &end)) break;
+    }
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (pj_curve_span(t->curves[i], &begin, &end) && begin > t->begin_ns) t->begin_ns = begin;
+    if (t->begin_ns == 0) t->begin_ns = pj_clock_ns();
+    t->last_print_ns = t->begin_ns;
+    return PJ_OK;
+}
+
+static pj_status watch(top *t, int64_t duration_ns, pj_error *err)
+{
+    int64_t settle = pj_meter_settle_ns(t->meter);
+    pj_status status = pj_meter_start(t->meter, err);
+    if (status != PJ_OK) return status;
+    status = await_first(t, settle, err);
+    if (status != PJ_OK) {
+        pj_meter_stop(t->meter);
+        return status;
+    }
+    int64_t end_ns = duration_ns > 0 ? t->begin_ns + duration_ns : INT64_MAX;
+    for (int64_t due = t->begin_ns + t->row_ns; due <= end_ns && !interrupted; due += t->row_ns) {
+        for (int64_t now; (now = pj_clock_ns()) < due + settle && !interrupted;)
+            pj_clock_sleep_until(due + settle - now > 50 * PJ_NS_PER_MS ? now + 50 * PJ_NS_PER_MS
+                                                                        : due + settle);
+        status = drain(t, err);
+        if (status != PJ_OK) break;
+        print_events(t);
+        show_row(t, due);
+    }
+    pj_meter_stop(t->meter);
+    return status;
+}
+
+static pj_status make_curves(top *t, pj_error *err)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (!(t->curves[i] = pj_curve_new(&t->rails[i])))
+            return pj_fail_memory(err, "watching the rails");
+    return PJ_OK;
+}
+
+static pj_status open_record(top *t, const char *path, pj_error *err)
+{
+    if (!path) return PJ_OK;
+    t->record = fopen(path, "w");
+    if (!t->record) return pj_fail(err, PJ_E_IO, "cannot write %s", path);
+    write_record_header(t);
+    return PJ_OK;
+}
+
+static pj_status close_record(top *t, const char *path, pj_error *err)
+{
+    if (!t->record) return PJ_OK;
+    bool failed = ferror(t->record) != 0;
+    if (fclose(t->record) != 0 || failed)
+        return pj_fail(err, PJ_E_IO, "cannot write all of %s", path);
+    return PJ_OK;
+}
+
+static int run_top(const pj_command *command, int argc, char **argv)
+{
+    static top t; /* histories are large for a stack */
+    const char *power = "auto", *record = NULL;
+    int64_t interval_ns = 100 * PJ_NS_PER_MS;
+    double duration_s = 0;
+    bool json = false;
+    const pj_option options[] = {
+        {"power", 0, PJ_OPTION_TEXT, &power, "LIST", "power sources (auto)", 0, 0},
+        {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
+         "time from row to row (100ms); sensors are read at their own rate", 0, 0},
+        {"duration", 'd', PJ_OPTION_DOUBLE, &duration_s, "S", "stop after so many seconds", 0, 1e7},
+        {"record", 'r', PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file", 0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object a row", 0, 0},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional) return pj_command_usage(command, "takes no arguments");
+    if (interval_ns < PJ_NS_PER_MS) return pj_command_usage(command, "--interval is below 1 ms");
+    pj_error err = {0};
+    t = (top){.command = command, .json = json, .row_ns = interval_ns};
+    t.live = !json && pj_terminal_is(stdout);
+    t.print_every_ns = t.live ? 250 * PJ_NS_PER_MS : PJ_NS_PER_S;
+    pj_status status = pj_meter_open(&(pj_meter_options){.sources = power}, &t.meter, &err);
+    if (status == PJ_OK) {
+        t.rails = pj_meter_rails(t.meter, &t.rail_count);
+        if (t.rail_count == 0)
+            status = pj_fail(&err, PJ_E_UNAVAILABLE, "%s", pj_meter_remedy(t.meter));
+    }
+    if (status == PJ_OK) status = make_curves(&t, &err);
+    if (status == PJ_OK) status = open_record(&t, record, &err);
+    if (status == PJ_OK) {
+        signal(SIGINT, on_interrupt);
+        signal(SIGTERM, on_interrupt);
+        status = watch(&t, (int64_t)(duration_s * 1e9), &err);
+    }
+    pj_error closing;
+    if (close_record(&t, record, &closing) != PJ_OK && status == PJ_OK) {
+        err = closing;
+        status = closing.status;
+    }
+    for (uint32_t i = 0; i < t.rail_count; i++) pj_curve_free(t.curves[i]);
+    pj_meter_close(t.meter);
+    if (status != PJ_OK) return pj_command_failed(command, &err);
+    return interrupted ? PJ_EXIT_INTERRUPTED : PJ_EXIT_OK;
+}
+
+const pj_command pj_command_top = {
+    .name = "top",
+    .summary = "show power rails live, or record them",
+    .run = run_top,
+    .usage = "[options]",
+    .text = "Shows every rail of the power sources as it changes: present power, energy since the "
+            "start, a bar against the peak so far and the last rows. In a pipe: one line a second; "
+            "with --json one object a row. --record writes a CSV (timestamp_ms, NAME_mw for each "
+            "rail, phase) that --power replay:FILE.csv plays back; with sources that model power "
+            "instead of measuring it, a last column says so. Ctrl-C ends it and keeps the file.",
+    .examples = "perjoule top\nperjoule top --record trace.csv --duration 60\n"
+                "perjoule top --power estimate --json | head\n"
+                "perjoule run -m MODEL --power replay:trace.csv \"a prompt\"\n",
+};

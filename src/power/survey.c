@@ -1,0 +1,207 @@
+/* A meter for each source that works, all listened to at once, so that the survey takes as long as
+ * the slowest sensor and not the sum. */
+#include "power/survey.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct listener {
+    pj_meter *meter;
+    pj_curve *curves[PJ_MAX_RAILS];
+} listener;
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+const char *pj_source_state_name(pj_source_state state)
+{
+    static const char *const names[] = {"ready", "denied", "absent", "optional"};
+    return (unsigned)state < 4 ? names[state] : "unknown";
+}
+
+/* ---- listening ---------------------------------------------------------------------------------
+ */
+
+static void listener_close(listener *l)
+{
+    for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) pj_curve_free(l->curves[i]);
+    pj_meter_close(l->meter);
+    *l = (listener){0};
+}
+
+/* A source whose opening fails after a good probe is reported like one whose probe failed. */
+static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_env *env,
+                               pj_error *err)
+{
+    pj_error why = {0};
+    pj_meter_options options = {.sources = s->source->name, .env = env};
+    pj_status status = pj_meter_open(&options, &l->meter, &why);
+    if (status == PJ_OK) status = pj_meter_start(l->meter, &why);
+    if (status == PJ_E_NO_MEMORY) return pj_fail_memory(err, "a survey of power sources");
+    if (status != PJ_OK) {
+        listener_close(l);
+        pj_source_report_set(&s->report,
+                             status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT, "", "%s",
+                             why.text);
+        return PJ_OK;
+    }
+    const pj_rail *rails = pj_meter_rails(l->meter, &s->rail_count);
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        s->rails[i] = (pj_survey_rail){rails[i], NAN};
+        if (!(l->curves[i] = pj_curve_new(&rails[i])))
+            return pj_fail_memory(err, "a survey of power sources");
+    }
+    pj_meter_event event;
+    while (pj_meter_next_event(l->meter, &event))
+        if (event.kind == PJ_METER_DISAGREES)
+            pj_meter_event_text(l->meter, &event, s->disagreement, sizeof s->disagreement);
+    return PJ_OK;
+}
+
+static pj_status drain(listener *l, uint32_t rail_count, pj_error *err)
+{
+    pj_reading readings[256];
+    size_t count;
+    while (l->meter && (count = pj_meter_read(l->meter, readings, 256)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            if (readings[i].rail >= rail_count) continue;
+            pj_status status = pj_curve_add(l->curves[readings[i].rail], &readings[i], err);
+            if (status != PJ_OK) return status;
+        }
+    return PJ_OK;
+}
+
+static pj_status listen_to_all(listener *listeners, pj_survey_source *sources, uint32_t count,
+                               int64_t listen_ns, pj_error *err)
+{
+    int64_t longest = 0;
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!listeners[i].meter) continue;
+        int64_t settle = pj_meter_settle_ns(listeners[i].meter);
+        longest = settle > longest ? settle : longest;
+        any = true;
+    }
+    int64_t until = any ? pj_clock_ns() + listen_ns + longest : 0;
+    for (;;) {
+        for (uint32_t i = 0; i < count; i++) {
+            pj_status status = drain(&listeners[i], sources[i].rail_count, err);
+            if (status != PJ_OK) return status;
+        }
+        int64_t now = pj_clock_ns();
+        if (now >= until) return PJ_OK;
+        pj_clock_sleep_until(until - now > 20 * PJ_NS_PER_MS ? now + 20 * PJ_NS_PER_MS : until);
+    }
+}
+
+static void take_powers(const listener *l, pj_survey_source *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        int64_t begin, end;
+        if (!l->curves[i] || !pj_curve_span(l->curves[i], &begin, &end)) continue;
+        double mj = pj_curve_energy_mj(l->curves[i], begin, end);
+        s->rails[i].power_mw = mj / ((double)(end - begin) * 1e-9);
+    }
+}
+
+/* ---- all
+ * ----------------------------------------------------------------------------------------- */
+
+static bool worth_opening(const pj_survey_source *s)
+{
+    return s->report.state == PJ_SOURCE_USABLE ||
+           (s->report.state == PJ_SOURCE_OPTIONAL && strcmp(s->source->name, "estimate") == 0);
+}
+
+pj_status pj_survey(const pj_power_env *env, int64_t listen_ns, pj_survey_source **sources,
+                    uint32_t *count, pj_error *err)
+{
+    pj_power_env own;
+    uint32_t n = 0;
+    if (!env) pj_power_env_get(&own);
+    while (pj_power_sources[n]) n++;
+    *count = n;
+    *sources = pj_alloc(n, sizeof **sources);
+    listener *listeners = pj_alloc(n, sizeof *listeners);
+    pj_status status = PJ_OK;
+    if (!*sources || !listeners) status = pj_fail_memory(err, "a survey of power sources");
+    for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
+        pj_survey_source *s = &(*sources)[i];
+        s->source = pj_power_sources[i];
+        s->source->probe(env ? env : &own, "", &s->report);
+        if (worth_opening(s)) status = open_listener(&listeners[i], s, env ? env : &own, err);
+    }
+    if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, listen_ns, err);
+    for (uint32_t i = 0; listeners && i < n; i++) {
+        if (status == PJ_OK) take_powers(&listeners[i], &(*sources)[i]);
+        listener_close(&listeners[i]);
+    }
+    pj_free(listeners);
+    if (status == PJ_OK) return PJ_OK;
+    pj_free(*sources);
+    *sources = NULL;
+    return status;
+}
+
+/* ---- JSON
+ * ---------------------------------------------------------------------------------------- */
+
+static void text_or_null(pj_json *json, const char *key, const char *text)
+{
+    pj_json_kv_string(json, key, text[0] ? text : NULL);
+}
+
+static void ms_or_null(pj_json *json, const char *key, int64_t ns)
+{
+    pj_json_kv_double(json, key, ns > 0 ? (double)ns * 1e-6 : NAN);
+}
+
+static void rail_json(const pj_survey_source *s, const pj_survey_rail *r, pj_json *json)
+{
+    const pj_rail *rail = &r->rail;
+    bool counter = rail->kind == PJ_RAIL_COUNTER;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "name", rail->name);
+    pj_json_kv_string(json, "class", pj_rail_class_name(rail->rail_class));
+    pj_json_kv_string(json, "kind", pj_rail_kind_name(rail->kind));
+    pj_json_kv_string(json, "scope", pj_rail_scope_name(rail->scope));
+    pj_json_kv_string(json, "quality", pj_quality_name(rail->quality));
+    text_or_null(json, "device", rail->device);
+    text_or_null(json, "field", rail->field);
+    pj_json_kv_string(json, "parent", rail->parent >= 0 ? s->rails[rail->parent].rail.name : NULL);
+    pj_json_kv_double(json, "power_mw", r->power_mw);
+    ms_or_null(json, "period_ms", rail->period_ns);
+    ms_or_null(json, "window_ms", rail->window_ns);
+    pj_json_kv_double(json, "delay_ms", (double)rail->delay_ns * 1e-6);
+    pj_json_kv_double(json, counter ? "resolution_mj" : "resolution_mw",
+                      rail->resolution > 0 ? rail->resolution * (counter ? 1e-3 : 1) : NAN);
+    pj_json_kv_double(json, "max_mw", rail->max_mw > 0 ? rail->max_mw : NAN);
+    pj_json_object_end(json);
+}
+
+void pj_survey_json(const pj_survey_source *sources, uint32_t count, pj_json *json)
+{
+    pj_json_object_begin(json);
+    pj_json_key(json, "sources");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_survey_source *s = &sources[i];
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", s->source->name);
+        pj_json_kv_string(json, "state", pj_source_state_name(s->report.state));
+        text_or_null(json, "reason", s->report.reason);
+        text_or_null(json, "remedy", s->report.remedy);
+        text_or_null(json, "warning", s->disagreement);
+        pj_json_key(json, "rails");
+        pj_json_array_begin(json);
+        for (uint32_t k = 0; k < s->rail_count; k++) rail_json(s, &s->rails[k], json);
+        pj_json_array_end(json);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}

@@ -1,0 +1,34 @@
+/*
+ * Every source there is on this machine: its state with reason and remedy, and for those that work
+ * their rails with what they show now. What `perjoule sensors` and the API's sensors route print.
+ */
+#ifndef PJ_POWER_SURVEY_H
+#define PJ_POWER_SURVEY_H
+
+#include "base/json.h"
+#include "power/meter.h"
+
+typedef struct pj_survey_rail {
+    pj_rail rail;
+    double power_mw; /* mean of the listening time, NAN: nothing came */
+} pj_survey_rail;
+
+typedef struct pj_survey_source {
+    const pj_power_source *source;
+    pj_source_report report;
+    char disagreement[PJ_SOURCE_TEXT_BYTES]; /* warnings of the opening, "" for none */
+    uint32_t rail_count;
+    pj_survey_rail rails[PJ_MAX_RAILS];
+} pj_survey_source;
+
+/* Probes all sources, opens those that work (the estimate too, which is a model of this machine)
+ * and listens to them together for `listen_ns` beyond what their sensors need. Allocates *sources
+ * (pj_free). `env` NULL: from the environment. */
+pj_status pj_survey(const pj_power_env *env, int64_t listen_ns, pj_survey_source **sources,
+                    uint32_t *count, pj_error *err);
+/* "ready", "optional", "denied", "absent". */
+const char *pj_source_state_name(pj_source_state state);
+/* {"sources": [...]} as docs/api.md says. */
+void pj_survey_json(const pj_survey_source *sources, uint32_t count, pj_json *json);
+
+#endif
