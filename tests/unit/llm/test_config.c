@@ -1,0 +1,151 @@
+/* Configs of both generations, and what is refused by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "llm/config.h"
+#include "llm/facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIZES                                                                \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"  \
+    "\"num_key_value_heads\":2,\"intermediate_size\":96,\"vocab_size\":320," \
+    "\"max_position_embeddings\":128"
+
+static pj_arena arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    pj_arena_init(&arena, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pj_arena_fini(&arena);
+    return 0;
+}
+
+static pj_model_config read(const char *json)
+{
+    pj_model_config config;
+    pj_error err;
+    if (pj_config_parse(json, strlen(json), "made", &arena, &config, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    return config;
+}
+
+static void assert_refused(const char *json, pj_status status, const char *part)
+{
+    pj_model_config config;
+    pj_error err = {0};
+    assert_int_equal(pj_config_parse(json, strlen(json), "made", &arena, &config, &err), status);
+    if (!strstr(err.text, part)) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+static void test_generations(void **state)
+{
+    (void)state;
+    pj_model_config old = read("{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000,"
+                               "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}}");
+    pj_model_config new = read("{\"architectures\":[\"LlamaForCausalLM\"]," SIZES
+                               ",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
+                               "\"rope_theta\":500000.0}}");
+    assert_int_equal(old.arch, PJ_ARCH_LLAMA);
+    assert_int_equal(new.arch, PJ_ARCH_LLAMA);
+    assert_int_equal(old.rope.type, PJ_ROPE_LINEAR);
+    assert_int_equal(new.rope.type, PJ_ROPE_LINEAR);
+    assert_true(old.rope.theta == new.rope.theta &&old.rope.factor == new.rope.factor);
+    assert_int_equal(old.head_dim, 16);
+    assert_int_equal(old.rotary_dims, 16);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    static const char qwen[] = "{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":32,"
+                               "\"max_window_layers\":1,\"use_sliding_window\":%s}";
+    char text[1024];
+    snprintf(text, sizeof text, qwen, "false");
+    assert_int_equal(read(text).window, 0);
+    snprintf(text, sizeof text, qwen, "true");
+    pj_model_config config = read(text);
+    assert_int_equal(config.window, 32);
+    assert_int_equal(config.window_from_layer, 1);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}").window, 8);
+    assert_int_equal(read("{\"model_type\":\"llama\"," SIZES ",\"sliding_window\":8}").window, 0);
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    pj_model_config config =
+        read("{\"model_type\":\"qwen3_moe\"," SIZES ",\"head_dim\":32,\"num_experts\":8,"
+             "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,\"mlp_only_layers\":[1],"
+             "\"norm_topk_prob\":true}");
+    assert_int_equal(config.experts, 8);
+    assert_true(config.norm_topk && config.qk_norm);
+    assert_true(config.layer_is_dense && !config.layer_is_dense[0] && config.layer_is_dense[1]);
+    /* By hand: embedding and head, two layers of attention and norms, one of experts, one dense. */
+    uint64_t attention = 64 * (128 + 64 + 64) + 128 * 64 + 2 * 32 + 2 * 64;
+    uint64_t expert = 3 * 48 * 64, dense = 3 * 96 * 64, rest = 2 * 320 * 64 + 64 + 8 * 64;
+    pj_model_facts facts;
+    pj_model_facts_fill(&config, PJ_F32, &facts);
+    assert_int_equal(facts.parameters, 2 * attention + 8 * expert + dense + rest);
+    assert_int_equal(facts.active_parameters, 2 * attention + 2 * expert + dense + rest);
+    assert_int_equal(facts.bytes_per_token, 4 * (facts.active_parameters - 320 * 64 + 64));
+    assert_string_equal(facts.attention, "GQA");
+}
+
+static void test_eos(void **state)
+{
+    (void)state;
+    pj_model_config config = read("{\"model_type\":\"llama\"," SIZES ",\"eos_token_id\":[5,6]}");
+    pj_generation_config generation;
+    pj_error err;
+    static const char more[] = "{\"eos_token_id\":[6,7],\"temperature\":0.5}";
+    assert_int_equal(
+        pj_generation_config_parse(more, strlen(more), "made", &config, &generation, &err), PJ_OK);
+    assert_int_equal(config.eos_count, 3);
+    assert_true(generation.temperature == 0.5 && isnan(generation.top_p));
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    assert_refused("{" SIZES "}", PJ_E_INVALID, "architectures");
+    assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, "mamba");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
+                   "relu");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+                   "\"awq\"}}",
+                   PJ_E_UNSUPPORTED, "awq");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"ntk\"}}",
+                   PJ_E_UNSUPPORTED, "ntk");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", PJ_E_INVALID, "even");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":0}", PJ_E_INVALID,
+                   "rms_norm_eps");
+    assert_refused("{\"model_type\":\"phi3\"," SIZES ",\"rope_scaling\":{\"type\":\"longrope\","
+                   "\"short_factor\":[1],\"long_factor\":[1]}}",
+                   PJ_E_INVALID, "short_factor");
+    assert_refused("{\"model_type\":\"mixtral\"," SIZES ",\"num_local_experts\":4,"
+                   "\"num_experts_per_tok\":5}",
+                   PJ_E_INVALID, "num_experts_per_tok");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generations), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_experts),     cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

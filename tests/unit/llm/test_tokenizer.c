@@ -1,0 +1,259 @@
+/* Tokenizers made on the spot: what goes in comes out, flags of added tokens, streams, literals,
+ * long words, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "llm/chat.h"
+#include "made_tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pj_tokenizer *make(made_kind kind)
+{
+    pj_buffer text;
+    pj_tokenizer *tokenizer;
+    pj_error err;
+    pj_buffer_init(&text, 1 << 20);
+    made_tokenizer(kind, &text);
+    if (pj_tokenizer_parse(pj_buffer_get(&text), text.length, "made", &tokenizer, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    pj_buffer_fini(&text);
+    return tokenizer;
+}
+
+/* The tokens of a text, spelled, with spaces between. */
+static void assert_tokens(const pj_tokenizer *t, const char *text, const pj_encode_options *options,
+                          const char *want)
+{
+    pj_ids ids = {0};
+    pj_buffer have;
+    pj_error err;
+    pj_buffer_init(&have, 1 << 20);
+    assert_int_equal(pj_tokenizer_encode(t, text, strlen(text), options, &ids, &err), PJ_OK);
+    for (size_t i = 0; i < ids.count; i++)
+        pj_buffer_printf(&have, "%s%s", i ? " " : "", pj_tokenizer_token(t, ids.ids[i]));
+    assert_string_equal(pj_buffer_get(&have), want);
+    pj_buffer_fini(&have);
+    pj_ids_fini(&ids);
+}
+
+static void assert_comes_back(const pj_tokenizer *t, const char *text, const char *want)
+{
+    pj_ids ids = {0};
+    pj_buffer whole, streamed;
+    pj_token_stream *stream;
+    pj_error err;
+    pj_buffer_init(&whole, 1 << 20);
+    pj_buffer_init(&streamed, 1 << 20);
+    assert_int_equal(pj_tokenizer_encode(t, text, strlen(text), NULL, &ids, &err), PJ_OK);
+    assert_int_equal(pj_tokenizer_decode(t, ids.ids, ids.count, true, &whole, &err), PJ_OK);
+    assert_string_equal(pj_buffer_get(&whole), want);
+    assert_int_equal(pj_token_stream_new(t, true, &stream, &err), PJ_OK);
+    for (size_t i = 0; i < ids.count; i++)
+        assert_int_equal(pj_token_stream_push(stream, ids.ids[i], &streamed, &err), PJ_OK);
+    assert_int_equal(pj_token_stream_finish(stream, &streamed, &err), PJ_OK);
+    assert_string_equal(pj_buffer_get(&streamed), want);
+    pj_token_stream_free(stream);
+    pj_ids_fini(&ids);
+    pj_buffer_fini(&whole);
+    pj_buffer_fini(&streamed);
+}
+
+static void test_byte_level(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_BYTE_LEVEL);
+    static const pj_encode_options plain = {.no_special = true};
+    assert_tokens(t, "hello the123", NULL, "<s> hello \xc4\xa0 the 12 3");
+    assert_tokens(t, "hello", &plain, "hello");
+    assert_tokens(t, "", &plain, "");
+    assert_tokens(t, "and<s>and", &plain, "and <s> and");
+    assert_comes_back(t, "hello \xc3\xa9\xf0\x9f\x99\x82\r\n it's",
+                      "hello \xc3\xa9\xf0\x9f\x99\x82\r\n it's");
+    assert_comes_back(t, "a\xff\xe2\x82z", "a\xef\xbf\xbd\xef\xbf\xbdz");
+    assert_true(pj_tokenizer_is_special(t, pj_tokenizer_find(t, "<s>")));
+    assert_false(pj_tokenizer_is_special(t, pj_tokenizer_find(t, "hello")));
+    assert_int_equal(pj_tokenizer_find(t, "no such"), -1);
+    assert_null(pj_tokenizer_token(t, -1));
+    assert_null(pj_tokenizer_token(t, (int32_t)pj_tokenizer_size(t)));
+    pj_tokenizer_close(t);
+}
+
+static void test_fallback(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_FALLBACK);
+    assert_tokens(t, "hello and", NULL, "\xe2\x96\x81 hello \xe2\x96\x81 and");
+    assert_tokens(t, "\xc3\xa9", NULL, "\xe2\x96\x81 <0xC3> <0xA9>");
+    assert_comes_back(t, "hello \xc3\xa9 and\n", "hello \xc3\xa9 and\n");
+    pj_tokenizer_close(t);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_WORDS);
+    /* AND counts as a word of its own, in its normal form; the space around <s> is swallowed. */
+    assert_tokens(t, "x AND y", NULL, "\xe2\x96\x81 x \xe2\x96\x81 AND \xe2\x96\x81 y");
+    assert_tokens(t, "xANDy", NULL, "\xe2\x96\x81 x and y");
+    assert_tokens(t, "x  <s>  y", NULL, "\xe2\x96\x81 x <s> y");
+    assert_tokens(t, "\xef\xac\x81n 12!", NULL, "\xe2\x96\x81 f in \xe2\x96\x81 1 2 !");
+    pj_tokenizer_close(t);
+}
+
+/* A character whose bytes come in several tokens leaves the stream whole. */
+static void test_stream_holds_back(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_FALLBACK);
+    pj_token_stream *stream;
+    pj_buffer out;
+    pj_error err;
+    static const char *const bytes[] = {"<0xF0>", "<0x9F>", "<0x99>", "<0x82>"};
+    pj_buffer_init(&out, 1024);
+    assert_int_equal(pj_token_stream_new(t, true, &stream, &err), PJ_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(out.length, 0);
+        pj_token_stream_push(stream, pj_tokenizer_find(t, bytes[i]), &out, &err);
+    }
+    assert_string_equal(pj_buffer_get(&out), "\xf0\x9f\x99\x82");
+    pj_token_stream_push(stream, pj_tokenizer_find(t, "<0xF0>"), &out, &err);
+    pj_token_stream_finish(stream, &out, &err);
+    assert_string_equal(pj_buffer_get(&out), "\xf0\x9f\x99\x82\xef\xbf\xbd");
+    pj_token_stream_free(stream);
+    pj_buffer_fini(&out);
+    pj_tokenizer_close(t);
+}
+
+static void test_literals(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_BYTE_LEVEL);
+    pj_text_span span = {3, 6};
+    pj_encode_options options = {.no_special = true, .literals = &span, .literal_count = 1};
+    assert_tokens(t, "<s><s>", &options, "<s> < s >");
+    span = (pj_text_span){0, 3};
+    assert_tokens(t, "<s><s>", &options, "< s > <s>");
+    pj_tokenizer_close(t);
+}
+
+/* Words beyond the limit of scanning are merged by a heap: a long word must come out as its parts
+ * do. */
+static void test_long_words(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = make(MADE_FALLBACK);
+    pj_random random = {7};
+    for (int round = 0; round < 200; round++) {
+        /* Pieces that no merge joins: '.' is in no merge, so each piece merges by itself. */
+        char text[2048] = "";
+        pj_ids whole = {0}, parts = {0};
+        pj_error err;
+        for (int i = 0; i < 40; i++) {
+            char piece[16];
+            size_t length = 1 + pj_random_u64(&random) % 8;
+            for (size_t k = 0; k < length; k++)
+                piece[k] = "thelindaro"[pj_random_u64(&random) % 10];
+            piece[length] = '.';
+            piece[length + 1] = 0;
+            strcat(text, piece);
+            pj_ids one = {0};
+            assert_int_equal(pj_tokenizer_encode(t, piece, length + 1, NULL, &one, &err), PJ_OK);
+            /* Each text begins with the mark of a space; only the first keeps it. */
+            for (size_t k = i > 0; k < one.count; k++) pj_ids_append(&parts, one.ids[k]);
+            pj_ids_fini(&one);
+        }
+        assert_int_equal(pj_tokenizer_encode(t, text, strlen(text), NULL, &whole, &err), PJ_OK);
+        assert_int_equal(whole.count, parts.count);
+        assert_memory_equal(whole.ids, parts.ids, whole.count * sizeof *whole.ids);
+        pj_ids_fini(&whole);
+        pj_ids_fini(&parts);
+    }
+    pj_tokenizer_close(t);
+}
+
+static void assert_refused(const char *json, pj_status status, const char *part)
+{
+    pj_tokenizer *tokenizer;
+    pj_error err = {0};
+    assert_int_equal(pj_tokenizer_parse(json, strlen(json), "made.json", &tokenizer, &err), status);
+    assert_null(tokenizer);
+    if (!strstr(err.text, part)) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+#define MODEL \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+
+static void test_refused(void **state)
+{
+    (void)state;
+    assert_refused("", PJ_E_INVALID, "made.json");
+    assert_refused("[]", PJ_E_INVALID, "object");
+    assert_refused("{}", PJ_E_INVALID, "no model");
+    assert_refused("{\"version\":\"2.0\"," MODEL "}", PJ_E_UNSUPPORTED, "2.0");
+    assert_refused("{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\"}}", PJ_E_UNSUPPORTED,
+                   "Precompiled");
+    assert_refused("{" MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", PJ_E_UNSUPPORTED,
+                   "UnicodeScripts");
+    assert_refused("{" MODEL ",\"decoder\":{\"type\":\"CTC\"}}", PJ_E_UNSUPPORTED, "CTC");
+    assert_refused("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
+                   "\"behavior\":\"Isolated\"}}",
+                   PJ_E_INVALID, "regular expression");
+    assert_refused("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+                   "\"[a&&[b]]\"},\"behavior\":\"Isolated\"}}",
+                   PJ_E_UNSUPPORTED, "intersection");
+    assert_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", PJ_E_UNSUPPORTED,
+                   "WordPiece");
+    assert_refused("{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{},\"merges\":[]}}",
+                   PJ_E_UNSUPPORTED, "dropout");
+    assert_refused(
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}",
+        PJ_E_INVALID, "not in the vocabulary: ab");
+    assert_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4000000},\"merges\":[]}}",
+                   PJ_E_INVALID, "beyond");
+    assert_refused("{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+                   "{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[77]}}}}",
+                   PJ_E_INVALID, "77");
+}
+
+/* Failing at any allocation must leave nothing behind and no half-made tokenizer. */
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    pj_buffer text;
+    pj_buffer_init(&text, 1 << 20);
+    made_tokenizer(MADE_WORDS, &text);
+    for (int64_t after = 0; after < 400; after++) {
+        pj_tokenizer *tokenizer;
+        pj_error err;
+        pj_ids ids = {0};
+        pj_memory_fail_after(after);
+        pj_status status = pj_tokenizer_parse(text.data, text.length, "made", &tokenizer, &err);
+        if (status == PJ_OK)
+            status = pj_tokenizer_encode(tokenizer, "hello AND 12", 12, NULL, &ids, &err);
+        pj_memory_fail_after(-1);
+        pj_ids_fini(&ids);
+        pj_tokenizer_close(tokenizer);
+        if (status == PJ_OK && after > 50) break;
+    }
+    pj_buffer_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_stream_holds_back),
+        cmocka_unit_test(test_literals),   cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
