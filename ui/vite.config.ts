@@ -5,19 +5,23 @@ import { defineConfig, type UserConfig } from 'vite';
 
 const server = process.env.PERJOULE_URL;
 
-export default defineConfig(async ({ command }): Promise<UserConfig> => ({
-  base: './',
-  plugins:
-    command === 'serve' && !server ? [(await import('./tests/fixture/plugin.ts')).fixturePlugin()] : [],
-  server: server
-    ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
-    : {},
-  build: {
-    target: 'es2022',
-    assetsInlineLimit: 0,
-    modulePreload: { polyfill: false },
-    sourcemap: false,
-    reportCompressedSize: false,
-    chunkSizeWarningLimit: 400,
-  },
-}));
+export default defineConfig(
+  async ({ command }): Promise<UserConfig> => ({
+    base: './',
+    plugins:
+      command === 'serve' && !server
+        ? [(await import('./tests/fixture/plugin.ts')).fixturePlugin()]
+        : [],
+    server: server
+      ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
+      : {},
+    build: {
+      target: 'es2022',
+      assetsInlineLimit: 0,
+      modulePreload: { polyfill: false },
+      sourcemap: false,
+      reportCompressedSize: false,
+      chunkSizeWarningLimit: 400,
+    },
+  }),
+);

@@ -3,11 +3,11 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { ENERGY_UNITS, Help } from './parts/help';
 import { Icon } from './parts/icon';
+import { LinkState } from './parts/link_state';
 import { startKeys } from './state/keys';
 import { at, go, href, type View } from './state/selection';
 import { theme, unit } from './state/settings';
 import { Views } from './views/views';
-import { LinkState } from './parts/link_state';
 
 const NAV: [View, string][] = [
   ['live', 'Live'],
@@ -23,7 +23,15 @@ export function App() {
   const help = useSignal(false);
   const main = useRef<HTMLElement>(null);
   const view = at.view.value;
-  useEffect(() => startKeys({ help: () => { help.value = !help.value; } }), [help]);
+  useEffect(
+    () =>
+      startKeys({
+        help: () => {
+          help.value = !help.value;
+        },
+      }),
+    [help],
+  );
   useEffect(() => {
     const name = NAV.find(([v]) => v === view)?.[1];
     document.title = `${name} · perjoule`;

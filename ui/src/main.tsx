@@ -1,10 +1,10 @@
 import { render } from 'preact';
 import 'uplot/dist/uPlot.min.css';
 import './style/index.css';
+import { App } from './app';
 import { startLive } from './state/live';
 import { startSelection } from './state/selection';
 import { startSettings } from './state/settings';
-import { App } from './app';
 
 if (/[?&]test=1\b/.test(location.search)) window.__test = {};
 startSettings();

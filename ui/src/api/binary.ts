@@ -36,7 +36,9 @@ export function decodeFrame(buffer: ArrayBuffer): PowerBatch | HeatmapFrame | nu
   if (HEADER + columns * rows * 4 > buffer.byteLength) return null;
   const values = new Float32Array(buffer, HEADER, columns * rows);
   if (kind === 1) {
-    const list = Array.from({ length: columns }, (_, i) => values.subarray(i * rows, (i + 1) * rows));
+    const list = Array.from({ length: columns }, (_, i) =>
+      values.subarray(i * rows, (i + 1) * rows),
+    );
     return { kind: 'power', sequence, tMs, rows, columns: list };
   }
   if (kind === 2) {
@@ -55,7 +57,8 @@ export interface Cube {
 /** All heatmaps of a run, one per token. Throws a sentence when the bytes are not that. */
 export function decodeCube(buffer: ArrayBuffer): Cube {
   const magic = new TextDecoder().decode(buffer.slice(0, 7));
-  if (buffer.byteLength < HEADER || magic !== 'PJCUBE1') throw new Error('The server sent no heatmap cube.');
+  if (buffer.byteLength < HEADER || magic !== 'PJCUBE1')
+    throw new Error('The server sent no heatmap cube.');
   const [tokens, layers, components] = new Uint32Array(buffer, 8, 3);
   const n = tokens * layers * components;
   if (HEADER + n * 4 > buffer.byteLength) throw new Error('The heatmap cube is cut short.');

@@ -63,12 +63,15 @@ export const api = {
     return { runs, total: Number(r.headers.get('X-Total-Count') ?? runs.length) };
   },
   facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
-  detail: (id: string, signal?: AbortSignal) => get<T.RunDetail>(run(id), { include: 'none' }, signal),
+  detail: (id: string, signal?: AbortSignal) =>
+    get<T.RunDetail>(run(id), { include: 'none' }, signal),
   summary: (id: string, signal?: AbortSignal) => get<T.Summary>(`${run(id)}/summary`, {}, signal),
   pipeline: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Pipeline>(`${run(id)}/pipeline`, q, signal),
-  power: (id: string, q: Query, signal?: AbortSignal) => get<T.PowerSeries>(`${run(id)}/power`, q, signal),
-  tokens: (id: string, q: Query, signal?: AbortSignal) => get<T.Tokens>(`${run(id)}/tokens`, q, signal),
+  power: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.PowerSeries>(`${run(id)}/power`, q, signal),
+  tokens: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.Tokens>(`${run(id)}/tokens`, q, signal),
   heatmap: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.HeatmapAnswer>(`${run(id)}/heatmap`, q, signal),
   async cube(id: string, q: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
@@ -80,13 +83,18 @@ export const api = {
   compare: (ids: string[], signal?: AbortSignal) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
-  sensors: (signal?: AbortSignal) => get<{ sources: T.SensorSource[] }>('api/profiling/sensors', {}, signal),
+  sensors: (signal?: AbortSignal) =>
+    get<{ sources: T.SensorSource[] }>('api/profiling/sensors', {}, signal),
   async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {
-    const r = await request('api/profiling/generate', {}, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    });
+    const r = await request(
+      'api/profiling/generate',
+      {},
+      {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify(body),
+      },
+    );
     return (await r.json()) as { run_id: string; position?: number };
   },
   cancel: async (id: string): Promise<void> => {

@@ -332,7 +332,13 @@ export interface RunDetail extends RunSummary {
   machine_info: Record<string, unknown> | null;
   warnings: Warning[];
   counts: Record<string, number>;
-  rails: (RailInfo & { kind: string; scope: string; device: string; period_ms: N; resolution: N })[];
+  rails: (RailInfo & {
+    kind: string;
+    scope: string;
+    device: string;
+    period_ms: N;
+    resolution: N;
+  })[];
 }
 
 export interface CompareTest {

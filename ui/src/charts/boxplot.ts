@@ -59,7 +59,13 @@ export class BoxPlot extends CanvasChart<number> {
     });
   }
 
-  private drawBox(g: CanvasRenderingContext2D, c: Colours, { box, colour }: BoxRow, y: number, h: number): void {
+  private drawBox(
+    g: CanvasRenderingContext2D,
+    c: Colours,
+    { box, colour }: BoxRow,
+    y: number,
+    h: number,
+  ): void {
     g.strokeStyle = c.text2;
     g.lineWidth = 1;
     const line = (x0: number, y0: number, x1: number, y1: number) => {
@@ -70,7 +76,8 @@ export class BoxPlot extends CanvasChart<number> {
     };
     line(this.x(box.lowWhisker), y, this.x(box.q1), y);
     line(this.x(box.q3), y, this.x(box.highWhisker), y);
-    for (const w of [box.lowWhisker, box.highWhisker]) line(this.x(w), y - h / 4, this.x(w), y + h / 4);
+    for (const w of [box.lowWhisker, box.highWhisker])
+      line(this.x(w), y - h / 4, this.x(w), y + h / 4);
     g.globalAlpha = 0.3;
     g.fillStyle = colour;
     const w = Math.max(2, this.x(box.q3) - this.x(box.q1));

@@ -72,7 +72,7 @@ export class Heatmap extends CanvasChart<number> {
     for (let x = 0; x < nx; x++) {
       for (let y = 0; y < ny; y++) {
         const v = grid.values[x * ny + y];
-        const blank = !(v === v);
+        const blank = Number.isNaN(v);
         holes ||= blank;
         px[y * nx + x] = blank ? 0 : lut[level(v, grid.lo, grid.hi)];
       }
@@ -91,8 +91,10 @@ export class Heatmap extends CanvasChart<number> {
   /** Thin gaps between cells, where cells are large enough to afford them. */
   private lines(g: CanvasRenderingContext2D, c: Colours, p: Rect, nx: number, ny: number): void {
     g.fillStyle = c.surface;
-    if (p.w / nx > 7) for (let i = 1; i < nx; i++) g.fillRect(p.x + (i * p.w) / nx - 0.5, p.y, 1, p.h);
-    if (p.h / ny > 7) for (let i = 1; i < ny; i++) g.fillRect(p.x, p.y + (i * p.h) / ny - 0.5, p.w, 1);
+    if (p.w / nx > 7)
+      for (let i = 1; i < nx; i++) g.fillRect(p.x + (i * p.w) / nx - 0.5, p.y, 1, p.h);
+    if (p.h / ny > 7)
+      for (let i = 1; i < ny; i++) g.fillRect(p.x, p.y + (i * p.h) / ny - 0.5, p.w, 1);
     if (this.picked >= 0) {
       const r = this.outline(this.picked);
       if (!r) return;

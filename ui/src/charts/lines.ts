@@ -74,7 +74,11 @@ export class Lines extends CanvasChart<number> {
     for (const t of ticks(this.xs[0] * f, this.xs[1] * f, Math.max(2, this.width / 100))) {
       const x = Math.round(this.x(t / f)) + 0.5;
       line(g, x, TOP, x, bottom);
-      g.fillText(`${Number(t.toPrecision(6))} ${m.xTick.unit}`.trim(), Math.min(x, this.width - 20), bottom + 11);
+      g.fillText(
+        `${Number(t.toPrecision(6))} ${m.xTick.unit}`.trim(),
+        Math.min(x, this.width - 20),
+        bottom + 11,
+      );
     }
     g.lineJoin = 'round';
     for (const s of m.series) this.curve(g, s);
@@ -89,7 +93,7 @@ export class Lines extends CanvasChart<number> {
     let open = false;
     for (let i = 0; i < thin.length; i++) {
       const v = thin.y[0][i];
-      if (!(v === v)) {
+      if (Number.isNaN(v)) {
         open = false;
         continue;
       }
@@ -154,7 +158,7 @@ export class Lines extends CanvasChart<number> {
 function valueAt(s: Series, at: number): number | null {
   if (!s.x.length || at > s.x[s.x.length - 1] || at < s.x[0]) return null;
   const v = s.y[Math.min(s.y.length - 1, lowerBound(s.x, at))];
-  return v === v ? v : null;
+  return !Number.isNaN(v) ? v : null;
 }
 
 function line(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {

@@ -2,8 +2,8 @@
 // table view, CSV, PNG, and a boundary, so that a chart that fails fails alone.
 import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Icon } from '../parts/icon';
 import { download, fileName, type Table, toCsv } from '../core/table';
+import { Icon } from '../parts/icon';
 
 export interface LegendItem {
   label: string;
@@ -49,7 +49,9 @@ class Boundary extends Component<
   override render() {
     if (this.state.error === null) return this.props.children;
     const again = () => this.setState({ error: null });
-    return <Trouble text={`${this.props.title} could not be drawn: ${this.state.error}`} retry={again} />;
+    return (
+      <Trouble text={`${this.props.title} could not be drawn: ${this.state.error}`} retry={again} />
+    );
   }
 }
 
@@ -79,7 +81,11 @@ export function Panel(props: PanelProps) {
     if (table) download(fileName(title, 'csv'), new Blob([toCsv(table())], { type: 'text/csv' }));
   };
   return (
-    <section class={`panel ${props.class ?? ''}`} aria-label={title} aria-busy={state.kind === 'loading'}>
+    <section
+      class={`panel ${props.class ?? ''}`}
+      aria-label={title}
+      aria-busy={state.kind === 'loading'}
+    >
       <header class="panel-head">
         <div class="panel-title">
           <h3>{title}</h3>
@@ -162,10 +168,8 @@ function DataTable({ table, title }: { table: Table; title: string }) {
         </thead>
         <tbody>
           {rows.map((row, i) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: rows have no identity of their own
             <tr key={i}>
               {row.map((cell, j) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: nor have cells
                 <td key={j} class={typeof cell === 'number' ? 'num' : cell === null ? 'na' : ''}>
                   {shown(cell)}
                 </td>
@@ -176,7 +180,8 @@ function DataTable({ table, title }: { table: Table; title: string }) {
       </table>
       {table.rows.length > ROWS_SHOWN && (
         <p class="note">
-          The first {ROWS_SHOWN} of {table.rows.length.toLocaleString('en-US')} rows; the CSV has all.
+          The first {ROWS_SHOWN} of {table.rows.length.toLocaleString('en-US')} rows; the CSV has
+          all.
         </p>
       )}
     </section>
@@ -208,9 +213,7 @@ function Swatch({ colour, kind = 'square' }: LegendItem) {
     <svg class="swatch" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">
       {kind === 'square' && <rect width="12" height="12" rx="3" fill={colour} />}
       {kind === 'line' && <rect y="5" width="12" height="2.5" rx="1" fill={colour} />}
-      {kind === 'dash' && (
-        <path d="M0 6h5M7 6h5" stroke={colour} stroke-width="2" />
-      )}
+      {kind === 'dash' && <path d="M0 6h5M7 6h5" stroke={colour} stroke-width="2" />}
       {kind === 'hatch' && (
         <g stroke={colour} stroke-width="1.5">
           <path d="M0 6 6 0M0 12 12 0M6 12l6-6" />
@@ -243,7 +246,6 @@ export function Canvas<C extends Drawn>(props: CanvasProps<C>) {
   const chart = useRef<C | null>(null);
   const [failed, setFailed] = useState<unknown>(null);
   if (failed) throw failed;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a chart is made once
   useEffect(() => {
     if (!host.current) return;
     const made = props.make(host.current);

@@ -12,7 +12,8 @@ export const PART_LABEL: Record<Part, string> = {
 };
 
 const ATTENTION = /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|attention|attn|dense|rope|rotary|kv_)/;
-const MLP = /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|mlp|router|experts?|shared_expert)/;
+const MLP =
+  /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|mlp|router|experts?|shared_expert)/;
 const NORM = /norm/;
 
 export function partOf(component: string): Part {

@@ -50,8 +50,14 @@ export class Points extends CanvasChart<number> {
   set(model: PointsModel): void {
     this.m = model;
     const ys = model.dots.flatMap((d) => [d.y - (d.yHalf ?? 0), d.y + (d.yHalf ?? 0)]);
-    this.dx = domain([...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))], model.x.log);
-    this.dy = domain([...ys, ...model.lines.flatMap((l) => l.points.map((p) => p[1]))], model.y.log);
+    this.dx = domain(
+      [...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))],
+      model.x.log,
+    );
+    this.dy = domain(
+      [...ys, ...model.lines.flatMap((l) => l.points.map((p) => p[1]))],
+      model.y.log,
+    );
     this.invalidate();
   }
 
@@ -72,7 +78,7 @@ export class Points extends CanvasChart<number> {
     if (!m) return;
     this.axes(g, c, m);
     for (const l of m.lines) this.line(g, l);
-    m.dots.forEach((d) => this.dot(g, c, d));
+    for (const d of m.dots) this.dot(g, c, d);
     this.names(g, c, m.dots);
   }
 
@@ -133,12 +139,12 @@ export class Points extends CanvasChart<number> {
     g.fill();
     g.globalAlpha = 1;
     g.strokeStyle = c.surface;
-    g.lineWidth = 1.5;
+    g.lineWidth = 1;
     g.stroke();
   }
 
   private radius(d: Dot): number {
-    return Math.max(4, Math.min(16, 6 * Math.sqrt(d.size ?? 1)));
+    return Math.max(3, Math.min(16, 6 * Math.sqrt(d.size ?? 1)));
   }
 
   /** Names beside the dots, where they overlap neither each other nor the frame. */

@@ -2,13 +2,13 @@
 // and for the peak. The wrapper owns everything that knows uPlot, so that it stays replaceable.
 import { effect } from '@preact/signals';
 import uPlot from 'uplot';
-import { nextFrame } from '../core/frame';
 import { power, powerScale, time, timeScale } from '../core/format';
+import { nextFrame } from '../core/frame';
 import { cursor, type Range } from '../state/selection';
 import { dark } from '../state/settings';
 import { colours, hatch, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from './theme';
-import { hideTip, showTip } from './tip';
 import { LEFT, RIGHT } from './time_chart';
+import { hideTip, showTip } from './tip';
 
 export interface PhaseSpan {
   phase: string;
@@ -36,7 +36,13 @@ export interface PowerOptions {
 export class PowerChart {
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[], [], [], [], [], []];
-  private shown: Record<Rail, boolean> = { cpu: true, gpu: true, ane: true, dram: true, total: true };
+  private shown: Record<Rail, boolean> = {
+    cpu: true,
+    gpu: true,
+    ane: true,
+    dram: true,
+    total: true,
+  };
   private phases: PhaseSpan[] = [];
   private range: Range = [0, 1];
   private options: PowerOptions = {};
@@ -105,7 +111,10 @@ export class PowerChart {
           drag: { x: !this.options.live, y: false, setScale: false, dist: 4 },
           points: { size: 6 },
         },
-        scales: { x: { time: false, range: () => this.range }, y: { range: (_u, _lo, hi) => [0, (hi || 1) * 1.08] } },
+        scales: {
+          x: { time: false, range: () => this.range },
+          y: { range: (_u, _lo, hi) => [0, (hi || 1) * 1.08] },
+        },
         series: [
           {},
           ...RAILS.map((r) => ({
@@ -158,7 +167,8 @@ export class PowerChart {
     const { clientWidth: width, clientHeight: height } = this.host;
     if (!width || !height) return;
     if (!this.plot) this.rebuild();
-    else if (this.plot.width !== width || this.plot.height !== height) this.plot.setSize({ width, height });
+    else if (this.plot.width !== width || this.plot.height !== height)
+      this.plot.setSize({ width, height });
   }
 
   /** Phases as faint grounds with their names along the top. */
@@ -256,10 +266,15 @@ export class PowerChart {
         {
           title: time(t),
           rows: [
-            ...(phase ? ([['Phase', PHASE_LABEL[phase.phase] ?? phase.phase]] as [string, string][]) : []),
-            ...RAILS.filter((_, i) => this.data[i + 1].length > 0 && this.data[i + 1][idx] != null).map(
-              (r): [string, string] => [RAIL_LABEL[r], power(this.data[RAILS.indexOf(r) + 1][idx] as number)],
-            ),
+            ...(phase
+              ? ([['Phase', PHASE_LABEL[phase.phase] ?? phase.phase]] as [string, string][])
+              : []),
+            ...RAILS.filter(
+              (_, i) => this.data[i + 1].length > 0 && this.data[i + 1][idx] != null,
+            ).map((r): [string, string] => [
+              RAIL_LABEL[r],
+              power(this.data[RAILS.indexOf(r) + 1][idx] as number),
+            ]),
             ...(near ? ([['Anomaly', near.text]] as [string, string][]) : []),
           ],
         },

@@ -1,8 +1,8 @@
 // A Sankey diagram as SVG: some sixty nodes, each with a title that screen readers can read.
 import { type SankeyLink, type SankeyNode, sankey, sankeyLinkHorizontal } from 'd3-sankey';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Flows } from '../views/analysis/flows';
 import { dark } from '../state/settings';
+import type { Flows } from '../views/analysis/flows';
 import { colours } from './theme';
 import { hideTip, showTip } from './tip';
 
@@ -37,7 +37,15 @@ export function Sankey({ flows, show }: { flows: Flows; show: (v: number) => str
   );
 }
 
-function Drawing({ flows, show, width }: { flows: Flows; show: (v: number) => string; width: number }) {
+function Drawing({
+  flows,
+  show,
+  width,
+}: {
+  flows: Flows;
+  show: (v: number) => string;
+  width: number;
+}) {
   dark.value;
   const c = colours();
   const narrow = width < 420;
@@ -59,7 +67,18 @@ function Drawing({ flows, show, width }: { flows: Flows; show: (v: number) => st
   const total = nodes.filter((n) => !n.targetLinks?.length).reduce((a, n) => a + (n.value ?? 0), 0);
   const share = (v: number) => `${((100 * v) / total).toPrecision(3)} %`;
   const over = (e: PointerEvent, title: string, v: number) =>
-    showTip(Sankey, { title, rows: [['Value', show(v)], ['Of the run', share(v)]] }, e.clientX, e.clientY);
+    showTip(
+      Sankey,
+      {
+        title,
+        rows: [
+          ['Value', show(v)],
+          ['Of the run', share(v)],
+        ],
+      },
+      e.clientX,
+      e.clientY,
+    );
   const end = (n: unknown): SankeyNode<N, L> => n as SankeyNode<N, L>;
   const name = (l: SankeyLink<N, L>) => `${end(l.source).label} → ${end(l.target).label}`;
   return (
@@ -69,7 +88,10 @@ function Drawing({ flows, show, width }: { flows: Flows; show: (v: number) => st
       height={HEIGHT}
       viewBox={`0 0 ${width} ${HEIGHT}`}
       role="img"
-      aria-label={`Sankey diagram: ${nodes.filter((n) => n.id.startsWith('part ')).map((n) => `${n.label} ${share(n.value ?? 0)}`).join(', ')}.`}
+      aria-label={`Sankey diagram: ${nodes
+        .filter((n) => n.id.startsWith('part '))
+        .map((n) => `${n.label} ${share(n.value ?? 0)}`)
+        .join(', ')}.`}
       onPointerLeave={() => hideTip(Sankey)}
     >
       <g fill="none">
@@ -92,7 +114,14 @@ function Drawing({ flows, show, width }: { flows: Flows; show: (v: number) => st
         const room = h >= 9;
         return (
           <g key={n.id} onPointerMove={(e) => over(e, n.label, n.value ?? 0)}>
-            <rect x={n.x0} y={n.y0} width={(n.x1 ?? 0) - (n.x0 ?? 0)} height={h} rx="1.5" fill={n.colour}>
+            <rect
+              x={n.x0}
+              y={n.y0}
+              width={(n.x1 ?? 0) - (n.x0 ?? 0)}
+              height={h}
+              rx="1.5"
+              fill={n.colour}
+            >
               <title>{`${n.label}: ${show(n.value ?? 0)}`}</title>
             </rect>
             {room && (

@@ -84,7 +84,7 @@ export class Scatter extends TimeChart<number> {
     const size = Math.max(2, Math.round(2 * k));
     let shown = 0;
     for (let i = lowerBound(d.t, a); i < d.t.length && d.t[i] <= b; i++) {
-      if (!(d.y[i] === d.y[i]) || !this.passes(i)) continue;
+      if (Number.isNaN(d.y[i]) || !this.passes(i)) continue;
       shown++;
       const x0 = Math.round(((d.t[i] - a) / (b - a)) * (w - size));
       const y0 = Math.round(this.y(d.y[i]) * k) - (size >> 1);
@@ -110,7 +110,7 @@ export class Scatter extends TimeChart<number> {
     for (let i = lowerBound(d.t, this.t(x - reach)); i < d.t.length; i++) {
       const dx = this.x(d.t[i]) - x;
       if (dx > reach) break;
-      if (!(d.y[i] === d.y[i]) || !this.passes(i)) continue;
+      if (Number.isNaN(d.y[i]) || !this.passes(i)) continue;
       const dy = this.y(d.y[i]) - y;
       if (dx * dx + dy * dy < gap) {
         gap = dx * dx + dy * dy;
@@ -130,7 +130,7 @@ export class Scatter extends TimeChart<number> {
     if (!d || d.t.length === 0) return null;
     const by = key === 'ArrowLeft' || key === 'ArrowUp' || key === 'End' ? -1 : 1;
     let k = key === 'Home' ? 0 : key === 'End' ? d.t.length - 1 : i === null ? 0 : i + by;
-    while (k >= 0 && k < d.t.length && (!this.passes(k) || !(d.y[k] === d.y[k]))) k += by;
+    while (k >= 0 && k < d.t.length && (!this.passes(k) || Number.isNaN(d.y[k]))) k += by;
     return k >= 0 && k < d.t.length ? k : i;
   }
 
@@ -154,4 +154,3 @@ export function pixelOf(colour: string): number {
   const v = hex ? Number.parseInt(hex[1], 16) : 0x888888;
   return ((255 << 24) | ((v & 255) << 16) | (v & 0xff00) | (v >> 16)) >>> 0;
 }
-

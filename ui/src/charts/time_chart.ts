@@ -66,7 +66,8 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     const [a, b] = this.range;
     const { factor, unit } = timeScale(Math.max(b, 1e-6));
     const marks = ticks(a * factor, b * factor, Math.max(2, this.width / 110));
-    const places = marks.length > 1 ? Math.max(0, -Math.floor(Math.log10(marks[1] - marks[0]) + 1e-9)) : 0;
+    const places =
+      marks.length > 1 ? Math.max(0, -Math.floor(Math.log10(marks[1] - marks[0]) + 1e-9)) : 0;
     g.textAlign = 'center';
     for (const m of marks) {
       const x = Math.round(this.x(m / factor)) + 0.5;
@@ -131,7 +132,10 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     const [a, b] = [this.t(d.from), this.t(d.to)].sort((p, q) => p - q);
     select({ range: [Math.max(0, a), b] });
     // The click that ends a drag must not also pick the mark under it.
-    this.host.addEventListener('click', (c) => c.stopImmediatePropagation(), { capture: true, once: true });
+    this.host.addEventListener('click', (c) => c.stopImmediatePropagation(), {
+      capture: true,
+      once: true,
+    });
     setTimeout(() => this.host.dispatchEvent(new Event('dragend')), 0);
     e.preventDefault();
   }

@@ -161,7 +161,10 @@ export class Timeline extends TimeChart<number> {
         ['Duration', time(s.duration)],
         ['Energy', energyInterval(s.energy, s.sd)],
         ...(known(s.energy) && s.duration > 0
-          ? ([['Mean power', `${((s.energy / s.duration) * 1).toPrecision(3)} W`]] as [string, string][])
+          ? ([['Mean power', `${((s.energy / s.duration) * 1).toPrecision(3)} W`]] as [
+              string,
+              string,
+            ][])
           : []),
         ...(s.rows ?? []),
       ],

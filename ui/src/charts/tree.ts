@@ -1,6 +1,12 @@
 // The energy tree (phase, layer, component, operation) as a treemap or as an icicle: the same data,
 // the same colours, the same zoom. Area and width are the value; what no child holds is hatched.
-import { type HierarchyRectangularNode, hierarchy, partition, treemap, treemapSquarify } from 'd3-hierarchy';
+import {
+  type HierarchyRectangularNode,
+  hierarchy,
+  partition,
+  treemap,
+  treemapSquarify,
+} from 'd3-hierarchy';
 import type { TreeNode } from '../api/types';
 import { known } from '../core/format';
 import { type Arrow, CanvasChart, fitText, type Rect } from './canvas';
@@ -20,13 +26,16 @@ export type Placed = HierarchyRectangularNode<Datum>;
 const SMALLEST_REST = 0.002;
 
 function datum(node: TreeNode, whole: number): Datum {
-  const kids = (node.children ?? []).filter((c) => known(c.value) && c.value > 0).map((c) => datum(c, whole));
+  const kids = (node.children ?? [])
+    .filter((c) => known(c.value) && c.value > 0)
+    .map((c) => datum(c, whole));
   const self = node.self;
   if (kids.length && known(self) && self > whole * SMALLEST_REST) kids.push({ node, rest: true });
   return kids.length ? { node, rest: false, children: kids } : { node, rest: false };
 }
 
-const weight = (d: Datum): number => (d.rest ? (d.node.self ?? 0) : d.children ? 0 : Math.max(0, d.node.value ?? 0));
+const weight = (d: Datum): number =>
+  d.rest ? (d.node.self ?? 0) : d.children ? 0 : Math.max(0, d.node.value ?? 0);
 
 export const labelOf = (d: Datum): string => {
   if (d.rest) return 'unattributed';
@@ -65,14 +74,17 @@ export abstract class TreeChart extends CanvasChart<Placed> {
   }
 
   private compare(a: Datum, b: Datum, va: number, vb: number): number {
-    if (a.node.kind === 'layer' && b.node.kind === 'layer') return (a.node.layer ?? 0) - (b.node.layer ?? 0);
+    if (a.node.kind === 'layer' && b.node.kind === 'layer')
+      return (a.node.layer ?? 0) - (b.node.layer ?? 0);
     return vb - va;
   }
 
   private find(path: string[]): Placed | null {
     let at = this.root;
     for (const name of path) {
-      const next: Placed | undefined = at?.children?.find((c) => c.data.node.name === name && !c.data.rest);
+      const next: Placed | undefined = at?.children?.find(
+        (c) => c.data.node.name === name && !c.data.rest,
+      );
       if (!next) break;
       at = next;
     }
@@ -105,16 +117,24 @@ export abstract class TreeChart extends CanvasChart<Placed> {
     const value = n.data.rest ? n.data.node.self : n.data.node.value;
     const parent = n.parent;
     const whole = this.root?.value ?? 0;
-    const share = (v: number, of: number) => (of > 0 ? `${((100 * v) / of).toPrecision(3)} %` : '–');
+    const share = (v: number, of: number) =>
+      of > 0 ? `${((100 * v) / of).toPrecision(3)} %` : '–';
     const names = pathOf(n);
     if (n.data.rest) names.push('unattributed');
     return {
       title: names.join(' › ') || 'Run',
       rows: [
         ['Value', known(value) ? this.show(value) : 'unavailable'],
-        ...(parent ? ([[`Of ${labelOf(parent.data)}`, share(n.value ?? 0, parent.value ?? 0)]] as [string, string][]) : []),
+        ...(parent
+          ? ([[`Of ${labelOf(parent.data)}`, share(n.value ?? 0, parent.value ?? 0)]] as [
+              string,
+              string,
+            ][])
+          : []),
         ['Of the run', share(n.value ?? 0, whole)],
-        ...(known(n.data.node.count) && !n.data.rest ? ([['Times', String(n.data.node.count)]] as [string, string][]) : []),
+        ...(known(n.data.node.count) && !n.data.rest
+          ? ([['Times', String(n.data.node.count)]] as [string, string][])
+          : []),
       ],
     };
   }
@@ -141,7 +161,9 @@ export abstract class TreeChart extends CanvasChart<Placed> {
 
   /** What tests look at. */
   get shown(): string[] {
-    return (this.top?.descendants() ?? []).filter((n) => n.x1 - n.x0 > 0.5).map((n) => labelOf(n.data));
+    return (this.top?.descendants() ?? [])
+      .filter((n) => n.x1 - n.x0 > 0.5)
+      .map((n) => labelOf(n.data));
   }
 
   get zoom(): string[] {
@@ -155,7 +177,6 @@ const HEAD = 18;
 const LEVELS = 3;
 
 export class Treemap extends TreeChart {
-
   protected override arrange(): void {
     if (!this.top || !this.width || !this.height) return;
     // Placed on a copy of the zoomed part, so that it fills the whole ground.

@@ -128,7 +128,11 @@ export class Waterfall extends CanvasChart<number> {
       const right = energyScale(this.sum);
       g.textAlign = 'left';
       for (const m of ticks(0, this.sum * right.factor, Math.max(2, (bottom - TOP) / 40))) {
-        g.fillText(`${Number(m.toPrecision(6))} ${right.unit}`, this.width - RIGHT + 8, Math.max(7, this.cumY(m / right.factor)));
+        g.fillText(
+          `${Number(m.toPrecision(6))} ${right.unit}`,
+          this.width - RIGHT + 8,
+          Math.max(7, this.cumY(m / right.factor)),
+        );
       }
     }
     g.textAlign = 'center';

@@ -19,7 +19,10 @@ export function digits(v: number, significant = 3): string {
   if (a >= 1e9 || a < 1e-4) return v.toExponential(significant - 1).replace('e+', 'e');
   const whole = Math.floor(Math.log10(a)) + 1;
   const places = Math.max(0, Math.min(6, significant - whole));
-  return v.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places });
+  return v.toLocaleString('en-US', {
+    minimumFractionDigits: places,
+    maximumFractionDigits: places,
+  });
 }
 
 interface Scaled {
@@ -78,17 +81,24 @@ function scaled(v: Num, s: (v: number) => Scaled): string {
 }
 
 export const energy = (mj: Num, unit: EnergyUnit = 'auto'): string =>
-  scaled(mj, (v) => (v === 0 ? { factor: 1, unit: unit === 'auto' ? 'mJ' : unit } : energyScale(v, unit)));
-export const power = (mw: Num): string => scaled(mw, (v) => (v === 0 ? { factor: 1, unit: 'W' } : powerScale(v)));
-export const time = (ms: Num): string => scaled(ms, (v) => (v === 0 ? { factor: 1, unit: 'ms' } : timeScale(v)));
+  scaled(mj, (v) =>
+    v === 0 ? { factor: 1, unit: unit === 'auto' ? 'mJ' : unit } : energyScale(v, unit),
+  );
+export const power = (mw: Num): string =>
+  scaled(mw, (v) => (v === 0 ? { factor: 1, unit: 'W' } : powerScale(v)));
+export const time = (ms: Num): string =>
+  scaled(ms, (v) => (v === 0 ? { factor: 1, unit: 'ms' } : timeScale(v)));
 export const count = (n: Num, unit = ''): string => {
   if (!known(n)) return UNAVAILABLE;
   const { factor, unit: prefix } = pick(Math.abs(n), COUNT);
-  const text = prefix === '' && Number.isInteger(n) ? n.toLocaleString('en-US') : digits(n * factor);
+  const text =
+    prefix === '' && Number.isInteger(n) ? n.toLocaleString('en-US') : digits(n * factor);
   return `${text} ${prefix}${unit}`.trimEnd();
 };
-export const plain = (v: Num, significant = 3): string => (known(v) ? digits(v, significant) : UNAVAILABLE);
-export const percent = (share: Num): string => (known(share) ? `${digits(share * 100)} %` : UNAVAILABLE);
+export const plain = (v: Num, significant = 3): string =>
+  known(v) ? digits(v, significant) : UNAVAILABLE;
+export const percent = (share: Num): string =>
+  known(share) ? `${digits(share * 100)} %` : UNAVAILABLE;
 
 /** "12.4 ± 0.3 J": the half width of the 95 % interval beside the figure, in the same unit, with as
  * many places as the half width deserves. */
@@ -108,7 +118,9 @@ export function pair(value: number, half: number): string {
   const show = (v: number) =>
     v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
   const smallest = 10 ** -n;
-  return half < smallest / 2 ? `${show(value)} ± <${show(smallest)}` : `${show(value)} ± ${show(half)}`;
+  return half < smallest / 2
+    ? `${show(value)} ± <${show(smallest)}`
+    : `${show(value)} ± ${show(half)}`;
 }
 
 export function ago(iso: string, now = Date.now()): string {

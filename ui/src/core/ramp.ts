@@ -9,7 +9,9 @@ const STOPS: Record<RampName, string> = {
 };
 
 function build(stops: string): Uint32Array {
-  const rgb = stops.split(' ').map((h) => [0, 2, 4].map((i) => Number.parseInt(h.slice(i, i + 2), 16)));
+  const rgb = stops
+    .split(' ')
+    .map((h) => [0, 2, 4].map((i) => Number.parseInt(h.slice(i, i + 2), 16)));
   const lut = new Uint32Array(256);
   for (let i = 0; i < 256; i++) {
     const at = (i / 255) * (rgb.length - 1);
@@ -48,6 +50,8 @@ export function inkOn(pixel: number): string {
     return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
   };
   const y =
-    0.2126 * lin(pixel & 255) + 0.7152 * lin((pixel >> 8) & 255) + 0.0722 * lin((pixel >> 16) & 255);
+    0.2126 * lin(pixel & 255) +
+    0.7152 * lin((pixel >> 8) & 255) +
+    0.0722 * lin((pixel >> 16) & 255);
   return y > 0.179 ? '#000' : '#fff';
 }

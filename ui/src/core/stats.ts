@@ -86,7 +86,8 @@ export function ticks(lo: number, hi: number, n: number): number[] {
   const mag = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * mag).find((s) => s >= raw) ?? 10 * mag;
   const out: number[] = [];
-  for (let k = Math.ceil(lo / step - 1e-9); k * step <= hi + step * 1e-9; k++) out.push(k * step);
+  for (let k = Math.ceil(lo / step - 1e-9) + 0; k * step <= hi + step * 1e-9; k++)
+    out.push(k * step);
   return out;
 }
 

@@ -29,7 +29,17 @@ export function Energy({ mj, sd }: { mj: Num; sd?: Num }) {
   return <span class={text === UNAVAILABLE ? 'na hatched' : ''}>{text}</span>;
 }
 
-export function Figure({ label, value, sub, title }: { label: string; value: string; sub?: string; title?: string }) {
+export function Figure({
+  label,
+  value,
+  sub,
+  title,
+}: {
+  label: string;
+  value: string;
+  sub?: string;
+  title?: string;
+}) {
   const na = value === UNAVAILABLE;
   return (
     <div class="figure" title={title}>

@@ -13,6 +13,5 @@ export function Notice({ bad, children }: { bad?: boolean; children: ComponentCh
 /** A sentence in which `commands` between backquotes are set as code. */
 export function Sentence({ text }: { text: string }) {
   const parts = text.split(/`([^`]+)`/);
-  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of one sentence do not move
   return <span>{parts.map((p, i) => (i % 2 ? <code key={i}>{p}</code> : p))}</span>;
 }

@@ -9,10 +9,15 @@ import { paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
 
+/** With more runs than this, whiskers of all would hide the points. */
+const CROWD = 60;
+
 export function ParetoPanel(props: {
   runs: RunSummary[];
   colourOf?: (run: RunSummary, i: number) => string;
   labelOf?: (run: RunSummary, i: number) => string;
+  /** Which runs stand out; by default those on the front. */
+  strong?: (run: RunSummary) => boolean;
   state?: PanelState;
   note?: string;
 }) {
@@ -24,7 +29,8 @@ export function ParetoPanel(props: {
     [props.runs],
   );
   const front = useMemo(
-    () => paretoFront(list.map((r) => ({ x: r.tokens_per_second ?? 0, y: r.joules_per_token ?? 0 }))),
+    () =>
+      paretoFront(list.map((r) => ({ x: r.tokens_per_second ?? 0, y: r.joules_per_token ?? 0 }))),
     [list],
   );
   const on = new Set(front);
@@ -36,8 +42,15 @@ export function ParetoPanel(props: {
   return (
     <Panel
       title="Throughput against energy"
-      note={props.note ?? 'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front.'}
-      state={state.kind === 'ready' && list.length === 0 ? { kind: 'empty', text: 'None of these runs has both energy and throughput.' } : state}
+      note={
+        props.note ??
+        'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front.'
+      }
+      state={
+        state.kind === 'ready' && list.length === 0
+          ? { kind: 'empty', text: 'None of these runs has both energy and throughput.' }
+          : state
+      }
       legend={
         <Legend
           items={[
@@ -47,8 +60,24 @@ export function ParetoPanel(props: {
         />
       }
       table={() => ({
-        columns: ['run_id', 'model_name', 'dtype', 'prompt', 'tokens_per_second', 'joules_per_token', 'pareto'],
-        rows: list.map((r, i) => [r.id, r.model_name, r.dtype, r.prompt, r.tokens_per_second, r.joules_per_token, on.has(i) ? 'yes' : 'no']),
+        columns: [
+          'run_id',
+          'model_name',
+          'dtype',
+          'prompt',
+          'tokens_per_second',
+          'joules_per_token',
+          'pareto',
+        ],
+        rows: list.map((r, i) => [
+          r.id,
+          r.model_name,
+          r.dtype,
+          r.prompt,
+          r.tokens_per_second,
+          r.joules_per_token,
+          on.has(i) ? 'yes' : 'no',
+        ]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
     >
@@ -60,16 +89,23 @@ export function ParetoPanel(props: {
         handle={chart}
         update={(p) => {
           p.set({
-            x: { label: 'tokens per second', log: false, show: (v) => String(Number(v.toPrecision(4))) },
+            x: {
+              label: 'tokens per second',
+              log: false,
+              show: (v) => String(Number(v.toPrecision(4))),
+            },
             y: { label: 'J per token', log: false, show: (v) => String(Number(v.toPrecision(3))) },
             dots: list.map((r, i) => ({
               x: r.tokens_per_second ?? 0,
               y: r.joules_per_token ?? 0,
-              yHalf: half(r),
-              label: on.has(i) || props.labelOf ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim()) : '',
+              yHalf: list.length > CROWD && !props.strong?.(r) ? null : half(r),
+              label:
+                on.has(i) || props.labelOf
+                  ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim())
+                  : '',
               colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
-              strong: !!props.colourOf || on.has(i),
-              size: props.colourOf ? 1.4 : 0.7,
+              strong: props.strong?.(r) ?? on.has(i),
+              size: props.strong?.(r) ? 1.6 : 0.3,
               tip: {
                 title: clip(r.prompt ?? shortId(r.id), 60),
                 rows: [
@@ -81,7 +117,19 @@ export function ParetoPanel(props: {
                 ],
               },
             })),
-            lines: front.length > 1 ? [{ label: 'Pareto front', colour: c.accent, points: front.map((i) => [list[i].tokens_per_second ?? 0, list[i].joules_per_token ?? 0]) }] : [],
+            lines:
+              front.length > 1
+                ? [
+                    {
+                      label: 'Pareto front',
+                      colour: c.accent,
+                      points: front.map((i) => [
+                        list[i].tokens_per_second ?? 0,
+                        list[i].joules_per_token ?? 0,
+                      ]),
+                    },
+                  ]
+                : [],
           });
           p.onPick = (i) => {
             if (i !== null) go({ view: 'analysis', run: list[i].id });
@@ -91,4 +139,3 @@ export function ParetoPanel(props: {
     </Panel>
   );
 }
-

@@ -1,11 +1,12 @@
 // The generated text, token by token, each coloured by its energy. Tokens stand in lines of fixed
 // height: one endless run of spans would be laid out anew with every token, which costs a whole core.
 // Works on the DOM directly; thousands of tokens never pass through a component.
-import { energy, time, power } from '../core/format';
-import { css, inkOn, level, ramp } from '../core/ramp';
-import { rampName } from '../state/settings';
-import type { LiveToken } from '../state/live';
+
 import { hideTip, showTip } from '../charts/tip';
+import { energy, power, time } from '../core/format';
+import { css, inkOn, level, ramp } from '../core/ramp';
+import type { LiveToken } from '../state/live';
+import { rampName } from '../state/settings';
 
 export class TokenStream {
   private lines: HTMLElement[] = [];
@@ -47,7 +48,8 @@ export class TokenStream {
   /** Shows the list; only what is new since the last call touches the page. */
   set(tokens: LiveToken[]): void {
     const from = this.shown.length;
-    const grown = tokens.length >= from && (from === 0 || tokens[from - 1] === this.shown[from - 1]);
+    const grown =
+      tokens.length >= from && (from === 0 || tokens[from - 1] === this.shown[from - 1]);
     if (!grown) this.clear();
     for (let i = grown ? from : 0; i < tokens.length; i++) this.append(tokens[i], i);
     this.shown = tokens.slice();
@@ -206,7 +208,10 @@ export class TokenStream {
     if (!by || !this.shown.length) return;
     e.preventDefault();
     this.host.querySelector('.tok.focus')?.classList.remove('focus');
-    this.focused = Math.max(0, Math.min(this.shown.length - 1, this.focused < 0 ? this.shown.length - 1 : this.focused + by));
+    this.focused = Math.max(
+      0,
+      Math.min(this.shown.length - 1, this.focused < 0 ? this.shown.length - 1 : this.focused + by),
+    );
     const s = this.host.querySelector<HTMLElement>(`.tok[data-i="${this.focused}"]`);
     if (!s) return;
     s.classList.add('focus');

@@ -1,7 +1,15 @@
 // Keys of the page. Panels say what they can do (play, focus, the length of the run); this file says
 // which key asks for it. Keys never fire while someone types.
 import { pan, zoom } from '../charts/time_chart';
-import { clearSelection, go, hasSelection, type Range, select, selection, VIEWS } from './selection';
+import {
+  clearSelection,
+  go,
+  hasSelection,
+  type Range,
+  select,
+  selection,
+  VIEWS,
+} from './selection';
 
 export interface Focusable {
   /** The whole run. */
@@ -26,12 +34,13 @@ const typing = (e: KeyboardEvent): boolean => {
   const el = e.target;
   if (!(el instanceof HTMLElement)) return false;
   if (el.isContentEditable || el.closest('dialog[open]')) return true;
-  if (el instanceof HTMLInputElement) return !['checkbox', 'radio', 'button', 'range'].includes(el.type);
+  if (el instanceof HTMLInputElement)
+    return !['checkbox', 'radio', 'button', 'range'].includes(el.type);
   return el instanceof HTMLTextAreaElement || el instanceof HTMLSelectElement;
 };
 
 /** One step back out of what is selected: the innermost thing first. */
-function escape(): boolean {
+function stepOut(): boolean {
   const s = selection.value;
   if (s.component !== null) select({ component: null, layer: null });
   else if (s.layer !== null) select({ layer: null });
@@ -70,7 +79,7 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       return true;
     }
     case 'Escape':
-      return escape();
+      return stepOut();
     case '0':
       if (!hasSelection.value) return false;
       clearSelection();

@@ -1,13 +1,13 @@
 // What is running now, as the live stream tells it. Samples and heatmaps go into typed arrays outside
 // of any component; panels that draw them ask `version` signals once a frame, never per sample.
 import { batch, signal } from '@preact/signals';
-import { api } from '../api/client';
 import { decodeFrame } from '../api/binary';
-import { LiveSocket, type LinkState } from '../api/socket';
+import { api } from '../api/client';
+import { type LinkState, LiveSocket } from '../api/socket';
 import type { EnergySource, RunSummary, Warning } from '../api/types';
+import { PHASES } from '../charts/theme';
 import { nextFrame } from '../core/frame';
 import { Ring } from '../core/ring';
-import { PHASES } from '../charts/theme';
 
 /** t, phase, cpu, gpu, ane, dram, total. 300,000 rows are five minutes at 1 kHz. */
 export const COLUMNS = 7;
@@ -192,9 +192,16 @@ function components(m: Record<string, unknown>): void {
   const values = new Float32Array(layers * names.length).fill(Number.NaN);
   for (const c of inside) {
     const v = timed ? num(c.time_ms) : num(c.energy_mj);
-    if (v !== null) values[(c.layer_index as number) * names.length + names.indexOf(c.component_name)] = v;
+    if (v !== null)
+      values[(c.layer_index as number) * names.length + names.indexOf(c.component_name)] = v;
   }
-  freshGrid = { layers, components: names, values, token: num(m.position) ?? 0, unit: timed ? 'ms' : 'mJ' };
+  freshGrid = {
+    layers,
+    components: names,
+    values,
+    token: num(m.position) ?? 0,
+    unit: timed ? 'ms' : 'mJ',
+  };
 }
 
 function end(m: Record<string, unknown>, status: string): void {
@@ -307,7 +314,11 @@ async function resume(id: string, m: Record<string, unknown>): Promise<void> {
     Object.assign(totals, { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 });
     for (const r of rows) {
       have.delete(`${r.sequence}/${r.position}`);
-      token({ ...r, power_mw: r.power_snapshot_mw, t_ms: r.start_ms + r.duration_ms } as unknown as Record<string, unknown>);
+      token({
+        ...r,
+        power_mw: r.power_snapshot_mw,
+        t_ms: r.start_ms + r.duration_ms,
+      } as unknown as Record<string, unknown>);
     }
     for (const t of later) {
       if (have.has(`${t.sequence}/${t.position}`)) {

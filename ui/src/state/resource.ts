@@ -28,14 +28,18 @@ export function useResource<T>(
     });
   }, []);
   const turn = cell.again.value;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for what the fetcher reads
   useEffect(() => {
     if (key === null) {
       cell.value = { data: null, error: null, loading: false, key: '' };
       return;
     }
     const abort = new AbortController();
-    cell.value = { ...cell.value, data: keep === 'keep' ? cell.value.data : null, loading: true, error: null };
+    cell.value = {
+      ...cell.value,
+      data: keep === 'keep' ? cell.value.data : null,
+      loading: true,
+      error: null,
+    };
     fetcher(abort.signal).then(
       (data) => {
         if (!abort.signal.aborted) cell.value = { data, error: null, loading: false, key };

@@ -114,7 +114,11 @@ const fixed = (ms: number): string => String(Math.round(ms * 1000) / 1000);
 /** The shortest query that parses back to the same selection. */
 export function write(s: Selection): string {
   const q: [string, string][] = [['view', s.view]];
-  const add = (name: string, value: string | number | null, unless: string | number | null = '') => {
+  const add = (
+    name: string,
+    value: string | number | null,
+    unless: string | number | null = '',
+  ) => {
     if (value !== null && value !== unless && value !== '') q.push([name, String(value)]);
   };
   add('run', s.run);

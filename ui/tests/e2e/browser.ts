@@ -3,9 +3,11 @@
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 
-export const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) =>
-  existsSync(process.env.CHROMIUM ?? p),
-);
+export const CHROMIUM = [
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+].find((p) => existsSync(process.env.CHROMIUM ?? p));
 
 export const launch = (): Promise<Browser> =>
   chromium.launch({
@@ -59,5 +61,10 @@ export function at(base: string, query: Record<string, string> = {}): string {
 
 /** Waits until the function, run in the page, is true. Functions only: the page's content security
  * policy forbids evaluating strings. */
-export const until = <A>(page: Page, f: (arg: A) => unknown, arg: A, timeout = 30_000): Promise<unknown> =>
+export const until = <A>(
+  page: Page,
+  f: (arg: A) => unknown,
+  arg: A,
+  timeout = 30_000,
+): Promise<unknown> =>
   page.waitForFunction(f as (a: unknown) => unknown, arg as unknown, { timeout });

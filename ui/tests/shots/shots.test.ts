@@ -2,8 +2,8 @@
 // SHOTS names the folder; SHOTS_URL a running server instead of the fixture.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, test } from 'vitest';
 import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, test } from 'vitest';
 import { at, launch, open } from '../e2e/browser.ts';
 import { type Running, startFixture } from '../fixture/server.ts';
 
@@ -26,7 +26,13 @@ const ids = () => server.fixture.summaries.map((s) => s.id);
 const views: Record<string, () => Record<string, string>> = {
   live: () => ({ view: 'live' }),
   analysis: () => ({ view: 'analysis', run: ids()[0] }),
-  cell: () => ({ view: 'analysis', run: ids()[6], token: '40', layer: '7', component: 'attention' }),
+  cell: () => ({
+    view: 'analysis',
+    run: ids()[6],
+    token: '40',
+    layer: '7',
+    component: 'attention',
+  }),
   fallback: () => ({ view: 'analysis', run: ids()[2] }),
   history: () => ({ view: 'history' }),
   detail: () => ({ view: 'history', run: ids()[0] }),
@@ -36,27 +42,41 @@ const views: Record<string, () => Record<string, string>> = {
 for (const [name, query] of Object.entries(views)) {
   for (const dark of [false, true]) {
     for (const width of [1280, 390]) {
-      test.skipIf(only && !only.split(',').includes(name))(`${name} ${dark ? 'dark' : 'light'} ${width}`, async () => {
-        const o = await open(browser, at(server.url, query()), { dark, width, height: width === 390 ? 844 : 900 });
-        await o.page.waitForTimeout(700);
-        if (name === 'live') {
-          await o.page.getByRole('button', { name: /Start|Queue/ }).click();
-          await o.page.waitForTimeout(1800);
-        }
-        const height = Math.min(6000, await o.page.evaluate(() => document.documentElement.scrollHeight));
-        await o.page.setViewportSize({ width, height });
-        await o.page.waitForTimeout(700);
-        const file = join(out, `${name}-${dark ? 'dark' : 'light'}-${width}`);
-        await o.page.screenshot({ path: `${file}.png` });
-        const piece = width === 390 ? 1800 : 1200;
-        for (let y = 0, i = 1; height > piece && y < height; y += piece, i++) {
-          const clip = { x: 0, y, width, height: Math.min(piece, height - y) };
-          await o.page.screenshot({ path: `${file}-part${i}.png`, clip });
-        }
-        if (name === 'live') await o.page.getByRole('button', { name: 'Stop' }).click({ timeout: 300 }).catch(() => {});
-        if (o.problems.length) process.stderr.write(`${name}: ${o.problems.join('\n')}\n`);
-        await o.close();
-      });
+      test.skipIf(only && !only.split(',').includes(name))(
+        `${name} ${dark ? 'dark' : 'light'} ${width}`,
+        async () => {
+          const o = await open(browser, at(server.url, query()), {
+            dark,
+            width,
+            height: width === 390 ? 844 : 900,
+          });
+          await o.page.waitForTimeout(700);
+          if (name === 'live') {
+            await o.page.getByRole('button', { name: /Start|Queue/ }).click();
+            await o.page.waitForTimeout(1800);
+          }
+          const height = Math.min(
+            6000,
+            await o.page.evaluate(() => document.documentElement.scrollHeight),
+          );
+          await o.page.setViewportSize({ width, height });
+          await o.page.waitForTimeout(700);
+          const file = join(out, `${name}-${dark ? 'dark' : 'light'}-${width}`);
+          await o.page.screenshot({ path: `${file}.png` });
+          const piece = width === 390 ? 1800 : 1200;
+          for (let y = 0, i = 1; height > piece && y < height; y += piece, i++) {
+            const clip = { x: 0, y, width, height: Math.min(piece, height - y) };
+            await o.page.screenshot({ path: `${file}-part${i}.png`, clip });
+          }
+          if (name === 'live')
+            await o.page
+              .getByRole('button', { name: 'Stop' })
+              .click({ timeout: 300 })
+              .catch(() => {});
+          if (o.problems.length) process.stderr.write(`${name}: ${o.problems.join('\n')}\n`);
+          await o.close();
+        },
+      );
     }
   }
 }

@@ -3,10 +3,11 @@ import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
+import { Trouble } from '../../charts/panel';
 import { takeKeys } from '../../state/keys';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { at, select, selection, type Range } from '../../state/selection';
+import { at, type Range, select, selection } from '../../state/selection';
 import { HottestPanel, RooflinePanel } from './components';
 import { useRun } from './data';
 import { EfficiencyPanel, RunHead, SelectionBar } from './head';
@@ -15,7 +16,6 @@ import { PowerPanel, SamplePanels } from './power';
 import { StructurePanels } from './structure';
 import { TimelinePanel } from './timeline';
 import { AnomalyPanel, WaterfallPanel } from './tokens';
-import { Trouble } from '../../charts/panel';
 
 export function AnalysisView() {
   const id = at.run.value;
@@ -35,7 +35,11 @@ function Latest() {
   return (
     <div class="state">
       <h1>Analysis</h1>
-      <p>{res.value.data ? 'No runs are stored yet. Start one in Live, or with perjoule run in a terminal.' : 'Loading…'}</p>
+      <p>
+        {res.value.data
+          ? 'No runs are stored yet. Start one in Live, or with perjoule run in a terminal.'
+          : 'Loading…'}
+      </p>
     </div>
   );
 }
@@ -62,7 +66,10 @@ function Analysis({ id }: { id: string }) {
         play: togglePlay,
         step: (by) => {
           const n = data.tokens.value.data?.length ?? 0;
-          if (n) select({ token: Math.max(0, Math.min(n - 1, (at.token.peek() ?? (by > 0 ? -1 : n)) + by)) });
+          if (n)
+            select({
+              token: Math.max(0, Math.min(n - 1, (at.token.peek() ?? (by > 0 ? -1 : n)) + by)),
+            });
         },
       }),
     [id, full],

@@ -4,12 +4,23 @@ import { Canvas, Legend, Panel } from '../../charts/panel';
 import { PART_LABEL, type Part, partColour, partOfStat } from '../../charts/parts';
 import { type Dot, type Line, Points } from '../../charts/points';
 import { colours } from '../../charts/theme';
-import { count, digits, energy, energyInterval, known, percent, plain, power, time, Z95 } from '../../core/format';
+import {
+  count,
+  digits,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  power,
+  time,
+  Z95,
+} from '../../core/format';
 import { stateOf } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
-import { Bar } from './heatmap';
 import type { RunData } from './data';
+import { Bar } from './heatmap';
 
 const ROWS = 12;
 
@@ -24,12 +35,51 @@ export function HottestPanel({ data }: { data: RunData }) {
     <Panel
       class="span-6"
       title="Hottest components"
-      note={timed ? 'Energy is unavailable; ordered by time over all layers and tokens.' : 'Gross energy over all layers and tokens, with the 95 % interval.'}
-      state={stateOf(data.summary, (s) => (s.components.length ? null : 'This run recorded no components.'))}
-      legend={<Legend items={(Object.keys(PART_LABEL) as Part[]).map((p) => ({ label: PART_LABEL[p], colour: partColour(p) }))} />}
+      note={
+        timed
+          ? 'Energy is unavailable; ordered by time over all layers and tokens.'
+          : 'Gross energy over all layers and tokens, with the 95 % interval.'
+      }
+      state={stateOf(data.summary, (s) =>
+        s.components.length ? null : 'This run recorded no components.',
+      )}
+      legend={
+        <Legend
+          items={(Object.keys(PART_LABEL) as Part[]).map((p) => ({
+            label: PART_LABEL[p],
+            colour: partColour(p),
+          }))}
+        />
+      }
       table={() => ({
-        columns: ['component_name', 'part', 'count', 'time_ms', 'energy_mj', 'energy_sd_mj', 'share', 'power_mw', 'flops', 'bytes', 'pj_per_flop', 'pj_per_byte'],
-        rows: list.map((c) => [c.component_name, c.part, c.count, c.time_ms, c.energy_mj, c.energy_sd_mj, c.share, c.power_mw, c.flops, c.bytes, c.pj_per_flop, c.pj_per_byte]),
+        columns: [
+          'component_name',
+          'part',
+          'count',
+          'time_ms',
+          'energy_mj',
+          'energy_sd_mj',
+          'share',
+          'power_mw',
+          'flops',
+          'bytes',
+          'pj_per_flop',
+          'pj_per_byte',
+        ],
+        rows: list.map((c) => [
+          c.component_name,
+          c.part,
+          c.count,
+          c.time_ms,
+          c.energy_mj,
+          c.energy_sd_mj,
+          c.share,
+          c.power_mw,
+          c.flops,
+          c.bytes,
+          c.pj_per_flop,
+          c.pj_per_byte,
+        ]),
       })}
     >
       <table class="ops hottest">
@@ -59,7 +109,12 @@ export function HottestPanel({ data }: { data: RunData }) {
                   <button
                     type="button"
                     class="link"
-                    onClick={() => select({ component: picked === c.component_name ? null : c.component_name, layer: null })}
+                    onClick={() =>
+                      select({
+                        component: picked === c.component_name ? null : c.component_name,
+                        layer: null,
+                      })
+                    }
                   >
                     {c.component_name}
                   </button>
@@ -94,7 +149,9 @@ export function RooflinePanel({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   dark.value;
   const c = colours();
-  const list = (s?.components ?? []).filter((x) => (x.intensity ?? 0) > 0 && (x.gflops_per_s ?? 0) > 0);
+  const list = (s?.components ?? []).filter(
+    (x) => (x.intensity ?? 0) > 0 && (x.gflops_per_s ?? 0) > 0,
+  );
   const whole = list.reduce((a, x) => a + (x.energy_mj ?? x.time_ms ?? 0), 0) || 1;
   const dots = list.map((x): Dot => dot(x, whole));
   const r = roof(s);
@@ -102,36 +159,74 @@ export function RooflinePanel({ data }: { data: RunData }) {
   const top = Math.max(0, ...list.map((x) => x.gflops_per_s ?? 0));
   const lo = Math.min(...list.map((x) => x.intensity ?? 1)) / 2;
   const hi = Math.max(...list.map((x) => x.intensity ?? 1)) * 2;
-  const lines: Line[] = list.length ? [roofLine(r?.gbytes ?? best, r?.gflops ?? top, lo, hi, c.text2, !r)] : [];
+  const lines: Line[] = list.length
+    ? [roofLine(r?.gbytes ?? best, r?.gflops ?? top, lo, hi, c.text2, !r)]
+    : [];
   const a = s?.attribution;
   return (
     <Panel
       class="span-6"
       title="Roofline"
       note={`FLOPs per byte against achieved GFLOP/s; size is energy. ${r ? 'Roof: measured peaks of this machine.' : 'Dashed: the best this run reached, not the limit of the machine.'}`}
-      state={stateOf(data.summary, () => (list.length ? null : 'No component of this run has FLOPs and bytes.'))}
+      state={stateOf(data.summary, () =>
+        list.length ? null : 'No component of this run has FLOPs and bytes.',
+      )}
       legend={
         <>
-          <Legend items={(Object.keys(PART_LABEL) as Part[]).map((p) => ({ label: PART_LABEL[p], colour: partColour(p) }))} />
+          <Legend
+            items={(Object.keys(PART_LABEL) as Part[]).map((p) => ({
+              label: PART_LABEL[p],
+              colour: partColour(p),
+            }))}
+          />
           {known(a?.pj_per_flop) && (
             <span>
               {digits(a.pj_per_flop)}
-              {known(a.pj_per_flop_sd) && ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}`} pJ/FLOP, {plain(a.pj_per_byte)}
+              {known(a.pj_per_flop_sd) && ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}`} pJ/FLOP,{' '}
+              {plain(a.pj_per_byte)}
               {known(a.pj_per_byte_sd) && ` ± ${digits(Z95 * a.pj_per_byte_sd, 2)}`} pJ/byte
             </span>
           )}
         </>
       }
       table={() => ({
-        columns: ['component_name', 'intensity', 'gflops_per_s', 'gbytes_per_s', 'pj_per_flop', 'pj_per_byte', 'flops', 'bytes', 'time_ms', 'energy_mj'],
-        rows: list.map((x) => [x.component_name, x.intensity, x.gflops_per_s, x.gbytes_per_s, x.pj_per_flop, x.pj_per_byte, x.flops, x.bytes, x.time_ms, x.energy_mj]),
+        columns: [
+          'component_name',
+          'intensity',
+          'gflops_per_s',
+          'gbytes_per_s',
+          'pj_per_flop',
+          'pj_per_byte',
+          'flops',
+          'bytes',
+          'time_ms',
+          'energy_mj',
+        ],
+        rows: list.map((x) => [
+          x.component_name,
+          x.intensity,
+          x.gflops_per_s,
+          x.gbytes_per_s,
+          x.pj_per_flop,
+          x.pj_per_byte,
+          x.flops,
+          x.bytes,
+          x.time_ms,
+          x.energy_mj,
+        ]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
     >
       <Canvas
         class="h-roof"
         name="roofline"
-        label={`Roofline of ${list.length} components. ${list.slice(0, 5).map((x) => `${x.component_name}: ${plain(x.intensity)} FLOP per byte, ${plain(x.gflops_per_s)} GFLOP/s`).join('; ')}.`}
+        label={`Roofline of ${list.length} components. ${list
+          .slice(0, 5)
+          .map(
+            (x) =>
+              `${x.component_name}: ${plain(x.intensity)} FLOP per byte, ${plain(x.gflops_per_s)} GFLOP/s`,
+          )
+          .join('; ')}.`}
         make={(host) => new Points(host)}
         handle={chart}
         update={(p) => {
@@ -150,9 +245,17 @@ export function RooflinePanel({ data }: { data: RunData }) {
   );
 }
 
-const short = (v: number): string => (v >= 1 ? String(Number(v.toPrecision(3))) : String(Number(v.toPrecision(2))));
+const short = (v: number): string =>
+  v >= 1 ? String(Number(v.toPrecision(3))) : String(Number(v.toPrecision(2)));
 
-function roofLine(gbytes: number, gflops: number, lo: number, hi: number, colour: string, dash: boolean): Line {
+function roofLine(
+  gbytes: number,
+  gflops: number,
+  lo: number,
+  hi: number,
+  colour: string,
+  dash: boolean,
+): Line {
   const ridge = gflops / gbytes;
   const points: [number, number][] = [[Math.min(lo, ridge), gbytes * Math.min(lo, ridge)]];
   if (ridge > lo && ridge < hi) points.push([ridge, gflops]);

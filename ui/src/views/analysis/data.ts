@@ -1,10 +1,11 @@
 // What the analysis of one run is drawn from. Each part is fetched once and shared by the panels.
-import { api } from '../../api/client';
+
+import type { Signal } from '@preact/signals';
 import { type Cube, decodeCube } from '../../api/binary';
+import { api } from '../../api/client';
 import type { PowerSeries, TokenRow } from '../../api/types';
 import { type Loaded, useResource } from '../../state/resource';
 import { at } from '../../state/selection';
-import type { Signal } from '@preact/signals';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
 
@@ -15,9 +16,17 @@ export const CUBE_CELLS = 16_000_000;
 
 export function useRun(id: string) {
   const summary = useResource(`summary ${id}`, (s) => api.summary(id, s), 'drop');
-  const pipeline = useResource(`pipeline ${id}`, (s) => api.pipeline(id, { limit: 5000 }, s), 'drop');
+  const pipeline = useResource(
+    `pipeline ${id}`,
+    (s) => api.pipeline(id, { limit: 5000 }, s),
+    'drop',
+  );
   const power = useResource(`power ${id}`, (s) => api.power(id, { points: POINTS }, s), 'drop');
-  const tokens = useResource(`tokens ${id}`, async (s) => (await api.tokens(id, {}, s)).tokens, 'drop');
+  const tokens = useResource(
+    `tokens ${id}`,
+    async (s) => (await api.tokens(id, {}, s)).tokens,
+    'drop',
+  );
   return { id, summary, pipeline, power, tokens };
 }
 
@@ -61,7 +70,13 @@ export function energyOfRange(
   from: number,
   to: number,
   tokens: TokenRow[],
-  phases: { phase: string; start_ms: number; duration_ms: number; energy_mj: number | null; energy_sd_mj: number | null }[],
+  phases: {
+    phase: string;
+    start_ms: number;
+    duration_ms: number;
+    energy_mj: number | null;
+    energy_sd_mj: number | null;
+  }[],
 ): { energy: number | null; sd: number | null; tokens: number } {
   let energy = 0;
   let sd = 0;

@@ -33,7 +33,12 @@ export function flows(root: TreeNode): Flows {
     if (at) at.value += value;
     else links.set(key, { from, to, value });
   };
-  const layers = 1 + Math.max(-1, ...(root.children ?? []).flatMap((p) => (p.children ?? []).map((l) => l.layer ?? -1)));
+  const layers =
+    1 +
+    Math.max(
+      -1,
+      ...(root.children ?? []).flatMap((p) => (p.children ?? []).map((l) => l.layer ?? -1)),
+    );
   const size = Math.max(1, Math.ceil(layers / BANDS));
   const band = (layer: number): string => {
     const a = Math.floor(layer / size) * size;
@@ -49,7 +54,11 @@ export function flows(root: TreeNode): Flows {
   const rest = (from: string, value: number | null): void =>
     add(from, node('rest', 'Unattributed', c.text3), value);
   for (const phase of root.children ?? []) {
-    const p = node(`phase ${phase.name}`, PHASE_LABEL[phase.name] ?? phase.name, c.phase[phase.name] ?? c.text3);
+    const p = node(
+      `phase ${phase.name}`,
+      PHASE_LABEL[phase.name] ?? phase.name,
+      c.phase[phase.name] ?? c.text3,
+    );
     if (!phase.children?.length) {
       rest(p, phase.value);
       continue;

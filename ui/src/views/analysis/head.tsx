@@ -4,15 +4,29 @@ import { api } from '../../api/client';
 import type { RunSummary, Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
-import { clip, count, dateTime, digits, energy, energyInterval, known, percent, plain, power, shortId, time, Z95 } from '../../core/format';
+import {
+  clip,
+  count,
+  dateTime,
+  digits,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  power,
+  shortId,
+  time,
+  Z95,
+} from '../../core/format';
 import { Figure, SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
-import { useResource, stateOf } from '../../state/resource';
+import { finished } from '../../state/live';
+import { stateOf, useResource } from '../../state/resource';
 import { clearSelection, go, hasSelection, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
-import { finished } from '../../state/live';
 import { energyOfRange, type Picked, type RunData } from './data';
 import { peak } from './power';
 
@@ -23,11 +37,16 @@ export function RunPicker({ id }: { id: string }) {
   return (
     <label class="run-picker">
       <span class="sr-only">Run</span>
-      <select class="input" value={id} onChange={(e) => go({ view: 'analysis', run: e.currentTarget.value })}>
+      <select
+        class="input"
+        value={id}
+        onChange={(e) => go({ view: 'analysis', run: e.currentTarget.value })}
+      >
         {!known && <option value={id}>{shortId(id)}</option>}
         {runs.map((r) => (
           <option key={r.id} value={r.id}>
-            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} · {clip(r.prompt ?? '', 36)}
+            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} ·{' '}
+            {clip(r.prompt ?? '', 36)}
           </option>
         ))}
       </select>
@@ -101,22 +120,33 @@ export function RunHead({ data }: { data: RunData }) {
 }
 
 const sdOf = (s: RunSummary): number | null =>
-  known(s.total_energy_sd_mj) && known(s.total_energy_mj) && s.total_energy_mj > 0 ? s.total_energy_sd_mj / s.total_energy_mj : null;
+  known(s.total_energy_sd_mj) && known(s.total_energy_mj) && s.total_energy_mj > 0
+    ? s.total_energy_sd_mj / s.total_energy_mj
+    : null;
 
 /** J per token in mJ, with the relative interval of the run's energy. */
 const perToken = (joules: number | null, rel: number | null): string =>
-  known(joules) ? energyInterval(joules * 1000, rel === null ? null : joules * 1000 * rel, unit.value) : 'unavailable';
+  known(joules)
+    ? energyInterval(joules * 1000, rel === null ? null : joules * 1000 * rel, unit.value)
+    : 'unavailable';
 
 function Headline({ s }: { s: Summary }) {
   const rel = sdOf(s);
   return (
     <dl class="figures headline panel">
-      <Figure label="Energy" value={energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)} sub={s.total_is_partial ? 'partial' : 'gross'} />
+      <Figure
+        label="Energy"
+        value={energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)}
+        sub={s.total_is_partial ? 'partial' : 'gross'}
+      />
       <Figure label="Net of idle" value={energy(s.net_energy_mj, unit.value)} />
       <Figure label="Per output token" value={perToken(s.joules_per_token, rel)} />
       <Figure label="Mean power" value={power(s.mean_power_mw)} />
       <Figure label="Duration" value={time(s.total_duration_ms)} />
-      <Figure label="Decode" value={known(s.tokens_per_second) ? `${plain(s.tokens_per_second)} tok/s` : 'unavailable'} />
+      <Figure
+        label="Decode"
+        value={known(s.tokens_per_second) ? `${plain(s.tokens_per_second)} tok/s` : 'unavailable'}
+      />
       <Figure label="Tokens" value={`${s.input_tokens ?? '–'} in, ${s.output_tokens ?? '–'} out`} />
     </dl>
   );
@@ -147,7 +177,10 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
   );
 }
 
-function efficiency(s: Summary, top: { t: number; mw: number } | null): [string, string, string?][] {
+function efficiency(
+  s: Summary,
+  top: { t: number; mw: number } | null,
+): [string, string, string?][] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
   const a = s.attribution;
   const o = s.overhead;
@@ -158,19 +191,52 @@ function efficiency(s: Summary, top: { t: number; mw: number } | null): [string,
     ['Per output token (decode)', j(s.joules_per_output_token)],
     ['Per output token, net', j(s.joules_per_token_net)],
     ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable'],
-    ['Energy-delay product', known(s.energy_delay_product) ? `${plain(s.energy_delay_product)} J·s` : 'unavailable'],
+    [
+      'Energy-delay product',
+      known(s.energy_delay_product) ? `${plain(s.energy_delay_product)} J·s` : 'unavailable',
+    ],
     ['Per million parameters', energy(s.energy_per_million_parameters_mj, unit.value)],
-    ['Idle energy', energy(s.idle_energy_mj, unit.value), 'Idle power before the run, times its duration'],
+    [
+      'Idle energy',
+      energy(s.idle_energy_mj, unit.value),
+      'Idle power before the run, times its duration',
+    ],
     ['Peak power', top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'],
-    ['Prefill speed', known(s.prefill_tokens_per_second) ? `${plain(s.prefill_tokens_per_second)} tok/s` : 'unavailable'],
+    [
+      'Prefill speed',
+      known(s.prefill_tokens_per_second)
+        ? `${plain(s.prefill_tokens_per_second)} tok/s`
+        : 'unavailable',
+    ],
     ['Cost', known(s.cost_usd) ? `$${digits(s.cost_usd, 2)}` : 'unavailable'],
     ['CO₂', known(s.co2_grams) ? `${digits(s.co2_grams, 2)} g` : 'unavailable'],
-    ['Intervals below the token', known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable', 'Median 95 % half width of the component classes'],
-    ['A calibration would give', known(a?.interval_calibrated) ? `±${percent(a.interval_calibrated)}` : 'unavailable', 'perjoule calibrate MODEL'],
-    ['Energy per FLOP', known(a?.pj_per_flop) ? `${digits(a.pj_per_flop)}${known(a.pj_per_flop_sd) ? ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}` : ''} pJ` : 'unavailable'],
-    ['Energy per byte', known(a?.pj_per_byte) ? `${digits(a.pj_per_byte)}${known(a.pj_per_byte_sd) ? ` ± ${digits(Z95 * a.pj_per_byte_sd, 2)}` : ''} pJ` : 'unavailable'],
+    [
+      'Intervals below the token',
+      known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable',
+      'Median 95 % half width of the component classes',
+    ],
+    [
+      'A calibration would give',
+      known(a?.interval_calibrated) ? `±${percent(a.interval_calibrated)}` : 'unavailable',
+      'perjoule calibrate MODEL',
+    ],
+    [
+      'Energy per FLOP',
+      known(a?.pj_per_flop)
+        ? `${digits(a.pj_per_flop)}${known(a.pj_per_flop_sd) ? ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}` : ''} pJ`
+        : 'unavailable',
+    ],
+    [
+      'Energy per byte',
+      known(a?.pj_per_byte)
+        ? `${digits(a.pj_per_byte)}${known(a.pj_per_byte_sd) ? ` ± ${digits(Z95 * a.pj_per_byte_sd, 2)}` : ''} pJ`
+        : 'unavailable',
+    ],
     ['Cost of profiling', known(o?.share) ? `${percent(o.share)} of the run` : 'unavailable'],
-    ['Lost spans, missed samples', known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable'],
+    [
+      'Lost spans, missed samples',
+      known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable',
+    ],
   ];
 }
 
@@ -179,9 +245,18 @@ export function SelectionBar({ data }: { data: RunData }) {
   if (!hasSelection.value) return null;
   const s = selection.value;
   const p = picked(data);
-  const watts = p && known(p.energy) && known(p.duration) && p.duration > 0 ? (p.energy / p.duration) * 1000 : null;
+  const watts =
+    p && known(p.energy) && known(p.duration) && p.duration > 0
+      ? (p.energy / p.duration) * 1000
+      : null;
   const chip = (label: string, off: () => void) => (
-    <button type="button" class="chip" key={label} onClick={off} aria-label={`${label}: remove from the selection`}>
+    <button
+      type="button"
+      class="chip"
+      key={label}
+      onClick={off}
+      aria-label={`${label}: remove from the selection`}
+    >
       {label} <Icon name="close" />
     </button>
   );
@@ -190,7 +265,8 @@ export function SelectionBar({ data }: { data: RunData }) {
       {s.range && chip(`${time(s.range[0])} to ${time(s.range[1])}`, () => select({ range: null }))}
       {s.phase && chip(PHASE_LABEL[s.phase] ?? s.phase, () => select({ phase: null }))}
       {s.token !== null && chip(`Token ${s.token}`, () => select({ token: null }))}
-      {s.layer !== null && chip(s.layer < 0 ? 'Outside layers' : `Layer ${s.layer}`, () => select({ layer: null }))}
+      {s.layer !== null &&
+        chip(s.layer < 0 ? 'Outside layers' : `Layer ${s.layer}`, () => select({ layer: null }))}
       {s.component && chip(s.component, () => select({ component: null }))}
       <span class="spacer" />
       {p && (
@@ -222,7 +298,15 @@ function picked(data: RunData): Picked | null {
   const phases = data.pipeline.value.data?.phases ?? [];
   if (s.token !== null) {
     const t = tokens.find((x) => x.token === s.token);
-    return t ? { what: `Token ${s.token}`, duration: t.duration_ms, energy: t.energy_mj, sd: t.energy_sd_mj, tokens: null } : null;
+    return t
+      ? {
+          what: `Token ${s.token}`,
+          duration: t.duration_ms,
+          energy: t.energy_mj,
+          sd: t.energy_sd_mj,
+          tokens: null,
+        }
+      : null;
   }
   if (s.range) {
     const e = energyOfRange(s.range[0], s.range[1], tokens, phases);
@@ -231,8 +315,24 @@ function picked(data: RunData): Picked | null {
   if (s.phase) {
     const p = phases.find((x) => x.phase === s.phase);
     const n = tokens.filter((t) => t.phase === s.phase).length;
-    return p ? { what: PHASE_LABEL[s.phase] ?? s.phase, duration: p.duration_ms, energy: p.energy_mj, sd: p.energy_sd_mj, tokens: n } : null;
+    return p
+      ? {
+          what: PHASE_LABEL[s.phase] ?? s.phase,
+          duration: p.duration_ms,
+          energy: p.energy_mj,
+          sd: p.energy_sd_mj,
+          tokens: n,
+        }
+      : null;
   }
   const c = data.summary.value.data?.components.find((x) => x.component_name === s.component);
-  return c ? { what: c.component_name, duration: c.time_ms, energy: c.energy_mj, sd: c.energy_sd_mj, tokens: null } : null;
+  return c
+    ? {
+        what: c.component_name,
+        duration: c.time_ms,
+        energy: c.energy_mj,
+        sd: c.energy_sd_mj,
+        tokens: null,
+      }
+    : null;
 }

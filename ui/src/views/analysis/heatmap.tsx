@@ -7,7 +7,16 @@ import { api } from '../../api/client';
 import type { HeatmapAnswer } from '../../api/types';
 import { type Grid, Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel } from '../../charts/panel';
-import { count, energy, energyInterval, known, percent, plain, power, time } from '../../core/format';
+import {
+  count,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  power,
+  time,
+} from '../../core/format';
 import { extent } from '../../core/stats';
 import { Icon } from '../../parts/icon';
 import { RampKey } from '../../parts/ramp_key';
@@ -83,11 +92,15 @@ export function HeatmapPanels({ data }: { data: RunData }) {
   const phase = at.phase.value;
   const rows = data.tokens.value.data;
   const energyless = data.summary.value.data?.energy_source === 'unavailable';
-  const whole = useResource(`heatmap ${data.id} ${metric} ${phase}`, (s) => api.heatmap(data.id, { metric, phase }, s));
+  const whole = useResource(`heatmap ${data.id} ${metric} ${phase}`, (s) =>
+    api.heatmap(data.id, { metric, phase }, s),
+  );
   const h = whole.value.data;
   const cells = (rows?.length ?? 0) * (h?.layers.length ?? 0) * (h?.components.length ?? 0);
   const wantCube = (token !== null || playing.value) && cells > 0 && cells <= CUBE_CELLS;
-  const cubeRes = useResource(wantCube ? `cube ${data.id} ${metric}` : null, (s) => fetchCube(data.id, metric, s));
+  const cubeRes = useResource(wantCube ? `cube ${data.id} ${metric}` : null, (s) =>
+    fetchCube(data.id, metric, s),
+  );
   const single = useResource(
     token !== null && cells > CUBE_CELLS ? `one ${data.id} ${metric} ${token}` : null,
     (s) => api.heatmap(data.id, { metric, token }, s),
@@ -97,7 +110,13 @@ export function HeatmapPanels({ data }: { data: RunData }) {
   const grid = useMemo((): Grid | null => {
     if (!h) return null;
     if (token === null) return gridOfAnswer(h);
-    if (cube && scale && cube.layers === h.layers.length && cube.components === h.components.length && token < cube.tokens) {
+    if (
+      cube &&
+      scale &&
+      cube.layers === h.layers.length &&
+      cube.components === h.components.length &&
+      token < cube.tokens
+    ) {
       const size = cube.layers * cube.components;
       const [lo, hi] = token === 0 ? scale.prompt : scale.rest;
       return base(h, cube.values.subarray(token * size, (token + 1) * size), lo, hi);
@@ -127,7 +146,10 @@ export function HeatmapPanels({ data }: { data: RunData }) {
 
   const picked = { layer: at.layer.value, component: at.component.value };
   const row = token !== null ? rows?.find((t) => t.token === token) : null;
-  const scope = token === null ? `${h?.aggregate === 'sum' ? 'sum of' : 'mean over'} all ${phase ? `${phase} ` : ''}tokens` : `token ${token}`;
+  const scope =
+    token === null
+      ? `${h?.aggregate === 'sum' ? 'sum of' : 'mean over'} all ${phase ? `${phase} ` : ''}tokens`
+      : `token ${token}`;
   return (
     <>
       <Panel
@@ -137,7 +159,12 @@ export function HeatmapPanels({ data }: { data: RunData }) {
         actions={
           <label class="check">
             <span class="sr-only">Metric</span>
-            <select class="input" value={metric} aria-label="Metric" onChange={(e) => select({ metric: e.currentTarget.value as Metric })}>
+            <select
+              class="input"
+              value={metric}
+              aria-label="Metric"
+              onChange={(e) => select({ metric: e.currentTarget.value as Metric })}
+            >
               {METRICS.map((m) => (
                 <option key={m} value={m}>
                   {METRIC_LABEL[m]}
@@ -153,7 +180,11 @@ export function HeatmapPanels({ data }: { data: RunData }) {
               : `${METRIC_LABEL[metric]} is unavailable in this run${energyless ? '; choose time or an activation metric' : ''}.`
             : 'This run recorded no layers (depth off).',
         )}
-        legend={grid && <RampKey label={METRIC_LABEL[metric]} lo={grid.show(grid.lo)} hi={grid.show(grid.hi)} />}
+        legend={
+          grid && (
+            <RampKey label={METRIC_LABEL[metric]} lo={grid.show(grid.lo)} hi={grid.show(grid.hi)} />
+          )
+        }
         table={() => ({
           columns: ['layer', ...(grid?.components ?? [])],
           rows: (grid?.layers ?? []).map((l, i) => [
@@ -169,7 +200,11 @@ export function HeatmapPanels({ data }: { data: RunData }) {
         <Canvas
           class="h-map"
           name="heatmap"
-          label={grid ? `Heatmap of ${METRIC_LABEL[metric]}: ${grid.layers.length} layers by ${grid.components.length} components, ${scope}, from ${grid.show(grid.lo)} to ${grid.show(grid.hi)}.` : 'Heatmap'}
+          label={
+            grid
+              ? `Heatmap of ${METRIC_LABEL[metric]}: ${grid.layers.length} layers by ${grid.components.length} components, ${scope}, from ${grid.show(grid.lo)} to ${grid.show(grid.hi)}.`
+              : 'Heatmap'
+          }
           make={(host) => {
             const made = new Heatmap(host);
             made.onPick = (cell) => {
@@ -183,7 +218,7 @@ export function HeatmapPanels({ data }: { data: RunData }) {
             if (grid) c.set(grid, picked);
           }}
         />
-        {h && h.outside.some((o) => o.value !== null) && (
+        {h?.outside.some((o) => o.value !== null) && (
           <p class="outside">
             <span class="muted">Outside the layers</span>
             {h.outside.map((o) => (
@@ -220,9 +255,16 @@ export function HeatmapPanels({ data }: { data: RunData }) {
             onInput={(e) => select({ token: Number(e.currentTarget.value) })}
           />
           <span class="slider-text mono">
-            {token === null ? `all ${n} tokens` : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
+            {token === null
+              ? `all ${n} tokens`
+              : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
           </span>
-          <button type="button" class="btn small" disabled={token === null} onClick={() => select({ token: null })}>
+          <button
+            type="button"
+            class="btn small"
+            disabled={token === null}
+            onClick={() => select({ token: null })}
+          >
             All
           </button>
         </div>
@@ -241,7 +283,11 @@ function OperationsPanel({ data }: { data: RunData }) {
   const { layer, component, token, phase } = selection.value;
   const key = component === null ? null : `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
   const res = useResource(key, (s) =>
-    api.operations(data.id, { layer: layer ?? -1, component, token, phase: token === null ? phase : null }, s),
+    api.operations(
+      data.id,
+      { layer: layer ?? -1, component, token, phase: token === null ? phase : null },
+      s,
+    ),
   );
   const d = res.value.data;
   const head = d?.components[0];
@@ -249,21 +295,58 @@ function OperationsPanel({ data }: { data: RunData }) {
   return (
     <Panel
       class="span-4"
-      title={component ? `${layer !== null && layer >= 0 ? `Layer ${layer}, ` : ''}${component}` : 'Operations'}
-      note={component ? `What this component is made of, ${token === null ? 'over all tokens' : `at token ${token}`}.` : undefined}
+      title={
+        component
+          ? `${layer !== null && layer >= 0 ? `Layer ${layer}, ` : ''}${component}`
+          : 'Operations'
+      }
+      note={
+        component
+          ? `What this component is made of, ${token === null ? 'over all tokens' : `at token ${token}`}.`
+          : undefined
+      }
       state={
         key === null
           ? { kind: 'empty', text: 'Choose a cell of the heatmap to see its operations.' }
-          : stateOf(res, (x) => (x.components.length || x.operations.length ? null : 'Nothing was recorded for this component.'))
+          : stateOf(res, (x) =>
+              x.components.length || x.operations.length
+                ? null
+                : 'Nothing was recorded for this component.',
+            )
       }
       table={() => ({
-        columns: ['operation_name', 'count', 'time_ms', 'energy_mj', 'energy_sd_mj', 'flops', 'bytes', 'tensor_mean', 'tensor_std', 'tensor_max'],
-        rows: (d?.operations ?? []).map((o) => [o.operation_name, o.count, o.time_ms, o.energy_mj, o.energy_sd_mj, o.flops, o.bytes, o.tensor_mean, o.tensor_std, o.tensor_max]),
+        columns: [
+          'operation_name',
+          'count',
+          'time_ms',
+          'energy_mj',
+          'energy_sd_mj',
+          'flops',
+          'bytes',
+          'tensor_mean',
+          'tensor_std',
+          'tensor_max',
+        ],
+        rows: (d?.operations ?? []).map((o) => [
+          o.operation_name,
+          o.count,
+          o.time_ms,
+          o.energy_mj,
+          o.energy_sd_mj,
+          o.flops,
+          o.bytes,
+          o.tensor_mean,
+          o.tensor_std,
+          o.tensor_max,
+        ]),
       })}
     >
       {head && (
         <dl class="facts">
-          <Fact label="Energy" value={energyInterval(head.energy_mj, head.energy_sd_mj, unit.value)} />
+          <Fact
+            label="Energy"
+            value={energyInterval(head.energy_mj, head.energy_sd_mj, unit.value)}
+          />
           <Fact label="Net of idle" value={energy(head.net_energy_mj, unit.value)} />
           <Fact label="Time" value={time(head.time_ms)} />
           <Fact label="FLOPs" value={count(head.flops)} />
@@ -272,9 +355,13 @@ function OperationsPanel({ data }: { data: RunData }) {
           <Fact label="Standard deviation" value={plain(head.activation_std)} />
           <Fact label="Max |x|" value={plain(head.activation_max)} />
           <Fact label="Sparsity" value={percent(head.activation_sparsity)} />
-          {head.planted_mj !== null && <Fact label="Planted (truth)" value={energy(head.planted_mj, unit.value)} />}
+          {head.planted_mj !== null && (
+            <Fact label="Planted (truth)" value={energy(head.planted_mj, unit.value)} />
+          )}
           {Object.entries(head.extra_metrics ?? {}).map(([k, v]) =>
-            typeof v === 'number' ? <Fact key={k} label={k.replaceAll('_', ' ')} value={plain(v)} /> : null,
+            typeof v === 'number' ? (
+              <Fact key={k} label={k.replaceAll('_', ' ')} value={plain(v)} />
+            ) : null,
           )}
         </dl>
       )}
@@ -307,7 +394,9 @@ function OperationsPanel({ data }: { data: RunData }) {
           </tbody>
         </table>
       )}
-      {d && d.operations.length === 0 && <p class="note">Single operations are recorded at depth deep.</p>}
+      {d && d.operations.length === 0 && (
+        <p class="note">Single operations are recorded at depth deep.</p>
+      )}
     </Panel>
   );
 }
@@ -325,7 +414,11 @@ function Fact({ label, value }: { label: string; value: string }) {
 export function Bar({ share, colour }: { share: number; colour?: string }) {
   return (
     <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
-      <rect width={Math.max(0, Math.min(100, share * 100))} height="4" fill={colour ?? 'var(--accent)'} />
+      <rect
+        width={Math.max(0, Math.min(100, share * 100))}
+        height="4"
+        fill={colour ?? 'var(--accent)'}
+      />
     </svg>
   );
 }

@@ -13,18 +13,25 @@ import { box } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
 import { Segmented } from '../../parts/segmented';
 import { stateOf } from '../../state/resource';
-import { at, select, type Range } from '../../state/selection';
+import { at, type Range, select } from '../../state/selection';
 import { dark } from '../../state/settings';
 import { type RunData, useZoomedPower } from './data';
 
-const shown = signal<Record<Rail, boolean>>({ cpu: true, gpu: true, ane: true, dram: true, total: true });
+const shown = signal<Record<Rail, boolean>>({
+  cpu: true,
+  gpu: true,
+  ane: true,
+  dram: true,
+  total: true,
+});
 const minus = signal<'gross' | 'net'>('gross');
 
 const column = (p: PowerSeries, r: Rail): (number | null)[] | null => p[`${r}_power_mw`];
 
 function numbers(values: (number | null)[] | null, n: number, less: number): Float64Array {
   const out = new Float64Array(n).fill(Number.NaN);
-  if (values) for (let i = 0; i < n; i++) if (values[i] !== null) out[i] = (values[i] as number) - less;
+  if (values)
+    for (let i = 0; i < n; i++) if (values[i] !== null) out[i] = (values[i] as number) - less;
   return out;
 }
 
@@ -56,7 +63,12 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
   const columns = useMemo(() => {
     if (!p) return null;
     const t = Float64Array.from(p.t_ms);
-    return { t, y: RAILS.map((r) => numbers(column(p, r), t.length, net ? (baseline(p, r) ?? Number.NaN) : 0)) };
+    return {
+      t,
+      y: RAILS.map((r) =>
+        numbers(column(p, r), t.length, net ? (baseline(p, r) ?? Number.NaN) : 0),
+      ),
+    };
   }, [p, net]);
   const marks = useMemo(
     () =>
@@ -64,7 +76,10 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
         .filter((a) => a.t_ms !== null)
         .map((a) => ({
           t: a.t_ms as number,
-          mw: a.kind === 'power' && a.value !== null ? a.value - (net ? (total ?? 0) : 0) : nearest(p, a.t_ms as number, net ? (total ?? 0) : 0),
+          mw:
+            a.kind === 'power' && a.value !== null
+              ? a.value - (net ? (total ?? 0) : 0)
+              : nearest(p, a.t_ms as number, net ? (total ?? 0) : 0),
           text: a.reason,
         })),
     [summary, p, net],
@@ -76,8 +91,12 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
     <Panel
       title="Power over time"
       note={`Watts by rail${net ? ' above idle' : ''}; phases shaded, anomalies marked ◇${!net && total !== null ? ', idle dashed' : ''}. Drag to zoom.`}
-      badge={<SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />}
-      state={stateOf(data.power, (d) => (d.samples_total ? null : 'Power is unavailable: no sensor could be read during this run.'))}
+      badge={
+        <SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />
+      }
+      state={stateOf(data.power, (d) =>
+        d.samples_total ? null : 'Power is unavailable: no sensor could be read during this run.',
+      )}
       actions={
         total !== null && (
           <Segmented
@@ -119,7 +138,12 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
         </>
       }
       table={() => ({
-        columns: ['timestamp_ms', 'phase', 'phase_confidence', ...RAILS.map((r) => `${r}_power_mw`)],
+        columns: [
+          'timestamp_ms',
+          'phase',
+          'phase_confidence',
+          ...RAILS.map((r) => `${r}_power_mw`),
+        ],
         rows: (p?.t_ms ?? []).map((t, i) => [
           t,
           p!.phase_names[p!.phase[i]] ?? null,
@@ -147,7 +171,8 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
             a,
             Math.max(100, chartNow.host.clientWidth),
           );
-          const rows = (y: Float64Array) => Array.from(y.subarray(0, thin.length), (v) => (v === v ? v : null));
+          const rows = (y: Float64Array) =>
+            Array.from(y.subarray(0, thin.length), (v) => (!Number.isNaN(v) ? v : null));
           chartNow.set(
             [Array.from(thin.x.subarray(0, thin.length)), ...thin.y.map(rows)],
             r,
@@ -192,7 +217,9 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
     return {
       t: Float64Array.from(p.t_ms),
       y: numbers(p.total_power_mw, n, 0),
-      phase: Uint8Array.from(p.phase, (k) => Math.max(0, (PHASES as readonly string[]).indexOf(p.phase_names[k]))),
+      phase: Uint8Array.from(p.phase, (k) =>
+        Math.max(0, (PHASES as readonly string[]).indexOf(p.phase_names[k])),
+      ),
       confidence: Float32Array.from(p.phase_confidence, (v) => v ?? 0),
     };
   }, [p]);
@@ -212,7 +239,9 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
       return b ? [{ label: PHASE_LABEL[phase], colour: c.phase[phase], box: b }] : [];
     });
   }, [samples, off.value, picked, confidence.value, range, c]);
-  const state = stateOf(data.power, (d) => (d.samples_total && d.total_power_mw ? null : 'Total power is unavailable in this run.'));
+  const state = stateOf(data.power, (d) =>
+    d.samples_total && d.total_power_mw ? null : 'Total power is unavailable in this run.',
+  );
   const filters = (
     <>
       <Legend
@@ -245,7 +274,12 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
       </label>
     </>
   );
-  const visible = samples?.y.reduce((a, _, i) => a + (phases[samples.phase[i]] && samples.confidence[i] >= confidence.value ? 1 : 0), 0) ?? 0;
+  const visible =
+    samples?.y.reduce(
+      (a, _, i) =>
+        a + (phases[samples.phase[i]] && samples.confidence[i] >= confidence.value ? 1 : 0),
+      0,
+    ) ?? 0;
   return (
     <>
       <Panel
@@ -257,7 +291,12 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
         table={() => ({
           columns: ['timestamp_ms', 'total_power_mw', 'phase', 'phase_confidence'],
           rows: samples
-            ? Array.from(samples.t, (t, i) => [t, Number.isFinite(samples.y[i]) ? samples.y[i] : null, PHASES[samples.phase[i]], samples.confidence[i]])
+            ? Array.from(samples.t, (t, i) => [
+                t,
+                Number.isFinite(samples.y[i]) ? samples.y[i] : null,
+                PHASES[samples.phase[i]],
+                samples.confidence[i],
+              ])
             : [],
         })}
         png={async () => (await scatter.current?.png()) ?? null}
@@ -277,10 +316,23 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
         class="span-5"
         title="Power by phase"
         note="Quartiles, median, whiskers at 1.5 IQR, mean as a dot; same filters."
-        state={rows.length || state.kind !== 'ready' ? state : { kind: 'empty', text: 'No sample passes the filters.' }}
+        state={
+          rows.length || state.kind !== 'ready'
+            ? state
+            : { kind: 'empty', text: 'No sample passes the filters.' }
+        }
         table={() => ({
           columns: ['phase', 'n', 'min', 'q1', 'median', 'mean', 'q3', 'max'],
-          rows: rows.map((r) => [r.label, r.box.n, r.box.min, r.box.q1, r.box.median, r.box.mean, r.box.q3, r.box.max]),
+          rows: rows.map((r) => [
+            r.label,
+            r.box.n,
+            r.box.min,
+            r.box.q1,
+            r.box.median,
+            r.box.mean,
+            r.box.q3,
+            r.box.max,
+          ]),
         })}
         png={async () => (await boxes.current?.png()) ?? null}
       >

@@ -8,7 +8,7 @@ import { Canvas, Legend, type LegendItem, Panel } from '../../charts/panel';
 import { PART_LABEL, type Part, partColour } from '../../charts/parts';
 import { Sankey } from '../../charts/sankey';
 import { colours, PHASE_LABEL, PHASES } from '../../charts/theme';
-import { Icicle, pathOf, type Placed, type TreeChart, Treemap } from '../../charts/tree';
+import { Icicle, type Placed, pathOf, type TreeChart, Treemap } from '../../charts/tree';
 import { energy, time } from '../../core/format';
 import type { Cell } from '../../core/table';
 import { Segmented } from '../../parts/segmented';
@@ -37,7 +37,11 @@ function zoomTo(n: Placed | null): void {
   const here = path();
   const to = pathOf(n.data.rest && n.parent ? n.parent : n);
   const inside = here.every((name, i) => to[i] === name);
-  const next = inside ? (to.length > here.length ? to.slice(0, here.length + 1) : here.slice(0, -1)) : to;
+  const next = inside
+    ? to.length > here.length
+      ? to.slice(0, here.length + 1)
+      : here.slice(0, -1)
+    : to;
   const at = n.ancestors().reverse();
   const nodes = at.slice(1, next.length + 1).map((a) => a.data.node);
   const layer = nodes.find((x) => x.kind === 'layer')?.layer ?? null;
@@ -51,15 +55,18 @@ export function StructurePanels({ data }: { data: RunData }) {
   const box = useRef<HTMLDivElement>(null);
   const energyless = data.summary.value.data?.energy_source === 'unavailable';
   const m: TreeMetric = energyless ? 'time' : metric.value;
-  const res = useResource(
-    data.summary.value.data ? `tree ${data.id} ${m}` : null,
-    (s) => api.tree(data.id, { metric: m }, s),
+  const res = useResource(data.summary.value.data ? `tree ${data.id} ${m}` : null, (s) =>
+    api.tree(data.id, { metric: m }, s),
   );
   const root = res.value.data?.root ?? null;
   const show = (v: number) => (m === 'time' ? time(v) : energy(v, unit.peek()));
   const here = path();
   const state = data.summary.value.data
-    ? stateOf(res, (t) => (t.root.children?.length && t.root.value ? null : 'This run recorded nothing below its phases.'))
+    ? stateOf(res, (t) =>
+        t.root.children?.length && t.root.value
+          ? null
+          : 'This run recorded nothing below its phases.',
+      )
     : ({ kind: 'loading' } as const);
   const levels = root ? depthOf(root) : 4;
   useEffect(() => {
@@ -68,7 +75,14 @@ export function StructurePanels({ data }: { data: RunData }) {
   dark.value;
   const rows = useMemo(() => (root ? flatten(root) : []), [root]);
   const table = () => ({
-    columns: ['path', 'kind', m === 'time' ? 'time_ms' : 'energy_mj', 'self', 'time_ms', 'energy_mj'],
+    columns: [
+      'path',
+      'kind',
+      m === 'time' ? 'time_ms' : 'energy_mj',
+      'self',
+      'time_ms',
+      'energy_mj',
+    ],
     rows,
   });
   const note = `${m === 'time' ? 'Time' : 'Energy'} by phase, layer, component, operation.`;
@@ -151,9 +165,16 @@ export function StructurePanels({ data }: { data: RunData }) {
 
 function partItems(phases = false): LegendItem[] {
   const c = colours();
-  const parts = (Object.keys(PART_LABEL) as Part[]).map((p) => ({ label: PART_LABEL[p], colour: partColour(p) }));
+  const parts = (Object.keys(PART_LABEL) as Part[]).map((p) => ({
+    label: PART_LABEL[p],
+    colour: partColour(p),
+  }));
   const ph = PHASES.slice(1).map((p) => ({ label: PHASE_LABEL[p], colour: c.phase[p] }));
-  return [...parts, ...(phases ? ph : []), { label: 'Unattributed', colour: c.text3, kind: 'hatch' }];
+  return [
+    ...parts,
+    ...(phases ? ph : []),
+    { label: 'Unattributed', colour: c.text3, kind: 'hatch' },
+  ];
 }
 
 function Trail({ path: names }: { path: string[] }) {
@@ -199,6 +220,8 @@ function flatten(root: TreeNode): Cell[][] {
 }
 
 function describe(root: TreeNode, show: (v: number) => string): string {
-  const parts = (root.children ?? []).map((p) => `${PHASE_LABEL[p.name] ?? p.name} ${show(p.value ?? 0)}`);
+  const parts = (root.children ?? []).map(
+    (p) => `${PHASE_LABEL[p.name] ?? p.name} ${show(p.value ?? 0)}`,
+  );
   return `Energy tree of the run, ${show(root.value ?? 0)} in all: ${parts.join(', ')}.`;
 }

@@ -4,12 +4,11 @@ import type { PhaseRow } from '../../api/types';
 import { Canvas, Panel } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import { type Slice, Timeline } from '../../charts/timeline';
-import { energyInterval, percent, time } from '../../core/format';
+import { energy, energyInterval, percent, time } from '../../core/format';
 import { extent } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
-import { energy } from '../../core/format';
 import { stateOf } from '../../state/resource';
-import { select, selection, type Range } from '../../state/selection';
+import { type Range, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import type { RunData } from './data';
 
@@ -47,11 +46,17 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
     <Panel
       title="Pipeline"
       note="Width is duration, colour is energy within a lane. Click a phase to select it and open its sections."
-      state={stateOf(data.pipeline, (p) => (p.phases.length ? null : 'This run recorded no phases.'))}
+      state={stateOf(data.pipeline, (p) =>
+        p.phases.length ? null : 'This run recorded no phases.',
+      )}
       legend={
         <>
           {e ? (
-            <RampKey label="Energy of a phase" lo={energy(Math.min(0, e[0]), unit.value)} hi={energy(e[1], unit.value)} />
+            <RampKey
+              label="Energy of a phase"
+              lo={energy(Math.min(0, e[0]), unit.value)}
+              hi={energy(e[1], unit.value)}
+            />
           ) : (
             <span>Energy is unavailable: slices are hatched.</span>
           )}

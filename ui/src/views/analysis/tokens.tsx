@@ -14,7 +14,9 @@ export function WaterfallPanel({ data }: { data: RunData }) {
   const rows = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
   const bars = useMemo((): TokenBar[] => {
-    const odd = new Map((anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, a.reason]));
+    const odd = new Map(
+      (anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, a.reason]),
+    );
     return (rows ?? []).map((t) => ({
       token: t.token,
       text: t.text ?? '',
@@ -33,12 +35,21 @@ export function WaterfallPanel({ data }: { data: RunData }) {
   dark.value;
   const c = colours();
   const decode = bars.filter((b) => b.phase === 'decode' && known(b.value));
-  const dearest = decode.reduce<TokenBar | null>((a, b) => (!a || (b.value ?? 0) > (a.value ?? 0) ? b : a), null);
+  const dearest = decode.reduce<TokenBar | null>(
+    (a, b) => (!a || (b.value ?? 0) > (a.value ?? 0) ? b : a),
+    null,
+  );
   return (
     <Panel
       title="Token waterfall"
       note="Energy of each token with its 95 % interval; the line is the sum so far (right scale). Click selects a token."
-      state={stateOf(data.tokens, (t) => (t.length === 0 ? 'This run made no tokens.' : t.some((x) => x.energy_mj !== null) ? null : 'Token energy is unavailable in this run; the table has the durations.'))}
+      state={stateOf(data.tokens, (t) =>
+        t.length === 0
+          ? 'This run made no tokens.'
+          : t.some((x) => x.energy_mj !== null)
+            ? null
+            : 'Token energy is unavailable in this run; the table has the durations.',
+      )}
       legend={
         <>
           <Legend
@@ -56,8 +67,28 @@ export function WaterfallPanel({ data }: { data: RunData }) {
         </>
       }
       table={() => ({
-        columns: ['token', 'text', 'phase', 'start_ms', 'duration_ms', 'energy_mj', 'energy_sd_mj', 'cumulative_energy_mj', 'anomaly'],
-        rows: bars.map((b) => [b.token, b.text, b.phase, b.start, b.duration, b.value, b.sd, b.cumulative, b.anomaly]),
+        columns: [
+          'token',
+          'text',
+          'phase',
+          'start_ms',
+          'duration_ms',
+          'energy_mj',
+          'energy_sd_mj',
+          'cumulative_energy_mj',
+          'anomaly',
+        ],
+        rows: bars.map((b) => [
+          b.token,
+          b.text,
+          b.phase,
+          b.start,
+          b.duration,
+          b.value,
+          b.sd,
+          b.cumulative,
+          b.anomaly,
+        ]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
     >
@@ -77,8 +108,12 @@ export function WaterfallPanel({ data }: { data: RunData }) {
         handle={chart}
         update={(w) => {
           const i = bars.findIndex((b) => b.token === token);
-          w.set(bars, i < 0 ? null : i, (b) =>
-            (!phase || b.phase === phase) && (!range || (b.start < range[1] && b.start + b.duration > range[0])),
+          w.set(
+            bars,
+            i < 0 ? null : i,
+            (b) =>
+              (!phase || b.phase === phase) &&
+              (!range || (b.start < range[1] && b.start + b.duration > range[0])),
           );
         }}
       />
@@ -93,7 +128,9 @@ export function AnomalyPanel({ data }: { data: RunData }) {
       class="span-6"
       title="Anomalies"
       note="Tokens and samples that stand out, with the reason; click one to go there."
-      state={stateOf(data.summary, (s) => (s.anomalies.length ? null : 'Nothing stands out in this run.'))}
+      state={stateOf(data.summary, (s) =>
+        s.anomalies.length ? null : 'Nothing stands out in this run.',
+      )}
       table={() => ({
         columns: ['kind', 'token', 't_ms', 'value', 'expected', 'score', 'reason'],
         rows: list.map((a) => [a.kind, a.token, a.t_ms, a.value, a.expected, a.score, a.reason]),
@@ -106,16 +143,20 @@ export function AnomalyPanel({ data }: { data: RunData }) {
               type="button"
               onClick={() => {
                 if (a.kind === 'token' && a.token !== null) select({ token: a.token });
-                else if (a.t_ms !== null) select({ range: [Math.max(0, a.t_ms - 20), a.t_ms + 20] });
+                else if (a.t_ms !== null)
+                  select({ range: [Math.max(0, a.t_ms - 20), a.t_ms + 20] });
               }}
             >
               <span class="anomaly-score num">{plain(a.score, 2)}</span>
               <span>
-                <strong>{a.kind === 'token' ? `Token ${a.token}` : `Power at ${time(a.t_ms)}`}</strong>
+                <strong>
+                  {a.kind === 'token' ? `Token ${a.token}` : `Power at ${time(a.t_ms)}`}
+                </strong>
                 <span class="muted">
                   {' '}
                   {a.kind === 'token' ? energy(a.value, unit.value) : power(a.value)}
-                  {a.expected !== null && `, expected ${a.kind === 'token' ? energy(a.expected, unit.value) : power(a.expected)}`}
+                  {a.expected !== null &&
+                    `, expected ${a.kind === 'token' ? energy(a.expected, unit.value) : power(a.expected)}`}
                 </span>
                 <br />
                 <span class="note">{a.reason}</span>

@@ -5,10 +5,24 @@ import { api } from '../../api/client';
 import type { Compare, CompareTest, RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { GroupedBars } from '../../charts/bars';
-import { type Series, Lines } from '../../charts/lines';
+import { Lines, type Series } from '../../charts/lines';
 import { Canvas, Legend, Panel, Trouble } from '../../charts/panel';
 import { colours, PHASE_LABEL } from '../../charts/theme';
-import { clip, dateTime, digits, energy, energyScale, known, pair, plain, power, powerScale, shortId, time, timeScale } from '../../core/format';
+import {
+  clip,
+  dateTime,
+  digits,
+  energy,
+  energyScale,
+  known,
+  pair,
+  plain,
+  power,
+  powerScale,
+  shortId,
+  time,
+  timeScale,
+} from '../../core/format';
 import { SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { ParetoPanel } from '../../parts/pareto';
@@ -26,8 +40,15 @@ export function CompareView() {
         <h1>Compare</h1>
         <div class="panel">
           <div class="state">
-            <p>Select two to four runs in the history to see them side by side{ids.length === 1 ? '; one is selected' : ''}.</p>
-            <a class="btn primary" href={href({ view: 'history' })} onClick={(e) => follow(e, 'history')}>
+            <p>
+              Select two to four runs in the history to see them side by side
+              {ids.length === 1 ? '; one is selected' : ''}.
+            </p>
+            <a
+              class="btn primary"
+              href={href({ view: 'history' })}
+              onClick={(e) => follow(e, 'history')}
+            >
               Open the history
             </a>
           </div>
@@ -48,7 +69,11 @@ function Comparison({ ids }: { ids: string[] }) {
         <h1>Compare</h1>
         <span class="spacer" />
         <label class="check">
-          <input type="checkbox" checked={selection.value.diff} onChange={(e) => select({ diff: e.currentTarget.checked })} />
+          <input
+            type="checkbox"
+            checked={selection.value.diff}
+            onChange={(e) => select({ diff: e.currentTarget.checked })}
+          />
           Only differences
         </label>
         <a class="btn" href={href({ view: 'history' })} onClick={(e) => follow(e, 'history')}>
@@ -69,12 +94,20 @@ function Comparison({ ids }: { ids: string[] }) {
           <div class="grid">
             <PartsPanel
               title="Phases"
-              rows={d.phases.map((p) => ({ name: PHASE_LABEL[p.phase] ?? p.phase, time: p.duration_ms, energy: p.energy_mj }))}
+              rows={d.phases.map((p) => ({
+                name: PHASE_LABEL[p.phase] ?? p.phase,
+                time: p.duration_ms,
+                energy: p.energy_mj,
+              }))}
               d={d}
             />
             <PartsPanel
               title="Components"
-              rows={d.components.map((c) => ({ name: c.component_name, time: c.time_ms, energy: c.energy_mj }))}
+              rows={d.components.map((c) => ({
+                name: c.component_name,
+                time: c.time_ms,
+                energy: c.energy_mj,
+              }))}
               d={d}
             />
           </div>
@@ -110,7 +143,9 @@ function Cards({ runs }: { runs: RunSummary[] }) {
               <button
                 type="button"
                 class="tool"
-                onClick={() => select({ ids: [r.id, ...runs.filter((x) => x.id !== r.id).map((x) => x.id)] })}
+                onClick={() =>
+                  select({ ids: [r.id, ...runs.filter((x) => x.id !== r.id).map((x) => x.id)] })
+                }
               >
                 Make baseline
               </button>
@@ -126,7 +161,10 @@ function Cards({ runs }: { runs: RunSummary[] }) {
               <Icon name="close" />
             </button>
           </div>
-          <a href={href({ view: 'analysis', run: r.id })} onClick={(e) => follow(e, 'analysis', { run: r.id })}>
+          <a
+            href={href({ view: 'analysis', run: r.id })}
+            onClick={(e) => follow(e, 'analysis', { run: r.id })}
+          >
             {clip(r.prompt ?? shortId(r.id), 70)}
           </a>
           <div class="row">
@@ -179,19 +217,23 @@ function show(v: number | null, u: string): string {
     case 'mW':
       return power(v);
   }
-  return `${plain(v, 4)} ${u === '1/s' ? '' : u}`.trimEnd();
+  const text = Number.isInteger(v) ? v.toLocaleString('en-US') : plain(v, 4);
+  return `${text} ${u === '1/s' ? '' : u}`.trimEnd();
 }
 
 /** A difference counts from a tenth of a percent on; below it is rounding. */
-const differs = (percentages: (number | null)[]): boolean => percentages.some((p) => p === null || Math.abs(p) >= 0.1);
+const differs = (percentages: (number | null)[]): boolean =>
+  percentages.some((p) => p === null || Math.abs(p) >= 0.1);
 
 function Percent({ p, better }: { p: number | null; better: 'lower' | 'higher' | null }) {
   if (!known(p)) return <span class="na">unavailable</span>;
-  const good = better === null || Math.abs(p) < 0.1 ? '' : p < 0 === (better === 'lower') ? 'good' : 'poor';
+  const good =
+    better === null || Math.abs(p) < 0.1 ? '' : p < 0 === (better === 'lower') ? 'good' : 'poor';
   return (
     <span class={`delta ${good}`}>
       {p > 0 ? '+' : p < 0 ? '−' : ''}
-      {digits(Math.abs(p))} %{good && <span class="sr-only">{good === 'good' ? ' (better)' : ' (worse)'}</span>}
+      {digits(Math.abs(p))} %
+      {good && <span class="sr-only">{good === 'good' ? ' (better)' : ' (worse)'}</span>}
     </span>
   );
 }
@@ -204,10 +246,22 @@ function MetricsPanel({ d }: { d: Compare }) {
       class="span-7"
       title="Metrics"
       note="Each run, and its difference from the baseline A."
-      state={rows.length ? { kind: 'ready' } : { kind: 'empty', text: 'These runs do not differ in any metric.' }}
+      state={
+        rows.length
+          ? { kind: 'ready' }
+          : { kind: 'empty', text: 'These runs do not differ in any metric.' }
+      }
       table={() => ({
-        columns: ['metric', 'unit', ...d.runs.flatMap((_, i) => [LETTERS[i], ...(i ? [`${LETTERS[i]} difference %`] : [])])],
-        rows: rows.map((m) => [m.metric, m.unit, ...m.values.flatMap((v, i) => [v, ...(i ? [m.difference_percent[i]] : [])])]),
+        columns: [
+          'metric',
+          'unit',
+          ...d.runs.flatMap((_, i) => [LETTERS[i], ...(i ? [`${LETTERS[i]} difference %`] : [])]),
+        ],
+        rows: rows.map((m) => [
+          m.metric,
+          m.unit,
+          ...m.values.flatMap((v, i) => [v, ...(i ? [m.difference_percent[i]] : [])]),
+        ]),
       })}
     >
       <div class="scroll-x">
@@ -252,7 +306,10 @@ function BarsPanel({ d }: { d: Compare }) {
   const series = useColours();
   const only = selection.value.diff;
   const list = d.metrics.filter(
-    (m) => m.better !== null && m.normalised.some(known) && (!only || differs(m.difference_percent.slice(1))),
+    (m) =>
+      m.better !== null &&
+      m.normalised.some(known) &&
+      (!only || differs(m.difference_percent.slice(1))),
   );
   const height = GroupedBars.height(list.length, d.runs.length);
   box.current?.style.setProperty('--h', `${height}px`);
@@ -261,8 +318,17 @@ function BarsPanel({ d }: { d: Compare }) {
       class="span-5"
       title="Normalised"
       note="Each metric as a multiple of the baseline A (dashed line at 1)."
-      state={list.length ? { kind: 'ready' } : { kind: 'empty', text: 'There is nothing to normalise.' }}
-      legend={<Legend items={d.runs.map((r, i) => ({ label: `${LETTERS[i]} ${r.model_name ?? ''} ${r.dtype ?? ''}`, colour: series[i] }))} />}
+      state={
+        list.length ? { kind: 'ready' } : { kind: 'empty', text: 'There is nothing to normalise.' }
+      }
+      legend={
+        <Legend
+          items={d.runs.map((r, i) => ({
+            label: `${LETTERS[i]} ${r.model_name ?? ''} ${r.dtype ?? ''}`,
+            colour: series[i],
+          }))}
+        />
+      }
       table={() => ({
         columns: ['metric', ...d.runs.map((_, i) => LETTERS[i])],
         rows: list.map((m) => [m.metric, ...m.normalised]),
@@ -301,7 +367,8 @@ function BarsPanel({ d }: { d: Compare }) {
   );
 }
 
-const pText = (p: number | null): string => (!known(p) ? 'unavailable' : p < 1e-4 ? '< 0.0001' : digits(p, 2));
+const pText = (p: number | null): string =>
+  !known(p) ? 'unavailable' : p < 1e-4 ? '< 0.0001' : digits(p, 2);
 
 function TestsPanel({ d }: { d: Compare }) {
   const only = selection.value.diff;
@@ -310,10 +377,59 @@ function TestsPanel({ d }: { d: Compare }) {
     <Panel
       title="Differences"
       note="Means with standard deviations, the difference with its 95 % interval, Welch's and Mann-Whitney's p; corrected for the number of tests (Holm)."
-      state={list.length ? { kind: 'ready' } : { kind: 'empty', text: only ? 'No difference is significant after correction.' : 'There is nothing to test.' }}
+      state={
+        list.length
+          ? { kind: 'ready' }
+          : {
+              kind: 'empty',
+              text: only
+                ? 'No difference is significant after correction.'
+                : 'There is nothing to test.',
+            }
+      }
       table={() => ({
-        columns: ['metric', 'unit', 'a', 'b', 'sample', 'n_a', 'n_b', 'mean_a', 'sd_a', 'mean_b', 'sd_b', 'difference', 'difference_lo', 'difference_hi', 'welch_p', 'mann_whitney_p', 'hedges_g', 'p_adjusted', 'significant'],
-        rows: list.map((t) => [t.metric, t.unit, LETTERS[t.a], LETTERS[t.b], t.sample, t.n_a, t.n_b, t.mean_a, t.sd_a, t.mean_b, t.sd_b, t.difference, t.difference_lo, t.difference_hi, t.welch_p, t.mann_whitney_p, t.hedges_g, t.p_adjusted, t.significant ? 'yes' : 'no']),
+        columns: [
+          'metric',
+          'unit',
+          'a',
+          'b',
+          'sample',
+          'n_a',
+          'n_b',
+          'mean_a',
+          'sd_a',
+          'mean_b',
+          'sd_b',
+          'difference',
+          'difference_lo',
+          'difference_hi',
+          'welch_p',
+          'mann_whitney_p',
+          'hedges_g',
+          'p_adjusted',
+          'significant',
+        ],
+        rows: list.map((t) => [
+          t.metric,
+          t.unit,
+          LETTERS[t.a],
+          LETTERS[t.b],
+          t.sample,
+          t.n_a,
+          t.n_b,
+          t.mean_a,
+          t.sd_a,
+          t.mean_b,
+          t.sd_b,
+          t.difference,
+          t.difference_lo,
+          t.difference_hi,
+          t.welch_p,
+          t.mann_whitney_p,
+          t.hedges_g,
+          t.p_adjusted,
+          t.significant ? 'yes' : 'no',
+        ]),
       })}
     >
       <div class="scroll-x">
@@ -323,10 +439,10 @@ function TestsPanel({ d }: { d: Compare }) {
               <th scope="col">Metric</th>
               <th scope="col">Runs</th>
               <th scope="col" class="num">
-                Mean ± sd
+                First, mean ± sd
               </th>
               <th scope="col" class="num">
-                Mean ± sd
+                Second, mean ± sd
               </th>
               <th scope="col" class="num">
                 Difference (95 %)
@@ -360,7 +476,14 @@ function TestsPanel({ d }: { d: Compare }) {
 function TestRow({ t }: { t: CompareTest }) {
   const meanSd = (m: number | null, s: number | null) => {
     if (!known(m)) return 'unavailable';
-    const scale = t.unit === 'mJ' ? energyScale(m, unit.value) : t.unit === 'ms' ? timeScale(m) : t.unit === 'mW' ? powerScale(m) : { factor: 1, unit: t.unit };
+    const scale =
+      t.unit === 'mJ'
+        ? energyScale(m, unit.value)
+        : t.unit === 'ms'
+          ? timeScale(m)
+          : t.unit === 'mW'
+            ? powerScale(m)
+            : { factor: 1, unit: t.unit };
     return `${known(s) ? pair(m * scale.factor, s * scale.factor) : digits(m * scale.factor)} ${scale.unit}`;
   };
   return (
@@ -394,14 +517,19 @@ function TestRow({ t }: { t: CompareTest }) {
       <td class="num">{known(t.hedges_g) ? digits(t.hedges_g, 2) : '–'}</td>
       <td>
         <span class={`badge ${t.significant ? 'running' : ''}`}>
-          {!known(t.p_adjusted) ? 'unavailable' : t.significant ? 'different' : 'not distinguishable'}
+          {!known(t.p_adjusted)
+            ? 'unavailable'
+            : t.significant
+              ? 'different'
+              : 'not distinguishable'}
         </span>
       </td>
     </tr>
   );
 }
 
-const signed = (v: number, u: string): string => `${v > 0 ? '+' : v < 0 ? '−' : ''}${show(Math.abs(v), u)}`;
+const signed = (v: number, u: string): string =>
+  `${v > 0 ? '+' : v < 0 ? '−' : ''}${show(Math.abs(v), u)}`;
 
 // ---- curves laid over each other
 
@@ -412,17 +540,22 @@ function Overlays({ d }: { d: Compare }) {
   const powers = useResource(`overlay power ${ids.join()}`, (s) =>
     Promise.all(ids.map((id) => api.power(id, { points: POINTS }, s))),
   );
-  const tokens = useResource(`overlay tokens ${ids.join()}`, (s) => Promise.all(ids.map((id) => api.tokens(id, {}, s))));
+  const tokens = useResource(`overlay tokens ${ids.join()}`, (s) =>
+    Promise.all(ids.map((id) => api.tokens(id, {}, s))),
+  );
   const series = useColours();
-  const name = (i: number) => `${LETTERS[i]} ${d.runs[i].model_name ?? ''} ${d.runs[i].dtype ?? ''}`;
+  const name = (i: number) =>
+    `${LETTERS[i]} ${d.runs[i].model_name ?? ''} ${d.runs[i].dtype ?? ''}`;
   const powerSeries = useMemo(
     () =>
-      (powers.value.data ?? []).map((p, i): Series => ({
-        label: name(i),
-        colour: series[i],
-        x: Float64Array.from(p.t_ms),
-        y: Float64Array.from(p.total_power_mw ?? p.t_ms.map(() => null), (v) => v ?? Number.NaN),
-      })),
+      (powers.value.data ?? []).map(
+        (p, i): Series => ({
+          label: name(i),
+          colour: series[i],
+          x: Float64Array.from(p.t_ms),
+          y: Float64Array.from(p.total_power_mw ?? p.t_ms.map(() => null), (v) => v ?? Number.NaN),
+        }),
+      ),
     [powers.value.data, series],
   );
   const tokenSeries = useMemo(
@@ -438,14 +571,17 @@ function Overlays({ d }: { d: Compare }) {
       }),
     [tokens.value.data, series],
   );
-  const highest = (list: Series[]) => Math.max(1e-9, ...list.flatMap((s) => Array.from(s.y, (v) => (v === v ? v : 0))));
+  const highest = (list: Series[]) =>
+    Math.max(1e-9, ...list.flatMap((s) => Array.from(s.y, (v) => (!Number.isNaN(v) ? v : 0))));
   const longest = Math.max(1e-9, ...powerSeries.map((s) => s.x[s.x.length - 1] ?? 0));
   return (
     <div class="grid">
       <Overlay
         title="Power over time"
         note="Total power of each run from its start."
-        state={stateOf(powers, (x) => (x.some((p) => p.total_power_mw) ? null : 'Power is unavailable in these runs.'))}
+        state={stateOf(powers, (x) =>
+          x.some((p) => p.total_power_mw) ? null : 'Power is unavailable in these runs.',
+        )}
         series={powerSeries}
         name="overlayPower"
         x={{ show: time, tick: timeScale(longest), column: 'timestamp_ms' }}
@@ -454,11 +590,23 @@ function Overlays({ d }: { d: Compare }) {
       <Overlay
         title="Energy by token"
         note="Energy of each decode token, by position."
-        state={stateOf(tokens, (x) => (x.some((t) => t.tokens.some((y) => y.energy_mj !== null)) ? null : 'Token energy is unavailable in these runs.'))}
+        state={stateOf(tokens, (x) =>
+          x.some((t) => t.tokens.some((y) => y.energy_mj !== null))
+            ? null
+            : 'Token energy is unavailable in these runs.',
+        )}
         series={tokenSeries}
         name="overlayTokens"
-        x={{ show: (v) => `Token ${Math.round(v)}`, tick: { factor: 1, unit: '' }, column: 'position' }}
-        y={{ show: (v) => energy(v, unit.peek()), tick: energyScale(highest(tokenSeries)), column: 'energy_mj' }}
+        x={{
+          show: (v) => `Token ${Math.round(v)}`,
+          tick: { factor: 1, unit: '' },
+          column: 'position',
+        }}
+        y={{
+          show: (v) => energy(v, unit.peek()),
+          tick: energyScale(highest(tokenSeries)),
+          column: 'energy_mj',
+        }}
       />
     </div>
   );
@@ -486,10 +634,16 @@ function Overlay(props: {
       title={props.title}
       note={props.note}
       state={props.state}
-      legend={<Legend items={props.series.map((s) => ({ label: s.label, colour: s.colour, kind: 'line' }))} />}
+      legend={
+        <Legend
+          items={props.series.map((s) => ({ label: s.label, colour: s.colour, kind: 'line' }))}
+        />
+      }
       table={() => ({
         columns: ['run', props.x.column, props.y.column],
-        rows: props.series.flatMap((s) => Array.from(s.x, (x, i) => [s.label, x, s.y[i] === s.y[i] ? s.y[i] : null])),
+        rows: props.series.flatMap((s) =>
+          Array.from(s.x, (x, i) => [s.label, x, !Number.isNaN(s.y[i]) ? s.y[i] : null]),
+        ),
       })}
       png={async () => (await chart.current?.png()) ?? null}
     >
@@ -499,11 +653,21 @@ function Overlay(props: {
         label={`${props.title} of ${props.series.length} runs laid over each other.`}
         make={(host) => new Lines(host)}
         handle={chart}
-        update={(c) => c.set({ series: props.series, showX: props.x.show, showY: props.y.show, xTick: props.x.tick, yTick: props.y.tick })}
+        update={(c) =>
+          c.set({
+            series: props.series,
+            showX: props.x.show,
+            showY: props.y.show,
+            xTick: props.x.tick,
+            yTick: props.y.tick,
+          })
+        }
       />
     </Panel>
   );
 }
+
+const PARTS_SHOWN = 8;
 
 interface PartRow {
   name: string;
@@ -514,19 +678,38 @@ interface PartRow {
 function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[]; d: Compare }) {
   const only = selection.value.diff;
   const change = (list: (number | null)[], i: number): number | null =>
-    known(list[0]) && known(list[i]) && list[0] !== 0 ? 100 * ((list[i] as number) / list[0] - 1) : null;
+    known(list[0]) && known(list[i]) && list[0] !== 0
+      ? 100 * ((list[i] as number) / list[0] - 1)
+      : null;
   const shown = rows.filter(
-    (r) => !only || d.runs.some((_, i) => i > 0 && [r.time, r.energy].some((l) => Math.abs(change(l, i) ?? 0) >= 0.1)),
+    (r) =>
+      !only ||
+      d.runs.some(
+        (_, i) => i > 0 && [r.time, r.energy].some((l) => Math.abs(change(l, i) ?? 0) >= 0.1),
+      ),
   );
   return (
     <Panel
       class="span-6"
       title={title}
       note="Energy and time of each run; change against A."
-      state={shown.length ? { kind: 'ready' } : { kind: 'empty', text: `There are no ${only ? 'differing ' : ''}${title.toLowerCase()} in these runs.` }}
+      state={
+        shown.length
+          ? { kind: 'ready' }
+          : {
+              kind: 'empty',
+              text: `There are no ${only ? 'differing ' : ''}${title.toLowerCase()} in these runs.`,
+            }
+      }
       table={() => ({
-        columns: ['name', ...d.runs.flatMap((_, i) => [`${LETTERS[i]} energy_mj`, `${LETTERS[i]} time_ms`])],
-        rows: shown.map((r) => [r.name, ...d.runs.flatMap((_, i) => [r.energy[i] ?? null, r.time[i] ?? null])]),
+        columns: [
+          'name',
+          ...d.runs.flatMap((_, i) => [`${LETTERS[i]} energy_mj`, `${LETTERS[i]} time_ms`]),
+        ],
+        rows: shown.map((r) => [
+          r.name,
+          ...d.runs.flatMap((_, i) => [r.energy[i] ?? null, r.time[i] ?? null]),
+        ]),
       })}
     >
       <div class="scroll-x">
@@ -542,13 +725,17 @@ function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[]; d: Com
             </tr>
           </thead>
           <tbody>
-            {shown.map((r) => (
+            {shown.slice(0, PARTS_SHOWN).map((r) => (
               <tr key={r.name}>
                 <th scope="row">{r.name}</th>
                 {d.runs.map((run, i) => (
                   <td class="num" key={run.id}>
-                    <span class={known(r.energy[i]) ? '' : 'na hatched'}>{energy(r.energy[i], unit.value)}</span>{' '}
-                    {i > 0 && known(change(r.energy, i)) && <Percent p={change(r.energy, i)} better="lower" />}
+                    <span class={known(r.energy[i]) ? '' : 'na hatched'}>
+                      {energy(r.energy[i], unit.value)}
+                    </span>{' '}
+                    {i > 0 && known(change(r.energy, i)) && (
+                      <Percent p={change(r.energy, i)} better="lower" />
+                    )}
                     <br />
                     <span class="note">{time(r.time[i])}</span>
                   </td>
@@ -558,6 +745,9 @@ function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[]; d: Com
           </tbody>
         </table>
       </div>
+      {shown.length > PARTS_SHOWN && (
+        <p class="note">{shown.length - PARTS_SHOWN} more in the table.</p>
+      )}
     </Panel>
   );
 }
@@ -568,7 +758,8 @@ function Pareto({ runs }: { runs: RunSummary[] }) {
   const others = useResource('pareto context', (s) => api.runs({ limit: 200 }, s));
   const mine = new Map(runs.map((r, i) => [r.id, i]));
   const all = useMemo(
-    () => [...runs, ...(others.value.data?.runs ?? []).filter((r) => !mine.has(r.id))],
+    // The compared runs last, so that they are drawn over the others.
+    () => [...(others.value.data?.runs ?? []).filter((r) => !mine.has(r.id)), ...runs],
     [runs, others.value.data],
   );
   dark.value;
@@ -579,7 +770,7 @@ function Pareto({ runs }: { runs: RunSummary[] }) {
       note="The compared runs in colour, the latest others in grey; down and to the right is better. The line is the Pareto front."
       colourOf={(r) => (mine.has(r.id) ? series[mine.get(r.id)!] : grey)}
       labelOf={(r) => (mine.has(r.id) ? LETTERS[mine.get(r.id)!] : '')}
+      strong={(r) => mine.has(r.id)}
     />
   );
 }
-

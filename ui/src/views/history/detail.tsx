@@ -3,7 +3,17 @@ import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
-import { count, dateTime, energy, energyInterval, known, percent, plain, power, time } from '../../core/format';
+import {
+  count,
+  dateTime,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  power,
+  time,
+} from '../../core/format';
 import { SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
@@ -12,7 +22,13 @@ import { stateOf, useResource } from '../../state/resource';
 import { href, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
-export function RunDetailPanel({ id, onDelete }: { id: string; onDelete: (r: RunSummary) => void }) {
+export function RunDetailPanel({
+  id,
+  onDelete,
+}: {
+  id: string;
+  onDelete: (r: RunSummary) => void;
+}) {
   const res = useResource(`detail ${id}`, (s) => api.detail(id, s));
   const d = res.value.data;
   const state = stateOf(res);
@@ -22,7 +38,12 @@ export function RunDetailPanel({ id, onDelete }: { id: string; onDelete: (r: Run
         {d && <StatusBadge status={d.status} />}
         {d && <SourceBadge source={d.energy_source} />}
         <span class="spacer" />
-        <button type="button" class="tool" aria-label="Close the detail" onClick={() => select({ run: null })}>
+        <button
+          type="button"
+          class="tool"
+          aria-label="Close the detail"
+          onClick={() => select({ run: null })}
+        >
           <Icon name="close" />
         </button>
       </div>
@@ -31,7 +52,11 @@ export function RunDetailPanel({ id, onDelete }: { id: string; onDelete: (r: Run
       {d && (
         <>
           <div class="row">
-            <a class="btn primary" href={href({ view: 'analysis', run: d.id })} onClick={(e) => follow(e, 'analysis', { run: d.id })}>
+            <a
+              class="btn primary"
+              href={href({ view: 'analysis', run: d.id })}
+              onClick={(e) => follow(e, 'analysis', { run: d.id })}
+            >
               Open in Analysis
             </a>
             <ExportMenu id={d.id} />
@@ -73,8 +98,10 @@ type FactRow = [string, string];
 function fact(key: string, value: unknown): FactRow[] {
   if (value === null || value === undefined || value === '') return [];
   const label = key.replaceAll('_', ' ');
-  if (typeof value === 'object') return Object.entries(value).flatMap(([k, v]) => fact(`${label} ${k}`, v));
-  if (typeof value === 'number' && key.endsWith('_bytes')) return [[label.replace(/ bytes$/, ''), count(value, 'B')]];
+  if (typeof value === 'object')
+    return Object.entries(value).flatMap(([k, v]) => fact(`${label} ${k}`, v));
+  if (typeof value === 'number' && key.endsWith('_bytes'))
+    return [[label.replace(/ bytes$/, ''), count(value, 'B')]];
   return [[label, String(value)]];
 }
 

@@ -2,7 +2,7 @@
 // only holds what it shows.
 import { signal } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
-import { api, ApiError, type Query } from '../../api/client';
+import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { clip, dateTime, energy, energyInterval, known, plain, time } from '../../core/format';
@@ -13,7 +13,7 @@ import { Notice } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { at, EMPTY, go, href, select, selection, type Selection } from '../../state/selection';
+import { at, EMPTY, go, href, type Selection, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { RunDetailPanel } from './detail';
 
@@ -27,12 +27,11 @@ const COLUMNS: { key: string; label: string; sort?: string; num?: boolean; class
   { key: 'prompt', label: 'Prompt' },
   { key: 'model', label: 'Model' },
   { key: 'tokens', label: 'Tokens', num: true, class: 'wide' },
-  { key: 'duration', label: 'Duration', sort: 'duration', num: true },
+  { key: 'duration', label: 'Duration', sort: 'duration', num: true, class: 'wide' },
   { key: 'energy', label: 'Energy', sort: 'energy', num: true },
   { key: 'jpt', label: 'Per token', sort: 'joules_per_token', num: true },
   { key: 'tps', label: 'Tokens/s', sort: 'tokens_per_second', num: true },
-  { key: 'source', label: 'Source' },
-  { key: 'status', label: 'Status' },
+  { key: 'state', label: 'State', class: 'wide' },
 ];
 
 function query(s: Selection): Query {
@@ -54,14 +53,20 @@ function query(s: Selection): Query {
 export function HistoryView() {
   const s = selection.value;
   const q = query(s);
-  const res = useResource(`${JSON.stringify(q)} ${finished.value} ${changed.value}`, (x) => api.runs(q, x));
+  const res = useResource(`${JSON.stringify(q)} ${finished.value} ${changed.value}`, (x) =>
+    api.runs(q, x),
+  );
   const runs = res.value.data?.runs ?? [];
   const total = res.value.data?.total ?? 0;
   const [doomed, setDoomed] = useState<RunSummary | null>(null);
   const [error, setError] = useState<string | null>(null);
   const filtered = !!(s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to);
   const state = stateOf(res, () =>
-    total ? null : filtered ? 'No run matches these filters.' : 'No runs are stored yet. Start one in Live, or with `perjoule run` in a terminal.',
+    total
+      ? null
+      : filtered
+        ? 'No run matches these filters.'
+        : 'No runs are stored yet. Start one in Live, or with `perjoule run` in a terminal.',
   );
   const remove = async () => {
     if (!doomed) return;
@@ -82,7 +87,9 @@ export function HistoryView() {
         <div class="row">
           <h1>History</h1>
           <span class="muted" role="status">
-            {res.value.data ? `${total.toLocaleString('en-US')} ${total === 1 ? 'run' : 'runs'}` : ''}
+            {res.value.data
+              ? `${total.toLocaleString('en-US')} ${total === 1 ? 'run' : 'runs'}`
+              : ''}
           </span>
           <span class="spacer" />
           <Ticked />
@@ -124,14 +131,21 @@ export function HistoryView() {
           <Pager total={total} />
         </section>
         {runs.length > 0 && (
-          <ParetoPanel runs={runs} note="The runs of this page of the list; down and to the right is better. Click one to analyse it." />
+          <ParetoPanel
+            runs={runs}
+            note="The runs of this page of the list; down and to the right is better. Click one to analyse it."
+          />
         )}
       </div>
       {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}
       <Confirm
         open={doomed !== null}
         title="Delete this run?"
-        text={doomed ? `“${clip(doomed.prompt ?? '', 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.` : ''}
+        text={
+          doomed
+            ? `“${clip(doomed.prompt ?? '', 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
+            : ''
+        }
         action="Delete"
         error={error}
         onYes={() => void remove()}
@@ -149,10 +163,21 @@ function Filters() {
   const facets = useResource(`facets ${finished.value} ${changed.value}`, (x) => api.facets(x));
   const f = facets.value.data;
   const put = (change: Partial<Selection>) => select({ ...change, page: 1 });
-  const pick = (name: 'model' | 'tag' | 'status' | 'experiment', label: string, list: { name: string; runs: number }[]) => (
-    <select class="input" aria-label={label} value={s[name]} onChange={(e) => put({ [name]: e.currentTarget.value })}>
+  const pick = (
+    name: 'model' | 'tag' | 'status' | 'experiment',
+    label: string,
+    list: { name: string; runs: number }[],
+  ) => (
+    <select
+      class="input"
+      aria-label={label}
+      value={s[name]}
+      onChange={(e) => put({ [name]: e.currentTarget.value })}
+    >
       <option value="">{label}: all</option>
-      {s[name] && !list.some((x) => x.name === s[name]) && <option value={s[name]}>{s[name]}</option>}
+      {s[name] && !list.some((x) => x.name === s[name]) && (
+        <option value={s[name]}>{s[name]}</option>
+      )}
       {list.map((x) => (
         <option key={x.name} value={x.name}>
           {x.name} ({x.runs})
@@ -181,17 +206,29 @@ function Filters() {
       {pick('experiment', 'Experiment', f?.experiments ?? [])}
       <label class="check">
         From
-        <input class="input" type="date" value={s.from} onInput={(e) => put({ from: e.currentTarget.value })} />
+        <input
+          class="input"
+          type="date"
+          value={s.from}
+          onInput={(e) => put({ from: e.currentTarget.value })}
+        />
       </label>
       <label class="check">
         to
-        <input class="input" type="date" value={s.to} onInput={(e) => put({ to: e.currentTarget.value })} />
+        <input
+          class="input"
+          type="date"
+          value={s.to}
+          onInput={(e) => put({ to: e.currentTarget.value })}
+        />
       </label>
       {any && (
         <button
           type="button"
           class="btn small"
-          onClick={() => put({ search: '', model: '', tag: '', status: '', experiment: '', from: '', to: '' })}
+          onClick={() =>
+            put({ search: '', model: '', tag: '', status: '', experiment: '', from: '', to: '' })
+          }
         >
           Clear filters
         </button>
@@ -205,8 +242,15 @@ function Head({ column }: { column: (typeof COLUMNS)[number] }) {
   const mine = column.sort !== undefined && s.sort === column.sort;
   const sorted = mine ? (s.order === 'asc' ? 'ascending' : 'descending') : undefined;
   const turn = () => {
-    const better = column.sort === 'joules_per_token' || column.sort === 'energy' || column.sort === 'duration' ? 'asc' : 'desc';
-    select({ sort: column.sort ?? EMPTY.sort, order: mine ? (s.order === 'asc' ? 'desc' : 'asc') : better, page: 1 });
+    const better =
+      column.sort === 'joules_per_token' || column.sort === 'energy' || column.sort === 'duration'
+        ? 'asc'
+        : 'desc';
+    select({
+      sort: column.sort ?? EMPTY.sort,
+      order: mine ? (s.order === 'asc' ? 'desc' : 'asc') : better,
+      page: 1,
+    });
   };
   return (
     <th scope="col" class={`${column.num ? 'num' : ''} ${column.class ?? ''}`} aria-sort={sorted}>
@@ -227,7 +271,10 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
   const on = ids.includes(r.id);
   const open = at.run.value === r.id;
   const na = (v: unknown) => (known(v as number) ? 'num' : 'num na hatched');
-  const rel = known(r.total_energy_sd_mj) && known(r.total_energy_mj) ? r.total_energy_sd_mj / r.total_energy_mj : null;
+  const rel =
+    known(r.total_energy_sd_mj) && known(r.total_energy_mj)
+      ? r.total_energy_sd_mj / r.total_energy_mj
+      : null;
   return (
     <tr class={open ? 'open' : ''}>
       <td>
@@ -245,22 +292,30 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
         </span>
       </td>
       <td class="prompt">
-        <button type="button" class="link" onClick={() => select({ run: open ? null : r.id })} aria-expanded={open}>
-          {clip(r.prompt ?? '', 90) || <em>no prompt</em>}
-        </button>
-        {r.tags.map((t) => (
-          <span class="tag" key={t}>
-            {t}
-          </span>
-        ))}
+        <div>
+          <button
+            type="button"
+            class="link"
+            title={r.prompt ?? ''}
+            onClick={() => select({ run: open ? null : r.id })}
+            aria-expanded={open}
+          >
+            {clip(r.prompt ?? '', 160) || <em>no prompt</em>}
+          </button>
+          {r.tags.map((t) => (
+            <span class="tag" key={t}>
+              {t}
+            </span>
+          ))}
+        </div>
       </td>
-      <td data-label="Model">
+      <td class="nowrap" data-label="Model">
         {r.model_name} <span class="muted">{r.dtype}</span>
       </td>
       <td class="num wide" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
       </td>
-      <td class="num" data-label="Duration">
+      <td class="num wide" data-label="Duration">
         {time(r.total_duration_ms)}
       </td>
       <td class={na(r.total_energy_mj)} data-label="Energy">
@@ -276,11 +331,9 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
       <td class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}
       </td>
-      <td data-label="Source">
-        <SourceBadge source={r.energy_source} />
-      </td>
-      <td data-label="Status">
+      <td class="state-cell wide" data-label="State">
         <StatusBadge status={r.status} />
+        {r.energy_source !== 'measured' && <SourceBadge source={r.energy_source} />}
       </td>
       <td class="actions">
         <a
@@ -292,7 +345,13 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
         >
           <Icon name="chevron" />
         </a>
-        <button type="button" class="tool" title="Delete" aria-label={`Delete ${clip(r.prompt ?? r.id, 40)}`} onClick={onDelete}>
+        <button
+          type="button"
+          class="tool"
+          title="Delete"
+          aria-label={`Delete ${clip(r.prompt ?? r.id, 40)}`}
+          onClick={onDelete}
+        >
           <Icon name="trash" />
         </button>
       </td>
@@ -309,13 +368,23 @@ function Pager({ total }: { total: number }) {
   if (pages <= 1) return null;
   return (
     <nav class="row pager" aria-label="Pages">
-      <button type="button" class="btn small" disabled={page <= 1} onClick={() => select({ page: page - 1 })}>
+      <button
+        type="button"
+        class="btn small"
+        disabled={page <= 1}
+        onClick={() => select({ page: page - 1 })}
+      >
         Previous
       </button>
       <span class="num">
         {(page - 1) * PAGE + 1} to {Math.min(total, page * PAGE)} of {total.toLocaleString('en-US')}
       </span>
-      <button type="button" class="btn small" disabled={page >= pages} onClick={() => select({ page: page + 1 })}>
+      <button
+        type="button"
+        class="btn small"
+        disabled={page >= pages}
+        onClick={() => select({ page: page + 1 })}
+      >
         Next
       </button>
     </nav>
@@ -336,7 +405,13 @@ function Ticked() {
           </button>
         </>
       )}
-      <button type="button" class="btn primary" disabled={ids.length < 2} title="Select 2 to 4 runs" onClick={() => go({ view: 'compare' })}>
+      <button
+        type="button"
+        class="btn primary"
+        disabled={ids.length < 2}
+        title="Select 2 to 4 runs"
+        onClick={() => go({ view: 'compare' })}
+      >
         <Icon name="compare" /> Compare
       </button>
     </div>

@@ -1,7 +1,7 @@
 // The start form. What is typed survives a look at another view.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { api, ApiError } from '../../api/client';
+import { ApiError, api } from '../../api/client';
 import type { GenerateRequest } from '../../api/types';
 import { count } from '../../core/format';
 import { Icon } from '../../parts/icon';
@@ -118,7 +118,12 @@ export function StartForm() {
     >
       <label class="field">
         <span>Model</span>
-        <select class="input" name="model" value={f.model} onChange={(e) => put('model', e.currentTarget.value)}>
+        <select
+          class="input"
+          name="model"
+          value={f.model}
+          onChange={(e) => put('model', e.currentTarget.value)}
+        >
           {list.map((m) => (
             <option key={m.path} value={m.name} disabled={!!m.error}>
               {m.name}
@@ -154,12 +159,24 @@ export function StartForm() {
       </label>
       <div class="field">
         <span>Depth</span>
-        <Segmented label="Depth" value={f.depth} options={DEPTHS} onChange={(v) => put('depth', v)} />
+        <Segmented
+          label="Depth"
+          value={f.depth}
+          options={DEPTHS}
+          onChange={(v) => put('depth', v)}
+        />
         <p class="note">{DEPTH_HELP[f.depth]}</p>
       </div>
       <div class="pair">
         <Text label="New tokens" name="length" type="number" min="1" />
-        <Text label="Temperature" name="temperature" type="number" min="0" step="0.05" hint="greedy" />
+        <Text
+          label="Temperature"
+          name="temperature"
+          type="number"
+          min="0"
+          step="0.05"
+          hint="greedy"
+        />
       </div>
       <Text label="Tags" name="tags" hint="baseline, bf16" />
       <details>
@@ -175,7 +192,11 @@ export function StartForm() {
         <div class="pair">
           <label class="field">
             <span>Weights</span>
-            <select class="input" value={f.dtype} onChange={(e) => put('dtype', e.currentTarget.value)}>
+            <select
+              class="input"
+              value={f.dtype}
+              onChange={(e) => put('dtype', e.currentTarget.value)}
+            >
               {DTYPES.map((d) => (
                 <option key={d} value={d}>
                   {d || 'as stored'}
@@ -210,7 +231,12 @@ export function StartForm() {
             {queue.value.map((q) => (
               <li key={q.id}>
                 <span class="mono">{q.id.slice(-8)}</span>
-                <button type="button" class="tool" aria-label={`Cancel queued run ${q.id}`} onClick={() => void stop(q.id)}>
+                <button
+                  type="button"
+                  class="tool"
+                  aria-label={`Cancel queued run ${q.id}`}
+                  onClick={() => void stop(q.id)}
+                >
                   <Icon name="close" />
                 </button>
               </li>

@@ -47,7 +47,9 @@ function Warnings() {
   const sources = sensors.value.data?.sources ?? null;
   const none = sources !== null && !sources.some((s) => s.state === 'ready');
   const said = list.some((w) => w.code === 'power_unavailable');
-  const helpful = (sources ?? []).filter((s) => s.state !== 'ready' && (s.remedy || s.state === 'denied'));
+  const helpful = (sources ?? []).filter(
+    (s) => s.state !== 'ready' && (s.remedy || s.state === 'denied'),
+  );
   return (
     <>
       {none && !said && (
@@ -77,7 +79,8 @@ function Warnings() {
       ))}
       {live.lost.value > 0 && (
         <Notice>
-          This page was too slow for {live.lost.value} live messages. Nothing is lost in the stored run.
+          This page was too slow for {live.lost.value} live messages. Nothing is lost in the stored
+          run.
         </Notice>
       )}
     </>
@@ -95,7 +98,9 @@ function NowBar() {
       <section class="panel now" aria-label="What is running">
         <div class="now-line">
           <span class="dot" /> <strong>Nothing is running.</strong>
-          <span class="muted">Write a prompt and press Start, or run `perjoule run` in a terminal.</span>
+          <span class="muted">
+            Write a prompt and press Start, or run `perjoule run` in a terminal.
+          </span>
         </div>
       </section>
     );
@@ -112,7 +117,9 @@ function NowBar() {
         <strong>{running ? 'Running' : r.state === 'queued' ? 'Queued' : r.status}</strong>
         <span>{r.model}</span>
         <span class="muted now-where">
-          {running ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}` : ''}
+          {running
+            ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`
+            : ''}
         </span>
         {!running && r.state === 'ended' && (
           <a
@@ -129,16 +136,26 @@ function NowBar() {
         <Figure label="Tokens" value={String(live.tokens.length)} />
         <Figure
           label="Energy"
-          value={s ? energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value) : energy(t.known ? t.energy : null, unit.value)}
+          value={
+            s
+              ? energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)
+              : energy(t.known ? t.energy : null, unit.value)
+          }
           sub={s ? 'whole run' : 'provisional'}
         />
         <Figure
           label="Per token"
-          value={s ? energy(known(s.joules_per_token) ? s.joules_per_token * 1000 : null, unit.value) : energy(perToken, unit.value)}
+          value={
+            s
+              ? energy(known(s.joules_per_token) ? s.joules_per_token * 1000 : null, unit.value)
+              : energy(perToken, unit.value)
+          }
         />
         <Figure
           label="Tokens per second"
-          value={plain(s ? s.tokens_per_second : t.decodeTime > 0 ? (t.decode / t.decodeTime) * 1000 : null)}
+          value={plain(
+            s ? s.tokens_per_second : t.decodeTime > 0 ? (t.decode / t.decodeTime) * 1000 : null,
+          )}
         />
         <Figure label="Elapsed" value={time(s?.total_duration_ms ?? n.t)} />
       </dl>
@@ -164,7 +181,11 @@ function LiveHeatmap() {
     <Panel
       class="span-7"
       title="Layers and components"
-      note={g?.unit === 'ms' ? 'Time of the last token, by layer and component.' : 'Energy of the last token, by layer and component.'}
+      note={
+        g?.unit === 'ms'
+          ? 'Time of the last token, by layer and component.'
+          : 'Energy of the last token, by layer and component.'
+      }
       badge={<SourceBadge source={live.source.value === 'measured' ? null : live.source.value} />}
       state={
         g
@@ -180,7 +201,11 @@ function LiveHeatmap() {
       <Canvas
         class="h-live-map"
         name="liveHeatmap"
-        label={g ? `Heatmap of ${g.layers} layers by ${g.components.length} components for token ${g.token}, from ${text(lo)} to ${text(hi)}.` : 'Heatmap'}
+        label={
+          g
+            ? `Heatmap of ${g.layers} layers by ${g.components.length} components for token ${g.token}, from ${text(lo)} to ${text(hi)}.`
+            : 'Heatmap'
+        }
         make={(host) => new Heatmap(host)}
         handle={chart}
         update={(c) => {
@@ -198,7 +223,9 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
   const fresh = id !== heatRun || g.token <= 1;
   heatRun = id;
   if (e) {
-    const [lo, hi] = fresh ? e : [Math.min(e[0], heatRange.peek()[0]), Math.max(e[1], heatRange.peek()[1])];
+    const [lo, hi] = fresh
+      ? e
+      : [Math.min(e[0], heatRange.peek()[0]), Math.max(e[1], heatRange.peek()[1])];
     if (lo !== heatRange.peek()[0] || hi !== heatRange.peek()[1]) heatRange.value = [lo, hi];
   }
   const [lo, hi] = heatRange.peek();
@@ -216,7 +243,10 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
 function gridTable(g: live.LiveGrid | null) {
   if (!g) return { columns: [], rows: [] };
   return {
-    columns: ['layer', ...g.components.map((c) => `${c}_${g.unit === 'ms' ? 'time_ms' : 'energy_mj'}`)],
+    columns: [
+      'layer',
+      ...g.components.map((c) => `${c}_${g.unit === 'ms' ? 'time_ms' : 'energy_mj'}`),
+    ],
     rows: Array.from({ length: g.layers }, (_, i) => [
       i,
       ...g.components.map((_, j) => {
@@ -277,7 +307,15 @@ function LiveTokens() {
       }
       table={() => ({
         columns: ['position', 'sequence', 'text', 'phase', 'duration_ms', 'energy_mj', 'power_mw'],
-        rows: live.tokens.map((t) => [t.position, t.sequence, t.text, t.phase, t.duration, t.energy, t.power]),
+        rows: live.tokens.map((t) => [
+          t.position,
+          t.sequence,
+          t.text,
+          t.phase,
+          t.duration,
+          t.energy,
+          t.power,
+        ]),
       })}
     >
       <div class="stream-box">
@@ -292,7 +330,11 @@ function LiveTokens() {
         />
         {!any && <div class="state">Tokens appear here one by one.</div>}
         {paused.value >= 0 && (
-          <button type="button" class="btn small stream-resume" onClick={() => stream.current?.resume()}>
+          <button
+            type="button"
+            class="btn small stream-resume"
+            onClick={() => stream.current?.resume()}
+          >
             Paused{paused.value > 0 ? `, ${paused.value} new` : ''}. Follow again
           </button>
         )}

@@ -5,13 +5,13 @@ import { useMemo, useRef } from 'preact/hooks';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
 import { colours, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
-import { SourceBadge } from '../../parts/badge';
-import { Segmented } from '../../parts/segmented';
 import { minMax, type Thinned } from '../../core/decimate';
 import { power, time } from '../../core/format';
 import { paced } from '../../core/frame';
 import { lowerBound } from '../../core/ring';
 import type { Table } from '../../core/table';
+import { SourceBadge } from '../../parts/badge';
+import { Segmented } from '../../parts/segmented';
 import { run, samples, samplesVersion, source, spans } from '../../state/live';
 import { dark } from '../../state/settings';
 
@@ -23,7 +23,13 @@ const SPANS = [
 ] as const;
 
 const span = signal<Span>('60');
-const shown = signal<Record<Rail, boolean>>({ cpu: true, gpu: true, ane: true, dram: true, total: true });
+const shown = signal<Record<Rail, boolean>>({
+  cpu: true,
+  gpu: true,
+  ane: true,
+  dram: true,
+  total: true,
+});
 const GAP_MS = 33;
 const RAIL_COLUMN = 2;
 
@@ -50,14 +56,17 @@ function view(pixels: number) {
     let any = false;
     for (let k = 0; k < thin.length; k++) {
       const v = a[k];
-      out[k] = v === v ? v : null;
-      any ||= v === v;
+      out[k] = !Number.isNaN(v) ? v : null;
+      any ||= !Number.isNaN(v);
     }
     return any ? out : new Array<number | null>(thin.length).fill(null);
   };
   const x = Array.from(thin.x.subarray(0, thin.length));
   const to = ended ? Math.max(end, from + 1) : Math.max(end, Math.min(width, 5000));
-  return { data: [x, ...thin.y.map(column)] as [number[], ...(number | null)[][]], range: [from, to] as [number, number] };
+  return {
+    data: [x, ...thin.y.map(column)] as [number[], ...(number | null)[][]],
+    range: [from, to] as [number, number],
+  };
 }
 
 function table(): Table {
@@ -65,7 +74,7 @@ function table(): Table {
   const columns = RAILS.map((_, k) => samples.view(RAIL_COLUMN + k));
   return {
     columns: ['timestamp_ms', ...RAILS.map((r) => `${r}_power_mw`)],
-    rows: Array.from(t, (v, i) => [v, ...columns.map((c) => (c[i] === c[i] ? c[i] : null))]),
+    rows: Array.from(t, (v, i) => [v, ...columns.map((c) => (!Number.isNaN(c[i]) ? c[i] : null))]),
   };
 }
 
@@ -91,7 +100,7 @@ export function LivePower() {
   dark.value;
   const c = colours();
   const none = source.value === 'unavailable';
-  const present = RAILS.map((_, k) => samples.last(RAIL_COLUMN + k) === samples.last(RAIL_COLUMN + k));
+  const present = RAILS.map((_, k) => !Number.isNaN(samples.last(RAIL_COLUMN + k)));
   // The legend needs to know which rails exist, not their every value.
   const started = samplesVersion.value > 0 && samples.length > 0;
   return (

@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import {
+  clip,
+  count,
+  digits,
+  energy,
+  energyInterval,
+  pair,
+  percent,
+  power,
+  time,
+} from '../../src/core/format.ts';
+
+test('a figure that is unavailable is never a number', () => {
+  for (const show of [energy, power, time, count, percent]) {
+    for (const nothing of [null, undefined, Number.NaN]) expect(show(nothing)).toBe('unavailable');
+  }
+  expect(energyInterval(null, 3)).toBe('unavailable');
+});
+
+test('zero is a value with a unit', () => {
+  expect(energy(0)).toBe('0 mJ');
+  expect(power(0)).toBe('0 W');
+  expect(time(0)).toBe('0 ms');
+});
+
+test('energies take the prefix that fits', () => {
+  expect(energy(24_100)).toBe('24.1 J');
+  expect(energy(0.0125)).toBe('12.5 µJ');
+  expect(energy(2.5e6)).toBe('2.50 kJ');
+  expect(energy(3.6e9)).toBe('1,000 Wh');
+  expect(energy(3.6e9, 'Wh')).toBe('1,000 Wh');
+  expect(energy(24_100, 'mJ')).toBe('24,100 mJ');
+});
+
+test('power and time', () => {
+  expect(power(29_661)).toBe('29.7 W');
+  expect(time(0.0157)).toBe('15.7 µs');
+  expect(time(812.5)).toBe('813 ms');
+  expect(time(61_000)).toBe('61.0 s');
+});
+
+test('an interval is 1.96 deviations wide, in the unit of the figure', () => {
+  expect(energyInterval(24_100, 210)).toBe('24.1 ± 0.4 J');
+  expect(energyInterval(100, 0)).toBe('100 ± 0 mJ');
+  // Unknown deviation: the figure alone, not ± 0.
+  expect(energyInterval(100, null)).toBe('100 mJ');
+});
+
+test('value and half width share their last digit', () => {
+  expect(pair(251.37, 27.2)).toBe('251 ± 27');
+  expect(pair(7.244, 0.703)).toBe('7.24 ± 0.70');
+  expect(pair(12.3456, 0.00001)).toBe('12.3 ± <0.1');
+});
+
+test('digits keeps three of them', () => {
+  expect(digits(1234.5)).toBe('1,235');
+  expect(digits(0.012345)).toBe('0.0123');
+  expect(digits(1.5e12)).toBe('1.50e12');
+  expect(count(1_235_814_400)).toBe('1.24 G');
+  expect(count(42)).toBe('42');
+});
+
+test('clip flattens and marks what it cut', () => {
+  expect(clip('a\n b', 10)).toBe('a b');
+  expect(clip('abcdefgh', 5)).toBe('abcd…');
+});

@@ -1,0 +1,143 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+import { frame } from '../fixture/live.ts';
+
+vi.stubGlobal('requestAnimationFrame', (f: (t: number) => void) => {
+  f(0);
+  return 0;
+});
+const live = await import('../../src/state/live.ts');
+const say = (type: string, more: object = {}): void =>
+  live.feed.message({ type, run_id: 'r1', t_ms: 0, ...more });
+
+beforeEach(() => {
+  live.run.value = null;
+  live.queue.value = [];
+  live.reset();
+});
+
+const start = (): void =>
+  say('run_started', {
+    model_name: 'demo',
+    prompt: 'hi',
+    profiling_depth: 'module',
+    layer_count: 2,
+  });
+
+const token = (position: number, more: object = {}): void =>
+  say('token_complete', {
+    position,
+    sequence: 0,
+    token_id: 1,
+    text: 'a',
+    phase: position ? 'decode' : 'prefill',
+    duration_ms: 10,
+    energy_mj: 300,
+    power_mw: 30_000,
+    ...more,
+  });
+
+test('a run from the queue to its end', () => {
+  say('run_queued', { position: 1 });
+  expect(live.queue.value).toEqual([{ id: 'r1', position: 1 }]);
+  start();
+  expect(live.queue.value).toEqual([]);
+  expect(live.run.value).toMatchObject({ id: 'r1', state: 'running', layers: 2 });
+  say('section_start', { phase: 'prefill', section_name: 'layers', t_ms: 12 });
+  expect(live.now.value).toMatchObject({ phase: 'prefill', section: 'layers' });
+  token(0);
+  token(1);
+  expect(live.totals).toMatchObject({ energy: 600, known: 2, decode: 1 });
+  const before = live.finished.value;
+  say('inference_complete', { status: 'completed', summary: { id: 'r1' } });
+  expect(live.run.value).toMatchObject({ state: 'ended', status: 'completed' });
+  expect(live.finished.value).toBe(before + 1);
+});
+
+test('what is repeated after a reconnect is not counted twice', () => {
+  start();
+  token(0);
+  token(1);
+  token(1);
+  token(0);
+  expect(live.tokens.length).toBe(2);
+  say('power_sample', { t_ms: 5, phase: 'decode', total_power_mw: 1, energy_source: 'modelled' });
+  say('power_sample', { t_ms: 5, phase: 'decode', total_power_mw: 1, energy_source: 'modelled' });
+  say('power_sample', { t_ms: 4, phase: 'decode', total_power_mw: 1, energy_source: 'modelled' });
+  expect(live.samples.length).toBe(1);
+});
+
+test('a new run forgets the old one', () => {
+  start();
+  token(0);
+  live.feed.message({ type: 'run_started', run_id: 'r2', t_ms: 0, model_name: 'other' });
+  expect(live.tokens.length).toBe(0);
+  expect(live.run.value).toMatchObject({ id: 'r2', model: 'other' });
+});
+
+test('missing energy is unavailable, not zero', () => {
+  start();
+  token(0, { energy_mj: null, power_mw: null });
+  expect(live.tokens[0].energy).toBeNull();
+  expect(live.totals).toMatchObject({ known: 0, energy: 0 });
+  say('power_sample', {
+    t_ms: 1,
+    phase: 'decode',
+    cpu_power_mw: 5,
+    gpu_power_mw: null,
+    energy_source: 'measured',
+  });
+  expect(live.samples.last(2)).toBe(5);
+  expect(live.samples.last(3)).toBeNaN();
+});
+
+test('binary batches join the same ring and make the phases', () => {
+  start();
+  const columns = [
+    Float32Array.of(0, 1, 2, 3),
+    Float32Array.of(2, 2, 3, 3),
+    ...Array.from({ length: 5 }, () => Float32Array.of(1, 2, 3, 4)),
+  ];
+  live.feed.binary(frame(1, 0, 100, 4, 0, columns).buffer as ArrayBuffer);
+  expect(Array.from(live.samples.view(0))).toEqual([100, 101, 102, 103]);
+  expect(live.spans.value.map((s) => [s.phase, s.start, s.end])).toEqual([
+    ['prefill', 100, 102],
+    ['decode', 102, 103],
+  ]);
+});
+
+test('a heatmap comes as frames after its layout, or as a list of components', () => {
+  start();
+  live.feed.binary(frame(2, 0, 0, 2, 7, [Float32Array.of(1, 2, 3, 4)]).buffer as ArrayBuffer);
+  expect(live.grid.value).toBeNull();
+  say('heatmap_layout', { layers: 2, components: ['q_proj', 'mlp'] });
+  live.feed.binary(frame(2, 0, 0, 2, 7, [Float32Array.of(1, 2, 3, 4)]).buffer as ArrayBuffer);
+  expect(live.grid.value).toMatchObject({ layers: 2, token: 7, unit: 'mJ' });
+  say('component_metrics', {
+    position: 8,
+    components: [
+      { layer_index: 0, component_name: 'q_proj', time_ms: 2, energy_mj: null },
+      { layer_index: 1, component_name: 'o_proj', time_ms: 3, energy_mj: null },
+      { layer_index: null, component_name: 'lm_head', time_ms: 9, energy_mj: null },
+    ],
+  });
+  const g = live.grid.value;
+  expect(g).toMatchObject({ layers: 2, components: ['q_proj', 'o_proj'], token: 8, unit: 'ms' });
+  expect(Array.from(g?.values ?? [])).toEqual([2, Number.NaN, Number.NaN, 3]);
+});
+
+test('lost messages are counted and warnings kept', () => {
+  start();
+  say('gap', { from: 10, to: 14 });
+  expect(live.lost.value).toBe(5);
+  say('warning', { code: 'power_unavailable', text: 'No sensor.' });
+  expect(live.warnings.value).toMatchObject([{ code: 'power_unavailable' }]);
+});
+
+test('messages of unknown types and odd shapes do no harm', () => {
+  start();
+  say('surprise', { anything: 1 });
+  say('token_complete', { position: 'x', text: 5, energy_mj: 'much' });
+  say('component_metrics', { components: 7 });
+  live.feed.binary(new ArrayBuffer(3));
+  expect(live.run.value?.state).toBe('running');
+});

@@ -1,0 +1,81 @@
+import { beforeEach, expect, test, vi } from 'vitest';
+import {
+  clearSelection,
+  EMPTY,
+  go,
+  hasSelection,
+  parse,
+  type Selection,
+  select,
+  selection,
+  startSelection,
+  write,
+} from '../../src/state/selection.ts';
+
+const full: Selection = {
+  view: 'analysis',
+  run: '01989c2e-7d1a-7c3e-9b8f-0123456789ab',
+  range: [12.5, 340],
+  phase: 'decode',
+  token: 0,
+  layer: 3,
+  component: 'q_proj',
+  metric: 'attention_entropy',
+  ids: ['a', 'b', 'c'],
+  search: 'Müller & söhne = 100 %',
+  model: 'llama 3.2/1b',
+  tag: 'x,y',
+  status: 'failed',
+  experiment: 'dtype sweep',
+  from: '2026-01-01',
+  to: '2026-02-01',
+  sort: 'energy',
+  order: 'asc',
+  page: 7,
+  diff: true,
+};
+
+beforeEach(() => {
+  history.replaceState(null, '', '/');
+  startSelection();
+});
+
+test('every state survives the address', () => {
+  expect(parse(write(full))).toEqual(full);
+  expect(parse(write(EMPTY))).toEqual(EMPTY);
+});
+
+test('defaults are left out', () => {
+  expect(write(EMPTY)).toBe('?view=live');
+});
+
+test('nonsense in the address takes the default', () => {
+  const s = parse(
+    '?view=%3Cscript%3E&t=9-3&token=-4&layer=1e9&metric=joy&page=0&order=up&ids=,,a,b,c,d,e',
+  );
+  expect(s).toEqual({ ...EMPTY, ids: ['a', 'b', 'c', 'd'] });
+});
+
+test('token 0 is a selection, not nothing', () => {
+  expect(write({ ...EMPTY, token: 0 })).toContain('token=0');
+  select({ token: 0 });
+  expect(hasSelection.value).toBe(true);
+  clearSelection();
+  expect(hasSelection.value).toBe(false);
+});
+
+test('small changes replace the address, going somewhere adds a stop for the back button', async () => {
+  const before = history.length;
+  select({ layer: 2 });
+  await vi.waitFor(() => expect(location.search).toContain('layer=2'));
+  expect(history.length).toBe(before);
+  go({ view: 'history' });
+  expect(location.search).toContain('view=history');
+  expect(history.length).toBe(before + 1);
+});
+
+test('another run starts with nothing selected', () => {
+  select({ token: 4, range: [1, 2], metric: 'time' });
+  go({ view: 'analysis', run: 'other' });
+  expect(selection.value).toMatchObject({ run: 'other', token: null, range: null, metric: 'time' });
+});

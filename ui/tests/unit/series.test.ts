@@ -1,0 +1,140 @@
+import { expect, test } from 'vitest';
+import { minMax } from '../../src/core/decimate.ts';
+import { lowerBound, Ring } from '../../src/core/ring.ts';
+import { box, extent, logTicks, paretoFront, quantile, ticks } from '../../src/core/stats.ts';
+
+test('a ring keeps the last rows in order, across many wraps', () => {
+  const r = new Ring(5, 2);
+  for (let i = 0; i < 23; i++) {
+    r.push([i, 2 * i]);
+    const from = Math.max(0, i - 4);
+    const want = Array.from({ length: i - from + 1 }, (_, k) => from + k);
+    expect(Array.from(r.view(0))).toEqual(want);
+    expect(Array.from(r.view(1))).toEqual(want.map((v) => 2 * v));
+    expect(r.first).toBe(from);
+  }
+  expect(r.last(0)).toBe(22);
+  r.clear();
+  expect(r.length).toBe(0);
+  expect(r.last(0)).toBeNaN();
+});
+
+test('lowerBound is the first index not below', () => {
+  const a = [1, 3, 3, 7];
+  expect([0, 1, 2, 3, 4, 7, 8].map((x) => lowerBound(a, x))).toEqual([0, 0, 1, 1, 3, 3, 4]);
+});
+
+const wave = (n: number): Float64Array =>
+  Float64Array.from({ length: n }, (_, i) => Math.sin(i * 0.7) * i);
+
+test('decimation keeps every extreme', () => {
+  const n = 10_000;
+  const x = Float64Array.from({ length: n }, (_, i) => i);
+  const y = wave(n);
+  y[4321] = 99_999;
+  y[8000] = -99_999;
+  const thin = minMax(x, [y], 0, 100);
+  expect(thin.length).toBeLessThanOrEqual(200);
+  const kept = Array.from(thin.y[0].subarray(0, thin.length));
+  expect(Math.max(...kept)).toBe(99_999);
+  expect(Math.min(...kept)).toBe(-99_999);
+  for (let i = 1; i < thin.length; i++) expect(thin.x[i]).toBeGreaterThan(thin.x[i - 1]);
+});
+
+test('buckets are anchored to the absolute index: a moving window does not shimmer', () => {
+  const n = 4000;
+  const y = wave(n);
+  const x = Float64Array.from({ length: n }, (_, i) => i);
+  const view = (first: number) => {
+    const t = minMax(
+      x.subarray(first, first + 2000),
+      [y.subarray(first, first + 2000)],
+      first,
+      100,
+    );
+    return new Map(Array.from(t.x.subarray(0, t.length), (v, i) => [v, t.y[0][i]]));
+  };
+  const a = view(100);
+  const b = view(120);
+  let shared = 0;
+  for (const [at, value] of b) {
+    if (at >= 140 && at < 2080 && a.has(at)) {
+      shared++;
+      expect(a.get(at)).toBe(value);
+    }
+  }
+  expect(shared).toBeGreaterThan(150);
+});
+
+test('a bucket of gaps is a gap, a gap in a bucket is not', () => {
+  const x = Float64Array.from({ length: 40 }, (_, i) => i);
+  const y = Float64Array.from(x, (v) => (v < 20 || v === 25 ? Number.NaN : v));
+  const thin = minMax(x, [y], 0, 4);
+  const kept = Array.from(thin.y[0].subarray(0, thin.length));
+  expect(kept.slice(0, 4).every(Number.isNaN)).toBe(true);
+  expect(kept.slice(4).every(Number.isFinite)).toBe(true);
+});
+
+test('few points pass unchanged', () => {
+  const x = Float64Array.of(1, 2, 3);
+  const y = [Float64Array.of(3, Number.NaN, 5)];
+  expect(minMax(x, y, 0, 500)).toEqual({ x, y, length: 3 });
+});
+
+test('quantiles interpolate between order statistics', () => {
+  expect(quantile([1, 2, 3, 4], 0.5)).toBe(2.5);
+  expect(quantile([10], 0.9)).toBe(10);
+  expect(quantile([], 0.5)).toBeNaN();
+});
+
+test('box plot figures, with an outlier beyond the whisker', () => {
+  const b = box(Float64Array.of(1, 2, 3, 4, 5, 100, Number.NaN));
+  expect(b).toMatchObject({
+    n: 6,
+    min: 1,
+    max: 100,
+    median: 3.5,
+    q1: 2.25,
+    q3: 4.75,
+    highWhisker: 5,
+    lowWhisker: 1,
+  });
+  expect(box(Float64Array.of(Number.NaN))).toBeNull();
+});
+
+test('extent ignores what is unavailable', () => {
+  expect(extent([null, 3, Number.NaN, -1])).toEqual([-1, 3]);
+  expect(extent([null, Number.NaN])).toBeNull();
+});
+
+test('the Pareto front equals brute force', () => {
+  let seed = 7;
+  const rnd = () => {
+    seed = (seed * 1103515245 + 12345) % 2147483648;
+    return seed / 2147483648;
+  };
+  for (let round = 0; round < 50; round++) {
+    const points = Array.from({ length: 30 }, () => ({
+      x: Math.round(rnd() * 20),
+      y: Math.round(rnd() * 20),
+    }));
+    const beaten = (i: number) =>
+      points.some(
+        (p) => p.x >= points[i].x && p.y <= points[i].y && (p.x > points[i].x || p.y < points[i].y),
+      );
+    const want = new Set(
+      points
+        .map((_, i) => i)
+        .filter((i) => !beaten(i))
+        .map((i) => `${points[i].x},${points[i].y}`),
+    );
+    const got = new Set(paretoFront(points).map((i) => `${points[i].x},${points[i].y}`));
+    expect(got).toEqual(want);
+  }
+});
+
+test('ticks are round and inside', () => {
+  expect(ticks(0, 50, 5)).toEqual([0, 10, 20, 30, 40, 50]);
+  expect(ticks(0.2, 0.9, 4).map((t) => Math.round(t * 10))).toEqual([2, 4, 6, 8]);
+  expect(logTicks(0.5, 2000)).toEqual([1, 10, 100, 1000]);
+});
