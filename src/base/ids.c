@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static void random_bytes(unsigned char *bytes, size_t count)
@@ -55,13 +56,35 @@ static void make_crc_table(void)
     }
 }
 
+static uint32_t crc_by_table(uint32_t crc, const unsigned char *p, size_t count)
+{
+    pthread_once(&crc_once, make_crc_table);
+    while (count--) crc = crc_table[(crc ^ *p++) & 0xff] ^ crc >> 8;
+    return crc;
+}
+
+#if defined(__x86_64__)
+/* SSE4.2 has the instruction: eight bytes in three cycles instead of one byte in three. */
+__attribute__((target("sse4.2"))) static uint32_t
+crc_by_instruction(uint32_t crc, const unsigned char *p, size_t count)
+{
+    uint64_t c = crc, word;
+    for (; count >= 8; count -= 8, p += 8) {
+        memcpy(&word, p, 8);
+        c = __builtin_ia32_crc32di(c, word);
+    }
+    crc = (uint32_t)c;
+    while (count--) crc = __builtin_ia32_crc32qi(crc, *p++);
+    return crc;
+}
+#endif
+
 uint32_t pj_crc32c(uint32_t crc, const void *bytes, size_t count)
 {
-    const unsigned char *p = bytes;
-    pthread_once(&crc_once, make_crc_table);
-    crc = ~crc;
-    while (count--) crc = crc_table[(crc ^ *p++) & 0xff] ^ crc >> 8;
-    return ~crc;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2")) return ~crc_by_instruction(~crc, bytes, count);
+#endif
+    return ~crc_by_table(~crc, bytes, count);
 }
 
 uint64_t pj_hash64(uint64_t seed, const void *bytes, size_t count)

@@ -332,51 +332,73 @@ static bool place_roots(reading_state *r)
 
 /* ---- what a client left out ------------------------------------------------------------------ */
 
-/* A span around node `index`, between it and its parent, unless its parent has one already. */
-static bool make_up(pj_tree *tree, uint32_t index, pj_span_kind kind, uint32_t id, uint32_t first)
+/* Spans made up so far, by the parent they stand under: the one that its last child went into, 0
+ * when the last child did not need one. Neighbours share a made-up span; it never reaches over a
+ * sibling that a client did record. */
+typedef struct made_up {
+    uint32_t *last; /* [nodes at the start] */
+    uint32_t nodes;
+} made_up;
+
+static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
+                    bool alone)
 {
-    uint32_t parent = tree->nodes[index].parent, found = 0;
-    for (uint32_t i = first; i < tree->node_count && !found; i++)
-        if (tree->nodes[i].kind == kind && tree->nodes[i].parent == parent &&
-            tree->nodes[i].id == id)
-            found = i;
-    if (!found) {
+    uint32_t parent = tree->nodes[index].parent;
+    uint32_t around = !alone && parent < m->nodes ? m->last[parent] : 0;
+    if (!around || tree->nodes[around].kind != kind || tree->nodes[around].id != id) {
         pj_node *node = add_node(tree);
         if (!node) return false;
-        found = tree->node_count - 1;
+        around = tree->node_count - 1;
         *node = tree->nodes[index];
         node->record = NULL;
         node->kind = (uint8_t)kind;
         node->id = id;
         node->text = UINT32_MAX;
+        if (parent < m->nodes) m->last[parent] = around;
     }
-    pj_node *around = &tree->nodes[found], *node = &tree->nodes[index];
-    if (around->begin_ns > node->begin_ns) around->begin_ns = node->begin_ns;
-    if (around->end_ns < node->end_ns) around->end_ns = node->end_ns;
-    node->parent = found;
+    pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
+    if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
+    if (wrap->end_ns < node->end_ns) wrap->end_ns = node->end_ns;
+    node->parent = around;
     return true;
 }
 
+/* What node `index` lacks around it: PJ_SPAN_KIND_COUNT is nothing. */
+static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->kind == PJ_SPAN_OPERATION &&
+        pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT) == UINT32_MAX)
+        return PJ_SPAN_COMPONENT;
+    if (node->kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN) == UINT32_MAX)
+        return PJ_SPAN_TOKEN;
+    return PJ_SPAN_KIND_COUNT;
+}
+
 /* Everything lies in a phase, a layer in a token, an operation in a component: what a client did
- * not open is made up around what it did. */
+ * not open, or what was lost, is made up around what is there. */
 static bool complete(pj_tree *tree)
 {
-    uint32_t first = tree->node_count;
-    for (uint32_t i = 1; i < first; i++) {
-        const pj_node node = tree->nodes[i];
-        if (node.kind == PJ_SPAN_OPERATION &&
-            pj_tree_ancestor(tree, i, PJ_SPAN_COMPONENT) == UINT32_MAX &&
-            !make_up(tree, i, PJ_SPAN_COMPONENT, node.id, first))
-            return false;
-        if (node.kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, i, PJ_SPAN_TOKEN) == UINT32_MAX &&
-            !make_up(tree, i, PJ_SPAN_TOKEN, 0, first))
-            return false;
+    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count};
+    bool ok = m.last != NULL;
+    for (uint32_t i = 1; ok && i < m.nodes; i++) {
+        pj_span_kind missing = lacks(tree, i);
+        if (missing == PJ_SPAN_KIND_COUNT)
+            m.last[tree->nodes[i].parent] = 0;
+        else
+            ok = make_up(tree, &m, i, missing, missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
+                         missing == PJ_SPAN_COMPONENT);
     }
-    for (uint32_t i = 1, last = tree->node_count; i < last; i++)
-        if (tree->nodes[i].kind != PJ_SPAN_PHASE && tree->nodes[i].parent == 0 &&
-            !make_up(tree, i, PJ_SPAN_PHASE, tree->nodes[i].phase, first))
-            return false;
-    return true;
+    if (ok) memset(m.last, 0, m.nodes * sizeof *m.last);
+    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
+        if (tree->nodes[i].parent != 0) continue;
+        if (tree->nodes[i].kind == PJ_SPAN_PHASE)
+            m.last[0] = 0;
+        else
+            ok = make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
+    }
+    pj_free(m.last);
+    return ok;
 }
 
 /* ---- children ------------------------------------------------------------------------------ */

@@ -300,11 +300,12 @@ const pj_record *pj_spool_next(pj_spool_reader *reader)
     if (left == 0) return NULL;
     size_t size = left < sizeof *record ? SIZE_MAX : pj_record_size(pj_record_bytes(record));
     if (size > left || pj_record_kind(record) == PJ_RECORD_PAD ||
-        record->crc != record_crc(record)) {
+        (reader->offset >= reader->checked && record->crc != record_crc(record))) {
         reader->truncated = true;
         return NULL;
     }
     reader->offset += size;
+    if (reader->checked < reader->offset) reader->checked = reader->offset;
     return record;
 }
 

@@ -122,6 +122,7 @@ void pj_spool_close(pj_spool *spool, bool remove);
 typedef struct pj_spool_reader {
     pj_mapping mapping;
     size_t offset;
+    size_t checked; /* checksums of records below this offset were found good */
     int64_t start_ns, start_wall_ns;
     bool truncated; /* it ended with a record that was cut off or corrupt */
     bool borrowed;  /* the memory is the caller's */
