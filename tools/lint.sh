@@ -12,7 +12,7 @@ echo "shell scripts"
 # shellcheck disable=SC2046
 shellcheck $(git ls-files '*.sh' .ci/run) || bad=1
 echo "cppcheck"
-cppcheck --quiet --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
+cppcheck --quiet --error-exitcode=1 --enable=warning,performance --inline-suppr \
     --std=c11 -Iinclude -Isrc --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     -D__linux__ -D_GNU_SOURCE --suppressions-list=tools/cppcheck.txt \
     -j "$(getconf _NPROCESSORS_ONLN)" src || bad=1
