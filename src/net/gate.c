@@ -1,0 +1,94 @@
+#include "net/gate.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 256 };
+
+static bool is_address(const char *name)
+{
+    unsigned char bytes[16];
+    return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
+}
+
+bool pj_host_is_loopback(const char *host)
+{
+    unsigned char bytes[16];
+    if (strcasecmp(host, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, host, bytes) == 1) return bytes[0] == 127;
+    static const unsigned char one[16] = {[15] = 1};
+    return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, 16) == 0;
+}
+
+/* Takes the name out of "name", "name:port" or "[v6]:port". */
+static bool split_name(const char *header, char name[NAME_BYTES])
+{
+    bool bracket = header[0] == '[';
+    const char *begin = header + bracket;
+    size_t length = strcspn(begin, bracket ? "]" : ":");
+    const char *rest = begin + length;
+    if (bracket && *rest++ != ']') return false;
+    if (length == 0 || length >= NAME_BYTES) return false;
+    if (*rest && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1) ||
+                  strlen(rest + 1) > 5))
+        return false;
+    memcpy(name, begin, length);
+    name[length] = 0;
+    return bracket ? strchr(name, ':') != NULL : true;
+}
+
+static bool listed(const char *const *list, const char *text)
+{
+    for (; list && *list; list++)
+        if (strcasecmp(*list, text) == 0) return true;
+    return false;
+}
+
+static bool is_own_name(const char *name)
+{
+    char own[NAME_BYTES] = "", local[NAME_BYTES + 8];
+    if (gethostname(own, sizeof own - 1) != 0 || !own[0]) return false;
+    snprintf(local, sizeof local, "%s.local", own);
+    return strcasecmp(name, own) == 0 || strcasecmp(name, local) == 0;
+}
+
+bool pj_gate_host(const pj_gate *gate, const char *host_header)
+{
+    char name[NAME_BYTES];
+    if (!host_header || !split_name(host_header, name)) return false;
+    if (pj_host_is_loopback(name) || strcasecmp(name, gate->host) == 0) return true;
+    if (listed(gate->extra_hosts, name)) return true;
+    /* An address in Host was typed or configured by someone; only names can be rebound. */
+    return !gate->loopback && (is_address(name) || is_own_name(name));
+}
+
+bool pj_gate_origin(const pj_gate *gate, const char *origin, const char *host_header)
+{
+    if (listed(gate->extra_origins, origin)) return true;
+    const char *authority = strncasecmp(origin, "http://", 7) == 0    ? origin + 7
+                            : strncasecmp(origin, "https://", 8) == 0 ? origin + 8
+                                                                      : NULL;
+    return authority && host_header && strcasecmp(authority, host_header) == 0;
+}
+
+/* Runs over all of `given`, so that its time says nothing about where it differs. */
+static bool equal_in_constant_time(const char *given, const char *wanted)
+{
+    size_t given_bytes = strlen(given), wanted_bytes = strlen(wanted);
+    volatile unsigned difference = given_bytes != wanted_bytes;
+    for (size_t i = 0; i < given_bytes; i++)
+        difference |=
+            (unsigned char)given[i] ^ (unsigned char)wanted[wanted_bytes ? i % wanted_bytes : 0];
+    return difference == 0;
+}
+
+bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *parameter)
+{
+    if (!gate->token) return true;
+    if (authorization && strncasecmp(authorization, "Bearer ", 7) == 0)
+        return equal_in_constant_time(authorization + 7, gate->token);
+    return parameter && equal_in_constant_time(parameter, gate->token);
+}

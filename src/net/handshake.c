@@ -1,0 +1,153 @@
+#include "net/handshake.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- SHA-1, for the accept key only: it proves nothing, it only shows that the server has read it
+ * - */
+
+static uint32_t rotate(uint32_t x, int n)
+{
+    return x << n | x >> (32 - n);
+}
+
+static void sha1_block(uint32_t h[5], const unsigned char *block)
+{
+    uint32_t w[80], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
+    for (int i = 0; i < 16; i++)
+        w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
+               (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
+    for (int i = 16; i < 80; i++) w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+    for (int i = 0; i < 80; i++) {
+        uint32_t f = i < 20   ? ((b & c) | (~b & d)) + 0x5a827999
+                     : i < 40 ? (b ^ c ^ d) + 0x6ed9eba1
+                     : i < 60 ? ((b & c) | (b & d) | (c & d)) + 0x8f1bbcdc
+                              : (b ^ c ^ d) + 0xca62c1d6;
+        uint32_t t = rotate(a, 5) + f + e + w[i];
+        e = d;
+        d = c;
+        c = rotate(b, 30);
+        b = a;
+        a = t;
+    }
+    h[0] += a;
+    h[1] += b;
+    h[2] += c;
+    h[3] += d;
+    h[4] += e;
+}
+
+void pj_sha1(const void *bytes, size_t count, unsigned char digest[20])
+{
+    uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
+    const unsigned char *p = bytes;
+    size_t left = count;
+    for (; left >= 64; left -= 64, p += 64) sha1_block(h, p);
+    unsigned char tail[128] = {0};
+    size_t tail_bytes = left < 56 ? 64 : 128;
+    if (left > 0) memcpy(tail, p, left);
+    tail[left] = 0x80;
+    for (int i = 0; i < 8; i++)
+        tail[tail_bytes - 1 - (size_t)i] = (unsigned char)((uint64_t)count * 8 >> 8 * i);
+    for (size_t i = 0; i < tail_bytes; i += 64) sha1_block(h, tail + i);
+    for (int i = 0; i < 20; i++) digest[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+static void base64(const unsigned char digest[20], char text[PJ_ACCEPT_BYTES])
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *out = text;
+    for (int i = 0; i < 21; i += 3) {
+        uint32_t v = (uint32_t)digest[i] << 16 | (uint32_t)digest[i + 1] << 8;
+        if (i + 2 < 20) v |= digest[i + 2];
+        for (int k = 0; k < 4; k++) *out++ = letters[v >> (18 - 6 * k) & 63];
+    }
+    text[27] = '='; /* 20 bytes: one short of a multiple of three */
+    text[28] = 0;
+}
+
+/* 16 bytes in base64: 22 letters, the last of which holds four zero bits, and two equals signs. */
+static bool is_key(const char *key)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    return strlen(key) == 24 && strspn(key, letters) == 22 && strchr("AQgw", key[21]) &&
+           strcmp(key + 22, "==") == 0;
+}
+
+bool pj_handshake_accept(const char *key, char accept[PJ_ACCEPT_BYTES])
+{
+    char text[64];
+    unsigned char digest[20];
+    if (!key || !is_key(key)) return false;
+    int n = snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
+    pj_sha1(text, (size_t)n, digest);
+    base64(digest, accept);
+    return true;
+}
+
+/* ---- the upgrade --------------------------------------------------------------------------- */
+
+typedef struct upgrade {
+    pj_hub *hub;
+    pj_reader_options options;
+} upgrade;
+
+/* The socket is duplicated and libmicrohttpd told to forget its own: no thread and no memory of the
+ * request stays with a WebSocket. */
+static void hand_over(void *unused, struct MHD_Connection *connection, void *request,
+                      const char *early, size_t early_bytes, MHD_socket socket,
+                      struct MHD_UpgradeResponseHandle *handle)
+{
+    const pj_http *http = request;
+    const upgrade *u = http->upgrade;
+    int fd = dup(socket);
+    MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+    if (fd >= 0) pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
+}
+
+/* Whether a comma-separated header holds the word. */
+static bool has_word(const char *header, const char *word)
+{
+    for (const char *p = header; p && *p;) {
+        p += strspn(p, " \t,");
+        size_t n = strcspn(p, ", \t");
+        if (n == strlen(word) && strncasecmp(p, word, n) == 0) return true;
+        p += n;
+    }
+    return false;
+}
+
+enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_options *options)
+{
+    char accept[PJ_ACCEPT_BYTES];
+    const char *version = pj_http_header(http, "Sec-WebSocket-Version");
+    if (!has_word(pj_http_header(http, "Connection"), "upgrade") ||
+        !has_word(pj_http_header(http, "Upgrade"), "websocket")) {
+        pj_http_add_header(http, "Upgrade", "websocket");
+        return pj_http_problem(http, 426, "this is the live stream: open it as a WebSocket");
+    }
+    if (strcmp(http->method, "GET") != 0)
+        return pj_http_problem(http, 400, "a WebSocket begins with GET");
+    if (!version || strcmp(version, "13") != 0) {
+        pj_http_add_header(http, "Sec-WebSocket-Version", "13");
+        return pj_http_problem(http, 426, "only version 13 of the WebSocket protocol is spoken");
+    }
+    if (!pj_handshake_accept(pj_http_header(http, "Sec-WebSocket-Key"), accept))
+        return pj_http_problem(http, 400, "Sec-WebSocket-Key must be 16 bytes in base64");
+    if (!pj_hub_has_room(hub))
+        return pj_http_problem(http, 503, "there are too many live readers already");
+    upgrade *u = pj_alloc(1, sizeof *u);
+    if (!u) return MHD_NO;
+    *u = (upgrade){hub, *options};
+    http->upgrade = u;
+    http->upgrade_free = pj_free;
+    struct MHD_Response *response = MHD_create_response_for_upgrade(hand_over, NULL);
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, "Upgrade", "websocket");
+    MHD_add_response_header(response, "Sec-WebSocket-Accept", accept);
+    return pj_http_queue(http, 101, response);
+}

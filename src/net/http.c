@@ -1,0 +1,309 @@
+#include "net/http.h"
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct http_header {
+    const char *name;
+    char value[160];
+} http_header;
+
+enum { EXTRA_HEADERS = 6 };
+
+/* The public part first, so that a pj_http * is a request *. */
+typedef struct request {
+    pj_http http;
+    http_header extra[EXTRA_HEADERS];
+    int extra_count;
+} request;
+
+pj_http *pj_http_new(const char *raw_target)
+{
+    request *r = pj_alloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->http.raw_target = raw_target;
+    r->http.raw_bytes = strlen(raw_target);
+    r->http.raw_copy = pj_strndup(raw_target, r->http.raw_bytes);
+    pj_arena_init(&r->http.arena, 1 << 20);
+    pj_buffer_init(&r->http.body, PJ_BODY_MAX_BYTES);
+    if (r->http.raw_copy) return &r->http;
+    pj_http_free(&r->http);
+    return NULL;
+}
+
+void pj_http_free(pj_http *http)
+{
+    if (!http) return;
+    if (http->upgrade && http->upgrade_free) http->upgrade_free(http->upgrade);
+    pj_buffer_fini(&http->body);
+    pj_arena_fini(&http->arena);
+    pj_free(http->raw_copy);
+    pj_free(http);
+}
+
+const char *pj_http_header(const pj_http *http, const char *name)
+{
+    return MHD_lookup_connection_value(http->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static const char *const security_headers[][2] = {
+    {"Content-Security-Policy",
+     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+     "connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+     "frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+};
+
+void pj_http_add_header(pj_http *http, const char *name, const char *value)
+{
+    request *r = (request *)http;
+    if (r->extra_count == EXTRA_HEADERS) return;
+    http_header *header = &r->extra[r->extra_count++];
+    header->name = name;
+    snprintf(header->value, sizeof header->value, "%s", value);
+}
+
+enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Response *response)
+{
+    request *r = (request *)http;
+    if (!response) return MHD_NO;
+    bool caches = false;
+    for (int i = 0; i < r->extra_count; i++) {
+        MHD_add_response_header(response, r->extra[i].name, r->extra[i].value);
+        caches |= strcmp(r->extra[i].name, "Cache-Control") == 0;
+    }
+    for (size_t i = 0; i < sizeof security_headers / sizeof *security_headers; i++)
+        MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
+    if (!caches) MHD_add_response_header(response, "Cache-Control", "no-store");
+    enum MHD_Result result = MHD_queue_response(http->connection, status, response);
+    MHD_destroy_response(response);
+    http->status = status;
+    return result;
+}
+
+enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *content_type, char *text,
+                              size_t bytes)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback(bytes, text, pj_free);
+    if (!response) {
+        pj_free(text);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, "Content-Type", content_type);
+    return pj_http_queue(http, status, response);
+}
+
+enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *buffer)
+{
+    size_t bytes = buffer->length;
+    bool too_large = buffer->failed && buffer->max_bytes - bytes < (1 << 16);
+    char *text = pj_buffer_take(buffer);
+    if (text) return pj_http_reply(http, status, "application/json", text, bytes);
+    if (too_large)
+        return pj_http_problem(http, 413,
+                               "the answer would be larger than %d MB: ask for less with limit, "
+                               "points or include, or take the export",
+                               PJ_REPLY_MAX_BYTES >> 20);
+    return pj_http_problem(http, 500, "the server is out of memory for this answer");
+}
+
+enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
+{
+    static char nothing[1] = "";
+    return pj_http_queue(http, status,
+                         MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT));
+}
+
+static const char *status_title(unsigned status)
+{
+    switch (status) {
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 409: return "Conflict";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 422: return "Unprocessable Content";
+    case 426: return "Upgrade Required";
+    case 429: return "Too Many Requests";
+    case 503: return "Service Unavailable";
+    default: return "Internal Server Error";
+    }
+}
+
+static enum MHD_Result reply_problem(pj_http *http, unsigned status, const char *detail)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "type", "about:blank");
+    pj_json_kv_string(&json, "title", status_title(status));
+    pj_json_kv_uint(&json, "status", status);
+    pj_json_kv_string(&json, "detail", detail);
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    size_t bytes = buffer.length;
+    char *text = pj_buffer_take(&buffer);
+    if (status == 429 || status == 503) pj_http_add_header(http, "Retry-After", "2");
+    return text ? pj_http_reply(http, status, "application/problem+json", text, bytes) : MHD_NO;
+}
+
+enum MHD_Result pj_http_problem(pj_http *http, unsigned status, const char *format, ...)
+{
+    char detail[PJ_ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    return reply_problem(http, status, detail);
+}
+
+enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error *err)
+{
+    unsigned status = 500;
+    switch (err->status) {
+    case PJ_E_INVALID: status = invalid; break;
+    case PJ_E_UNSUPPORTED: status = 422; break;
+    case PJ_E_NOT_FOUND: status = 404; break;
+    case PJ_E_STATE: status = 409; break;
+    case PJ_E_FULL: status = 429; break;
+    case PJ_E_UNAVAILABLE:
+    case PJ_E_DENIED:
+    case PJ_E_AGAIN: status = 503; break;
+    default: break;
+    }
+    return reply_problem(http, status, err->text[0] ? err->text : "it failed without a reason");
+}
+
+/* ---- checking the head --------------------------------------------------------------------- */
+
+typedef struct head_count {
+    unsigned host, content_length, transfer_encoding, authorization, origin;
+    bool broken;
+} head_count;
+
+static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                    size_t name_bytes, const char *value, size_t value_bytes)
+{
+    head_count *count = context;
+    const struct {
+        const char *name;
+        unsigned *count;
+    } single[] = {{"host", &count->host},
+                  {"content-length", &count->content_length},
+                  {"transfer-encoding", &count->transfer_encoding},
+                  {"authorization", &count->authorization},
+                  {"origin", &count->origin}};
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++)
+        if (strcasecmp(name, single[i].name) == 0) ++*single[i].count;
+    for (size_t i = 0; value && i < value_bytes; i++)
+        if ((unsigned char)value[i] < ' ' && value[i] != '\t') count->broken = true;
+    for (size_t i = 0; i < name_bytes; i++)
+        if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] >= 0x7f) count->broken = true;
+    return MHD_YES;
+}
+
+/* A NUL inside the request line ends the C string that libmicrohttpd hands out; the version, which
+ * lies behind it in the same memory, then is not where it would be. */
+static bool target_was_cut(const pj_http *http, const char *version)
+{
+    const char *expected = http->raw_target + http->raw_bytes + 1;
+    return version > expected && version - expected < (1 << 20);
+}
+
+static bool is_known_method(const char *method)
+{
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ||
+           strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
+}
+
+static bool changes_something(const char *method)
+{
+    return strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
+}
+
+static enum MHD_Result check_framing(pj_http *http, const char *version, bool *passed)
+{
+    head_count count = {0};
+    *passed = false;
+    MHD_get_connection_values_n(http->connection, MHD_HEADER_KIND, count_header, &count);
+    if (!is_known_method(http->method)) {
+        pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
+        return pj_http_problem(http, 405, "there is no method of that name here");
+    }
+    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
+        return pj_http_problem(http, 400, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+    if (target_was_cut(http, version) || count.broken)
+        return pj_http_problem(http, 400, "the head of the request holds a control character");
+    if (count.host != 1)
+        return pj_http_problem(http, 400, "a request needs exactly one Host header");
+    if (count.content_length > 1 || count.transfer_encoding > 1 ||
+        (count.content_length && count.transfer_encoding))
+        return pj_http_problem(http, 400, "the length of the body is given in more than one way");
+    if (count.authorization > 1 || count.origin > 1)
+        return pj_http_problem(http, 400, "Authorization and Origin may stand only once");
+    *passed = true;
+    return MHD_YES;
+}
+
+static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *passed)
+{
+    const char *origin = pj_http_header(http, "Origin");
+    bool live = strcmp(http->target.path, "/ws/profiling") == 0;
+    *passed = false;
+    http->host = pj_http_header(http, "Host");
+    if (!pj_gate_host(gate, http->host))
+        return pj_http_problem(http, 403,
+                               "the Host header names something that is not this server; open it "
+                               "as http://localhost, or allow the name with --allow-host");
+    if (origin && (live || changes_something(http->method)) &&
+        !pj_gate_origin(gate, origin, http->host))
+        return pj_http_problem(http, 403,
+                               "a page of another site may not do this: the Origin header does not "
+                               "match the Host header");
+    /* The page itself may be fetched by anyone who gets here: it asks for the token. */
+    bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
+                strcmp(http->target.path, "/metrics") != 0;
+    if (!open && !pj_gate_token(gate, pj_http_header(http, "Authorization"),
+                                live ? pj_params_text(&http->target.params, "token") : NULL)) {
+        pj_http_add_header(http, "WWW-Authenticate", "Bearer realm=\"perjoule\"");
+        return pj_http_problem(http, 401,
+                               "this server was started with --token: send it as Authorization: "
+                               "Bearer TOKEN");
+    }
+    *passed = true;
+    return MHD_YES;
+}
+
+bool pj_http_check_head(pj_http *http, const pj_gate *gate, const char *version,
+                        enum MHD_Result *result)
+{
+    pj_error err = {0};
+    bool passed;
+    *result = check_framing(http, version, &passed);
+    if (!passed) return false;
+    if (http->raw_bytes > PJ_TARGET_MAX_BYTES) {
+        *result =
+            pj_http_problem(http, 414, "the address is longer than %d bytes", PJ_TARGET_MAX_BYTES);
+        return false;
+    }
+    if (pj_target_parse(http->raw_copy, http->raw_bytes, &http->target, &http->arena, &err)) {
+        *result = pj_http_failure(http, 400, &err);
+        return false;
+    }
+    *result = check_sender(http, gate, &passed);
+    return passed;
+}

@@ -1,0 +1,501 @@
+#include "net/live_json.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    BATCH_NS = 33 * 1000 * 1000,
+    BATCH_ROWS = 512,
+    POWER_COLUMNS = 7,
+    FRAME_HEAD = 24,
+    COMPONENTS_MAX = 64, /* of a heatmap */
+    LAYERS_MAX = 1024,
+    PROMPT_SHOWN = 4096, /* bytes of the prompt in hello and run_started */
+    MESSAGE_MAX = 8 << 20
+};
+
+struct pj_live_json {
+    pj_hub *hub;
+    pj_live_sink sink;
+    pthread_mutex_t mutex; /* guards all below */
+    pj_buffer text;
+    uint32_t waiting;
+    /* the present run */
+    char run_id[PJ_UUID_BYTES]; /* "": none */
+    char *model_name, *prompt;
+    pj_depth depth;
+    uint32_t layer_count;
+    pj_live_power batch[BATCH_ROWS];
+    uint32_t batch_rows;
+    int64_t batch_ns;                    /* when the last one went out */
+    char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
+    uint32_t component_count, layers_told;
+    bool layout_changed;
+};
+
+/* ---- making messages ----------------------------------------------------------------------- */
+
+static void begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
+                  double t_ms)
+{
+    pj_buffer_clear(&live->text);
+    pj_json_init(json, &live->text);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "type", type);
+    pj_json_kv_string(json, "run_id", run_id);
+    pj_json_kv_double(json, "t_ms", t_ms);
+}
+
+static void publish(pj_live_json *live, pj_json *json, pj_publication publication)
+{
+    pj_json_object_end(json);
+    if (!pj_json_finish(json)) return;
+    publication.bytes = live->text.data;
+    publication.count = live->text.length;
+    if (publication.audience == 0) publication.audience = PJ_FOR_ALL;
+    pj_hub_publish(live->hub, &publication);
+}
+
+static void write_run(pj_json *json, const pj_live_json *live)
+{
+    pj_json_kv_string(json, "model_name", live->model_name);
+    pj_json_kv_string(json, "prompt", live->prompt);
+    pj_json_kv_string(json, "profiling_depth", pj_depth_name(live->depth));
+    pj_json_kv_uint(json, "layer_count", live->layer_count);
+}
+
+void pj_live_json_hello(void *context, pj_buffer *members)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    pj_buffer_text(members, "\"running\":");
+    pj_json_init(&json, members);
+    if (live->run_id[0]) {
+        pj_json_object_begin(&json);
+        pj_json_kv_string(&json, "run_id", live->run_id);
+        write_run(&json, live);
+        pj_json_object_end(&json);
+    } else
+        pj_json_null(&json);
+    pj_json_finish(&json);
+    pj_buffer_printf(members, ",\"queue\":%u", live->waiting);
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* ---- runs ---------------------------------------------------------------------------------- */
+
+static void on_queued(void *context, const char *run_id, uint32_t position)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "run_queued", run_id, 0);
+    pj_json_kv_uint(&json, "position", position);
+    publish(live, &json, (pj_publication){.run_id = run_id});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* At most PROMPT_SHOWN bytes; the JSON writer mends a character cut in two. */
+static char *shown_prompt(const char *prompt)
+{
+    return prompt ? pj_strndup(prompt, strnlen(prompt, PROMPT_SHOWN)) : NULL;
+}
+
+static void on_begin(void *context, const pj_live_run *run)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    pj_free(live->model_name);
+    pj_free(live->prompt);
+    live->model_name = run->model_name ? pj_strdup(run->model_name) : NULL;
+    live->prompt = shown_prompt(run->prompt);
+    live->depth = run->depth;
+    live->layer_count = run->layer_count;
+    live->component_count = 0;
+    live->layers_told = 0;
+    live->batch_rows = 0;
+    strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
+    begin(live, &json, "run_started", run->run_id, 0);
+    write_run(&json, live);
+    publish(live, &json, (pj_publication){.run_id = run->run_id, .begins_run = true});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+static void flush_power(pj_live_json *live, const char *run_id);
+
+static void on_end(void *context, const char *run_id, const pj_live_end *end)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    flush_power(live, run_id);
+    bool failed = end->status == PJ_RUN_FAILED;
+    begin(live, &json, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
+    pj_json_kv_string(&json, "status", pj_run_status_name(end->status));
+    if (failed) pj_json_kv_string(&json, "error", end->error);
+    pj_json_key(&json, "summary");
+    if (end->summary_json)
+        pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
+    else
+        pj_json_null(&json);
+    publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = true});
+    live->run_id[0] = 0;
+    pthread_mutex_unlock(&live->mutex);
+}
+
+static void on_warning(void *context, const char *run_id, const char *code, const char *text)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "warning", run_id, NAN);
+    pj_json_kv_string(&json, "code", code);
+    pj_json_kv_string(&json, "text", text);
+    publish(live, &json, (pj_publication){.run_id = run_id});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* ---- sections and tokens ------------------------------------------------------------------- */
+
+static void tell_section(void *context, const char *run_id, const pj_live_section *s, bool ended)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, ended ? "section_end" : "section_start", run_id, s->t_ms);
+    pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
+    pj_json_kv_string(&json, "section_name", s->name);
+    if (ended) {
+        pj_json_kv_double(&json, "duration_ms", s->duration_ms);
+        pj_json_kv_double(&json, "energy_mj", s->energy_mj);
+    }
+    publish(live, &json, (pj_publication){.run_id = run_id});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+static void on_section_start(void *context, const char *run_id, const pj_live_section *section)
+{
+    tell_section(context, run_id, section, false);
+}
+
+static void on_section_end(void *context, const char *run_id, const pj_live_section *section)
+{
+    tell_section(context, run_id, section, true);
+}
+
+static void on_token(void *context, const char *run_id, const pj_live_token *t)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "token_complete", run_id, t->t_ms);
+    pj_json_kv_uint(&json, "position", t->position);
+    pj_json_kv_uint(&json, "sequence", t->sequence);
+    if (t->token_id >= 0)
+        pj_json_kv_int(&json, "token_id", t->token_id);
+    else
+        pj_json_kv_null(&json, "token_id");
+    pj_json_kv_string(&json, "text", t->text);
+    pj_json_kv_string(&json, "phase", pj_phase_name(t->phase));
+    pj_json_kv_double(&json, "duration_ms", t->duration_ms);
+    pj_json_kv_double(&json, "energy_mj", t->energy_mj);
+    pj_json_kv_double(&json, "power_mw", t->power_mw);
+    publish(live, &json, (pj_publication){.run_id = run_id});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* ---- power --------------------------------------------------------------------------------- */
+
+static void put_u32(unsigned char *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static void put_f32(unsigned char *at, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_u32(at, bits);
+}
+
+static void put_f64(unsigned char *at, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_u32(at, (uint32_t)bits);
+    put_u32(at + 4, (uint32_t)(bits >> 32));
+}
+
+/* The 24 bytes in front of a binary frame; the hub puts the number of the message at byte 4. */
+static void frame_head(unsigned char *head, unsigned kind, uint32_t columns, double t_ms,
+                       uint32_t rows, uint32_t token)
+{
+    memset(head, 0, FRAME_HEAD);
+    head[0] = (unsigned char)kind;
+    head[1] = 1;
+    head[2] = (unsigned char)columns;
+    head[3] = (unsigned char)(columns >> 8);
+    put_f64(head + 8, t_ms);
+    put_u32(head + 16, rows);
+    put_u32(head + 20, token);
+}
+
+static void publish_frame(pj_live_json *live, const char *run_id, const void *bytes, size_t count)
+{
+    pj_hub_publish(live->hub, &(pj_publication){.run_id = run_id,
+                                                .audience = PJ_FOR_BINARY,
+                                                .state = true,
+                                                .binary = true,
+                                                .bytes = bytes,
+                                                .count = count});
+}
+
+static float power_value(const pj_live_power *first, const pj_live_power *s, int column)
+{
+    if (column == 0) return (float)(s->t_ms - first->t_ms);
+    if (column == 1) return (float)s->phase;
+    return (float)s->mw[column - 2];
+}
+
+static void power_frame(pj_live_json *live, const char *run_id)
+{
+    unsigned char frame[FRAME_HEAD + POWER_COLUMNS * BATCH_ROWS * 4];
+    unsigned char *at = frame + FRAME_HEAD;
+    frame_head(frame, 1, POWER_COLUMNS, live->batch[0].t_ms, live->batch_rows, 0);
+    for (int c = 0; c < POWER_COLUMNS; c++)
+        for (uint32_t i = 0; i < live->batch_rows; i++, at += 4)
+            put_f32(at, power_value(&live->batch[0], &live->batch[i], c));
+    publish_frame(live, run_id, frame, (size_t)(at - frame));
+}
+
+static void power_message(pj_live_json *live, const char *run_id, const pj_live_power *s,
+                          pj_audience audience)
+{
+    static const char *const names[] = {"cpu_power_mw", "gpu_power_mw", "ane_power_mw",
+                                        "dram_power_mw", "total_power_mw"};
+    pj_json json;
+    begin(live, &json, "power_sample", run_id, s->t_ms);
+    pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) pj_json_kv_double(&json, names[c], s->mw[c]);
+    pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
+    publish(live, &json, (pj_publication){.run_id = run_id, .audience = audience, .state = true});
+}
+
+/* JSON readers get the newest sample of a batch: fast sensors give a thousand a second, and those
+ * who want them all ask for binary frames. */
+static void flush_power(pj_live_json *live, const char *run_id)
+{
+    if (live->batch_rows == 0) return;
+    power_frame(live, run_id);
+    if (pj_hub_wants(live->hub, false))
+        power_message(live, run_id, &live->batch[live->batch_rows - 1], PJ_FOR_JSON);
+    live->batch_rows = 0;
+}
+
+static void on_power(void *context, const char *run_id, const pj_live_power *samples,
+                     uint32_t count)
+{
+    pj_live_json *live = context;
+    pthread_mutex_lock(&live->mutex);
+    int64_t now = pj_clock_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        if (live->batch_rows == BATCH_ROWS) flush_power(live, run_id);
+        live->batch[live->batch_rows++] = samples[i];
+    }
+    if (live->batch_rows > 0 && now - live->batch_ns >= BATCH_NS) {
+        flush_power(live, run_id);
+        live->batch_ns = now;
+    }
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* ---- parts of a token ---------------------------------------------------------------------- */
+
+static void write_stats(pj_json *json, const pj_stats *stats)
+{
+    pj_json_kv_double(json, "activation_mean", stats ? (double)stats->mean_abs : NAN);
+    pj_json_kv_double(json, "activation_std", stats ? (double)stats->std : NAN);
+    pj_json_kv_double(json, "activation_max", stats ? (double)stats->max_abs : NAN);
+    pj_json_kv_double(json, "activation_sparsity", stats ? (double)stats->sparsity : NAN);
+}
+
+static void write_layer_index(pj_json *json, int32_t layer)
+{
+    if (layer >= 0)
+        pj_json_kv_int(json, "layer_index", layer);
+    else
+        pj_json_kv_null(json, "layer_index");
+}
+
+/* What a part is: 0 a layer, 1 a component, 2 an operation. */
+static int level_of(const pj_live_part *part)
+{
+    return part->operation ? 2 : part->component ? 1 : 0;
+}
+
+static void write_part(pj_json *json, const pj_live_part *part)
+{
+    int level = level_of(part);
+    pj_json_object_begin(json);
+    write_layer_index(json, part->layer);
+    if (level > 0) pj_json_kv_string(json, "component_name", part->component);
+    if (level > 1) pj_json_kv_string(json, "operation_name", part->operation);
+    pj_json_kv_double(json, level == 0 ? "total_time_ms" : "time_ms", part->duration_ms);
+    pj_json_kv_double(json, "energy_mj", part->energy_mj);
+    if (level < 2) write_stats(json, part->stats);
+    pj_json_object_end(json);
+}
+
+static void parts_message(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                          uint32_t count, int level)
+{
+    static const char *const types[] = {"layer_metrics", "component_metrics", "operation_metrics"};
+    static const char *const members[] = {"layers", "components", "operations"};
+    pj_json json;
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) any |= level_of(&parts[i]) == level;
+    if (!any) return;
+    begin(live, &json, types[level], run_id, parts[0].t_ms);
+    pj_json_kv_uint(&json, "position", parts[0].position);
+    pj_json_key(&json, members[level]);
+    pj_json_array_begin(&json);
+    for (uint32_t i = 0; i < count; i++)
+        if (level_of(&parts[i]) == level) write_part(&json, &parts[i]);
+    pj_json_array_end(&json);
+    /* The heatmap frame says what component_metrics says. */
+    publish(live, &json,
+            (pj_publication){.run_id = run_id,
+                             .audience = level == 1 ? PJ_FOR_JSON : PJ_FOR_ALL,
+                             .state = true});
+}
+
+/* ---- heatmaps ------------------------------------------------------------------------------ */
+
+static int column_of(pj_live_json *live, const char *component)
+{
+    for (uint32_t i = 0; i < live->component_count; i++)
+        if (strcmp(live->components[i], component) == 0) return (int)i;
+    if (live->component_count == COMPONENTS_MAX || strlen(component) >= sizeof live->components[0])
+        return -1;
+    strcpy(live->components[live->component_count], component);
+    live->layout_changed = true;
+    return (int)live->component_count++;
+}
+
+static bool in_heatmap(const pj_live_part *part)
+{
+    return level_of(part) == 1 && part->layer >= 0 && part->layer < LAYERS_MAX;
+}
+
+static void layout_message(pj_live_json *live, const char *run_id, double t_ms, uint32_t layers)
+{
+    pj_json json;
+    begin(live, &json, "heatmap_layout", run_id, t_ms);
+    pj_json_kv_uint(&json, "layers", layers);
+    pj_json_key(&json, "components");
+    pj_json_array_begin(&json);
+    for (uint32_t i = 0; i < live->component_count; i++) pj_json_string(&json, live->components[i]);
+    pj_json_array_end(&json);
+    publish(live, &json, (pj_publication){.run_id = run_id});
+    live->layers_told = layers;
+    live->layout_changed = false;
+}
+
+static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                          uint32_t count)
+{
+    uint32_t layers = live->layers_told;
+    bool timed = true; /* energy is unavailable */
+    for (uint32_t i = 0; i < count; i++) {
+        if (!in_heatmap(&parts[i]) || column_of(live, parts[i].component) < 0) continue;
+        if ((uint32_t)parts[i].layer >= layers) layers = (uint32_t)parts[i].layer + 1;
+        if (!isnan(parts[i].energy_mj)) timed = false;
+    }
+    if (layers == 0 || live->component_count == 0) return;
+    if (live->layout_changed || layers != live->layers_told)
+        layout_message(live, run_id, parts[0].t_ms, layers);
+    size_t columns = live->component_count, bytes = FRAME_HEAD + layers * columns * 4;
+    unsigned char *frame = pj_alloc(bytes, 1);
+    if (!frame) return;
+    frame_head(frame, 2, live->component_count, parts[0].t_ms, layers, parts[0].position);
+    for (size_t i = 0; i < layers * columns; i++) put_f32(frame + FRAME_HEAD + 4 * i, NAN);
+    for (uint32_t i = 0; i < count; i++) {
+        int column = in_heatmap(&parts[i]) ? column_of(live, parts[i].component) : -1;
+        if (column < 0) continue;
+        size_t cell = (size_t)parts[i].layer * columns + (size_t)column;
+        double value = timed ? parts[i].duration_ms : parts[i].energy_mj;
+        put_f32(frame + FRAME_HEAD + 4 * cell, (float)value);
+    }
+    publish_frame(live, run_id, frame, bytes);
+    pj_free(frame);
+}
+
+static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
+{
+    pj_live_json *live = context;
+    bool json = pj_hub_wants(live->hub, false), binary = pj_hub_wants(live->hub, true);
+    if (count == 0 || (!json && !binary)) return;
+    pthread_mutex_lock(&live->mutex);
+    parts_message(live, run_id, parts, count, 0);
+    if (json) parts_message(live, run_id, parts, count, 1);
+    parts_message(live, run_id, parts, count, 2);
+    if (binary) heatmap_frame(live, run_id, parts, count);
+    pthread_mutex_unlock(&live->mutex);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+pj_status pj_live_json_open(pj_live_json **out, pj_error *err)
+{
+    pj_live_json *live = pj_alloc(1, sizeof *live);
+    *out = live;
+    if (!live) return pj_fail_memory(err, "the live stream");
+    pthread_mutex_init(&live->mutex, NULL);
+    pj_buffer_init(&live->text, MESSAGE_MAX);
+    live->sink = (pj_live_sink){.context = live,
+                                .run_queued = on_queued,
+                                .run_begin = on_begin,
+                                .power = on_power,
+                                .section_start = on_section_start,
+                                .section_end = on_section_end,
+                                .token = on_token,
+                                .parts = on_parts,
+                                .warning = on_warning,
+                                .run_end = on_end};
+    return PJ_OK;
+}
+
+void pj_live_json_attach(pj_live_json *live, pj_hub *hub)
+{
+    live->hub = hub;
+}
+
+void pj_live_json_close(pj_live_json *live)
+{
+    if (!live) return;
+    pj_buffer_fini(&live->text);
+    pthread_mutex_destroy(&live->mutex);
+    pj_free(live->model_name);
+    pj_free(live->prompt);
+    pj_free(live);
+}
+
+const pj_live_sink *pj_live_json_sink(const pj_live_json *live)
+{
+    return &live->sink;
+}
+
+void pj_live_json_set_queue(pj_live_json *live, uint32_t waiting)
+{
+    pthread_mutex_lock(&live->mutex);
+    live->waiting = waiting;
+    pthread_mutex_unlock(&live->mutex);
+}

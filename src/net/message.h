@@ -1,0 +1,30 @@
+/* A live message: framed for the wire once, shared by everyone who sends it. */
+#ifndef PJ_NET_MESSAGE_H
+#define PJ_NET_MESSAGE_H
+
+#include "net/hub.h"
+
+#include <stdatomic.h>
+
+enum { PJ_FRAME_HEAD_MAX = 10 };
+
+typedef struct pj_message {
+    _Atomic uint32_t references;
+    uint32_t head_bytes; /* of the frame; the payload follows */
+    size_t bytes;        /* of the whole frame */
+    uint64_t sequence;
+    uint64_t run_key; /* 0: of no run */
+    uint8_t audience; /* pj_audience */
+    bool state, begins_run, ends_run, binary;
+    struct pj_message *next; /* in the inbox */
+    unsigned char frame[];
+} pj_message;
+
+uint64_t pj_run_key(const char *run_id); /* 0 for NULL and "" */
+/* The head of an unmasked, final frame (RFC 6455); returns its length. */
+size_t pj_frame_head(unsigned char head[PJ_FRAME_HEAD_MAX], bool binary, size_t payload_bytes);
+pj_message *pj_message_new(const pj_publication *publication, uint64_t sequence); /* 1 reference */
+pj_message *pj_message_ref(pj_message *message);
+void pj_message_unref(pj_message *message); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,115 @@
+#include "net/page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* The weight of a coding in an Accept-Encoding header, in thousandths; -1: it is not mentioned. */
+static int weight_of(const char *accept, const char *coding)
+{
+    int any = -1;
+    for (const char *p = accept; p && *p;) {
+        p += strspn(p, " \t,");
+        size_t length = strcspn(p, ",;"), name = length;
+        while (name > 0 && (p[name - 1] == ' ' || p[name - 1] == '\t')) name--;
+        const char *rest = p + length;
+        int weight = 1000;
+        if (*rest == ';') {
+            const char *q = rest + 1 + strspn(rest + 1, " \t");
+            if ((*q == 'q' || *q == 'Q') && q[1] == '=') {
+                double value = strtod(q + 2, NULL);
+                weight = value > 0 ? value < 1 ? (int)(value * 1000) : 1000 : 0;
+            }
+            rest += strcspn(rest, ",");
+        }
+        if (name == strlen(coding) && strncasecmp(p, coding, name) == 0) return weight;
+        if (name == 1 && *p == '*') any = weight;
+        p = rest;
+    }
+    return any;
+}
+
+char pj_page_encoding(const pj_asset *asset, const char *accept)
+{
+    int br = asset->brotli.bytes ? weight_of(accept, "br") : -1;
+    int gz = asset->gzip.bytes ? weight_of(accept, "gzip") : -1;
+    int identity = weight_of(accept, "identity");
+    if (br <= 0 && gz <= 0) return 'i';
+    if (identity > br && identity > gz && identity < 1000) return 'i';
+    return br >= gz ? 'b' : 'g';
+}
+
+bool pj_page_tag_matches(const char *if_none_match, const char *tag)
+{
+    if (!if_none_match) return false;
+    size_t length = strlen(tag);
+    for (const char *p = if_none_match; *p;) {
+        p += strspn(p, " \t,");
+        if (*p == '*') return true;
+        if (p[0] == 'W' && p[1] == '/') p += 2;
+        size_t n = strcspn(p, ", \t");
+        if (n == length && strncmp(p, tag, n) == 0) return true;
+        p += n;
+    }
+    return false;
+}
+
+static const char plain_page[] =
+    "<!doctype html>\n<html lang=\"en\"><head><meta "
+    "charset=\"utf-8\"><title>perjoule</title></head>\n"
+    "<body><h1>perjoule</h1>\n<p>The server runs. This binary was built without the "
+    "dashboard.</p>\n"
+    "<ul><li><a href=\"/api/profiling/runs\">runs</a></li>\n"
+    "<li><a href=\"/api/profiling/sensors\">sensors</a></li>\n"
+    "<li><a href=\"/api/profiling/models\">models</a></li>\n"
+    "<li><a href=\"/metrics\">metrics</a></li>\n"
+    "<li><a href=\"/api/openapi.json\">the API</a></li></ul></body></html>\n";
+
+static enum MHD_Result reply_plain_page(pj_http *http)
+{
+    static char page[sizeof plain_page];
+    memcpy(page, plain_page, sizeof plain_page); /* the library wants it writable */
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(sizeof page - 1, page, MHD_RESPMEM_PERSISTENT);
+    if (response) MHD_add_response_header(response, "Content-Type", "text/html; charset=utf-8");
+    return pj_http_queue(http, 200, response);
+}
+
+static enum MHD_Result reply_asset(pj_http *http, const pj_asset *asset)
+{
+    char encoding = pj_page_encoding(asset, pj_http_header(http, "Accept-Encoding")), tag[32];
+    const pj_asset_body *body = encoding == 'b'   ? &asset->brotli
+                                : encoding == 'g' ? &asset->gzip
+                                                  : &asset->identity;
+    /* A strong tag belongs to one encoding. */
+    snprintf(tag, sizeof tag, "\"%.20s%s\"", asset->hash,
+             encoding == 'b'   ? "-br"
+             : encoding == 'g' ? "-gz"
+                               : "");
+    bool same = pj_page_tag_matches(pj_http_header(http, "If-None-Match"), tag);
+    union { /* the library takes void *, and only reads */
+        const unsigned char *constant;
+        void *bytes;
+    } content = {.constant = body->bytes};
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        same ? 0 : body->size, content.bytes, MHD_RESPMEM_PERSISTENT);
+    if (!response) return MHD_NO;
+    if (!same) MHD_add_response_header(response, "Content-Type", asset->content_type);
+    if (!same && encoding != 'i')
+        MHD_add_response_header(response, "Content-Encoding", encoding == 'b' ? "br" : "gzip");
+    pj_http_add_header(http, "ETag", tag);
+    pj_http_add_header(http, "Vary", "Accept-Encoding");
+    pj_http_add_header(http, "Cache-Control",
+                       asset->immutable ? "public, max-age=31536000, immutable" : "no-cache");
+    return pj_http_queue(http, same ? 304 : 200, response);
+}
+
+enum MHD_Result pj_page_reply(pj_http *http)
+{
+    const char *path = http->target.path;
+    const pj_asset *asset = pj_assets_find(path);
+    if (asset) return reply_asset(http, asset);
+    if (strcmp(path, "/") == 0) return reply_plain_page(http);
+    return pj_http_problem(http, 404, "there is nothing at this address; see /api/openapi.json");
+}

@@ -1,0 +1,63 @@
+/*
+ * The target of a request: path and query, decoded and checked byte by byte. What is not printable
+ * ASCII in the path, valid UTF-8 without control characters in a value, or known to the route, is
+ * refused with a sentence. Hostile input until here; plain strings and numbers after it.
+ */
+#ifndef PJ_NET_PARAMS_H
+#define PJ_NET_PARAMS_H
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { PJ_PARAMS_MAX = 64, PJ_TARGET_MAX_BYTES = 16384 };
+
+typedef struct pj_param {
+    const char *name, *value;
+} pj_param;
+
+typedef struct pj_params {
+    pj_param items[PJ_PARAMS_MAX];
+    uint32_t count;
+} pj_params;
+
+typedef struct pj_target {
+    const char *path; /* begins with '/' */
+    pj_params params;
+} pj_target;
+
+/* Splits and decodes a request target as it came ("/a?b=c"); texts go into the arena. */
+pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
+                          pj_error *err);
+
+typedef enum pj_param_type {
+    PJ_PARAM_TEXT = 0,
+    PJ_PARAM_INT,    /* within min and max */
+    PJ_PARAM_NUMBER, /* finite, within min and max */
+    PJ_PARAM_CHOICE, /* one of `choices` */
+    PJ_PARAM_TIME    /* ISO 8601 or a date */
+} pj_param_type;
+
+typedef struct pj_param_rule {
+    const char *name;
+    pj_param_type type;
+    double min, max;     /* both 0: any */
+    const char *choices; /* "a|b|c" */
+    bool repeatable;
+} pj_param_rule;
+
+/* `rules` ends with an entry without a name; NULL: no parameters. PJ_E_INVALID names the parameter,
+ * and for an unknown one the nearest that is known. */
+pj_status pj_params_check(const pj_params *params, const pj_param_rule *rules, pj_error *err);
+
+/* After a check. */
+const char *pj_params_text(const pj_params *params, const char *name); /* NULL: not given */
+int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise);
+double pj_params_number(const pj_params *params, const char *name, double otherwise);
+
+/* Whether `text` is one of "a|b|c". */
+bool pj_choice_has(const char *choices, const char *text);
+/* The name in a list that is most like `text`, or NULL when none is near; for helpful sentences. */
+const char *pj_nearest_name(const char *text, const char *(*name_at)(const void *list, size_t i),
+                            const void *list);
+
+#endif

@@ -1,0 +1,129 @@
+/* Base units (joules, watts, seconds), `_total` on counters, and labels with few values only:
+ * rails, phases, statuses. A reading that is unavailable has no line; a gauge of 0 would be a lie.
+ */
+#include "net/prometheus.h"
+
+#include "base/decimal.h"
+
+#include <math.h>
+
+static void head(pj_buffer *out, const char *name, const char *type, const char *help)
+{
+    pj_buffer_printf(out, "# HELP perjoule_%s %s\n# TYPE perjoule_%s %s\n", name, help, name, type);
+}
+
+static void value(pj_buffer *out, double number)
+{
+    char text[PJ_DECIMAL_BYTES];
+    size_t length = pj_decimal_double(number, text);
+    pj_buffer_char(out, ' ');
+    pj_buffer_append(out, text, length);
+    pj_buffer_char(out, '\n');
+}
+
+static void single(pj_buffer *out, const char *name, const char *type, const char *help,
+                   double number)
+{
+    if (isnan(number)) return;
+    head(out, name, type, help);
+    pj_buffer_printf(out, "perjoule_%s", name);
+    value(out, number);
+}
+
+/* Rail names come from sensors: a quote or backslash in one must not end the label. */
+static void label(pj_buffer *out, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '"' || *p == '\\') pj_buffer_char(out, '\\');
+        pj_buffer_char(out, *p == '\n' ? ' ' : *p);
+    }
+}
+
+static void rail_power(const pj_metrics *m, pj_buffer *out)
+{
+    head(out, "rail_power_watts", "gauge", "Power of a rail as last read.");
+    for (uint32_t i = 0; i < m->rail_count; i++) {
+        const pj_metric_rail *rail = &m->rails[i];
+        if (isnan(rail->power_mw)) continue;
+        pj_buffer_text(out, "perjoule_rail_power_watts{rail=\"");
+        label(out, rail->rail);
+        pj_buffer_text(out, "\",source=\"");
+        label(out, rail->source);
+        pj_buffer_printf(out, "\",quality=\"%s\"}", rail->modelled ? "modelled" : "measured");
+        value(out, rail->power_mw / 1e3);
+    }
+}
+
+static void rail_energy(const pj_metrics *m, pj_buffer *out)
+{
+    head(out, "energy_joules_total", "counter",
+         "Energy of the runs of this process, idle power included.");
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        for (int phase = 0; phase < PJ_PHASE_COUNT; phase++) {
+            if (isnan(m->rails[i].energy_mj[phase])) continue;
+            pj_buffer_text(out, "perjoule_energy_joules_total{rail=\"");
+            label(out, m->rails[i].rail);
+            pj_buffer_printf(out, "\",phase=\"%s\"}", pj_phase_name((pj_phase)phase));
+            value(out, m->rails[i].energy_mj[phase] / 1e3);
+        }
+}
+
+static void work(const pj_metrics *m, pj_buffer *out)
+{
+    static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
+                                                             "cancelled", "interrupted"};
+    head(out, "tokens_total", "counter", "Tokens of the runs of this process.");
+    pj_buffer_printf(out, "perjoule_tokens_total{kind=\"input\"} %llu\n",
+                     (unsigned long long)m->input_tokens);
+    pj_buffer_printf(out, "perjoule_tokens_total{kind=\"output\"} %llu\n",
+                     (unsigned long long)m->output_tokens);
+    head(out, "runs_total", "counter", "Runs of this process that have ended.");
+    for (int i = 1; i < PJ_METRIC_STATUSES; i++)
+        pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n", statuses[i],
+                         (unsigned long long)m->runs[i]);
+    single(out, "run_seconds_total", "counter", "Time spent in runs.", m->run_seconds);
+    single(out, "queue_length", "gauge", "Runs that wait.", m->queued);
+    single(out, "queue_limit", "gauge", "Runs that may wait.", m->queue_limit);
+    single(out, "run_active", "gauge", "1 while a run goes on.", m->running);
+}
+
+static void sampler(const pj_metrics *m, pj_buffer *out)
+{
+    single(out, "sampler_ticks_total", "counter", "Times that sensors were polled.",
+           (double)m->sampler_ticks);
+    single(out, "sampler_missed_ticks_total", "counter", "Polls whose time had passed.",
+           (double)m->sampler_missed);
+    single(out, "sampler_readings_total", "counter", "Readings taken from sensors.",
+           (double)m->sampler_readings);
+    single(out, "sampler_lost_readings_total", "counter", "Readings that found no room.",
+           (double)m->sampler_lost);
+    single(out, "sampler_cpu_ratio", "gauge", "CPU time of the sampler per second.",
+           m->sampler_cpu_share);
+    single(out, "sampler_jitter_seconds", "gauge", "Median lateness of a poll.",
+           m->sampler_jitter_seconds);
+}
+
+static void hub_figures(const pj_hub *hub, pj_buffer *out)
+{
+    pj_hub_stats stats;
+    pj_hub_get_stats(hub, &stats);
+    single(out, "live_readers", "gauge", "WebSocket readers.", stats.readers);
+    single(out, "live_messages_total", "counter", "Live messages made.", (double)stats.published);
+    single(out, "live_messages_sent_total", "counter", "Live messages sent, over all readers.",
+           (double)stats.sent);
+    single(out, "live_messages_skipped_total", "counter", "Live messages skipped for slow readers.",
+           (double)stats.skipped);
+    single(out, "live_readers_dropped_total", "counter", "Readers dropped for want of progress.",
+           (double)stats.dropped);
+}
+
+void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)
+{
+    head(out, "build_info", "gauge", "Version of the server.");
+    pj_buffer_printf(out, "perjoule_build_info{version=\"%s\"} 1\n", pj_version());
+    rail_power(m, out);
+    rail_energy(m, out);
+    work(m, out);
+    sampler(m, out);
+    hub_figures(hub, out);
+}

@@ -1,0 +1,64 @@
+#include "net/ring.h"
+
+#include "base/memory.h"
+
+pj_status pj_message_ring_init(pj_message_ring *ring, uint32_t messages, size_t bytes_max,
+                               pj_error *err)
+{
+    uint64_t capacity = 64;
+    while (capacity < messages) capacity *= 2;
+    *ring = (pj_message_ring){
+        .mask = capacity - 1, .head = 1, .tail = 1, .state_tail = 1, .bytes_max = bytes_max};
+    ring->slots = pj_alloc(capacity, sizeof *ring->slots);
+    return ring->slots ? PJ_OK : pj_fail_memory(err, "live messages");
+}
+
+static void forget(pj_message_ring *ring, pj_ring_slot *slot)
+{
+    if (!slot->message) return;
+    ring->bytes -= slot->message->bytes;
+    pj_message_unref(slot->message);
+    slot->message = NULL;
+}
+
+static void drop_oldest(pj_message_ring *ring)
+{
+    forget(ring, pj_message_ring_at(ring, ring->tail++));
+    if (ring->state_tail < ring->tail) ring->state_tail = ring->tail;
+}
+
+void pj_message_ring_fini(pj_message_ring *ring)
+{
+    while (ring->slots && ring->tail < ring->head) drop_oldest(ring);
+    pj_free(ring->slots);
+    ring->slots = NULL;
+}
+
+/* The newest message stays, however large it is. */
+static void shrink(pj_message_ring *ring)
+{
+    while (ring->bytes > ring->bytes_max && ring->state_tail + 1 < ring->head) {
+        pj_ring_slot *slot = pj_message_ring_at(ring, ring->state_tail++);
+        if (slot->state) forget(ring, slot);
+    }
+    while (ring->bytes > ring->bytes_max && ring->tail + 1 < ring->head) drop_oldest(ring);
+}
+
+static void append(pj_message_ring *ring, pj_ring_slot slot)
+{
+    if (ring->head - ring->tail > ring->mask) drop_oldest(ring);
+    *pj_message_ring_at(ring, ring->head++) = slot;
+}
+
+void pj_message_ring_put(pj_message_ring *ring, pj_message *message)
+{
+    /* A long row of missing numbers says no more than the capacity's worth of them. */
+    if (message->sequence - ring->head > ring->mask + 1) {
+        while (ring->tail < ring->head) drop_oldest(ring);
+        ring->head = ring->tail = ring->state_tail = message->sequence - ring->mask;
+    }
+    while (ring->head < message->sequence) append(ring, (pj_ring_slot){.audience = PJ_FOR_ALL});
+    append(ring, (pj_ring_slot){message, message->run_key, message->audience, message->state});
+    ring->bytes += message->bytes;
+    shrink(ring);
+}

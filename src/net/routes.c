@@ -1,0 +1,478 @@
+#include "net/routes.h"
+
+#include "net/generate_body.h"
+#include "net/handshake.h"
+#include "net/page.h"
+#include "net/prometheus.h"
+#include "net/stream.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct route route;
+typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_http *http,
+                                 const char *id);
+
+struct route {
+    const char *method;
+    const char *path; /* "{id}" stands for a run */
+    route_fn *answer;
+    pj_view view;
+    const pj_param_rule *rules;
+    const char *format; /* of a stream: content type */
+};
+
+/* ---- parameters ---------------------------------------------------------------------------- */
+
+#define RATES                                   \
+    {"usd_per_kwh", PJ_PARAM_NUMBER, 0, 1000},  \
+    {                                           \
+        "g_per_kwh", PJ_PARAM_NUMBER, 0, 100000 \
+    }
+#define PHASE                                                                              \
+    {                                                                                      \
+        "phase", PJ_PARAM_CHOICE, 0, 0, "idle|pre_inference|prefill|decode|post_inference" \
+    }
+#define COUNT(name, max)           \
+    {                              \
+        name, PJ_PARAM_INT, 0, max \
+    }
+#define ENERGY_SOURCES "measured|modelled|unavailable"
+
+static const pj_param_rule runs_rules[] = {
+    {"search"},
+    {"model"},
+    {"experiment"},
+    {"status", PJ_PARAM_CHOICE, 0, 0, "queued|running|completed|failed|cancelled|interrupted"},
+    {"tag", PJ_PARAM_TEXT, 0, 0, NULL, true},
+    {"from", PJ_PARAM_TIME},
+    {"to", PJ_PARAM_TIME},
+    {"energy_source", PJ_PARAM_CHOICE, 0, 0, ENERGY_SOURCES},
+    {"min_energy_mj", PJ_PARAM_NUMBER},
+    {"max_energy_mj", PJ_PARAM_NUMBER},
+    {"repeat_group"},
+    {"sort", PJ_PARAM_CHOICE, 0, 0, "date|duration|energy|tokens_per_second|joules_per_token"},
+    {"order", PJ_PARAM_CHOICE, 0, 0, "desc|asc"},
+    {"limit", PJ_PARAM_INT, 1, 10000},
+    COUNT("offset", 1e15),
+    RATES,
+    {0}};
+static const pj_param_rule rates_rules[] = {RATES, {0}};
+static const pj_param_rule run_rules[] = {
+    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, COUNT("offset", 1e15), RATES, {0}};
+static const pj_param_rule pipeline_rules[] = {PHASE,
+                                               {"from_ms", PJ_PARAM_NUMBER},
+                                               {"to_ms", PJ_PARAM_NUMBER},
+                                               {"limit", PJ_PARAM_INT, 0, 20000},
+                                               {0}};
+static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
+                                            {"from_ms", PJ_PARAM_NUMBER},
+                                            {"to_ms", PJ_PARAM_NUMBER},
+                                            {"rails", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+                                            {0}};
+static const pj_param_rule tokens_rules[] = {
+    {"limit", PJ_PARAM_INT, 1, 1000000}, COUNT("offset", 1e15), {0}};
+static const pj_param_rule heatmap_rules[] = {
+    {"metric", PJ_PARAM_CHOICE, 0, 0,
+     "time|energy|power|activation_mean|activation_std|activation_max|activation_sparsity|"
+     "attention_entropy"},
+    COUNT("token", 4e9),
+    PHASE,
+    {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
+    {0}};
+static const pj_param_rule tree_rules[] = {
+    {"metric", PJ_PARAM_CHOICE, 0, 0, "energy|time|flops|bytes"},
+    {"depth", PJ_PARAM_INT, 1, 4},
+    {0}};
+static const pj_param_rule operations_rules[] = {
+    {"layer", PJ_PARAM_INT, -1, 1e6}, {"component"}, COUNT("token", 4e9), PHASE, {0}};
+static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};
+static const pj_param_rule export_rules[] = {
+    {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
+static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
+static const pj_param_rule socket_rules[] = {
+    {"run_id"}, {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"}, COUNT("from", 9e15), {"token"}, {0}};
+
+/* ---- small answers ------------------------------------------------------------------------- */
+
+static enum MHD_Result answer_health(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    pj_work_state state = {0};
+    pj_buffer buffer;
+    pj_json json;
+    routes->service->state(routes->service->context, &state);
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "status", "ok");
+    pj_json_kv_string(&json, "version", pj_version());
+    pj_json_kv_uint(&json, "queue", state.queued);
+    pj_json_kv_string(&json, "running", state.running[0] ? state.running : NULL);
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 200, &buffer);
+}
+
+static enum MHD_Result answer_openapi(const pj_routes *routes, const route *r, pj_http *http,
+                                      const char *id)
+{
+    char *text = pj_strndup((const char *)pj_openapi_json, pj_openapi_json_bytes);
+    if (!text) return MHD_NO;
+    return pj_http_reply(http, 200, "application/json", text, pj_openapi_json_bytes);
+}
+
+static enum MHD_Result answer_metrics(const pj_routes *routes, const route *r, pj_http *http,
+                                      const char *id)
+{
+    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
+    pj_buffer buffer;
+    if (!metrics) return MHD_NO;
+    routes->service->metrics(routes->service->context, metrics);
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_prometheus_write(metrics, routes->hub, &buffer);
+    pj_free(metrics);
+    size_t bytes = buffer.length;
+    char *text = pj_buffer_take(&buffer);
+    if (!text) return MHD_NO;
+    return pj_http_reply(http, 200, "text/plain; version=0.0.4; charset=utf-8", text, bytes);
+}
+
+/* ---- views --------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer_view(const pj_routes *routes, const route *r, pj_http *http,
+                                   const char *id)
+{
+    const pj_service *service = routes->service;
+    pj_view_request request = {r->view, id, &http->target.params};
+    uint64_t total = 0;
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    pj_status status = service->view(service->context, &request, &json, &total, &err);
+    if (status != PJ_OK) {
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, 400, &err);
+    }
+    pj_json_finish(&json);
+    if (r->view == PJ_VIEW_RUNS) {
+        char text[24];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)total);
+        pj_http_add_header(http, "X-Total-Count", text);
+    }
+    return pj_http_reply_json(http, 200, &buffer);
+}
+
+static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, pj_http *http,
+                                      const char *id)
+{
+    const char *format = pj_params_text(&http->target.params, "format");
+    if (!format || strcmp(format, "f32") != 0) return answer_view(routes, r, http, id);
+    pj_view_request request = {r->view, id, &http->target.params};
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_status status = routes->service->cube(routes->service->context, &request, &buffer, &err);
+    size_t bytes = buffer.length;
+    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
+    pj_buffer_fini(&buffer);
+    if (status != PJ_OK) return pj_http_failure(http, 400, &err);
+    if (!text)
+        return pj_http_problem(http, 413,
+                               "the cube of this run is larger than %d MB: ask for single tokens",
+                               PJ_REPLY_MAX_BYTES >> 20);
+    return pj_http_reply(http, 200, "application/octet-stream", text, bytes);
+}
+
+/* ---- streams ------------------------------------------------------------------------------- */
+
+typedef struct stream_ask {
+    const pj_service *service;
+    pj_view view;
+    char id[PJ_UUID_BYTES], format[16];
+    pj_params params;
+    pj_arena arena; /* of the parameters' texts */
+} stream_ask;
+
+static void free_stream_ask(void *context)
+{
+    stream_ask *ask = context;
+    pj_arena_fini(&ask->arena);
+    pj_free(ask);
+}
+
+/* A copy, because libmicrohttpd may end the request before the producer notices. */
+static stream_ask *new_stream_ask(const pj_service *service, const route *r, const pj_http *http,
+                                  const char *id)
+{
+    stream_ask *ask = pj_alloc(1, sizeof *ask);
+    if (!ask) return NULL;
+    ask->service = service;
+    ask->view = r->view;
+    snprintf(ask->id, sizeof ask->id, "%s", id);
+    pj_arena_init(&ask->arena, 1 << 20);
+    ask->params = http->target.params;
+    for (uint32_t i = 0; i < ask->params.count; i++) {
+        pj_param *p = &ask->params.items[i];
+        p->name = pj_arena_strndup(&ask->arena, p->name, strlen(p->name));
+        p->value = pj_arena_strndup(&ask->arena, p->value, strlen(p->value));
+        if (p->name && p->value) continue;
+        free_stream_ask(ask);
+        return NULL;
+    }
+    return ask;
+}
+
+static pj_status produce_view(void *context, void *stream, pj_error *err)
+{
+    const stream_ask *ask = context;
+    pj_view_request request = {ask->view, ask->id, &ask->params};
+    uint64_t total = 0;
+    pj_buffer block;
+    pj_json json;
+    pj_buffer_init(&block, 4 << 20);
+    pj_json_init_stream(&json, &block, pj_stream_write, stream);
+    pj_status status = ask->service->view(ask->service->context, &request, &json, &total, err);
+    if (status == PJ_OK && !pj_json_finish(&json))
+        status = pj_fail(err, PJ_E_CANCELLED, "nobody reads this answer any more");
+    pj_buffer_fini(&block);
+    return status;
+}
+
+static pj_status produce_export(void *context, void *stream, pj_error *err)
+{
+    const stream_ask *ask = context;
+    return ask->service->export_run(ask->service->context, ask->id, ask->format, pj_stream_write,
+                                    stream, err);
+}
+
+/* All of a run may be as large as the run: constant memory, whatever is asked for. */
+static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
+                                        const char *id)
+{
+    stream_ask *ask = new_stream_ask(routes->service, r, http, id);
+    if (!ask) return MHD_NO;
+    return pj_stream_reply(
+        http, &(pj_stream_source){produce_view, ask, free_stream_ask, "application/json"});
+}
+
+static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    static const struct {
+        const char *format, *type, *ending;
+    } kinds[] = {{"json", "application/json", "json"},
+                 {"csv", "application/zip", "zip"},
+                 {"trace", "application/json", "trace.json"},
+                 {"speedscope", "application/json", "speedscope.json"},
+                 {"folded", "text/plain; charset=utf-8", "folded.txt"}};
+    const char *format = pj_params_text(&http->target.params, "format");
+    size_t k = 0;
+    while (format && strcmp(kinds[k].format, format) != 0) k++; /* checked: it is one of them */
+    stream_ask *ask = new_stream_ask(routes->service, r, http, id);
+    if (!ask) return MHD_NO;
+    snprintf(ask->format, sizeof ask->format, "%s", kinds[k].format);
+    char name[128];
+    snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", id, kinds[k].ending);
+    pj_http_add_header(http, "Content-Disposition", name);
+    return pj_stream_reply(
+        http, &(pj_stream_source){produce_export, ask, free_stream_ask, kinds[k].type});
+}
+
+/* ---- the live stream ----------------------------------------------------------------------- */
+
+static enum MHD_Result answer_live(const pj_routes *routes, const route *r, pj_http *http,
+                                   const char *id)
+{
+    pj_buffer buffer;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_hub_write_messages(routes->hub, id, (uint64_t)pj_params_int(&http->target.params, "from", 0),
+                          &buffer);
+    return pj_http_reply_json(http, 200, &buffer);
+}
+
+static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    const pj_params *params = &http->target.params;
+    const char *run = pj_params_text(params, "run_id"), *binary = pj_params_text(params, "binary");
+    pj_reader_options options = {
+        .binary = binary && binary[0] == '1',
+        .resume = pj_params_text(params, "from") != NULL,
+        .from = (uint64_t)pj_params_int(params, "from", 0),
+    };
+    if (run && strlen(run) >= sizeof options.run_id)
+        return pj_http_problem(http, 400, "run_id must be the full id of a run");
+    if (run) snprintf(options.run_id, sizeof options.run_id, "%s", run);
+    return pj_handshake_reply(http, routes->hub, &options);
+}
+
+/* ---- doing --------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer_queued(const pj_service *service, pj_http *http,
+                                     const pj_generate_ask *ask, const char *id, uint32_t position)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_error err = {0};
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    if (ask->wait) {
+        pj_status status = service->wait(service->context, id, &json, &err);
+        if (status == PJ_OK && pj_json_finish(&json)) return pj_http_reply_json(http, 200, &buffer);
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, 422, &err);
+    }
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "run_id", id);
+    pj_json_kv_string(&json, "status", "queued");
+    pj_json_kv_uint(&json, "position", position);
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 202, &buffer);
+}
+
+static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, pj_http *http,
+                                       const char *unused)
+{
+    const pj_service *service = routes->service;
+    pj_generate_ask ask;
+    pj_error err = {0};
+    bool syntax;
+    char id[PJ_UUID_BYTES] = "";
+    uint32_t position = 0;
+    pj_arena arena;
+    pj_arena_init(&arena, 16 << 20);
+    enum MHD_Result result;
+    if (pj_generate_body_parse(pj_buffer_get(&http->body), http->body.length, &ask, &arena, &syntax,
+                               &err))
+        result = pj_http_failure(http, syntax ? 400 : 422, &err);
+    else if (service->generate(service->context, &ask, id, &position, &err))
+        result = pj_http_failure(http, 422, &err);
+    else
+        result = answer_queued(service, http, &ask, id, position);
+    pj_arena_fini(&arena);
+    return result;
+}
+
+static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    if (routes->service->cancel(routes->service->context, id, &err))
+        return pj_http_failure(http, 400, &err);
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "run_id", id);
+    pj_json_kv_string(&json, "status", "cancelled");
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 202, &buffer);
+}
+
+static enum MHD_Result answer_delete(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    pj_error err = {0};
+    if (routes->service->delete_run(routes->service->context, id, &err))
+        return pj_http_failure(http, 400, &err);
+    return pj_http_reply_empty(http, 204);
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+#define API "/api/profiling/"
+
+static const route table[] = {
+    {"GET", API "runs", answer_view, PJ_VIEW_RUNS, runs_rules},
+    {"GET", API "facets", answer_view, PJ_VIEW_FACETS},
+    {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
+    {"GET", API "models", answer_view, PJ_VIEW_MODELS},
+    {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
+    {"POST", API "generate", answer_generate},
+    {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
+    {"DELETE", API "run/{id}", answer_delete},
+    {"POST", API "run/{id}/cancel", answer_cancel},
+    {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
+    {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},
+    {"GET", API "run/{id}/power", answer_view, PJ_VIEW_POWER, power_rules},
+    {"GET", API "run/{id}/tokens", answer_view, PJ_VIEW_TOKENS, tokens_rules},
+    {"GET", API "run/{id}/heatmap", answer_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
+    {"GET", API "run/{id}/tree", answer_view, PJ_VIEW_TREE, tree_rules},
+    {"GET", API "run/{id}/operations", answer_view, PJ_VIEW_OPERATIONS, operations_rules},
+    {"GET", API "run/{id}/live", answer_live, 0, live_rules},
+    {"GET", API "export/{id}", answer_export, 0, export_rules},
+    {"GET", "/ws/profiling", answer_socket, 0, socket_rules},
+    {"GET", "/healthz", answer_health},
+    {"GET", "/metrics", answer_metrics},
+    {"GET", "/api/openapi.json", answer_openapi},
+};
+
+enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 64 };
+
+/* Whether the path has the route's form; takes out what stands for {id}. */
+static bool path_fits(const char *form, const char *path, char id[ID_TEXT_BYTES])
+{
+    const char *hole = strstr(form, "{id}");
+    id[0] = 0;
+    if (!hole) return strcmp(form, path) == 0;
+    size_t head = (size_t)(hole - form);
+    if (strncmp(form, path, head) != 0) return false;
+    size_t length = strcspn(path + head, "/");
+    if (length == 0 || length >= ID_TEXT_BYTES || strcmp(hole + 4, path + head + length) != 0)
+        return false;
+    memcpy(id, path + head, length);
+    id[length] = 0;
+    return true;
+}
+
+static bool method_fits(const route *r, const char *method)
+{
+    return strcmp(r->method, method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
+}
+
+static enum MHD_Result wrong_method(pj_http *http, const char *allowed)
+{
+    pj_http_add_header(http, "Allow", allowed);
+    return pj_http_problem(http, 405, "%s is not possible here, only %s", http->method, allowed);
+}
+
+static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_http *http,
+                                    const char *id_text)
+{
+    char id[PJ_UUID_BYTES] = "";
+    pj_error err = {0};
+    if (pj_params_check(&http->target.params, r->rules, &err))
+        return pj_http_failure(http, 400, &err);
+    if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
+        return pj_http_failure(http, 404, &err);
+    return r->answer(routes, r, http, id);
+}
+
+bool pj_routes_wants_body(const pj_http *http)
+{
+    return strcmp(http->method, "POST") == 0;
+}
+
+enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)
+{
+    char id[ID_TEXT_BYTES], allowed[64] = "";
+    for (int i = 0; i < ROUTE_COUNT; i++) {
+        if (!path_fits(table[i].path, http->target.path, id)) continue;
+        if (method_fits(&table[i], http->method)) return answer_route(routes, &table[i], http, id);
+        size_t used = strlen(allowed);
+        snprintf(allowed + used, sizeof allowed - used, "%s%s", used ? ", " : "", table[i].method);
+    }
+    if (allowed[0]) return wrong_method(http, allowed);
+    if (!method_fits(&(route){.method = "GET"}, http->method)) return wrong_method(http, "GET");
+    if (strncmp(http->target.path, "/api/", 5) == 0)
+        return pj_http_problem(http, 404, "there is no %.200s; see /api/openapi.json",
+                               http->target.path);
+    return pj_page_reply(http);
+}

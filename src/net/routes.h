@@ -1,0 +1,24 @@
+/* The table of addresses: which method, path and parameters lead to what. */
+#ifndef PJ_NET_ROUTES_H
+#define PJ_NET_ROUTES_H
+
+#include "net/http.h"
+#include "net/hub.h"
+#include "net/service.h"
+
+typedef struct pj_routes {
+    const pj_service *service;
+    pj_hub *hub;
+    pj_gate gate;
+} pj_routes;
+
+/* Whether this request carries a body that is to be read before pj_routes_answer. */
+bool pj_routes_wants_body(const pj_http *http);
+/* The head has been checked, the body read. */
+enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http);
+
+/* The OpenAPI document as it lies in the binary. */
+extern const unsigned char pj_openapi_json[];
+extern const size_t pj_openapi_json_bytes;
+
+#endif

@@ -1,0 +1,219 @@
+#include "net/server.h"
+
+#include "net/routes.h"
+#include "net/watch.h"
+
+#include "base/memory.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    CONNECTIONS_MAX = 1024, /* more wait in the listen queue */
+    CONNECTION_MEMORY_BYTES = 32 << 10,
+    TIMEOUT_S = 20,
+    STACK_BYTES = 512 << 10
+};
+
+struct pj_server {
+    pj_routes routes;
+    pj_watch *watch;
+    struct MHD_Daemon *daemon;
+    uint16_t port;
+};
+
+/* ---- one request --------------------------------------------------------------------------- */
+
+static void *begin_request(void *context, const char *raw_target, struct MHD_Connection *connection)
+{
+    return pj_http_new(raw_target);
+}
+
+static void end_request(void *context, struct MHD_Connection *connection, void **request,
+                        enum MHD_RequestTerminationCode code)
+{
+    const pj_server *server = context;
+    pj_watch_idle(server->watch, connection);
+    pj_http_free(*request);
+    *request = NULL;
+}
+
+/* An answer may take as long as a run: meanwhile the connection is not idle, and a new timeout
+ * counts from its setting. */
+static enum MHD_Result answer(const pj_server *server, pj_http *http)
+{
+    pj_watch_request(server->watch, http->connection);
+    MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    enum MHD_Result result = pj_routes_answer(&server->routes, http);
+    MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)TIMEOUT_S);
+    return result;
+}
+
+static enum MHD_Result take_head(const pj_server *server, pj_http *http,
+                                 struct MHD_Connection *connection, const char *method,
+                                 const char *version)
+{
+    enum MHD_Result result;
+    http->connection = connection;
+    http->method = method;
+    if (!pj_http_check_head(http, &server->routes.gate, version, &result)) return result;
+    return pj_routes_wants_body(http) ? MHD_YES : answer(server, http);
+}
+
+/* libmicrohttpd calls this for the head, then for each piece of the body, then once more. */
+static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
+                                    const char *url, const char *method, const char *version,
+                                    const char *upload, size_t *upload_bytes, void **request)
+{
+    const pj_server *server = context;
+    pj_http *http = *request;
+    if (!http) return MHD_NO;
+    if (!http->connection) return take_head(server, http, connection, method, version);
+    if (*upload_bytes > 0) {
+        /* What is too much is read and thrown away, so that the answer reaches the client. */
+        if (!http->status) pj_buffer_append(&http->body, upload, *upload_bytes);
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    if (http->status) return MHD_YES;
+    if (http->body.failed)
+        return pj_http_problem(http, 413, "the body is larger than %d bytes", PJ_BODY_MAX_BYTES);
+    return answer(server, http);
+}
+
+/* ---- listening ----------------------------------------------------------------------------- */
+
+static pj_status listen_on(const char *host, uint16_t port, int *out, pj_error *err)
+{
+    char service[8];
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *list;
+    snprintf(service, sizeof service, "%u", port);
+    int code = getaddrinfo(host, service, &hints, &list);
+    if (code != 0)
+        return pj_fail(err, PJ_E_INVALID, "--host %s is not an address of this machine: %s", host,
+                       gai_strerror(code));
+    int fd = -1, failure = 0, yes = 1;
+    for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+        if (fd >= 0) {
+            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+            if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) break;
+            failure = errno;
+            close(fd);
+            fd = -1;
+        } else
+            failure = errno;
+    }
+    freeaddrinfo(list);
+    *out = fd;
+    if (fd >= 0) return PJ_OK;
+    if (failure == EADDRINUSE)
+        return pj_fail(err, PJ_E_UNAVAILABLE,
+                       "port %u of %s is in use already; choose another with --port, or 0 for a "
+                       "free one",
+                       port, host);
+    return pj_fail_errno(err, failure, "cannot listen on %s port %u", host, port);
+}
+
+static uint16_t port_of(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } address = {0};
+    socklen_t size = sizeof address;
+    if (getsockname(fd, &address.any, &size) != 0) return 0;
+    return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
+}
+
+/* The library's log lines are about clients that misbehave: not worth a line each. */
+static void ignore_log(void *context, const char *format, va_list args) {}
+
+static struct MHD_Daemon *start_daemon(pj_server *server, int listener)
+{
+    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_USE_POLL | MHD_ALLOW_UPGRADE | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    const struct MHD_OptionItem listening[] = {
+        {listener >= 0 ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_END, listener, NULL},
+        {MHD_OPTION_END, 0, NULL}};
+    if (listener < 0) flags |= MHD_USE_NO_LISTEN_SOCKET;
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, begin_request, server, MHD_OPTION_NOTIFY_COMPLETED,
+        end_request, server, MHD_OPTION_NOTIFY_CONNECTION, pj_watch_connection, server->watch,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, listening, MHD_OPTION_END);
+}
+
+pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_error *err)
+{
+    *out = NULL;
+    const char *host = options->host ? options->host : "127.0.0.1";
+    bool loopback = pj_host_is_loopback(host);
+    int listener = -1;
+    if (!loopback && !(options->token && options->token[0]))
+        return pj_fail(err, PJ_E_INVALID,
+                       "bound to %s this server could be reached from other machines: give --token "
+                       "SECRET, or leave --host away",
+                       host);
+    pj_server *server = pj_alloc(1, sizeof *server);
+    if (!server) return pj_fail_memory(err, "the server");
+    server->routes = (pj_routes){.service = options->service,
+                                 .hub = options->hub,
+                                 .gate = {.loopback = loopback,
+                                          .host = host,
+                                          .token = options->token,
+                                          .extra_hosts = options->extra_hosts,
+                                          .extra_origins = options->extra_origins}};
+    pj_status status = pj_watch_open(CONNECTIONS_MAX, &server->watch, err);
+    if (status == PJ_OK && !options->no_listen)
+        status = listen_on(host, options->port, &listener, err);
+    if (status == PJ_OK) {
+        if (listener >= 0) server->port = port_of(listener);
+        server->daemon = start_daemon(server, listener);
+        if (!server->daemon) {
+            if (listener >= 0) close(listener);
+            status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
+        }
+    }
+    if (status == PJ_OK)
+        *out = server;
+    else
+        pj_server_close(server);
+    return status;
+}
+
+void pj_server_close(pj_server *server)
+{
+    if (!server) return;
+    if (server->daemon) MHD_stop_daemon(server->daemon);
+    pj_watch_close(server->watch);
+    pj_free(server);
+}
+
+uint16_t pj_server_port(const pj_server *server)
+{
+    return server->port;
+}
+
+pj_status pj_server_add(pj_server *server, int fd, pj_error *err)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (MHD_add_connection(server->daemon, fd, (struct sockaddr *)&address, sizeof address) ==
+        MHD_YES)
+        return PJ_OK;
+    return pj_fail(err, PJ_E_FULL, "the server takes no more connections");
+}

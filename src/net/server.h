@@ -1,0 +1,34 @@
+/*
+ * The HTTP and WebSocket server of one process: libmicrohttpd with a thread a connection, so that a
+ * request that waits for a run, or an export that waits for its reader, hurts nobody; a hub thread
+ * for all WebSocket readers (hub.h), to which a socket goes over after its handshake.
+ */
+#ifndef PJ_NET_SERVER_H
+#define PJ_NET_SERVER_H
+
+#include "net/gate.h"
+#include "net/hub.h"
+#include "net/service.h"
+
+typedef struct pj_server pj_server;
+
+typedef struct pj_server_options {
+    const char *host; /* NULL: 127.0.0.1 */
+    uint16_t port;    /* 0: a free one */
+    const char *token;
+    const char *const *extra_hosts, *const *extra_origins; /* NULL-terminated, or NULL */
+    const pj_service *service;
+    pj_hub *hub;
+    bool no_listen; /* connections come by pj_server_add only, for tests */
+} pj_server_options;
+
+/* Strings, service and hub are borrowed until the server is closed. */
+pj_status pj_server_open(const pj_server_options *options, pj_server **server, pj_error *err);
+/* Cuts what is still being sent. Requests that wait for a run must have been answered before (their
+ * runs ended). NULL is allowed. */
+void pj_server_close(pj_server *server);
+uint16_t pj_server_port(const pj_server *server);
+/* Takes a connected socket as if it had been accepted. */
+pj_status pj_server_add(pj_server *server, int fd, pj_error *err);
+
+#endif

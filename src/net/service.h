@@ -1,0 +1,109 @@
+/*
+ * What the server can be asked to do, as functions: the routes know HTTP, whoever fills this struct
+ * knows runs. Net may not know the store or the profiler, so the command that starts the server
+ * wires them together (cli/serve_service.c); tests wire something small.
+ *
+ * Every function may be called from any thread, several at a time, and may block. They answer with
+ * a pj_status that becomes the HTTP status and a sentence that becomes the problem's detail.
+ */
+#ifndef PJ_NET_SERVICE_H
+#define PJ_NET_SERVICE_H
+
+#include "base/ids.h"
+#include "base/json.h"
+#include "net/params.h"
+
+#include <perjoule.h>
+
+typedef enum pj_view {
+    PJ_VIEW_RUNS = 0, /* an array; `total` says how many match */
+    PJ_VIEW_FACETS,
+    PJ_VIEW_COMPARE, /* parameter ids */
+    PJ_VIEW_MODELS,
+    PJ_VIEW_SENSORS,
+    PJ_VIEW_RUN, /* from here on: of one run */
+    PJ_VIEW_SUMMARY,
+    PJ_VIEW_PIPELINE,
+    PJ_VIEW_POWER,
+    PJ_VIEW_TOKENS,
+    PJ_VIEW_HEATMAP,
+    PJ_VIEW_TREE,
+    PJ_VIEW_OPERATIONS
+} pj_view;
+
+typedef struct pj_view_request {
+    pj_view view;
+    const char *id;          /* full id of a run; NULL where the view is of no single run */
+    const pj_params *params; /* checked against what the route allows */
+} pj_view_request;
+
+/* A POST /api/profiling/generate. Strings are borrowed for the call. */
+typedef struct pj_generate_ask {
+    const char *model_name; /* NULL: the default model */
+    const char *prompt;     /* NULL when there are ids */
+    size_t prompt_bytes;
+    const int32_t *prompt_ids;
+    uint32_t prompt_id_count;
+    pj_depth depth;
+    uint32_t max_length, batch_size;
+    const char *const *tags; /* NULL-terminated */
+    const char *experiment_name;
+    double temperature, top_p; /* NAN: not given */
+    int64_t top_k, seed;       /* negative: not given */
+    const char *dtype;         /* NULL: as stored */
+    bool wait;
+} pj_generate_ask;
+
+typedef struct pj_work_state {
+    uint32_t queued;             /* runs that wait */
+    char running[PJ_UUID_BYTES]; /* "": none */
+} pj_work_state;
+
+enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
+
+typedef struct pj_metric_rail {
+    char rail[32], source[16];
+    double power_mw; /* NAN: no reading now */
+    bool modelled;
+    double energy_mj[PJ_PHASE_COUNT]; /* of the runs of this process, gross */
+} pj_metric_rail;
+
+/* Counters since the server started, and present values; NAN: unavailable. */
+typedef struct pj_metrics {
+    pj_metric_rail rails[PJ_METRIC_RAILS];
+    uint32_t rail_count;
+    uint64_t input_tokens, output_tokens;
+    uint64_t runs[PJ_METRIC_STATUSES]; /* ended, by pj_run_status */
+    double run_seconds;
+    uint32_t queued, queue_limit;
+    bool running;
+    double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
+    uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
+} pj_metrics;
+
+typedef bool pj_export_write_fn(void *context, const char *bytes, size_t count);
+
+typedef struct pj_service {
+    void *context;
+    /* A full id, a unique prefix of one, or "last", of a stored, running or queued run. */
+    pj_status (*resolve)(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err);
+    pj_status (*view)(void *context, const pj_view_request *request, pj_json *out, uint64_t *total,
+                      pj_error *err);
+    /* All heatmaps of a run as the binary cube of docs/api.md. */
+    pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
+    /* Writes a whole export; `write` returns false when nobody wants it any more. */
+    pj_status (*export_run)(void *context, const char *id, const char *format,
+                            pj_export_write_fn *write, void *write_context, pj_error *err);
+    pj_status (*delete_run)(void *context, const char *id, pj_error *err);
+    /* Queues a run. PJ_E_FULL: the queue is full. `position` 1: it is next. */
+    pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
+                          uint32_t *position, pj_error *err);
+    /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
+     * called once for each generate with ask->wait, never else. */
+    pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
+    pj_status (*cancel)(void *context, const char *id, pj_error *err);
+    void (*state)(void *context, pj_work_state *state);
+    void (*metrics)(void *context, pj_metrics *metrics);
+} pj_service;
+
+#endif

@@ -1,0 +1,128 @@
+#include "net/watch.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <sys/socket.h>
+
+/* One connection; free places are linked. */
+typedef struct place {
+    int fd;
+    int64_t due_ns; /* 0: none is awaited */
+    bool used;
+} place;
+
+struct pj_watch {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t stopping;
+    bool stop;
+    uint32_t count;
+    place places[];
+};
+
+static int64_t due_now(void)
+{
+    return pj_clock_ns() + PJ_REQUEST_DEADLINE_S * PJ_NS_PER_S;
+}
+
+/* Only shut down, not closed: the descriptor is libmicrohttpd's, which then ends the connection. */
+static void cut_overdue(pj_watch *watch)
+{
+    int64_t now = pj_clock_ns();
+    for (uint32_t i = 0; i < watch->count; i++) {
+        place *p = &watch->places[i];
+        if (!p->used || !p->due_ns || now < p->due_ns) continue;
+        shutdown(p->fd, SHUT_RDWR);
+        p->due_ns = 0;
+    }
+}
+
+static void *run_watch(void *context)
+{
+    pj_watch *watch = context;
+    pthread_mutex_lock(&watch->mutex);
+    while (!watch->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 2;
+        pthread_cond_timedwait(&watch->stopping, &watch->mutex, &until);
+        cut_overdue(watch);
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return NULL;
+}
+
+static void open_place(pj_watch *watch, struct MHD_Connection *connection, void **out)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    for (uint32_t i = 0; i < watch->count && info; i++) {
+        if (watch->places[i].used) continue;
+        watch->places[i] = (place){info->connect_fd, due_now(), true};
+        *out = &watch->places[i];
+        return;
+    }
+}
+
+void pj_watch_connection(void *context, struct MHD_Connection *connection, void **out,
+                         enum MHD_ConnectionNotificationCode code)
+{
+    pj_watch *watch = context;
+    pthread_mutex_lock(&watch->mutex);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        open_place(watch, connection, out);
+    else if (*out)
+        *(place *)*out = (place){0};
+    pthread_mutex_unlock(&watch->mutex);
+}
+
+static void set_due(pj_watch *watch, struct MHD_Connection *connection, int64_t due_ns)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (!info || !info->socket_context) return;
+    pthread_mutex_lock(&watch->mutex);
+    ((place *)info->socket_context)->due_ns = due_ns;
+    pthread_mutex_unlock(&watch->mutex);
+}
+
+void pj_watch_request(pj_watch *watch, struct MHD_Connection *connection)
+{
+    set_due(watch, connection, 0);
+}
+
+void pj_watch_idle(pj_watch *watch, struct MHD_Connection *connection)
+{
+    set_due(watch, connection, due_now());
+}
+
+pj_status pj_watch_open(uint32_t connections_max, pj_watch **out, pj_error *err)
+{
+    *out = NULL;
+    pj_watch *watch = pj_alloc(1, sizeof *watch + connections_max * sizeof(place));
+    if (!watch) return pj_fail_memory(err, "the server");
+    watch->count = connections_max;
+    pthread_mutex_init(&watch->mutex, NULL);
+    pthread_cond_init(&watch->stopping, NULL);
+    pj_status status = pj_thread_start(&watch->thread, "pj-watch", run_watch, watch, err);
+    if (status == PJ_OK)
+        *out = watch;
+    else
+        pj_free(watch);
+    return status;
+}
+
+void pj_watch_close(pj_watch *watch)
+{
+    if (!watch) return;
+    pthread_mutex_lock(&watch->mutex);
+    watch->stop = true;
+    pthread_cond_signal(&watch->stopping);
+    pthread_mutex_unlock(&watch->mutex);
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_destroy(&watch->mutex);
+    pthread_cond_destroy(&watch->stopping);
+    pj_free(watch);
+}
