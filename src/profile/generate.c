@@ -7,6 +7,7 @@
 #include "profile/calibration.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the slot ------------------------------------------------------------------------------ */
@@ -240,6 +241,7 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     pj_run *run;
     pj_error failure = {0}, storing = {0};
     *result = (pj_profile_result){0};
+    if (o->run_id) snprintf(session->next_run_id, sizeof session->next_run_id, "%s", o->run_id);
     pj_status status = begin(session, o, &run, err);
     if (status != PJ_OK) return status;
     memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);

@@ -36,6 +36,7 @@ typedef struct pj_profile_options {
     const char *settings_json; /* what was asked for; NULL: made from these options */
     const char *repeat_group;
     uint32_t repeat_index;
+    const char *run_id; /* a UUIDv7 given out before, for a run that waited; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
     void *context;

@@ -270,7 +270,11 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     *out = NULL;
     pj_status status = run_new(session, &run, err);
     if (!run) return status;
-    pj_uuid7(run->info.id);
+    if (session->next_run_id[0])
+        memcpy(run->info.id, session->next_run_id, sizeof run->info.id);
+    else
+        pj_uuid7(run->info.id);
+    session->next_run_id[0] = 0;
     run->info.created_wall_ns = pj_clock_wall_ns();
     status = copy_options(run, options, err);
     if (status == PJ_OK) status = pj_recorder_init(&run->recorder, options->depth, 0, err);

@@ -39,6 +39,7 @@ struct pj_session {
     int64_t span_cost_ns;  /* of a span without statistics, measured at opening */
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;
+    char next_run_id[PJ_UUID_BYTES];   /* taken by the next run that begins; "": it makes its own */
     uint32_t recovered;                /* leftover spools that became runs */
     char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: a leftover that could not be read, ... */
 };
