@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "llm/engine.h"
+#include "profile/find_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +68,8 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
                          pj_error *err)
 {
     pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
-    pj_engine_options options = {.model = s->model,
+    char path[4096];
+    pj_engine_options options = {.model = path,
                                  .dtype = strcmp(dtype, "stored") == 0 ? NULL : dtype,
                                  .threads = threads,
                                  .chunk = (uint32_t)s->chunk,
@@ -76,8 +78,9 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
     pj_engine *engine;
     int32_t *ids = pj_alloc((size_t)s->prompt, sizeof *ids);
     if (!ids) return pj_fail_memory(err, "the prompt");
+    pj_status status = pj_model_find(s->model, NULL, path, sizeof path, err);
     int64_t begin = pj_clock_ns();
-    pj_status status = pj_engine_open(&options, &engine, err);
+    if (!status) status = pj_engine_open(&options, &engine, err);
     if (status) goto done;
     const pj_engine_facts *facts = pj_engine_get_facts(engine);
     *r = (row){.threads = facts->threads,

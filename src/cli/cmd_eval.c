@@ -4,6 +4,7 @@
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "llm/engine.h"
+#include "profile/find_model.h"
 
 #include <errno.h>
 #include <math.h>
@@ -139,14 +140,16 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     else if (e.kv)
         return pj_command_usage(command, "--kv is f32 or f16, not %s", e.kv);
     pj_error err = {0};
-    pj_engine *engine;
-    pj_engine_options engine_options = {.model = e.model,
+    pj_engine *engine = NULL;
+    char path[4096];
+    pj_engine_options engine_options = {.model = path,
                                         .dtype = e.dtype,
                                         .threads = (uint32_t)e.threads,
                                         .chunk = (uint32_t)e.chunk,
                                         .kv = kv,
                                         .no_tokenizer = e.ids != NULL};
-    pj_status status = pj_engine_open(&engine_options, &engine, &err);
+    pj_status status = pj_model_find(e.model, NULL, path, sizeof path, &err);
+    if (!status) status = pj_engine_open(&engine_options, &engine, &err);
     if (!status) status = evaluate(&e, engine, &err);
     pj_engine_close(engine);
     return status ? pj_command_failed(command, &err) : PJ_EXIT_OK;

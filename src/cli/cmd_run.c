@@ -109,7 +109,7 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
     if (a->ids) {
         status = pj_ids_parse(a->ids, &s->ids, &s->prompts->id_count, err);
         s->prompts->ids = s->ids;
-        s->options.engine.no_tokenizer = true;
+        s->options.engine.any_tokenizer = true;
         return status;
     }
     const char *text = a->prompt ? a->prompt : positional;

@@ -78,6 +78,7 @@ static pj_status open_tokenizer(pj_engine *e, pj_error *err)
     if (!pj_path_join(path, sizeof path, folder, "tokenizer.json") || !pj_file_exists(path))
         return PJ_OK;
     pj_status status = pj_tokenizer_open(path, &e->tokenizer, err);
+    if (status && e->options.any_tokenizer) return PJ_OK;
     if (status) return status;
     uint32_t size = pj_tokenizer_size(e->tokenizer);
     if (size > 0 && size < e->vocab_limit) e->vocab_limit = size;

@@ -27,9 +27,10 @@ typedef struct pj_engine_options {
                           as stored */
     uint32_t threads;  /* 0: one a core that this process may run on */
     pj_kv_type kv;
-    uint32_t chunk;    /* prompt tokens in one pass, 0: 512 */
-    const char *isa;   /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
-    bool no_tokenizer; /* prompts come as ids only: a missing tokenizer is not looked for */
+    uint32_t chunk;     /* prompt tokens in one pass, 0: 512 */
+    const char *isa;    /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
+    bool no_tokenizer;  /* prompts come as ids only: a missing tokenizer is not looked for */
+    bool any_tokenizer; /* prompts come as ids: one that cannot be read is done without */
 } pj_engine_options;
 
 /* Opens and checks a model. Weights in 16 and 32 bits stay in the file's mapping. When the load is
