@@ -217,6 +217,43 @@ UNPACK(unpack_q4_k, PJ_Q4_K)
 UNPACK(unpack_q5_k, PJ_Q5_K)
 UNPACK(unpack_q6_k, PJ_Q6_K)
 
+/* ---- peaks ------------------------------------------------------------------------------ */
+
+/* Six sums of tiles of zeros: the unit takes as long for any values. */
+static double peak_bf16(size_t rounds)
+{
+    configure(MODE_BF16);
+    zero_c(3);
+    TILE_ZERO(6);
+    TILE_ZERO(7);
+    for (size_t i = 0; i < rounds; i++) {
+        TILE_BF16(0, 6, 7);
+        TILE_BF16(1, 6, 7);
+        TILE_BF16(2, 6, 7);
+        TILE_BF16(3, 6, 7);
+        TILE_BF16(4, 6, 7);
+        TILE_BF16(5, 6, 7);
+    }
+    return 2.0 * 6 * TILE * TILE * STEP * (double)rounds;
+}
+
+static double peak_bytes(size_t rounds)
+{
+    configure(MODE_BF16); /* whole tiles: 64 columns */
+    zero_c(3);
+    TILE_ZERO(6);
+    TILE_ZERO(7);
+    for (size_t i = 0; i < rounds; i++) {
+        TILE_S8(0, 6, 7);
+        TILE_S8(1, 6, 7);
+        TILE_S8(2, 6, 7);
+        TILE_S8(3, 6, 7);
+        TILE_S8(4, 6, 7);
+        TILE_S8(5, 6, 7);
+    }
+    return 2.0 * 6 * TILE * TILE * 64 * (double)rounds;
+}
+
 /* ----------------------------------------------------------------------------------------- */
 
 /* The lower sets' entries with the products of many tokens replaced; filled by the first apply,
@@ -246,8 +283,10 @@ void PJ_SET_SYMBOL(apply)(pj_kernels *kernels)
         if (kernels->linear[PJ_BF16]->tile != tile_bf16)
             lower_bf16 = kernels->linear[PJ_BF16]->tile;
         replace(kernels, PJ_BF16, tile_bf16, NULL);
+        kernels->peak[PJ_FORM_BF16] = peak_bf16;
     }
     if (packs_like(kernels, PJ_FORM_Q8, 4)) {
+        kernels->peak[PJ_FORM_Q8] = peak_bytes;
         replace(kernels, PJ_Q8_0, tile_bytes, unpack_q8_0);
         replace(kernels, PJ_Q4_0, tile_bytes, unpack_q4_0);
         replace(kernels, PJ_Q4_K, tile_bytes_minima, unpack_q4_k);

@@ -25,9 +25,12 @@ _Static_assert(sizeof(tile_config) == 64, "what ldtilecfg reads");
 #ifndef PJ_AMX_MODEL
 
 #define TILE_CONFIGURE(config) __asm__ volatile("ldtilecfg %0" : : "m"(*(config)))
-#define TILE_LOAD(t, at, stride)                                                                  \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(at), "r"((size_t)(stride)) : "memor" \
-                                                                                          "y")
+#define TILE_LOAD(t, at, stride)                      \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t  \
+                     :                                \
+                     : "r"(at), "r"((size_t)(stride)) \
+                     : "memor"                        \
+                       "y")
 #define TILE_STORE(t, at, stride)                        \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" \
                      :                                   \

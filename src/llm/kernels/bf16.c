@@ -160,6 +160,19 @@ static void unpack(const void *row, size_t cols, void *values, float *scales, fl
     if (cols % 2) memset((char *)values + cols * 2, 0, 2);
 }
 
+static double peak(size_t rounds)
+{
+    enum { SUMS = ROWS * VECTORS };
+    volatile float outside = 0;
+    __m512 sums[SUMS];
+    __m512bh w = _mm512_cvtne2ps_pbh(_mm512_set1_ps(outside), _mm512_set1_ps(outside));
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_set1_ps(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_dpbf16_ps(sums[s], w, w);
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm512_reduce_add_ps(sums[s]);
+    return 2.0 * SUMS * 32 * (double)rounds;
+}
+
 /* ----------------------------------------------------------------------------------------- */
 
 static const pj_tile_kernels by_bf16 = {.form = PJ_FORM_BF16,
@@ -181,4 +194,5 @@ void pj_kernels_bf16_apply(pj_kernels *kernels)
 {
     kernels->linear[PJ_BF16] = &by_bf16;
     kernels->forms[PJ_FORM_BF16] = &form_bf16;
+    kernels->peak[PJ_FORM_BF16] = peak;
 }

@@ -302,6 +302,22 @@ INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values, fl
     for (size_t i = 0; i < cols; i++) codes[i] = (uint8_t)(codes[i] - shift);
 }
 
+/* Pairs of bytes, then pairs of pairs: what signed codes need. */
+static double peak(size_t rounds)
+{
+    enum { SUMS = ROWS * VECTORS };
+    volatile int outside = 0;
+    __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++) UNROLL for (size_t s = 0; s < SUMS; s++)
+        {
+            __m256i pairs = _mm256_maddubs_epi16(sums[s], w);
+            sums[s] = _mm256_add_epi32(sums[s], _mm256_madd_epi16(pairs, w));
+        }
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
+    return 2.0 * SUMS * 32 * (double)rounds;
+}
+
 #define TYPE(type, TYPE_, dot_, tile_)                                                   \
     static void unpack_##type(const void *row, size_t cols, void *values, float *scales, \
                               float *minima)                                             \
@@ -336,4 +352,5 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->peak[PJ_FORM_Q8] = peak;
 }

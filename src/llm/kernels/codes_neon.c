@@ -261,6 +261,24 @@ INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
         vst1q_f32(t->c + r * PJ_TILE_MAX_TOKENS + v * 4, sums[r][v]);
 }
 
+static double peak(size_t rounds)
+{
+    enum { SUMS = 2 * ROWS * VECTORS };
+    volatile int8_t outside = 0;
+    int32x4_t sums[SUMS];
+    int8x16_t w = vdupq_n_s8(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = vdupq_n_s32(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] =
+#ifdef __ARM_FEATURE_MATMUL_INT8
+            vmmlaq_s32(sums[s], w, w);
+#else
+            vdotq_s32(sums[s], w, w);
+#endif
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = (int8_t)vaddvq_s32(sums[s]);
+    return 2.0 * SUMS * (GROUP == 8 ? 32 : 16) * (double)rounds;
+}
+
 #define TILE(name, minima)             \
     static void name(const pj_tile *t) \
     {                                  \
@@ -308,4 +326,5 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->peak[PJ_FORM_Q8] = peak;
 }

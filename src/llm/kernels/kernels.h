@@ -116,6 +116,9 @@ typedef struct pj_kernels {
     /* Products (linear.h): by weight type and by form of the activations; never NULL. */
     const pj_tile_kernels *linear[PJ_DTYPE_COUNT];
     const pj_form_kernels *forms[PJ_FORM_COUNT];
+    /* Multiply-adds of a form from registers alone, `rounds` times some; gives the operations done
+     * (two a multiply-add). What pj_limits_peak times. */
+    double (*peak[PJ_FORM_COUNT])(size_t rounds);
     void (*tile_store)(const float *c, size_t rows, size_t tokens, const float *bias, float *y,
                        size_t y_stride, bool add);
 } pj_kernels;

@@ -159,6 +159,19 @@ static void tile_store(const float *c, size_t rows, size_t tokens, const float *
     }
 }
 
+/* Every sum reads its start anew, or the compiler would see that they are all the same. */
+static double peak(size_t rounds)
+{
+    enum { SUMS = TILE_ROWS * TILE_VECTORS };
+    volatile float outside = 0.999f;
+    vec sums[SUMS], factor = vec_of(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = vec_of(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = sums[s] * factor + factor;
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = vec_sum(sums[s]);
+    return 2.0 * SUMS * LANES * (double)rounds;
+}
+
 /* A panel's stretch of about 24 KiB stays in the first cache beside the weights that pass. */
 enum { STRETCH = 24576 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
 
@@ -187,4 +200,5 @@ void PJ_SET_SYMBOL(floats)(pj_kernels *kernels)
     kernels->linear[PJ_BF16] = &by_bf16;
     kernels->forms[PJ_FORM_F32] = &form_f32;
     kernels->tile_store = tile_store;
+    kernels->peak[PJ_FORM_F32] = peak;
 }

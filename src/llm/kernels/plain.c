@@ -284,6 +284,19 @@ static void tile_store(const float *c, size_t rows, size_t tokens, const float *
         }
 }
 
+/* Sums that the compiler may keep in registers. */
+static double peak(size_t rounds)
+{
+    enum { SUMS = 32 };
+    volatile float factor = 0.999f;
+    float sums[SUMS], f = factor;
+    for (int s = 0; s < SUMS; s++) sums[s] = factor;
+    for (size_t i = 0; i < rounds; i++)
+        for (int s = 0; s < SUMS; s++) sums[s] = sums[s] * f + f;
+    for (int s = 0; s < SUMS; s++) factor = sums[s];
+    return 2.0 * SUMS * (double)rounds;
+}
+
 static const pj_tile_kernels by_float = {.form = PJ_FORM_F32, .dot = dot_float};
 static const pj_tile_kernels by_codes = {.form = PJ_FORM_Q8, .dot = dot_q8};
 static const pj_form_kernels form_f32 = {.dot_tokens = SIZE_MAX};
@@ -320,5 +333,6 @@ const pj_kernels pj_kernels_c = {
                [PJ_Q5_K] = &by_codes,
                [PJ_Q6_K] = &by_codes},
     .forms = {[PJ_FORM_F32] = &form_f32, [PJ_FORM_BF16] = &form_f32, [PJ_FORM_Q8] = &form_q8},
+    .peak = {peak, peak, peak},
     .tile_store = tile_store,
 };

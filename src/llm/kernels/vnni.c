@@ -395,6 +395,18 @@ static void dot_k(const pj_dot *d)
         }
 }
 
+static double peak(size_t rounds)
+{
+    enum { SUMS = ROWS * VECTORS * 2 };
+    volatile int outside = 0;
+    __m512i sums[SUMS], w = _mm512_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_dpbusd_epi32(sums[s], w, w);
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm512_reduce_add_epi32(sums[s]);
+    return 2.0 * SUMS * 64 * (double)rounds;
+}
+
 /* ----------------------------------------------------------------------------------------- */
 
 #define TYPE(type, dot_, tile_)                                                         \
@@ -426,4 +438,5 @@ void pj_kernels_vnni_apply(pj_kernels *kernels)
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->peak[PJ_FORM_Q8] = peak;
 }

@@ -1,0 +1,70 @@
+/* Reading and multiplying flat out, timed from the start of the first thread to the end of the
+ * last. Both are sized so that the dispatch does not show. */
+#include "llm/kernels/limits.h"
+
+#include <stdatomic.h>
+
+enum { LINE = 64, MAX_STREAMS = 16, PREFETCH_BYTES = 1024 };
+
+typedef struct reading {
+    pj_team *team;
+    const char *memory;
+    size_t bytes;
+    unsigned streams;
+    _Atomic uint64_t sink; /* so that the reads are needed */
+} reading;
+
+static void read_share(void *context, unsigned thread)
+{
+    reading *r = context;
+    size_t begin, end;
+    pj_team_share(r->team, thread, r->bytes, LINE * r->streams, &begin, &end);
+    size_t run = (end - begin) / r->streams / LINE * LINE;
+    uint64_t sums[8] = {0};
+    for (size_t at = 0; at < run; at += LINE)
+        for (unsigned s = 0; s < r->streams; s++) {
+            const char *line = r->memory + begin + s * run + at;
+            uint64_t words[8];
+            __builtin_prefetch(line + PREFETCH_BYTES);
+            __builtin_memcpy(words, line, sizeof words);
+            for (int i = 0; i < 8; i++) sums[i] += words[i];
+        }
+    for (int i = 1; i < 8; i++) sums[0] += sums[i];
+    atomic_fetch_add(&r->sink, sums[0]);
+}
+
+double pj_limits_read(pj_team *team, const void *memory, size_t bytes, unsigned streams)
+{
+    reading r = {.team = team, .memory = memory, .bytes = bytes, .streams = streams};
+    int64_t begin = pj_clock_ns();
+    pj_team_run(team, read_share, &r);
+    return (double)bytes * 1e9 / (double)(pj_clock_ns() - begin);
+}
+
+typedef struct multiplying {
+    double (*run)(size_t rounds);
+    size_t rounds;
+    double operations[PJ_TEAM_MAX_THREADS];
+} multiplying;
+
+static void multiply(void *context, unsigned thread)
+{
+    multiplying *m = context;
+    m->operations[thread] = m->run(m->rounds);
+}
+
+double pj_limits_peak(const pj_kernels *kernels, pj_team *team, pj_form form, int64_t duration_ns)
+{
+    multiplying m = {.run = kernels->peak[form], .rounds = 1000};
+    for (;;) {
+        int64_t begin = pj_clock_ns();
+        pj_team_run(team, multiply, &m);
+        int64_t took = pj_clock_ns() - begin;
+        if (took >= duration_ns / 2) {
+            double all = 0;
+            for (unsigned t = 0; t < pj_team_threads(team); t++) all += m.operations[t];
+            return all * 1e9 / (double)took;
+        }
+        m.rounds *= took < duration_ns / 16 ? 8 : 2;
+    }
+}
