@@ -11,49 +11,24 @@
  * With simulated sensors the truth (one power for each class of leaf) is made here, the readings
  * are drawn from it, and the planted energy stands beside the attributed one.
  */
-#include "energy/attribute.h"
+#include "profile/joules.h"
+
 #include "power/meter.h"
-#include "profile/build.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rail_result {
-    uint32_t rail;
-    int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
-    double phase_mj[PJ_PHASE_COUNT]; /* gross */
-    double weight_mj;                /* net energy, to find the rail that matters most */
-    pj_fit fit;
-    bool has_fit;
-} rail_result;
+    /* ---- truth and readings of simulated rails -------------------------------------------------
+     */
 
-typedef struct joules {
-    const pj_tree *tree;
-    const pj_build_options *options;
-    pj_run_data *d;
-    pj_curve *curves[PJ_MAX_RAILS];
-    char (*class_names)[128];
-    double *sim_mw; /* [class] planted net power, NULL: nothing is simulated */
-    pj_leaf *leaves;
-    int64_t *gross, *net;           /* [leaf] over all rails */
-    int64_t *rail_gross, *rail_net; /* [leaf + 2] of the rail at hand */
-    double *equal;                  /* [class] 1: energy by time, where there is no fit */
-    pj_energy *nodes;               /* [node] */
-    uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
-    rail_result results[PJ_MAX_RAILS];
-    uint32_t result_count;
-    bool replayed; /* a calibration was the prior */
-} joules;
-
-/* ---- truth and readings of simulated rails ------------------------------------------------- */
-
-static bool is_simulated(const joules *j, uint32_t rail)
+    static bool
+    is_simulated(const pj_joules *j, uint32_t rail)
 {
     return j->options->sim && strcmp(j->d->rails[rail].source, "sim") == 0;
 }
 
-static bool plant_powers(joules *j)
+static bool plant_powers(pj_joules *j)
 {
     const pj_tree *tree = j->tree;
     j->sim_mw = pj_alloc(tree->class_count, sizeof *j->sim_mw);
@@ -78,7 +53,7 @@ static int by_time(const void *a, const void *b)
 
 /* Net power over time: the sum of the leaves that are active. Leaves of one thread do not overlap
  * and give a segment each; those of several threads are swept. */
-static pj_sim_segment *make_truth(const joules *j, size_t *count)
+static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
 {
     const pj_tree *tree = j->tree;
     size_t n = tree->leaf_count, used = 0;
@@ -122,7 +97,7 @@ static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count,
     return PJ_OK;
 }
 
-static pj_status feed_simulated(joules *j, uint32_t rail, uint32_t sim_rail,
+static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
                                 const pj_sim_segment *truth, size_t count, pj_error *err)
 {
     const pj_rail *r = &j->d->rails[rail];
@@ -138,7 +113,7 @@ static pj_status feed_simulated(joules *j, uint32_t rail, uint32_t sim_rail,
     return status;
 }
 
-static pj_status make_curves(joules *j, const pj_readings *readings, pj_error *err)
+static pj_status make_curves(pj_joules *j, const pj_readings *readings, pj_error *err)
 {
     pj_run_data *d = j->d;
     pj_sim_segment *truth = NULL;
@@ -162,191 +137,10 @@ static pj_status make_curves(joules *j, const pj_readings *readings, pj_error *e
     return status;
 }
 
-/* ---- one rail: fit and share --------------------------------------------------------------- */
-
-static pj_status get_windows(const joules *j, rail_result *result, pj_window **windows,
-                             size_t *count, pj_error *err)
-{
-    const pj_curve *curve = j->curves[result->rail];
-    size_t n = pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, NULL, 0);
-    pj_curve_window *seen = pj_alloc(n, sizeof *seen);
-    *windows = pj_alloc(n, sizeof **windows);
-    if (!seen || !*windows) {
-        pj_free(seen);
-        return pj_fail_memory(err, "the windows of a sensor");
-    }
-    pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, seen, n);
-    *count = 0;
-    for (size_t i = 0; i < n; i++) {
-        double q = seen[i].resolution_mj, sd = seen[i].sd_mj;
-        if (isnan(seen[i].energy_mj)) continue;
-        if (result->begin_ns > seen[i].begin_ns) result->begin_ns = seen[i].begin_ns;
-        if (result->end_ns < seen[i].end_ns) result->end_ns = seen[i].end_ns;
-        (*windows)[(*count)++] =
-            (pj_window){seen[i].begin_ns, seen[i].end_ns, seen[i].energy_mj,
-                        sqrt((isnan(sd) ? 0 : sd * sd) + (isnan(q) ? 0 : q * q / 6))};
-    }
-    pj_free(seen);
-    return PJ_OK;
-}
-
-/* The time cut where the sensor published: inside a piece only the fit knows how energy went. */
-static pj_status get_segments(const joules *j, const rail_result *result, pj_segment **segments,
-                              size_t *count, pj_error *err)
-{
-    const pj_curve *curve = j->curves[result->rail];
-    int64_t begin = result->begin_ns, end = result->end_ns;
-    size_t n = pj_curve_points(curve, begin, end, NULL, 0);
-    pj_curve_point *points = pj_alloc(n, sizeof *points);
-    *segments = pj_alloc(n + 1, sizeof **segments);
-    if (!points || !*segments) {
-        pj_free(points);
-        return pj_fail_memory(err, "the segments of a sensor");
-    }
-    n = pj_curve_points(curve, begin, end, points, n);
-    *count = 0;
-    for (size_t i = 0; i <= n; i++) {
-        int64_t to = i < n ? points[i].end_ns : end;
-        if (to > end) to = end;
-        if (to <= begin) continue;
-        (*segments)[(*count)++] = (pj_segment){begin, to, pj_curve_energy_mj(curve, begin, to)};
-        begin = to;
-    }
-    pj_free(points);
-    return PJ_OK;
-}
-
-/* Does the time before and after the run, as far as windows reach, belong to leaves of its own. */
-static void set_outside(joules *j, const rail_result *result)
-{
-    uint32_t idle = j->tree->idle_class;
-    j->leaves[0] = (pj_leaf){result->begin_ns, j->tree->begin_ns, idle};
-    j->leaves[j->tree->leaf_count + 1] = (pj_leaf){j->tree->end_ns, result->end_ns, idle};
-}
-
-/* What is known of a class beforehand: a calibration's word, or that an idle machine draws its
- * baseline and nothing above it. */
-static pj_class_prior prior_of(joules *j, uint32_t rail, uint32_t class_)
-{
-    const pj_tree_class *c = &j->tree->classes[class_];
-    pj_class_prior prior = {NAN, NAN};
-    double spread = j->d->baseline_sd_mw[rail];
-    if (j->options->prior &&
-        j->options->prior(j->options->context, &j->d->rails[rail], j->class_names[class_],
-                          (pj_phase)c->phase, &prior.power_mw, &prior.sd_mw))
-        j->replayed = true;
-    else if (c->phase == PJ_PHASE_IDLE && !c->component && !isnan(j->d->baseline_mw[rail]))
-        prior =
-            (pj_class_prior){0, fmax(isnan(spread) ? 0 : spread, 0.01 * j->d->baseline_mw[rail])};
-    return prior;
-}
-
-static pj_status fit_rail(joules *j, rail_result *result, const pj_window *windows, size_t count,
-                          const pj_curve_energy *total, pj_error *err)
-{
-    const pj_tree *tree = j->tree;
-    pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
-    if (!priors) return pj_fail_memory(err, "the priors of a fit");
-    for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
-    pj_fit_input input = {.windows = windows,
-                          .window_count = count,
-                          .leaves = j->leaves,
-                          .leaf_count = (size_t)tree->leaf_count + 2,
-                          .class_count = tree->class_count,
-                          .idle_mw = j->d->baseline_mw[result->rail],
-                          .total_mj = total->energy_mj,
-                          .total_sd_mj = hypot(total->random_sd_mj, total->bias_sd_mj),
-                          .begin_ns = result->begin_ns,
-                          .end_ns = result->end_ns,
-                          .priors = priors};
-    pj_status status = pj_fit_run(&input, &result->fit, err);
-    result->has_fit = status == PJ_OK;
-    for (uint32_t c = 0; j->options->observe && result->has_fit && c < tree->class_count; c++) {
-        size_t diagonal = (size_t)c * tree->class_count + c;
-        j->options->observe(j->options->observe_context, &j->d->rails[result->rail],
-                            j->class_names[c], (pj_phase)tree->classes[c].phase,
-                            result->fit.power_mw[c],
-                            sqrt(fmax(result->fit.covariance[diagonal], 0)));
-    }
-    pj_free(priors);
-    return status;
-}
-
-static void add_known(int64_t *sum, int64_t value)
-{
-    *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
-}
-
-static void share_rail(joules *j, rail_result *result, const pj_segment *segments, size_t count)
-{
-    const pj_tree *tree = j->tree;
-    double idle_mw = j->d->baseline_mw[result->rail];
-    pj_share_result shared = {.gross_nj = j->rail_gross, .net_nj = j->rail_net};
-    pj_share_run(segments, count, j->leaves, (size_t)tree->leaf_count + 2,
-                 result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
-    for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        double *phase_mj = &result->phase_mj[tree->classes[tree->leaves[i].class_].phase];
-        *phase_mj += pj_mj_of_nj(j->rail_gross[i + 1]);
-        add_known(&j->gross[i], j->rail_gross[i + 1]);
-        add_known(&j->net[i], isnan(idle_mw) ? PJ_NJ_UNKNOWN : j->rail_net[i + 1]);
-    }
-}
-
-static pj_status attribute_rail(joules *j, uint32_t rail, pj_error *err)
-{
-    rail_result *result = &j->results[j->result_count++];
-    *result = (rail_result){.rail = rail, .begin_ns = j->tree->begin_ns, .end_ns = j->tree->end_ns};
-    pj_window *windows = NULL;
-    pj_segment *segments = NULL;
-    size_t window_count = 0, segment_count = 0;
-    pj_status status = get_windows(j, result, &windows, &window_count, err);
-    if (status == PJ_OK) status = get_segments(j, result, &segments, &segment_count, err);
-    if (status == PJ_OK) {
-        pj_curve_energy total;
-        pj_curve_query(j->curves[rail], result->begin_ns, result->end_ns, &total);
-        set_outside(j, result);
-        result->weight_mj = isnan(total.energy_mj) ? 0 : total.energy_mj;
-        /* Without a fit energy goes by time, which is equal power. */
-        if (!isnan(total.energy_mj))
-            status = fit_rail(j, result, windows, window_count, &total, err);
-        if (status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE) status = PJ_OK;
-    }
-    if (status == PJ_OK) share_rail(j, result, segments, segment_count);
-    pj_free(windows);
-    pj_free(segments);
-    return status;
-}
-
-/* Rails of the total: those that know the whole run; when none does, all of them, so that what was
- * known before a sensor died stays known. */
-static pj_status attribute_rails(joules *j, pj_error *err)
-{
-    pj_run_data *d = j->d;
-    bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
-    for (uint32_t r = 0; r < d->rail_count; r++) {
-        in_total[r] = pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
-        whole[r] = in_total[r] &&
-                   !isnan(pj_curve_energy_mj(j->curves[r], j->tree->begin_ns, j->tree->end_ns));
-        any |= in_total[r];
-        any_whole |= whole[r];
-    }
-    for (uint32_t i = 0; i < j->tree->leaf_count; i++)
-        j->gross[i] = j->net[i] = any ? 0 : PJ_NJ_UNKNOWN;
-    for (uint32_t r = 0; r < d->rail_count; r++) {
-        if (!(any_whole ? whole[r] : in_total[r])) {
-            d->info.total_is_partial |= in_total[r] && any_whole;
-            continue;
-        }
-        pj_status status = attribute_rail(j, r, err);
-        if (status != PJ_OK) return status;
-    }
-    return PJ_OK;
-}
-
 /* ---- sums, bottom up ----------------------------------------------------------------------- */
 
 /* Planted energy of a leaf: all rails of a simulation together. mW x ns = pJ. */
-static int64_t planted(const joules *j, const pj_tree_leaf *leaf)
+int64_t pj_joules_planted(const pj_joules *j, const pj_tree_leaf *leaf)
 {
     double ns = (double)(leaf->end_ns - leaf->begin_ns);
     return llround((j->sim_mw[leaf->class_] + j->options->sim->idle_mw) * ns * 1e-3);
@@ -358,20 +152,20 @@ static void start_node(pj_energy *node, bool known, bool has_planted)
     *node = (pj_energy){zero, zero, zero, has_planted ? 0 : PJ_NJ_UNKNOWN, NAN, PJ_METHOD_NONE};
 }
 
-static void sum_children(joules *j, uint32_t index)
+static void sum_children(pj_joules *j, uint32_t index)
 {
     const pj_tree *tree = j->tree;
     pj_energy *node = &j->nodes[index];
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
         const pj_energy *child = &j->nodes[tree->children[k]];
         sum_children(j, tree->children[k]);
-        add_known(&node->gross_nj, child->gross_nj);
-        add_known(&node->net_nj, child->net_nj);
-        add_known(&node->planted_nj, child->planted_nj);
+        pj_nj_add(&node->gross_nj, child->gross_nj);
+        pj_nj_add(&node->net_nj, child->net_nj);
+        pj_nj_add(&node->planted_nj, child->planted_nj);
     }
 }
 
-static void sum_nodes(joules *j)
+static void sum_nodes(pj_joules *j)
 {
     const pj_tree *tree = j->tree;
     bool has_planted = j->sim_mw && !tree->overlaps;
@@ -380,18 +174,17 @@ static void sum_nodes(joules *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_tree_leaf *leaf = &tree->leaves[i];
         pj_energy *node = &j->nodes[leaf->node];
-        add_known(&node->gross_nj, j->gross[i]);
-        add_known(&node->self_nj, j->gross[i]);
-        add_known(&node->net_nj, j->net[i]);
-        if (has_planted) node->planted_nj += planted(j, leaf);
+        pj_nj_add(&node->gross_nj, j->gross[i]);
+        pj_nj_add(&node->self_nj, j->gross[i]);
+        pj_nj_add(&node->net_nj, j->net[i]);
+        if (has_planted) node->planted_nj += pj_joules_planted(j, leaf);
     }
     sum_children(j, 0);
 }
 
 /* ---- uncertainty and method ---------------------------------------------------------------- */
 
-/* From the curves alone: for what is longer than the sensor's period. */
-static double curve_sd_mj(const joules *j, int64_t begin_ns, int64_t end_ns)
+double pj_joules_curve_sd_mj(const pj_joules *j, int64_t begin_ns, int64_t end_ns)
 {
     double variance = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
@@ -403,11 +196,11 @@ static double curve_sd_mj(const joules *j, int64_t begin_ns, int64_t end_ns)
 }
 
 /* Relative sd of the whole windows' total: gain and resolution, which all parts share. */
-static double common_sd(const joules *j)
+static double common_sd(const pj_joules *j)
 {
     double variance = 0, total = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
-        const rail_result *result = &j->results[i];
+        const pj_rail_result *result = &j->results[i];
         pj_curve_energy e;
         pj_curve_query(j->curves[result->rail], result->begin_ns, result->end_ns, &e);
         if (isnan(e.energy_mj)) continue;
@@ -418,7 +211,7 @@ static double common_sd(const joules *j)
 }
 
 /* 1 sigma in mJ of a part that spent times[c] ms in class c: the covariance of the fit. */
-static double fit_sd_mj(const joules *j, const uint32_t *classes, const double *times_ms,
+static double fit_sd_mj(const pj_joules *j, const uint32_t *classes, const double *times_ms,
                         uint32_t count)
 {
     double variance = 0;
@@ -451,7 +244,7 @@ static void add_class_time(class_times *t, const pj_tree_leaf *leaf)
     t->times_ms[*where - 1] += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
 }
 
-static void collect_times(const joules *j, uint32_t index, class_times *t)
+static void collect_times(const pj_joules *j, uint32_t index, class_times *t)
 {
     const pj_tree *tree = j->tree;
     for (uint32_t k = j->leaf_begin[index]; k < j->leaf_begin[index + 1]; k++)
@@ -466,7 +259,7 @@ static void forget_times(class_times *t)
     t->count = 0;
 }
 
-static bool is_integrated(const joules *j, const pj_node *node)
+static bool is_integrated(const pj_joules *j, const pj_node *node)
 {
     if (node->kind > PJ_SPAN_TOKEN && node->kind != PJ_NODE_ROOT) return false;
     for (uint32_t i = 0; i < j->result_count; i++) {
@@ -479,7 +272,7 @@ static bool is_integrated(const joules *j, const pj_node *node)
 
 /* What is longer than the sensor's period is integrated; the fit may still know its edges better
  * than the curve does, which spreads power evenly over a window. */
-static void judge(joules *j, class_times *times)
+static void judge(pj_joules *j, class_times *times)
 {
     const pj_tree *tree = j->tree;
     double common = common_sd(j);
@@ -493,13 +286,13 @@ static void judge(joules *j, class_times *times)
         e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
         if (is_integrated(j, &tree->nodes[i])) {
             e->method = PJ_METHOD_INTEGRATE;
-            sd = fmin(sd, curve_sd_mj(j, tree->nodes[i].begin_ns, tree->nodes[i].end_ns));
+            sd = fmin(sd, pj_joules_curve_sd_mj(j, tree->nodes[i].begin_ns, tree->nodes[i].end_ns));
         }
         e->sd_mj = (float)sd;
     }
 }
 
-static bool group_leaves(joules *j)
+static bool group_leaves(pj_joules *j)
 {
     const pj_tree *tree = j->tree;
     j->leaf_begin = pj_alloc((size_t)tree->node_count + 2, sizeof *j->leaf_begin);
@@ -516,7 +309,7 @@ static bool group_leaves(joules *j)
     return true;
 }
 
-static pj_status judge_all(joules *j, pj_error *err)
+static pj_status judge_all(pj_joules *j, pj_error *err)
 {
     size_t classes = j->tree->class_count;
     class_times times = {pj_alloc(classes, sizeof *times.classes),
@@ -530,266 +323,9 @@ static pj_status judge_all(joules *j, pj_error *err)
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
 
-/* ---- into the rows ------------------------------------------------------------------------- */
-
-/* A batch shares a step equally, in whole nanojoules; layers and self stay with the first row. */
-static void fill_token(joules *j, const pj_node *node, const pj_energy *e, uint32_t rows)
-{
-    double seconds = (double)(node->end_ns - node->begin_ns) * 1e-9;
-    for (uint32_t i = 0; i < rows; i++) {
-        pj_token_row *row = &j->d->tokens[node->row + i];
-        row->energy = *e;
-        if (e->gross_nj != PJ_NJ_UNKNOWN && seconds > 0)
-            row->power_mw = pj_mj_of_nj(e->gross_nj) / seconds;
-        if (rows == 1) return;
-        int64_t *amounts[] = {&row->energy.gross_nj, &row->energy.net_nj, &row->energy.planted_nj};
-        for (int k = 0; k < 3; k++)
-            if (*amounts[k] != PJ_NJ_UNKNOWN) {
-                int64_t part = *amounts[k] / rows, rest = *amounts[k] - part * rows;
-                *amounts[k] = part + (i == 0 ? rest : 0);
-            }
-        if (i > 0 && row->energy.self_nj != PJ_NJ_UNKNOWN) row->energy.self_nj = 0;
-        row->energy.sd_mj = e->sd_mj / (float)rows;
-        if (row->energy.method != PJ_METHOD_NONE) row->energy.method = PJ_METHOD_ALLOCATED;
-    }
-}
-
-static uint32_t rows_of_token(const pj_tree *tree, const pj_node *node)
-{
-    uint32_t count = 0;
-    for (uint32_t t = node->text; t != UINT32_MAX; t = tree->texts[t].next) count++;
-    return count ? count : 1;
-}
-
-static void fill_rows(joules *j)
-{
-    const pj_tree *tree = j->tree;
-    pj_run_data *d = j->d;
-    for (uint32_t i = 1; i < tree->node_count; i++) {
-        const pj_node *node = &tree->nodes[i];
-        const pj_energy *e = &j->nodes[i];
-        switch (node->kind) {
-        case PJ_SPAN_PHASE: d->phases[node->row].energy = *e; break;
-        case PJ_SPAN_SECTION: d->sections[node->row].energy = *e; break;
-        case PJ_SPAN_TOKEN: fill_token(j, node, e, rows_of_token(tree, node)); break;
-        case PJ_SPAN_LAYER: d->layers[node->row].energy = *e; break;
-        case PJ_SPAN_COMPONENT: d->components[node->row].energy = *e; break;
-        default: d->operations[node->row].energy = *e; break;
-        }
-    }
-    for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        const pj_node *node = &tree->nodes[tree->leaves[i].node];
-        if (tree->child_begin[tree->leaves[i].node] != tree->child_begin[tree->leaves[i].node + 1])
-            continue; /* the time between its children is of another class */
-        if (node->kind == PJ_SPAN_COMPONENT)
-            d->components[node->row].class_ = tree->leaves[i].class_;
-        if (node->kind == PJ_SPAN_OPERATION)
-            d->operations[node->row].class_ = tree->leaves[i].class_;
-    }
-}
-
-/* Time outside the phases becomes rows of phase `idle`, so that the phases add up to the run. */
-static pj_status fill_idle(joules *j, pj_error *err)
-{
-    const pj_tree *tree = j->tree;
-    pj_run_data *d = j->d;
-    uint32_t extra = 0;
-    for (uint32_t i = 0; i < tree->leaf_count; i++) extra += tree->leaves[i].node == 0;
-    if (!extra) return PJ_OK;
-    pj_phase_row *rows = pj_arena_alloc(&d->arena, d->phase_count + extra, sizeof *rows);
-    if (!rows) return pj_fail_memory(err, "the phases of a run");
-    if (d->phase_count) memcpy(rows, d->phases, d->phase_count * sizeof *rows);
-    d->phases = rows;
-    for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        const pj_tree_leaf *leaf = &tree->leaves[i];
-        if (leaf->node != 0) continue;
-        pj_phase_row *row = &d->phases[d->phase_count++];
-        *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(leaf->begin_ns - tree->begin_ns) / 1e6,
-                              (double)(leaf->end_ns - leaf->begin_ns) / 1e6, j->nodes[0]};
-        row->energy.gross_nj = row->energy.self_nj = j->gross[i];
-        row->energy.net_nj = j->net[i];
-        if (row->energy.planted_nj != PJ_NJ_UNKNOWN) row->energy.planted_nj = planted(j, leaf);
-        row->energy.sd_mj = (float)curve_sd_mj(j, leaf->begin_ns, leaf->end_ns);
-    }
-    return PJ_OK;
-}
-
-/* ---- classes, rails, the run as a whole ----------------------------------------------------- */
-
-static const rail_result *main_rail(const joules *j)
-{
-    const rail_result *best = NULL;
-    for (uint32_t i = 0; i < j->result_count; i++)
-        if (j->results[i].has_fit && (!best || j->results[i].weight_mj > best->weight_mj))
-            best = &j->results[i];
-    return best;
-}
-
-static pj_status fill_classes(joules *j, pj_error *err)
-{
-    const pj_tree *tree = j->tree;
-    pj_run_data *d = j->d;
-    const rail_result *leading = main_rail(j);
-    d->classes = pj_arena_alloc(&d->arena, tree->class_count, sizeof *d->classes);
-    if (!d->classes) return pj_fail_memory(err, "the classes of a run");
-    d->class_count = tree->class_count;
-    for (uint32_t c = 0; c < tree->class_count; c++) {
-        pj_class_row *row = &d->classes[c];
-        *row = (pj_class_row){.phase = tree->classes[c].phase,
-                              .flops = tree->classes[c].flops,
-                              .bytes = tree->classes[c].bytes,
-                              .power_mw = leading ? 0 : NAN,
-                              .power_sd_mw = NAN,
-                              .energy_mj = NAN,
-                              .energy_sd_mj = NAN,
-                              .data_share = leading ? leading->fit.data_share[c] : NAN};
-        row->name = pj_arena_strndup(&d->arena, j->class_names[c], strlen(j->class_names[c]));
-        if (!row->name) return pj_fail_memory(err, "the classes of a run");
-        double variance = 0;
-        for (uint32_t i = 0; i < j->result_count; i++) {
-            const pj_fit *fit = &j->results[i].fit;
-            if (!j->results[i].has_fit) continue;
-            row->power_mw += fit->power_mw[c];
-            variance += fit->covariance[(size_t)c * fit->class_count + c];
-            row->truncated |= fit->truncated[c];
-        }
-        if (leading) row->power_sd_mw = sqrt(variance > 0 ? variance : 0);
-    }
-    for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        pj_class_row *row = &d->classes[tree->leaves[i].class_];
-        row->time_ms += (double)(tree->leaves[i].end_ns - tree->leaves[i].begin_ns) * 1e-6;
-        if (j->gross[i] != PJ_NJ_UNKNOWN)
-            row->energy_mj =
-                (isnan(row->energy_mj) ? 0 : row->energy_mj) + (double)j->gross[i] * 1e-6;
-    }
-    for (uint32_t c = 0; c < d->class_count; c++)
-        d->classes[c].energy_sd_mj = d->classes[c].power_sd_mw * d->classes[c].time_ms * 1e-3;
-    return PJ_OK;
-}
-
-static double add_if_known(double sum, double value)
-{
-    return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
-}
-
-static pj_rail_energy rail_energy(const joules *j, uint32_t rail, uint8_t phase)
-{
-    pj_rail_energy row = {phase, (uint16_t)rail, NAN, NAN, NAN, NAN};
-    const pj_tree *tree = j->tree;
-    double baseline = j->d->baseline_mw[rail], ms = 0;
-    for (uint32_t k = tree->child_begin[0]; k <= tree->child_begin[1]; k++) {
-        bool whole = phase == PJ_PHASE_COUNT; /* the run: one interval, its own node */
-        if (k == tree->child_begin[1] && !whole) break;
-        const pj_node *node = &tree->nodes[whole ? 0 : tree->children[k]];
-        if (!whole && node->phase != phase) continue;
-        pj_curve_energy e;
-        pj_curve_query(j->curves[rail], node->begin_ns, node->end_ns, &e);
-        row.gross_mj = add_if_known(row.gross_mj, e.energy_mj);
-        row.sd_mj = isnan(row.sd_mj) ? e.sd_mj : hypot(row.sd_mj, e.sd_mj);
-        ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
-        if (whole) break;
-    }
-    for (uint32_t i = 0; i < j->result_count; i++) { /* as the rows have it, where it was shared */
-        if (j->results[i].rail != rail) continue;
-        double whole = 0;
-        for (int p = 0; p < PJ_PHASE_COUNT; p++) whole += j->results[i].phase_mj[p];
-        row.gross_mj = phase < PJ_PHASE_COUNT ? j->results[i].phase_mj[phase] : whole;
-    }
-    row.idle_mj = isnan(row.gross_mj) ? NAN : baseline * ms * 1e-3;
-    row.net_mj = row.gross_mj - row.idle_mj;
-    return row;
-}
-
-static pj_status fill_rail_energy(joules *j, pj_error *err)
-{
-    pj_run_data *d = j->d;
-    bool present[PJ_PHASE_COUNT + 1] = {[PJ_PHASE_COUNT] = true};
-    for (uint32_t k = j->tree->child_begin[0]; k < j->tree->child_begin[1]; k++)
-        present[j->tree->nodes[j->tree->children[k]].phase] = true;
-    d->rail_energy = pj_arena_alloc(&d->arena, (size_t)(PJ_PHASE_COUNT + 1) * d->rail_count,
-                                    sizeof *d->rail_energy);
-    if (!d->rail_energy) return pj_fail_memory(err, "the rails of a run");
-    for (int p = 0; p <= PJ_PHASE_COUNT; p++)
-        for (uint32_t r = 0; present[p] && r < d->rail_count; r++)
-            d->rail_energy[d->rail_energy_count++] = rail_energy(j, r, (uint8_t)p);
-    return PJ_OK;
-}
-
-/* What `calibrate` would bring: two seconds of a class alone are 2 s / period readings, each with
- * the noise that the evidence found (at least 0.2 %). Never worse than what there is. */
-static double calibrated_interval(const joules *j, const rail_result *leading, double now)
-{
-    const pj_rail *rail = &j->d->rails[leading->rail];
-    double period_s =
-        (double)(rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns) * 1e-9;
-    double readings = period_s > 0 ? 2 / period_s : 20;
-    double noise = leading->fit.noise > 0.002 ? leading->fit.noise : 0.002;
-    double then = 1.96 * noise / sqrt(readings > 1 ? readings : 1);
-    return then < 0.001 ? fmin(now, 0.001) : fmin(now, then);
-}
-
-static void fill_attribution(joules *j, pj_run_info *info)
-{
-    const rail_result *leading = main_rail(j);
-    info->condition_number = info->pj_per_flop = info->pj_per_flop_sd = NAN;
-    info->pj_per_byte = info->pj_per_byte_sd = info->attribution_interval = NAN;
-    info->attribution_interval_calibrated = info->calibration_gap = NAN;
-    info->method = PJ_METHOD_NONE;
-    if (!leading) return;
-    double *flops = pj_alloc(j->tree->class_count, sizeof *flops);
-    double *bytes = pj_alloc(j->tree->class_count, sizeof *bytes);
-    for (uint32_t c = 0; flops && bytes && c < j->tree->class_count; c++) {
-        flops[c] = j->tree->classes[c].flops;
-        bytes[c] = j->tree->classes[c].bytes;
-    }
-    if (flops && bytes) {
-        pj_unit_costs costs;
-        pj_unit_costs_fit(&leading->fit, flops, bytes, &costs);
-        info->pj_per_flop = costs.pj_per_flop;
-        info->pj_per_flop_sd = costs.pj_per_flop_sd;
-        info->pj_per_byte = costs.pj_per_byte;
-        info->pj_per_byte_sd = costs.pj_per_byte_sd;
-    }
-    pj_free(flops);
-    pj_free(bytes);
-    info->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
-    info->condition_number = leading->fit.condition_number;
-    info->attribution_interval = pj_fit_interval(&leading->fit);
-    info->attribution_interval_calibrated =
-        j->replayed ? info->attribution_interval
-                    : calibrated_interval(j, leading, info->attribution_interval);
-    if (j->replayed && leading->fit.predicted_mj > 0)
-        info->calibration_gap = leading->weight_mj / leading->fit.predicted_mj - 1;
-}
-
-static void fill_info(joules *j)
-{
-    pj_run_info *info = &j->d->info;
-    const pj_energy *run = &j->nodes[0];
-    info->total_mj = pj_mj_of_nj(run->gross_nj);
-    info->net_mj = pj_mj_of_nj(run->net_nj);
-    info->idle_mj = info->total_mj - info->net_mj;
-    info->total_sd_mj = (double)run->sd_mj;
-    info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
-    for (uint32_t i = 0; i < j->d->phase_count; i++) {
-        const pj_phase_row *row = &j->d->phases[i];
-        bool prefill = row->phase == PJ_PHASE_PREFILL, decode = row->phase == PJ_PHASE_DECODE;
-        double *gross = prefill ? &info->prefill_mj : &info->decode_mj;
-        double *net = prefill ? &info->prefill_net_mj : &info->decode_net_mj;
-        if (!prefill && !decode) continue;
-        *gross = isnan(*gross) ? pj_mj_of_nj(row->energy.gross_nj)
-                               : *gross + pj_mj_of_nj(row->energy.gross_nj);
-        *net =
-            isnan(*net) ? pj_mj_of_nj(row->energy.net_nj) : *net + pj_mj_of_nj(row->energy.net_nj);
-    }
-    if (isnan(info->total_mj) && isnan(info->prefill_mj) && isnan(info->decode_mj))
-        info->quality = PJ_UNAVAILABLE;
-    fill_attribution(j, info);
-}
-
 /* ---- all together -------------------------------------------------------------------------- */
 
-static pj_status prepare(joules *j, pj_error *err)
+static pj_status prepare(pj_joules *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
@@ -813,7 +349,7 @@ static pj_status prepare(joules *j, pj_error *err)
     return PJ_OK;
 }
 
-static void release(joules *j)
+static void release(pj_joules *j)
 {
     for (int r = 0; r < PJ_MAX_RAILS; r++) pj_curve_free(j->curves[r]);
     for (uint32_t i = 0; i < j->result_count; i++)
@@ -834,26 +370,21 @@ static void release(joules *j)
 pj_status pj_build_energy(const pj_tree *tree, const pj_readings *readings,
                           const pj_build_options *options, pj_run_data *data, pj_error *err)
 {
-    joules *j = pj_alloc(1, sizeof *j);
+    pj_joules *j = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "the energies of a run");
     j->tree = tree;
     j->options = options;
     j->d = data;
     pj_status status = prepare(j, err);
     if (status == PJ_OK) status = make_curves(j, readings, err);
-    if (status == PJ_OK) status = attribute_rails(j, err);
+    if (status == PJ_OK) status = pj_joules_rails(j, err);
     if (status == PJ_OK) {
         sum_nodes(j);
         status = judge_all(j, err);
     }
-    if (status == PJ_OK) {
-        fill_rows(j);
-        status = fill_idle(j, err);
-    }
-    if (status == PJ_OK) status = fill_classes(j, err);
-    if (status == PJ_OK) status = fill_rail_energy(j, err);
+    if (status == PJ_OK) status = pj_joules_rows(j, err);
+    if (status == PJ_OK) status = pj_joules_run(j, err);
     if (status == PJ_OK) status = pj_build_samples(tree, j->curves, data, err);
-    if (status == PJ_OK) fill_info(j);
     release(j);
     pj_free(j);
     return status;

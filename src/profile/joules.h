@@ -1,0 +1,54 @@
+/*
+ * The working state of joules.c and its parts: joules_rail.c attributes one rail, joules_rows.c
+ * puts energies into rows, joules_run.c sums up classes, rails and the run. Private to them.
+ */
+#ifndef PJ_PROFILE_JOULES_H
+#define PJ_PROFILE_JOULES_H
+
+#include "energy/attribute.h"
+#include "profile/build.h"
+
+typedef struct pj_rail_result {
+    uint32_t rail;
+    int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
+    double phase_mj[PJ_PHASE_COUNT]; /* gross */
+    double weight_mj;                /* net energy, to find the rail that matters most */
+    pj_fit fit;
+    bool has_fit;
+} pj_rail_result;
+
+typedef struct pj_joules {
+    const pj_tree *tree;
+    const pj_build_options *options;
+    pj_run_data *d;
+    pj_curve *curves[PJ_MAX_RAILS];
+    char (*class_names)[128];
+    double *sim_mw; /* [class] planted net power, NULL: nothing is simulated */
+    pj_leaf *leaves;
+    int64_t *gross, *net;           /* [leaf] over all rails */
+    int64_t *rail_gross, *rail_net; /* [leaf + 2] of the rail at hand */
+    double *equal;                  /* [class] 1: energy by time, where there is no fit */
+    pj_energy *nodes;               /* [node] */
+    uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
+    pj_rail_result results[PJ_MAX_RAILS];
+    uint32_t result_count;
+    bool replayed; /* a calibration was the prior */
+} pj_joules;
+
+/* Adds, where unknown plus anything is unknown. */
+static inline void pj_nj_add(int64_t *sum, int64_t value)
+{
+    *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
+}
+
+pj_status pj_joules_rails(pj_joules *j, pj_error *err); /* gross and net of every leaf */
+/* Energies of nodes into phases, sections, tokens, layers, components, operations. */
+pj_status pj_joules_rows(pj_joules *j, pj_error *err);
+/* Classes, rail energies, and the figures of the run. */
+pj_status pj_joules_run(pj_joules *j, pj_error *err);
+/* Planted energy of a leaf: all rails of a simulation together. */
+int64_t pj_joules_planted(const pj_joules *j, const pj_tree_leaf *leaf);
+/* 1 sigma of an interval from the curves alone: for what is longer than the sensor's period. */
+double pj_joules_curve_sd_mj(const pj_joules *j, int64_t begin_ns, int64_t end_ns);
+
+#endif

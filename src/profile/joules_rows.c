@@ -1,0 +1,93 @@
+/* Energies of the tree's nodes into the rows of the run. */
+#include "profile/joules.h"
+
+#include <string.h>
+
+/* A batch shares a step equally, in whole nanojoules; layers and self stay with the first row. */
+static void fill_token(pj_joules *j, const pj_node *node, const pj_energy *e, uint32_t rows)
+{
+    double seconds = (double)(node->end_ns - node->begin_ns) * 1e-9;
+    for (uint32_t i = 0; i < rows; i++) {
+        pj_token_row *row = &j->d->tokens[node->row + i];
+        row->energy = *e;
+        if (e->gross_nj != PJ_NJ_UNKNOWN && seconds > 0)
+            row->power_mw = pj_mj_of_nj(e->gross_nj) / seconds;
+        if (rows == 1) return;
+        int64_t *amounts[] = {&row->energy.gross_nj, &row->energy.net_nj, &row->energy.planted_nj};
+        for (int k = 0; k < 3; k++)
+            if (*amounts[k] != PJ_NJ_UNKNOWN) {
+                int64_t part = *amounts[k] / rows, rest = *amounts[k] - part * rows;
+                *amounts[k] = part + (i == 0 ? rest : 0);
+            }
+        if (i > 0 && row->energy.self_nj != PJ_NJ_UNKNOWN) row->energy.self_nj = 0;
+        row->energy.sd_mj = e->sd_mj / (float)rows;
+        if (row->energy.method != PJ_METHOD_NONE) row->energy.method = PJ_METHOD_ALLOCATED;
+    }
+}
+
+static uint32_t rows_of_token(const pj_tree *tree, const pj_node *node)
+{
+    uint32_t count = 0;
+    for (uint32_t t = node->text; t != UINT32_MAX; t = tree->texts[t].next) count++;
+    return count ? count : 1;
+}
+
+static void fill_rows(pj_joules *j)
+{
+    const pj_tree *tree = j->tree;
+    pj_run_data *d = j->d;
+    for (uint32_t i = 1; i < tree->node_count; i++) {
+        const pj_node *node = &tree->nodes[i];
+        const pj_energy *e = &j->nodes[i];
+        switch (node->kind) {
+        case PJ_SPAN_PHASE: d->phases[node->row].energy = *e; break;
+        case PJ_SPAN_SECTION: d->sections[node->row].energy = *e; break;
+        case PJ_SPAN_TOKEN: fill_token(j, node, e, rows_of_token(tree, node)); break;
+        case PJ_SPAN_LAYER: d->layers[node->row].energy = *e; break;
+        case PJ_SPAN_COMPONENT: d->components[node->row].energy = *e; break;
+        default: d->operations[node->row].energy = *e; break;
+        }
+    }
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        const pj_node *node = &tree->nodes[tree->leaves[i].node];
+        if (tree->child_begin[tree->leaves[i].node] != tree->child_begin[tree->leaves[i].node + 1])
+            continue; /* the time between its children is of another class */
+        if (node->kind == PJ_SPAN_COMPONENT)
+            d->components[node->row].class_ = tree->leaves[i].class_;
+        if (node->kind == PJ_SPAN_OPERATION)
+            d->operations[node->row].class_ = tree->leaves[i].class_;
+    }
+}
+
+/* Time outside the phases becomes rows of phase `idle`, so that the phases add up to the run. */
+static pj_status fill_idle(pj_joules *j, pj_error *err)
+{
+    const pj_tree *tree = j->tree;
+    pj_run_data *d = j->d;
+    uint32_t extra = 0;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) extra += tree->leaves[i].node == 0;
+    if (!extra) return PJ_OK;
+    pj_phase_row *rows = pj_arena_alloc(&d->arena, d->phase_count + extra, sizeof *rows);
+    if (!rows) return pj_fail_memory(err, "the phases of a run");
+    if (d->phase_count) memcpy(rows, d->phases, d->phase_count * sizeof *rows);
+    d->phases = rows;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        const pj_tree_leaf *leaf = &tree->leaves[i];
+        if (leaf->node != 0) continue;
+        pj_phase_row *row = &d->phases[d->phase_count++];
+        *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(leaf->begin_ns - tree->begin_ns) / 1e6,
+                              (double)(leaf->end_ns - leaf->begin_ns) / 1e6, j->nodes[0]};
+        row->energy.gross_nj = row->energy.self_nj = j->gross[i];
+        row->energy.net_nj = j->net[i];
+        if (row->energy.planted_nj != PJ_NJ_UNKNOWN)
+            row->energy.planted_nj = pj_joules_planted(j, leaf);
+        row->energy.sd_mj = (float)pj_joules_curve_sd_mj(j, leaf->begin_ns, leaf->end_ns);
+    }
+    return PJ_OK;
+}
+
+pj_status pj_joules_rows(pj_joules *j, pj_error *err)
+{
+    fill_rows(j);
+    return fill_idle(j, err);
+}
