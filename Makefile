@@ -59,7 +59,7 @@ install: all ## into PREFIX (/usr/local), with DESTDIR
 dist: all ## a source archive that carries the page built
 	@tools/dist.sh $(BUILD)
 
-deb: ## a Debian package in the folder above
+deb: deps ## a Debian package in dist/
 	@tools/deb.sh
 
 clean:

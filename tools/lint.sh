@@ -23,7 +23,7 @@ git ls-files 'src/*.c' | grep -v src/llm/kernels | xargs -n 8 -P "$(getconf _NPR
     clang-tidy --quiet -p build-clang 2>/dev/null || bad=1
 if [ -d ui ]; then
     echo "page: biome and tsc"
-    (cd ui && { [ -d node_modules ] || npm ci --silent; } && npm run --silent lint && npm run --silent typecheck) || bad=1
+    (cd ui && { [ -x node_modules/.bin/biome ] || npm ci --silent; } && npm run --silent lint && npm run --silent typecheck) || bad=1
 fi
 if [ $bad = 0 ]; then echo "lint: clean"; else echo "lint: see above" >&2; fi
 exit $bad

@@ -1,0 +1,23 @@
+#!/bin/sh
+# A source archive, dist/perjoule-VERSION.tar.xz, with the page built, so that a machine without node
+# can build from it. Usage: dist.sh BUILD
+set -eu
+build=$1
+version=$(sed -n "s/^project(.*version: '\([^']*\)'.*/\1/p" meson.build)
+name=perjoule-$version
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+git archive --prefix="$name/" HEAD | tar -x -C "$tree"
+page=
+for folder in ui/dist "$build/ui/dist"; do
+    [ -f "$folder/index.html" ] && page=$folder
+done
+if [ -n "$page" ]; then
+    mkdir -p "$tree/$name/ui/dist"
+    cp -r "$page/." "$tree/$name/ui/dist/"
+else
+    echo "the page is not built; the archive goes without it" >&2
+fi
+mkdir -p dist
+tar -C "$tree" --sort=name --owner=0 --group=0 -cJf "dist/$name.tar.xz" "$name"
+echo "dist/$name.tar.xz"
