@@ -4,7 +4,7 @@
 set -eu
 seconds=${FUZZ_SECONDS:-60}
 [ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_lundef=false \
-    -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Ddashboard=disabled >/dev/null
+    -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Ddashboard=disabled -Dc_args=-fsanitize=fuzzer-no-link >/dev/null
 ninja -C build-fuzz >build-fuzz/log 2>&1 || { grep -E "error|FAILED" -A8 build-fuzz/log; exit 1; }
 count=0
 for target in build-fuzz/fuzz/fuzz_*; do

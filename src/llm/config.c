@@ -260,6 +260,7 @@ static void read_window(reader *r, pj_model_config *config)
         config->window_from_layer = want_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
     read_layer_types(r, config);
     if (config->window_from_layer >= config->layers) config->window = 0;
+    if (config->window == 0) config->window_from_layer = 0;
 }
 
 static const double *read_factors(reader *r, const char *key, uint32_t count)
