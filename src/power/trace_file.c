@@ -76,6 +76,14 @@ static bool cell_ends_with(cell c, const char *end)
     return c.length >= length && strncmp(c.text + c.length - length, end, length) == 0;
 }
 
+static bool cell_has(cell c, const char *word)
+{
+    size_t length = strlen(word);
+    for (size_t i = 0; i + length <= c.length; i++)
+        if (memcmp(c.text + i, word, length) == 0) return true;
+    return false;
+}
+
 static bool cell_is(cell c, const char *text)
 {
     return c.length == strlen(text) && strncmp(c.text, text, c.length) == 0;
@@ -161,8 +169,7 @@ static int add_rail(pj_trace *t, const char *name, size_t length, const char *fi
 
 static column nvidia_column(reader *r, cell c)
 {
-    bool average = strstr(c.text, "average") && strstr(c.text, "average") < c.text + c.length;
-    bool instant = strstr(c.text, "instant") && strstr(c.text, "instant") < c.text + c.length;
+    bool average = cell_has(c, "average"), instant = cell_has(c, "instant");
     const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
     int rail = add_rail(r->trace, name, strlen(name), "power.draw");
     if (rail < 0) return (column){0};
