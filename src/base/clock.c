@@ -76,7 +76,8 @@ bool pj_clock_parse_iso(const char *text, int64_t *wall_ns)
 {
     int y, mo, d, h = 0, mi = 0, s = 0, used = 0, offset;
     int64_t fraction = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &y, &mo, &d, &used) != 3 || y < 1970) return false;
+    if (sscanf(text, "%4d-%2d-%2d%n", &y, &mo, &d, &used) != 3) return false;
+    if (y < 1970 || y > 2261) return false; /* int64 nanoseconds end in 2262 */
     const char *p = text + used;
     if (*p == 'T' || *p == ' ') {
         if (sscanf(p + 1, "%2d:%2d:%2d%n", &h, &mi, &s, &used) != 3) return false;
