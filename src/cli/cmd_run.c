@@ -237,7 +237,7 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     pj_profile_result result;
     s->streamed = 0;
     s->options.repeat_index = index;
-    s->options.repeat_group = index && s->first_id[0] ? s->first_id : NULL;
+    s->options.repeat_group = s->args->repeat == 1 ? NULL : s->first_id;
     pj_run_live_begin(&s->live);
     pj_live_sink sink = pj_run_live_sink(&s->live);
     pj_session_set_sink(s->session, s->live.rows ? &sink : NULL);

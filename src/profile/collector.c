@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-enum { ROUND_NS = 10 * 1000 * 1000 };
+enum { ROUND_NS = 16 * 1000 * 1000 };
 
 static void keep(pj_collector *c, pj_status status, const pj_error *err)
 {

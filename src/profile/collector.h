@@ -1,6 +1,6 @@
 /*
  * The collector: the one thread of a run that empties lanes and sensor rings into the spool and
- * tells listeners what goes on. It wakes every 10 ms, at once again while a ring is filling up.
+ * tells listeners what goes on. It wakes every 16 ms, at once again while a ring is filling up.
  */
 #ifndef PJ_PROFILE_COLLECTOR_H
 #define PJ_PROFILE_COLLECTOR_H

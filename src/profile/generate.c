@@ -87,17 +87,19 @@ static pj_status describe(pj_run *run, const pj_engine *engine, const pj_profile
     pj_json_init(&json, &buffer);
     write_model(&json, f);
     bool ok = pj_json_finish(&json);
-    pj_status status = pj_run_describe(run,
-                                       &(pj_run_facts){.model_name = f->model_name,
-                                                       .model_path = f->model_path,
-                                                       .dtype = f->dtype,
-                                                       .isa = f->isa,
-                                                       .model_json = ok ? buffer.data : NULL,
-                                                       .threads = f->threads,
-                                                       .layer_count = f->config->layers,
-                                                       .repeat_group = o->repeat_group,
-                                                       .repeat_index = o->repeat_index},
-                                       err);
+    bool first = o->repeat_group && !*o->repeat_group;
+    pj_status status =
+        pj_run_describe(run,
+                        &(pj_run_facts){.model_name = f->model_name,
+                                        .model_path = f->model_path,
+                                        .dtype = f->dtype,
+                                        .isa = f->isa,
+                                        .model_json = ok ? buffer.data : NULL,
+                                        .threads = f->threads,
+                                        .layer_count = f->config->layers,
+                                        .repeat_group = first ? pj_run_id(run) : o->repeat_group,
+                                        .repeat_index = o->repeat_index},
+                        err);
     pj_buffer_fini(&buffer);
     return status;
 }
