@@ -1,0 +1,50 @@
+/* Robust outliers. */
+#include "analysis/anomalies.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LEAST_VALUES = 8 };
+
+static int ascending(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, ascending);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/* Keeps `found` sorted by strength. */
+static size_t insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
+{
+    size_t at = count < max ? count : max;
+    while (at > 0 && fabs(found[at - 1].score) < fabs(new.score)) {
+        if (at < max) found[at] = found[at - 1];
+        at--;
+    }
+    if (at < max) found[at] = new;
+    return count < max ? count + 1 : max;
+}
+
+size_t pj_anomalies_find(const double *values, size_t count, double threshold, double *work,
+                         pj_anomaly *found, size_t max)
+{
+    size_t n = 0, many = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!isnan(values[i])) work[n++] = values[i];
+    if (n < LEAST_VALUES) return 0;
+    double centre = median(work, n);
+    for (size_t i = 0; i < n; i++) work[i] = fabs(work[i] - centre);
+    double spread = 1.4826 * median(work, n);
+    if (!(spread > 0)) return 0;
+    for (size_t i = 0; i < count; i++) {
+        double score = (values[i] - centre) / spread;
+        if (isnan(values[i]) || fabs(score) < threshold) continue;
+        many = insert(found, many, max, (pj_anomaly){i, values[i], centre, score});
+    }
+    return many;
+}

@@ -1,0 +1,91 @@
+/* perjoule export: a run as a file for other programs. */
+#include "cli/stored.h"
+#include "store/export.h"
+
+#include "base/error.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool write_file(void *context, const char *bytes, size_t count)
+{
+    return fwrite(bytes, 1, count, context) == count;
+}
+
+/* Beside the target first, so that a failed export leaves no half of a file. */
+static pj_status export_to(pj_store *store, const char *id, pj_export_format format,
+                           const char *path, pj_error *err)
+{
+    char part[4200];
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+        return pj_fail(err, PJ_E_INVALID, "the file's path is too long");
+    FILE *file = fopen(part, "wb");
+    if (!file) return pj_fail_errno(err, errno, "can't write %s", part);
+    pj_status status = pj_store_export(store, id, format, write_file, file, err);
+    if (status == PJ_E_IO && ferror(file))
+        status = pj_fail_errno(err, errno, "can't write %s", path);
+    if (fclose(file) != 0 && status == PJ_OK)
+        status = pj_fail_errno(err, errno, "can't write %s", path);
+    if (status == PJ_OK && rename(part, path) != 0)
+        status = pj_fail_errno(err, errno, "can't write %s", path);
+    if (status != PJ_OK) unlink(part);
+    return status;
+}
+
+static int run_export(const pj_command *command, int argc, char **argv)
+{
+    const char *db = NULL, *format_name = "json", *output = NULL;
+    const pj_option options[] = {
+        {"format", 'f', PJ_OPTION_TEXT, &format_name, "FORMAT",
+         "json, csv (zip of a file a table), trace (Perfetto), speedscope, folded"},
+        {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
+         "where to (default: standard output for json and folded, else a file named after the run; "
+         "-: standard output)"},
+        PJ_OPTION_DB(&db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional != 1) return pj_command_usage(command, "name one run");
+    int format = pj_export_parse(format_name);
+    if (format < 0)
+        return pj_command_usage(command,
+                                "there is no format %s (json, csv, trace, speedscope, "
+                                "folded)",
+                                format_name);
+    pj_store *store = NULL;
+    pj_error err = {0};
+    char id[PJ_UUID_BYTES], name[128];
+    pj_status status = pj_stored_open(db, &store, &err);
+    if (status == PJ_OK) status = pj_store_resolve(store, argv[1], id, &err);
+    if (status == PJ_OK) {
+        pj_export_file_name((pj_export_format)format, id, name, sizeof name);
+        bool is_text = format == PJ_EXPORT_JSON || format == PJ_EXPORT_FOLDED;
+        if (!output) output = is_text ? "-" : name;
+        if (strcmp(output, "-") == 0)
+            status = pj_store_export(store, id, (pj_export_format)format, write_file, stdout, &err);
+        else
+            status = export_to(store, id, (pj_export_format)format, output, &err);
+    }
+    if (status == PJ_OK && strcmp(output, "-") != 0) printf("%s\n", output);
+    if (status == PJ_OK && fflush(stdout) != 0)
+        status = pj_fail_errno(&err, errno, "can't write to standard output");
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_command_export = {
+    .name = "export",
+    .summary = "write a run as JSON, CSV, trace or flame graph",
+    .run = run_export,
+    .usage = "[options] RUN",
+    .text = "json is whole: perjoule import reads it back. trace opens in Perfetto and "
+            "chrome://tracing with power as counters. speedscope and folded are flame graphs of "
+            "energy: width is joules, not time.",
+    .examples = "perjoule export last -o run.json\n"
+                "perjoule export last --format csv\n"
+                "perjoule export last --format trace -o run.trace.json\n",
+};

@@ -1,0 +1,80 @@
+/* perjoule import: exported runs and spools into the database. */
+#include "cli/stored.h"
+#include "profile/session.h"
+#include "store/export.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool looks_like_json(const pj_mapping *file)
+{
+    size_t i = 0;
+    while (i < file->size && strchr(" \t\r\n", file->data[i]) && file->data[i]) i++;
+    return i < file->size && file->data[i] == '{';
+}
+
+static pj_status read_run(const char *path, pj_run_data *data, pj_error *err)
+{
+    pj_mapping file;
+    pj_status status = pj_file_map(path, &file, err);
+    if (status != PJ_OK) return status;
+    bool json = looks_like_json(&file);
+    if (json) {
+        status = pj_import_json((const char *)file.data, file.size, data, err);
+        if (status != PJ_OK) pj_error_prefix(err, "%s", path);
+    }
+    pj_file_unmap(&file);
+    return json ? status : pj_run_data_of_spool(path, data, err);
+}
+
+static pj_status import_file(pj_store *store, const char *path, bool replace, pj_error *err)
+{
+    pj_run_data data = {0};
+    pj_run_list present = {0};
+    pj_error absent;
+    pj_status status = read_run(path, &data, err);
+    if (status == PJ_OK && !replace &&
+        pj_store_info(store, data.info.id, &present, &absent) == PJ_OK)
+        status = pj_fail(err, PJ_E_INVALID,
+                         "run %s is in the database already: give --replace to "
+                         "take the one of %s",
+                         data.info.id, path);
+    if (status == PJ_OK) status = pj_store_save(store, &data, err);
+    if (status == PJ_OK) printf("%s\n", data.info.id);
+    pj_run_list_fini(&present);
+    pj_run_data_fini(&data);
+    return status;
+}
+
+static int run_import(const pj_command *command, int argc, char **argv)
+{
+    const char *db = NULL;
+    bool replace = false;
+    const pj_option options[] = {
+        {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
+        PJ_OPTION_DB(&db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional < 1) return pj_command_usage(command, "name at least one file");
+    pj_store *store = NULL;
+    pj_error err = {0};
+    pj_status status = pj_store_open(&(pj_store_options){.path = db}, &store, &err);
+    for (int i = 1; i <= positional && status == PJ_OK; i++)
+        status = import_file(store, argv[i], replace, &err);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_command_import = {
+    .name = "import",
+    .summary = "read exported runs or spools into the database",
+    .run = run_import,
+    .usage = "[options] FILE...",
+    .text = "Reads JSON written by perjoule export, and spools left by a process that died. Prints "
+            "the id of each run.",
+    .examples = "perjoule import run.json\nperjoule import --replace run.json --db other.db\n",
+};

@@ -1,0 +1,191 @@
+/* perjoule ls: stored runs, filtered and sorted. */
+#include "cli/stored.h"
+#include "cli/terminal.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct ls_args {
+    const char *db, *sort, *from, *to, *status, *model, *experiment, *search, *source;
+    pj_text_list tags;
+    double min_joules, max_joules;
+    int64_t limit, offset;
+    bool ascending, json;
+    pj_price_options prices;
+} ls_args;
+
+static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *err)
+{
+    int sort = args->sort ? pj_run_sort_parse(args->sort) : PJ_SORT_DATE;
+    if (sort < 0)
+        return pj_fail(err, PJ_E_INVALID,
+                       "runs can't be sorted by %.40s (date, duration, energy, "
+                       "tokens_per_second, joules_per_token)",
+                       args->sort);
+    if (args->status && pj_run_status_parse(args->status) < 0)
+        return pj_fail(err, PJ_E_INVALID,
+                       "there is no status %.40s (completed, failed, cancelled, "
+                       "interrupted, running)",
+                       args->status);
+    *query = (pj_run_query){.search = args->search,
+                            .model = args->model,
+                            .experiment = args->experiment,
+                            .status = args->status,
+                            .energy_source = args->source,
+                            .tags = args->tags.items,
+                            .tag_count = (uint32_t)args->tags.count,
+                            .from = args->from,
+                            .to = args->to,
+                            .has_min_energy = !isnan(args->min_joules),
+                            .has_max_energy = !isnan(args->max_joules),
+                            .min_energy_mj = args->min_joules * 1e3,
+                            .max_energy_mj = args->max_joules * 1e3,
+                            .sort = (pj_run_sort)sort,
+                            .ascending = args->ascending,
+                            .limit = (uint32_t)args->limit,
+                            .offset = (uint64_t)args->offset};
+    return PJ_OK;
+}
+
+/* The prompt's beginning on one line, cut between characters. */
+static void shorten(const char *text, int width, char *out, size_t bytes)
+{
+    size_t at = 0;
+    int shown = 0;
+    for (; text && *text && at + 5 < bytes; text++) {
+        bool starts = ((unsigned char)*text & 0xc0) != 0x80;
+        if (starts && shown++ == width - 1 && text[1]) {
+            at += (size_t)snprintf(out + at, bytes - at, "…");
+            break;
+        }
+        out[at++] = (unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text;
+    }
+    out[at] = 0;
+}
+
+static void print_figure(double value, int width, const char *format)
+{
+    char text[32];
+    snprintf(text, sizeof text, format, value);
+    printf(" %*s", width, isnan(value) ? "-" : text);
+}
+
+static void print_run(const pj_run_info *run, int prompt_width)
+{
+    char created[32], energy[32] = "-", time[32], prompt[512], model[64];
+    pj_run_ratios r;
+    pj_run_ratios_get(run, &r);
+    pj_clock_format_iso(run->created_wall_ns, created);
+    created[16] = 0;
+    created[10] = ' ';
+    if (!isnan(run->total_mj)) pj_format_energy(run->total_mj, energy, sizeof energy);
+    pj_format_time(run->total_ms, time, sizeof time);
+    shorten(run->prompt, prompt_width, prompt, sizeof prompt);
+    shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
+    printf("%.18s  %s  %-11s %-16s %9s %10s%s", run->id, created, pj_run_status_name(run->status),
+           model, time, energy, run->quality == PJ_MODELLED ? "~" : " ");
+    print_figure(r.tokens_per_second, 8, "%.1f");
+    print_figure(r.joules_per_token, 8, "%.3g");
+    printf("  %s\n", prompt);
+}
+
+static void print_list(const pj_run_list *list)
+{
+    int width = pj_terminal_width(stdout) - 108;
+    if (list->count == 0) {
+        printf("no runs\n");
+        return;
+    }
+    printf("%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %8s  %s%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), "run", "created (UTC)", "status", "model",
+           "duration", "energy", "tok/s", "J/token", "prompt", pj_style_off(stdout));
+    bool modelled = false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        print_run(&list->runs[i], width > 20 ? width : 20);
+        modelled |= list->runs[i].quality == PJ_MODELLED;
+    }
+    if (list->total > list->count)
+        printf("%u of %llu runs; more with --limit and --offset\n", list->count,
+               (unsigned long long)list->total);
+    if (modelled) printf("~ modelled, not measured\n");
+}
+
+static int list_runs(const pj_command *command, const ls_args *args)
+{
+    pj_store *store = NULL;
+    pj_run_list list = {0};
+    pj_run_query query;
+    pj_cost_rates rates;
+    pj_error err = {0};
+    int code = PJ_EXIT_OK;
+    pj_status status = make_query(args, &query, &err);
+    if (status == PJ_OK) status = pj_prices_get(&args->prices, &rates, &err);
+    if (status == PJ_OK) status = pj_stored_open(args->db, &store, &err);
+    if (status == PJ_OK) status = pj_store_list(store, &query, &list, &err);
+    if (status == PJ_OK && args->json) {
+        pj_buffer out;
+        pj_json json;
+        pj_buffer_init(&out, 1u << 31);
+        pj_json_init(&json, &out);
+        pj_json_array_begin(&json);
+        for (uint32_t i = 0; i < list.count; i++) pj_summary_write(&json, &list.runs[i], &rates);
+        pj_json_array_end(&json);
+        code = pj_print_json(&out);
+        pj_buffer_fini(&out);
+    } else if (status == PJ_OK) {
+        print_list(&list);
+    }
+    pj_run_list_fini(&list);
+    pj_store_close(store);
+    return status == PJ_OK ? code : pj_command_failed(command, &err);
+}
+
+static int run_ls(const pj_command *command, int argc, char **argv)
+{
+    ls_args args = {.limit = 50, .min_joules = NAN, .max_joules = NAN, .prices = PJ_PRICES_NONE};
+    const pj_option options[] = {
+        {"search", 's', PJ_OPTION_TEXT, &args.search, "TEXT", "part of the prompt"},
+        {"model", 'm', PJ_OPTION_TEXT, &args.model, "NAME", "runs of this model"},
+        {"tag", 't', PJ_OPTION_LIST, &args.tags, "TAG",
+         "runs that carry the tag (repeatable: all)"},
+        {"experiment", 0, PJ_OPTION_TEXT, &args.experiment, "NAME", "runs of this experiment"},
+        {"status", 0, PJ_OPTION_TEXT, &args.status, "STATUS",
+         "completed, failed, cancelled, interrupted"},
+        {"energy-source", 0, PJ_OPTION_TEXT, &args.source, "KIND",
+         "measured, modelled, unavailable"},
+        {"from", 0, PJ_OPTION_TEXT, &args.from, "TIME", "created at or after (ISO 8601, UTC)"},
+        {"to", 0, PJ_OPTION_TEXT, &args.to, "TIME", "created before"},
+        {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "energy of the run at least"},
+        {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "energy of the run at most"},
+        {"sort", 0, PJ_OPTION_TEXT, &args.sort, "BY",
+         "date, duration, energy, tokens_per_second, joules_per_token"},
+        {"ascending", 'r', PJ_OPTION_FLAG, &args.ascending, NULL, "smallest or oldest first"},
+        {"limit", 'n', PJ_OPTION_INT, &args.limit, "N", "at most so many (default 50)", 1,
+         PJ_QUERY_MAX},
+        {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "leave out the first N", 0, 1e15},
+        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "an array of run summaries"},
+        PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTION_DB(&args.db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 0) return pj_command_usage(command, "nothing is expected beside options");
+    return list_runs(command, &args);
+}
+
+const pj_command pj_command_ls = {
+    .name = "ls",
+    .summary = "list stored runs",
+    .run = run_ls,
+    .usage = "[options]",
+    .text =
+        "Lists the runs in the database, newest first. An id may be shortened in other commands "
+        "as long as it is unique; \"last\" is the newest run.",
+    .examples = "perjoule ls\n"
+                "perjoule ls --model demo --sort joules_per_token --ascending\n"
+                "perjoule ls --tag baseline --from 2026-01-01 --json\n",
+};

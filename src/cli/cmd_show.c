@@ -1,0 +1,178 @@
+/* perjoule show: one run in the terminal, from its summary down to its operations. */
+#include "cli/show.h"
+#include "cli/stored.h"
+#include "cli/terminal.h"
+#include "profile/insight.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct show_args {
+    const char *db, *metric, *component;
+    int64_t token, layer, limit;
+    bool phases, tokens, layers, components, operations, heatmap, json;
+    pj_price_options prices;
+} show_args;
+
+typedef pj_status view_fn(pj_store *store, const char *id, const show_args *args,
+                          const pj_cost_rates *rates, pj_json *json, pj_error *err);
+
+static pj_status view_summary(pj_store *store, const char *id, const show_args *args,
+                              const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    return pj_insight_summary(store, id, rates, json, err);
+}
+
+static pj_status view_run(pj_store *store, const char *id, const show_args *args,
+                          const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    return pj_view_run(store, id, &(pj_view_page){.limit = (uint32_t)args->limit}, rates, json,
+                       err);
+}
+
+static pj_status view_tokens(pj_store *store, const char *id, const show_args *args,
+                             const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    return pj_view_tokens(store, id, 0, (uint32_t)args->limit, json, err);
+}
+
+static pj_view_choice choice_of(const show_args *args)
+{
+    return (pj_view_choice){.metric = (pj_metric)pj_metric_parse(args->metric),
+                            .token = args->token,
+                            .layer = (int32_t)args->layer,
+                            .component = args->component};
+}
+
+static pj_status view_heatmap(pj_store *store, const char *id, const show_args *args,
+                              const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = choice_of(args);
+    choice.layer = PJ_ANY;
+    return pj_view_heatmap(store, id, &choice, json, err);
+}
+
+static pj_status view_operations(pj_store *store, const char *id, const show_args *args,
+                                 const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = choice_of(args);
+    return pj_view_operations(store, id, &choice, json, err);
+}
+
+/* The view as a tree for printing, or straight to standard output. */
+static pj_status show(pj_store *store, const char *id, const show_args *args,
+                      const pj_cost_rates *rates, view_fn *view, void (*print)(const json_t *),
+                      pj_error *err)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1u << 31);
+    pj_json_init(&json, &out);
+    pj_status status = view(store, id, args, rates, &json, err);
+    if (status == PJ_OK && !print) {
+        if (pj_print_json(&out) != PJ_EXIT_OK)
+            status = pj_fail(err, PJ_E_IO, "can't write to standard output");
+    } else if (status == PJ_OK) {
+        json_t *tree = pj_parse_view(&out, err);
+        if (tree)
+            print(tree);
+        else
+            status = err->status;
+        json_decref(tree);
+    }
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static pj_status show_parts(pj_store *store, const char *id, const show_args *args,
+                            const pj_cost_rates *rates, pj_error *err)
+{
+    const struct {
+        bool wanted;
+        view_fn *view;
+        void (*print)(const json_t *);
+    } parts[] = {
+        {args->phases, view_summary, pj_show_phases},
+        {args->layers, view_summary, pj_show_layers},
+        {args->components, view_summary, pj_show_components},
+        {args->tokens, view_tokens, pj_show_tokens},
+        {args->operations, view_operations, pj_show_operations},
+        {args->heatmap, view_heatmap, pj_show_heatmap},
+    };
+    bool any = false;
+    pj_status status = PJ_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == PJ_OK; i++) {
+        if (!parts[i].wanted) continue;
+        any = true;
+        status =
+            show(store, id, args, rates, parts[i].view, args->json ? NULL : parts[i].print, err);
+    }
+    if (any || status != PJ_OK) return status;
+    if (args->json) return show(store, id, args, rates, view_run, NULL, err);
+    status = show(store, id, args, rates, view_summary, pj_show_overview, err);
+    if (status == PJ_OK) status = show(store, id, args, rates, view_tokens, pj_show_sparkline, err);
+    if (status == PJ_OK) status = show(store, id, args, rates, view_heatmap, pj_show_heatmap, err);
+    return status;
+}
+
+static int run_show(const pj_command *command, int argc, char **argv)
+{
+    show_args args = {.metric = "energy",
+                      .token = PJ_ANY,
+                      .layer = PJ_ANY,
+                      .limit = 1000,
+                      .prices = PJ_PRICES_NONE};
+    const pj_option options[] = {
+        {"phases", 0, PJ_OPTION_FLAG, &args.phases, NULL, "phases and their sections"},
+        {"tokens", 0, PJ_OPTION_FLAG, &args.tokens, NULL, "each token"},
+        {"layers", 0, PJ_OPTION_FLAG, &args.layers, NULL, "each layer over all tokens"},
+        {"components", 0, PJ_OPTION_FLAG, &args.components, NULL, "components, the hottest first"},
+        {"operations", 0, PJ_OPTION_FLAG, &args.operations, NULL,
+         "operations of deep runs; see --layer, --component, --token"},
+        {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
+        {"metric", 0, PJ_OPTION_TEXT, &args.metric, "NAME",
+         "time, energy, power, activation_mean, activation_std, activation_max, "
+         "activation_sparsity, attention_entropy (default energy)"},
+        {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
+        {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
+        {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},
+        {"limit", 'n', PJ_OPTION_INT, &args.limit, "N", "at most so many rows of a table", 1, 1e8},
+        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL,
+         "the part asked for as JSON, or the whole run"},
+        PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTION_DB(&args.db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 1) return pj_command_usage(command, "name one run");
+    if (pj_metric_parse(args.metric) < 0)
+        return pj_command_usage(command, "there is no metric %s", args.metric);
+    pj_store *store = NULL;
+    pj_cost_rates rates;
+    pj_error err = {0};
+    char id[PJ_UUID_BYTES];
+    pj_status status = pj_prices_get(&args.prices, &rates, &err);
+    if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
+    if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
+    if (status == PJ_OK) status = show_parts(store, id, &args, &rates, &err);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_command_show = {
+    .name = "show",
+    .summary = "show a stored run: phases, tokens, layers, components, operations",
+    .run = run_show,
+    .usage = "[options] [RUN]",
+    .text =
+        "Without a choice of parts it shows an overview, the tokens' energy as a line of bars "
+        "and a heatmap of layers by components. RUN is an id, the beginning of one, or \"last\" "
+        "(the default). Intervals are 95 %.",
+    .examples = "perjoule show\n"
+                "perjoule show last --components\n"
+                "perjoule show 01989c2e --operations --layer 3 --component attention\n"
+                "perjoule show last --heatmap --metric attention_entropy --token 5\n"
+                "perjoule show last --json\n",
+};

@@ -1,0 +1,281 @@
+/* A run's views for people: tables, bars, a heatmap of shades. */
+#include "cli/show.h"
+
+#include "cli/stored.h"
+#include "cli/terminal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HOTTEST = 8 };
+
+static const char *energy(double mj, char text[32])
+{
+    if (isnan(mj)) return "-";
+    pj_format_energy(mj, text, 32);
+    return text;
+}
+
+static const char *duration(double ms, char text[32])
+{
+    if (isnan(ms)) return "-";
+    pj_format_time(ms, text, 32);
+    return text;
+}
+
+static void print_head(const char *text)
+{
+    printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
+}
+
+/* "12.3 mJ ± 0.4 mJ": half of the 95 % interval. */
+static void print_interval(double mj, double sd)
+{
+    char a[32], b[32];
+    printf("%10s", energy(mj, a));
+    printf(isnan(sd) || isnan(mj) ? "%12s" : " ± %-9s",
+           isnan(sd) || isnan(mj) ? "" : energy(1.96 * sd, b));
+}
+
+/* Text of a model, made fit for a terminal: no control characters. */
+static void print_text(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\n')
+            fputs("\\n", stdout);
+        else
+            putchar((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text);
+    }
+}
+
+/* ---- overview ---------------------------------------------------------------------------------
+ */
+
+static void print_line(const char *name, const char *text)
+{
+    if (*text) {
+        printf("%-12s ", name);
+        print_text(text);
+        putchar('\n');
+    }
+}
+
+static void print_warnings(const json_t *summary)
+{
+    size_t i;
+    json_t *w;
+    json_array_foreach(json_object_get(summary, "warnings"), i, w)
+        printf("%swarning%s      %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW), pj_style_off(stdout),
+               pj_member_text(w, "text"));
+    json_t *anomalies = json_object_get(summary, "anomalies");
+    if (json_array_size(anomalies))
+        printf("anomalies    %zu, the strongest: %s at %.1f ms\n", json_array_size(anomalies),
+               pj_member_text(json_array_get(anomalies, 0), "reason"),
+               pj_member_number(json_array_get(anomalies, 0), "t_ms"));
+}
+
+static void print_figure(const char *name, double value, const char *unit)
+{
+    if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
+}
+
+void pj_show_overview(const json_t *s)
+{
+    char a[32], b[32];
+    print_line("run", pj_member_text(s, "id"));
+    print_line("status", pj_member_text(s, "status"));
+    print_line("created", pj_member_text(s, "created_at"));
+    print_line("model", pj_member_text(s, "model_name"));
+    print_line("dtype", pj_member_text(s, "dtype"));
+    print_line("machine", pj_member_text(s, "machine"));
+    print_line("prompt", pj_member_text(s, "prompt"));
+    printf("%-12s %.0f in, %.0f out\n", "tokens", pj_member_number(s, "input_tokens"),
+           pj_member_number(s, "output_tokens"));
+    printf("%-12s %s\n", "duration", duration(pj_member_number(s, "total_duration_ms"), a));
+    printf("%-12s %s", "energy", energy(pj_member_number(s, "total_energy_mj"), a));
+    double sd = pj_member_number(s, "total_energy_sd_mj");
+    if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd, b));
+    printf(" (%s%s%s)\n", pj_member_text(s, "energy_source"),
+           *pj_member_text(s, "power_sources") ? ", " : "", pj_member_text(s, "power_sources"));
+    if (!isnan(pj_member_number(s, "net_energy_mj")))
+        printf("%-12s %s\n", "net of idle", energy(pj_member_number(s, "net_energy_mj"), a));
+    print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");
+    print_figure("per token", pj_member_number(s, "joules_per_token"), "J");
+    print_figure("cost", pj_member_number(s, "cost_usd"), "USD");
+    print_figure("CO2", pj_member_number(s, "co2_grams"), "g");
+    print_warnings(s);
+    pj_show_phases(s);
+    if (json_array_size(json_object_get(s, "components"))) pj_show_components(s);
+}
+
+/* ---- tables -----------------------------------------------------------------------------------
+ */
+
+void pj_show_phases(const json_t *s)
+{
+    size_t i, j;
+    json_t *phase, *section;
+    char a[32];
+    print_head("phase            section              count   duration      energy");
+    json_array_foreach(json_object_get(s, "phases"), i, phase)
+    {
+        printf("%-16s %-20s %5s %10s  ", pj_member_text(phase, "phase"), "", "",
+               duration(pj_member_number(phase, "duration_ms"), a));
+        print_interval(pj_member_number(phase, "energy_mj"),
+                       pj_member_number(phase, "energy_sd_mj"));
+        printf(" %s\n", pj_member_text(phase, "method"));
+        json_array_foreach(json_object_get(phase, "section_totals"), j, section)
+        {
+            printf("%-16s %-20s %5.0f %10s  ", "", pj_member_text(section, "section_name"),
+                   pj_member_number(section, "count"),
+                   duration(pj_member_number(section, "duration_ms"), a));
+            print_interval(pj_member_number(section, "energy_mj"), NAN);
+            putchar('\n');
+        }
+    }
+}
+
+void pj_show_layers(const json_t *s)
+{
+    size_t i;
+    json_t *layer;
+    char a[32], b[32], c[32], d[32], e[32], f[32];
+    print_head("layer   duration  attention        mlp      energy  attention        mlp");
+    json_array_foreach(json_object_get(s, "layers"), i, layer)
+        printf("%5.0f %10s %10s %10s  %10s %10s %10s\n", pj_member_number(layer, "layer"),
+               duration(pj_member_number(layer, "time_ms"), a),
+               duration(pj_member_number(layer, "attention_ms"), b),
+               duration(pj_member_number(layer, "mlp_ms"), c),
+               energy(pj_member_number(layer, "energy_mj"), d),
+               energy(pj_member_number(layer, "attention_energy_mj"), e),
+               energy(pj_member_number(layer, "mlp_energy_mj"), f));
+}
+
+static void print_percent(double share)
+{
+    char text[16] = "-";
+    if (!isnan(share)) snprintf(text, sizeof text, "%.1f %%", share * 100);
+    printf(" %7s", text);
+}
+
+void pj_show_components(const json_t *s)
+{
+    size_t i;
+    json_t *c;
+    char a[32];
+    print_head(
+        "component                  count   duration      energy               share    GB/s");
+    json_array_foreach(json_object_get(s, "components"), i, c)
+    {
+        printf("%-24s %7.0f %10s  ", pj_member_text(c, "component_name"),
+               pj_member_number(c, "count"), duration(pj_member_number(c, "time_ms"), a));
+        print_interval(pj_member_number(c, "energy_mj"), pj_member_number(c, "energy_sd_mj"));
+        print_percent(pj_member_number(c, "share"));
+        double speed = pj_member_number(c, "gbytes_per_s");
+        if (isnan(speed))
+            printf("       -\n");
+        else
+            printf(" %7.2f\n", speed);
+    }
+}
+
+void pj_show_tokens(const json_t *view)
+{
+    size_t i;
+    json_t *t;
+    char a[32];
+    print_head("token position seq phase     duration      energy               text");
+    json_array_foreach(json_object_get(view, "tokens"), i, t)
+    {
+        printf("%5.0f %8.0f %3.0f %-8s %9s  ", pj_member_number(t, "token"),
+               pj_member_number(t, "position"), pj_member_number(t, "sequence"),
+               pj_member_text(t, "phase"), duration(pj_member_number(t, "duration_ms"), a));
+        print_interval(pj_member_number(t, "energy_mj"), pj_member_number(t, "energy_sd_mj"));
+        printf(" |");
+        print_text(pj_member_text(t, "text"));
+        printf("|\n");
+    }
+}
+
+void pj_show_sparkline(const json_t *view)
+{
+    enum { MOST = 4096 };
+    static double values[MOST];
+    char text[MOST];
+    size_t i, n = 0;
+    bool joules = strcmp(pj_member_text(view, "energy_source"), "unavailable") != 0;
+    json_t *t;
+    json_array_foreach(json_object_get(view, "tokens"), i, t)
+    {
+        if (n == MOST || strcmp(pj_member_text(t, "phase"), "decode") != 0) continue;
+        values[n++] = pj_member_number(t, joules ? "energy_mj" : "duration_ms");
+    }
+    if (n == 0) return;
+    pj_sparkline(values, n, pj_terminal_width(stdout) - 2, text, sizeof text);
+    print_head(joules ? "energy of each decode token" : "duration of each decode token");
+    printf("%s\n", text);
+}
+
+void pj_show_operations(const json_t *view)
+{
+    size_t i;
+    json_t *o;
+    char a[32];
+    json_t *list = json_object_get(view, "operations");
+    if (json_array_size(list) == 0) {
+        printf("\nno operations: only runs of depth deep record them\n");
+        return;
+    }
+    print_head("component            operation           layer  count   duration      energy");
+    json_array_foreach(list, i, o)
+    {
+        char layer[16] = "all";
+        double index = pj_member_number(o, "layer_index");
+        if (json_object_get(o, "layer_index"))
+            snprintf(layer, sizeof layer, isnan(index) ? "-" : "%.0f", index);
+        else if (json_is_integer(json_object_get(view, "layer")))
+            snprintf(layer, sizeof layer, "%.0f", pj_member_number(view, "layer"));
+        printf("%-20s %-18s %6s %6.0f %10s  ", pj_member_text(o, "component_name"),
+               pj_member_text(o, "operation_name"), layer, pj_member_number(o, "count"),
+               duration(pj_member_number(o, "time_ms"), a));
+        print_interval(pj_member_number(o, "energy_mj"), pj_member_number(o, "energy_sd_mj"));
+        putchar('\n');
+    }
+}
+
+/* ---- heatmap ----------------------------------------------------------------------------------
+ */
+
+static void print_cell(double value, double low, double high)
+{
+    static const char *const shades[] = {" ", "░", "▒", "▓", "█"};
+    double share = high > low ? (value - low) / (high - low) : 0.5;
+    int level = (int)(share * 4.999);
+    for (int i = 0; i < 3; i++) fputs(isnan(value) ? (i == 1 ? "." : " ") : shades[level], stdout);
+}
+
+void pj_show_heatmap(const json_t *view)
+{
+    size_t i, j;
+    json_t *name, *row, *cell;
+    json_t *components = json_object_get(view, "components");
+    double low = pj_member_number(view, "min"), high = pj_member_number(view, "max");
+    if (json_array_size(components) == 0 || isnan(low)) return;
+    printf("\n%s%s by layer and component%s (%s): %.4g to %.4g %s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), pj_member_text(view, "metric"), pj_style_off(stdout),
+           pj_member_text(view, "aggregate"), low, high, pj_member_text(view, "unit"));
+    json_array_foreach(json_object_get(view, "values"), i, row)
+    {
+        printf("%4zu ", i);
+        json_array_foreach(row, j, cell)
+            print_cell(json_is_number(cell) ? json_number_value(cell) : NAN, low, high);
+        putchar('\n');
+    }
+    printf("     ");
+    json_array_foreach(components, i, name) printf("%2zu ", i + 1);
+    printf("\n     ");
+    json_array_foreach(components, i, name)
+        printf("%s%zu %s", i ? ", " : "", i + 1, json_string_value(name));
+    putchar('\n');
+}

@@ -1,0 +1,16 @@
+/* Views of a run printed for people; each takes the view's JSON as docs/api.md has it. */
+#ifndef PJ_CLI_SHOW_H
+#define PJ_CLI_SHOW_H
+
+#include <jansson.h>
+
+void pj_show_overview(const json_t *summary);
+void pj_show_phases(const json_t *summary);
+void pj_show_layers(const json_t *summary);
+void pj_show_components(const json_t *summary);
+void pj_show_tokens(const json_t *tokens);
+void pj_show_sparkline(const json_t *tokens);
+void pj_show_operations(const json_t *operations);
+void pj_show_heatmap(const json_t *heatmap);
+
+#endif

@@ -1,0 +1,78 @@
+/* What the commands on stored runs share. */
+#include "cli/stored.h"
+
+#include "analysis/cost.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err)
+{
+    *rates = PJ_COST_RATES_DEFAULT;
+    if (options->region) {
+        rates->co2_g_per_kwh = pj_cost_region_g_per_kwh(options->region);
+        if (isnan(rates->co2_g_per_kwh))
+            return pj_fail(err, PJ_E_INVALID,
+                           "there are no grams of CO2 for region %.40s: give "
+                           "them with --g-per-kwh",
+                           options->region);
+    }
+    if (!isnan(options->usd_per_kwh)) rates->usd_per_kwh = options->usd_per_kwh;
+    if (!isnan(options->g_per_kwh)) rates->co2_g_per_kwh = options->g_per_kwh;
+    return PJ_OK;
+}
+
+pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
+{
+    pj_store_options options = {.path = db};
+    pj_status status = pj_store_open(&options, store, err);
+    if (status != PJ_E_DENIED && status != PJ_E_IO) return status;
+    pj_error second;
+    options.read_only = true;
+    return pj_store_open(&options, store, &second) == PJ_OK ? PJ_OK : status;
+}
+
+const char *pj_member_text(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+double pj_member_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+int pj_print_json(pj_buffer *json)
+{
+    pj_buffer_char(json, '\n');
+    bool good = !json->failed && fwrite(json->data, 1, json->length, stdout) == json->length &&
+                fflush(stdout) == 0;
+    return good ? PJ_EXIT_OK : PJ_EXIT_FAILED;
+}
+
+json_t *pj_parse_view(pj_buffer *json, pj_error *err)
+{
+    json_t *tree = json->failed ? NULL : json_loadb(json->data, json->length, 0, NULL);
+    if (!tree) pj_fail_memory(err, "the run's figures");
+    return tree;
+}
+
+void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double most = 0;
+    size_t at = 0, cells = count < (size_t)width ? count : (size_t)width;
+    for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
+    text[0] = 0;
+    for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
+        double high = NAN; /* the largest of those that share the cell */
+        for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
+            high = fmax(high, values[i]);
+        int level = most > 0 ? (int)(high / most * 7.999) : 0;
+        at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
+    }
+}

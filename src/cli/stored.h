@@ -1,0 +1,67 @@
+/* What the commands on stored runs share: opening the database, views as trees, prices. */
+#ifndef PJ_CLI_STORED_H
+#define PJ_CLI_STORED_H
+
+#include "cli/options.h"
+#include "store/views.h"
+
+#include <jansson.h>
+
+#define PJ_OPTION_DB(target)                                    \
+    {                                                           \
+        "db", 0, PJ_OPTION_TEXT, target, "FILE",                \
+            "the database (default: $PERJOULE_DB, else in the " \
+            "user's data folder)",                              \
+            0, 0                                                \
+    }
+
+/* --usd-per-kwh, --g-per-kwh and --region as given; NAN and NULL: not given. */
+typedef struct pj_price_options {
+    double usd_per_kwh, g_per_kwh;
+    const char *region;
+} pj_price_options;
+
+#define PJ_PRICES_NONE ((pj_price_options){__builtin_nan(""), __builtin_nan(""), NULL})
+#define PJ_OPTIONS_PRICES(prices)                                      \
+    {"usd-per-kwh",                                                    \
+     0,                                                                \
+     PJ_OPTION_DOUBLE,                                                 \
+     &(prices)->usd_per_kwh,                                           \
+     "USD",                                                            \
+     "price of a kilowatt-hour "                                       \
+     "(default 0.12)",                                                 \
+     0,                                                                \
+     1e6},                                                             \
+        {"g-per-kwh",                                                  \
+         0,                                                            \
+         PJ_OPTION_DOUBLE,                                             \
+         &(prices)->g_per_kwh,                                         \
+         "G",                                                          \
+         "grams of CO2 a kilowatt-"                                    \
+         "hour (default 400)",                                         \
+         0,                                                            \
+         1e6},                                                         \
+    {                                                                  \
+        "region", 0, PJ_OPTION_TEXT, &(prices)->region, "NAME",        \
+            "take grams of CO2 from the table"                         \
+            ": california, texas, eu, us, or a country's two letters", \
+            0, 0                                                       \
+    }
+
+pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
+
+/* Opens for writing where that is allowed, else for reading. */
+pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
+
+/* Text of a member, "" when it is null; a number, NAN when it is null. */
+const char *pj_member_text(const json_t *object, const char *name);
+double pj_member_number(const json_t *object, const char *name);
+
+/* Writes a finished JSON buffer to standard output with a newline. */
+int pj_print_json(pj_buffer *json);
+json_t *pj_parse_view(pj_buffer *json, pj_error *err);
+
+/* One line of bars for values of 0 to the largest; NAN shows as a blank. */
+void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,118 @@
+/* A run's summary with its anomalies. */
+#include "profile/insight.h"
+
+#include "analysis/anomalies.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_ANOMALIES = 100 };
+
+/* Beyond this many robust deviations: of 1000 normal values none is expected. */
+static const double threshold = 5;
+
+typedef struct finding {
+    pj_anomaly anomaly;
+    bool is_token;
+    uint32_t token;
+    double t_ms;
+} finding;
+
+static int by_score(const void *x, const void *y)
+{
+    double a = fabs(((const finding *)x)->anomaly.score);
+    double b = fabs(((const finding *)y)->anomaly.score);
+    return (a < b) - (a > b);
+}
+
+static void write_finding(pj_json *json, const finding *f)
+{
+    char reason[128];
+    const pj_anomaly *a = &f->anomaly;
+    snprintf(reason, sizeof reason, "%s %.1f robust deviations %s the median of %s",
+             f->is_token ? "energy" : "total power", fabs(a->score),
+             a->score > 0 ? "above" : "below", f->is_token ? "the decode tokens" : "its phase");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "kind", f->is_token ? "token" : "power");
+    pj_json_key(json, "token");
+    if (f->is_token)
+        pj_json_uint(json, f->token);
+    else
+        pj_json_null(json);
+    pj_json_kv_double(json, "t_ms", f->t_ms);
+    pj_json_kv_double(json, "value", a->value);
+    pj_json_kv_double(json, "expected", a->expected);
+    pj_json_kv_double(json, "score", fabs(a->score));
+    pj_json_kv_string(json, "reason", reason);
+    pj_json_object_end(json);
+}
+
+typedef struct search {
+    pj_arena arena;
+    pj_token_series tokens;
+    pj_power_series power;
+    finding found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
+    uint32_t count;
+    pj_anomaly some[MAX_ANOMALIES];
+} search;
+
+static void search_tokens(search *s, double *work)
+{
+    size_t n = pj_anomalies_find(s->tokens.energy_mj, s->tokens.count, threshold, work, s->some,
+                                 MAX_ANOMALIES);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = s->some[i].index;
+        s->found[s->count++] =
+            (finding){s->some[i], true, s->tokens.token[at], s->tokens.start_ms[at]};
+    }
+}
+
+/* Each phase has a level of its own. */
+static void search_phase(search *s, int phase, double *values, uint32_t *of, double *work)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->power.count; i++) {
+        if (s->power.phase[i] != phase) continue;
+        values[n] = s->power.columns[PJ_RAIL_TOTAL][i];
+        of[n++] = i;
+    }
+    size_t many = pj_anomalies_find(values, n, threshold, work, s->some, MAX_ANOMALIES);
+    for (size_t i = 0; i < many; i++)
+        s->found[s->count++] = (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]]};
+}
+
+static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
+{
+    pj_status status = pj_view_token_series(store, id, &s->arena, &s->tokens, err);
+    if (status == PJ_OK) status = pj_view_power_series(store, id, &s->arena, &s->power, err);
+    if (status != PJ_OK) return status;
+    size_t most = s->power.count > s->tokens.count ? s->power.count : s->tokens.count;
+    double *work = pj_arena_alloc(&s->arena, most + 1, sizeof *work);
+    double *values = pj_arena_alloc(&s->arena, most + 1, sizeof *values);
+    uint32_t *of = pj_arena_alloc(&s->arena, most + 1, sizeof *of);
+    if (!work || !values || !of) return pj_fail_memory(err, "the search for anomalies");
+    search_tokens(s, work);
+    for (int p = 0; p < PJ_PHASE_COUNT && s->power.count; p++) search_phase(s, p, values, of, work);
+    if (s->count) qsort(s->found, s->count, sizeof *s->found, by_score);
+    return PJ_OK;
+}
+
+pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
+                             pj_json *json, pj_error *err)
+{
+    search *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "the search for anomalies");
+    pj_arena_init(&s->arena, 0);
+    pj_json_object_begin(json);
+    pj_status status = pj_view_summary_members(store, id, rates, json, err);
+    if (status == PJ_OK) status = find_anomalies(s, store, id, err);
+    pj_json_key(json, "anomalies");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count && i < MAX_ANOMALIES; i++) write_finding(json, &s->found[i]);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    pj_arena_fini(&s->arena);
+    pj_free(s);
+    return status;
+}
