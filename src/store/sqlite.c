@@ -7,6 +7,7 @@
  */
 #include "store/sqlite.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "store/rows.h"
 #include "store/schema.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BUSY_TIMEOUT_MS = 30000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096 };
@@ -434,6 +436,14 @@ void pj_sql_rollback(pj_store *store)
     if (!sqlite3_get_autocommit(store->db)) pj_sql_run(store, "ROLLBACK", NULL);
 }
 
+int64_t pj_store_log_bytes(const pj_store *store)
+{
+    char path[PATH_BYTES + 8];
+    struct stat info;
+    snprintf(path, sizeof path, "%s-wal", store->path);
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
 pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err)
 {
     memset(ranges, 0, PJ_TABLE_COUNT * sizeof *ranges);
@@ -451,4 +461,52 @@ pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ran
                 ranges[t] = (pj_row_range){first, (uint32_t)count};
     }
     return pj_sql_end(sql, err);
+}
+
+/* ---- a yardstick ---------------------------------------------------------------------------- */
+
+static pj_status fill_yardstick(pj_store *store, uint64_t rows, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "INSERT INTO yardstick VALUES "
+                               "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                               err);
+    for (uint64_t i = 0; i < rows && sql && sql->code == SQLITE_OK; i++) {
+        pj_sql_int(sql, 1, (int64_t)i + 1);
+        pj_sql_text_n(sql, 2, "softmax", 7);
+        for (int c = 3; c <= 20; c++) pj_sql_double(sql, c, (double)i * 0.37 + c);
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_measure_inserts(const char *beside, uint64_t rows, double *seconds,
+                                   pj_error *err)
+{
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    char path[PATH_BYTES];
+    pj_store *store = NULL;
+    snprintf(path, sizeof path, "%s.yardstick", beside);
+    pj_status status = pj_store_open(&(pj_store_options){.path = path}, &store, err);
+    if (status == PJ_OK)
+        status = pj_sql_run(store,
+                            "CREATE TABLE yardstick (id INTEGER PRIMARY KEY, b TEXT, c REAL,"
+                            " d REAL, e REAL, f REAL, g REAL, h REAL, i REAL, j REAL, k REAL,"
+                            " l REAL, m REAL, n REAL, o REAL, p REAL, q REAL, r REAL, s REAL,"
+                            " t REAL)",
+                            err);
+    int64_t begin = pj_clock_thread_cpu_ns();
+    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA wal_autocheckpoint=0", err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
+    if (status == PJ_OK) status = fill_yardstick(store, rows, err);
+    if (status == PJ_OK) status = pj_sql_commit(store, err);
+    *seconds = (double)(pj_clock_thread_cpu_ns() - begin) * 1e-9;
+    pj_store_close(store);
+    for (int i = 0; i < 3; i++) {
+        char file[PATH_BYTES + 16];
+        snprintf(file, sizeof file, "%s%s", path, endings[i]);
+        unlink(file);
+    }
+    return status;
 }

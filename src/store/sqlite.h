@@ -67,6 +67,8 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
 /* Inside a write transaction with foreign keys off; a run that is not there is removed already. */
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
 
+int64_t pj_store_log_bytes(const pj_store *store); /* of the write-ahead log; 0: there is none */
+
 /* First id and number of a run's rows in a table; 0 and 0: none. */
 typedef struct pj_row_range {
     int64_t first;

@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 4096 };
+enum { SQL_BYTES = 4096, LARGE_RUN_ROWS = 20000 };
+
+#define MAX_LOG_BYTES (1LL << 30)
 
 /* Bytes as generated need not be valid UTF-8 (a character cut in two); such go in as a blob, so
  * that every reader of the database finds valid text where it is told text. */
@@ -241,10 +243,23 @@ static pj_status save_all(saving *s, pj_error *err)
     return status;
 }
 
+/* A large run's commit would carry the whole log over into the database at once, on the caller's
+ * time. It stays in the log instead, until the database is closed, a small write comes by, or the
+ * log has grown too long. */
+static void hold_checkpoints(pj_store *store, const pj_run_data *data)
+{
+    uint64_t rows = (uint64_t)data->component_count + data->operation_count + data->samples.count;
+    if (rows < LARGE_RUN_ROWS) return;
+    if (pj_store_log_bytes(store) > MAX_LOG_BYTES)
+        pj_sql_run(store, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
+    pj_sql_run(store, "PRAGMA wal_autocheckpoint=0", NULL);
+}
+
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 {
     saving s = {.store = store, .data = data};
     pj_buffer_init(&s.extras, 64u << 20);
+    hold_checkpoints(store, data);
     pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
     if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
     if (status == PJ_OK) {
@@ -255,6 +270,7 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
             pj_sql_rollback(store);
     }
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
+    pj_sql_run(store, "PRAGMA wal_autocheckpoint=1000", NULL);
     pj_buffer_fini(&s.extras);
     return status;
 }

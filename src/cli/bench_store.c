@@ -1,0 +1,484 @@
+/*
+ * perjoule bench store: how long it takes to keep a large run and to ask for its charts, beside
+ * what plain inserts of rows of the same shape cost in the same database engine, in turn. The run
+ * is made up: a model of 32 layers, 1000 tokens, deep.
+ */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "cli/options.h"
+#include "store/views.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const components[] = {
+    "input_layernorm",          "q_proj",    "k_proj",  "v_proj", "attention", "o_proj",
+    "post_attention_layernorm", "gate_proj", "up_proj", "act",    "down_proj"};
+static const char *const attention_parts[] = {
+    "rope", "qk_matmul", "scale", "mask_apply", "softmax", "attn_dropout", "value_matmul"};
+static const char *const other_parts[] = {"matmul", "dequantise", "residual_add"};
+
+enum { COMPONENTS = 11, OPERATIONS_A_LAYER = 7 + 10 * 2 + 3 * 2, HEADS = 32, HEAD_FIGURES = 3 };
+
+/* ---- the made-up run --------------------------------------------------------------------------
+ */
+
+typedef struct maker {
+    pj_run_data *data;
+    pj_random random;
+    double now_ms;
+} maker;
+
+static pj_stats some_stats(maker *m)
+{
+    float x = (float)pj_random_unit(&m->random);
+    return (pj_stats){x, x / 9, x * 2, x * 30, x / 5, 0, 0};
+}
+
+static pj_energy some_energy(maker *m)
+{
+    int64_t nj = 1000 + (int64_t)(pj_random_unit(&m->random) * 1e5);
+    return (pj_energy){nj, nj / 2, nj, PJ_NJ_UNKNOWN, (float)nj * 1e-7f, PJ_METHOD_FIT};
+}
+
+static void add(pj_energy *whole, const pj_energy *part)
+{
+    whole->gross_nj += part->gross_nj;
+    whole->net_nj += part->net_nj;
+}
+
+/* As a deep run of the engine gives them: per-head figures of every attention. */
+static void add_extras(maker *m, pj_operation_row *o)
+{
+    static const char *const names[] = {"attention_entropy_head", "attention_largest_head",
+                                        "attention_sparsity_head"};
+    pj_run_data *d = m->data;
+    o->extra_begin = d->extra_count;
+    d->extras[d->extra_count++] = (pj_extra_row){"attention_entropy", PJ_EXTRA_SCALAR,
+                                                 (double)(float)pj_random_unit(&m->random)};
+    for (uint32_t i = 0; i < HEADS * HEAD_FIGURES; i++)
+        d->extras[d->extra_count++] = (pj_extra_row){names[i % HEAD_FIGURES], i / HEAD_FIGURES,
+                                                     (double)(float)pj_random_unit(&m->random)};
+    o->extra_count = d->extra_count - o->extra_begin;
+}
+
+static void add_operation(maker *m, uint32_t component, const char *name, bool extras)
+{
+    pj_run_data *d = m->data;
+    pj_operation_row *o = &d->operations[d->operation_count++];
+    *o = (pj_operation_row){.component = component,
+                            .class_ = d->operation_count % d->class_count,
+                            .name = name,
+                            .start_ms = m->now_ms,
+                            .duration_ms = (double)(int)(pj_random_unit(&m->random) * 90000) / 1e6,
+                            .flops = 4.2e6,
+                            .bytes = 2.1e6,
+                            .energy = some_energy(m),
+                            .has_stats = true,
+                            .stats = some_stats(m)};
+    m->now_ms += o->duration_ms;
+    add(&d->components[component].energy, &o->energy);
+    if (extras) add_extras(m, o);
+}
+
+static void add_component(maker *m, uint32_t layer, int which)
+{
+    pj_run_data *d = m->data;
+    uint32_t at = d->component_count++;
+    bool attention = which == 4;
+    d->components[at] = (pj_component_row){.layer = layer,
+                                           .section = PJ_NO_PARENT,
+                                           .token = d->layers[layer].token,
+                                           .class_ = (uint32_t)which % d->class_count,
+                                           .name = components[which],
+                                           .start_ms = m->now_ms,
+                                           .flops = 8.4e6,
+                                           .bytes = 4.2e6,
+                                           .energy = some_energy(m),
+                                           .has_stats = true,
+                                           .stats = some_stats(m)};
+    int count = attention ? 7 : 2 + (which % 5 == 0) * 2;
+    for (int i = 0; i < count; i++)
+        add_operation(m, at, attention ? attention_parts[i] : other_parts[i % 3],
+                      attention && i == 4);
+    d->components[at].duration_ms = m->now_ms - d->components[at].start_ms;
+    add(&d->layers[layer].energy, &d->components[at].energy);
+}
+
+static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t layers)
+{
+    pj_run_data *d = m->data;
+    uint32_t token = d->token_count++;
+    d->tokens[token] = (pj_token_row){.phase = phase,
+                                      .position = position,
+                                      .token_id = 42,
+                                      .text = " word",
+                                      .start_ms = m->now_ms,
+                                      .power_mw = 30000,
+                                      .energy = some_energy(m)};
+    for (uint32_t l = 0; l < layers; l++) {
+        uint32_t at = d->layer_count++;
+        d->layers[at] = (pj_layer_row){.token = token,
+                                       .layer_index = l,
+                                       .start_ms = m->now_ms,
+                                       .energy = some_energy(m),
+                                       .has_stats = true,
+                                       .stats = some_stats(m)};
+        for (int c = 0; c < COMPONENTS; c++) add_component(m, at, c);
+        d->layers[at].duration_ms = m->now_ms - d->layers[at].start_ms;
+        d->layers[at].attention_ms = d->layers[at].duration_ms / 3;
+        d->layers[at].mlp_ms = d->layers[at].duration_ms / 2;
+        add(&d->tokens[token].energy, &d->layers[at].energy);
+    }
+    d->tokens[token].duration_ms = m->now_ms - d->tokens[token].start_ms;
+    add(&d->phases[phase].energy, &d->tokens[token].energy);
+}
+
+static bool make_room(pj_run_data *d, uint32_t tokens, uint32_t layers, uint32_t samples)
+{
+    size_t all = (size_t)tokens * layers;
+    d->phases = pj_arena_alloc(&d->arena, 2, sizeof *d->phases);
+    d->tokens = pj_arena_alloc(&d->arena, tokens + 1, sizeof *d->tokens);
+    d->layers = pj_arena_alloc(&d->arena, all + 1, sizeof *d->layers);
+    d->components = pj_arena_alloc(&d->arena, all * COMPONENTS + 1, sizeof *d->components);
+    d->operations = pj_arena_alloc(&d->arena, all * OPERATIONS_A_LAYER + 1, sizeof *d->operations);
+    d->extras = pj_arena_alloc(&d->arena, all * (1 + HEADS * HEAD_FIGURES) + 1, sizeof *d->extras);
+    d->classes = pj_arena_alloc(&d->arena, 16, sizeof *d->classes);
+    d->samples.t_ms = pj_arena_alloc(&d->arena, samples + 1, sizeof(double));
+    d->samples.phase = pj_arena_alloc(&d->arena, samples + 1, 1);
+    d->samples.phase_confidence = pj_arena_alloc(&d->arena, samples + 1, sizeof(float));
+    d->samples.mw[0] = pj_arena_alloc(&d->arena, samples + 1, sizeof(double));
+    d->samples.columns[PJ_RAIL_CPU] = d->samples.columns[PJ_RAIL_TOTAL] = d->samples.mw[0];
+    return d->phases && d->tokens && d->layers && d->components && d->operations && d->extras &&
+           d->classes && d->samples.t_ms && d->samples.phase && d->samples.phase_confidence &&
+           d->samples.mw[0];
+}
+
+static bool make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t layers,
+                     uint32_t samples)
+{
+    maker m = {.data = d, .random = {seed}};
+    *d = (pj_run_data){0};
+    pj_arena_init(&d->arena, 0);
+    if (!make_room(d, tokens, layers, samples)) return false;
+    for (int i = 0; i < 16; i++)
+        d->classes[d->class_count++] = (pj_class_row){
+            .name = components[i % COMPONENTS], .phase = PJ_PHASE_DECODE, .time_ms = i};
+    for (uint32_t p = 0; p < 2; p++) {
+        d->phases[d->phase_count++] =
+            (pj_phase_row){.phase = p ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL,
+                           .start_ms = m.now_ms,
+                           .energy = some_energy(&m)};
+        for (uint32_t t = p; t < (p ? tokens : 1); t++) add_token(&m, p, t, layers);
+        d->phases[p].duration_ms = m.now_ms - d->phases[p].start_ms;
+    }
+    d->rail_count = 1;
+    d->rails[0] = (pj_rail){.name = "cpu", .source = "sim", .quality = PJ_MODELLED, .parent = -1};
+    d->baseline_mw[0] = d->baseline_sd_mw[0] = NAN;
+    for (uint32_t i = 0; i < samples; i++) {
+        d->samples.t_ms[i] = m.now_ms * i / samples;
+        d->samples.phase[i] = PJ_PHASE_DECODE;
+        d->samples.phase_confidence[i] = 1;
+        d->samples.mw[0][i] = 30000 + 9000 * pj_random_unit(&m.random);
+    }
+    d->samples.count = samples;
+    pj_uuid7(d->info.id);
+    static const char *const models[] = {"llama-3.2-1b", "qwen3-0.6b", "phi-2", "demo"};
+    static const char *const prompts[] = {"Once upon a time in a data centre", "What is a joule?",
+                                          "Explain attention to a child", "Write a poem of heat"};
+    d->info.status = PJ_RUN_COMPLETED;
+    d->info.depth = PJ_DEPTH_DEEP;
+    d->info.created_wall_ns = pj_clock_wall_ns() - (int64_t)(pj_random_unit(&m.random) * 1e16);
+    d->info.prompt = prompts[seed % 4];
+    d->info.model_name = models[seed / 3 % 4];
+    d->info.engine = "made up by bench store";
+    d->info.quality = PJ_MODELLED;
+    d->info.method = PJ_METHOD_FIT;
+    d->info.input_tokens = 9;
+    d->info.output_tokens = tokens;
+    d->info.total_ms = m.now_ms;
+    d->info.prefill_ms = d->phases[0].duration_ms;
+    d->info.decode_ms = d->phases[1].duration_ms;
+    d->info.total_mj = pj_mj_of_nj(d->phases[0].energy.gross_nj + d->phases[1].energy.gross_nj);
+    d->info.decode_mj = pj_mj_of_nj(d->phases[1].energy.gross_nj);
+    return true;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------
+ */
+
+typedef struct bench {
+    int64_t tokens, layers, runs;
+    char path[256];
+    pj_store *store;
+    pj_json *json; /* NULL: a table */
+} bench;
+
+static double seconds_since(int64_t begin_ns)
+{
+    return (double)(pj_clock_ns() - begin_ns) * 1e-9;
+}
+
+static void report(bench *b, const char *name, double value, const char *unit, const char *note)
+{
+    if (b->json)
+        pj_json_kv_double(b->json, name, value);
+    else
+        printf("%-32s %10.4g %-4s %s\n", name, value, unit, note);
+}
+
+static double file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (double)info.st_size : NAN;
+}
+
+static pj_status bench_save(bench *b, pj_error *err)
+{
+    pj_run_data run;
+    if (!make_run(&run, 1, (uint32_t)b->tokens, (uint32_t)b->layers, 50000))
+        return pj_fail_memory(err, "the made-up run");
+    double rows = (double)run.layer_count + run.component_count + run.operation_count;
+    report(b, "rows", rows, "", "layers, components, operations");
+    report(b, "operations", run.operation_count, "", "");
+    double raw = 0, best = INFINITY, cpu = INFINITY;
+    pj_status status = PJ_OK;
+    for (int round = 0; round < 2 && status == PJ_OK; round++) {
+        double seconds;
+        status = pj_store_measure_inserts(b->path, (uint64_t)rows, &seconds, err);
+        raw = round ? fmin(raw, seconds) : seconds;
+        int64_t begin = pj_clock_ns(), cpu_begin = pj_clock_thread_cpu_ns();
+        if (status == PJ_OK) status = pj_store_save(b->store, &run, err);
+        best = fmin(best, seconds_since(begin));
+        cpu = fmin(cpu, (double)(pj_clock_thread_cpu_ns() - cpu_begin) * 1e-9);
+    }
+    if (status == PJ_OK) {
+        report(b, "save_seconds", best, "s", "the whole run, one transaction, durable");
+        report(b, "save_cpu_seconds", cpu, "s", "of which the processor worked on it");
+        report(b, "raw_cpu_seconds", raw, "s",
+               "of processor time: as many rows of 20 columns, plain inserts");
+        report(b, "save_to_raw", cpu / raw, "", "ratio of processor times in this process");
+        char log[300];
+        snprintf(log, sizeof log, "%s-wal", b->path);
+        report(b, "database_mb", fmax(file_bytes(b->path), file_bytes(log)) / 1e6, "MB",
+               "with its log, which is no larger");
+    }
+    pj_run_data_fini(&run);
+    return status;
+}
+
+typedef pj_status chart_fn(pj_store *store, pj_json *json, pj_error *err);
+
+static pj_status chart_heatmap(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = {.metric = PJ_METRIC_ENERGY, .token = PJ_ANY, .layer = PJ_ANY};
+    return pj_view_heatmap(store, "last", &choice, json, err);
+}
+static pj_status chart_token_heatmap(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = {.metric = PJ_METRIC_POWER, .token = 2, .layer = PJ_ANY};
+    return pj_view_heatmap(store, "last", &choice, json, err);
+}
+static pj_status chart_cube(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_buffer out;
+    pj_buffer_init(&out, 1u << 30);
+    pj_status status = pj_view_cube(store, "last", PJ_METRIC_ENERGY, &out, err);
+    pj_buffer_fini(&out);
+    pj_json_null(json);
+    return status;
+}
+static pj_status chart_tree(pj_store *store, pj_json *json, pj_error *err)
+{
+    return pj_view_tree(store, "last", PJ_METRIC_ENERGY, 0, json, err);
+}
+static pj_status chart_operations(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = {.token = PJ_ANY, .layer = 3, .component = "attention"};
+    return pj_view_operations(store, "last", &choice, json, err);
+}
+static pj_status chart_power(pj_store *store, pj_json *json, pj_error *err)
+{
+    return pj_view_power(store, "last", &(pj_view_window){0}, false, json, err);
+}
+static pj_status chart_tokens(pj_store *store, pj_json *json, pj_error *err)
+{
+    return pj_view_tokens(store, "last", 0, 0, json, err);
+}
+static pj_status chart_pipeline(pj_store *store, pj_json *json, pj_error *err)
+{
+    return pj_view_pipeline(store, "last", &(pj_view_window){0}, json, err);
+}
+static pj_status chart_summary(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_json_object_begin(json);
+    pj_status status = pj_view_summary_members(store, "last", NULL, json, err);
+    pj_json_object_end(json);
+    return status;
+}
+
+/* The median of five. */
+static pj_status time_chart(bench *b, const char *name, chart_fn *chart, pj_error *err)
+{
+    double times[5];
+    pj_status status = PJ_OK;
+    for (int i = 0; i < 5 && status == PJ_OK; i++) {
+        pj_buffer out;
+        pj_json json;
+        pj_buffer_init(&out, 1u << 30);
+        pj_json_init(&json, &out);
+        int64_t begin = pj_clock_ns();
+        status = chart(b->store, &json, err);
+        double t = seconds_since(begin) * 1e3;
+        pj_buffer_fini(&out);
+        int at = i;
+        for (; at > 0 && times[at - 1] > t; at--) times[at] = times[at - 1];
+        times[at] = t;
+    }
+    if (status == PJ_OK) report(b, name, times[2], "ms", "");
+    return status;
+}
+
+static pj_status bench_charts(bench *b, pj_error *err)
+{
+    static const struct {
+        const char *name;
+        chart_fn *chart;
+    } charts[] = {{"summary_ms", chart_summary},
+                  {"pipeline_ms", chart_pipeline},
+                  {"power_ms", chart_power},
+                  {"tokens_ms", chart_tokens},
+                  {"heatmap_ms", chart_heatmap},
+                  {"token_heatmap_ms", chart_token_heatmap},
+                  {"cube_ms", chart_cube},
+                  {"tree_ms", chart_tree},
+                  {"operations_ms", chart_operations}};
+    pj_status status = PJ_OK;
+    for (size_t i = 0; i < sizeof charts / sizeof *charts && status == PJ_OK; i++)
+        status = time_chart(b, charts[i].name, charts[i].chart, err);
+    return status;
+}
+
+static pj_status list_page(pj_store *store, pj_json *json, pj_error *err)
+{
+    uint64_t total;
+    return pj_view_runs(store, &(pj_run_query){.limit = 50}, NULL, json, &total, err);
+}
+static pj_status list_sorted(pj_store *store, pj_json *json, pj_error *err)
+{
+    uint64_t total;
+    return pj_view_runs(
+        store, &(pj_run_query){.sort = PJ_SORT_JOULES_PER_TOKEN, .ascending = true, .limit = 50},
+        NULL, json, &total, err);
+}
+static pj_status list_filtered(pj_store *store, pj_json *json, pj_error *err)
+{
+    uint64_t total;
+    return pj_view_runs(
+        store,
+        &(pj_run_query){.search = "JOULE", .model = "phi-2", .sort = PJ_SORT_ENERGY, .limit = 50},
+        NULL, json, &total, err);
+}
+static pj_status list_searched(pj_store *store, pj_json *json, pj_error *err)
+{
+    uint64_t total;
+    return pj_view_runs(store, &(pj_run_query){.search = "no such words", .limit = 50}, NULL, json,
+                        &total, err);
+}
+
+static pj_status bench_lists(bench *b, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    int64_t begin = pj_clock_ns();
+    for (int64_t i = 0; i < b->runs && status == PJ_OK; i++) {
+        pj_run_data run;
+        if (!make_run(&run, (uint64_t)i + 2, 2, 0, 0)) return pj_fail_memory(err, "a made-up run");
+        status = pj_store_save(b->store, &run, err);
+        pj_run_data_fini(&run);
+    }
+    if (status != PJ_OK) return status;
+    report(b, "small_runs", (double)b->runs, "", "runs for the lists below");
+    report(b, "small_run_save_ms", seconds_since(begin) * 1e3 / (double)b->runs, "ms", "each");
+    status = time_chart(b, "list_newest_ms", list_page, err);
+    if (status == PJ_OK) status = time_chart(b, "list_sorted_ms", list_sorted, err);
+    if (status == PJ_OK) status = time_chart(b, "list_filtered_sorted_ms", list_filtered, err);
+    if (status == PJ_OK) status = time_chart(b, "list_search_nothing_ms", list_searched, err);
+    return status;
+}
+
+static void remove_files(const bench *b, const char *folder)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s%s", b->path, suffixes[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+static int run_bench_store(const pj_command *command, int argc, char **argv)
+{
+    bench b = {.tokens = 1000, .layers = 32, .runs = 10000};
+    const char *folder_option = NULL;
+    bool as_json = false;
+    const pj_option options[] = {
+        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the large run", 2, 1e5},
+        {"layers", 0, PJ_OPTION_INT, &b.layers, "N", "layers of its model", 1, 1000},
+        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "small runs to list", 1, 1e6},
+        {"folder", 0, PJ_OPTION_TEXT, &folder_option, "DIR",
+         "where the database is made (default "
+         "$TMPDIR or /tmp)"},
+        {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional) return pj_command_usage(command, "nothing is expected beside options");
+    pj_buffer out;
+    pj_json json;
+    pj_error err = {0};
+    pj_status status = PJ_OK;
+    char folder[200];
+    const char *base = folder_option ? folder_option : getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/perjoule-bench-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(folder)) {
+        pj_fail_errno(&err, errno, "can't make a folder for the bench in %s", base ? base : "/tmp");
+        return pj_command_failed(command, &err);
+    }
+    snprintf(b.path, sizeof b.path, "%s/bench.db", folder);
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    b.json = as_json ? &json : NULL;
+    if (as_json) pj_json_object_begin(&json);
+    status = pj_store_open(&(pj_store_options){.path = b.path}, &b.store, &err);
+    if (status == PJ_OK) status = bench_save(&b, &err);
+    if (status == PJ_OK) status = bench_charts(&b, &err);
+    if (status == PJ_OK) status = bench_lists(&b, &err);
+    if (as_json && status == PJ_OK) {
+        pj_json_object_end(&json);
+        printf("%s\n", pj_buffer_get(&out));
+    }
+    pj_store_close(b.store);
+    remove_files(&b, folder);
+    pj_buffer_fini(&out);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_bench_store = {
+    .name = "bench store",
+    .summary = "keeping a large run, its charts, and lists of many runs",
+    .run = run_bench_store,
+    .usage = "[options]",
+    .text = "Makes a database in a temporary folder, keeps a deep run of 1000 tokens and 32 layers "
+            "in it, asks for every chart of it, then lists 10,000 runs. The same number of plain "
+            "inserts in the same process is what the saving is measured against.",
+    .examples = "perjoule bench store\nperjoule bench store --tokens 100 --runs 1000 --json\n",
+};
