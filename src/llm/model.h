@@ -11,6 +11,7 @@
 #include "llm/checkpoint.h"
 #include "llm/kernels/kernels.h"
 #include "llm/rope.h"
+#include "llm/synthetic.h"
 #include "llm/team.h"
 
 /* y = w x + bias */
@@ -86,9 +87,6 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
                         pj_error *err);
 void pj_model_close(pj_model *model); /* may run twice; a zeroed model is allowed */
 
-/* Fills the config of a public shape named "SHAPE[,dtype][,layers=N]" (behind "synthetic:"). */
-pj_status pj_synthetic_config(const char *name, pj_model_config *config, pj_dtype *dtype,
-                              uint32_t *full_layers, pj_error *err);
 /* One row of random weights of matrix number `matrix`, scaled so that signals keep their size. */
 void pj_synthetic_row(uint32_t matrix, uint64_t row, float *values, size_t count, float scale);
 

@@ -455,11 +455,6 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
     return r->answer(routes, r, http, id);
 }
 
-bool pj_routes_wants_body(const pj_http *http)
-{
-    return strcmp(http->method, "POST") == 0;
-}
-
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)
 {
     char id[ID_TEXT_BYTES], allowed[64] = "";

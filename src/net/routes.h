@@ -12,8 +12,6 @@ typedef struct pj_routes {
     pj_gate gate;
 } pj_routes;
 
-/* Whether this request carries a body that is to be read before pj_routes_answer. */
-bool pj_routes_wants_body(const pj_http *http);
 /* The head has been checked, the body read. */
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http);
 

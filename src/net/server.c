@@ -63,7 +63,7 @@ static enum MHD_Result take_head(const pj_server *server, pj_http *http,
     http->connection = connection;
     http->method = method;
     if (!pj_http_check_head(http, &server->routes.gate, version, &result)) return result;
-    return pj_routes_wants_body(http) ? MHD_YES : answer(server, http);
+    return MHD_YES; /* an answer now would cost the connection: it counts as given too early */
 }
 
 /* libmicrohttpd calls this for the head, then for each piece of the body, then once more. */

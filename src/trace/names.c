@@ -49,6 +49,7 @@ static int find(const char *const *names, const char *name)
 
 const char *pj_run_status_name(pj_run_status status)
 {
+    if ((int)status == PJ_RUN_QUEUED) return "queued";
     return (unsigned)status <= PJ_RUN_INTERRUPTED ? status_names[status] : "unknown";
 }
 

@@ -37,6 +37,8 @@ double pj_co2_grams(double mj, const pj_cost_rates *rates);
 void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
+/* The status of a run that waits for its turn: shown, never stored, and no pj_run_status. */
+enum { PJ_RUN_QUEUED = 100 };
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */
 const char *pj_depth_name(pj_depth depth);              /* "off", "module", "deep" */
 const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled", ... */

@@ -1,0 +1,239 @@
+/* perjoule serve: one process that runs models, streams what happens, and serves dashboard and API.
+ */
+#include "cli/options.h"
+#include "cli/serve_service.h"
+#include "cli/terminal.h"
+#include "net/server.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct serve_args {
+    const char *host, *database, *models, *power, *token;
+    int64_t port, queue, threads, interval_ns;
+    pj_text_list allow_origin, allow_host;
+    bool open;
+} serve_args;
+
+typedef struct serve_state {
+    pj_serve serve;
+    pj_service service;
+    pj_session *session;
+    pj_hub *hub;
+    pj_server *server;
+} serve_state;
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+static int stop_pipe[2] = {-1, -1};
+
+static void on_signal(int number)
+{
+    static volatile sig_atomic_t again;
+    int kept = errno;
+    if (again) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once; the spool stays */
+    again = 1;
+    ssize_t n = write(stop_pipe[1], "s", 1);
+    (void)n;
+    errno = kept;
+}
+
+static pj_status catch_signals(pj_error *err)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (pipe(stop_pipe) != 0) return pj_fail_errno(err, errno, "cannot make a pipe");
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return PJ_OK;
+}
+
+static void wait_for_signal(void)
+{
+    struct pollfd wait = {.fd = stop_pipe[0], .events = POLLIN};
+    while (poll(&wait, 1, -1) < 0 && errno == EINTR) continue;
+}
+
+/* ---- the browser --------------------------------------------------------------------------- */
+
+/* Best effort: a machine without a browser goes on without. The command is a fixed word, the
+ * address our own. */
+static void open_browser(const char *url)
+{
+#ifdef __APPLE__
+    const char *command = "open";
+#else
+    const char *command = "xdg-open";
+#endif
+    pid_t child = fork();
+    if (child == 0) {
+        if (fork() == 0) {
+            FILE *silent = freopen("/dev/null", "w", stderr);
+            if (silent) execlp(command, command, url, (char *)NULL);
+        }
+        _exit(0);
+    }
+    if (child > 0) waitpid(child, NULL, 0);
+}
+
+/* ---- starting and stopping ----------------------------------------------------------------- */
+
+static void queue_changed(void *context, uint32_t waiting)
+{
+    pj_live_json_set_queue(context, waiting);
+}
+
+static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
+{
+    pj_session_options session = {
+        .power = a->power, .interval_ns = a->interval_ns, .database = a->database};
+    pj_status status = pj_session_open(&session, &s->session, err);
+    if (status != PJ_OK) return status;
+    if (s->session->warning[0]) fprintf(stderr, "perjoule serve: %s\n", s->session->warning);
+    pj_session_set_sink(s->session, pj_live_json_sink(s->serve.live));
+    pj_run_queue_options queue = {.session = s->session,
+                                  .limit = (uint32_t)a->queue,
+                                  .threads = (uint32_t)a->threads,
+                                  .changed = queue_changed,
+                                  .context = s->serve.live};
+    return pj_run_queue_open(&queue, &s->serve.queue, err);
+}
+
+static pj_status start_live(serve_state *s, pj_error *err)
+{
+    pj_status status = pj_live_json_open(&s->serve.live, err);
+    if (status != PJ_OK) return status;
+    pj_hub_options hub = {.hello = pj_live_json_hello, .context = s->serve.live};
+    status = pj_hub_open(&hub, &s->hub, err);
+    if (status == PJ_OK) pj_live_json_attach(s->serve.live, s->hub);
+    return status;
+}
+
+static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
+{
+    pj_serve_init(&s->serve);
+    s->serve.database = a->database;
+    s->serve.models = a->models;
+    s->serve.queue_limit = (uint32_t)a->queue;
+    pj_serve_service(&s->serve, &s->service);
+    pj_status status = start_live(s, err);
+    if (status == PJ_OK) status = start_work(s, a, err);
+    if (status != PJ_OK) return status;
+    pj_server_options server = {.host = a->host,
+                                .port = (uint16_t)a->port,
+                                .token = a->token,
+                                .extra_hosts = a->allow_host.items,
+                                .extra_origins = a->allow_origin.items,
+                                .service = &s->service,
+                                .hub = s->hub};
+    return pj_server_open(&server, &s->server, err);
+}
+
+/* Runs first: what goes on is cancelled and stored, and readers hear of it before they are told
+ * goodbye. */
+static void stop(serve_state *s)
+{
+    if (s->serve.queue) pj_run_queue_stop(s->serve.queue);
+    pj_server_close(s->server);
+    pj_hub_close(s->hub);
+    pj_run_queue_close(s->serve.queue);
+    pj_session_close(s->session);
+    pj_live_json_close(s->serve.live);
+    pj_serve_fini(&s->serve);
+}
+
+static void say_where(const serve_state *s, const serve_args *a)
+{
+    char url[300];
+    const char *host = a->host ? a->host : "127.0.0.1";
+    bool v6 = strchr(host, ':') != NULL;
+    snprintf(url, sizeof url, "http://%s%.200s%s:%u/", v6 ? "[" : "", host, v6 ? "]" : "",
+             pj_server_port(s->server));
+    printf("perjoule %s listens on %s\n", pj_version(), url);
+    if (s->session->store) printf("runs are kept in %s\n", pj_store_path(s->session->store));
+    uint32_t rails = 0;
+    if (s->session->meter) pj_meter_rails(s->session->meter, &rails);
+    if (s->session->meter && rails == 0)
+        printf("power: unavailable. %s\n", pj_meter_remedy(s->session->meter));
+    else if (s->session->meter)
+        printf("power: %s (%s)\n", pj_meter_sources(s->session->meter),
+               pj_meter_quality(s->session->meter) == PJ_MEASURED ? "measured" : "modelled");
+    fflush(stdout);
+    if (a->open) open_browser(url);
+}
+
+static int execute(const pj_command *command, const serve_args *a)
+{
+    pj_error err = {0};
+    serve_state *s = pj_alloc(1, sizeof *s);
+    pj_status status = s ? catch_signals(&err) : pj_fail_memory(&err, "the server");
+    if (status == PJ_OK) status = start(s, a, &err);
+    if (status == PJ_OK) {
+        say_where(s, a);
+        wait_for_signal();
+        fprintf(stderr, "perjoule serve: stopping\n");
+    }
+    if (s) stop(s);
+    pj_free(s);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int run_serve(const pj_command *command, int argc, char **argv)
+{
+    serve_args a = {.port = 8000, .queue = 16, .token = getenv("PERJOULE_TOKEN")};
+    const pj_option options[] = {
+        {"host", 0, PJ_OPTION_TEXT, &a.host, "ADDRESS",
+         "address to listen on (127.0.0.1); others demand --token"},
+        {"port", 'p', PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it",
+         0, 65535},
+        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
+         "where models are ($PERJOULE_MODELS, else ./models)"},
+        {"power", 0, PJ_OPTION_TEXT, &a.power, "LIST",
+         "power sources: auto (default), none, rapl,nvml, sim, replay:FILE"},
+        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
+         "demand this token of every request ($PERJOULE_TOKEN)"},
+        {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "runs that may wait (16)", 1, PJ_QUEUE_MAX},
+        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
+         256},
+        {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the dashboard in the browser"},
+        {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
+         "a further name this server is reached by, e.g. behind a proxy; may be repeated"},
+        {"allow-origin", 0, PJ_OPTION_LIST, &a.allow_origin, "ORIGIN",
+         "let pages of another origin in, for developing the page; may be repeated"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
+    if (a.token && !a.token[0]) a.token = NULL;
+    return execute(command, &a);
+}
+
+const pj_command pj_command_serve = {
+    .name = "serve",
+    .summary = "serve the dashboard, the API and the live stream",
+    .run = run_serve,
+    .usage = "[options]",
+    .text =
+        "Listens on 127.0.0.1:8000: the dashboard at /, the API under /api, live messages at "
+        "/ws/profiling, Prometheus metrics at /metrics. Runs that are asked for go on one after "
+        "another; a run that goes on when the server is stopped is cancelled and kept.\n\n"
+        "Only this machine can reach it, unless --host says otherwise; then every request needs "
+        "the token. There is no TLS: across a network, use an SSH tunnel or a proxy that has it "
+        "(with --allow-host for the proxy's name).",
+    .examples = "perjoule serve --open\n"
+                "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
+                "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n",
+};

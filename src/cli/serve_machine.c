@@ -1,0 +1,175 @@
+#include "cli/serve_machine.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "llm/scan.h"
+#include "llm/synthetic.h"
+#include "power/source.h"
+#include "profile/find_model.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- models -------------------------------------------------------------------------------- */
+
+static bool has_name(const pj_model_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].name, name) == 0) return true;
+    return false;
+}
+
+/* The models of the folder and the cache, and, in `installed`, those of the folder where the
+ * demonstration model lies when that is another one. */
+typedef struct all_models {
+    pj_model_list found, installed;
+} all_models;
+
+static void free_models(all_models *all)
+{
+    pj_model_list_fini(&all->found);
+    pj_model_list_fini(&all->installed);
+}
+
+static pj_status list_models(const char *folder, all_models *all, pj_error *err)
+{
+    char demo[4096];
+    *all = (all_models){0};
+    if (!folder) folder = pj_models_default_folder();
+    pj_status status = pj_models_scan(folder, true, &all->found, err);
+    if (status != PJ_OK || has_name(&all->found, "demo")) return status;
+    if (pj_model_find(NULL, folder, demo, sizeof demo, NULL) != PJ_OK) return PJ_OK;
+    *strrchr(demo, '/') = 0;
+    if (pj_models_scan(demo, false, &all->installed, NULL) != PJ_OK)
+        all->installed = (pj_model_list){0};
+    return PJ_OK;
+}
+
+static void write_model(pj_json *out, const pj_model_entry *entry)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", entry->name);
+    pj_json_kv_string(out, "path", entry->path);
+    pj_json_kv_bool(out, "usable", entry->usable);
+    if (entry->usable) pj_model_facts_json(&entry->facts, out);
+    pj_json_kv_string(out, "error", entry->usable ? NULL : entry->reason.text);
+    pj_json_object_end(out);
+}
+
+pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
+{
+    all_models all;
+    pj_status status = list_models(folder, &all, err);
+    pj_json_array_begin(out);
+    for (size_t i = 0; i < all.found.count; i++) write_model(out, &all.found.items[i]);
+    for (size_t i = 0; i < all.installed.count; i++)
+        if (!has_name(&all.found, all.installed.items[i].name))
+            write_model(out, &all.installed.items[i]);
+    pj_json_array_end(out);
+    free_models(&all);
+    return status;
+}
+
+/* Bytes of memory that weights made or converted in memory may take: four fifths of it all. */
+static double memory_for_weights(void)
+{
+    return 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+static pj_status check_size(const char *name, uint64_t parameters, pj_dtype dtype, pj_error *err)
+{
+    const pj_dtype_info *type = pj_dtype_get(dtype);
+    double bytes = (double)parameters / (double)type->block_values * (double)type->block_bytes;
+    if (bytes <= memory_for_weights()) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "the weights of %s as %s take %.0f GB, and this machine has %.0f GB for them",
+                   name, type->name, bytes / 1e9, memory_for_weights() / 1e9);
+}
+
+static pj_status check_synthetic(const char *name, int wanted, pj_error *err)
+{
+    pj_model_config config;
+    pj_dtype dtype;
+    uint32_t layers;
+    pj_model_facts facts;
+    pj_status status =
+        pj_synthetic_config(name + strlen("synthetic:"), &config, &dtype, &layers, err);
+    if (status != PJ_OK) return pj_fail(err, PJ_E_INVALID, "model_name: %s", err->text);
+    pj_model_facts_fill(&config, wanted >= 0 ? (pj_dtype)wanted : dtype, &facts);
+    return check_size(name, facts.parameters, facts.dtype, err);
+}
+
+static pj_status take_entry(const pj_model_list *list, const char *name, int wanted, char *path,
+                            size_t bytes, bool *found, pj_error *err)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const pj_model_entry *entry = &list->items[i];
+        if (strcmp(entry->name, name) != 0) continue;
+        *found = true;
+        if (!entry->usable)
+            return pj_fail(err, PJ_E_INVALID, "model %s cannot be used: %s", name,
+                           entry->reason.text);
+        if ((size_t)snprintf(path, bytes, "%s", entry->path) >= bytes)
+            return pj_fail(err, PJ_E_INVALID, "the path of model %s is too long", name);
+        if (wanted < 0) return PJ_OK; /* as stored: the file is mapped, not read into memory */
+        return check_size(name, entry->facts.parameters, (pj_dtype)wanted, err);
+    }
+    return PJ_OK;
+}
+
+pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
+                              size_t bytes, pj_error *err)
+{
+    int wanted = dtype ? pj_dtype_parse(dtype) : -1;
+    bool found = false;
+    all_models all;
+    if (!name) return pj_model_find(NULL, folder, path, bytes, err);
+    if (strncmp(name, "synthetic:", 10) == 0) {
+        if ((size_t)snprintf(path, bytes, "%s", name) >= bytes)
+            return pj_fail(err, PJ_E_INVALID, "model_name is too long");
+        return check_synthetic(name, wanted, err);
+    }
+    pj_status status = list_models(folder, &all, err);
+    if (status == PJ_OK) status = take_entry(&all.found, name, wanted, path, bytes, &found, err);
+    if (status == PJ_OK && !found)
+        status = take_entry(&all.installed, name, wanted, path, bytes, &found, err);
+    free_models(&all);
+    if (status != PJ_OK || found) return status;
+    return pj_fail(err, PJ_E_INVALID,
+                   "there is no model %.100s here; /api/profiling/models lists those that are, and "
+                   "synthetic:SHAPE makes one",
+                   name);
+}
+
+/* ---- sensors ------------------------------------------------------------------------------- */
+
+static void write_source(pj_json *out, const pj_power_source *source, const pj_power_env *env)
+{
+    static const char *const states[] = {"ready", "denied", "absent", "optional"};
+    pj_source_report report = {0};
+    source->probe(env, "", &report);
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", source->name);
+    pj_json_kv_string(out, "state", states[report.state]);
+    pj_json_kv_string(out, "reason", report.reason[0] ? report.reason : NULL);
+    pj_json_kv_string(out, "remedy", report.remedy[0] ? report.remedy : NULL);
+    pj_json_key(out, "rails");
+    pj_json_array_begin(out);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+}
+
+pj_status pj_serve_write_sensors(pj_json *out, pj_error *err)
+{
+    pj_power_env env;
+    pj_power_env_get(&env);
+    pj_json_object_begin(out);
+    pj_json_key(out, "sources");
+    pj_json_array_begin(out);
+    for (const pj_power_source *const *s = pj_power_sources; *s; s++) write_source(out, *s, &env);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+    return PJ_OK;
+}

@@ -1,0 +1,20 @@
+/* Models and sensors of this machine, as the server tells of them. */
+#ifndef PJ_CLI_SERVE_MACHINE_H
+#define PJ_CLI_SERVE_MACHINE_H
+
+#include "base/json.h"
+
+/* The array of GET /api/profiling/models: those in `folder` (NULL: the default), in the Hugging
+ * Face cache, and the demonstration model. */
+pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err);
+/* From a name of that array to a path. What comes over the network is a name, never a path: it
+ * cannot lead out of the places where models are. "synthetic:SHAPE" is taken as it is. NULL: the
+ * demonstration model. A model whose weights would not fit into this machine's memory is refused.
+ */
+pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
+                              size_t bytes, pj_error *err);
+/* The object of GET /api/profiling/sensors; asked at most every few seconds, in between the last
+ * answer is given again. */
+pj_status pj_serve_write_sensors(pj_json *out, pj_error *err);
+
+#endif

@@ -1,0 +1,407 @@
+#include "cli/serve_service.h"
+
+#include "base/clock.h"
+#include "cli/serve_machine.h"
+#include "store/export.h"
+#include "store/views.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- connections to the database ------------------------------------------------------------ */
+
+void pj_serve_init(pj_serve *serve)
+{
+    pthread_mutex_init(&serve->mutex, NULL);
+    pthread_cond_init(&serve->returned, NULL);
+}
+
+void pj_serve_fini(pj_serve *serve)
+{
+    while (serve->idle_count > 0) pj_store_close(serve->idle[--serve->idle_count]);
+    pthread_mutex_destroy(&serve->mutex);
+    pthread_cond_destroy(&serve->returned);
+}
+
+static pj_status open_store(const pj_serve *serve, pj_store **store, pj_error *err)
+{
+    return pj_store_open(&(pj_store_options){.path = serve->database}, store, err);
+}
+
+/* Waits while PJ_SERVE_STORES are in use: that also bounds how many views are made at once. */
+static pj_status take_store(pj_serve *serve, pj_store **store, pj_error *err)
+{
+    pthread_mutex_lock(&serve->mutex);
+    while (serve->idle_count == 0 && serve->open_count == PJ_SERVE_STORES)
+        pthread_cond_wait(&serve->returned, &serve->mutex);
+    *store = serve->idle_count > 0 ? serve->idle[--serve->idle_count] : NULL;
+    if (!*store) serve->open_count++;
+    pthread_mutex_unlock(&serve->mutex);
+    if (*store) return PJ_OK;
+    pj_status status = open_store(serve, store, err);
+    if (status == PJ_OK) return PJ_OK;
+    pthread_mutex_lock(&serve->mutex);
+    serve->open_count--;
+    pthread_cond_signal(&serve->returned);
+    pthread_mutex_unlock(&serve->mutex);
+    return status;
+}
+
+static void give_store(pj_serve *serve, pj_store *store)
+{
+    pthread_mutex_lock(&serve->mutex);
+    serve->idle[serve->idle_count++] = store;
+    pthread_cond_signal(&serve->returned);
+    pthread_mutex_unlock(&serve->mutex);
+}
+
+/* ---- runs ---------------------------------------------------------------------------------- */
+
+static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_store *store;
+    if (pj_run_queue_find(serve->queue, text, id)) return PJ_OK;
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    status = pj_store_resolve(store, text, id, err);
+    give_store(serve, store);
+    return status;
+}
+
+static pj_cost_rates rates_of(const pj_params *params)
+{
+    pj_cost_rates rates = PJ_COST_RATES_DEFAULT;
+    rates.usd_per_kwh = pj_params_number(params, "usd_per_kwh", rates.usd_per_kwh);
+    rates.co2_g_per_kwh = pj_params_number(params, "g_per_kwh", rates.co2_g_per_kwh);
+    return rates;
+}
+
+/* A run that waits or runs has a summary with what was asked for; everything else comes when it has
+ * ended. True: answered, or `status` is a failure. */
+static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_cost_rates *rates,
+                            pj_json *out, pj_status *status, pj_error *err)
+{
+    pj_run_info info;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    bool found = r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena);
+    *status = PJ_OK;
+    if (found && (r->view == PJ_VIEW_RUN || r->view == PJ_VIEW_SUMMARY))
+        pj_summary_write(out, &info, rates);
+    else if (found)
+        *status = pj_fail(err, PJ_E_STATE,
+                          "run %s has not ended yet: its rows are stored at its end; what is known "
+                          "now comes over /ws/profiling and from /api/profiling/run/%s/live",
+                          r->id, r->id);
+    pj_arena_fini(&arena);
+    return found;
+}
+
+static pj_status view_pending_runs(pj_serve *serve, const char *wanted, const pj_cost_rates *rates,
+                                   pj_json *out, uint64_t *total)
+{
+    pj_arena arena;
+    char ids[1 + PJ_QUEUE_MAX][PJ_UUID_BYTES];
+    uint32_t count = pj_run_queue_list(serve->queue, ids, 1 + PJ_QUEUE_MAX);
+    pj_arena_init(&arena, 0);
+    pj_json_array_begin(out);
+    for (uint32_t i = count; i-- > 0;) { /* newest first */
+        pj_run_info info;
+        if (!pj_run_queue_info(serve->queue, ids[i], &info, &arena) ||
+            strcmp(pj_run_status_name(info.status), wanted) != 0)
+            continue;
+        pj_summary_write(out, &info, rates);
+        ++*total;
+    }
+    pj_json_array_end(out);
+    pj_arena_fini(&arena);
+    return PJ_OK;
+}
+
+static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_cost_rates *rates,
+                           pj_json *out, uint64_t *total, pj_error *err)
+{
+    const char *tags[PJ_PARAMS_MAX], *sort = pj_params_text(params, "sort"),
+                                     *order = pj_params_text(params, "order"),
+                                     *status_name = pj_params_text(params, "status");
+    if (status_name && (strcmp(status_name, "queued") == 0 || strcmp(status_name, "running") == 0))
+        return view_pending_runs(serve, status_name, rates, out, total);
+    pj_run_query query = {
+        .search = pj_params_text(params, "search"),
+        .model = pj_params_text(params, "model"),
+        .experiment = pj_params_text(params, "experiment"),
+        .status = status_name,
+        .repeat_group = pj_params_text(params, "repeat_group"),
+        .energy_source = pj_params_text(params, "energy_source"),
+        .from = pj_params_text(params, "from"),
+        .to = pj_params_text(params, "to"),
+        .tags = tags,
+        .has_min_energy = pj_params_text(params, "min_energy_mj") != NULL,
+        .has_max_energy = pj_params_text(params, "max_energy_mj") != NULL,
+        .min_energy_mj = pj_params_number(params, "min_energy_mj", 0),
+        .max_energy_mj = pj_params_number(params, "max_energy_mj", 0),
+        .sort = sort ? (pj_run_sort)pj_run_sort_parse(sort) : PJ_SORT_DATE,
+        .ascending = order && strcmp(order, "asc") == 0,
+        .limit = (uint32_t)pj_params_int(params, "limit", 0),
+        .offset = (uint64_t)pj_params_int(params, "offset", 0),
+    };
+    for (uint32_t i = 0; i < params->count; i++)
+        if (strcmp(params->items[i].name, "tag") == 0)
+            tags[query.tag_count++] = params->items[i].value;
+    pj_store *store;
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    status = pj_view_runs(store, &query, rates, out, total, err);
+    give_store(serve, store);
+    return status;
+}
+
+static pj_view_choice choice_of(const pj_params *params)
+{
+    const char *metric = pj_params_text(params, "metric");
+    return (pj_view_choice){
+        .metric = metric ? (pj_metric)pj_metric_parse(metric) : PJ_METRIC_ENERGY,
+        .token = pj_params_int(params, "token", PJ_ANY),
+        .layer = (int32_t)pj_params_int(params, "layer", PJ_ANY),
+        .component = pj_params_text(params, "component"),
+        .phase = pj_params_text(params, "phase"),
+    };
+}
+
+static pj_view_window window_of(const pj_params *params, const char *limit)
+{
+    return (pj_view_window){.phase = pj_params_text(params, "phase"),
+                            .from_ms = pj_params_number(params, "from_ms", 0),
+                            .to_ms = pj_params_number(params, "to_ms", 0),
+                            .limit = (uint32_t)pj_params_int(params, limit, 0)};
+}
+
+static pj_status view_summary(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
+                              pj_json *out, pj_error *err)
+{
+    pj_json_object_begin(out);
+    pj_status status = pj_view_summary_members(store, r->id, rates, out, err);
+    pj_json_object_end(out);
+    return status;
+}
+
+static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
+                             pj_json *out, pj_error *err)
+{
+    const pj_params *p = r->params;
+    pj_view_choice choice = choice_of(p);
+    pj_view_window window;
+    const char *rails;
+    switch (r->view) {
+    case PJ_VIEW_FACETS: return pj_view_facets(store, out, err);
+    case PJ_VIEW_RUN:
+        return pj_view_run(store, r->id,
+                           &(pj_view_page){.include = pj_params_text(p, "include"),
+                                           .limit = (uint32_t)pj_params_int(p, "limit", 0),
+                                           .offset = (uint64_t)pj_params_int(p, "offset", 0)},
+                           rates, out, err);
+    case PJ_VIEW_SUMMARY: return view_summary(store, r, rates, out, err);
+    case PJ_VIEW_PIPELINE:
+        window = window_of(p, "limit");
+        return pj_view_pipeline(store, r->id, &window, out, err);
+    case PJ_VIEW_POWER:
+        window = window_of(p, "points");
+        rails = pj_params_text(p, "rails");
+        return pj_view_power(store, r->id, &window, rails && rails[0] == '1', out, err);
+    case PJ_VIEW_TOKENS:
+        return pj_view_tokens(store, r->id, (uint64_t)pj_params_int(p, "offset", 0),
+                              (uint32_t)pj_params_int(p, "limit", 0), out, err);
+    case PJ_VIEW_HEATMAP: return pj_view_heatmap(store, r->id, &choice, out, err);
+    case PJ_VIEW_TREE:
+        return pj_view_tree(store, r->id, choice.metric, (uint32_t)pj_params_int(p, "depth", 0),
+                            out, err);
+    case PJ_VIEW_OPERATIONS: return pj_view_operations(store, r->id, &choice, out, err);
+    default: return pj_fail(err, PJ_E_UNSUPPORTED, "this server has no such view yet");
+    }
+}
+
+static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
+                      pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_cost_rates rates = rates_of(r->params);
+    pj_status status;
+    pj_store *store;
+    if (r->view == PJ_VIEW_RUNS) return view_runs(serve, r->params, &rates, out, total, err);
+    if (r->view == PJ_VIEW_MODELS) return pj_serve_write_models(serve->models, out, err);
+    if (r->view == PJ_VIEW_SENSORS) return pj_serve_write_sensors(out, err);
+    if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
+    status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    status = view_stored(store, r, &rates, out, err);
+    give_store(serve, store);
+    return status;
+}
+
+static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_view_choice choice = choice_of(r->params);
+    pj_store *store;
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    status = pj_view_cube(store, r->id, choice.metric, out, err);
+    give_store(serve, store);
+    return status;
+}
+
+/* On a connection of its own: an export lasts as long as its reader takes. */
+static pj_status export_run(void *context, const char *id, const char *format,
+                            pj_export_write_fn *write, void *write_context, pj_error *err)
+{
+    pj_store *store;
+    pj_status status = open_store(context, &store, err);
+    if (status != PJ_OK) return status;
+    status = pj_store_export(store, id, (pj_export_format)pj_export_parse(format), write,
+                             write_context, err);
+    pj_store_close(store);
+    return status;
+}
+
+static pj_status delete_run(void *context, const char *id, pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_run_info info;
+    pj_arena arena;
+    pj_store *store;
+    pj_arena_init(&arena, 0);
+    bool unfinished = pj_run_queue_info(serve->queue, id, &info, &arena);
+    pj_arena_fini(&arena);
+    if (unfinished)
+        return pj_fail(err, PJ_E_STATE, "run %s has not ended yet; cancel it first", id);
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    status = pj_store_delete(store, id, err);
+    give_store(serve, store);
+    return status;
+}
+
+/* ---- doing --------------------------------------------------------------------------------- */
+
+/* Greedy unless something about sampling was said: the same request then gives the same text. */
+static pj_sampling sampling_of(const pj_generate_ask *ask)
+{
+    pj_sampling s = PJ_SAMPLING_GREEDY;
+    bool asked = ask->top_k > 0 || ask->top_p < 1;
+    s.temperature = !isnan(ask->temperature) ? ask->temperature : asked ? 1 : 0;
+    if (ask->top_k >= 0) s.top_k = (uint32_t)ask->top_k;
+    if (!isnan(ask->top_p)) s.top_p = ask->top_p;
+    if (ask->seed >= 0) s.seed = (uint64_t)ask->seed;
+    return s;
+}
+
+static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
+                          uint32_t *position, pj_error *err)
+{
+    pj_serve *serve = context;
+    char path[4096];
+    pj_status status =
+        pj_serve_find_model(serve->models, ask->model_name, ask->dtype, path, sizeof path, err);
+    if (status != PJ_OK) return status;
+    pj_run_ask run = {.model_path = path,
+                      .prompt = ask->prompt,
+                      .prompt_bytes = ask->prompt_bytes,
+                      .prompt_ids = ask->prompt_ids,
+                      .prompt_id_count = ask->prompt_id_count,
+                      .tags = ask->tags,
+                      .experiment_name = ask->experiment_name,
+                      .dtype = ask->dtype,
+                      .depth = ask->depth,
+                      .max_tokens = ask->max_length,
+                      .batch = ask->batch_size,
+                      .sampling = sampling_of(ask),
+                      .awaited = ask->wait};
+    status = pj_sampling_check(&run.sampling, err);
+    if (status != PJ_OK) return status;
+    return pj_run_queue_add(serve->queue, &run, id, position, err);
+}
+
+static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_buffer object;
+    pj_buffer_init(&object, 256 << 20);
+    pj_status status = pj_run_queue_wait(serve->queue, id, &object, err);
+    if (status == PJ_OK) pj_json_raw(out, pj_buffer_get(&object), object.length);
+    pj_buffer_fini(&object);
+    if (status == PJ_E_CANCELLED) err->status = PJ_E_STATE;
+    return status;
+}
+
+static pj_status cancel(void *context, const char *id, pj_error *err)
+{
+    pj_serve *serve = context;
+    if (pj_run_queue_cancel(serve->queue, id, err) == PJ_OK) return PJ_OK;
+    return pj_fail(err, PJ_E_STATE, "run %s has ended already",
+                   id); /* it was resolved: it is stored */
+}
+
+static void state(void *context, pj_work_state *out)
+{
+    pj_serve *serve = context;
+    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
+    if (!totals) return;
+    pj_run_queue_get_totals(serve->queue, totals);
+    out->queued = totals->waiting;
+    memcpy(out->running, totals->running, sizeof out->running);
+    pj_free(totals);
+}
+
+static void fill_rails(pj_metrics *m, const pj_queue_totals *totals)
+{
+    for (uint32_t i = 0; i < totals->rail_count && m->rail_count < PJ_METRIC_RAILS; i++) {
+        const pj_rail_total *from = &totals->rails[i];
+        pj_metric_rail *rail = &m->rails[m->rail_count++];
+        snprintf(rail->rail, sizeof rail->rail, "%s", from->name);
+        snprintf(rail->source, sizeof rail->source, "%s", from->source);
+        rail->modelled = from->modelled;
+        rail->power_mw = from->power_mw;
+        memcpy(rail->energy_mj, from->energy_mj, sizeof rail->energy_mj);
+    }
+}
+
+static void metrics(void *context, pj_metrics *m)
+{
+    pj_serve *serve = context;
+    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
+    if (!totals) return;
+    pj_run_queue_get_totals(serve->queue, totals);
+    fill_rails(m, totals);
+    m->input_tokens = totals->input_tokens;
+    m->output_tokens = totals->output_tokens;
+    for (int i = 0; i < PJ_METRIC_STATUSES; i++) m->runs[i] = totals->runs[i];
+    m->run_seconds = totals->run_ms / 1e3;
+    m->queued = totals->waiting;
+    m->queue_limit = serve->queue_limit;
+    m->running = totals->running[0] != 0;
+    m->sampler_cpu_share = totals->cost.cpu_share;
+    m->sampler_jitter_seconds = totals->cost.jitter_us / 1e6;
+    m->sampler_ticks = totals->cost.ticks;
+    m->sampler_missed = totals->cost.missed;
+    m->sampler_readings = totals->cost.readings;
+    m->sampler_lost = totals->cost.lost;
+    pj_free(totals);
+}
+
+void pj_serve_service(pj_serve *serve, pj_service *service)
+{
+    *service = (pj_service){.context = serve,
+                            .resolve = resolve,
+                            .view = view,
+                            .cube = cube,
+                            .export_run = export_run,
+                            .delete_run = delete_run,
+                            .generate = generate,
+                            .wait = wait_for,
+                            .cancel = cancel,
+                            .state = state,
+                            .metrics = metrics};
+}

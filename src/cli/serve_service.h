@@ -1,0 +1,31 @@
+/*
+ * What the server offers (net/service.h), filled in: views and exports from the store, runs through
+ * the queue, models and sensors of this machine. A pool of database connections serves the threads
+ * of requests, as a connection belongs to one thread at a time.
+ */
+#ifndef PJ_CLI_SERVE_SERVICE_H
+#define PJ_CLI_SERVE_SERVICE_H
+
+#include "net/live_json.h"
+#include "net/service.h"
+#include "profile/queue.h"
+
+enum { PJ_SERVE_STORES = 8 };
+
+typedef struct pj_serve {
+    const char *database, *models, *power;
+    pj_run_queue *queue;
+    pj_live_json *live;
+    uint32_t queue_limit;
+    pthread_mutex_t mutex; /* guards the pool */
+    pthread_cond_t returned;
+    pj_store *idle[PJ_SERVE_STORES];
+    uint32_t idle_count, open_count;
+} pj_serve;
+
+void pj_serve_init(pj_serve *serve);
+void pj_serve_fini(pj_serve *serve); /* when no request is being answered any more */
+/* Borrowed; its context is `serve`. */
+void pj_serve_service(pj_serve *serve, pj_service *service);
+
+#endif

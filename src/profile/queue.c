@@ -1,0 +1,545 @@
+#include "profile/queue.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/thread.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum job_state { JOB_WAITS = 0, JOB_RUNS, JOB_ENDED } job_state;
+
+typedef struct job {
+    struct job *next;
+    pj_arena arena; /* of all that was asked for */
+    char id[PJ_UUID_BYTES];
+    int64_t created_wall_ns;
+    pj_run_ask ask;
+    pj_prompt prompt;
+    job_state state;
+    _Atomic bool cancel;
+    pj_status status;
+    pj_error err;
+    char *object; /* for the one who waits; NULL: none */
+    size_t object_bytes;
+} job;
+
+struct pj_run_queue {
+    pj_run_queue_options options;
+    pj_model_slot slot; /* worker only */
+    pthread_t worker;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t moved;
+    job *jobs; /* oldest first: one that runs, those that wait, and ended ones that are awaited */
+    uint32_t waiting;
+    bool stop;
+    pj_queue_totals totals;
+};
+
+/* ---- jobs ---------------------------------------------------------------------------------- */
+
+static void job_free(job *j)
+{
+    pj_free(j->object);
+    pj_arena_fini(&j->arena);
+    pj_free(j);
+}
+
+static const char *keep(pj_arena *arena, const char *text, bool *ok)
+{
+    if (!text) return NULL;
+    const char *copy = pj_arena_strndup(arena, text, strlen(text));
+    *ok = *ok && copy;
+    return copy;
+}
+
+static bool copy_tags(job *j, const char *const *tags)
+{
+    size_t count = 0;
+    bool ok = true;
+    while (tags && tags[count]) count++;
+    const char **copies = pj_arena_alloc(&j->arena, count + 1, sizeof *copies);
+    if (!copies) return false;
+    for (size_t i = 0; i < count; i++) copies[i] = keep(&j->arena, tags[i], &ok);
+    j->ask.tags = copies;
+    return ok;
+}
+
+static bool copy_prompt(job *j, const pj_run_ask *ask)
+{
+    if (ask->prompt_ids) {
+        int32_t *ids = pj_arena_alloc(&j->arena, ask->prompt_id_count, sizeof *ids);
+        if (!ids) return false;
+        memcpy(ids, ask->prompt_ids, ask->prompt_id_count * sizeof *ids);
+        j->prompt = (pj_prompt){.ids = ids, .id_count = ask->prompt_id_count};
+        return true;
+    }
+    j->ask.prompt = pj_arena_strndup(&j->arena, ask->prompt, ask->prompt_bytes);
+    j->prompt = (pj_prompt){.text = j->ask.prompt, .bytes = ask->prompt_bytes};
+    return j->ask.prompt != NULL;
+}
+
+static job *job_new(const pj_run_ask *ask)
+{
+    job *j = pj_alloc(1, sizeof *j);
+    if (!j) return NULL;
+    bool ok = true;
+    pj_arena_init(&j->arena, 0);
+    j->ask = *ask;
+    j->ask.model_path = keep(&j->arena, ask->model_path, &ok);
+    j->ask.experiment_name = keep(&j->arena, ask->experiment_name, &ok);
+    j->ask.dtype = keep(&j->arena, ask->dtype, &ok);
+    ok = ok && copy_tags(j, ask->tags) && copy_prompt(j, ask);
+    j->created_wall_ns = pj_clock_wall_ns();
+    pj_uuid7(j->id);
+    if (ok) return j;
+    job_free(j);
+    return NULL;
+}
+
+static job *find_job(const pj_run_queue *queue, const char *id)
+{
+    for (job *j = queue->jobs; j; j = j->next)
+        if (strcmp(j->id, id) == 0) return j;
+    return NULL;
+}
+
+static void unlink_job(pj_run_queue *queue, const job *gone)
+{
+    for (job **at = &queue->jobs; *at; at = &(*at)->next)
+        if (*at == gone) {
+            *at = gone->next;
+            return;
+        }
+}
+
+static void count_waiting(pj_run_queue *queue)
+{
+    queue->waiting = 0;
+    for (const job *j = queue->jobs; j; j = j->next) queue->waiting += j->state == JOB_WAITS;
+    if (queue->options.changed) queue->options.changed(queue->options.context, queue->waiting);
+}
+
+/* With the mutex held. An ended job stays for the one who awaits it, else it goes. */
+static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_error *err)
+{
+    j->state = JOB_ENDED;
+    j->status = status;
+    if (err) j->err = *err;
+    count_waiting(queue);
+    if (!j->ask.awaited) {
+        unlink_job(queue, j);
+        job_free(j);
+    }
+    pthread_cond_broadcast(&queue->moved);
+}
+
+/* ---- what a run leaves behind --------------------------------------------------------------- */
+
+static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
+{
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) pj_json_int(json, ids[i]);
+    pj_json_array_end(json);
+}
+
+static void write_result(pj_json *json, const pj_profile_result *result)
+{
+    const pj_generate_result *g = &result->generated;
+    const pj_sequence_result *first = g->count ? &g->sequences[0] : NULL;
+    pj_json_object_begin(json);
+    pj_summary_write_members(json, &result->data.info, NULL);
+    pj_json_key(json, "text");
+    pj_json_string_n(json, first && first->text ? first->text : "", first ? first->text_bytes : 0);
+    write_ids(json, "token_ids", first ? first->ids : NULL, first ? first->count : 0);
+    write_ids(json, "prompt_ids", first ? first->prompt_ids : NULL,
+              first ? first->prompt_count : 0);
+    if (g->count > 1) {
+        pj_json_key(json, "texts");
+        pj_json_array_begin(json);
+        for (uint32_t i = 0; i < g->count; i++)
+            pj_json_string_n(json, g->sequences[i].text ? g->sequences[i].text : "",
+                             g->sequences[i].text_bytes);
+        pj_json_array_end(json);
+    }
+    pj_json_object_end(json);
+}
+
+static void keep_result(job *j, const pj_profile_result *result)
+{
+    pj_buffer buffer;
+    pj_json json;
+    if (!j->ask.awaited || !result->data.info.id[0]) return;
+    pj_buffer_init(&buffer, 256 << 20);
+    pj_json_init(&json, &buffer);
+    write_result(&json, result);
+    pj_json_finish(&json);
+    j->object_bytes = buffer.length;
+    j->object = pj_buffer_take(&buffer);
+    pj_buffer_fini(&buffer);
+}
+
+static pj_rail_total *total_of(pj_queue_totals *totals, const pj_rail *rail)
+{
+    for (uint32_t i = 0; i < totals->rail_count; i++)
+        if (strcmp(totals->rails[i].name, rail->name) == 0 &&
+            strcmp(totals->rails[i].source, rail->source) == 0)
+            return &totals->rails[i];
+    if (totals->rail_count == PJ_TOTAL_RAILS) return NULL;
+    pj_rail_total *total = &totals->rails[totals->rail_count++];
+    *total = (pj_rail_total){.modelled = rail->quality != PJ_MEASURED};
+    memcpy(total->name, rail->name, sizeof total->name);
+    memcpy(total->source, rail->source, sizeof total->source);
+    for (int p = 0; p < PJ_PHASE_COUNT; p++) total->energy_mj[p] = NAN;
+    return total;
+}
+
+static void add_energy(pj_queue_totals *totals, const pj_run_data *data)
+{
+    for (uint32_t i = 0; i < data->rail_energy_count; i++) {
+        const pj_rail_energy *e = &data->rail_energy[i];
+        if (e->phase >= PJ_PHASE_COUNT || e->rail >= data->rail_count || isnan(e->gross_mj))
+            continue;
+        pj_rail_total *total = total_of(totals, &data->rails[e->rail]);
+        if (!total) continue;
+        double *sum = &total->energy_mj[e->phase];
+        *sum = (isnan(*sum) ? 0 : *sum) + e->gross_mj;
+    }
+}
+
+static void add_cost(pj_queue_totals *totals, const pj_session *session)
+{
+    pj_meter_cost cost;
+    if (!session->meter) return;
+    pj_meter_get_cost(session->meter, &cost);
+    cost.ticks += totals->cost.ticks;
+    cost.missed += totals->cost.missed;
+    cost.readings += totals->cost.readings;
+    cost.lost += totals->cost.lost;
+    totals->cost = cost;
+}
+
+/* With the mutex held. */
+static void add_totals(pj_run_queue *queue, const pj_profile_result *result)
+{
+    pj_queue_totals *totals = &queue->totals;
+    const pj_run_info *info = &result->data.info;
+    totals->runs[result->run_status]++;
+    totals->input_tokens += result->generated.input_tokens;
+    totals->output_tokens += result->generated.output_tokens;
+    if (!info->id[0]) return;
+    if (info->total_ms >= 0) totals->run_ms += info->total_ms;
+    add_energy(totals, &result->data);
+    add_cost(totals, queue->options.session);
+}
+
+/* ---- the worker ---------------------------------------------------------------------------- */
+
+/* A run that never began has no events of its own. */
+static void tell_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
+                         const char *error)
+{
+    const pj_live_sink *sink = &queue->options.session->sink;
+    if (sink->run_end)
+        sink->run_end(sink->context, id,
+                      &(pj_live_end){.t_ms = 0, .status = status, .error = error});
+}
+
+/* With the model in memory and nothing to do, the idle machine is listened to once a model. */
+static void listen_when_idle(pj_run_queue *queue, bool loaded)
+{
+    pj_session *session = queue->options.session;
+    pthread_mutex_lock(&queue->mutex);
+    bool idle = queue->waiting == 0 && !queue->stop;
+    pthread_mutex_unlock(&queue->mutex);
+    if (loaded && idle && queue->slot.engine && session->meter)
+        pj_session_baseline(session, PJ_BASELINE_RESIDENT, NULL);
+}
+
+static void run_job(pj_run_queue *queue, job *j)
+{
+    const pj_run_ask *ask = &j->ask;
+    pj_profile_result result;
+    pj_error err = {0};
+    pj_profile_options options = {.engine = {.model = ask->model_path,
+                                             .dtype = ask->dtype,
+                                             .threads = queue->options.threads,
+                                             .no_tokenizer = ask->prompt_ids != NULL},
+                                  .prompts = &j->prompt,
+                                  .prompt_count = 1,
+                                  .batch = ask->batch,
+                                  .max_tokens = ask->max_tokens,
+                                  .sampling = ask->sampling,
+                                  .depth = ask->depth,
+                                  .tags = ask->tags,
+                                  .experiment_name = ask->experiment_name,
+                                  .run_id = j->id,
+                                  .cancel = &j->cancel};
+    bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
+    pj_status status =
+        pj_profile_generate(queue->options.session, &queue->slot, &options, &result, &err);
+    if (!result.run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err.text);
+    /* Cancelled: it ended as it was told to, and is kept. */
+    if (status == PJ_E_CANCELLED && result.data.info.id[0]) status = PJ_OK;
+    keep_result(j, &result);
+    pthread_mutex_lock(&queue->mutex);
+    add_totals(queue, &result);
+    queue->totals.running[0] = 0;
+    end_job(queue, j, status, &err);
+    pthread_mutex_unlock(&queue->mutex);
+    pj_profile_result_fini(&result);
+    listen_when_idle(queue, loads);
+}
+
+/* With the mutex held. */
+static job *next_job(pj_run_queue *queue)
+{
+    for (job *j = queue->jobs; j; j = j->next)
+        if (j->state == JOB_WAITS) return j;
+    return NULL;
+}
+
+static void *work(void *context)
+{
+    pj_run_queue *queue = context;
+    pthread_mutex_lock(&queue->mutex);
+    for (;;) {
+        job *j = queue->stop ? NULL : next_job(queue);
+        if (!j && queue->stop) break;
+        if (!j) {
+            pthread_cond_wait(&queue->moved, &queue->mutex);
+            continue;
+        }
+        j->state = JOB_RUNS;
+        memcpy(queue->totals.running, j->id, sizeof j->id);
+        count_waiting(queue);
+        pthread_mutex_unlock(&queue->mutex);
+        run_job(queue, j);
+        pthread_mutex_lock(&queue->mutex);
+    }
+    pthread_mutex_unlock(&queue->mutex);
+    return NULL;
+}
+
+/* ---- the interface ------------------------------------------------------------------------- */
+
+static pj_status append(pj_run_queue *queue, job *j, uint32_t *position, pj_error *err)
+{
+    if (queue->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
+    if (queue->waiting >= queue->options.limit)
+        return pj_fail(err, PJ_E_FULL,
+                       "%u runs wait already, and no more may (--queue); try again when one has "
+                       "ended",
+                       queue->waiting);
+    job **at = &queue->jobs;
+    while (*at) at = &(*at)->next;
+    *at = j;
+    count_waiting(queue);
+    *position = queue->waiting;
+    pthread_cond_broadcast(&queue->moved);
+    return PJ_OK;
+}
+
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[PJ_UUID_BYTES],
+                           uint32_t *position, pj_error *err)
+{
+    job *j = job_new(ask);
+    if (!j) return pj_fail_memory(err, "a run");
+    memcpy(id, j->id, sizeof j->id);
+    const pj_live_sink *sink = &queue->options.session->sink;
+    pthread_mutex_lock(&queue->mutex);
+    pj_status status = append(queue, j, position, err);
+    /* Under the lock, so that "queued" is said before "started". */
+    if (status == PJ_OK && sink->run_queued) sink->run_queued(sink->context, id, *position);
+    pthread_mutex_unlock(&queue->mutex);
+    if (status != PJ_OK) job_free(j);
+    return status;
+}
+
+pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *object, pj_error *err)
+{
+    pthread_mutex_lock(&queue->mutex);
+    job *j = find_job(queue, id);
+    while (j && j->state != JOB_ENDED) pthread_cond_wait(&queue->moved, &queue->mutex);
+    if (j) unlink_job(queue, j);
+    pthread_mutex_unlock(&queue->mutex);
+    if (!j) return pj_fail(err, PJ_E_NOT_FOUND, "run %s is not awaited", id);
+    pj_status status = j->status;
+    if (status != PJ_OK)
+        *err = j->err;
+    else if (!j->object || !pj_buffer_append(object, j->object, j->object_bytes))
+        status = pj_fail_memory(err, "the result of a run");
+    job_free(j);
+    return status;
+}
+
+/* With the mutex held: takes a run that waits out of the queue. */
+static void drop_waiting(pj_run_queue *queue, job *j)
+{
+    pj_error err = {0};
+    char id[PJ_UUID_BYTES];
+    memcpy(id, j->id, sizeof id);
+    pj_fail(&err, PJ_E_CANCELLED, "run %s was cancelled before it began", id);
+    queue->totals.runs[PJ_RUN_CANCELLED]++;
+    end_job(queue, j, PJ_E_CANCELLED, &err);
+    tell_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
+}
+
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    pthread_mutex_lock(&queue->mutex);
+    job *j = find_job(queue, id);
+    if (j && j->state == JOB_RUNS)
+        atomic_store(&j->cancel, true);
+    else if (j && j->state == JOB_WAITS)
+        drop_waiting(queue, j);
+    else
+        status = pj_fail(err, PJ_E_NOT_FOUND, "run %s neither waits nor runs", id);
+    pthread_mutex_unlock(&queue->mutex);
+    return status;
+}
+
+bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BYTES])
+{
+    size_t length = strlen(text), found = 0;
+    pthread_mutex_lock(&queue->mutex);
+    for (const job *j = queue->jobs; j && length >= 4; j = j->next)
+        if (j->state != JOB_ENDED && strncmp(j->id, text, length) == 0 && found++ == 0)
+            memcpy(id, j->id, sizeof j->id);
+    pthread_mutex_unlock(&queue->mutex);
+    return found == 1;
+}
+
+uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint32_t max)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&queue->mutex);
+    for (const job *j = queue->jobs; j && count < max; j = j->next)
+        if (j->state != JOB_ENDED) memcpy(ids[count++], j->id, sizeof j->id);
+    pthread_mutex_unlock(&queue->mutex);
+    return count;
+}
+
+static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
+{
+    bool ok = true;
+    *info = (pj_run_info){.status =
+                              j->state == JOB_WAITS ? (pj_run_status)PJ_RUN_QUEUED : PJ_RUN_RUNNING,
+                          .depth = j->ask.depth,
+                          .created_wall_ns = j->created_wall_ns,
+                          .batch_size = j->ask.batch ? j->ask.batch : 1,
+                          .engine = "perjoule"};
+    memcpy(info->id, j->id, sizeof info->id);
+    info->prompt = keep(arena, j->ask.prompt, &ok);
+    info->model_path = keep(arena, j->ask.model_path, &ok);
+    const char *slash = info->model_path ? strrchr(info->model_path, '/') : NULL;
+    info->model_name = slash ? slash + 1 : info->model_path;
+    info->experiment_name = keep(arena, j->ask.experiment_name, &ok);
+    info->dtype = keep(arena, j->ask.dtype, &ok);
+    while (j->ask.tags[info->tag_count]) info->tag_count++;
+    const char **tags = pj_arena_alloc(arena, info->tag_count + 1, sizeof *tags);
+    for (uint32_t i = 0; tags && i < info->tag_count; i++)
+        tags[i] = keep(arena, j->ask.tags[i], &ok);
+    info->tags = tags;
+    if (!tags) info->tag_count = 0;
+    double *const unknown[] = {&info->total_ms,
+                               &info->prefill_ms,
+                               &info->decode_ms,
+                               &info->total_mj,
+                               &info->idle_mj,
+                               &info->net_mj,
+                               &info->total_sd_mj,
+                               &info->prefill_mj,
+                               &info->decode_mj,
+                               &info->prefill_net_mj,
+                               &info->decode_net_mj,
+                               &info->condition_number,
+                               &info->pj_per_flop,
+                               &info->pj_per_flop_sd,
+                               &info->pj_per_byte,
+                               &info->pj_per_byte_sd,
+                               &info->attribution_interval,
+                               &info->attribution_interval_calibrated,
+                               &info->calibration_gap,
+                               &info->overhead_ms,
+                               &info->overhead_share,
+                               &info->sampler_cpu_share,
+                               &info->sampler_jitter_us,
+                               &info->baseline_cold_mw,
+                               &info->baseline_resident_mw};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) *unknown[i] = NAN;
+}
+
+bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, pj_arena *arena)
+{
+    pthread_mutex_lock(&queue->mutex);
+    const job *j = find_job(queue, id);
+    bool found = j && j->state != JOB_ENDED;
+    if (found) fill_info(j, info, arena);
+    pthread_mutex_unlock(&queue->mutex);
+    return found;
+}
+
+void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
+{
+    pthread_mutex_lock(&queue->mutex);
+    *totals = queue->totals;
+    totals->waiting = queue->waiting;
+    pthread_mutex_unlock(&queue->mutex);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **out, pj_error *err)
+{
+    *out = NULL;
+    pj_run_queue *queue = pj_alloc(1, sizeof *queue);
+    if (!queue) return pj_fail_memory(err, "the queue of runs");
+    queue->options = *options;
+    if (queue->options.limit == 0) queue->options.limit = 16;
+    if (queue->options.limit > PJ_QUEUE_MAX) queue->options.limit = PJ_QUEUE_MAX;
+    queue->totals.cost.cpu_share = NAN;
+    queue->totals.cost.jitter_us = NAN;
+    pthread_mutex_init(&queue->mutex, NULL);
+    pthread_cond_init(&queue->moved, NULL);
+    pj_status status = pj_thread_start(&queue->worker, "pj-queue", work, queue, err);
+    if (status == PJ_OK)
+        *out = queue;
+    else
+        pj_free(queue);
+    return status;
+}
+
+void pj_run_queue_stop(pj_run_queue *queue)
+{
+    pthread_mutex_lock(&queue->mutex);
+    bool already = queue->stop;
+    queue->stop = true;
+    for (job *j = queue->jobs, *next; j; j = next) {
+        next = j->next;
+        if (j->state == JOB_RUNS) atomic_store(&j->cancel, true);
+        if (j->state == JOB_WAITS) drop_waiting(queue, j);
+    }
+    pthread_cond_broadcast(&queue->moved);
+    pthread_mutex_unlock(&queue->mutex);
+    if (!already) pthread_join(queue->worker, NULL);
+}
+
+void pj_run_queue_close(pj_run_queue *queue)
+{
+    if (!queue) return;
+    pj_run_queue_stop(queue);
+    while (queue->jobs) { /* ended, and whoever awaited them is gone */
+        job *j = queue->jobs;
+        queue->jobs = j->next;
+        job_free(j);
+    }
+    pj_model_slot_close(&queue->slot);
+    pthread_mutex_destroy(&queue->mutex);
+    pthread_cond_destroy(&queue->moved);
+    pj_free(queue);
+}

@@ -1,0 +1,91 @@
+/*
+ * Runs that wait for each other: one worker thread runs them one after another on one long-lived
+ * session and one model slot, because the joules of a machine cannot be told apart between two. Ids
+ * are given out when a run is queued. The queue is bounded.
+ *
+ * Threads: every call from any thread; events of a run come to the session's sink from the
+ * collector, those of the queue itself (queued, ended before it began) from the caller's or the
+ * worker's thread.
+ */
+#ifndef PJ_PROFILE_QUEUE_H
+#define PJ_PROFILE_QUEUE_H
+
+#include "base/buffer.h"
+#include "profile/generate.h"
+
+typedef struct pj_run_queue pj_run_queue;
+
+enum { PJ_QUEUE_MAX = 1024 };
+
+typedef struct pj_run_queue_options {
+    pj_session *session; /* of the worker alone from here on, until the queue is closed */
+    uint32_t limit;      /* runs that may wait, at most PJ_QUEUE_MAX; 0: 16 */
+    uint32_t threads;    /* of the engine; 0: one a core */
+    /* How many wait now. Called with the queue locked: it must not call back. */
+    void (*changed)(void *context, uint32_t waiting);
+    void *context;
+} pj_run_queue_options;
+
+/* Everything is copied. */
+typedef struct pj_run_ask {
+    const char *model_path; /* as pj_engine_options.model */
+    const char *prompt;     /* NULL when there are ids */
+    size_t prompt_bytes;
+    const int32_t *prompt_ids;
+    uint32_t prompt_id_count;
+    const char *const *tags; /* NULL-terminated, or NULL */
+    const char *experiment_name, *dtype;
+    pj_depth depth;
+    uint32_t max_tokens, batch;
+    pj_sampling sampling;
+    bool awaited; /* pj_run_queue_wait will be called, once */
+} pj_run_ask;
+
+pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **queue,
+                            pj_error *err);
+/* Cancels what runs and waits (what runs is kept) and answers who waits for it. Nobody may call the
+ * queue afterwards; pj_run_queue_stop alone cancels, answers and takes nothing new. */
+void pj_run_queue_stop(pj_run_queue *queue);
+void pj_run_queue_close(pj_run_queue *queue); /* stops first; NULL is allowed */
+
+/* PJ_E_FULL: as many wait as may. `position` 1: it is the next to run, or runs at once. */
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[PJ_UUID_BYTES],
+                           uint32_t *position, pj_error *err);
+/* Blocks until an awaited run has ended. `object` gets its summary with text, token_ids and
+ * prompt_ids as one JSON object; a run that failed gives its error, one that was cancelled before
+ * it began PJ_E_CANCELLED. */
+pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *object, pj_error *err);
+/* PJ_E_NOT_FOUND: neither waits nor runs. */
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, pj_error *err);
+/* The one run whose id begins with the text; false when none or several wait or run. */
+bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BYTES]);
+/* Ids of the run that goes on and of those that wait, oldest first; returns how many. */
+uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint32_t max);
+/* What is known of a run that waits or runs, as a summary with everything else unknown: texts in
+ * the arena, status RUNNING or PJ_RUN_QUEUED (trace/summary.h). False: it is none of them. */
+bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, pj_arena *arena);
+
+enum { PJ_TOTAL_RAILS = PJ_MAX_RAILS, PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 };
+
+typedef struct pj_rail_total {
+    char name[PJ_RAIL_NAME_BYTES], source[16];
+    bool modelled;
+    double power_mw;                  /* mean over the latest run that had it; NAN: unknown */
+    double energy_mj[PJ_PHASE_COUNT]; /* NAN: nothing known yet */
+} pj_rail_total;
+
+/* Since the queue was opened. */
+typedef struct pj_queue_totals {
+    uint64_t runs[PJ_RUN_STATUSES]; /* by status they ended with */
+    uint64_t input_tokens, output_tokens;
+    double run_ms;
+    pj_rail_total rails[PJ_TOTAL_RAILS];
+    uint32_t rail_count;
+    pj_meter_cost cost; /* of sampling: counts are sums, shares those of the latest run */
+    uint32_t waiting;
+    char running[PJ_UUID_BYTES]; /* "": none */
+} pj_queue_totals;
+
+void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals);
+
+#endif
