@@ -19,11 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-    /* ---- truth and readings of simulated rails -------------------------------------------------
-     */
+/* ---- truth and readings of simulated rails -------------------------------------------------
+ */
 
-    static bool
-    is_simulated(const pj_joules *j, uint32_t rail)
+static bool is_simulated(const pj_joules *j, uint32_t rail)
 {
     return j->options->sim && strcmp(j->d->rails[rail].source, "sim") == 0;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16 };
+enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
 /* Gaps shorter than this are the recorder's own time between two spans; they go to the span before
  * them instead of being leaves of their own. Time outside phases counts as idle from 50 us. */
 enum { LEAST_GAP_NS = 500, LEAST_IDLE_NS = 50000 };
@@ -179,7 +179,8 @@ static void take_readings(reading_state *r, const pj_record *record)
 static bool is_sound(const pj_span *span)
 {
     return span->kind < PJ_SPAN_KIND_COUNT && span->phase < PJ_PHASE_COUNT &&
-           (span->kind != PJ_SPAN_PHASE || span->id < PJ_PHASE_COUNT) && span->begin_ns >= 0;
+           (span->kind != PJ_SPAN_PHASE || span->id < PJ_PHASE_COUNT) && span->begin_ns >= 0 &&
+           span->begin_ns < PJ_LATEST_NS && span->end_ns < PJ_LATEST_NS;
 }
 
 static pj_status take_record(reading_state *r, const pj_record *record, pj_error *err)
@@ -203,7 +204,7 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
                                            &end_ns, &r->tree->status, err);
         if (status != PJ_OK) return status;
         r->tree->ended = true;
-        r->tree->end_ns = end_ns;
+        r->tree->end_ns = end_ns < PJ_LATEST_NS ? end_ns : 0;
         break;
     }
     default: break; /* facts, rails and warnings are read by the build */
@@ -328,6 +329,18 @@ static bool place_roots(reading_state *r)
     pj_free(map.slots);
     pj_free(map.earlier);
     return ok;
+}
+
+/* A spool may come from anywhere: chains that are too long to be nesting, or that bite their own
+ * tail, are cut at the root. Recursion over the tree is safe behind this. */
+static void cut_long_chains(pj_tree *tree)
+{
+    for (uint32_t i = 1; i < tree->node_count; i++) {
+        uint32_t at = i;
+        int steps = 0;
+        while (at && steps++ < MAX_NESTING) at = tree->nodes[at].parent;
+        if (at) tree->nodes[i].parent = 0;
+    }
 }
 
 /* ---- what a client left out ------------------------------------------------------------------ */
@@ -500,12 +513,12 @@ static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end
     return add_leaf(tree, begin_ns, end_ns, index, class_of(tree, node->phase, 0, 0));
 }
 
-/* Recursion is as deep as spans nest, 16 on a lane and a few more by context. */
-static bool add_leaves(pj_tree *tree, uint32_t index, int depth)
+/* Recursion is as deep as spans nest: 16 on a lane and a few more by context, see above. */
+static bool add_leaves(pj_tree *tree, uint32_t index)
 {
     uint32_t begin = tree->child_begin[index], end = tree->child_begin[index + 1];
     const pj_node node = tree->nodes[index];
-    if (begin == end || depth > 64) {
+    if (begin == end) {
         uint32_t class_ = class_of_leaf(tree, index);
         pj_span_view view;
         if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
@@ -517,8 +530,7 @@ static bool add_leaves(pj_tree *tree, uint32_t index, int depth)
     int64_t covered = node.begin_ns;
     for (uint32_t k = begin; k < end; k++) {
         uint32_t child = tree->children[k];
-        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) ||
-            !add_leaves(tree, child, depth + 1))
+        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) || !add_leaves(tree, child))
             return false;
         if (covered < tree->nodes[child].end_ns) covered = tree->nodes[child].end_ns;
     }
@@ -556,14 +568,16 @@ static pj_status read_spans(reading_state *r, pj_spool_reader *reader, pj_error 
         pj_status status = take_record(r, record, err);
         if (status != PJ_OK) return status;
     }
-    if (!close_open(r) || !place_roots(r) || !complete(r->tree))
-        return pj_fail_memory(err, "the spans of a run");
+    if (!close_open(r) || !place_roots(r)) return pj_fail_memory(err, "the spans of a run");
+    cut_long_chains(r->tree);
+    if (!complete(r->tree)) return pj_fail_memory(err, "the spans of a run");
     return PJ_OK;
 }
 
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns, pj_arena *arena,
                        pj_error *err)
 {
+    if (begin_ns < 0 || begin_ns >= PJ_LATEST_NS) begin_ns = 0;
     *tree = (pj_tree){.begin_ns = begin_ns, .status = PJ_RUN_INTERRUPTED};
     reading_state r = {.tree = tree, .arena = arena, .last_ns = begin_ns};
     pj_status status = read_spans(&r, reader, err);
@@ -573,7 +587,7 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns,
         if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
         tree->nodes[0].begin_ns = begin_ns;
         tree->nodes[0].end_ns = tree->end_ns;
-        if (!group_children(tree) || !add_leaves(tree, 0, 0) ||
+        if (!group_children(tree) || !add_leaves(tree, 0) ||
             (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
             status = pj_fail_memory(err, "the spans of a run");
         if (tree->overlaps)

@@ -15,6 +15,9 @@
 
 enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT };
 
+/* Times of a spool are within [0, this): differences of two do not overflow. */
+#define PJ_LATEST_NS (INT64_MAX / 4)
+
 typedef struct pj_node {
     int64_t begin_ns, end_ns;
     const pj_record *record; /* in the spool's mapping; NULL: the root, and what was made up */
