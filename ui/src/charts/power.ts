@@ -33,6 +33,11 @@ export interface PowerOptions {
   names?: Record<Rail, string>;
 }
 
+/** From so many points on, lines are a hair wide: rasterising a thick jagged line in software costs a
+ * hundred milliseconds, a hairline two. */
+const DENSE = 700;
+const DENSE_WIDTH = 1;
+
 export class PowerChart {
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[], [], [], [], [], []];
@@ -85,6 +90,8 @@ export class PowerChart {
       if (this.shown[r] !== shown[r]) u.setSeries(i + 1, { show: shown[r] });
     });
     this.shown = { ...shown };
+    const width = data[0].length > DENSE ? DENSE_WIDTH : 1.5;
+    for (let i = 1; i < u.series.length; i++) u.series[i].width = width;
     u.setData(data, true);
   }
 
@@ -120,7 +127,7 @@ export class PowerChart {
           ...RAILS.map((r) => ({
             label: RAIL_LABEL[r],
             stroke: c.rail[r],
-            width: r === 'total' ? 1.75 : 1.25,
+            width: DENSE_WIDTH,
             show: this.shown[r],
             spanGaps: false,
             points: { show: (p: uPlot) => (p.data[0]?.length ?? 0) < 80 },

@@ -47,6 +47,64 @@ export function minMax(
   return r;
 }
 
+/** The smallest power of two of samples a bucket may hold so that at most `buckets` are needed. Powers
+ * of two keep the size, and with it all finished buckets, while a window grows. */
+export function bucketSize(samples: number, buckets: number): number {
+  return 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, samples) / Math.max(1, buckets))));
+}
+
+/**
+ * minMax for a window that moves along a growing series: what a bucket held does not change any more
+ * once the window has passed its end, so each step only looks at new samples.
+ */
+export class Thinner {
+  private size = 0;
+  private b0 = 0;
+  private b1 = 0;
+  private out: Thinned = { x: new Float64Array(0), y: [], length: 0 };
+
+  step(x: Float64Array, series: Float64Array[], first: number, size: number): Thinned {
+    const n = x.length;
+    const b0 = Math.floor(first / size);
+    const b1 = Math.ceil((first + n) / size);
+    const keep = size === this.size && b0 >= this.b0 && b0 < this.b1 && b1 >= this.b1;
+    this.reserve(2 * (b1 - b0), series.length);
+    if (keep) {
+      const from = 2 * (b0 - this.b0);
+      for (const a of [this.out.x, ...this.out.y]) a.copyWithin(0, from, 2 * (this.b1 - this.b0));
+    }
+    const fresh = keep ? this.b1 - 1 : b0;
+    const bucket = (b: number) => {
+      const from = Math.max(0, b * size - first);
+      const to = Math.min(n, (b + 1) * size - first);
+      const o = 2 * (b - b0);
+      this.out.x[o] = x[from];
+      this.out.x[o + 1] = x[(from + to) >> 1];
+      for (let s = 0; s < series.length; s++) extremes(series[s], from, to, this.out.y[s], o);
+    };
+    for (let b = fresh; b < b1; b++) bucket(b);
+    // The left edge of the window cuts through its first bucket.
+    if (fresh > b0) bucket(b0);
+    [this.size, this.b0, this.b1] = [size, b0, b1];
+    this.out.length = 2 * (b1 - b0);
+    return this.out;
+  }
+
+  private reserve(room: number, width: number): void {
+    if (this.out.x.length >= room && this.out.y.length === width) return;
+    const grow = (old: Float64Array | undefined) => {
+      const a = new Float64Array(room * 2);
+      if (old) a.set(old.subarray(0, room * 2));
+      return a;
+    };
+    this.out = {
+      x: grow(this.out.x),
+      y: Array.from({ length: width }, (_, i) => grow(this.out.y[i])),
+      length: 0,
+    };
+  }
+}
+
 function extremes(v: Float64Array, from: number, to: number, out: Float64Array, o: number): void {
   let lo = Number.POSITIVE_INFINITY;
   let hi = Number.NEGATIVE_INFINITY;

@@ -17,7 +17,7 @@ export function RampKey({ lo, hi, label }: { lo: string; hi: string; label: stri
     <span class="ramp">
       <span>{label}</span>
       <span class="num">{lo}</span>
-      <canvas ref={canvas} width={256} height={1} role="presentation" />
+      <canvas ref={canvas} width={256} height={1} />
       <span class="num">{hi}</span>
     </span>
   );

@@ -67,6 +67,8 @@ export const tokensVersion = signal(0);
 export const totals = { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 };
 export const grid = signal<LiveGrid | null>(null);
 
+/** What `now` becomes with the next frame: sections change thousands of times a second. */
+let here = now.peek();
 let dirtySamples = false;
 let dirtyTokens = false;
 let freshGrid: LiveGrid | null = null;
@@ -78,6 +80,7 @@ const flush = (): void => {
     if (dirtySamples) samplesVersion.value++;
     if (dirtyTokens) tokensVersion.value++;
     if (freshGrid) grid.value = freshGrid;
+    if (here !== now.peek()) now.value = here;
   });
   dirtySamples = dirtyTokens = false;
   freshGrid = null;
@@ -116,7 +119,7 @@ export function reset(): void {
     grid.value = null;
     source.value = null;
     lost.value = 0;
-    now.value = { phase: 'idle', section: '', token: -1, t: 0 };
+    here = now.value = { phase: 'idle', section: '', token: -1, t: 0 };
     samplesVersion.value++;
     tokensVersion.value++;
   });
@@ -172,7 +175,7 @@ function token(m: Record<string, unknown>): void {
     totals.decodeTime += t.duration ?? 0;
   }
   dirtyTokens = true;
-  now.value = { ...now.value, token: t.position, t: num(m.t_ms) ?? now.value.t };
+  here = { ...here, token: t.position, t: num(m.t_ms) ?? here.t };
 }
 
 interface PartMessage {
@@ -210,9 +213,31 @@ function end(m: Record<string, unknown>, status: string): void {
   batch(() => {
     summary.value = (m.summary as RunSummary | undefined) ?? null;
     run.value = { ...r, state: 'ended', status, error: str(m.error) || null };
-    now.value = { ...now.value, phase: 'idle', section: '' };
+    here = { ...here, phase: 'idle', section: '' };
     finished.value++;
   });
+  const made = num(summary.value?.output_tokens);
+  if (made !== null && made > tokens.length) void refetch(r.id);
+}
+
+/** Tokens that were lost on the way are in the stored run. */
+async function refetch(id: string): Promise<void> {
+  try {
+    const { tokens: rows } = await api.tokens(id, { limit: KEPT_TOKENS });
+    if (run.value?.id !== id) return;
+    tokens = rows.map((r) => ({
+      position: r.position,
+      sequence: r.sequence,
+      text: r.text ?? '',
+      phase: r.phase,
+      duration: r.duration_ms,
+      energy: r.energy_mj,
+      power: r.power_snapshot_mw,
+    }));
+    tokensVersion.value++;
+  } catch {
+    // What came live stays on screen.
+  }
 }
 
 /** Counts ends of runs: lists of stored runs reload when it moves. */
@@ -220,11 +245,12 @@ export const finished = signal(0);
 
 function message(m: Record<string, unknown> & { type: string }): void {
   const id = str(m.run_id);
-  const t = num(m.t_ms) ?? now.value.t;
+  const t = num(m.t_ms) ?? here.t;
   switch (m.type) {
     case 'hello': {
       const r = m.running as Record<string, unknown> | null | undefined;
-      if (r && typeof r === 'object' && str(r.run_id)) resume(str(r.run_id), r);
+      // The server then repeats what it still has of the present run; what is here already is skipped.
+      if (r && typeof r === 'object' && str(r.run_id)) begin(str(r.run_id), r, 'running');
       else if (run.value && run.value.state !== 'ended') missedEnd(run.value.id);
       break;
     }
@@ -248,11 +274,11 @@ function message(m: Record<string, unknown> & { type: string }): void {
       ]);
       break;
     case 'section_start':
-      now.value = { ...now.value, phase: str(m.phase), section: str(m.section_name), t };
+      here = { ...here, phase: str(m.phase), section: str(m.section_name), t };
       if (source.value === 'unavailable') phaseAt(str(m.phase), t);
       break;
     case 'section_end':
-      now.value = { ...now.value, phase: str(m.phase), t };
+      here = { ...here, phase: str(m.phase), t };
       break;
     case 'token_complete':
       token(m);
@@ -271,7 +297,10 @@ function message(m: Record<string, unknown> & { type: string }): void {
       end(m, str(m.status) || 'failed');
       break;
     case 'warning':
-      warnings.value = [...warnings.value, { t_ms: t, code: str(m.code), text: str(m.text) }];
+      if (m.code === 'power_unavailable') source.value = 'unavailable';
+      if (!warnings.value.some((w) => w.code === m.code && w.text === m.text)) {
+        warnings.value = [...warnings.value, { t_ms: t, code: str(m.code), text: str(m.text) }];
+      }
       break;
     case 'gap':
       lost.value += Math.max(1, (num(m.to) ?? 0) - (num(m.from) ?? 0) + 1);
@@ -300,35 +329,6 @@ function binary(buffer: ArrayBuffer): void {
     freshGrid = { layers: f.layers, components: layout, values: f.values, token: f.token, unit };
   }
   mark();
-}
-
-/** The page came late, or the connection was gone for a while: the rest comes by REST. */
-async function resume(id: string, m: Record<string, unknown>): Promise<void> {
-  if (run.value?.id !== id || run.value.state !== 'running') begin(id, m, 'running');
-  try {
-    const { tokens: rows } = await api.tokens(id, { limit: KEPT_TOKENS });
-    if (run.value?.id !== id) return;
-    const have = new Set(tokens.map((x) => `${x.sequence}/${x.position}`));
-    const later = tokens;
-    tokens = [];
-    Object.assign(totals, { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 });
-    for (const r of rows) {
-      have.delete(`${r.sequence}/${r.position}`);
-      token({
-        ...r,
-        power_mw: r.power_snapshot_mw,
-        t_ms: r.start_ms + r.duration_ms,
-      } as unknown as Record<string, unknown>);
-    }
-    for (const t of later) {
-      if (have.has(`${t.sequence}/${t.position}`)) {
-        token({ ...t, duration_ms: t.duration, energy_mj: t.energy, power_mw: t.power });
-      }
-    }
-    mark();
-  } catch {
-    // A run is stored when it ends; until then the live messages are all there is.
-  }
 }
 
 /** The run ended while the connection was down. */

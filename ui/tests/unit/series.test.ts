@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { minMax } from '../../src/core/decimate.ts';
+import { bucketSize, minMax, Thinner } from '../../src/core/decimate.ts';
 import { lowerBound, Ring } from '../../src/core/ring.ts';
 import { box, extent, logTicks, paretoFront, quantile, ticks } from '../../src/core/stats.ts';
 
@@ -137,4 +137,29 @@ test('ticks are round and inside', () => {
   expect(ticks(0, 50, 5)).toEqual([0, 10, 20, 30, 40, 50]);
   expect(ticks(0.2, 0.9, 4).map((t) => Math.round(t * 10))).toEqual([2, 4, 6, 8]);
   expect(logTicks(0.5, 2000)).toEqual([1, 10, 100, 1000]);
+});
+
+test('stepping along a window gives what thinning it anew gives', () => {
+  const n = 6000;
+  const x = Float64Array.from({ length: n }, (_, i) => i * 0.5);
+  const y = [wave(n), Float64Array.from(x, (v) => (Math.floor(v) % 90 < 40 ? Number.NaN : v))];
+  const moving = new Thinner();
+  let size = 0;
+  for (let end = 1; end <= n; end += 1 + ((end * 7) % 90)) {
+    const first = Math.max(0, end - 2500);
+    const cut = (a: Float64Array) => a.subarray(first, end);
+    size = bucketSize(end - first, 100);
+    const got = moving.step(cut(x), y.map(cut), first, size);
+    const want = new Thinner().step(cut(x), y.map(cut), first, size);
+    expect(got.length).toBe(want.length);
+    expect(Array.from(got.x.subarray(0, got.length))).toEqual(
+      Array.from(want.x.subarray(0, want.length)),
+    );
+    got.y.forEach((a, k) => {
+      expect(Array.from(a.subarray(0, got.length))).toEqual(
+        Array.from(want.y[k].subarray(0, want.length)),
+      );
+    });
+  }
+  expect(size).toBe(32);
 });

@@ -1,5 +1,5 @@
 // Watching a run: what runs now, power, the heatmap after each token, the text coloured by energy.
-import { signal, useSignalEffect } from '@preact/signals';
+import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import { follow } from '../../app';
@@ -77,12 +77,6 @@ function Warnings() {
           <Sentence text={w.text} />
         </Notice>
       ))}
-      {live.lost.value > 0 && (
-        <Notice>
-          This page was too slow for {live.lost.value} live messages. Nothing is lost in the stored
-          run.
-        </Notice>
-      )}
     </>
   );
 }
@@ -121,6 +115,12 @@ function NowBar() {
             ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`
             : ''}
         </span>
+        {live.lost.value > 0 && (
+          <span class="note">
+            {live.lost.value.toLocaleString('en-US')} live updates skipped here; the stored run has
+            all
+          </span>
+        )}
         {!running && r.state === 'ended' && (
           <a
             class="btn small"
@@ -257,6 +257,8 @@ function gridTable(g: live.LiveGrid | null) {
   };
 }
 
+const anyTokens = computed(() => live.tokensVersion.value > 0 && live.tokens.length > 0);
+
 function LiveTokens() {
   const host = useRef<HTMLDivElement>(null);
   const stream = useRef<TokenStream | null>(null);
@@ -295,7 +297,7 @@ function LiveTokens() {
       stream.current?.recolour();
     }
   });
-  const any = live.tokensVersion.value > 0 && live.tokens.length > 0;
+  const any = anyTokens.value;
   const [lo, hi] = range.value;
   return (
     <Panel

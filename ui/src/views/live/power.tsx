@@ -1,11 +1,11 @@
 // Power as it comes: a window that moves with the samples, redrawn at most thirty times a second from
 // a decimated view of the ring.
-import { signal, useSignalEffect } from '@preact/signals';
+import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
 import { colours, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
-import { minMax, type Thinned } from '../../core/decimate';
+import { bucketSize, Thinner } from '../../core/decimate';
 import { power, time } from '../../core/format';
 import { paced } from '../../core/frame';
 import { lowerBound } from '../../core/ring';
@@ -33,7 +33,7 @@ const shown = signal<Record<Rail, boolean>>({
 const GAP_MS = 33;
 const RAIL_COLUMN = 2;
 
-let scratch: Thinned | undefined;
+const thinner = new Thinner();
 
 /** The last seconds of the ring, thinned to the pixels; NaN becomes the null that uPlot skips. */
 function view(pixels: number) {
@@ -43,14 +43,12 @@ function view(pixels: number) {
   const ended = run.peek()?.state === 'ended';
   const from = Math.max(0, end - width);
   const i = lowerBound(t, from);
-  const thin = minMax(
+  const thin = thinner.step(
     t.subarray(i),
     RAILS.map((_, k) => samples.view(RAIL_COLUMN + k).subarray(i)),
     samples.first + i,
-    Math.max(100, pixels),
-    scratch,
+    bucketSize(t.length - i, Math.max(100, pixels)),
   );
-  scratch = thin;
   const column = (a: Float64Array): (number | null)[] => {
     const out = new Array<number | null>(thin.length);
     let any = false;
@@ -78,6 +76,13 @@ function table(): Table {
   };
 }
 
+/** The rails that have values, as one word list: the legend wakes when it changes, not with every
+ * sample. */
+const known = computed(() => {
+  samplesVersion.value;
+  return RAILS.filter((_, k) => !Number.isNaN(samples.last(RAIL_COLUMN + k))).join(' ');
+});
+
 export function LivePower() {
   const chart = useRef<PowerChart | null>(null);
   const draw = useMemo(
@@ -100,9 +105,9 @@ export function LivePower() {
   dark.value;
   const c = colours();
   const none = source.value === 'unavailable';
-  const present = RAILS.map((_, k) => !Number.isNaN(samples.last(RAIL_COLUMN + k)));
-  // The legend needs to know which rails exist, not their every value.
-  const started = samplesVersion.value > 0 && samples.length > 0;
+  const rails = known.value;
+  const started = rails !== '';
+  const present = RAILS.map((r) => rails.split(' ').includes(r));
   return (
     <Panel
       title="Power"

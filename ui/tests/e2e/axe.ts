@@ -1,0 +1,33 @@
+// Accessibility by axe-core, WCAG 2 levels A and AA. The rules are read from the package and run in
+// the page through a script of the test, which the page's policy would not let the page itself do.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from 'playwright-core';
+
+const SOURCE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+interface Violation {
+  id: string;
+  help: string;
+  nodes: { html: string; failureSummary?: string }[];
+}
+
+/** Violations as readable lines; empty is good. */
+export async function axe(page: Page): Promise<string[]> {
+  // evaluate() runs outside of the page's content security policy.
+  await page.evaluate(SOURCE);
+  const found = await page.evaluate(async () => {
+    const engine = (
+      window as unknown as {
+        axe: { run: (d: Document, o: object) => Promise<{ violations: unknown[] }> };
+      }
+    ).axe;
+    return (await engine.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }))
+      .violations;
+  });
+  return (found as Violation[]).flatMap((v) =>
+    v.nodes
+      .slice(0, 4)
+      .map((n) => `${v.id}: ${v.help}: ${n.html.slice(0, 160)} ${n.failureSummary ?? ''}`),
+  );
+}

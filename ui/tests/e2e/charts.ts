@@ -1,0 +1,63 @@
+// Looking at charts: a canvas is opaque, so the page (with ?test=1) hands its chart objects out.
+import type { Page } from 'playwright-core';
+
+interface AnyChart {
+  outline?: (mark: unknown) => { x: number; y: number; w: number; h: number } | null;
+  host: HTMLElement;
+  [key: string]: unknown;
+}
+
+/** Waits until a chart is there and the property, or the result of the method, is truthy. */
+export async function chartHas(page: Page, name: string, property: string): Promise<unknown> {
+  const handle = await page.waitForFunction(
+    ([n, p]) => {
+      const c = window.__test?.[n] as Record<string, unknown> | undefined;
+      const v = c?.[p];
+      return v ? { v: JSON.parse(JSON.stringify(v)) as unknown } : false;
+    },
+    [name, property] as const,
+    { timeout: 60_000 },
+  );
+  return ((await handle.jsonValue()) as { v: unknown }).v;
+}
+
+/** The middle of a mark, in page coordinates, scrolled into view. */
+export async function markAt(
+  page: Page,
+  name: string,
+  mark: number,
+): Promise<{ x: number; y: number }> {
+  await page.evaluate(
+    (n) => (window.__test![n] as AnyChart).host.scrollIntoView({ block: 'center' }),
+    name,
+  );
+  return page.evaluate(
+    ([n, m]) => {
+      const c = window.__test![n as string] as AnyChart;
+      const r = c.outline?.(m);
+      if (!r) throw new Error(`${n} has no mark ${m}`);
+      const box = c.host.getBoundingClientRect();
+      return { x: box.left + r.x + r.w / 2, y: box.top + r.y + r.h / 2 };
+    },
+    [name, mark] as const,
+  );
+}
+
+export async function clickMark(page: Page, name: string, mark: number): Promise<void> {
+  const p = await markAt(page, name, mark);
+  await page.mouse.click(p.x, p.y);
+}
+
+/** Drags across a chart from one share of its width to another. */
+export async function brush(page: Page, selector: string, from: number, to: number): Promise<void> {
+  const el = page.locator(selector).first();
+  await el.scrollIntoViewIfNeeded();
+  const box = await el.boundingBox();
+  if (!box) throw new Error(`${selector} is not visible`);
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + box.width * from, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * ((from + to) / 2), y, { steps: 4 });
+  await page.mouse.move(box.x + box.width * to, y, { steps: 4 });
+  await page.mouse.up();
+}

@@ -1,0 +1,674 @@
+// Every view and every interaction of the dashboard, in a real browser, against the real server with
+// a simulated sensor and the demo model. Asserts on what the page says and on numbers that charts hand
+// out, never on how long something took.
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { axe } from './axe.ts';
+import { at, CHROMIUM, type How, launch, type Opened, open, until } from './browser.ts';
+import { brush, chartHas, clickMark } from './charts.ts';
+import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
+
+const why = missing || (CHROMIUM ? '' : 'no Chromium is installed');
+if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
+
+describe.skipIf(why)('the dashboard', () => {
+  let browser: Browser;
+  let target: Target;
+  let runs: string[];
+  let o: Opened;
+  let page: Page;
+
+  beforeAll(async () => {
+    browser = await launch();
+    target = await startTarget('sim:seed=7');
+    runs = [];
+    for (const [prompt, tags] of [
+      ['Once upon a time', ['first']],
+      ['The turbine', ['second', 'pair']],
+      ['The turbine in the valley', ['pair']],
+    ] as const) {
+      const body = { prompt, tags, profiling_depth: 'deep', max_length: 24, wait: !FIXTURE };
+      runs.push((await generate(target.url, body)).run_id);
+    }
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await target?.close();
+  });
+
+  let expected: RegExp | undefined;
+  const visit = async (query: Record<string, string>, how: How = {}) => {
+    o = await open(browser, at(target.url, query), { ...how, expected: how.expected ?? expected });
+    page = o.page;
+  };
+  beforeEach(() => {
+    expected = undefined;
+  });
+  afterEach(async () => {
+    await o?.close();
+    expect(o?.problems ?? []).toEqual([]);
+  });
+
+  const query = () => new URL(page.url()).searchParams;
+  const urlHas = (name: string, value: string | RegExp) =>
+    expect
+      .poll(() => query().get(name), { timeout: 20_000 })
+      [value instanceof RegExp ? 'toMatch' : 'toBe'](value as string);
+  const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
+  const button = (name: string | RegExp) => page.getByRole('button', { name });
+  const startRun = async (length: number, prompt = 'Once upon a time') => {
+    await page
+      .locator('select[name=model] option:not([disabled])')
+      .first()
+      .waitFor({ state: 'attached' });
+    await page.fill('textarea[name=prompt]', prompt);
+    await page.fill('input[name=length]', String(length));
+    await button(/^(Start|Queue)$/).click();
+  };
+  const nowSays = (text: RegExp) =>
+    expect.poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 }).toMatch(text);
+
+  describe('Live', () => {
+    test('a run is started, watched and ends', async () => {
+      await visit({ view: 'live' });
+      await page.getByText('Connected').waitFor();
+      await page.fill('input[name=tags]', 'watched, live');
+      await startRun(40);
+      await chartHas(page, 'tokenStream', 'count');
+      const [layers, components] = (await chartHas(page, 'liveHeatmap', 'shape')) as number[];
+      expect(layers).toBeGreaterThan(0);
+      expect(components).toBeGreaterThan(5);
+      await nowSays(/completed/i);
+      await until(
+        page,
+        () => ((window.__test!.tokenStream as { count: number }).count ?? 0) >= 20,
+        null,
+      );
+      expect(await chartHas(page, 'livePower', 'points')).toBeGreaterThan(5);
+      await panel('Power').locator('.badge.modelled').waitFor();
+      expect(await page.locator('.figure').first().innerText()).toContain('Tokens');
+      await button('Save data as CSV')
+        .or(page.getByLabel('Power: save data as CSV'))
+        .first()
+        .waitFor();
+      await page.getByRole('link', { name: /Open in Analysis/ }).click();
+      await urlHas('view', 'analysis');
+      await urlHas('run', /^[0-9a-f-]{36}$/);
+    });
+
+    test('hovering a token shows what it cost; the arrow keys walk the tokens', async () => {
+      await visit({ view: 'live' });
+      await startRun(16);
+      await nowSays(/completed/i);
+      await page.locator('.tok').nth(4).hover();
+      await expect
+        .poll(() => page.locator('.tip').innerText())
+        .toMatch(/Token 4[\s\S]*Energy[\s\S]*J/);
+      await page.locator('.stream').focus();
+      await page.keyboard.press('ArrowLeft');
+      await expect
+        .poll(() => page.locator('.sr-only[role=status]').last().innerText())
+        .toMatch(/Token \d+.*Energy/);
+    });
+
+    test('runs queue; queued and running ones can be stopped, and are kept', async () => {
+      await visit({ view: 'live' });
+      await startRun(900, 'A long story');
+      await nowSays(/running/i);
+      await startRun(8, 'Waiting in line');
+      await page.locator('.queue li').first().waitFor();
+      await page.locator('.queue button').first().click();
+      await expect.poll(() => page.locator('.queue li').count()).toBe(0);
+      await button('Stop').click();
+      await nowSays(/cancelled/i);
+      const list = await (await fetch(`${target.url}api/profiling/runs?status=cancelled`)).json();
+      expect((list as { prompt: string }[]).some((r) => r.prompt === 'A long story')).toBe(true);
+    });
+
+    test('what cannot be run is refused with a sentence', async () => {
+      expected = /422|400/;
+      await visit({ view: 'live' });
+      await page.route('**/generate', (r) => r.continue({ postData: '{"prompt":""}' }));
+      await startRun(5);
+      await page.locator('.start .notice.bad').waitFor();
+      expect(await page.locator('.start .notice.bad').innerText()).toMatch(/prompt/);
+    });
+  });
+
+  describe('Analysis', () => {
+    const openRun = (more: Record<string, string> = {}, how: How = {}) =>
+      visit({ view: 'analysis', run: runs[0], ...more }, how);
+
+    test('without a run in the address the newest is shown', async () => {
+      await visit({ view: 'analysis' });
+      await urlHas('run', /^[0-9a-f-]{36}$/);
+      await page.locator('.headline').waitFor();
+    });
+
+    test('every panel draws, with its title, and none fails', async () => {
+      await openRun({}, { height: 8000 });
+      for (const title of [
+        'Pipeline',
+        'Power over time',
+        'Samples by phase',
+        'Power by phase',
+        'Layers and components',
+        'Treemap',
+        'Attention against MLP',
+        'Icicle',
+        'Token waterfall',
+        'Hottest components',
+        'Roofline',
+        'Efficiency',
+      ]) {
+        await panel(title).waitFor();
+        await expect
+          .poll(() => panel(title).getAttribute('aria-busy'), { timeout: 30_000 })
+          .toBe('false');
+        expect(await panel(title).getByRole('alert').count(), title).toBe(0);
+        expect(await panel(title).locator('.state').count(), `${title} is empty`).toBe(0);
+      }
+      expect(await page.locator('.headline').innerText()).toMatch(/±/);
+      await page.locator('.run-head .badge.modelled').waitFor();
+    });
+
+    test('a click on a phase selects it and opens its sections', async () => {
+      await openRun();
+      const before = (await chartHas(page, 'timeline', 'count')) as number;
+      await page.getByRole('button', { name: /^\+ Prefill$/ }).click();
+      await expect
+        .poll(async () => (await chartHas(page, 'timeline', 'count')) as number)
+        .toBeGreaterThan(before);
+      const slices = await page.evaluate(() =>
+        (
+          window.__test!.timeline as unknown as { slices: { kind: string; phase: string }[] }
+        ).slices.map((s) => `${s.kind} ${s.phase}`),
+      );
+      expect(slices.filter((s) => s === 'section prefill').length).toBeGreaterThan(1);
+      await clickMark(page, 'timeline', slices.indexOf('phase decode'));
+      await urlHas('phase', 'decode');
+      expect(await page.locator('.selection-bar').innerText()).toMatch(
+        /Decode[\s\S]*Energy[\s\S]*±/,
+      );
+    });
+
+    test('dragging zooms every chart; W S A D f Esc move and clear the range', async () => {
+      await openRun();
+      await chartHas(page, 'power', 'points');
+      await brush(page, '.h-power .u-over', 0.3, 0.6);
+      await urlHas('t', /^\d/);
+      const [a, b] = (query().get('t') ?? '').split('-').map(Number);
+      const range = () => (query().get('t') ?? '').split('-').map(Number);
+      await page.mouse.move(5, 300);
+      await page.keyboard.press('w');
+      await expect.poll(() => range()[1] - range()[0]).toBeLessThan((b - a) * 0.8);
+      const before = range();
+      await page.keyboard.press('d');
+      await expect.poll(() => range()[0]).toBeGreaterThan(before[0]);
+      await page.keyboard.press('a');
+      await expect.poll(() => Math.abs(range()[0] - before[0])).toBeLessThan(0.01);
+      await page.keyboard.press('s');
+      await expect.poll(() => range()[1] - range()[0]).toBeGreaterThan(before[1] - before[0]);
+      await page.keyboard.press('.');
+      await urlHas('token', '0');
+      await page.keyboard.press('f');
+      const token = await (
+        await fetch(`${target.url}api/profiling/run/${runs[0]}/tokens?limit=1`)
+      ).json();
+      const first = (token as { tokens: { start_ms: number; duration_ms: number }[] }).tokens[0];
+      await expect.poll(() => range()[1] - range()[0]).toBeLessThan(first.duration_ms * 1.3);
+      await page.keyboard.press('Escape');
+      await expect.poll(() => query().get('token')).toBe(null);
+      await page.keyboard.press('Escape');
+      await expect.poll(() => query().get('t')).toBe(null);
+    });
+
+    test('the crosshair is linked: pointing in one chart points in the others', async () => {
+      await openRun();
+      await chartHas(page, 'power', 'points');
+      const box = await page.locator('.canvas.time').first().boundingBox();
+      if (!box) throw new Error('no timeline');
+      await page.mouse.move(box.x + box.width / 2, box.y + 10);
+      await until(
+        page,
+        () => {
+          const u = (window.__test!.power as unknown as { plot: { cursor: { left: number } } })
+            .plot;
+          return u.cursor.left > 10;
+        },
+        null,
+      );
+    });
+
+    test('scatter and box plot follow the filters of phase and confidence', async () => {
+      await openRun();
+      await panel('Samples by phase').scrollIntoViewIfNeeded();
+      const all = (await chartHas(page, 'scatter', 'shown')) as number;
+      await panel('Samples by phase').getByRole('button', { name: 'Decode' }).click();
+      await expect.poll(async () => chartHas(page, 'scatter', 'shown')).toBeLessThan(all);
+      await panel('Samples by phase').getByRole('button', { name: 'Decode' }).click();
+      await expect.poll(async () => chartHas(page, 'scatter', 'shown')).toBe(all);
+      const slider = page.getByLabel('Smallest phase confidence');
+      await slider.fill('1');
+      await expect
+        .poll(() =>
+          page.evaluate(() => (window.__test!.scatter as unknown as { shown: number }).shown),
+        )
+        .toBeLessThanOrEqual(all);
+      await slider.fill('0');
+    });
+
+    test('a cell of the heatmap leads to its operations', async () => {
+      await openRun();
+      await panel('Layers and components').scrollIntoViewIfNeeded();
+      await page.waitForTimeout(0);
+      await page.locator('#layers').scrollIntoViewIfNeeded();
+      const [, n] = (await chartHas(page, 'heatmap', 'shape')) as number[];
+      const names = (await page.evaluate(
+        () =>
+          (window.__test!.heatmap as unknown as { grid: { components: string[] } }).grid.components,
+      )) as string[];
+      const j = names.indexOf('attention');
+      expect(j).toBeGreaterThanOrEqual(0);
+      await clickMark(page, 'heatmap', 1 * n + j);
+      await urlHas('layer', '1');
+      await urlHas('component', 'attention');
+      const operations = panel('Layer 1, attention');
+      for (const op of ['qk_matmul', 'softmax', 'value_matmul'])
+        await operations.getByText(op).first().waitFor();
+      expect(await operations.innerText()).toMatch(/±/);
+    });
+
+    test('the metric selector changes what the heatmap shows', async () => {
+      await openRun();
+      await page.locator('#layers').scrollIntoViewIfNeeded();
+      for (const metric of [
+        'time',
+        'power',
+        'activation_mean',
+        'activation_max',
+        'activation_sparsity',
+        'attention_entropy',
+      ]) {
+        await page.getByLabel('Metric', { exact: true }).selectOption(metric);
+        await urlHas('metric', metric);
+        await expect
+          .poll(() => panel('Layers and components').locator('.note').first().innerText())
+          .not.toMatch(/^Energy/);
+        await expect
+          .poll(() => panel('Layers and components').locator('[role=img]').count())
+          .toBe(1);
+      }
+    });
+
+    test('the token slider plays and pauses with Space', async () => {
+      await openRun();
+      await page.locator('#layers').scrollIntoViewIfNeeded();
+      await chartHas(page, 'heatmap', 'shape');
+      await page.getByLabel('Token', { exact: true }).fill('3');
+      await urlHas('token', '3');
+      await page.locator('h1').first().click();
+      await page.keyboard.press(' ');
+      await button('Pause').waitFor();
+      await expect.poll(() => Number(query().get('token')), { timeout: 20_000 }).toBeGreaterThan(5);
+      await page.keyboard.press(' ');
+      await button('Play the tokens').waitFor();
+      const held = query().get('token');
+      const values = await page.evaluate(() =>
+        Array.from(
+          (window.__test!.heatmap as unknown as { grid: { values: Float32Array } }).grid.values,
+        ),
+      );
+      expect(values.some((v) => v !== null && Number.isFinite(v))).toBe(true);
+      expect(Number(held)).toBeGreaterThan(3);
+    });
+
+    test('treemap and icicle zoom together, the trail leads back', async () => {
+      await openRun();
+      await page.locator('#structure').scrollIntoViewIfNeeded();
+      await chartHas(page, 'treemap', 'shown');
+      const spot = await page.evaluate(() => {
+        const c = window.__test!.treemap as unknown as {
+          top: {
+            children: {
+              data: { node: { name: string } };
+              x0: number;
+              y0: number;
+              x1: number;
+              y1: number;
+            }[];
+          };
+          host: HTMLElement;
+        };
+        c.host.scrollIntoView({ block: 'center' });
+        const box = c.host.getBoundingClientRect();
+        const d = c.top.children.find((n) => n.data.node.name === 'decode');
+        if (!d) throw new Error('no decode');
+        return { x: box.left + (d.x0 + d.x1) / 2, y: box.top + d.y0 + 8 };
+      });
+      await page.mouse.click(spot.x, spot.y);
+      await urlHas('phase', 'decode');
+      await expect
+        .poll(async () => ((await chartHas(page, 'icicle', 'zoom')) as string[]).join('/'))
+        .toBe('decode');
+      await page.locator('nav[aria-label=Zoom]').getByRole('button', { name: 'Run' }).click();
+      await expect.poll(() => query().get('phase')).toBe(null);
+    });
+
+    test('the Sankey sets attention against MLP', async () => {
+      await openRun();
+      await page.locator('#structure').scrollIntoViewIfNeeded();
+      const label = await page.locator('svg.sankey').getAttribute('aria-label');
+      expect(label).toMatch(/Attention [\d.]+ %/);
+      expect(label).toMatch(/MLP [\d.]+ %/);
+    });
+
+    test('a bar of the waterfall selects its token', async () => {
+      await openRun();
+      await page.locator('#tokens').scrollIntoViewIfNeeded();
+      await chartHas(page, 'waterfall', 'count');
+      await clickMark(page, 'waterfall', 6);
+      await urlHas('token', '6');
+      expect(await page.locator('.selection-bar').innerText()).toMatch(/Token 6/);
+    });
+
+    test('each chart gives its table, its CSV and its picture', async () => {
+      await openRun({}, { height: 8000 });
+      await chartHas(page, 'roofline', 'count');
+      const panels = page.locator('section.panel:has(button:text-is("CSV"))');
+      const n = await panels.count();
+      expect(n).toBeGreaterThanOrEqual(12);
+      for (let i = 0; i < n; i++) {
+        const p = panels.nth(i);
+        const title = await p.getAttribute('aria-label');
+        const csv = p.getByRole('button', { name: /save data as CSV/ });
+        if (await csv.isDisabled()) continue;
+        const [file] = await Promise.all([page.waitForEvent('download'), csv.click()]);
+        const text = await (await file.createReadStream()).toArray();
+        expect(Buffer.concat(text).toString(), `${title} CSV`).toMatch(/^[\w%", .-]+\r\n/);
+        const png = p.getByRole('button', { name: /save picture as PNG/ });
+        if (await png.count()) {
+          const [picture] = await Promise.all([page.waitForEvent('download'), png.click()]);
+          const bytes = Buffer.concat(await (await picture.createReadStream()).toArray());
+          expect(bytes.subarray(1, 4).toString(), `${title} PNG`).toBe('PNG');
+          expect(bytes.length).toBeGreaterThan(800);
+        }
+        await p.getByRole('button', { name: /view as table/ }).click();
+        await p.locator('.data-table tbody tr').first().waitFor();
+        await p.getByRole('button', { name: /view as table/ }).click();
+      }
+    });
+
+    test('canvas charts are walked with the keyboard', async () => {
+      await openRun();
+      await page.locator('#layers').scrollIntoViewIfNeeded();
+      await chartHas(page, 'heatmap', 'shape');
+      await page.locator('.h-map').focus();
+      for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown', 'Enter'])
+        await page.keyboard.press(key);
+      await urlHas('layer', '1');
+      await expect
+        .poll(() => page.locator('.sr-only[role=status]').last().innerText())
+        .toMatch(/Layer 1/);
+    });
+
+    test('an address brings everything back', async () => {
+      await openRun({
+        token: '5',
+        layer: '1',
+        component: 'q_proj',
+        metric: 'time',
+        t: '1-9',
+        phase: 'decode',
+      });
+      await page.locator('.selection-bar').waitFor();
+      const bar = await page.locator('.selection-bar').innerText();
+      for (const part of ['Token 5', 'Layer 1', 'q_proj', 'Decode', '1.00 ms to 9.00 ms'])
+        expect(bar).toContain(part);
+      await page.locator('#layers').scrollIntoViewIfNeeded();
+      expect(await page.getByLabel('Metric', { exact: true }).inputValue()).toBe('time');
+      await panel('Layer 1, q_proj').waitFor();
+    });
+
+    test('a run that is not there is said, not a blank page', async () => {
+      expected = /404/;
+      await visit({ view: 'analysis', run: '00000000-0000-7000-8000-000000000000' });
+      await page.locator('.run-head .notice.bad').waitFor();
+    });
+  });
+
+  describe('History and Compare', () => {
+    test('search, filters, sorting and paging ask the server', async () => {
+      await visit({ view: 'history' });
+      await page.locator('.runs tbody tr').first().waitFor();
+      await page.fill('#history-search', 'turbine in the');
+      await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(1);
+      await urlHas('q', 'turbine in the');
+      await button('Clear filters').click();
+      await page.getByLabel('Tag').selectOption('pair');
+      await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(2);
+      await button('Clear filters').click();
+      await page.getByRole('columnheader', { name: 'Per token' }).getByRole('button').click();
+      await urlHas('sort', 'joules_per_token');
+      await expect
+        .poll(() => page.getByRole('columnheader', { name: 'Per token' }).getAttribute('aria-sort'))
+        .toBe('ascending');
+      await page.fill('#history-search', 'no such prompt');
+      await page.getByText('No run matches these filters.').waitFor();
+    });
+
+    test('the detail of a run, and its exports', async () => {
+      await visit({ view: 'history', run: runs[1] });
+      const detail = page.locator('aside.detail');
+      await detail.getByText('Figures').waitFor();
+      expect(await detail.innerText()).toContain('The turbine');
+      for (const [label, extension] of [
+        ['JSON, whole run', 'json'],
+        ['CSV, one file a table (zip)', 'zip'],
+        ['Trace for Perfetto', 'trace.json'],
+      ]) {
+        await detail.getByText('Export').click();
+        const [file] = await Promise.all([
+          page.waitForEvent('download'),
+          detail.getByRole('button', { name: label }).click(),
+        ]);
+        expect(file.suggestedFilename()).toBe(`perjoule-${runs[1]}.${extension}`);
+        const bytes = Buffer.concat(await (await file.createReadStream()).toArray());
+        if (!FIXTURE)
+          expect(bytes.subarray(0, 2).toString()).toMatch(extension === 'zip' ? /^PK/ : /^[{[]/);
+      }
+    });
+
+    test('deleting asks first', async () => {
+      const doomed = (
+        await generate(target.url, { prompt: 'To be deleted', max_length: 3, wait: !FIXTURE })
+      ).run_id;
+      await visit({ view: 'history', q: 'To be deleted' });
+      await button(/^Delete To be deleted/).click();
+      const dialog = page.getByRole('dialog');
+      await dialog.getByText('Delete this run?').waitFor();
+      await dialog.getByRole('button', { name: 'Keep' }).click();
+      expect((await fetch(`${target.url}api/profiling/run/${doomed}/summary`)).status).toBe(200);
+      await button(/^Delete To be deleted/).click();
+      await dialog.getByRole('button', { name: 'Delete' }).click();
+      await page.getByText('No run matches these filters.').waitFor();
+      expect((await fetch(`${target.url}api/profiling/run/${doomed}/summary`)).status).toBe(404);
+    });
+
+    test('two to four runs are ticked and compared', async () => {
+      await visit({ view: 'history', q: 'turbine' });
+      await page.locator('.runs tbody tr').nth(1).waitFor();
+      expect(await page.getByRole('button', { name: 'Compare', exact: true }).isDisabled()).toBe(
+        true,
+      );
+      for (const i of [0, 1]) await page.locator('.runs input[type=checkbox]').nth(i).check();
+      await page.getByRole('button', { name: 'Compare', exact: true }).click();
+      await urlHas('view', 'compare');
+      await urlHas('ids', /,/);
+      await panel('Metrics').waitFor();
+      for (const title of [
+        'Metrics',
+        'Normalised',
+        'Differences',
+        'Power over time',
+        'Energy by token',
+        'Phases',
+        'Components',
+        'Throughput against energy',
+      ]) {
+        await panel(title).waitFor();
+        expect(await panel(title).getByRole('alert').count(), title).toBe(0);
+      }
+      const tests = await panel('Differences').innerText();
+      expect(tests).toMatch(/Welch p/);
+      expect(tests).toMatch(/±/);
+      const rows = await panel('Metrics').locator('tbody tr').count();
+      await page.getByLabel('Only differences').check();
+      await urlHas('diff', '1');
+      expect(await panel('Metrics').locator('tbody tr').count()).toBeLessThanOrEqual(rows);
+      const ids = query().get('ids') ?? '';
+      await button('Make baseline').click();
+      await expect.poll(() => query().get('ids')).toBe(ids.split(',').reverse().join(','));
+    });
+
+    test('back and forward restore the view', async () => {
+      await visit({ view: 'history' });
+      await page.locator('.runs tbody tr').first().waitFor();
+      await page.getByRole('link', { name: 'Live', exact: true }).click();
+      await page.getByLabel('Start a run').waitFor();
+      await page.goBack();
+      await page.locator('.runs tbody tr').first().waitFor();
+      await page.goForward();
+      await page.getByLabel('Start a run').waitFor();
+    });
+  });
+
+  describe('everywhere', () => {
+    const views = (): Record<string, Record<string, string>> => ({
+      live: { view: 'live' },
+      analysis: {
+        view: 'analysis',
+        run: runs[0],
+        layer: '0',
+        component: 'q_proj',
+        phase: 'decode',
+      },
+      history: { view: 'history', run: runs[0] },
+      compare: { view: 'compare', ids: `${runs[0]},${runs[1]}` },
+    });
+
+    for (const name of ['live', 'analysis', 'history', 'compare']) {
+      for (const dark of [false, true]) {
+        test(`${name} has no WCAG A or AA violation in the ${dark ? 'dark' : 'light'} theme`, async () => {
+          await visit(views()[name], { dark, height: 7000 });
+          await page.locator('.panel').first().waitFor();
+          await expect
+            .poll(() => page.locator('[aria-busy=true]').count(), { timeout: 30_000 })
+            .toBe(0);
+          expect(await axe(page)).toEqual([]);
+        });
+      }
+
+      test(`${name} fits a phone`, async () => {
+        await visit(views()[name], { width: 390, height: 844 });
+        await page.locator('.panel').first().waitFor();
+        await expect
+          .poll(() => page.locator('[aria-busy=true]').count(), { timeout: 30_000 })
+          .toBe(0);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
+          390,
+        );
+      });
+    }
+
+    test('? shows the keys, 1 to 4 change the view', async () => {
+      await visit({ view: 'live' });
+      await page.getByLabel('Start a run').waitFor();
+      await page.locator('.brand').focus();
+      await page.keyboard.press('?');
+      await page.getByRole('dialog').getByText('Zoom the time range in, out').waitFor();
+      expect(await axe(page)).toEqual([]);
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('3');
+      await urlHas('view', 'history');
+      await page.locator('.runs').waitFor();
+      await page.keyboard.press('/');
+      await until(page, () => document.activeElement?.id === 'history-search', null);
+    });
+
+    test('the theme can be chosen and is remembered', async () => {
+      await visit({ view: 'live' });
+      const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+      expect(await theme()).toBe('light');
+      await button(/^Theme/).click();
+      await button(/^Theme/).click();
+      expect(await theme()).toBe('dark');
+      await page.reload();
+      await expect.poll(theme).toBe('dark');
+    });
+
+    test('the page is served with a strict policy and nothing breaks it', async () => {
+      const r = await fetch(target.url);
+      expect(r.headers.get('content-security-policy')).toMatch(/default-src 'self'/);
+      expect(r.headers.get('content-security-policy')).not.toMatch(/unsafe/);
+      await visit({ view: 'live' });
+      await page.getByText('Connected').waitFor();
+    });
+  });
+
+  test('without any power source the run is complete but for energy, and the remedy is named', async () => {
+    const fallback = await startTarget('none');
+    try {
+      const id = (
+        await generate(fallback.url, {
+          prompt: 'In the dark',
+          max_length: 6,
+          profiling_depth: 'module',
+          wait: !FIXTURE,
+        })
+      ).run_id;
+      o = await open(browser, at(fallback.url, { view: 'analysis', run: id }), { height: 7000 });
+      page = o.page;
+      await page.locator('.run-head .badge.unavailable').waitFor();
+      await page.locator('.notice').first().waitFor();
+      expect(await page.locator('.headline').innerText()).toMatch(/unavailable/);
+      await panel('Power over time')
+        .getByText(/unavailable/)
+        .first()
+        .waitFor();
+      await panel('Treemap').locator('[role=img]').waitFor();
+      await page.getByLabel('Metric', { exact: true }).selectOption('time');
+      await panel('Layers and components').locator('[role=img]').waitFor();
+      expect(await page.locator('body').innerText()).not.toMatch(/(^|[^\d.])0(\.0+)? m?J\b/);
+    } finally {
+      await fallback.close();
+    }
+  });
+
+  test('the page reconnects when the server comes back, and goes on', async () => {
+    expected = /WebSocket|ERR_|Failed to load|ECONN/;
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await target.kill();
+    await page.getByText('Reconnecting…').waitFor();
+    await target.restart();
+    await page.getByText('Connected').waitFor({ timeout: 60_000 });
+    await startRun(6);
+    await nowSays(/completed/i);
+  });
+
+  test('a page that comes late sees the run that is going on', async () => {
+    await visit({ view: 'live' });
+    await startRun(400, 'A story that takes a while');
+    await nowSays(/running/i);
+    const late = await open(browser, at(target.url, { view: 'live' }));
+    await expect
+      .poll(() => late.page.locator('.now-line').innerText(), { timeout: 30_000 })
+      .toMatch(/running/i);
+    await chartHas(late.page, 'tokenStream', 'count');
+    await late.close();
+    expect(late.problems).toEqual([]);
+    await button('Stop').click();
+    await nowSays(/cancelled|completed/i);
+  });
+});

@@ -1,0 +1,137 @@
+// What the scenarios run against: the real `perjoule serve` named by PERJOULE_BIN, with a simulated
+// sensor, the demo model and a database of its own; or, with E2E_FIXTURE=1, the fixture server.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { startFixture } from '../fixture/server.ts';
+
+const ROOT = resolve(import.meta.dirname, '../../..');
+export const DIST = resolve(import.meta.dirname, '../../dist');
+const BIN = process.env.PERJOULE_BIN;
+const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
+export const FIXTURE = process.env.E2E_FIXTURE === '1';
+
+/** Why the real server cannot be tested here; empty when it can. */
+export const missing = ((): string => {
+  if (FIXTURE) return '';
+  if (!BIN) return 'PERJOULE_BIN names no binary';
+  if (!existsSync(BIN)) return `${BIN} does not exist`;
+  if (!existsSync(join(DEMO, 'config.json'))) return `the demo model is not at ${DEMO}`;
+  return '';
+})();
+
+export interface Target {
+  url: string;
+  /** Stops the process at once, as a crash would. */
+  kill: () => Promise<void>;
+  /** Starts it again on the same port and database. */
+  restart: () => Promise<void>;
+  close: () => Promise<void>;
+}
+
+const freePort = (): Promise<number> =>
+  new Promise((done) => {
+    const s = createServer();
+    s.listen(0, '127.0.0.1', () => {
+      const { port } = s.address() as AddressInfo;
+      s.close(() => done(port));
+    });
+  });
+
+async function healthy(url: string, child: ChildProcess, log: () => string): Promise<void> {
+  for (let i = 0; i < 600; i++) {
+    if (child.exitCode !== null)
+      throw new Error(`perjoule serve ended with ${child.exitCode}:\n${log()}`);
+    try {
+      if ((await fetch(`${url}healthz`)).ok) return;
+    } catch {
+      // Not listening yet.
+    }
+    await new Promise((r) => setTimeout(r, 50));
+  }
+  throw new Error(`perjoule serve did not answer:\n${log()}`);
+}
+
+export async function startTarget(power: string): Promise<Target> {
+  if (FIXTURE) return fixtureTarget(power);
+  const folder = mkdtempSync(join(tmpdir(), 'perjoule-e2e-'));
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}/`;
+  let child: ChildProcess;
+  const up = async () => {
+    let log = '';
+    const args = [
+      'serve',
+      '--port',
+      String(port),
+      '--db',
+      join(folder, 'runs.db'),
+      '--models',
+      resolve(DEMO, '..'),
+      '--power',
+      power,
+    ];
+    child = spawn(BIN as string, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const s of [child.stdout, child.stderr]) s?.on('data', (d: Buffer) => (log += d));
+    await healthy(url, child, () => log);
+  };
+  const down = (signal: NodeJS.Signals) =>
+    new Promise<void>((done) => {
+      if (child.exitCode !== null || child.signalCode !== null) done();
+      else {
+        child.once('exit', () => done());
+        child.kill(signal);
+      }
+    });
+  await up();
+  return {
+    url,
+    kill: () => down('SIGKILL'),
+    restart: up,
+    close: async () => {
+      await down('SIGTERM');
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function fixtureTarget(power: string): Promise<Target> {
+  const how = {
+    dist: DIST,
+    runs: 3,
+    special: [],
+    power: power === 'none' ? ('unavailable' as const) : ('measured' as const),
+  };
+  let s = await startFixture(how);
+  const port = Number(new URL(s.url).port);
+  return {
+    url: s.url,
+    kill: () => s.close(),
+    restart: async () => {
+      s = await startFixture({ ...how, port });
+    },
+    close: () => s.close(),
+  };
+}
+
+/** Runs one generation to its end; returns the summary. */
+export async function generate(
+  url: string,
+  body: Record<string, unknown>,
+): Promise<{ run_id: string }> {
+  const r = await fetch(`${url}api/profiling/generate`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  if (!r.ok) throw new Error(`generate answered ${r.status}: ${await r.text()}`);
+  const summary = (await r.json()) as { run_id: string };
+  for (let i = 0; i < 1200; i++) {
+    const s = await fetch(`${url}api/profiling/run/${summary.run_id}/summary`);
+    if (s.ok && ((await s.json()) as { status: string }).status !== 'running') break;
+    await new Promise((x) => setTimeout(x, 50));
+  }
+  return summary;
+}
