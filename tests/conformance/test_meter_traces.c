@@ -384,9 +384,63 @@ static void kepler_with_a_step(void **state)
           (pj_response){.lag_ns = 50 * PJ_NS_PER_MS, .delay_ns = -1});
 }
 
+static void read_log(const char *name, pj_trace *trace)
+{
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    pj_error err;
+    judge_join(path, judge_folder("PJ_FIXTURES"), name);
+    if (pj_file_read(path, 64 << 20, &text, &bytes, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_trace_read_csv(text, bytes, name, trace, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_free(text);
+}
+
+/* One good cell among four that say why there is none; and a log that a crash cut. */
+static void hostile_logs(void **state)
+{
+    pj_trace t;
+    (void)state;
+    read_log("nvml/corrupt/not-available-cells.csv", &t);
+    assert_int_equal(t.row_count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(isnan(t.mw[i]), i != 2);
+        assert_int_equal(t.gap[i], i != 2);
+    }
+    assert_true(fabs((double)t.mw[2] - 61200) < 0.01);
+    pj_trace_fini(&t);
+    read_log("nvml/corrupt/ragged.csv", &t);
+    assert_int_equal(t.row_count, 2);
+    assert_int_equal(t.skipped, 1);
+    pj_trace_fini(&t);
+}
+
+/* The publish period as the filter finds it, from polls of different rates. */
+static void periods_of_recorded_cards(void **state)
+{
+    static const struct {
+        const char *file;
+        double ms;
+    } cards[] = {{"nvml/traces/3090-50pct-duty/gpudata.csv", 100},
+                 {"nvml/traces/4090-step/gpudata.csv", 100},
+                 {"nvml/traces/k40m-step/gpudata.csv", 15.4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        recording r = {.trace_begin_ms = 1000};
+        updates u;
+        read_log(cards[i].file, &r.trace);
+        take_updates(&r, 0, &u);
+        printf("%s: period %.1f ms\n", cards[i].file, (double)u.period_ns * 1e-6);
+        assert_true(fabs((double)u.period_ns * 1e-6 / cards[i].ms - 1) < 0.05);
+        updates_fini(&u);
+        pj_trace_fini(&r.trace);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hostile_logs),
+        cmocka_unit_test(periods_of_recorded_cards),
         cmocka_unit_test(ampere_with_a_switching_load),
         cmocka_unit_test(ada_with_a_step),
         cmocka_unit_test(kepler_with_a_step),
