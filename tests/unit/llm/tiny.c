@@ -241,12 +241,23 @@ tiny_tensor *tiny_get(tiny_model *m, const char *name)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
+/* To the nearest 16-bit float, even on ties; its steps are 2^-24 below 2^-14 and 1024 to an octave
+ * above. Good for what weights can be, not for infinities. */
+static float round_half(float x)
+{
+    int exponent;
+    frexpf(x, &exponent);
+    float step = ldexpf(1, (exponent < -13 ? -13 : exponent) - 11);
+    return rintf(x / step) * step;
+}
+
 static uint16_t half_of(float x)
 {
-    _Float16 h = (_Float16)x;
-    uint16_t bits;
-    memcpy(&bits, &h, sizeof bits);
-    return bits;
+    float y = fabsf(round_half(x));
+    int exponent, sign = signbit(x) ? 0x8000 : 0;
+    if (y < 0x1p-14f) return (uint16_t)(sign | (int)(y * 0x1p24f));
+    float fraction = frexpf(y, &exponent); /* in [1/2, 1) */
+    return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)(fraction * 2048) - 1024));
 }
 
 static uint16_t bfloat_of(float x)
@@ -262,11 +273,6 @@ static float float_of_bfloat(uint16_t h)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
-}
-
-static float round_half(float x)
-{
-    return (float)(_Float16)x;
 }
 
 static FILE *create(const tiny_model *m, const char *name)
