@@ -17,7 +17,6 @@ typedef struct activation {
     float *act;        /* [rows][f] */
     size_t f, stride;
     bool gelu;
-    pj_gate_counts *counts; /* NULL: not looked at */
 } activation;
 
 static void activate_row(void *context, size_t row)
@@ -59,24 +58,27 @@ typedef struct count_task {
     } thread[PJ_TEAM_MAX_THREADS];
 } count_task;
 
-static void count_share(void *context, unsigned thread)
+/* A row is looked at while it is in the first cache. */
+static void activate_and_count_share(void *context, unsigned thread)
 {
     count_task *t = context;
     const activation *a = t->a;
     size_t begin, end;
     pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
-    for (size_t row = begin; row < end; row++)
+    for (size_t row = begin; row < end; row++) {
+        activate_row((void *)(uintptr_t)a, row);
         a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
                                    a->up ? a->up + row * a->stride : NULL, a->f, PJ_SPARSITY_TAU,
                                    &t->thread[thread].counts);
+    }
 }
 
-static void record_counts(const activation *a, size_t rows)
+static void activate_and_count(const activation *a, size_t rows)
 {
     count_task task = {.a = a, .rows = rows};
     pj_gate_counts all = {0};
     pj_seam *r = a->s->seam;
-    pj_team_run(a->s->team, count_share, &task);
+    pj_team_run(a->s->team, activate_and_count_share, &task);
     for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {
         all.count += task.thread[t].counts.count;
         all.killed += task.thread[t].counts.killed;
@@ -112,8 +114,7 @@ static void activate(const activation *a, size_t rows, bool component)
         half.flops = 4 * values;
         half.bytes = 8 * values;
         pj_seam_operation(r, PJ_N_OP_ACTIVATION);
-        pj_steps_rows(s, rows, work, activate_row, (void *)(uintptr_t)a);
-        record_counts(a, rows);
+        activate_and_count(a, rows);
         pj_seam_operation_end(r, half);
         if (a->up) {
             half.flops = values;
