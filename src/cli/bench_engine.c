@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "llm/engine.h"
+#include "llm/kernels/limits.h"
 #include "profile/find_model.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 };
+enum { MAX_ROWS = 64, READ_BYTES = 256 << 20 };
 
 typedef struct settings {
     const char *model, *dtypes, *threads, *kv;
@@ -26,9 +27,22 @@ typedef struct row {
     uint32_t threads;
     double load_ms, prefill, decode; /* tokens per second */
     double decode_gb_s;              /* bytes of weights and cache read, per second */
+    double read_gb_s;                /* what as many threads read at best, measured in turn */
     double prefill_gflop_s;
     uint64_t hash; /* of the logits */
 } row;
+
+/* The best that plain reading reaches now, with one to eight streams a thread. */
+static pj_status measure_read(row *r, const char *memory, pj_error *err)
+{
+    pj_team *team;
+    pj_status status = pj_team_new(r->threads, true, &team, err);
+    if (status) return status;
+    for (unsigned streams = 1; streams <= 8; streams *= 2)
+        r->read_gb_s = fmax(r->read_gb_s, pj_limits_read(team, memory, READ_BYTES, streams) * 1e-9);
+    pj_team_free(team);
+    return PJ_OK;
+}
 
 static pj_status measure_once(pj_engine *engine, const settings *s, const int32_t *ids, row *r,
                               pj_error *err)
@@ -57,15 +71,17 @@ static pj_status measure_once(pj_engine *engine, const settings *s, const int32_
             r->decode = decode;
             r->decode_gb_s = bytes * steps / decode_s * 1e-9;
         }
-        r->prefill_gflop_s = r->prefill * facts->flops_per_token * 1e-9;
+        /* the head is for the last token of a prompt alone */
+        double head = 2.0 * facts->config->vocab * facts->config->hidden;
+        r->prefill_gflop_s = r->prefill * (facts->flops_per_token - head) * 1e-9;
         r->hash = result.logits_hash;
     }
     pj_generate_result_fini(&result);
     return status;
 }
 
-static pj_status measure(const settings *s, const char *dtype, uint32_t threads, row *r,
-                         pj_error *err)
+static pj_status measure(const settings *s, const char *dtype, uint32_t threads, const char *memory,
+                         row *r, pj_error *err)
 {
     pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
     char path[4096];
@@ -92,8 +108,10 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
     snprintf(r->isa, sizeof r->isa, "%s", facts->isa);
     for (int64_t i = 0; i < s->prompt; i++)
         ids[i] = (int32_t)((uint64_t)i * 2654435761u % facts->config->vocab);
-    for (int64_t i = 0; i < s->repeat && !status; i++)
+    for (int64_t i = 0; i < s->repeat && !status; i++) {
         status = measure_once(engine, s, ids, r, err);
+        if (!status) status = measure_read(r, memory, err);
+    }
     pj_engine_close(engine);
 done:
     pj_free(ids);
@@ -104,13 +122,13 @@ static void print_table(const settings *s, const row *rows, int count)
 {
     printf("%s: prompt %lld, decode %lld, batch %lld, best of %lld\n\n", s->model,
            (long long)s->prompt, (long long)s->decode, (long long)s->batch, (long long)s->repeat);
-    printf("%-6s %-8s %7s %9s %14s %12s %13s %10s  %s\n", "dtype", "kernels", "threads", "load ms",
-           "prefill tok/s", "GFLOP/s", "decode tok/s", "GB/s", "logits");
+    printf("%-6s %-8s %7s %9s %14s %12s %13s %7s %8s  %s\n", "dtype", "kernels", "threads",
+           "load ms", "prefill tok/s", "GFLOP/s", "decode tok/s", "GB/s", "of read", "logits");
     for (int i = 0; i < count; i++) {
         const row *r = &rows[i];
-        printf("%-6s %-8s %7u %9.1f %14.1f %12.1f %13.2f %10.2f  %016llx\n", r->dtype, r->isa,
-               r->threads, r->load_ms, r->prefill, r->prefill_gflop_s, r->decode, r->decode_gb_s,
-               (unsigned long long)r->hash);
+        printf("%-6s %-8s %7u %9.1f %14.1f %12.1f %13.2f %7.2f %7.0f%%  %016llx\n", r->dtype,
+               r->isa, r->threads, r->load_ms, r->prefill, r->prefill_gflop_s, r->decode,
+               r->decode_gb_s, 100 * r->decode_gb_s / r->read_gb_s, (unsigned long long)r->hash);
     }
 }
 
@@ -141,6 +159,8 @@ static void print_json(const settings *s, const row *rows, int count)
         pj_json_kv_double(&json, "prefill_gflop_per_second", r->prefill_gflop_s);
         pj_json_kv_double(&json, "decode_tokens_per_second", r->decode);
         pj_json_kv_double(&json, "decode_gb_per_second", r->decode_gb_s);
+        pj_json_kv_double(&json, "read_gb_per_second", r->read_gb_s);
+        pj_json_kv_double(&json, "share_of_read_bandwidth", r->decode_gb_s / r->read_gb_s);
         pj_json_kv_string(&json, "logits_hash", hash);
         pj_json_object_end(&json);
     }
@@ -186,14 +206,19 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     static row rows[MAX_ROWS];
+    pj_error err = {0};
     char dtype[32], threads[32];
-    for (const char *d = s.dtypes; next_word(&d, dtype, sizeof dtype);)
-        for (const char *t = s.threads; next_word(&t, threads, sizeof threads);) {
-            pj_error err = {0};
-            if (count == MAX_ROWS) return pj_command_usage(command, "more than 64 rows");
-            if (measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10), &rows[count++], &err))
-                return pj_command_failed(command, &err);
-        }
+    char *memory = pj_alloc_aligned(64, 1, READ_BYTES);
+    pj_status status = memory ? PJ_OK : pj_fail_memory(&err, "the memory to read");
+    for (const char *d = s.dtypes; !status && next_word(&d, dtype, sizeof dtype);)
+        for (const char *t = s.threads; !status && next_word(&t, threads, sizeof threads);)
+            if (count == MAX_ROWS)
+                status = pj_fail(&err, PJ_E_INVALID, "there are more than %d rows", MAX_ROWS);
+            else
+                status = measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10), memory,
+                                 &rows[count++], &err);
+    pj_free(memory);
+    if (status) return pj_command_failed(command, &err);
     if (s.json)
         print_json(&s, rows, count);
     else
@@ -206,9 +231,11 @@ const pj_command pj_bench_engine = {
     .summary = "prefill and decode by weight type and threads",
     .run = run_bench_engine,
     .usage = "[-m MODEL] [options]",
-    .text = "Runs a prompt and a decode with recording off, for each weight type and number of "
-            "threads, and prints tokens per second, the arithmetic rate of the prefill and the "
-            "bytes that decode reads per second (weights and cache), with a hash of the logits.",
+    .text =
+        "Runs a prompt and a decode with recording off, for each weight type and number of "
+        "threads, and prints tokens per second, the arithmetic rate of the prefill and the "
+        "bytes that decode reads per second (weights and cache) with their share of what the same "
+        "threads read at best, measured in turn, and a hash of the logits.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b --dtypes bf16,q8_0,q4_0 -t 1,2\n"
                 "perjoule bench engine -m synthetic:llama-3.1-8b,layers=4 --json\n",
 };
