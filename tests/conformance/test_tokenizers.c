@@ -37,7 +37,7 @@ static void check_ids(const pj_tokenizer *t, const char *text, size_t bytes, boo
     pj_encode_options options = {.no_special = no_special};
     if (pj_tokenizer_encode(t, text, bytes, &options, &ids, &err) != PJ_OK)
         fail_msg("%s", err.text);
-    if (ids.count != count || memcmp(ids.ids, want, count * sizeof *want) != 0) {
+    if (ids.count != count || (count && memcmp(ids.ids, want, count * sizeof *want) != 0)) {
         print_message("%s: \"%.*s\"\n", where, (int)(bytes < 200 ? bytes : 200), text);
         print_ids("want", want, count);
         print_ids("have", ids.ids, ids.count);
@@ -236,7 +236,7 @@ static void test_chat(void **state)
     int32_t *want;
     count = ids_of(json_object_get(tokens, "tokens"), &want);
     assert_int_equal(pj_chat_encode(&format, t, messages, i, &ids, &err), PJ_OK);
-    if (ids.count != count || memcmp(ids.ids, want, count * sizeof *want) != 0) {
+    if (ids.count != count || (count && memcmp(ids.ids, want, count * sizeof *want) != 0)) {
         print_ids("want", want, count);
         print_ids("have", ids.ids, ids.count);
         fail();
