@@ -28,10 +28,11 @@ enum {
 
 /* How activations are packed in one form. */
 struct pj_form_kernels {
-    size_t dot_tokens; /* up to so many tokens go to `dot`; SIZE_MAX: all (no panels) */
-    size_t lanes;      /* tokens of a vector: 16, 8 or 4; 0 when there are no panels */
-    size_t vectors;    /* of a panel, at most; vectors x lanes <= PJ_TILE_MAX_TOKENS */
-    size_t group;      /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
+    size_t dot_tokens;    /* up to so many tokens go to `dot`; SIZE_MAX: all (no panels) */
+    size_t lanes;         /* tokens of a vector: 16, 8 or 4; 0 when there are no panels */
+    size_t vectors;       /* of a panel, at most; vectors x lanes <= PJ_TILE_MAX_TOKENS */
+    size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
+    size_t shared_blocks; /* Q8: neighbouring blocks with one scale; 0 means 1 */
     /* One token; not for F32. `n` columns; BF16 fills up to a multiple of 32. */
     void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);
     /* `tokens` rows of x into a panel of `width` tokens. */

@@ -11,46 +11,62 @@
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3 };
+enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3, SHARED = 4 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-/* One block: codes in 32 bytes, scale and -128 x sum. */
-INLINE __m256i pack_block(const float *x, float *scale, int32_t *sum)
+/* Up to SHARED blocks of one token by one scale: 128 columns instead of 32 save the tiles a
+ * multiplication a block, a tenth of their time, and round little more coarsely. Every block's
+ * entry in `scales` is written, `apart` from each other like those of `sums` (-128 x sum of codes).
+ */
+INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
+                       int32_t *sums, size_t apart)
 {
-    __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
-    float most = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-    __m512 inverse = _mm512_set1_ps(most > 0 ? 127 / most : 0);
-    __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-    __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-    *scale = most / 127;
-    *sum = -PJ_Q8_OFFSET * _mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
-    return _mm256_set_m128i(_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
+    __m512 most = _mm512_setzero_ps();
+    for (size_t i = 0; i < 2 * blocks; i++)
+        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(x + i * 16)));
+    float largest = _mm512_reduce_max_ps(most);
+    __m512 inverse = _mm512_set1_ps(largest > 0 ? 127 / largest : 0);
+    for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
+        __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
+        __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), inverse));
+        scales[b * apart] = largest / 127;
+        sums[b * apart] = -PJ_Q8_OFFSET * _mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
+        codes[b] = _mm256_set_m128i(_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
+    }
 }
 
 static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
 {
     char *to = values;
-    for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++)
-        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
-                            pack_block(x + b * PJ_Q8_BLOCK, scales + b, sums + b));
+    size_t blocks = n / PJ_Q8_BLOCK;
+    for (size_t b = 0; b < blocks; b += SHARED) {
+        __m256i codes[SHARED];
+        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
+        pack_group(x + b * PJ_Q8_BLOCK, some, codes, scales + b, sums + b, 1);
+        memcpy(to + b * PJ_Q8_BLOCK, codes, some * PJ_Q8_BLOCK);
+    }
 }
 
 static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
                        void *values, float *scales, int32_t *sums)
 {
     int32_t *to = values; /* four codes of one token */
-    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, to += 8 * width, scales += width, sums += width)
+    size_t blocks = cols / PJ_Q8_BLOCK;
+    for (size_t b = 0; b < blocks; b += SHARED) {
+        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
         for (size_t t = 0; t < width; t++) {
-            int32_t groups[8] = {0};
-            scales[t] = 0;
-            sums[t] = 0;
+            int32_t codes[SHARED * 8] = {0};
             if (t < tokens)
-                _mm256_storeu_si256(
-                    (__m256i *)(void *)groups,
-                    pack_block(x + t * x_stride + b * PJ_Q8_BLOCK, &scales[t], &sums[t]));
-            UNROLL for (size_t g = 0; g < 8; g++) to[g * width + t] = groups[g];
+                pack_group(x + t * x_stride + b * PJ_Q8_BLOCK, some, (__m256i *)(void *)codes,
+                           scales + b * width + t, sums + b * width + t, width);
+            else
+                for (size_t i = b; i < b + some; i++)
+                    scales[i * width + t] = 0, sums[i * width + t] = 0;
+            int32_t *column = to + b * 8 * width + t;
+            for (size_t g = 0; g < some * 8; g++) column[g * width] = codes[g];
         }
+    }
 }
 
 /* ---- few tokens ------------------------------------------------------------------------- */
@@ -236,50 +252,71 @@ INLINE __m512i four_codes(const char *at)
     return _mm512_set1_epi32(codes);
 }
 
+/* Sums of one block: starts at what the codes' offset takes out. */
+INLINE void block_sums(const char *const *rows, size_t at, const char *x, const int32_t *x_sums,
+                       __m512i whole[ROWS][VECTORS], const size_t V)
+{
+    UNROLL for (size_t v = 0; v < V; v++)
+    {
+        __m512i start = _mm512_loadu_si512(x_sums + v * 16);
+        UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] = start;
+    }
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 64)
+    {
+        __m512i panel[VECTORS];
+        UNROLL for (size_t v = 0; v < V; v++) panel[v] = _mm512_loadu_si512(x + v * 64);
+        UNROLL for (size_t r = 0; r < ROWS; r++)
+        {
+            __m512i w = four_codes(rows[r] + at + g * 4);
+            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+                _mm512_dpbusd_epi32(whole[r][v], w, panel[v]);
+        }
+    }
+}
+
+/* Blocks that share the activations' scale: the weights' scales are applied to each, that at the
+ * end. */
 INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
 {
-    __m512 sums[ROWS][VECTORS];
     const char *rows[ROWS], *x = t->x;
-    const float *x_scales = t->x_scales;
-    const int32_t *x_sums = t->x_sums;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
     UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
-    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-        t->add ? _mm512_loadu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16) : _mm512_setzero_ps();
-    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
-        __m512i whole[ROWS][VECTORS];
-        UNROLL for (size_t v = 0; v < V; v++)
-        {
-            __m512i start = _mm512_loadu_si512(x_sums + v * 16);
-            UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] = start;
-        }
-        UNROLL for (size_t g = 0; g < 8; g++, x += V * 64)
-        {
-            __m512i panel[VECTORS];
-            UNROLL for (size_t v = 0; v < V; v++) panel[v] = _mm512_loadu_si512(x + v * 64);
+    if (!t->add)
+        UNROLL for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 64);
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m512 sums[ROWS][VECTORS];
+        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            _mm512_setzero_ps();
+        for (size_t b = first; b < last; b++, x += V * 512) {
+            const int32_t *x_sums = t->x_sums + b * V * 16;
+            __m512i whole[ROWS][VECTORS];
+            block_sums(rows, b * PJ_Q8_BLOCK, x, x_sums, whole, V);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
-                __m512i w = four_codes(rows[r] + b * 32 + g * 4);
-                UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-                    _mm512_dpbusd_epi32(whole[r][v], w, panel[v]);
+                __m512 scale = _mm512_set1_ps(t->scales[r][b]);
+                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
+            }
+            if (!minima) continue;
+            UNROLL for (size_t v = 0; v < V; v++)
+            {
+                __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
+                sum = _mm512_mul_ps(sum, _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
+                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                    _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
             }
         }
         UNROLL for (size_t v = 0; v < V; v++)
         {
-            __m512 scale = _mm512_loadu_ps(x_scales + v * 16);
-            UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]),
-                                _mm512_mul_ps(scale, _mm512_set1_ps(t->scales[r][b])), sums[r][v]);
-            if (!minima) continue;
-            __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
-            sum = _mm512_mul_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
-            UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
-                _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
+            __m512 scale = _mm512_loadu_ps(t->x_scales + first * V * 16 + v * 16);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 16;
+                _mm512_storeu_ps(c, _mm512_fmadd_ps(sums[r][v], scale, _mm512_loadu_ps(c)));
+            }
         }
-        x_scales += V * 16;
-        x_sums += V * 16;
     }
-    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++)
-        _mm512_storeu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16, sums[r][v]);
 }
 
 static void tile(const pj_tile *t)
@@ -427,6 +464,7 @@ static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .lanes = 16,
                                         .vectors = VECTORS,
                                         .group = 4,
+                                        .shared_blocks = SHARED,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
 

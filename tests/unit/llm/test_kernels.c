@@ -480,13 +480,15 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
     }
 }
 
-/* x as the kernels of the form may round it. */
-static double rounded(pj_form form, const float *x, size_t i)
+/* x [cols] as the kernels of the form may round it. */
+static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t i, size_t cols)
 {
     if (form == PJ_FORM_BF16) return (double)pj_float_of_bf16(pj_bf16_of_float(x[i]));
     if (form == PJ_FORM_F32) return (double)x[i];
+    size_t shared = 32 * (k->forms[form]->shared_blocks ? k->forms[form]->shared_blocks : 1);
+    size_t begin = i / shared * shared, end = begin + shared < cols ? begin + shared : cols;
     float most = 0;
-    for (size_t j = i / 32 * 32; j < i / 32 * 32 + 32; j++) most = fmaxf(most, fabsf(x[j]));
+    for (size_t j = begin; j < end; j++) most = fmaxf(most, fabsf(x[j]));
     return most > 0 ? (double)rintf(x[i] * (127 / most)) * ((double)most / 127) : 0;
 }
 
@@ -515,7 +517,7 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_form form = pj_linear_form(k, c->type);
     for (size_t t = 0; t < c->tokens; t++)
         for (size_t i = 0; i < c->cols; i++)
-            x_rounded[t * c->cols + i] = rounded(form, x + t * x_stride, i);
+            x_rounded[t * c->cols + i] = rounded(k, form, x + t * x_stride, i, c->cols);
     pj_team *team;
     pj_error err;
     assert_int_equal(pj_team_new(c->threads, false, &team, &err), PJ_OK);
