@@ -1,10 +1,10 @@
 #include "cli/serve_machine.h"
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/memory.h"
 #include "llm/scan.h"
 #include "llm/synthetic.h"
-#include "power/source.h"
+#include "power/survey.h"
 #include "profile/find_model.h"
 
 #include <pthread.h>
@@ -145,31 +145,54 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
 
 /* ---- sensors ------------------------------------------------------------------------------- */
 
-static void write_source(pj_json *out, const pj_power_source *source, const pj_power_env *env)
+enum { LISTEN_NS = 200 * 1000 * 1000, FRESH_NS = 5LL * 1000 * 1000 * 1000 };
+
+static pthread_mutex_t survey_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pj_survey_source *survey; /* the latest; NULL: none yet */
+static uint32_t survey_count;
+static int64_t survey_ns;
+
+/* With the mutex held, for which those who ask at the same time wait: one of them asks the sensors.
+ */
+static pj_status refresh_survey(pj_error *err)
 {
-    static const char *const states[] = {"ready", "denied", "absent", "optional"};
-    pj_source_report report = {0};
-    source->probe(env, "", &report);
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "name", source->name);
-    pj_json_kv_string(out, "state", states[report.state]);
-    pj_json_kv_string(out, "reason", report.reason[0] ? report.reason : NULL);
-    pj_json_kv_string(out, "remedy", report.remedy[0] ? report.remedy : NULL);
-    pj_json_key(out, "rails");
-    pj_json_array_begin(out);
-    pj_json_array_end(out);
-    pj_json_object_end(out);
+    pj_survey_source *sources;
+    uint32_t count;
+    if (survey && pj_clock_ns() - survey_ns < FRESH_NS) return PJ_OK;
+    pj_status status = pj_survey(NULL, LISTEN_NS, &sources, &count, err);
+    if (status != PJ_OK) return status;
+    pj_free(survey);
+    survey = sources;
+    survey_count = count;
+    survey_ns = pj_clock_ns();
+    return PJ_OK;
 }
 
 pj_status pj_serve_write_sensors(pj_json *out, pj_error *err)
 {
-    pj_power_env env;
-    pj_power_env_get(&env);
-    pj_json_object_begin(out);
-    pj_json_key(out, "sources");
-    pj_json_array_begin(out);
-    for (const pj_power_source *const *s = pj_power_sources; *s; s++) write_source(out, *s, &env);
-    pj_json_array_end(out);
-    pj_json_object_end(out);
-    return PJ_OK;
+    pthread_mutex_lock(&survey_mutex);
+    pj_status status = refresh_survey(err);
+    if (status == PJ_OK) pj_survey_json(survey, survey_count, out);
+    pthread_mutex_unlock(&survey_mutex);
+    return status;
+}
+
+static void take_power(const pj_survey_source *source, pj_serve_rail_fn *rail_at,
+                       pj_metrics *metrics)
+{
+    if (source->report.state != PJ_SOURCE_USABLE) return;
+    for (uint32_t i = 0; i < source->rail_count; i++) {
+        const pj_survey_rail *from = &source->rails[i];
+        if (!(from->power_mw >= 0)) continue;
+        pj_metric_rail *rail = rail_at(metrics, from->rail.name, from->rail.quality != PJ_MEASURED);
+        if (rail) rail->power_mw = from->power_mw;
+    }
+}
+
+void pj_serve_sensor_power(pj_serve_rail_fn *rail_at, pj_metrics *metrics)
+{
+    pthread_mutex_lock(&survey_mutex);
+    bool known = refresh_survey(NULL) == PJ_OK;
+    for (uint32_t i = 0; known && i < survey_count; i++) take_power(&survey[i], rail_at, metrics);
+    pthread_mutex_unlock(&survey_mutex);
 }

@@ -2,7 +2,7 @@
 #ifndef PJ_CLI_SERVE_MACHINE_H
 #define PJ_CLI_SERVE_MACHINE_H
 
-#include "base/json.h"
+#include "net/service.h"
 
 /* The array of GET /api/profiling/models: those in `folder` (NULL: the default), in the Hugging
  * Face cache, and the demonstration model. */
@@ -13,8 +13,13 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
  */
 pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
                               size_t bytes, pj_error *err);
-/* The object of GET /api/profiling/sensors; asked at most every few seconds, in between the last
- * answer is given again. */
+
+/* The object of GET /api/profiling/sensors. The sensors are asked at most every few seconds; in
+ * between the last answer is given again. */
 pj_status pj_serve_write_sensors(pj_json *out, pj_error *err);
+/* Finds the place for a rail, or gives NULL. */
+typedef pj_metric_rail *pj_serve_rail_fn(pj_metrics *metrics, const char *name, bool modelled);
+/* Present power of the rails of ready sources, as above. */
+void pj_serve_sensor_power(pj_serve_rail_fn *rail_at, pj_metrics *metrics);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/serve_machine.h"
+#include "profile/insight.h"
 #include "store/export.h"
 #include "store/views.h"
 #include "trace/summary.h"
@@ -179,13 +180,30 @@ static pj_view_window window_of(const pj_params *params, const char *limit)
                             .limit = (uint32_t)pj_params_int(params, limit, 0)};
 }
 
-static pj_status view_summary(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
+/* "a,b[,c,d]" into ids that a shell would give; they are resolved by the comparison. */
+static pj_status view_compare(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
                               pj_json *out, pj_error *err)
 {
-    pj_json_object_begin(out);
-    pj_status status = pj_view_summary_members(store, r->id, rates, out, err);
-    pj_json_object_end(out);
-    return status;
+    enum { MAX = PJ_COMPARE_MAX };
+    char texts[MAX][PJ_UUID_BYTES];
+    const char *ids[MAX], *list = pj_params_text(params, "ids");
+    uint32_t count = 0;
+    for (const char *p = list ? list : ""; *p;) {
+        size_t length = strcspn(p, ",");
+        if (count == MAX || length == 0 || length >= sizeof texts[0]) {
+            count = 0;
+            break;
+        }
+        memcpy(texts[count], p, length);
+        texts[count][length] = 0;
+        ids[count] = texts[count];
+        count++;
+        p += length + (p[length] == ',');
+    }
+    if (count < 2)
+        return pj_fail(err, PJ_E_INVALID, "ids must name 2 to %d runs, with commas between them",
+                       MAX);
+    return pj_insight_compare(store, ids, count, rates, out, err);
 }
 
 static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
@@ -203,7 +221,8 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
                                            .limit = (uint32_t)pj_params_int(p, "limit", 0),
                                            .offset = (uint64_t)pj_params_int(p, "offset", 0)},
                            rates, out, err);
-    case PJ_VIEW_SUMMARY: return view_summary(store, r, rates, out, err);
+    case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
+    case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_PIPELINE:
         window = window_of(p, "limit");
         return pj_view_pipeline(store, r->id, &window, out, err);
@@ -355,16 +374,41 @@ static void state(void *context, pj_work_state *out)
     pj_free(totals);
 }
 
-static void fill_rails(pj_metrics *m, const pj_queue_totals *totals)
+static pj_metric_rail *rail_named(pj_metrics *m, const char *name, bool modelled)
 {
-    for (uint32_t i = 0; i < totals->rail_count && m->rail_count < PJ_METRIC_RAILS; i++) {
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        if (strcmp(m->rails[i].rail, name) == 0) return &m->rails[i];
+    if (m->rail_count == PJ_METRIC_RAILS) return NULL;
+    pj_metric_rail *rail = &m->rails[m->rail_count++];
+    *rail = (pj_metric_rail){.power_mw = NAN, .modelled = modelled};
+    snprintf(rail->rail, sizeof rail->rail, "%s", name);
+    for (int p = 0; p < PJ_PHASE_COUNT; p++) rail->energy_mj[p] = NAN;
+    return rail;
+}
+
+static void fill_energy(pj_metrics *m, const pj_queue_totals *totals)
+{
+    for (uint32_t i = 0; i < totals->rail_count; i++) {
         const pj_rail_total *from = &totals->rails[i];
-        pj_metric_rail *rail = &m->rails[m->rail_count++];
-        snprintf(rail->rail, sizeof rail->rail, "%s", from->name);
-        snprintf(rail->source, sizeof rail->source, "%s", from->source);
-        rail->modelled = from->modelled;
-        rail->power_mw = from->power_mw;
-        memcpy(rail->energy_mj, from->energy_mj, sizeof rail->energy_mj);
+        pj_metric_rail *rail = rail_named(m, from->name, from->modelled);
+        if (rail) memcpy(rail->energy_mj, from->energy_mj, sizeof rail->energy_mj);
+    }
+}
+
+/* While a run goes on its own samples say what is drawn; else the sensors are asked. */
+static void fill_power(const pj_serve *serve, pj_metrics *m)
+{
+    static const char *const columns[] = {"cpu", "gpu", "ane", "dram", "total"};
+    pj_live_power last;
+    if (!m->running) {
+        pj_serve_sensor_power(rail_named, m);
+        return;
+    }
+    if (!pj_live_json_last_power(serve->live, &last)) return;
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
+        if (isnan(last.mw[c])) continue;
+        pj_metric_rail *rail = rail_named(m, columns[c], last.quality == PJ_MODELLED);
+        if (rail) rail->power_mw = last.mw[c];
     }
 }
 
@@ -374,7 +418,7 @@ static void metrics(void *context, pj_metrics *m)
     pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
     if (!totals) return;
     pj_run_queue_get_totals(serve->queue, totals);
-    fill_rails(m, totals);
+    fill_energy(m, totals);
     m->input_tokens = totals->input_tokens;
     m->output_tokens = totals->output_tokens;
     for (int i = 0; i < PJ_METRIC_STATUSES; i++) m->runs[i] = totals->runs[i];
@@ -382,6 +426,7 @@ static void metrics(void *context, pj_metrics *m)
     m->queued = totals->waiting;
     m->queue_limit = serve->queue_limit;
     m->running = totals->running[0] != 0;
+    fill_power(serve, m);
     m->sampler_cpu_share = totals->cost.cpu_share;
     m->sampler_jitter_seconds = totals->cost.jitter_us / 1e6;
     m->sampler_ticks = totals->cost.ticks;

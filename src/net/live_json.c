@@ -33,6 +33,8 @@ struct pj_live_json {
     uint32_t layer_count;
     pj_live_power batch[BATCH_ROWS];
     uint32_t batch_rows;
+    pj_live_power last; /* newest sample; has_last: of the present run */
+    bool has_last;
     int64_t batch_ns;                    /* when the last one went out */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
@@ -122,6 +124,7 @@ static void on_begin(void *context, const pj_live_run *run)
     live->component_count = 0;
     live->layers_told = 0;
     live->batch_rows = 0;
+    live->has_last = false;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
     write_run(&json, live);
@@ -136,8 +139,8 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    flush_power(live, run_id);
-    bool failed = end->status == PJ_RUN_FAILED;
+    flush_power(live, live->run_id);
+    bool failed = end->error != NULL;
     begin(live, &json, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
     pj_json_kv_string(&json, "status", pj_run_status_name(end->status));
     if (failed) pj_json_kv_string(&json, "error", end->error);
@@ -146,8 +149,10 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
         pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
     else
         pj_json_null(&json);
-    publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = true});
-    live->run_id[0] = 0;
+    /* One that was cancelled while it waited ends beside the run that goes on. */
+    bool present = strcmp(live->run_id, run_id) == 0;
+    publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
+    if (present) live->run_id[0] = 0;
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -308,8 +313,9 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
     int64_t now = pj_clock_ns();
     for (uint32_t i = 0; i < count; i++) {
         if (live->batch_rows == BATCH_ROWS) flush_power(live, run_id);
-        live->batch[live->batch_rows++] = samples[i];
+        live->batch[live->batch_rows++] = live->last = samples[i];
     }
+    live->has_last |= count > 0;
     if (live->batch_rows > 0 && now - live->batch_ns >= BATCH_NS) {
         flush_power(live, run_id);
         live->batch_ns = now;
@@ -498,4 +504,13 @@ void pj_live_json_set_queue(pj_live_json *live, uint32_t waiting)
     pthread_mutex_lock(&live->mutex);
     live->waiting = waiting;
     pthread_mutex_unlock(&live->mutex);
+}
+
+bool pj_live_json_last_power(pj_live_json *live, pj_live_power *power)
+{
+    pthread_mutex_lock(&live->mutex);
+    bool known = live->has_last && live->run_id[0];
+    *power = live->last;
+    pthread_mutex_unlock(&live->mutex);
+    return known;
 }

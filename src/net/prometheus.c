@@ -47,8 +47,6 @@ static void rail_power(const pj_metrics *m, pj_buffer *out)
         if (isnan(rail->power_mw)) continue;
         pj_buffer_text(out, "perjoule_rail_power_watts{rail=\"");
         label(out, rail->rail);
-        pj_buffer_text(out, "\",source=\"");
-        label(out, rail->source);
         pj_buffer_printf(out, "\",quality=\"%s\"}", rail->modelled ? "modelled" : "measured");
         value(out, rail->power_mw / 1e3);
     }
@@ -63,7 +61,8 @@ static void rail_energy(const pj_metrics *m, pj_buffer *out)
             if (isnan(m->rails[i].energy_mj[phase])) continue;
             pj_buffer_text(out, "perjoule_energy_joules_total{rail=\"");
             label(out, m->rails[i].rail);
-            pj_buffer_printf(out, "\",phase=\"%s\"}", pj_phase_name((pj_phase)phase));
+            pj_buffer_printf(out, "\",phase=\"%s\",quality=\"%s\"}", pj_phase_name((pj_phase)phase),
+                             m->rails[i].modelled ? "modelled" : "measured");
             value(out, m->rails[i].energy_mj[phase] / 1e3);
         }
 }

@@ -62,7 +62,7 @@ typedef struct pj_work_state {
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
 
 typedef struct pj_metric_rail {
-    char rail[32], source[16];
+    char rail[32];
     double power_mw; /* NAN: no reading now */
     bool modelled;
     double energy_mj[PJ_PHASE_COUNT]; /* of the runs of this process, gross */
