@@ -5,6 +5,10 @@
 
 #include <math.h>
 
+/* Nanojoules in 64 bits hold nine gigajoules; what a foreign spool says beyond is unknown. */
+#define MOST_MJ    4e12
+#define LONGEST_NS (100000 * 1000000000LL)
+
 static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_window **windows,
                              size_t *count, pj_error *err)
 {
@@ -46,11 +50,15 @@ static pj_status get_segments(const pj_joules *j, const pj_rail_result *result,
     }
     n = pj_curve_points(curve, begin, end, points, n);
     *count = 0;
+    double whole_mj = 0;
     for (size_t i = 0; i <= n; i++) {
         int64_t to = i < n ? points[i].end_ns : end;
         if (to > end) to = end;
         if (to <= begin) continue;
-        (*segments)[(*count)++] = (pj_segment){begin, to, pj_curve_energy_mj(curve, begin, to)};
+        double mj = pj_curve_energy_mj(curve, begin, to);
+        whole_mj += isnan(mj) ? 0 : fabs(mj);
+        bool sane = whole_mj < MOST_MJ && to - begin < LONGEST_NS;
+        (*segments)[(*count)++] = (pj_segment){begin, to, sane ? mj : NAN};
         begin = to;
     }
     pj_free(points);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: beyond it a spool is not believed */
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
 void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
@@ -252,6 +254,7 @@ pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail 
     get_double(o, "gain_sd", &rail->gain_sd);
     get_double(o, "baseline_mw", baseline_mw);
     get_double(o, "baseline_sd_mw", baseline_sd_mw);
+    if (!(fabs(*baseline_mw) <= MOST_BASELINE_MW)) *baseline_mw = *baseline_sd_mw = NAN;
     json_decref(o);
     return *index < PJ_MAX_RAILS
                ? PJ_OK
