@@ -216,9 +216,10 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
 static bool close_open(reading_state *r)
 {
     for (uint32_t i = 0; i < r->lane_count; i++)
-        while (r->lanes[i].open_count)
-            if (!take_span(r, r->lanes[i].open[r->lanes[i].open_count - 1], r->last_ns))
-                return false;
+        while (r->lanes[i].open_count) {
+            const pj_record *record = r->lanes[i].open[--r->lanes[i].open_count];
+            if (!take_span(r, record, r->last_ns)) return false;
+        }
     return true;
 }
 
