@@ -132,6 +132,7 @@ static void print_json(const overhead *o, const pj_engine_facts *facts)
     pj_json_kv_int(&json, "tokens", o->tokens);
     pj_json_kv_int(&json, "prompt_tokens", o->prompt);
     pj_json_kv_bool(&json, "logits_equal", o->same);
+    pj_json_kv_int(&json, "span_cost_ns", o->session->span_cost_ns);
     for (int way = 0; way < WAYS; way++) {
         pj_json_key(&json, way_names[way]);
         pj_json_object_begin(&json);
@@ -170,6 +171,7 @@ static void print_table(const overhead *o, const pj_engine_facts *facts)
     }
     printf("\n  runs' own statement: module %.3f %%, deep %.3f %%\n",
            100 * o->own_share[1] / (double)o->rounds, 100 * o->own_share[2] / (double)o->rounds);
+    printf("  a span without statistics costs %lld ns\n", (long long)o->session->span_cost_ns);
     printf("  logits %s (%016llx)\n", o->same ? "equal at every depth" : "DIFFER between depths",
            (unsigned long long)o->hash[0]);
 }
