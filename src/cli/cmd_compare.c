@@ -130,8 +130,11 @@ const pj_command pj_command_compare = {
     .summary = "compare 2 to 4 runs, with statistics",
     .run = run_compare,
     .usage = "[options] RUN RUN [RUN [RUN]]",
-    .text = "Metrics side by side, and tests of the differences: Welch's t with its 95 % interval, "
-            "Mann-Whitney (in --json), Hedges' g, p values corrected by Holm. Runs of --repeat "
-            "series are compared as groups of runs, others by their decode tokens.",
-    .examples = "perjoule compare 01989c2e 01989c2f\nperjoule compare last 01989c2e --json\n",
+    .text =
+        "RUN is an id, the beginning of one, \"last\", or \"last~1\" for the run before the last. "
+        "Metrics side by side, and tests of the differences: Welch's t with its 95 % interval, "
+        "Mann-Whitney (in --json), Hedges' g, p values corrected by Holm. Runs of --repeat "
+        "series are compared as groups of runs, others by their decode tokens.",
+    .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
+                "compare last 01989c2e --json\n",
 };

@@ -166,10 +166,9 @@ const pj_command pj_command_show = {
     .summary = "show a stored run: phases, tokens, layers, components, operations",
     .run = run_show,
     .usage = "[options] [RUN]",
-    .text =
-        "Without a choice of parts it shows an overview, the tokens' energy as a line of bars "
-        "and a heatmap of layers by components. RUN is an id, the beginning of one, or \"last\" "
-        "(the default). Intervals are 95 %.",
+    .text = "Without a choice of parts it shows an overview, the tokens' energy as a line of bars "
+            "and a heatmap of layers by components. RUN is an id, the beginning of one, \"last\" "
+            "(the default) or \"last~1\" for the run before it. Intervals are 95 %.",
     .examples = "perjoule show\n"
                 "perjoule show last --components\n"
                 "perjoule show 01989c2e --operations --layer 3 --component attention\n"

@@ -7,6 +7,7 @@
 #include "trace/summary.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -225,23 +226,41 @@ static pj_status first_id(pj_sql *sql, char id[PJ_UUID_BYTES], bool *more, pj_er
     return pj_sql_end(sql, err);
 }
 
-static pj_status resolve_last(pj_store *store, char id[PJ_UUID_BYTES], pj_error *err)
+/* The N in "last~N", 0 for "last" itself, -1 for anything else. */
+static int64_t parse_last(const char *text)
+{
+    enum { MAX_DIGITS = 9 };
+    if (strncmp(text, "last", 4) != 0) return -1;
+    if (!text[4]) return 0;
+    size_t digits = strspn(text + 5, "0123456789");
+    if (text[4] != '~' || !digits || digits > MAX_DIGITS || text[5 + digits]) return -1;
+    return strtol(text + 5, NULL, 10);
+}
+
+static pj_status resolve_last(pj_store *store, int64_t back, char id[PJ_UUID_BYTES], pj_error *err)
 {
     bool more;
     pj_sql *sql = pj_sql_begin(
-        store, "SELECT id FROM profiling_runs ORDER BY created_ns DESC, id DESC LIMIT 1", err);
+        store, "SELECT id FROM profiling_runs ORDER BY created_ns DESC, id DESC LIMIT 1 OFFSET ?",
+        err);
+    pj_sql_int(sql, 1, back);
     pj_status status = first_id(sql, id, &more, err);
-    if (status == PJ_OK && !id[0])
+    if (status != PJ_OK || id[0]) return status;
+    if (back)
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "database %s holds no runs yet: record one with "
-                       "perjoule run",
-                       pj_store_path(store));
-    return status;
+                       "database %s holds no more than %lld runs, so there is "
+                       "no last~%lld (see: perjoule ls)",
+                       pj_store_path(store), (long long)back, (long long)back);
+    return pj_fail(err, PJ_E_NOT_FOUND,
+                   "database %s holds no runs yet: record one with "
+                   "perjoule run",
+                   pj_store_path(store));
 }
 
 pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES], pj_error *err)
 {
-    if (strcmp(text, "last") == 0) return resolve_last(store, id, err);
+    int64_t back = parse_last(text);
+    if (back >= 0) return resolve_last(store, back, id, err);
     size_t length = strlen(text);
     char low[PJ_UUID_BYTES] = {0}, high[PJ_UUID_BYTES + 1] = {0};
     bool good = length >= 4 && length < PJ_UUID_BYTES;
@@ -252,7 +271,7 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
     if (!good)
         return pj_fail(err, PJ_E_INVALID,
                        "%.40s is not the id of a run: give at least 4 characters "
-                       "of one (see: perjoule ls), or \"last\"",
+                       "of one (see: perjoule ls), \"last\" or \"last~1\"",
                        text);
     high[length] = 'g'; /* behind every hexadecimal digit */
     bool more;

@@ -332,6 +332,26 @@ static void ids_are_found_by_prefix(void **state)
     assert_int_equal(pj_store_resolve(store, "00000000", found, &err), PJ_E_NOT_FOUND);
 }
 
+static void runs_are_found_by_age(void **state)
+{
+    pj_store *store = ((fixture *)*state)->store;
+    pj_error err = {0};
+    char found[PJ_UUID_BYTES], spec[16];
+    fill_for_lists(store);
+    pj_run_list runs = list(store, &(pj_run_query){0});
+    for (uint32_t i = 0; i < runs.count; i++) {
+        snprintf(spec, sizeof spec, "last~%u", (unsigned)i);
+        assert_int_equal(pj_store_resolve(store, spec, found, &err), PJ_OK);
+        assert_string_equal(found, runs.runs[i].id);
+    }
+    snprintf(spec, sizeof spec, "last~%u", (unsigned)runs.count);
+    assert_int_equal(pj_store_resolve(store, spec, found, &err), PJ_E_NOT_FOUND);
+    pj_run_list_fini(&runs);
+    const char *const bad[] = {"last~", "last~-1", "last~1x", "last1", "last~1234567890"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(pj_store_resolve(store, bad[i], found, &err), PJ_E_INVALID);
+}
+
 static void status_can_be_marked(void **state)
 {
     pj_store *store = ((fixture *)*state)->store;
@@ -580,6 +600,7 @@ int main(void)
         TEST(filters_find_what_they_name),
         TEST(orders_hold_and_missing_comes_last),
         TEST(ids_are_found_by_prefix),
+        TEST(runs_are_found_by_age),
         TEST(status_can_be_marked),
         TEST(other_files_are_refused),
         TEST(reading_only_needs_a_file),
