@@ -34,7 +34,7 @@ typedef struct pj_profile_options {
     const char *const *tags; /* NULL-terminated, or NULL */
     const char *experiment_name;
     const char *settings_json; /* what was asked for; NULL: made from these options */
-    const char *repeat_group; /* "": this run is the first of a group; NULL: of none */
+    const char *repeat_group;  /* "": this run is the first of a group; NULL: of none */
     uint32_t repeat_index;
     const char *run_id; /* a UUIDv7 given out before, for a run that waited; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
