@@ -46,6 +46,29 @@ static inline void pj_codes_k(const uint8_t *block, const uint8_t *high, const u
     }
 }
 
+typedef uint16_t pj_u16x8 __attribute__((vector_size(16)));
+typedef uint8_t pj_u8x8 __attribute__((vector_size(8)));
+typedef int16_t pj_i16x8 __attribute__((vector_size(16)));
+
+/* Sixteen six-bit codes, less 32, times ratio / 256, plus 128. The compilers shift bytes one by
+ * one, so bytes are shifted as pairs and masked. */
+static inline void pj_codes_q6_k_half(const uint8_t *low, const uint8_t *high, int low_shift,
+                                      int high_shift, int16_t ratio, uint8_t *codes)
+{
+    pj_u16x8 nibbles, pairs;
+    memcpy(&nibbles, low, sizeof nibbles);
+    memcpy(&pairs, high, sizeof pairs);
+    nibbles = (nibbles >> (uint16_t)low_shift & 0x0f0f) | (pairs >> (uint16_t)high_shift & 0x0303)
+                                                              << 4;
+    for (int i = 0; i < 2; i++) {
+        pj_u8x8 bytes;
+        memcpy(&bytes, (const uint8_t *)&nibbles + 8 * i, sizeof bytes);
+        pj_i16x8 words = (__builtin_convertvector(bytes, pj_i16x8) - 32) * ratio + 128;
+        bytes = __builtin_convertvector((words >> 8) + 128, pj_u8x8);
+        memcpy(codes + 8 * i, &bytes, sizeof bytes);
+    }
+}
+
 /*
  * Q6_K has a scale a 16 values. The larger of two neighbours (in magnitude) becomes the block's,
  * and all codes are stretched by 3.96, to the whole range of a byte (-32 becomes -127); those of
@@ -61,14 +84,11 @@ static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *sc
         int low_shift = j % 4 / 2 * 4, high_shift = j % 4 * 2;
         float a = (float)(int8_t)block[192 + 2 * j], b = (float)(int8_t)block[193 + 2 * j];
         float largest = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
-        float ratio[2] = {0, 0};
-        if (largest > 0) ratio[0] = stretch * a / largest, ratio[1] = stretch * b / largest;
+        float inverse = largest > 0 ? stretch * 256 / largest : 0;
         scales[j] = d * largest / stretch;
-        for (int half = 0; half < 2; half++)
-            for (int i = half * 16; i < half * 16 + 16; i++) {
-                int code = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
-                codes[i] = (uint8_t)((int)((float)(code - 32) * ratio[half] + 128.5f));
-            }
+        pj_codes_q6_k_half(low, high, low_shift, high_shift, (int16_t)lrintf(a * inverse), codes);
+        pj_codes_q6_k_half(low + 16, high + 16, low_shift, high_shift, (int16_t)lrintf(b * inverse),
+                           codes + 16);
     }
 }
 

@@ -674,10 +674,57 @@ static void test_masks(void **state)
         assert_string_equal(pj_kernels_find(names[i])->name, names[i]);
 }
 
+/* ---- --time ----------------------------------------------------------------------------- */
+
+/* The least of some calls, in nanoseconds: a product on one thread. */
+static double least_ns(const pj_kernels *k, pj_team *team, const pj_linear_job *job, const float *x,
+                       size_t tokens, void *memory)
+{
+    double least = 1e18;
+    for (int i = 0; i < 20; i++) {
+        int64_t begin = pj_clock_ns();
+        pj_linear(k, team, x, job->weights->cols, tokens, job, memory);
+        least = fmin(least, (double)(pj_clock_ns() - begin));
+    }
+    return least;
+}
+
+/* Every set and type against plain C: a matrix that stays in cache times one and 48 tokens. */
+static int time_products(void)
+{
+    enum { ROWS = 128, COLS = 1024, TOKENS = 48 };
+    static const size_t tokens[] = {1, TOKENS};
+    float *x = pj_alloc(TOKENS * COLS, sizeof *x), *y = pj_alloc(TOKENS * ROWS, sizeof *y);
+    uint8_t *bytes = pj_alloc(ROWS * COLS, 4);
+    void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
+    pj_team *team;
+    if (!x || !y || !bytes || !memory || pj_team_new(1, false, &team, NULL)) return 1;
+    for (size_t i = 0; i < TOKENS * COLS; i++) x[i] = uniform(-1, 1);
+    printf("%-8s %-6s %7s %10s %8s\n", "set", "type", "tokens", "GFLOP/s", "against c");
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (size_t t = 0; t < 2; t++) {
+            double plain = 0;
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, 0};
+            w.row_bytes = pj_dtype_row_bytes(w.type, COLS);
+            random_weights(w.type, bytes, ROWS * COLS);
+            pj_linear_job job = {&w, NULL, y, ROWS};
+            for (size_t i = 0; i < name_count; i++) {
+                double ns = least_ns(pj_kernels_find(names[i]), team, &job, x, tokens[t], memory);
+                if (i == 0) plain = ns;
+                printf("%-8s %-6s %7zu %10.1f %8.1f\n", names[i], pj_dtype_get(w.type)->name,
+                       tokens[t], 2.0 * ROWS * COLS * (double)tokens[t] / ns, plain / ns);
+            }
+        }
+    pj_team_free(team);
+    pj_free(x), pj_free(y), pj_free(bytes), pj_free(memory);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     name_count = pj_kernels_list(names, 16);
     rng.state = 20260801;
+    if (argc > 1 && strcmp(argv[1], "--time") == 0) return time_products();
 #ifdef PJ_AMX_MODEL
     if (set_at(0)->forms[PJ_FORM_Q8]->group != 4 || set_at(0)->forms[PJ_FORM_BF16]->group != 2) {
         puts("skipped: the model runs on top of AVX-512 with VNNI and BF16, which are not here");
