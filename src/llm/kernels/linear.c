@@ -226,6 +226,15 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
     }
 }
 
+/* Lines that the store after the last stretch will write: they lie a row of y apart, where no
+ * hardware prefetcher looks. */
+static void prefetch_output(const block *b, const pj_linear_job *job, size_t token, size_t tokens)
+{
+    for (size_t t = token; t < token + tokens; t++)
+        for (size_t row = b->begin; row < b->end; row += 16)
+            __builtin_prefetch(job->y + t * job->y_stride + row, 1, 2);
+}
+
 static void block_panel(const product *p, const block *b, const pj_linear_job *job, size_t token,
                         size_t panel, float *sums)
 {
@@ -244,6 +253,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
             tile.x_scales = x->scales + token * blocks + col / PJ_Q8_BLOCK * width;
             tile.x_sums = x->sums + token * blocks + col / PJ_Q8_BLOCK * width;
         }
+        if (at + b->kernels->stretch >= b->cols) prefetch_output(b, job, token, tokens);
         stretch_tiles(b, &tile, at, sums);
     }
     p->kernels->tile_store(sums, b->end - b->begin, tokens,

@@ -339,12 +339,15 @@ static void tile_minima(const pj_tile *t)
         tile_of(t, true, 1);
 }
 
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
+
 static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
     const char *at = row;
     char *to = values;
     const __m256i offset = _mm256_set1_epi8((char)128);
     for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q8_BYTES) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
         __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
         _mm256_storeu_si256((__m256i *)(void *)(to + b * 32), _mm256_xor_si256(codes, offset));
         scales[b] = _cvtsh_ss(pj_load_u16(at));
@@ -357,6 +360,7 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
     const char *at = row;
     char *to = values;
     for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
         __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
         __m256i codes = _mm256_and_si256(twice, _mm256_set1_epi8(15));
