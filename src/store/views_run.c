@@ -104,8 +104,8 @@ static pj_status write_common(pj_view *view, pj_error *err)
 {
     static const char *const energy_columns[] = {
         "phase",
-        "(SELECT rail_name FROM run_rails r WHERE r.run_id = run_rail_energy.run_id"
-        " AND r.rail_index = run_rail_energy.rail_index)",
+        ("(SELECT rail_name FROM run_rails r WHERE r.run_id = run_rail_energy.run_id"
+         " AND r.rail_index = run_rail_energy.rail_index)"),
         "gross_mj",
         "idle_mj",
         "net_mj",
@@ -155,8 +155,8 @@ static pj_status write_rails(pj_view *view, pj_error *err)
         "kind",
         "scope",
         "quality",
-        "(SELECT rail_name FROM run_rails p WHERE p.run_id = run_rails.run_id AND p.rail_index ="
-        " run_rails.parent_index)",
+        ("(SELECT rail_name FROM run_rails p WHERE p.run_id = run_rails.run_id AND p.rail_index ="
+         " run_rails.parent_index)"),
         "period_ms",
         "window_ms",
         "delay_ms",
