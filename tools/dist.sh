@@ -9,12 +9,13 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 git archive --prefix="$name/" HEAD | tar -x -C "$tree"
 page=
-for folder in ui/dist "$build/ui/dist"; do
+for folder in ui/dist "$build/ui/page"; do
     [ -f "$folder/index.html" ] && page=$folder
 done
 if [ -n "$page" ]; then
     mkdir -p "$tree/$name/ui/dist"
     cp -r "$page/." "$tree/$name/ui/dist/"
+    : >"$tree/$name/ui/dist/PREBUILT" # tells the build to take the page as it lies
 else
     echo "the page is not built; the archive goes without it" >&2
 fi
