@@ -36,6 +36,7 @@ struct pj_live_json {
     pj_live_power last; /* newest sample; has_last: of the present run */
     bool has_last;
     int64_t batch_ns;                    /* when the last one went out */
+    int told_quality;                    /* what binary readers know; -1: nothing yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
     bool layout_changed;
@@ -124,6 +125,7 @@ static void on_begin(void *context, const pj_live_run *run)
     live->component_count = 0;
     live->layers_told = 0;
     live->batch_rows = 0;
+    live->told_quality = -1;
     live->has_last = false;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
@@ -291,7 +293,9 @@ static void power_message(pj_live_json *live, const char *run_id, const pj_live_
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) pj_json_kv_double(&json, names[c], s->mw[c]);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
-    publish(live, &json, (pj_publication){.run_id = run_id, .audience = audience, .state = true});
+    /* What tells binary readers where figures come from must not be skipped. */
+    bool state = audience == PJ_FOR_JSON;
+    publish(live, &json, (pj_publication){.run_id = run_id, .audience = audience, .state = state});
 }
 
 /* JSON readers get the newest sample of a batch: fast sensors give a thousand a second, and those
@@ -299,9 +303,14 @@ static void power_message(pj_live_json *live, const char *run_id, const pj_live_
 static void flush_power(pj_live_json *live, const char *run_id)
 {
     if (live->batch_rows == 0) return;
+    const pj_live_power *newest = &live->batch[live->batch_rows - 1];
     power_frame(live, run_id);
-    if (pj_hub_wants(live->hub, false))
-        power_message(live, run_id, &live->batch[live->batch_rows - 1], PJ_FOR_JSON);
+    /* A binary frame has no room for the source of its figures. */
+    if ((int)newest->quality != live->told_quality) {
+        live->told_quality = (int)newest->quality;
+        power_message(live, run_id, newest, PJ_FOR_BINARY);
+    }
+    if (pj_hub_wants(live->hub, false)) power_message(live, run_id, newest, PJ_FOR_JSON);
     live->batch_rows = 0;
 }
 

@@ -54,6 +54,16 @@ async function request(path: string, query?: Query, init: RequestInit = {}): Pro
 const get = async <R>(path: string, query?: Query, signal?: AbortSignal): Promise<R> =>
   (await (await request(path, query, { signal })).json()) as R;
 
+const NO_LISTS = {
+  phases: [],
+  power_statistics: [],
+  layers: [],
+  components: [],
+  rail_energy: [],
+  warnings: [],
+  anomalies: [],
+};
+
 const run = (id: string): string => `api/profiling/run/${encodeURIComponent(id)}`;
 
 export const api = {
@@ -65,7 +75,11 @@ export const api = {
   facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
   detail: (id: string, signal?: AbortSignal) =>
     get<T.RunDetail>(run(id), { include: 'none' }, signal),
-  summary: (id: string, signal?: AbortSignal) => get<T.Summary>(`${run(id)}/summary`, {}, signal),
+  summary: async (id: string, signal?: AbortSignal): Promise<T.Summary> => ({
+    // Lists that another version of the server does not know are empty.
+    ...NO_LISTS,
+    ...(await get<T.Summary>(`${run(id)}/summary`, {}, signal)),
+  }),
   pipeline: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Pipeline>(`${run(id)}/pipeline`, q, signal),
   power: (id: string, q: Query, signal?: AbortSignal) =>

@@ -111,6 +111,11 @@ export function RunHead({ data }: { data: RunData }) {
           <Sentence text={w.text} />
         </Notice>
       ))}
+      {s.energy_source === 'unavailable' && s.warnings.length === 0 && (
+        <Notice>
+          <Sentence text="Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` says what this machine has and how to allow it." />
+        </Notice>
+      )}
       {s.status !== 'completed' && s.status !== 'running' && (
         <Notice>This run was {s.status}. What had been recorded up to then is shown.</Notice>
       )}

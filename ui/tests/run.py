@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Runs one vitest project of the page: run.py NODE PROJECT. Exit 77, which meson counts as skipped,
+when the development tools are not installed."""
+import os
+import pathlib
+import subprocess
+import sys
+
+ui = pathlib.Path(__file__).resolve().parent.parent
+node, project = sys.argv[1:3]
+vitest = ui / "node_modules" / "vitest" / "vitest.mjs"
+if not vitest.exists():
+    print(f"skipped: the page's development tools are not installed; run npm ci in {ui.name}/")
+    sys.exit(77)
+if project == "e2e" and not any(
+        pathlib.Path(p).exists() for p in (os.environ.get("CHROMIUM", ""), "/usr/bin/chromium",
+                                           "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if p):
+    print("skipped: no Chromium is installed")
+    sys.exit(77)
+if project == "e2e" and not (ui / "dist" / "PREBUILT").exists():
+    # The scenarios with generated runs read the built page from ui/dist.
+    built = subprocess.run([node, str(ui / "node_modules/vite/bin/vite.js"), "build", "--logLevel", "warn"],
+                           cwd=ui)
+    if built.returncode:
+        sys.exit(1)
+sys.exit(subprocess.run([node, str(vitest), "run", "--project", project], cwd=ui).returncode)
