@@ -3,7 +3,7 @@
  *
  * Many tokens: a thread takes a block of weight rows small enough that it stays in the second cache
  * (unpacked there where the type needs it), and walks all panels past it; within a panel it takes
- * stretches of columns such that the panel's piece stays in the first cache under all tiles of the
+ * stretches of columns such that the panel's piece stays in cache under all tiles of the
  * block. Sums gather in a small [rows][48] buffer and are stored transposed. So the weights come
  * from memory once, the activations once a block.
  */

@@ -45,7 +45,13 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels);     /* codes_avx2.c, codes_neon.
 
 INLINE vec vec_of(float value)
 {
-    return (vec){0} + value;
+#if defined(__AVX512F__)
+    return (vec)_mm512_set1_ps(value);
+#elif defined(__AVX2__)
+    return (vec)_mm256_set1_ps(value);
+#else
+    return (vec)vdupq_n_f32(value);
+#endif
 }
 
 INLINE vec vec_load(const float *at)

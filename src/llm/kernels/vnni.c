@@ -455,7 +455,7 @@ static double peak(size_t rounds)
                                               .dot = dot_,                              \
                                               .tile = tile_,                            \
                                               .rows = ROWS,                             \
-                                              .stretch = 512, /* 24 KiB of the panel */ \
+                                              .stretch = 2048, /* 96 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
 TYPE(q8_0, dot_q8_0, tile);
