@@ -25,6 +25,10 @@ int64_t pj_clock_thread_cpu_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
+int64_t pj_clock_process_cpu_ns(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
 
 void pj_clock_sleep_until(int64_t monotonic_ns)
 {

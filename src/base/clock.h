@@ -12,6 +12,7 @@ int64_t pj_clock_wall_ns(void); /* nanoseconds since 1970, UTC */
 void pj_clock_sleep_until(int64_t monotonic_ns);
 /* CPU time of the calling thread, for self-reported overhead. */
 int64_t pj_clock_thread_cpu_ns(void);
+int64_t pj_clock_process_cpu_ns(void); /* of all its threads */
 /* "2026-01-31T12:34:56.789+00:00"; `text` holds at least 32 bytes. Milliseconds, because Python
  * before 3.11 reads only three or six fraction digits. */
 void pj_clock_format_iso(int64_t wall_ns, char text[32]);

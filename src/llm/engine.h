@@ -121,8 +121,9 @@ typedef struct pj_sequence_result {
 typedef struct pj_generate_result {
     pj_sequence_result *sequences; /* [count] */
     uint32_t count;
-    uint64_t input_tokens, output_tokens; /* over all sequences */
-    int64_t prefill_ns, decode_ns;        /* forward passes and sampling */
+    uint64_t input_tokens, output_tokens;  /* over all sequences */
+    int64_t prefill_ns, decode_ns;         /* forward passes and sampling */
+    int64_t prefill_cpu_ns, decode_cpu_ns; /* processor time of the whole process meanwhile */
     uint32_t decode_steps;
     uint64_t logits_hash; /* over the logits of every step, in order */
 } pj_generate_result;

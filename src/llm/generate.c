@@ -294,7 +294,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
 
 static pj_status prefill(generation *g)
 {
-    int64_t begin = pj_clock_ns();
+    int64_t begin = pj_clock_ns(), cpu_begin = pj_clock_process_cpu_ns();
     pj_status status = PJ_OK;
     bool wanted = g->request->max_tokens > 0;
     begin_phase(g, PJ_PHASE_PREFILL);
@@ -307,6 +307,7 @@ static pj_status prefill(generation *g)
     end_span(g);
     end_span(g);
     g->result->prefill_ns = pj_clock_ns() - begin;
+    g->result->prefill_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
     for (uint32_t i = 0; i < g->count && !status; i++) {
         if (wanted)
             announce(g, i, false);
@@ -364,6 +365,7 @@ static pj_status decode(generation *g)
 {
     pj_status status = PJ_OK;
     if (!any_live(g)) return PJ_OK;
+    int64_t cpu_begin = pj_clock_process_cpu_ns();
     begin_phase(g, PJ_PHASE_DECODE);
     for (uint32_t position = 1, live; !status && any_live(g); position++) {
         if (cancelled(g)) {
@@ -381,6 +383,7 @@ static pj_status decode(generation *g)
         announce_all(g, live, false);
     }
     end_span(g);
+    g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
     return status;
 }
 
