@@ -1,0 +1,202 @@
+"""The live stream: what a reader is told, when it comes late, reconnects, is slow, asks for binary."""
+import struct
+import threading
+import unittest
+
+import harness
+
+
+def numbers(messages):
+    return [m["seq"] for m in messages if isinstance(m, dict)]
+
+
+class Live(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def start(self, **fields):
+        return self.server.generate(wait=False, **fields).json()["run_id"]
+
+    def test_a_run_is_told(self):
+        with harness.Socket(self.server.port) as ws:
+            hello = ws.message()
+            self.assertEqual((hello["type"], hello["running"], hello["queue"]), ("hello", None, 0))
+            run = self.start(max_length=30, profiling_depth="deep")
+            told = ws.until("inference_complete", run)
+        self.assertEqual(numbers(told), sorted(set(numbers(told))))
+        for m in told:
+            self.assertLessEqual({"type", "run_id", "t_ms", "seq"}, set(m))
+            self.assertEqual(m["run_id"], run)
+        kinds = {m["type"] for m in told}
+        self.assertLessEqual({"run_queued", "run_started", "section_start", "section_end", "power_sample",
+                              "token_complete", "layer_metrics", "component_metrics", "operation_metrics",
+                              "inference_complete"}, kinds)
+        summary = told[-1]["summary"]
+        tokens = [m for m in told if m["type"] == "token_complete"]
+        self.assertEqual(len(tokens), summary["output_tokens"])
+        self.assertEqual([m["position"] for m in tokens], list(range(len(tokens))))
+        stored = self.server.get(f"/api/profiling/run/{run}/summary").json()
+        self.assertEqual(stored["total_energy_mj"], summary["total_energy_mj"])
+
+    def test_binary(self):
+        with harness.Socket(self.server.port, "?binary=1") as ws:
+            ws.message()
+            run = self.start(max_length=30)
+            told = ws.until("inference_complete", run)
+        frames = [m for m in told if isinstance(m, bytes)]
+        layout = next(m for m in told if isinstance(m, dict) and m["type"] == "heatmap_layout")
+        heads = [struct.unpack("<BBHIdII", f[:24]) for f in frames]
+        self.assertEqual({h[0] for h in heads}, {1, 2})
+        for (kind, version, columns, _, _, rows, _), f in zip(heads, frames):
+            self.assertEqual((version, len(f)), (1, 24 + 4 * rows * columns))
+            if kind == 1:
+                self.assertEqual(columns, 7)
+        last = [h for h in heads if h[0] == 2][-1]
+        self.assertEqual((last[5], last[2]), (layout["layers"], len(layout["components"])))
+        self.assertNotIn("power_sample", {m["type"] for m in told if isinstance(m, dict)})
+
+    def test_late_reader_is_told_all_events(self):
+        run = self.start(max_length=400, temperature=1, seed=5, model_name="synthetic:smollm2-135m,layers=2")
+        self.server.wait_until(lambda: any(m["type"] == "token_complete" for m in self.server.get(
+            f"/api/profiling/run/{run}/live").json()), "first token")
+        with harness.Socket(self.server.port) as ws:
+            hello = ws.message()
+            self.assertEqual(hello["running"]["run_id"], run)
+            self.server.ask("POST", f"/api/profiling/run/{run}/cancel")
+            told = ws.until("inference_complete", run)
+        self.assertEqual(told[0]["type"], "run_started")
+        positions = [m["position"] for m in told if m["type"] == "token_complete"]
+        self.assertEqual(positions, list(range(len(positions))))
+        self.assertEqual(told[-1]["status"], "cancelled")
+        by_rest = self.server.get(f"/api/profiling/run/{run}/live").json()
+        self.assertEqual([m["position"] for m in by_rest if m["type"] == "token_complete"], positions)
+
+    def test_reconnect_without_duplicates(self):
+        with harness.Socket(self.server.port) as ws:
+            ws.message()
+            run = self.start(max_length=20)
+            first = [ws.message() for _ in range(6)]
+        with harness.Socket(self.server.port, f"?from={first[-1]['seq'] + 1}") as ws:
+            ws.message()
+            rest = ws.until("inference_complete", run)
+        tokens = [m["position"] for m in first + rest if m["type"] == "token_complete"]
+        self.assertEqual(tokens, list(range(20)))
+        self.assertEqual(numbers(first + rest), sorted(set(numbers(first + rest))))
+
+    def test_one_run_only(self):
+        first, second = self.start(max_length=60), self.start(max_length=4)
+        with harness.Socket(self.server.port, f"?run_id={second}") as ws:
+            ws.message()
+            told = ws.until("inference_complete", second)
+        self.assertEqual({m["run_id"] for m in told}, {second})
+        self.server.wait_until(lambda: self.server.get("/healthz").json()["running"] is None, "end")
+        self.assertEqual(self.server.get(f"/api/profiling/run/{first}").status, 200)
+
+    def test_reader_that_does_not_read_hurts_nobody(self):
+        with harness.Socket(self.server.port, receive_buffer=4096) as deaf, \
+                harness.Socket(self.server.port) as ws:
+            ws.message()
+            run = self.start(max_length=120, profiling_depth="deep", model_name="demo")
+            told = ws.until("inference_complete", run)
+            self.assertNotIn("gap", {m["type"] for m in told})
+            self.assertEqual(deaf.status, 101)
+
+    def test_reader_that_vanishes(self):
+        for _ in range(20):
+            with harness.Socket(self.server.port) as ws:
+                ws.message()
+                ws.s.setsockopt(harness.socket.SOL_SOCKET, harness.socket.SO_LINGER,
+                                struct.pack("ii", 1, 0))
+        run = self.start(max_length=4)
+        with harness.Socket(self.server.port, f"?run_id={run}") as ws:
+            ws.message()
+            ws.until("inference_complete", run)
+
+    def test_queue_cancel_and_bound(self):
+        with harness.Server("--queue", "2") as server, harness.Socket(server.port) as ws:
+            ws.message()
+            long = {"wait": False, "max_length": 4000, "model_name": "synthetic:smollm2-135m,layers=2",
+                    "prompt": "x"}
+            first = server.generate(**long).json()["run_id"]
+            server.wait_until(lambda: server.get("/healthz").json()["running"] == first, "start")
+            waiting = [server.generate(**long).json() for _ in range(2)]
+            self.assertEqual([w["position"] for w in waiting], [1, 2])
+            full = server.generate(**long)
+            self.assertEqual(full.status, 429)
+            self.assertIsNotNone(full.headers["Retry-After"])
+            state = server.get("/healthz").json()
+            self.assertEqual((state["queue"], state["running"]), (2, first))
+            queued = server.get("/api/profiling/runs?status=queued").json()
+            self.assertEqual({r["id"] for r in queued}, {w["run_id"] for w in waiting})
+            self.assertEqual(server.get(f"/api/profiling/run/{waiting[0]['run_id']}").json()["status"],
+                             "queued")
+            self.assertEqual(server.get(f"/api/profiling/run/{first}/tokens").status, 409)
+            self.assertEqual(server.ask("DELETE", f"/api/profiling/run/{first}").status, 409)
+            for w in waiting + [{"run_id": first}]:
+                answer = server.ask("POST", f"/api/profiling/run/{w['run_id']}/cancel")
+                self.assertEqual((answer.status, answer.json()["status"]), (202, "cancelled"))
+            ws.until("inference_complete", first)
+            self.assertEqual(server.get(f"/api/profiling/run/{first}").json()["status"], "cancelled")
+            self.assertEqual(server.ask("POST", f"/api/profiling/run/{first}/cancel").status, 409)
+            self.assertEqual(server.stop(), 0)
+
+    def test_stop_keeps_the_run_and_says_goodbye(self):
+        with harness.Server() as server:
+            with harness.Socket(server.port) as ws:
+                ws.message()
+                answers = []
+                waiter = threading.Thread(target=lambda: answers.append(server.generate(
+                    max_length=4000, model_name="synthetic:smollm2-135m,layers=2")))
+                waiter.start()
+                ws.until("token_complete")
+                server.end()
+                told = ws.until("inference_complete")
+                self.assertEqual(told[-1]["status"], "cancelled")
+                with self.assertRaises(harness.Closed) as closed:
+                    ws.until("nothing")
+                self.assertEqual(closed.exception.code, 1001)
+            self.assertEqual(server.stop(), 0)
+            waiter.join()
+            self.assertEqual(answers[0].json()["status"], "cancelled")
+        with harness.Server(folder=server.folder) as server:
+            runs = server.get("/api/profiling/runs").json()
+            self.assertEqual([r["status"] for r in runs], ["cancelled"])
+            self.assertGreater(runs[0]["output_tokens"], 0)
+
+    def test_two_servers_and_a_command_line(self):
+        with harness.Server() as a, harness.Server(db=a.db) as b:
+            results = []
+            def work(server, count):
+                for i in range(count):
+                    results.append(server.generate(prompt=f"run {i}", max_length=4).status)
+            def command():
+                for _ in range(3):
+                    results.append(harness.subprocess.run(
+                        [harness.PROGRAM, "run", "-m", str(harness.MODELS / "demo"), "--db", a.db, "--power",
+                         "sim", "-n", "4", "Hello"], capture_output=True).returncode)
+            threads = [threading.Thread(target=work, args=(a, 4)),
+                       threading.Thread(target=work, args=(b, 4)), threading.Thread(target=command)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertEqual(sorted(results), [0] * 3 + [200] * 8)
+            for server in (a, b):
+                self.assertEqual(len(server.get("/api/profiling/runs").json()), 11)
+
+    def test_a_failed_run(self):
+        with harness.Socket(self.server.port) as ws:
+            ws.message()
+            answer = self.server.generate(prompt_ids=[10**9], prompt=None)
+            self.assertGreaterEqual(answer.status, 400)
+            self.assertIn("detail", answer.json())
+            told = ws.until("run_failed")
+            self.assertTrue(told[-1]["error"])
+
+
+harness.main()

@@ -1,0 +1,247 @@
+"""What the server refuses, and how: hostile heads, names, bodies; tokens; what it says of itself."""
+import gzip
+import json
+import socket
+import subprocess
+import unittest
+
+import harness
+
+POST = "/api/profiling/generate"
+
+
+class Strict(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def head(self, *lines, method="GET", target="/healthz", host="Host: localhost", body=""):
+        text = "\r\n".join([f"{method} {target} HTTP/1.1", *([host] if host else []), *lines])
+        return self.server.raw_status((text + "\r\nConnection: close\r\n\r\n" + body).encode("latin-1"))
+
+    def problem(self, answer, status):
+        self.assertEqual(answer.status, status, answer.body)
+        self.assertEqual(answer.headers["Content-Type"], "application/problem+json")
+        document = answer.json()
+        self.assertEqual(set(document), {"type", "title", "status", "detail"})
+        self.assertEqual(document["status"], status)
+        self.assertGreater(len(document["detail"]), 10)
+        return document["detail"]
+
+    def post(self, body, status):
+        return self.problem(self.server.ask("POST", POST, body), status)
+
+    def test_head(self):
+        self.assertEqual(self.head(), 200)
+        for wrong, status in [
+            (dict(method="G@T"), 405), (dict(method="PUT"), 405), (dict(method="OPTIONS"), 405),
+            (dict(target="/health%00z"), 400), (dict(target="/health\0z"), 400),
+            (dict(target="/health\x01z"), 400), (dict(target="/h\xe4"), 400), (dict(target="/%zz"), 400),
+            (dict(target="/%"), 400), (dict(target="/a%2"), 400), (dict(target="/?a=%ff"), 400),
+            (dict(target="/?a=%01"), 400), (dict(target="*"), 400), (dict(target="/" + "a" * 17000), 414),
+            (dict(host=""), 400), (dict(host="Host: localhost\r\nHost: localhost"), 400),
+            (dict(target="/" + "?" + "&".join("a=b" for _ in range(70))), 400),
+        ]:
+            self.assertEqual(self.head(**wrong), status, wrong)
+
+    def test_lengths_in_two_ways(self):
+        for lines in (["Content-Length: 5", "Transfer-Encoding: chunked"],
+                      ["Content-Length: 5", "Content-Length: 5"],
+                      ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]):
+            status = self.head(*lines, method="POST", target=POST, body="0\r\n\r\n")
+            self.assertEqual(status, 400, lines)
+
+    def test_large_head_and_body(self):
+        self.assertIn(self.head("X: " + "a" * 70000), (413, 431, 400, None))
+        big = json.dumps({"prompt": "a" * (1 << 20)})
+        self.assertIn("1048576", self.post(big.encode(), 413))
+
+    def test_host(self):
+        port = self.server.port
+        for host in ("localhost", f"localhost:{port}", "127.0.0.1", f"127.0.0.1:{port}", "[::1]:1",
+                     "LOCALHOST"):
+            self.assertEqual(self.head(host=f"Host: {host}"), 200, host)
+        for host in ("evil.example", f"localhost.evil.example:{port}", "10.1.2.3", "localhost:99999999",
+                     "[::1", "", "localhost:x", "127.0.0.1.evil.example", "user@localhost"):
+            self.assertIn(self.head(host=f"Host: {host}"), (400, 403), host)
+
+    def test_origin(self):
+        body = {"prompt": "x", "max_length": 1}
+        own = {"Origin": self.server.url}
+        self.assertEqual(self.server.ask("POST", POST, body, own).status, 200)
+        for origin in ("http://evil.example", "null", self.server.url + "0", "https://localhost"):
+            self.problem(self.server.ask("POST", POST, body, {"Origin": origin}), 403)
+            self.problem(self.server.ask("DELETE", "/api/profiling/run/last", None, {"Origin": origin}),
+                         403)
+            with harness.Socket(self.server.port, headers={"Origin": origin}) as ws:
+                self.assertEqual(ws.status, 403)
+        with harness.Socket(self.server.port, headers={"Origin": self.server.url}) as ws:
+            self.assertEqual(ws.status, 101)
+
+    def test_body(self):
+        self.assertIn("max_length", self.post({"prompt": "x", "max_lenght": 5}, 422))
+        self.assertIn("JSON", self.post(b"{", 400))
+        self.assertIn("JSON", self.post(b'{"prompt":"a","prompt":"b"}', 400))
+        self.assertIn("JSON", self.post(b'{"prompt":"\xff"}', 400))
+        self.assertIn("object", self.post(b"[]", 422))
+        self.assertIn("prompt", self.post({}, 422))
+        self.assertIn("prompt", self.post({"prompt": ""}, 422))
+        for field, value in [("max_length", 0), ("max_length", "5"), ("max_length", 1.5),
+                             ("max_length", 1e30), ("temperature", -1), ("top_p", 2), ("top_k", -1),
+                             ("seed", -1), ("batch_size", 0), ("batch_size", 100000), ("dtype", "q3"),
+                             ("profiling_depth", "very"), ("tags", "a"), ("tags", [1]), ("tags", [""]),
+                             ("tags", ["x" * 300]), ("wait", 1), ("model_name", 5),
+                             ("experiment_name", []), ("prompt_ids", [1]), ("prompt", 5)]:
+            self.assertIn(field, self.post({"prompt": "x", field: value}, 422), (field, value))
+        self.assertIn("array", self.post({"prompt_ids": [-1]}, 422))
+
+    def test_models_are_names(self):
+        for name in ("../models/demo", "/etc", "..", ".", "demo/..", "./demo", "nosuch", "demo/config.json",
+                     "", "synthetic:nosuch", "synthetic:llama-3.3-70b,f32", "~"):
+            self.post({"prompt": "x", "model_name": name}, 422)
+        self.assertIn("/api/profiling/models", self.post({"prompt": "x", "model_name": "../x"}, 422))
+
+    def test_queries(self):
+        get = self.server.get
+        self.assertIn("limit", self.problem(get("/api/profiling/runs?limt=4"), 400))
+        self.assertIn("limit", self.problem(get("/api/profiling/runs?limit=-4"), 400))
+        self.assertIn("sort", self.problem(get("/api/profiling/runs?sort=size"), 400))
+        self.assertIn("from", self.problem(get("/api/profiling/runs?from=yesterday"), 400))
+        self.assertIn("twice", self.problem(get("/api/profiling/runs?limit=4&limit=5"), 400))
+        self.assertIn("ids", self.problem(get("/api/profiling/compare?ids=last"), 400))
+        self.problem(get("/api/profiling/compare"), 400)
+
+    def test_addresses(self):
+        self.problem(self.server.get("/api/nothing"), 404)
+        self.problem(self.server.get("/nothing.html"), 404)
+        self.problem(self.server.get("/../../etc/passwd"), 404)
+        self.problem(self.server.get("/assets/%2e%2e/secret"), 404)
+        self.problem(self.server.get("/api/profiling/run/00000000"), 404)
+        self.problem(self.server.get("/api/profiling/run/x" + "y" * 200), 404)
+        answer = self.server.ask("POST", "/api/profiling/runs", {})
+        self.problem(answer, 405)
+        self.assertEqual(answer.headers["Allow"], "GET")
+        answer = self.server.ask("GET", POST)
+        self.assertEqual((answer.status, answer.headers["Allow"]), (405, "POST"))
+        self.problem(self.server.get("/ws/profiling"), 426)
+
+    def test_handshakes(self):
+        port = self.server.port
+        for wrong, status in [({"Sec-WebSocket-Version": "8"}, 426), ({"Sec-WebSocket-Key": "short"}, 400),
+                              ({"Sec-WebSocket-Key": "A" * 24}, 400), ({"Upgrade": "h2c"}, 426),
+                              ({"Connection": "close"}, 426), ({"Host": "evil.example"}, 403)]:
+            with harness.Socket(port, headers=wrong) as ws:
+                self.assertEqual(ws.status, status, wrong)
+        with harness.Socket(port, "?binary=2") as ws:
+            self.assertEqual(ws.status, 400)
+        key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # of RFC 6455
+        with harness.Socket(port, headers=key) as ws:
+            self.assertIn("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", ws.head)
+
+    def test_frames(self):
+        def ends(send):
+            with harness.Socket(self.server.port) as ws:
+                ws.message()
+                send(ws)
+                try:
+                    while True:
+                        ws.message()
+                except harness.Closed as closed:
+                    return closed.code
+                except (EOFError, OSError):
+                    return None
+
+        self.assertIn(ends(lambda ws: ws.send(1, b"hello", mask=False)), (1002, None))
+        self.assertIn(ends(lambda ws: ws.send(1, b"x" * 5000)), (1009, None))
+        self.assertIn(ends(lambda ws: ws.send(1, b"\xff\xfe")), (1007, None))
+        self.assertIn(ends(lambda ws: ws.send(3, b"")), (1002, None))
+        self.assertEqual(ends(lambda ws: ws.send(8, b"\x03\xe8")), 1000)
+        with harness.Socket(self.server.port) as ws:
+            ws.message()
+            for i in range(2000):  # a flood of pings is answered as far as it is read
+                ws.send(9, b"%d" % i)
+            self.assertEqual(self.server.get("/healthz").status, 200)
+
+    def test_headers_of_every_answer(self):
+        for path in ("/", "/healthz", "/api/nothing", "/metrics", "/api/profiling/runs"):
+            headers = self.server.get(path).headers
+            self.assertIn("default-src 'self'", headers["Content-Security-Policy"])
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertEqual(headers["Referrer-Policy"], "no-referrer")
+            self.assertIsNone(headers["Access-Control-Allow-Origin"])
+        self.assertEqual(self.server.get("/api/profiling/runs").headers["Cache-Control"], "no-store")
+
+    def test_page(self):
+        page = self.server.get("/")
+        self.assertIn("text/html", page.headers["Content-Type"])
+        self.assertIn(b"perjoule", page.body)
+        tag = page.headers["ETag"]
+        if tag is None:
+            self.skipTest("this build has no dashboard")
+        again = self.server.get("/", **{"If-None-Match": tag})
+        self.assertEqual((again.status, again.body), (304, b""))
+        packed = self.server.get("/", **{"Accept-Encoding": "gzip;q=1, br;q=0"})
+        self.assertEqual(packed.headers["Content-Encoding"], "gzip")
+        self.assertEqual(gzip.decompress(packed.body), page.body)
+        self.assertNotEqual(packed.headers["ETag"], tag)
+        self.assertEqual(packed.headers["Vary"], "Accept-Encoding")
+
+    def test_keep_alive_and_head(self):
+        with socket.create_connection(("127.0.0.1", self.server.port)) as s:
+            for _ in range(3):
+                s.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                got = b""
+                while b"\r\n\r\n" not in got:
+                    got += s.recv(4096)
+                self.assertTrue(got.startswith(b"HTTP/1.1 200"))
+                self.assertTrue(got.endswith(b"\r\n\r\n"))
+
+    def test_vanishing_and_half_open(self):
+        sockets = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(200)]
+        for i, s in enumerate(sockets):
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc"[:i % 36])
+        self.assertEqual(self.server.get("/healthz").status, 200)
+        for s in sockets:
+            s.close()
+        self.assertEqual(self.server.get("/healthz").status, 200)
+
+
+class Token(unittest.TestCase):
+    def test_token(self):
+        with harness.Server("--host", "0.0.0.0", "--token", "secret-word") as server:
+            port = server.port
+            get = lambda path, **h: server.ask("GET", path, headers=h).status
+            self.assertEqual(get("/api/profiling/runs"), 401)
+            self.assertEqual(get("/metrics"), 401)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-wor"), 401)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-word2"), 401)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-word"), 200)
+            self.assertEqual(get("/"), 200)
+            self.assertEqual(get("/healthz"), 200)
+            with harness.Socket(port) as ws:
+                self.assertEqual(ws.status, 401)
+            with harness.Socket(port, "?token=secret-word") as ws:
+                self.assertEqual(ws.status, 101)
+            answer = server.get("/api/profiling/runs")
+            self.assertIn("Bearer", answer.headers["WWW-Authenticate"])
+
+    def test_no_token_off_loopback(self):
+        done = subprocess.run([harness.PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0", "--power",
+                               "none", "--db", "none"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--token", done.stderr)
+
+    def test_port_in_use(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = subprocess.run([harness.PROGRAM, "serve", "--port", str(taken.getsockname()[1]),
+                                   "--power", "none", "--db", "none"], capture_output=True, text=True,
+                                  timeout=60)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("in use", done.stderr)
+
+
+harness.main()
