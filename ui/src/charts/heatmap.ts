@@ -15,6 +15,8 @@ export interface Grid {
   values: Float32Array;
   lo: number;
   hi: number;
+  /** Values above `hi` exist and take its colour. */
+  clipped?: boolean;
   show: (value: number) => string;
   unit: string;
 }

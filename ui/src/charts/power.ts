@@ -194,6 +194,7 @@ export class PowerChart {
     }
     ctx.font = `${10.5 * k}px ${c.font}`;
     ctx.textBaseline = 'top';
+    ctx.textAlign = 'left';
     for (const p of this.phases) {
       const x0 = Math.max(left, u.valToPos(p.start, 'x', true));
       const x1 = Math.min(left + width, u.valToPos(p.end, 'x', true));

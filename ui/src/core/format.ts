@@ -114,7 +114,9 @@ export function pair(value: number, half: number): string {
   if (half === 0) return `${digits(value)} ± 0`;
   const places = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(half)))));
   const own = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value) || 1)));
-  const n = Math.min(places, Math.max(own, 0));
+  let n = Math.min(places, own);
+  // A half width far below the figure's own digits is worth two more of them, not the word "nothing".
+  while (half < 10 ** -n / 2 && n < own + 2) n++;
   const show = (v: number) =>
     v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
   const smallest = 10 ** -n;

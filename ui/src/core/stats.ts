@@ -91,9 +91,31 @@ export function ticks(lo: number, hi: number, n: number): number[] {
   return out;
 }
 
-/** Powers of ten inside [lo, hi]. */
+/** Powers of ten inside [lo, hi]; within two decades their doubles and fives too. */
 export function logTicks(lo: number, hi: number): number[] {
+  const steps = hi / lo < 100 ? [1, 2, 5] : [1];
   const out: number[] = [];
-  for (let e = Math.ceil(Math.log10(lo) - 1e-9); 10 ** e <= hi * 1.000001; e++) out.push(10 ** e);
+  for (let e = Math.floor(Math.log10(lo)); 10 ** e <= hi; e++) {
+    for (const m of steps) {
+      const t = Number((m * 10 ** e).toPrecision(6));
+      if (t >= lo * 0.999999 && t <= hi * 1.000001) out.push(t);
+    }
+  }
   return out;
+}
+
+/** The ends of a colour scale: the extremes, unless a few values lie so far out that they would turn
+ * all others into one colour. The scale then ends where 97 % of the values lie. */
+export function scaleOf(
+  values: ArrayLike<number>,
+): { lo: number; hi: number; clipped: boolean } | null {
+  const v = Float64Array.from(values)
+    .filter((x) => Number.isFinite(x))
+    .sort();
+  if (v.length === 0) return null;
+  const lo = v[0];
+  const hi = v[v.length - 1];
+  const most = quantile(v, 0.97);
+  const clipped = v.length >= 20 && most > lo && hi - lo > 4 * (most - lo);
+  return { lo, hi: clipped ? most : hi, clipped };
 }

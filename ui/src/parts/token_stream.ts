@@ -5,6 +5,7 @@
 import { hideTip, showTip } from '../charts/tip';
 import { energy, power, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
+import { scaleOf } from '../core/stats';
 import type { LiveToken } from '../state/live';
 import { rampName } from '../state/settings';
 
@@ -53,6 +54,12 @@ export class TokenStream {
     if (!grown) this.clear();
     for (let i = grown ? from : 0; i < tokens.length; i++) this.append(tokens[i], i);
     this.shown = tokens.slice();
+    // An outlier widens the scale at once; every doubling of the text puts it right again.
+    if (
+      Math.floor(Math.log2(tokens.length)) > Math.floor(Math.log2(Math.max(1, grown ? from : 0)))
+    ) {
+      this.recolour();
+    }
     this.trim();
     if (this.paused) {
       this.missed += tokens.length - (grown ? from : 0);
@@ -138,13 +145,12 @@ export class TokenStream {
   }
 
   private scale(): void {
-    const v = this.shown
-      .filter((t) => t.energy !== null && t.phase === 'decode')
-      .map((t) => t.energy as number)
-      .sort((a, b) => a - b);
-    if (!v.length) return;
-    this.lo = v[Math.floor((v.length - 1) * 0.02)];
-    this.hi = v[Math.floor((v.length - 1) * 0.98)];
+    const ends = scaleOf(
+      this.shown.map((t) => (t.phase === 'decode' ? (t.energy ?? Number.NaN) : Number.NaN)),
+    );
+    if (!ends) return;
+    this.lo = ends.lo;
+    this.hi = ends.hi;
   }
 
   get range(): [number, number] {

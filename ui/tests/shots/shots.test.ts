@@ -1,42 +1,58 @@
 // Pictures of every view in both themes at two widths, for people to look at (npm run shots).
-// SHOTS names the folder; SHOTS_URL a running server instead of the fixture.
+// SHOTS names the folder; SHOTS_URL a running server instead of the fixture; FOLD=1 keeps to the first
+// screen, as for the documents; ONLY names some of the views.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, test } from 'vitest';
 import { at, launch, open } from '../e2e/browser.ts';
-import { type Running, startFixture } from '../fixture/server.ts';
+import { startFixture } from '../fixture/server.ts';
 
 const out = process.env.SHOTS ?? '/tmp/perjoule-shots';
 const only = process.env.ONLY;
 let browser: Browser;
-let server: Running;
+let server: { url: string; close: () => Promise<void> };
+let known: string[];
 
 beforeAll(async () => {
   mkdirSync(out, { recursive: true });
-  server = await startFixture({ dist: join(import.meta.dirname, '../../dist'), runs: 130 });
   browser = await launch();
+  const url = process.env.SHOTS_URL;
+  if (url) {
+    server = { url, close: async () => {} };
+    const list = (await (await fetch(`${url}api/profiling/runs?limit=50`)).json()) as {
+      id: string;
+    }[];
+    known = list.map((r) => r.id);
+  } else {
+    const fixture = await startFixture({
+      dist: join(import.meta.dirname, '../../dist'),
+      runs: 130,
+    });
+    server = fixture;
+    known = fixture.fixture.summaries.map((r) => r.id);
+  }
 });
 afterAll(async () => {
   await browser?.close();
   await server?.close();
 });
 
-const ids = () => server.fixture.summaries.map((s) => s.id);
+const id = (i: number) => known[Math.min(i, known.length - 1)];
 const views: Record<string, () => Record<string, string>> = {
   live: () => ({ view: 'live' }),
-  analysis: () => ({ view: 'analysis', run: ids()[0] }),
+  analysis: () => ({ view: 'analysis', run: id(0) }),
   cell: () => ({
     view: 'analysis',
-    run: ids()[6],
+    run: id(6),
     token: '40',
     layer: '7',
     component: 'attention',
   }),
-  fallback: () => ({ view: 'analysis', run: ids()[2] }),
+  fallback: () => ({ view: 'analysis', run: id(2) }),
   history: () => ({ view: 'history' }),
-  detail: () => ({ view: 'history', run: ids()[0] }),
-  compare: () => ({ view: 'compare', ids: ids().slice(0, 3).join(',') }),
+  detail: () => ({ view: 'history', run: id(0) }),
+  compare: () => ({ view: 'compare', ids: known.slice(0, 3).join(',') }),
 };
 
 for (const [name, query] of Object.entries(views)) {
@@ -54,6 +70,14 @@ for (const [name, query] of Object.entries(views)) {
           if (name === 'live') {
             await o.page.getByRole('button', { name: /Start|Queue/ }).click();
             await o.page.waitForTimeout(1800);
+          }
+          if (process.env.FOLD) {
+            await o.page.waitForTimeout(1200);
+            await o.page.screenshot({
+              path: join(out, `${name}-${dark ? 'dark' : 'light'}-${width}.png`),
+            });
+            await o.close();
+            return;
           }
           const height = Math.min(
             6000,

@@ -1,7 +1,15 @@
 import { expect, test } from 'vitest';
 import { bucketSize, minMax, Thinner } from '../../src/core/decimate.ts';
 import { lowerBound, Ring } from '../../src/core/ring.ts';
-import { box, extent, logTicks, paretoFront, quantile, ticks } from '../../src/core/stats.ts';
+import {
+  box,
+  extent,
+  logTicks,
+  paretoFront,
+  quantile,
+  scaleOf,
+  ticks,
+} from '../../src/core/stats.ts';
 
 test('a ring keeps the last rows in order, across many wraps', () => {
   const r = new Ring(5, 2);
@@ -137,6 +145,7 @@ test('ticks are round and inside', () => {
   expect(ticks(0, 50, 5)).toEqual([0, 10, 20, 30, 40, 50]);
   expect(ticks(0.2, 0.9, 4).map((t) => Math.round(t * 10))).toEqual([2, 4, 6, 8]);
   expect(logTicks(0.5, 2000)).toEqual([1, 10, 100, 1000]);
+  expect(logTicks(0.4, 12)).toEqual([0.5, 1, 2, 5, 10]);
 });
 
 test('stepping along a window gives what thinning it anew gives', () => {
@@ -162,4 +171,13 @@ test('stepping along a window gives what thinning it anew gives', () => {
     });
   }
   expect(size).toBe(32);
+});
+
+test('a colour scale does not give itself to one outlier', () => {
+  const even = Array.from({ length: 60 }, (_, i) => i);
+  expect(scaleOf(even)).toEqual({ lo: 0, hi: 59, clipped: false });
+  const odd = scaleOf([...even, 9000]);
+  expect(odd?.clipped).toBe(true);
+  expect(odd?.hi).toBeLessThan(100);
+  expect(scaleOf([Number.NaN])).toBeNull();
 });

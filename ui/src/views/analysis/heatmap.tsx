@@ -17,7 +17,7 @@ import {
   power,
   time,
 } from '../../core/format';
-import { extent } from '../../core/stats';
+import { scaleOf } from '../../core/stats';
 import { Icon } from '../../parts/icon';
 import { RampKey } from '../../parts/ramp_key';
 import { stateOf, useResource } from '../../state/resource';
@@ -61,7 +61,8 @@ function gridOfAnswer(h: HeatmapAnswer): Grid {
       if (v !== null) values[i * h.components.length + j] = v;
     });
   });
-  return base(h, values, h.min ?? 0, h.max ?? 1);
+  const scale = scaleOf(values);
+  return { ...base(h, values, scale?.lo ?? 0, scale?.hi ?? 1), clipped: scale?.clipped };
 }
 
 function base(h: HeatmapAnswer, values: Float32Array, lo: number, hi: number): Grid {
@@ -80,9 +81,12 @@ function base(h: HeatmapAnswer, values: Float32Array, lo: number, hi: number): G
 /** One scale for all tokens of decode, so that playing shows change; the prompt has its own. */
 function scales(cube: Cube): { prompt: [number, number]; rest: [number, number] } {
   const size = cube.layers * cube.components;
-  const first = extent(cube.values.subarray(0, size)) ?? [0, 1];
-  const rest = extent(cube.values.subarray(size)) ?? first;
-  return { prompt: first, rest };
+  const ends = (v: Float32Array): [number, number] | null => {
+    const s = scaleOf(v);
+    return s && [s.lo, s.hi];
+  };
+  const prompt = ends(cube.values.subarray(0, size)) ?? [0, 1];
+  return { prompt, rest: ends(cube.values.subarray(size)) ?? prompt };
 }
 
 export function HeatmapPanels({ data }: { data: RunData }) {
@@ -182,7 +186,11 @@ export function HeatmapPanels({ data }: { data: RunData }) {
         )}
         legend={
           grid && (
-            <RampKey label={METRIC_LABEL[metric]} lo={grid.show(grid.lo)} hi={grid.show(grid.hi)} />
+            <RampKey
+              label={METRIC_LABEL[metric]}
+              lo={grid.show(grid.lo)}
+              hi={`${grid.clipped ? '≥ ' : ''}${grid.show(grid.hi)}`}
+            />
           )
         }
         table={() => ({

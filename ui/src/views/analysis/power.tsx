@@ -26,6 +26,9 @@ const shown = signal<Record<Rail, boolean>>({
 });
 const minus = signal<'gross' | 'net'>('gross');
 
+/** The strongest anomalies are marked in the chart; the panel of anomalies lists all. */
+const MARKS = 24;
+
 const column = (p: PowerSeries, r: Rail): (number | null)[] | null => p[`${r}_power_mw`];
 
 function numbers(values: (number | null)[] | null, n: number, less: number): Float64Array {
@@ -74,6 +77,7 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
     () =>
       (summary?.anomalies ?? [])
         .filter((a) => a.t_ms !== null)
+        .slice(0, MARKS)
         .map((a) => ({
           t: a.t_ms as number,
           mw:

@@ -61,17 +61,19 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             <span>Energy is unavailable: slices are hatched.</span>
           )}
           <span class="row phase-toggles">
-            {(phases ?? []).map((p) => (
-              <button
-                type="button"
-                key={p.phase}
-                class="btn small"
-                aria-expanded={expanded.has(p.phase)}
-                onClick={() => toggle(p.phase)}
-              >
-                {expanded.has(p.phase) ? '−' : '+'} {PHASE_LABEL[p.phase] ?? p.phase}
-              </button>
-            ))}
+            {(phases ?? [])
+              .filter((p) => p.sections?.length)
+              .map((p) => (
+                <button
+                  type="button"
+                  key={p.phase}
+                  class="btn small"
+                  aria-expanded={expanded.has(p.phase)}
+                  onClick={() => toggle(p.phase)}
+                >
+                  {expanded.has(p.phase) ? '−' : '+'} {PHASE_LABEL[p.phase] ?? p.phase}
+                </button>
+              ))}
           </span>
         </>
       }

@@ -8,7 +8,7 @@ import { Canvas, Panel, register } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import { energy, energyInterval, known, plain, time } from '../../core/format';
 import { paced } from '../../core/frame';
-import { extent } from '../../core/stats';
+import { scaleOf } from '../../core/stats';
 import { Figure, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -41,34 +41,47 @@ export function LiveView() {
   );
 }
 
+/** Sources that serve only when asked for are no remedy for a missing sensor. */
+const ON_REQUEST = /only when asked for/;
+
 function Warnings() {
   const sensors = useResource('sensors', (s) => api.sensors(s));
+  const latest = useResource(`latest ${live.finished.value}`, (s) => api.runs({ limit: 1 }, s));
   const list = live.warnings.value;
   const sources = sensors.value.data?.sources ?? null;
   const none = sources !== null && !sources.some((s) => s.state === 'ready');
-  const said = list.some((w) => w.code === 'power_unavailable');
+  // A server told to simulate or to estimate has power although no sensor is ready.
+  const last = latest.value.data?.runs[0]?.energy_source;
+  const powered =
+    (live.source.value !== null && live.source.value !== 'unavailable') ||
+    (last !== undefined && last !== 'unavailable');
+  const silent = none && latest.value.data !== null && !powered;
   const helpful = (sources ?? []).filter(
-    (s) => s.state !== 'ready' && (s.remedy || s.state === 'denied'),
+    (s) => s.state !== 'ready' && !ON_REQUEST.test(s.reason ?? ''),
   );
   return (
     <>
-      {none && !said && (
+      {silent && (
         <Notice>
-          <strong>Power is unavailable.</strong> Runs record timing and statistics; energy stays
-          unavailable until a source works.
+          <strong>No power sensor is ready on this machine.</strong> Runs record timing and
+          statistics; energy stays unavailable. For modelled figures start the server with{' '}
+          <code>--power estimate</code>.
           {helpful.length > 0 && (
-            <ul class="remedies">
-              {helpful.map((s) => (
-                <li key={s.name}>
-                  <strong>{s.name}</strong>: {s.reason}
-                  {s.remedy && (
-                    <>
-                      . Remedy: <code>{s.remedy}</code>
-                    </>
-                  )}
-                </li>
-              ))}
-            </ul>
+            <details class="remedies" open={helpful.some((s) => s.state === 'denied')}>
+              <summary>What each source needs</summary>
+              <ul>
+                {helpful.map((s) => (
+                  <li key={s.name}>
+                    <strong>{s.name}</strong>: {s.reason}
+                    {s.remedy && (
+                      <>
+                        . Remedy: <code>{s.remedy}</code>
+                      </>
+                    )}
+                  </li>
+                ))}
+              </ul>
+            </details>
           )}
         </Notice>
       )}
@@ -219,7 +232,8 @@ function LiveHeatmap() {
 /** The scale grows within a run, so that colours of successive tokens can be compared. */
 function show(chart: Heatmap, g: live.LiveGrid): void {
   const id = live.run.peek()?.id ?? null;
-  const e = extent(g.values as unknown as number[]);
+  const scale = scaleOf(g.values);
+  const e: [number, number] | null = scale && [scale.lo, scale.hi];
   const fresh = id !== heatRun || g.token <= 1;
   heatRun = id;
   if (e) {
@@ -295,6 +309,7 @@ function LiveTokens() {
     if (live.run.value?.state === 'ended') {
       stream.current?.set(live.tokens);
       stream.current?.recolour();
+      range.value = stream.current?.range ?? range.peek();
     }
   });
   const any = anyTokens.value;

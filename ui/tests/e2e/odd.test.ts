@@ -1,0 +1,157 @@
+// What the real server cannot show on demand: ten thousand runs, runs with missing parts side by side,
+// answers that fail. Generated runs by the fixture server.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type Running, startFixture } from '../fixture/server.ts';
+import { at, CHROMIUM, launch, type Opened, open } from './browser.ts';
+import { chartHas } from './charts.ts';
+import { DIST } from './target.ts';
+
+const why = !CHROMIUM
+  ? 'no Chromium is installed'
+  : existsSync(join(DIST, 'index.html'))
+    ? ''
+    : 'the page is not built (npm run build)';
+if (why) process.stderr.write(`skipped: the dashboard on generated runs (${why})\n`);
+
+describe.skipIf(why)('the dashboard on odd data', () => {
+  let browser: Browser;
+  let server: Running;
+  let o: Opened;
+  let page: Page;
+
+  beforeAll(async () => {
+    browser = await launch();
+    server = await startFixture({ dist: DIST, runs: 10_000 });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  afterEach(async () => {
+    await o?.close();
+    expect(o?.problems ?? []).toEqual([]);
+  });
+  const visit = async (query: Record<string, string>, expected?: RegExp, height = 900) => {
+    o = await open(browser, at(server.url, query), { expected, height });
+    page = o.page;
+  };
+  const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
+  const id = (i: number) => server.fixture.summaries[i].id;
+
+  test('ten thousand runs are paged by the server', async () => {
+    await visit({ view: 'history' });
+    await page.getByText('10,000 runs').waitFor();
+    expect(await page.locator('.runs tbody tr').count()).toBe(50);
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('51 to 100 of 10,000').waitFor();
+    expect(new URL(page.url()).searchParams.get('page')).toBe('2');
+    // A page beyond the end leads to the last one.
+    await page.goto(at(server.url, { view: 'history', page: '99999' }));
+    await page.getByText('9951 to 10000 of 10,000').waitFor();
+  });
+
+  const odd: [string, number, string[]][] = [
+    ['a run without energy', 2, ['Power over time', 'Power by phase', 'Token waterfall']],
+    ['a cancelled run', 3, []],
+    ['a modelled run', 4, []],
+    [
+      'an imported run of depth off',
+      5,
+      ['Layers and components', 'Hottest components', 'Roofline'],
+    ],
+    ['a run of 32 layers and 240 tokens', 6, []],
+  ];
+  for (const [what, index, empty] of odd) {
+    test(`${what} shows what it has`, async () => {
+      await visit({ view: 'analysis', run: id(index) }, undefined, 8000);
+      await chartHas(page, 'timeline', 'count');
+      await expect
+        .poll(() => page.locator('[aria-busy=true]').count(), { timeout: 30_000 })
+        .toBe(0);
+      for (const title of empty) await panel(title).locator('.state').waitFor();
+      expect(await page.locator('.panel [role=alert]').count()).toBe(0);
+    });
+  }
+
+  test('runs with and without energy are compared without a zero in place of a gap', async () => {
+    await visit({ view: 'compare', ids: [0, 2, 4, 5].map(id).join(',') });
+    await panel('Metrics').waitFor();
+    const cells = await panel('Metrics')
+      .locator('tr', { hasText: 'Energy per token' })
+      .first()
+      .locator('td')
+      .allInnerTexts();
+    expect(cells).toHaveLength(4);
+    expect(cells[1]).toBe('unavailable');
+    expect(cells.filter((c) => /^0/.test(c))).toEqual([]);
+  });
+
+  test('a panel whose data fails says so and can try again; the others stand', async () => {
+    await visit({ view: 'analysis', run: id(0) }, /500/);
+    await page.route('**/tree*', (r) =>
+      r.fulfill({
+        status: 500,
+        contentType: 'application/problem+json',
+        body: '{"detail":"the disk is on fire"}',
+      }),
+    );
+    await page.reload();
+    await page.locator('#structure').scrollIntoViewIfNeeded();
+    await panel('Treemap').getByText('the disk is on fire').waitFor();
+    await page.unroute('**/tree*');
+    await panel('Treemap').getByRole('button', { name: 'Try again' }).click();
+    await chartHas(page, 'treemap', 'shown');
+    await page.locator('#layers').scrollIntoViewIfNeeded();
+    await chartHas(page, 'heatmap', 'shape');
+  });
+
+  test('a chart that throws fails alone', async () => {
+    await visit({ view: 'analysis', run: id(0) });
+    await chartHas(page, 'power', 'points');
+    await page.evaluate(() => {
+      const t = window.__test!.timeline as { paint: () => void; invalidate: () => void };
+      t.paint = () => {
+        throw new Error('a planted fault');
+      };
+      t.invalidate();
+    });
+    await panel('Pipeline').getByText('could not be drawn: a planted fault').waitFor();
+    await panel('Power over time').locator('[role=img]').waitFor();
+    await panel('Pipeline').getByRole('button', { name: 'Try again' }).click();
+    await panel('Pipeline').locator('[role=img]').waitFor();
+  });
+
+  test('names that look like markup stay text', async () => {
+    const prompt = '<img src=x onerror=alert(1)> "quoted" & more';
+    server.fixture.summaries[1].prompt = prompt;
+    await visit({ view: 'history', run: id(1) });
+    await page.locator('.runs').getByText(prompt).waitFor();
+    await page.locator('aside.detail').getByText(prompt).first().waitFor();
+    expect(await page.locator('img').count()).toBe(0);
+  });
+
+  test('a thousand tokens in the stream stay within their lines', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    void server.fixture.live.flood(2, 2000, 80, 12);
+    await chartHas(page, 'liveHeatmap', 'shape');
+    await chartHas(page, 'tokenStream', 'count');
+    const heights = await page
+      .locator('.tok-line')
+      .evaluateAll((l) => [...new Set(l.map((e) => (e as HTMLElement).offsetHeight))]);
+    expect(heights).toEqual([24]);
+  });
+
+  test('nothing moves for those who asked for stillness', async () => {
+    o = await open(browser, at(server.url, { view: 'live' }), { still: true });
+    page = o.page;
+    await page.getByText('Connected').waitFor();
+    const moving = await page.evaluate(
+      () => document.getAnimations().filter((a) => a.playState === 'running').length,
+    );
+    expect(moving).toBe(0);
+  });
+});
