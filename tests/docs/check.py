@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Holds the documents to the program.
+
+Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
+
+1. Every relative link and anchor of README.md and docs/ leads somewhere, every picture exists.
+2. Every option that a document writes behind `perjoule COMMAND` is one that the command has.
+3. Every command of `perjoule help` is written in the README or the guide.
+4. Every sentence that docs/troubleshooting.md quotes is one that the program can print.
+5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
+   a document, with home and data folders of its own, `models/demo` and `examples` in reach and no
+   sensor in sight. A fenced block with a file's name behind its language (```python budget.py) becomes
+   that file. Remarks behind a command: `# exits N` expects that code; `# not here: WHY` leaves the
+   line out. Lines of make, sudo and git are left out always: they build, or change the machine.
+"""
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, ROOT, LIBRARY = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
+ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = [ROOT / "README.md", ROOT / "docs/guide.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
+LEFT_OUT = re.compile(r"(make|sudo|git)\b|.*# not here: ")
+SECONDS = 120  # for one command, on a machine that does other things too
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
+counts = {True: 0, False: 0}
+
+
+def report(good, text, why=""):
+    counts[good] += 1
+    if not good:
+        print(f"FAIL {text}" + (f"\n     {why}" if why else ""))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+# ---- links ------------------------------------------------------------------------------------
+
+
+def anchors(path):
+    """The anchors that a forge makes of headings: lower case, blanks to dashes, no punctuation."""
+    found = set()
+    for heading in re.findall(r"^#+ +(.*?)\s*$", FENCE.sub("", path.read_text()), re.M):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        number = sum(1 for f in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", f))
+        found.add(f"{slug}-{number}" if number else slug)
+    return found
+
+
+def check_links(path):
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", path.read_text()))
+    for target in re.findall(r"\]\(([^)\s]+)\)|<(?:img|a) [^>]*(?:src|href)=\"([^\"]+)\"", text):
+        target = "".join(target)
+        if re.match(r"(https?|mailto):", target):
+            continue
+        where, _, anchor = target.partition("#")
+        there = (path.parent / where).resolve() if where else path
+        good = there.exists() and (not anchor or there.suffix != ".md" or anchor in anchors(there))
+        report(good, f"{name_of(path)}: the link to {target} leads nowhere")
+
+
+# ---- commands and options ---------------------------------------------------------------------
+
+
+def output(*words):
+    return subprocess.run([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=SECONDS).stdout
+
+
+def read_help():
+    """{command: its options}; benchmarks are "bench NAME"."""
+    names = re.findall(r"^  (\w+) +\S", output("help").split("Commands:")[1], re.M)
+    names += ["bench " + n for n in re.findall(r"^  (\w+) +\S", output("bench"), re.M)]
+    found = {}
+    for name in names:
+        text = output(*name.split(), "--help")
+        found[name] = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.M))
+        found[name] |= set(re.findall(r"^ +(-\w), --", text, re.M)) | {"--help", "-h"}
+    return found
+
+
+def commands_in(line):
+    """The words of each perjoule command in a line of shell."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words, here = [], None
+    try:
+        tokens = list(lexer)
+    except ValueError:  # prose, not shell
+        return []
+    for token in tokens:
+        if token.endswith("perjoule") and (token == "perjoule" or "/" in token or token == "$(perjoule"):
+            here = []
+            words.append(here)
+        elif set(token) <= set("();<>|&"):
+            here = None
+        elif here is not None:
+            here.append(token)
+    return words
+
+
+def wrong_options(words, known):
+    if not words:
+        return []
+    if words[0] in ("--version", "-V", "--help", "-h"):
+        return []
+    command = words[0] if words[0] != "bench" or len(words) < 2 else " ".join(words[:2])
+    if command.upper() == command or not re.fullmatch(r"[\w ]+", command):
+        return []  # a placeholder
+    if command not in known:
+        return [f"there is no command {command}"]
+    wrong = []
+    for word in words[1:]:
+        if word == "--":
+            break
+        option = word.split("=")[0] if word.startswith("--") else word[:2]
+        positive = re.sub(r"^--no-", "--", option)
+        if re.match(r"--?[A-Za-z]", word) and not {option, positive} & known[command]:
+            wrong.append(f"{command} has no option {option}")
+    return wrong
+
+
+def statements(block):
+    """Lines of shell, those that go on in the next one joined."""
+    held = ""
+    for line in block.splitlines():
+        held += line if not held else "\n" + line
+        if held.strip() and not held.endswith("\\") and subprocess.run(
+                ["sh", "-n", "-c", held], capture_output=True).returncode == 0:
+            if not held.lstrip().startswith("#"):
+                yield held.strip()
+            held = ""
+    if held.strip():
+        yield held.strip()
+
+
+def check_options(path, known):
+    text = path.read_text()
+    lines = [s for info, block in FENCE.findall(text) if info.split()[:1] == ["sh"]
+             for s in statements(block)]
+    lines += re.findall(r"`((?:sudo )?perjoule [^`]+)`", FENCE.sub("", text))
+    for line in lines:
+        for words in commands_in(line):
+            wrong = wrong_options(words, known)
+            report(not wrong, f"{name_of(path)}: {line}", "; ".join(wrong))
+
+
+def check_mentions(known):
+    text = (ROOT / "README.md").read_text() + (ROOT / "docs/guide.md").read_text()
+    for command in known:
+        good = " " in command or re.search(rf"perjoule {command}\b", text) is not None
+        report(good, f"neither README.md nor docs/guide.md says a word about perjoule {command}")
+
+
+# ---- quoted sentences -------------------------------------------------------------------------
+
+
+def literals():
+    """All string literals of the sources and scripts, neighbours joined, conversions as dots."""
+    texts = []
+    for path in sorted((ROOT / "src").rglob("*.[ch]")):
+        source = path.read_text()
+        for run in re.findall(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*', source):
+            parts = re.findall(r'"((?:[^"\\\n]|\\.)*)"', run)
+            texts.append("".join(parts).replace('\\"', '"').replace("\\\\", "\\"))
+    texts += [p.read_text() for p in sorted((ROOT / "tools").glob("*.sh"))]
+    texts.append((ROOT / "ui/meson.build").read_text())
+    joined = "\n".join(texts).replace("%%", "\0")
+    return re.sub(r"%[-+0-9.*]*(?:ll|z|h)?[a-z]", "…", joined).replace("\0", "%")
+
+
+def check_quotes(path):
+    known = literals()
+    for row in re.findall(r"^\| (.*?) \| (.*?) \| ", path.read_text(), re.M):
+        for quote in re.findall(r"“(.+?)”", row[1]):
+            pieces = [p.strip() for p in quote.replace("`", "").split("…") if len(p.strip()) > 2]
+            missing = [p for p in pieces if p not in known.replace("`", "")]
+            report(bool(pieces) and not missing,
+                   f"{name_of(path)}: the program never prints: {quote}", "; ".join(missing))
+
+
+# ---- running ----------------------------------------------------------------------------------
+
+
+def furnish(folder):
+    """A home without sensors, with the program, the demo model and the examples."""
+    for name in ("bin", "home", "nothing", "work/models"):
+        (folder / name).mkdir(parents=True)
+    (folder / "bin/perjoule").symlink_to(PROGRAM)
+    (folder / "work/models/demo").symlink_to(ROOT / "models/demo")
+    (folder / "work/examples").symlink_to(ROOT / "examples")
+    home = str(folder / "home")
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("PERJOULE_")},
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": home, "XDG_DATA_HOME": home,
+            "XDG_CACHE_HOME": home, "NO_COLOR": "1", "LC_ALL": "C.UTF-8",
+            "PERJOULE_SYSFS": str(folder / "nothing"), "PERJOULE_NVML": "/nonexistent",
+            "CPATH": str(ROOT / "include"), "LIBRARY_PATH": str(LIBRARY),
+            "LD_LIBRARY_PATH": str(LIBRARY)}
+
+
+def serve(line, folder, env):
+    """Starts a server on a free port, waits until it listens, ends it; what went wrong, or ""."""
+    words = shlex.split(line, comments=True)
+    while re.match(r"\w+=", words[0]):
+        key, value = words.pop(0).split("=", 1)
+        env = {**env, key: value}
+    words = [w for w in words if w != "--open"]
+    words += [] if "--port" in words else ["--port", "0"]
+    with subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as server:
+        said = server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        rest, _ = server.communicate(timeout=SECONDS)
+    good = "listens on" in said and server.returncode == 0
+    return "" if good else f"exit code {server.returncode}: {said}{rest}"
+
+
+def run(line, folder, env):
+    """What went wrong, or ""."""
+    if re.match(r"(\w+=\S+ )*perjoule serve\b", line):
+        return serve(line, folder, env)
+    wanted = re.search(r"# exits (\d+)", line)
+    try:
+        done = subprocess.run(["sh", "-e", "-c", line], cwd=folder, env=env, capture_output=True, text=True,
+                              timeout=SECONDS, stdin=subprocess.DEVNULL, errors="replace")
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {SECONDS} s"
+    if done.returncode == (int(wanted[1]) if wanted else 0):
+        return ""
+    return f"exit code {done.returncode}: {done.stderr[-400:] or done.stdout[-400:]}"
+
+
+def check_runs(path):
+    with tempfile.TemporaryDirectory() as top:
+        folder = pathlib.Path(top).resolve()
+        env = furnish(folder)
+        blocks = [(info.split(), block) for info, block in FENCE.findall(path.read_text())]
+        for words, block in blocks:
+            if len(words) == 2:
+                (folder / "work" / words[1]).write_text(block)
+        for words, block in blocks:
+            if words != ["sh"]:
+                continue
+            for line in statements(block):
+                if LEFT_OUT.match(line) or line.startswith("cc ") and not shutil.which("cc"):
+                    continue
+                wrong = run(line, folder / "work", env)
+                report(not wrong, f"{name_of(path)}: {line}", wrong)
+
+
+def main():
+    known = read_help()
+    for path in ALL:
+        check_links(path)
+        check_options(path, known)
+    check_mentions(known)
+    check_quotes(ROOT / "docs/troubleshooting.md")
+    for path in RUN:
+        check_runs(path)
+    print(f"{counts[True]} passed, {counts[False]} failed")
+    return 1 if counts[False] or not counts[True] else 0
+
+
+sys.exit(main())
