@@ -18,6 +18,7 @@ static void write_member(pj_json *json, const pj_column *column, const pj_value 
         break;
     case PJ_VALUE_DOUBLE: pj_json_double(json, v->number); break;
     case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB:
         if (column->type == PJ_COLUMN_JSON)
             pj_json_raw(json, v->text, v->bytes);
         else

@@ -638,7 +638,8 @@ static bool as_double(const pj_value *v, double *number)
     case PJ_VALUE_NULL: *number = NAN; return true;
     case PJ_VALUE_INT: *number = (double)v->integer; return true;
     case PJ_VALUE_DOUBLE: *number = v->number; return true;
-    case PJ_VALUE_TEXT: break;
+    case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB: break;
     }
     return false;
 }

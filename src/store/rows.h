@@ -125,7 +125,8 @@ typedef enum pj_value_type {
     PJ_VALUE_NULL,
     PJ_VALUE_INT,
     PJ_VALUE_DOUBLE,
-    PJ_VALUE_TEXT
+    PJ_VALUE_TEXT,
+    PJ_VALUE_BLOB /* only on the way into the database: text that is not UTF-8 */
 } pj_value_type;
 
 typedef struct pj_value {
@@ -142,6 +143,5 @@ void pj_column_get(const pj_table *table, const pj_column *column, const void *r
  * False: the value does not fit the column, or memory is out. */
 bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *value,
                    pj_arena *arena);
-
 
 #endif

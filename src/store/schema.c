@@ -23,6 +23,38 @@
     " DELETE FROM " table " WHERE id BETWEEN " ROWS_OF("first_id", table) " AND " ROWS_OF( \
         "first_id + row_count - 1", table) ";"
 
+/* Whoever deletes a run, with foreign keys on or off, deletes all of it, fast. */
+#define RUN_IS_DELETED                                                                             \
+    "CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN" DELETE_ROWS(             \
+        "deep_operation_metrics") DELETE_ROWS("component_metrics") DELETE_ROWS("layer_metrics")    \
+        DELETE_ROWS("pipeline_sections") DELETE_ROWS("tokens") DELETE_ROWS("run_phases")           \
+            DELETE_ROWS("run_classes") DELETE_ROWS("power_samples") DELETE_ROWS("run_rail_energy") \
+                DELETE_ROWS("run_rails")                                                           \
+                    DELETE_ROWS("run_warnings") " DELETE FROM run_charts WHERE run_id = OLD.id; "  \
+                                                "DELETE FROM run_tags WHERE run_id = OLD.id;"      \
+                                                " DELETE FROM run_texts WHERE run_id = OLD.id; "   \
+                                                "DELETE FROM run_rows WHERE run_id = OLD.id;"      \
+                                                " END;"
+
+/* What each level holds beside what its parts hold; `operations`: components with theirs. */
+#define CONSERVATION(operations)                                                          \
+    "CREATE VIEW conservation AS"                                                         \
+    " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"              \
+    "  c.self_energy_mj + total(o.energy_mj) AS parts_mj"                                 \
+    "  FROM " operations "  WHERE c.energy_mj IS NOT NULL GROUP BY c.id"                  \
+    " UNION ALL SELECT 'layer', l.id, l.energy_mj, l.self_energy_mj + total(c.energy_mj)" \
+    "  FROM layer_metrics l JOIN component_metrics c ON c.layer_metric_id = l.id"         \
+    "  WHERE l.energy_mj IS NOT NULL GROUP BY l.id"                                       \
+    " UNION ALL SELECT 'token', min(token_id), sum(energy_mj), sum(parts_mj)"             \
+    "  FROM energy_of_token_parts GROUP BY phase_id, position"                            \
+    " UNION ALL SELECT 'phase', p.id, p.energy_mj, p.self_energy_mj"                      \
+    "  + (SELECT total(parts_mj) FROM energy_of_token_parts t WHERE t.phase_id = p.id)"   \
+    "  + (SELECT total(parts_mj) FROM energy_of_section_parts s WHERE s.phase_id = p.id)" \
+    "  FROM run_phases p WHERE p.energy_mj IS NOT NULL"                                   \
+    " UNION ALL SELECT 'run', r.rowid, r.total_energy_mj, total(p.energy_mj)"             \
+    "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"                        \
+    "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;"
+
 static const char version_1[] =
     "CREATE TABLE profiling_runs ("
     " id TEXT PRIMARY KEY NOT NULL, created_at TEXT NOT NULL, created_ns INTEGER NOT NULL,"
@@ -163,35 +195,56 @@ static const char version_1[] =
     "CREATE VIEW energy_of_section_parts AS SELECT s.id AS section_id, s.phase_id,"
     " total(s.self_energy_mj) + (SELECT total(c.energy_mj) FROM component_metrics c"
     "  WHERE c.section_id = s.id AND c.token_id IS NULL AND c.layer_metric_id IS NULL) AS parts_mj"
-    " FROM pipeline_sections s WHERE s.token_id IS NULL GROUP BY s.id;"
-    "CREATE VIEW conservation AS"
-    " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"
-    "  c.self_energy_mj + total(o.energy_mj) AS parts_mj"
-    "  FROM component_metrics c JOIN deep_operation_metrics o ON o.component_metric_id = c.id"
-    "  WHERE c.energy_mj IS NOT NULL GROUP BY c.id"
-    " UNION ALL SELECT 'layer', l.id, l.energy_mj, l.self_energy_mj + total(c.energy_mj)"
-    "  FROM layer_metrics l JOIN component_metrics c ON c.layer_metric_id = l.id"
-    "  WHERE l.energy_mj IS NOT NULL GROUP BY l.id"
-    " UNION ALL SELECT 'token', min(token_id), sum(energy_mj), sum(parts_mj)"
-    "  FROM energy_of_token_parts GROUP BY phase_id, position"
-    " UNION ALL SELECT 'phase', p.id, p.energy_mj, p.self_energy_mj"
-    "  + (SELECT total(parts_mj) FROM energy_of_token_parts t WHERE t.phase_id = p.id)"
-    "  + (SELECT total(parts_mj) FROM energy_of_section_parts s WHERE s.phase_id = p.id)"
-    "  FROM run_phases p WHERE p.energy_mj IS NOT NULL"
-    " UNION ALL SELECT 'run', r.rowid, r.total_energy_mj, total(p.energy_mj)"
-    "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
-    "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;"
+    " FROM pipeline_sections s WHERE s.token_id IS NULL GROUP BY s.id;" CONSERVATION(
+        "component_metrics c JOIN deep_operation_metrics o ON o.component_metric_id = c.id")
+        RUN_IS_DELETED;
 
-    /* Whoever deletes a run, with foreign keys on or off, deletes all of it, fast. */
-    "CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN" DELETE_ROWS(
-        "deep_operation_metrics") DELETE_ROWS("component_metrics") DELETE_ROWS("layer_metrics")
-        DELETE_ROWS("pipeline_sections") DELETE_ROWS("tokens") DELETE_ROWS("run_phases")
-            DELETE_ROWS("run_classes") DELETE_ROWS("power_samples") DELETE_ROWS("run_rail_energy")
-                DELETE_ROWS("run_rails")
-                    DELETE_ROWS("run_warnings") " DELETE FROM run_charts WHERE run_id = OLD.id; "
-                                                "DELETE FROM run_tags WHERE run_id = OLD.id;"
-                                                " DELETE FROM run_texts WHERE run_id = OLD.id; "
-                                                "DELETE FROM run_rows WHERE run_id = OLD.id;"
-                                                " END";
+/*
+ * Operations are three rows in four. An index of them by component made saving a run a sixth
+ * slower, though the operations of a component lie together: a component knows its first and how
+ * many they are, and id BETWEEN ... walks the primary key. What the foreign key did for a deleted
+ * component is a trigger.
+ */
+static const char version_2[] =
+    "DROP VIEW conservation; DROP VIEW operations_of_runs; DROP TRIGGER run_is_deleted;"
+    "ALTER TABLE component_metrics ADD COLUMN first_operation_id INTEGER;"
+    "ALTER TABLE component_metrics ADD COLUMN operation_count INTEGER;"
+    "CREATE TABLE operations_2 (id INTEGER PRIMARY KEY, component_metric_id INTEGER,"
+    " operation_name TEXT, time_ms REAL, energy_mj REAL, flops_estimate REAL, tensor_mean REAL,"
+    " tensor_std REAL, tensor_max REAL, tensor_sparsity REAL, tensor_signed_mean REAL,"
+    " nan_count INTEGER, inf_count INTEGER, extra_metrics TEXT, bytes_estimate REAL,"
+    " start_ms REAL, net_energy_mj REAL, energy_sd_mj REAL, planted_mj REAL, class_id INTEGER);"
+    /* Ids grow with the run's in both tables, so that runs stay apart in this order too. */
+    "INSERT INTO operations_2 SELECT row_number() OVER (ORDER BY component_metric_id, id),"
+    " component_metric_id, operation_name, time_ms, energy_mj, flops_estimate, tensor_mean,"
+    " tensor_std, tensor_max, tensor_sparsity, tensor_signed_mean, nan_count, inf_count,"
+    " extra_metrics, bytes_estimate, start_ms, net_energy_mj, energy_sd_mj, planted_mj, class_id"
+    " FROM deep_operation_metrics;"
+    "DROP TABLE deep_operation_metrics;"
+    "ALTER TABLE operations_2 RENAME TO deep_operation_metrics;"
+    "UPDATE run_rows SET first_id = moved.first_id FROM (SELECT run_id AS id, 1 +"
+    "  coalesce(sum(row_count) OVER (ORDER BY first_id ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    "  1 PRECEDING), 0) AS first_id FROM run_rows WHERE table_name = 'deep_operation_metrics')"
+    " AS moved WHERE table_name = 'deep_operation_metrics' AND run_id = moved.id;"
+    "UPDATE component_metrics SET first_operation_id = o.first_id, operation_count = o.count FROM"
+    " (SELECT component_metric_id, min(id) AS first_id, count(*) AS count"
+    "  FROM deep_operation_metrics GROUP BY component_metric_id) AS o"
+    " WHERE component_metrics.id = o.component_metric_id;"
+    "UPDATE component_metrics SET operation_count = 0 WHERE operation_count IS NULL;" RUN_IS_DELETED
+    "CREATE TRIGGER component_is_deleted AFTER DELETE ON component_metrics"
+    " WHEN OLD.operation_count > 0 BEGIN DELETE FROM deep_operation_metrics"
+    " WHERE id BETWEEN OLD.first_operation_id AND OLD.first_operation_id + OLD.operation_count - 1;"
+    " END;"
+    "CREATE VIEW operations_of_runs AS SELECT t.run_id, t.phase, t.position, t.sequence,"
+    " t.id AS token_id, l.layer_index, c.component_name, c.id AS component_metric_id,"
+    " o.operation_name, o.time_ms, o.energy_mj, o.net_energy_mj, o.energy_sd_mj, c.method,"
+    " o.flops_estimate, o.bytes_estimate, o.tensor_mean, o.tensor_std, o.tensor_max,"
+    " o.extra_metrics"
+    " FROM component_metrics c LEFT JOIN layer_metrics l ON l.id = c.layer_metric_id"
+    " JOIN tokens t ON t.id = coalesce(l.token_id, c.token_id)"
+    " JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
+    " c.first_operation_id + c.operation_count - 1;" CONSERVATION(
+        "component_metrics c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN"
+        " c.first_operation_id AND c.first_operation_id + c.operation_count - 1");
 
-const char *const pj_schema_steps[] = {version_1, NULL};
+const char *const pj_schema_steps[] = {version_1, version_2, NULL};

@@ -36,6 +36,7 @@ struct pj_store {
     sqlite3 *db;
     bool read_only;
     char path[PATH_BYTES];
+    const pj_sql_feed *feed; /* what pj_feed holds now */
     pj_sql kept[STATEMENTS_KEPT];
 };
 
@@ -143,6 +144,8 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
     sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    int code = pj_sql_feed_register(store->db, &store->feed);
+    if (code != SQLITE_OK) return fail_code(store, code, err);
     pj_status status = pj_sql_run(store, "PRAGMA cell_size_check=ON", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA foreign_keys=ON", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA cache_size=-65536", err);
@@ -415,6 +418,17 @@ pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argu
     if (argument) pj_sql_text(sql, 1, argument);
     if (pj_sql_step(sql) && pj_sql_get_type(sql, 0) != PJ_SQL_NULL) *value = pj_sql_get_int(sql, 0);
     return pj_sql_end(sql, err);
+}
+
+pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
+                            pj_error *err)
+{
+    store->feed = feed;
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_step(sql);
+    pj_status status = pj_sql_end(sql, err);
+    store->feed = NULL;
+    return status;
 }
 
 /* ---- transactions -------------------------------------------------------------------------- */

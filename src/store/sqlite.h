@@ -52,12 +52,26 @@ pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no re
 pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
                              int64_t *value, pj_error *err);
 
+/* Rows from memory for one INSERT. `get` gives a value of a row; rows come in order, and the
+ * columns of a row from 0 on. A text has to last until that column of the next row is asked for. */
+struct pj_value;
+typedef struct pj_sql_feed {
+    void *context;
+    uint32_t rows;
+    void (*get)(void *context, uint32_t row, int column, struct pj_value *value);
+} pj_sql_feed;
+enum { PJ_FEED_COLUMNS = 32 };
+/* Runs "INSERT INTO ... SELECT c0, c1, ... FROM pj_feed" over the rows of the feed. */
+pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
+                            pj_error *err);
+struct sqlite3;
+int pj_sql_feed_register(struct sqlite3 *db, const pj_sql_feed **place); /* a code of SQLite's */
+
 /* Write transactions take the lock at once, so that they never fail half-way for want of it. */
 pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err);
 pj_status pj_sql_commit(pj_store *store, pj_error *err);
 void pj_sql_rollback(pj_store *store);
 
-struct pj_value;
 void pj_sql_get_value(pj_sql *sql, int column, struct pj_value *value); /* blobs as texts */
 /* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
 int pj_info_columns(char *text, size_t bytes);

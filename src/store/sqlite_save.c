@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "trace/summary.h"
 
@@ -37,7 +38,8 @@ static void bind_value(pj_sql *sql, int index, const pj_value *v)
     case PJ_VALUE_NULL: pj_sql_null(sql, index); break;
     case PJ_VALUE_INT: pj_sql_int(sql, index, v->integer); break;
     case PJ_VALUE_DOUBLE: pj_sql_double(sql, index, v->number); break;
-    case PJ_VALUE_TEXT: bind_text(sql, index, v->text, v->bytes); break;
+    case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB: bind_text(sql, index, v->text, v->bytes); break;
     }
 }
 
@@ -123,49 +125,136 @@ typedef struct saving {
     const pj_run_data *data;
     int64_t first[PJ_TABLE_COUNT];
     pj_buffer extras;
+    bool no_memory; /* for extras */
+    /* Operations of component c are begins[c] to begins[c + 1] in the order in which they are
+     * stored; order[i] is the index in memory of the i-th, NULL where it is i. */
+    uint32_t *begins, *order;
 } saving;
 
-static void insert_text(const pj_table *table, char *text)
+/* A counting sort by component. Recorded operations lie in that order already. */
+static pj_status sort_operations(saving *s, pj_error *err)
 {
-    int n = snprintf(text, SQL_BYTES, "INSERT INTO %s (id%s", table->name,
-                     table->has_run_id ? ", run_id" : "");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
-    n += snprintf(text + n, SQL_BYTES - (size_t)n, ") VALUES (?%s", table->has_run_id ? ",?" : "");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, SQL_BYTES - (size_t)n, ",?");
-    snprintf(text + n, SQL_BYTES - (size_t)n, ")");
+    const pj_run_data *d = s->data;
+    uint32_t components = d->component_count, previous = 0;
+    bool sorted = true;
+    if (d->operation_count == 0) return PJ_OK;
+    s->begins = pj_alloc((size_t)components + 3, sizeof *s->begins);
+    if (!s->begins) return pj_fail_memory(err, "a run to be stored");
+    for (uint32_t i = 0; i < d->operation_count; i++) {
+        uint32_t c = d->operations[i].component;
+        if (c > components) c = components; /* of no component: last */
+        s->begins[c + 2]++;
+        sorted = sorted && c >= previous;
+        previous = c;
+    }
+    for (uint32_t c = 2; c < components + 3; c++) s->begins[c] += s->begins[c - 1];
+    if (!sorted) s->order = pj_alloc(d->operation_count, sizeof *s->order);
+    if (!sorted && !s->order) return pj_fail_memory(err, "a run to be stored");
+    for (uint32_t i = 0; i < d->operation_count && s->order; i++) {
+        uint32_t c = d->operations[i].component;
+        s->order[s->begins[(c < components ? c : components) + 1]++] = i;
+    }
+    if (sorted) memmove(s->begins, s->begins + 1, ((size_t)components + 2) * sizeof *s->begins);
+    return PJ_OK;
 }
 
-static void bind_extras(saving *s, pj_sql *sql, int index, const pj_table *table,
-                        const unsigned char *row)
+/* One table as a feed: column 0 is the id, then run_id where the table has it, then its columns,
+ * then those that only the database has. */
+typedef struct table_feed {
+    saving *saving;
+    const pj_table *table;
+    pj_table_id id;
+    int begin; /* feed column of the table's first column */
+    uint32_t at;
+    const void *row;                    /* number `at` */
+    const char *known[PJ_FEED_COLUMNS]; /* the column's last text that was UTF-8 */
+    char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+} table_feed;
+
+static void get_extras(saving *s, const pj_table *table, const unsigned char *row, pj_value *value)
 {
     uint32_t range[2]; /* begin, count */
     memcpy(range, row + table->extras, sizeof range);
     if (range[1] == 0 || range[0] > s->data->extra_count ||
-        range[1] > s->data->extra_count - range[0]) {
-        pj_sql_null(sql, index);
+        range[1] > s->data->extra_count - range[0])
+        return;
+    pj_buffer_clear(&s->extras);
+    if (!pj_extras_write(&s->extras, s->data->extras + range[0], range[1])) {
+        s->no_memory = true;
         return;
     }
-    pj_buffer_clear(&s->extras);
-    pj_extras_write(&s->extras, s->data->extras + range[0], range[1]);
-    pj_sql_text_n(sql, index, pj_buffer_get(&s->extras), s->extras.length);
+    value->type = PJ_VALUE_TEXT;
+    value->text = pj_buffer_get(&s->extras);
+    value->bytes = s->extras.length;
 }
 
-static void bind_row(saving *s, pj_sql *sql, int index, const pj_table *table, const void *row)
+/* Names are interned, so that most texts are the very ones of the row before. */
+static void check_text(table_feed *f, int c, pj_value *value)
 {
-    for (int c = 0; c < table->column_count; c++, index++) {
-        const pj_column *column = &table->columns[c];
-        pj_value value;
-        if (column->type == PJ_COLUMN_EXTRAS) {
-            bind_extras(s, sql, index, table, row);
-            continue;
-        }
-        pj_column_get(table, column, row, &value);
-        if (column->type == PJ_COLUMN_REFERENCE && value.type == PJ_VALUE_INT)
-            value.integer += s->first[column->kind];
-        bind_value(sql, index, &value);
+    if (value->text == f->known[c]) return;
+    if (pj_utf8_valid(value->text, value->bytes))
+        f->known[c] = value->text;
+    else
+        value->type = PJ_VALUE_BLOB;
+}
+
+static void get_table_value(table_feed *f, int c, pj_value *value)
+{
+    saving *s = f->saving;
+    const pj_column *column = &f->table->columns[c];
+    if (column->type == PJ_COLUMN_EXTRAS) {
+        get_extras(s, f->table, f->row, value);
+        return;
     }
+    pj_column_get(f->table, column, f->row, value);
+    if (column->type == PJ_COLUMN_REFERENCE && value->type == PJ_VALUE_INT)
+        value->integer += s->first[column->kind];
+    else if (value->type == PJ_VALUE_TEXT)
+        check_text(f, c, value);
+}
+
+/* Of a component: id of its first operation, and how many it has. */
+static void get_operation_range(const table_feed *f, bool count, pj_value *value)
+{
+    const saving *s = f->saving;
+    uint32_t operations = s->begins ? s->begins[f->at + 1] - s->begins[f->at] : 0;
+    if (!count && operations == 0) return;
+    value->type = PJ_VALUE_INT;
+    value->integer = count ? operations : s->first[PJ_TABLE_OPERATIONS] + s->begins[f->at];
+}
+
+static void get_value(void *context, uint32_t row, int column, pj_value *value)
+{
+    table_feed *f = context;
+    saving *s = f->saving;
+    if (column == 0) {
+        uint32_t at = f->id == PJ_TABLE_OPERATIONS && s->order ? s->order[row] : row;
+        f->at = row;
+        f->row = pj_table_row(s->data, f->id, at, f->scratch);
+        value->type = PJ_VALUE_INT;
+        value->integer = s->first[f->id] + row;
+    } else if (column < f->begin) {
+        value->type = PJ_VALUE_TEXT;
+        value->text = s->data->info.id;
+        value->bytes = PJ_UUID_BYTES - 1;
+    } else if (column < f->begin + f->table->column_count) {
+        get_table_value(f, column - f->begin, value);
+    } else {
+        get_operation_range(f, column > f->begin + f->table->column_count, value);
+    }
+}
+
+static void insert_text(const pj_table *table, bool has_range, char *text)
+{
+    int columns = 1 + table->has_run_id + table->column_count + (has_range ? 2 : 0);
+    int n = snprintf(text, SQL_BYTES, "INSERT INTO %s (id%s", table->name,
+                     table->has_run_id ? ", run_id" : "");
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
+    n += snprintf(text + n, SQL_BYTES - (size_t)n, "%s) SELECT c0",
+                  has_range ? ", first_operation_id, operation_count" : "");
+    for (int c = 1; c < columns; c++) n += snprintf(text + n, SQL_BYTES - (size_t)n, ", c%d", c);
+    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM pj_feed");
 }
 
 static pj_status save_range(saving *s, const pj_table *table, int64_t first, uint32_t count,
@@ -180,27 +269,30 @@ static pj_status save_range(saving *s, const pj_table *table, int64_t first, uin
     return pj_sql_end(sql, err);
 }
 
+/* The id that the run's first row of each table gets. */
+static pj_status find_first_ids(saving *s, pj_error *err)
+{
+    char text[96];
+    pj_status status = PJ_OK;
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
+        snprintf(text, sizeof text, "SELECT max(id) FROM %s", pj_tables[t].name);
+        status = pj_sql_get_one_int(s->store, text, NULL, 0, &s->first[t], err);
+        s->first[t]++;
+    }
+    return status;
+}
+
 static pj_status save_table(saving *s, pj_table_id id, pj_error *err)
 {
     const pj_table *table = &pj_tables[id];
-    uint32_t count = pj_table_rows(s->data, id);
-    char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
-    if (count == 0) return PJ_OK;
-    snprintf(text, sizeof text, "SELECT max(id) FROM %s", table->name);
-    pj_status status = pj_sql_get_one_int(s->store, text, NULL, 0, &s->first[id], err);
-    if (status != PJ_OK) return status;
-    int64_t first = ++s->first[id];
-    insert_text(table, text);
-    pj_sql *sql = pj_sql_begin(s->store, text, err);
-    if (table->has_run_id) pj_sql_text(sql, 2, s->data->info.id);
-    for (uint32_t i = 0; i < count && sql; i++) {
-        pj_sql_int(sql, 1, first + i);
-        bind_row(s, sql, table->has_run_id ? 3 : 2, table, pj_table_row(s->data, id, i, scratch));
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
-    }
-    status = pj_sql_end(sql, err);
-    return status == PJ_OK ? save_range(s, table, first, count, err) : status;
+    table_feed rows = {.saving = s, .table = table, .id = id, .begin = 1 + table->has_run_id};
+    pj_sql_feed feed = {&rows, pj_table_rows(s->data, id), get_value};
+    char text[SQL_BYTES];
+    if (feed.rows == 0) return PJ_OK;
+    insert_text(table, id == PJ_TABLE_COMPONENTS, text);
+    pj_status status = pj_sql_insert_all(s->store, text, &feed, err);
+    if (status == PJ_OK && s->no_memory) status = pj_fail_memory(err, "a run to be stored");
+    return status == PJ_OK ? save_range(s, table, s->first[id], feed.rows, err) : status;
 }
 
 /* Readings of each rail beside the summed columns: float64, one a sample. */
@@ -237,6 +329,8 @@ static pj_status save_all(saving *s, pj_error *err)
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = save_run_row(s->store, info, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
+    if (status == PJ_OK) status = find_first_ids(s, err);
+    if (status == PJ_OK) status = sort_operations(s, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = save_table(s, t, err);
     if (status == PJ_OK) status = save_rail_series(s, err);
     if (status == PJ_OK) status = pj_aggregate_each_chart(s->data, save_chart, s, err);
@@ -272,5 +366,7 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
     pj_sql_run(store, "PRAGMA wal_autocheckpoint=1000", NULL);
     pj_buffer_fini(&s.extras);
+    pj_free(s.begins);
+    pj_free(s.order);
     return status;
 }

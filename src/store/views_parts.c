@@ -153,7 +153,8 @@ static const char operation_rows[] = COMPONENTS_OF_TOKEN
     "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj,"
     " o.net_energy_mj, o.energy_sd_mj, o.planted_mj, o.flops_estimate, o.bytes_estimate,"
     " o.tensor_mean, o.tensor_std, o.tensor_max, o.tensor_sparsity, o.extra_metrics, NULL"
-    " FROM chosen c JOIN deep_operation_metrics o ON o.component_metric_id = c.id ORDER BY o.id";
+    " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
+    " c.first_operation_id + c.operation_count - 1 ORDER BY o.id";
 
 static void write_row(pj_json *json, pj_sql *sql, bool operation)
 {

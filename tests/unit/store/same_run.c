@@ -18,6 +18,7 @@ static bool same_value(const pj_value *a, const pj_value *b)
     case PJ_VALUE_NULL: return true;
     case PJ_VALUE_INT: return a->integer == b->integer;
     case PJ_VALUE_DOUBLE: return a->number == b->number;
+    case PJ_VALUE_BLOB:
     case PJ_VALUE_TEXT: return a->bytes == b->bytes && memcmp(a->text, b->text, a->bytes) == 0;
     }
     return false;

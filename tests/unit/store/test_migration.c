@@ -1,0 +1,224 @@
+/* Databases of earlier schemas, made by taking a new one apart, and where operations are kept. */
+#include "made_run.h"
+
+#include "store/schema.h"
+#include "store/sqlite.h"
+#include "store/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    char folder[64], path[96];
+    pj_store *store;
+} fixture;
+
+static void open_again(fixture *f)
+{
+    pj_error err = {0};
+    pj_store_close(f->store);
+    f->store = NULL;
+    if (pj_store_open(&(pj_store_options){.path = f->path}, &f->store, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-migration-XXXXXX");
+    if (!mkdtemp(f->folder)) return -1;
+    snprintf(f->path, sizeof f->path, "%s/test.db", f->folder);
+    open_again(f);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    char command[200];
+    pj_store_close(f->store);
+    snprintf(command, sizeof command, "rm -rf %s", f->folder);
+    int code = system(command);
+    free(f);
+    return code;
+}
+
+static void do_sql(pj_store *store, const char *sql)
+{
+    pj_error err = {0};
+    if (pj_sql_run(store, sql, &err) != PJ_OK) fail_msg("%s: %s", sql, err.text);
+}
+
+static int64_t ask(pj_store *store, const char *sql)
+{
+    int64_t value = 0;
+    pj_error err = {0};
+    if (pj_sql_get_one_int(store, sql, NULL, -1, &value, &err) != PJ_OK) fail_msg("%s", err.text);
+    return value;
+}
+
+/* Runs `then` for each row of `names`, "%s" in it replaced by the row's only text. */
+static void for_each(pj_store *store, const char *names, const char *then)
+{
+    char found[64][64], text[512];
+    int count = 0;
+    pj_error err = {0};
+    pj_sql *sql = pj_sql_begin(store, names, &err);
+    while (pj_sql_step(sql))
+        snprintf(found[count++], sizeof *found, "%s", pj_sql_get_text(sql, 0, NULL));
+    if (pj_sql_end(sql, &err) != PJ_OK) fail_msg("%s", err.text);
+    for (int i = 0; i < count; i++) {
+        size_t n = 0;
+        for (const char *c = then; *c; c++)
+            if (c[0] == '%' && c[1] == 's') {
+                n += (size_t)snprintf(text + n, sizeof text - n, "%s", found[i]);
+                c++;
+            } else {
+                text[n++] = *c;
+            }
+        text[n] = 0;
+        do_sql(store, text);
+    }
+}
+
+/* The database as version 1 would have left it, with operations in an order of their own: all
+ * first ones of the components of a run, then all second ones. */
+static void go_back_to_version_1(fixture *f)
+{
+    static const char tables[] = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+    static const char copied[] = "SELECT substr(name, 5) FROM sqlite_temp_schema";
+    do_sql(f->store, "PRAGMA foreign_keys=OFF");
+    for_each(f->store, tables, "CREATE TEMP TABLE old_%s AS SELECT * FROM %s");
+    for_each(f->store, "SELECT name FROM sqlite_schema WHERE type = 'trigger'", "DROP TRIGGER %s");
+    for_each(f->store, "SELECT name FROM sqlite_schema WHERE type = 'view'", "DROP VIEW %s");
+    for_each(f->store, tables, "DROP TABLE %s");
+    do_sql(f->store, pj_schema_steps[0]);
+    do_sql(f->store, "ALTER TABLE old_component_metrics DROP COLUMN first_operation_id;"
+                     "ALTER TABLE old_component_metrics DROP COLUMN operation_count;"
+                     "UPDATE old_deep_operation_metrics AS o SET id = -n.new_id FROM (SELECT"
+                     "  p.id, r.first_id + row_number() OVER (PARTITION BY r.run_id ORDER BY"
+                     "  p.rank, p.id) - 1 AS new_id FROM (SELECT id, row_number() OVER (PARTITION"
+                     "  BY component_metric_id ORDER BY id) AS rank FROM"
+                     "  old_deep_operation_metrics) p JOIN old_run_rows r ON r.table_name ="
+                     "  'deep_operation_metrics' AND p.id BETWEEN r.first_id AND"
+                     "  r.first_id + r.row_count - 1) AS n WHERE n.id = o.id;"
+                     "UPDATE old_deep_operation_metrics SET id = -id;");
+    for_each(f->store, copied, "INSERT INTO main.%s SELECT * FROM old_%s");
+    do_sql(f->store, "PRAGMA user_version=1");
+}
+
+static void save(fixture *f, const pj_run_data *run)
+{
+    pj_error err = {0};
+    if (pj_store_save(f->store, run, &err) != PJ_OK) fail_msg("%s", err.text);
+}
+
+static void assert_stored(fixture *f, const pj_run_data *run)
+{
+    pj_run_data back = {0};
+    pj_error err = {0};
+    if (pj_store_load(f->store, run->info.id, &back, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_runs_equal(run, &back);
+    pj_run_data_fini(&back);
+}
+
+static void version_1_is_taken_along(void **state)
+{
+    enum { RUNS = 4 };
+    fixture *f = *state;
+    pj_run_data runs[RUNS];
+    pj_error err = {0};
+    for (uint32_t i = 0; i < RUNS; i++) {
+        make_run(&(made_run){.seed = i + 1,
+                             .tokens = 3 + i,
+                             .layers = 2,
+                             .samples = 9,
+                             .depth = i == 2 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP},
+                 &runs[i]);
+        save(f, &runs[i]);
+    }
+    assert_int_equal(pj_store_delete(f->store, runs[0].info.id, &err), PJ_OK); /* leaves a gap */
+    go_back_to_version_1(f);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM pragma_table_info('component_metrics')"
+                                   " WHERE name = 'first_operation_id'"),
+                     0);
+    assert_true(ask(f->store, "SELECT count(*) FROM deep_operation_metrics a JOIN"
+                              " deep_operation_metrics b ON b.id = a.id + 1"
+                              " WHERE b.component_metric_id < a.component_metric_id") > 0);
+    open_again(f);
+    assert_int_equal(ask(f->store, "PRAGMA user_version"), 2);
+    for (int i = 1; i < RUNS; i++) assert_stored(f, &runs[i]);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics c WHERE operation_count"
+                                   " <> (SELECT count(*) FROM deep_operation_metrics o"
+                                   "  WHERE o.component_metric_id = c.id)"),
+                     0);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
+                                   " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
+                     0);
+    assert_int_equal(ask(f->store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
+    save(f, &runs[0]);
+    for (int i = 0; i < RUNS; i++) {
+        assert_stored(f, &runs[i]);
+        assert_int_equal(pj_store_delete(f->store, runs[i].info.id, &err), PJ_OK);
+        pj_run_data_fini(&runs[i]);
+    }
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), 0);
+}
+
+/* Recorders may finish operations in any order: those of a component are stored together. */
+static void operations_of_a_component_lie_together(void **state)
+{
+    fixture *f = *state;
+    pj_run_data run, mixed;
+    made_run like = {.seed = 7, .tokens = 3, .layers = 2, .depth = PJ_DEPTH_DEEP};
+    make_run(&like, &run);
+    make_run(&like, &mixed);
+    memcpy(mixed.info.id, run.info.id, sizeof run.info.id);
+    mixed.info.created_wall_ns = run.info.created_wall_ns;
+    uint32_t count = run.operation_count, at = 0;
+    for (uint32_t step = 0; step < 5; step++) /* every fifth, in order within a component */
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t first = i;
+            while (first > 0 && run.operations[first - 1].component == run.operations[i].component)
+                first--;
+            uint32_t rank = i - first < 4 ? i - first : 4;
+            if (rank == step) mixed.operations[at++] = run.operations[i];
+        }
+    assert_int_equal(at, count);
+    assert_true(mixed.operations[count - 1].component != run.operations[count - 1].component ||
+                mixed.operations[1].component != run.operations[1].component);
+    save(f, &mixed);
+    assert_stored(f, &run);
+    assert_int_equal(ask(f->store, "SELECT sum(operation_count) FROM component_metrics"), count);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics c JOIN"
+                                   " deep_operation_metrics o ON o.id BETWEEN first_operation_id"
+                                   "  AND first_operation_id + operation_count - 1"
+                                   " WHERE o.component_metric_id <> c.id"),
+                     0);
+    /* Whoever deletes a part deletes what belongs to it. */
+    do_sql(f->store, "DELETE FROM layer_metrics WHERE id = 2");
+    assert_true(ask(f->store, "SELECT count(*) FROM deep_operation_metrics") < count);
+    assert_int_equal(ask(f->store,
+                         "SELECT count(*) FROM deep_operation_metrics WHERE"
+                         " component_metric_id NOT IN (SELECT id FROM component_metrics)"),
+                     0);
+    pj_run_data_fini(&run);
+    pj_run_data_fini(&mixed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(version_1_is_taken_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(operations_of_a_component_lie_together, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
