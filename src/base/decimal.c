@@ -49,7 +49,7 @@ static size_t put_scaled(uint64_t k, int p, char *text)
         if (n > 1) text[at++] = '.';
         memcpy(text + at, digits + 1, (size_t)n - 1);
         at += n - 1;
-        return (size_t)(at + snprintf(text + at, 8, "e-%02d", p - n + 1));
+        return (size_t)at + (size_t)snprintf(text + at, 8, "e-%02d", p - n + 1);
     }
     if (n > p) {
         memcpy(text, digits, (size_t)(n - p));

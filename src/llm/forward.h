@@ -39,7 +39,8 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj
  * of them alone, part->only, in one layer, on the same buffers. Nothing is recorded: `silent` is a
  * seam without a lane. */
 struct pj_part;
-void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part);
+void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
+                        struct pj_part *part);
 void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part,
                      uint32_t layer);
 

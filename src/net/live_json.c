@@ -400,7 +400,7 @@ static int column_of(pj_live_json *live, const char *component)
         if (strcmp(live->components[i], component) == 0) return (int)i;
     if (live->component_count == COMPONENTS_MAX || strlen(component) >= sizeof live->components[0])
         return -1;
-    strcpy(live->components[live->component_count], component);
+    memcpy(live->components[live->component_count], component, strlen(component) + 1);
     live->layout_changed = true;
     return (int)live->component_count++;
 }

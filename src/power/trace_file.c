@@ -127,7 +127,7 @@ static bool cell_date(cell c, double *ms)
     for (int i = 0; i < 10; i++)
         if (copy[i] == '/') copy[i] = '-';
     if (!pj_clock_parse_iso(copy, &ns)) return false;
-    *ms = (double)(ns / 1000) * 1e-3;
+    *ms = (double)ns * 1e-6;
     return true;
 }
 

@@ -77,7 +77,7 @@ static pj_status write_table(pj_view *view, pj_table_id id, pj_error *err)
     const pj_table *table = &pj_tables[id];
     char columns[2048];
     pj_row_select(table, columns, sizeof columns - 16);
-    if (id == PJ_TABLE_RAILS) strcat(columns, ", power_mw");
+    if (id == PJ_TABLE_RAILS) memcpy(columns + strlen(columns), ", power_mw", sizeof ", power_mw");
     pj_sql *sql = pj_view_select(view, id, columns, "ORDER BY id", err);
     pj_json_key(view->json, table->name);
     pj_json_array_begin(view->json);

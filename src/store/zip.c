@@ -75,8 +75,8 @@ static void deflate_all(pj_zip *zip, int flush)
 static void end_entry(pj_zip *zip)
 {
     unsigned char out[32];
-    zip_entry *e = &zip->entries[zip->count - 1];
     if (!zip->open) return;
+    zip_entry *e = &zip->entries[zip->count - 1];
     deflate_all(zip, Z_FINISH);
     deflateReset(&zip->stream);
     uint64_t fields[] = {4, 0x08074b50, 4, e->crc, 4, e->packed, 4, e->plain, 0};
