@@ -35,6 +35,8 @@ struct pj_live_json {
     uint32_t batch_rows;
     pj_live_power last; /* newest sample; has_last: of the present run */
     bool has_last;
+    pj_source_quality quality; /* that readers were told */
+    bool quality_told;
     int64_t batch_ns;                    /* when the last one went out */
     int told_quality;                    /* what binary readers know; -1: nothing yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
@@ -127,6 +129,7 @@ static void on_begin(void *context, const pj_live_run *run)
     live->batch_rows = 0;
     live->told_quality = -1;
     live->has_last = false;
+    live->quality_told = false;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
     write_run(&json, live);
@@ -304,13 +307,14 @@ static void flush_power(pj_live_json *live, const char *run_id)
 {
     if (live->batch_rows == 0) return;
     const pj_live_power *newest = &live->batch[live->batch_rows - 1];
+    bool anew = !live->quality_told || live->quality != newest->quality;
+    live->quality_told = true;
+    live->quality = newest->quality;
+    if (anew)
+        power_message(live, run_id, newest, PJ_FOR_ALL);
+    else if (pj_hub_wants(live->hub, false))
+        power_message(live, run_id, newest, PJ_FOR_JSON);
     power_frame(live, run_id);
-    /* A binary frame has no room for the source of its figures. */
-    if ((int)newest->quality != live->told_quality) {
-        live->told_quality = (int)newest->quality;
-        power_message(live, run_id, newest, PJ_FOR_BINARY);
-    }
-    if (pj_hub_wants(live->hub, false)) power_message(live, run_id, newest, PJ_FOR_JSON);
     live->batch_rows = 0;
 }
 
