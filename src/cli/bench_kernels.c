@@ -145,7 +145,7 @@ static void run_gelu(call *c)
 static void run_sums(call *c)
 {
     pj_value_sums sums = {0};
-    c->kernels->value_sums(c->b->x, c->n, 0.01f, &sums);
+    c->kernels->value_sums(c->b->x, 1, c->n, c->n, 0.01f, &sums);
 }
 
 static void run_pack(call *c)

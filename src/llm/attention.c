@@ -176,6 +176,15 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 
 /* ---- all stages of a unit at once --------------------------------------------------------- */
 
+/* Statistics of what a unit puts out. */
+static void sum_attended(const attention *a, const unit *u, unsigned thread)
+{
+    size_t dim = a->s->model->config.head_dim, stride = a->s->model->config.heads * dim;
+    a->s->kernels->value_sums(a->s->state->attended + u->first * stride + u->head * dim, u->rows,
+                              dim, u->decode ? dim : stride, PJ_SPARSITY_TAU,
+                              pj_seam_sums(a->s->seam, thread));
+}
+
 static void run_units(void *context, unsigned thread)
 {
     const attention *a = context;
@@ -188,35 +197,44 @@ static void run_units(void *context, unsigned thread)
         stage_mask(a, &u, scores, thread);
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
+        if (a->s->seam->module) sum_attended(a, &u, thread);
     }
 }
 
 /* ---- stages apart, looked into ------------------------------------------------------------ */
 
-/* Sums over what the rows of a unit see. */
-static void sum_visible(const attention *a, const unit *u, const float *scores, unsigned thread)
+/* In prefill of many positions only some rows are looked at, the last one always. */
+static uint32_t looked_at_step(uint32_t count)
 {
-    for (uint32_t i = 0; i < u->rows; i++) {
-        pj_visible v = visible(a, u, i);
-        a->s->kernels->value_sums(scores + i * score_stride(u->keys) + v.begin, v.end - v.begin,
-                                  PJ_SPARSITY_TAU, pj_seam_thread_sums(a->s->seam, thread));
-    }
+    return (count + FIGURE_ROWS - 1) / FIGURE_ROWS;
 }
 
-/* In prefill of many positions only some rows are looked at, the last one always. */
 static bool row_is_looked_at(const unit *u, uint32_t i)
 {
-    uint32_t count = u->segment->count, step = (count + FIGURE_ROWS - 1) / FIGURE_ROWS;
+    uint32_t count = u->segment->count, step = looked_at_step(count);
     uint32_t row = u->first + i - u->segment->row;
     return u->decode || (count - 1 - row) % step == 0;
+}
+
+/* Scores, before and after scaling, and weights of the rows that are looked at. */
+static void sum_rows(const attention *a, const unit *u, const float *scores, unsigned thread)
+{
+    for (uint32_t i = 0; i < u->rows; i++) {
+        if (!row_is_looked_at(u, i)) continue;
+        pj_visible v = visible(a, u, i);
+        uint32_t keys = v.end - v.begin;
+        a->s->kernels->value_sums(scores + i * score_stride(u->keys) + v.begin, 1, keys, keys,
+                                  PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
+    }
 }
 
 static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys,
                         pj_head_figures *to)
 {
-    pj_attention_figures f = {0}, relative = {0};
+    pj_attention_figures f = {0};
+    pj_value_sums relative = {0};
     kernels->attention_figures(p, keys, PJ_SPARSITY_TAU, &f);
-    kernels->attention_figures(p, keys, 0.1f / (float)keys, &relative);
+    kernels->value_sums(p, 1, keys, keys, 0.1f / (float)keys, &relative);
     to->rows++;
     to->entropy += f.entropy;
     to->entropy_normalised += keys > 1 ? f.entropy / log(keys) : 0;
@@ -242,19 +260,19 @@ static void run_stage(void *context, unsigned thread)
 {
     const attention *a = context;
     size_t begin, end;
-    pj_seam_clear_sums(a->s->seam, thread);
     pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         unit u = unit_at(a, a->begin + (uint32_t)i);
         float *scores = a->s->state->scores + i * a->unit_floats;
         a->stage(a, &u, scores, thread);
         if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softmax)
-            sum_visible(a, &u, scores, thread);
+            sum_rows(a, &u, scores, thread);
+        if (a->stage == stage_values) sum_attended(a, &u, thread);
         if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
     }
 }
 
-/* The figures of the whole layer, as extras of the last softmax. */
+/* The figures of the whole layer. */
 static void record_figures(const pj_steps *s)
 {
     pj_seam *r = s->seam;
@@ -298,6 +316,20 @@ static void record_figures(const pj_steps *s)
         pj_seam_extra(r, PJ_N_X_LARGEST_HEAD, h, f->largest / f->rows);
         pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_HEAD, h, f->below / f->visible);
     }
+}
+
+/* Extras of the last part of a stage: how many rows of each head were looked at, and what was seen
+ * in the weights. */
+static void record_extras(const pj_steps *s, pj_seam_name stage)
+{
+    double rows = 0;
+    if (stage == PJ_N_OP_SOFTMAX) record_figures(s);
+    if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE) return;
+    for (uint32_t i = 0; i < s->pass->segment_count; i++) {
+        uint32_t count = s->pass->segments[i].count, step = looked_at_step(count);
+        rows += (count + step - 1) / step;
+    }
+    pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, rows);
 }
 
 /* What a range of units works on, for FLOPs and bytes. */
@@ -346,7 +378,7 @@ static double kv_value_bytes(const pj_steps *s)
     return (double)pj_dtype_row_bytes(s->state->options.kv_type, 1);
 }
 
-static void run_stages_apart(attention *a)
+static void run_stages_apart(attention *a, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
@@ -367,9 +399,10 @@ static void run_stages_apart(attention *a)
             pj_seam_operation(r, stage->name);
             if (stage->run) {
                 pj_team_run(s->team, run_stage, a);
-                pj_seam_merge_sums(r, &sums);
+                pj_seam_take_sums(r, &sums);
             }
-            if (stage->run == stage_softmax && a->end == a->units) record_figures(s);
+            if (stage->run == stage_values) pj_seam_add_sums(attended, &sums);
+            if (a->end == a->units) record_extras(s, stage->name);
             pj_work work = {
                 .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
                 .bytes = stage->product ? kv_bytes + 4 * e.q_floats
@@ -430,16 +463,21 @@ void pj_steps_attention(const pj_steps *s, uint32_t layer)
            rotated = 2.0 * s->model->rope.pairs * (double)(heads + kv_heads);
     double kv_row = (double)kv_heads * (double)s->state->kv_row_bytes;
     extent e = {0};
+    pj_value_sums attended = {0};
     if (r->module) e = extent_of(&a, 0, a.units);
     pj_seam_component(r, PJ_N_ATTENTION);
     pj_seam_operation(r, PJ_N_OP_ROPE);
-    pj_steps_rows(s, s->rows, s->rows * a.token_floats, rope_row, &a);
-    pj_seam_operation_end(r, (pj_done){.flops = 3 * rows * rotated,
-                                       .bytes = 8 * rows * rotated,
-                                       .x = s->state->qkv,
-                                       .rows = s->rows,
-                                       .cols = (heads + kv_heads) * dim,
-                                       .stride = a.token_floats});
+    pj_done roped = {.flops = 3 * rows * rotated,
+                     .bytes = 8 * rows * rotated,
+                     .x = s->state->qkv,
+                     .rows = s->rows,
+                     .cols = (heads + kv_heads) * dim,
+                     .stride = a.token_floats};
+    if (r->deep)
+        pj_steps_rows_summed(s, s->rows, s->rows * a.token_floats, rope_row, &a, &roped);
+    else
+        pj_steps_rows(s, s->rows, s->rows * a.token_floats, rope_row, &a);
+    pj_seam_operation_end(r, roped);
     pj_seam_operation(r, PJ_N_OP_KV_APPEND);
     pj_steps_rows(s, s->rows, s->rows * a.token_floats, append_row, &a);
     pj_seam_operation_end(r, (pj_done){.bytes = 2 * rows * kv_row});
@@ -449,15 +487,18 @@ void pj_steps_attention(const pj_steps *s, uint32_t layer)
             uint32_t floats = u.rows * score_stride(u.keys);
             if (floats > a.unit_floats) a.unit_floats = floats;
         }
-        run_stages_apart(&a);
+        run_stages_apart(&a, &attended);
     } else {
         pj_team_run(s->team, run_units, &a);
+        if (r->module) pj_seam_take_sums(r, &attended);
     }
-    pj_seam_module_end(r, (pj_done){.flops = 3 * rows * rotated + e.pairs * (4.0 * (double)dim + 7),
-                                    .bytes = 8 * rows * rotated + 2 * rows * kv_row +
-                                             2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
-                                    .x = s->state->attended,
-                                    .rows = s->rows,
-                                    .cols = heads * dim,
-                                    .stride = heads * dim});
+    pj_done done = {.flops = 3 * rows * rotated + e.pairs * (4.0 * (double)dim + 7),
+                    .bytes = 8 * rows * rotated + 2 * rows * kv_row +
+                             2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
+                    .x = s->state->attended,
+                    .rows = s->rows,
+                    .cols = heads * dim,
+                    .stride = heads * dim};
+    if (r->module) pj_seam_keep(r, &done, &attended);
+    pj_seam_module_end(r, done);
 }

@@ -38,7 +38,7 @@ static void embed(const pj_steps *s)
     pj_seam_section(s->seam, PJ_N_EMBEDDING);
     pj_seam_component(s->seam, PJ_N_EMBED_TOKENS);
     pj_seam_operation(s->seam, m->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
-    pj_steps_rows(s, s->rows, s->rows * m->cols, embed_row, (void *)(uintptr_t)s);
+    pj_steps_rows_summed(s, s->rows, s->rows * m->cols, embed_row, (void *)(uintptr_t)s, &done);
     pj_seam_operation_end(s->seam, done);
     pj_seam_module_end(s->seam, done);
     pj_seam_end(s->seam);

@@ -70,15 +70,18 @@ static void activate_and_count_share(void *context, unsigned thread)
         a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
                                    a->up ? a->up + row * a->stride : NULL, a->f, PJ_SPARSITY_TAU,
                                    &t->thread[thread].counts);
+        a->s->kernels->value_sums(a->act + row * a->f, 1, a->f, a->f, PJ_SPARSITY_TAU,
+                                  pj_seam_sums(a->s->seam, thread));
     }
 }
 
-static void activate_and_count(const activation *a, size_t rows)
+static void activate_and_count(const activation *a, size_t rows, const pj_done *done)
 {
     count_task task = {.a = a, .rows = rows};
     pj_gate_counts all = {0};
     pj_seam *r = a->s->seam;
     pj_team_run(a->s->team, activate_and_count_share, &task);
+    pj_seam_keep_sums(r, done);
     for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {
         all.count += task.thread[t].counts.count;
         all.killed += task.thread[t].counts.killed;
@@ -108,19 +111,23 @@ static void activate(const activation *a, size_t rows, bool component)
     if (component && !pj_steps_want(s, PJ_N_ACT)) return;
     if (component) pj_seam_component(r, PJ_N_ACT);
     if (!r->deep) {
-        pj_steps_rows(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a);
+        if (component)
+            pj_steps_rows_summed(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a,
+                                 &done);
+        else
+            pj_steps_rows(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a);
     } else {
         pj_done half = done;
         half.flops = 4 * values;
         half.bytes = 8 * values;
         pj_seam_operation(r, PJ_N_OP_ACTIVATION);
-        activate_and_count(a, rows);
+        activate_and_count(a, rows, &half);
         pj_seam_operation_end(r, half);
         if (a->up) {
             half.flops = values;
             half.bytes = 12 * values;
             pj_seam_operation(r, PJ_N_OP_GATE_MUL);
-            pj_steps_rows(s, rows, work, multiply_row, (void *)(uintptr_t)a);
+            pj_steps_rows_summed(s, rows, work, multiply_row, (void *)(uintptr_t)a, &half);
             pj_seam_operation_end(r, half);
         }
     }

@@ -33,6 +33,10 @@ static inline bool pj_steps_want(const pj_steps *s, pj_seam_name component)
  * rows) worth a dispatch. */
 typedef void pj_row_fn(void *context, size_t row);
 void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, void *context);
+/* The same with the statistics of what the rows wrote, `done`, when it is recorded: of each row as
+ * soon as it is there. Row i is a part of done's row i / (rows / done->rows). */
+void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
+                          void *context, const pj_done *done);
 
 /* A norm of `rows` rows of n values as a component; y == x is allowed. Heads of a token are rows
  * too: row i lies at x + (i / per_token) * stride + (i % per_token) * n. */

@@ -1,5 +1,5 @@
-/* Names, ends of spans, statistics on the team. Sums are merged in the order of the threads, each
- * thread's share depends on the size alone: equal inputs give equal statistics. */
+/* Names, ends of spans, statistics. Which thread adds which part of an output may differ from run
+ * to run, so equal outputs give statistics that are equal up to the rounding of double sums. */
 #include "llm/seam.h"
 
 #include "base/memory.h"
@@ -8,11 +8,6 @@
 
 /* Below this many values one thread is faster than a dispatch. */
 enum { TEAM_VALUES = 32768 };
-
-/* A cache line or more of its own for every thread. */
-typedef struct pj_thread_sums {
-    _Alignas(64) pj_value_sums sums;
-} pj_thread_sums;
 
 static const char *const name_texts[PJ_N_COUNT] = {
 #define X(symbol, text) [PJ_N_##symbol] = text,
@@ -60,25 +55,19 @@ typedef struct sums_task {
 
 static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums *sums)
 {
-    if (t->stride == t->cols) {
-        t->r->kernels->value_sums(t->x + begin * t->cols, (end - begin) * t->cols, PJ_SPARSITY_TAU,
-                                  sums);
-        return;
-    }
-    for (size_t row = begin; row < end; row++)
-        t->r->kernels->value_sums(t->x + row * t->stride, t->cols, PJ_SPARSITY_TAU, sums);
+    t->r->kernels->value_sums(t->x + begin * t->stride, end - begin, t->cols, t->stride,
+                              PJ_SPARSITY_TAU, sums);
 }
 
 static void sum_share(void *context, unsigned thread)
 {
     const sums_task *t = context;
     size_t begin, end;
-    pj_seam_clear_sums(t->r, thread);
     pj_team_share(t->r->team, thread, t->rows, 1, &begin, &end);
-    if (begin < end) sum_rows(t, begin, end, pj_seam_thread_sums(t->r, thread));
+    sum_rows(t, begin, end, pj_seam_sums(t->r, thread));
 }
 
-static void merge_sums(pj_value_sums *into, const pj_value_sums *part)
+void pj_seam_add_sums(pj_value_sums *into, const pj_value_sums *part)
 {
     into->sum += part->sum;
     into->sum_abs += part->sum_abs;
@@ -90,32 +79,23 @@ static void merge_sums(pj_value_sums *into, const pj_value_sums *part)
     into->inf += part->inf;
 }
 
-void pj_seam_sums(pj_seam *r, const float *x, size_t rows, size_t cols, size_t stride,
-                  pj_value_sums *sums)
+void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums)
 {
-    sums_task task = {r, x, rows, cols, stride};
     memset(sums, 0, sizeof *sums);
-    if (rows * cols < TEAM_VALUES || rows == 1) {
-        sum_rows(&task, 0, rows, sums);
-        return;
+    for (unsigned t = 0; t < pj_team_threads(r->team); t++) {
+        pj_seam_add_sums(sums, &r->sums[t].sums);
+        memset(&r->sums[t].sums, 0, sizeof r->sums[t].sums);
     }
-    pj_team_run(r->team, sum_share, &task);
-    pj_seam_merge_sums(r, sums);
 }
 
-void pj_seam_clear_sums(pj_seam *r, unsigned thread)
+/* Sums of an output that nobody has looked at yet. */
+static void sum_output(pj_seam *r, const pj_done *done)
 {
-    memset(&r->sums[thread].sums, 0, sizeof r->sums[thread].sums);
-}
-
-pj_value_sums *pj_seam_thread_sums(pj_seam *r, unsigned thread)
-{
-    return &r->sums[thread].sums;
-}
-
-void pj_seam_merge_sums(const pj_seam *r, pj_value_sums *sums)
-{
-    for (unsigned t = 0; t < pj_team_threads(r->team); t++) merge_sums(sums, &r->sums[t].sums);
+    sums_task task = {r, done->x, done->rows, done->cols, done->stride};
+    if (done->rows * done->cols < TEAM_VALUES || done->rows == 1)
+        sum_rows(&task, 0, done->rows, pj_seam_sums(r, 0));
+    else
+        pj_team_run(r->team, sum_share, &task);
 }
 
 pj_stats pj_stats_of_sums(const pj_value_sums *s)
@@ -139,19 +119,32 @@ void pj_seam_begin_component(pj_seam *r, pj_seam_name name)
     pj_span_begin(r->lane, PJ_SPAN_COMPONENT, r->names[name]);
 }
 
-/* Statistics of what a span put out: those of the operation that wrote the buffer last, where one
- * did in this component, else taken now. */
+static pj_kept_stats *find_kept(pj_seam *r, const float *x)
+{
+    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++)
+        if (r->kept[i].x == x) return &r->kept[i];
+    return NULL;
+}
+
+void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums)
+{
+    pj_kept_stats *slot = find_kept(r, done->x);
+    if (!slot) slot = &r->kept[r->kept_next++ % PJ_SEAM_KEPT];
+    *slot = (pj_kept_stats){done->x, done->rows, done->cols, true, pj_stats_of_sums(sums)};
+}
+
+/* Statistics of what a span put out: those that were kept when the buffer was last written in this
+ * component, else taken now. */
 static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
 {
-    pj_kept_stats *slot = NULL;
-    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++)
-        if (r->kept[i].x == done->x) slot = &r->kept[i];
+    pj_kept_stats *slot = find_kept(r, done->x);
     bool same = slot && slot->rows == done->rows && slot->cols == done->cols;
-    if (same && !r->operation_open) return &slot->stats;
-    if (!slot) slot = &r->kept[r->kept_next++ % PJ_SEAM_KEPT];
-    pj_value_sums sums;
-    pj_seam_sums(r, done->x, done->rows, done->cols, done->stride, &sums);
-    *slot = (pj_kept_stats){done->x, done->rows, done->cols, pj_stats_of_sums(&sums)};
+    if (!same || (r->operation_open && !slot->fresh)) {
+        sum_output(r, done);
+        pj_seam_keep_sums(r, done);
+        slot = find_kept(r, done->x);
+    }
+    slot->fresh = false;
     return &slot->stats;
 }
 

@@ -119,6 +119,7 @@ enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4 };
 typedef struct pj_kept_stats {
     const float *x; /* NULL: none */
     size_t rows, cols;
+    bool fresh; /* of the span that is open */
     pj_stats stats;
 } pj_kept_stats;
 
@@ -130,7 +131,7 @@ typedef struct pj_seam {
     uint32_t names[PJ_N_COUNT]; /* interned */
     uint32_t extra_count;
     pj_extra extras[PJ_SEAM_EXTRAS];
-    struct pj_thread_sums *sums; /* [threads] */
+    pj_thread_sums *sums; /* [threads], zero between dispatches */
     /* What the operations of the component at hand gave: its last one's output is often the
      * component's own, and looking twice would cost twice. */
     pj_kept_stats kept[PJ_SEAM_KEPT];
@@ -187,13 +188,22 @@ static inline void pj_seam_operation_end(pj_seam *r, pj_done done)
 /* Keeps an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is left out. */
 void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value);
 
-/* Sums of x [rows][stride], on the team where that pays. */
-void pj_seam_sums(pj_seam *r, const float *x, size_t rows, size_t cols, size_t stride,
-                  pj_value_sums *sums);
-/* The same in pieces, for statistics taken inside a run of the team. */
-void pj_seam_clear_sums(pj_seam *r, unsigned thread);
-pj_value_sums *pj_seam_thread_sums(pj_seam *r, unsigned thread);
-void pj_seam_merge_sums(const pj_seam *r, pj_value_sums *sums);
+/* Statistics of an output by those who compute it, while it is in their caches: each thread adds to
+ * its own sums during a dispatch, and the caller, behind it, takes what all have added as those of
+ * the buffer that the span which is open puts out. */
+static inline pj_value_sums *pj_seam_sums(pj_seam *r, unsigned thread)
+{
+    return &r->sums[thread].sums;
+}
+void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums); /* and leaves zero */
+void pj_seam_add_sums(pj_value_sums *into, const pj_value_sums *part);
+void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums);
+static inline void pj_seam_keep_sums(pj_seam *r, const pj_done *done)
+{
+    pj_value_sums sums;
+    pj_seam_take_sums(r, &sums);
+    pj_seam_keep(r, done, &sums);
+}
 /* Ends an operation; the extras gathered since the last end are added to the work. */
 void pj_seam_end_work(pj_seam *r, pj_work *work);
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);

@@ -14,23 +14,49 @@ typedef struct rows_task {
     size_t rows;
     pj_row_fn *run;
     void *context;
+    const pj_done *done; /* NULL: nobody wants statistics */
 } rows_task;
+
+static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thread)
+{
+    const pj_done *done = t->done;
+    size_t parts = done ? t->rows / done->rows : 1, cols = done ? done->cols / parts : 0;
+    for (size_t row = begin; row < end; row++) {
+        t->run(t->context, row);
+        if (done)
+            t->s->kernels->value_sums(done->x + row / parts * done->stride + row % parts * cols, 1,
+                                      cols, cols, PJ_SPARSITY_TAU,
+                                      pj_seam_sums(t->s->seam, thread));
+    }
+}
 
 static void run_share(void *context, unsigned thread)
 {
     const rows_task *t = context;
     size_t begin, end;
     pj_team_share(t->s->team, thread, t->rows, 1, &begin, &end);
-    for (size_t row = begin; row < end; row++) t->run(t->context, row);
+    run_rows(t, begin, end, thread);
+}
+
+static void run_task(const rows_task *t, size_t work)
+{
+    if (t->rows > 1 && work >= TEAM_VALUES)
+        pj_team_run(t->s->team, run_share, (void *)(uintptr_t)t);
+    else
+        run_rows(t, 0, t->rows, 0);
 }
 
 void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, void *context)
 {
-    if (rows > 1 && work >= TEAM_VALUES) {
-        pj_team_run(s->team, run_share, &(rows_task){s, rows, run, context});
-        return;
-    }
-    for (size_t row = 0; row < rows; row++) run(context, row);
+    run_task(&(rows_task){s, rows, run, context, NULL}, work);
+}
+
+void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
+                          void *context, const pj_done *done)
+{
+    bool summed = s->seam->module && rows > 0;
+    run_task(&(rows_task){s, rows, run, context, summed ? done : NULL}, work);
+    if (summed) pj_seam_keep_sums(s->seam, done);
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -74,9 +100,9 @@ static void norm_row_looked_at(void *context, size_t row)
     const norm_task *t = context;
     const pj_norm_step *n = t->step;
     pj_value_sums before = {0}, after = {0};
-    t->s->kernels->value_sums(norm_input(n, row), n->n, 0, &before);
+    t->s->kernels->value_sums(norm_input(n, row), 1, n->n, n->n, 0, &before);
     norm_row(context, row);
-    t->s->kernels->value_sums(norm_output(n, row), n->n, 0, &after);
+    t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, 0, &after);
     double out = variance(&after, n->n);
     float *ratios = t->s->state->ratios;
     ratios[row] = out > 0 ? (float)(variance(&before, n->n) / out) : NAN;
@@ -148,7 +174,8 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
                     .stride = step->y_stride};
     pj_seam_component(s->seam, step->name);
     pj_seam_operation(s->seam, PJ_N_OP_NORM);
-    pj_steps_rows(s, step->rows, values, s->seam->deep ? norm_row_looked_at : norm_row, &task);
+    pj_steps_rows_summed(s, step->rows, values, s->seam->deep ? norm_row_looked_at : norm_row,
+                         &task, &done);
     if (s->seam->deep) record_ratios(s, step);
     pj_seam_operation_end(s->seam, done);
     pj_seam_module_end(s->seam, done);
@@ -180,12 +207,25 @@ static void add_bias_row(void *context, size_t row)
                     t->product->projection->w.rows);
 }
 
+/* Runs one product, with the statistics of its output where they are recorded. */
+static void product_alone(const pj_steps *s, const pj_product *p, const float *bias,
+                          const pj_packed *packed, const pj_done *done)
+{
+    pj_linear_job job = {.weights = &p->projection->w,
+                         .bias = bias,
+                         .y = p->y,
+                         .y_stride = p->y_stride,
+                         .sums = done ? s->seam->sums : NULL,
+                         .tau = PJ_SPARSITY_TAU};
+    pj_linear_run(s->kernels, s->team, packed, &job, 1);
+    if (done) pj_seam_keep_sums(s->seam, done);
+}
+
 /* One product with its operations apart. */
 static void product_apart(const pj_steps *s, const pj_product *p, const pj_packed *packed)
 {
     const pj_projection *w = p->projection;
     size_t rows = packed->tokens;
-    pj_linear_job job = {&w->w, NULL, p->y, p->y_stride};
     pj_done done = {.flops = 2.0 * (double)rows * (double)w->w.rows * (double)w->w.cols,
                     .bytes = pj_product_bytes(w, rows),
                     .x = p->y,
@@ -193,13 +233,14 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
                     .cols = w->w.rows,
                     .stride = p->y_stride};
     pj_seam_operation(s->seam, PJ_N_OP_MATMUL);
-    pj_linear_run(s->kernels, s->team, packed, &job, 1);
+    product_alone(s, p, NULL, packed, &done);
     pj_seam_operation_end(s->seam, done);
     if (!w->bias) return;
     done.flops = (double)rows * (double)w->w.rows;
     done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
     pj_seam_operation(s->seam, PJ_N_OP_BIAS_ADD);
-    pj_steps_rows(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p});
+    pj_steps_rows_summed(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p},
+                         &done);
     pj_seam_operation_end(s->seam, done);
 }
 
@@ -221,7 +262,10 @@ static bool products_together(const pj_steps *s, const pj_product *products, siz
     for (size_t i = 0; i < count; i++) {
         const pj_projection *p = products[i].projection;
         if (pj_linear_form(s->kernels, p->w.type) != packed->form) return false;
-        jobs[i] = (pj_linear_job){&p->w, p->bias, products[i].y, products[i].y_stride};
+        jobs[i] = (pj_linear_job){.weights = &p->w,
+                                  .bias = p->bias,
+                                  .y = products[i].y,
+                                  .y_stride = products[i].y_stride};
     }
     pj_linear_run(s->kernels, s->team, packed, jobs, count);
     return true;
@@ -250,20 +294,18 @@ void pj_steps_products(const pj_steps *s, const pj_product *products, size_t cou
             if (residual) pj_steps_add(s, residual, products[count - 1].y, rows, last->w.rows);
             return;
         }
-        if (r->deep) {
+        pj_done done = {.flops = pj_product_flops(w, rows),
+                        .bytes = pj_product_bytes(w, rows),
+                        .x = p->y,
+                        .rows = rows,
+                        .cols = w->w.rows,
+                        .stride = p->y_stride};
+        if (r->deep)
             product_apart(s, p, &packed);
-        } else {
-            pj_linear_job job = {&w->w, w->bias, p->y, p->y_stride};
-            pj_linear_run(s->kernels, s->team, &packed, &job, 1);
-        }
+        else
+            product_alone(s, p, w->bias, &packed, named ? &done : NULL);
         if (residual && i + 1 == count) pj_steps_add(s, residual, p->y, rows, w->w.rows);
-        if (named)
-            pj_seam_module_end(r, (pj_done){.flops = pj_product_flops(w, rows),
-                                            .bytes = pj_product_bytes(w, rows),
-                                            .x = p->y,
-                                            .rows = rows,
-                                            .cols = w->w.rows,
-                                            .stride = p->y_stride});
+        if (named) pj_seam_module_end(r, done);
     }
 }
 
@@ -285,10 +327,10 @@ static void add_row(void *context, size_t row)
 void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n)
 {
     double values = (double)rows * (double)n;
+    pj_done done = {
+        .flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
-    pj_steps_rows(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n});
-    pj_seam_operation_end(
-        s->seam,
-        (pj_done){
-            .flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n});
+    /* summed at depth `module` too: a layer ends with its last addition */
+    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n}, &done);
+    pj_seam_operation_end(s->seam, done);
 }

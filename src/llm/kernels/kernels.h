@@ -30,6 +30,11 @@ typedef struct pj_value_sums {
     uint64_t nan, inf;
 } pj_value_sums;
 
+/* One thread's sums among others': on a cache line or more of their own. */
+typedef struct pj_thread_sums {
+    _Alignas(64) pj_value_sums sums;
+} pj_thread_sums;
+
 /* Figures of one row of attention weights p over its visible keys. */
 typedef struct pj_attention_figures {
     double entropy;  /* -sum p ln p, nats */
@@ -107,7 +112,8 @@ typedef struct pj_kernels {
                              bool add, void *scratch);
 
     /* Figures. */
-    void (*value_sums)(const float *x, size_t n, float tau, pj_value_sums *sums);
+    void (*value_sums)(const float *x, size_t rows, size_t cols, size_t stride, float tau,
+                       pj_value_sums *sums);
     void (*attention_figures)(const float *p, size_t n, float tau, pj_attention_figures *figures);
     /* `activated` is act(gate); `up` NULL for an MLP without a gate product. */
     void (*gate_counts)(const float *gate, const float *activated, const float *up, size_t n,

@@ -147,7 +147,7 @@ typedef struct product {
 } product;
 
 static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
-                     void *scratch)
+                     void *scratch, pj_value_sums *output_sums)
 {
     pj_dot dot = {.weights = job->weights,
                   .begin = begin,
@@ -158,6 +158,9 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
                   .y_stride = job->y_stride,
                   .scratch = scratch};
     p->kernels->linear[job->weights->type]->dot(&dot);
+    if (output_sums)
+        p->kernels->value_sums(job->y + begin, p->x->tokens, end - begin, job->y_stride, job->tau,
+                               output_sums);
 }
 
 /* A block of rows over a chunk of columns, unpacked or in place. */
@@ -172,6 +175,7 @@ typedef struct block {
     const float *scales; /* [rows][scale_stride] */
     const float *minima;
     size_t scale_stride;
+    pj_value_sums *output_sums; /* of the thread, or NULL */
 } block;
 
 static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)
@@ -259,14 +263,17 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     p->kernels->tile_store(sums, b->end - b->begin, tokens,
                            job->bias && b->col == 0 ? job->bias + b->begin : NULL,
                            job->y + token * job->y_stride + b->begin, job->y_stride, b->col > 0);
+    if (b->output_sums && b->col + b->cols >= padded)
+        p->kernels->value_sums(job->y + token * job->y_stride + b->begin, tokens, b->end - b->begin,
+                               job->y_stride, job->tau, b->output_sums);
 }
 
 static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
-                      char *scratch)
+                      void *scratch, pj_value_sums *output_sums)
 {
     const pj_form_kernels *form = p->kernels->forms[p->x->form];
     size_t panel = panel_tokens(form, p->x->tokens), padded = round_up(p->x->cols, form->group);
-    float *sums = (float *)scratch;
+    float *sums = scratch;
     for (size_t col = 0; col < padded; col += CHUNK_COLS) {
         block b = {.kernels = p->kernels->linear[job->weights->type],
                    .form = form,
@@ -274,8 +281,9 @@ static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, 
                    .begin = begin,
                    .end = end,
                    .col = col,
-                   .cols = smaller(CHUNK_COLS, padded - col)};
-        unpack_block(&b, scratch + SUMS_BYTES);
+                   .cols = smaller(CHUNK_COLS, padded - col),
+                   .output_sums = output_sums};
+        unpack_block(&b, (char *)scratch + SUMS_BYTES);
         for (size_t token = 0; token < p->x->tokens; token += panel)
             block_panel(p, &b, job, token, panel, sums);
     }
@@ -292,10 +300,9 @@ static void multiply_some(void *context, unsigned thread)
         while (unit >= p->units[j]) unit -= p->units[j++];
         size_t rows = p->jobs[j].weights->rows, first = unit * p->grain[j];
         size_t last = smaller(first + p->grain[j], rows);
-        if (p->x->panels)
-            tile_unit(p, &p->jobs[j], first, last, scratch);
-        else
-            dot_unit(p, &p->jobs[j], first, last, scratch);
+        pj_thread_sums *sums = p->jobs[j].sums;
+        (p->x->panels ? tile_unit : dot_unit)(p, &p->jobs[j], first, last, scratch,
+                                              sums ? &sums[thread].sums : NULL);
     }
 }
 

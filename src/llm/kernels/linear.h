@@ -42,6 +42,10 @@ typedef struct pj_linear_job {
     const float *bias;        /* [rows], or NULL */
     float *y;                 /* [tokens][y_stride], rows used */
     size_t y_stride;
+    /* Statistics of y are added to those of the thread that computes a part, while that part is in
+     * its first cache: [threads], or NULL. The order of additions is not always the same. */
+    pj_thread_sums *sums;
+    float tau;
 } pj_linear_job;
 
 enum { PJ_LINEAR_MAX_JOBS = 8 };

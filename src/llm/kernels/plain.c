@@ -148,7 +148,7 @@ static void attention_values(float *y, size_t y_stride, const float *weights, si
 
 /* ---- figures ---------------------------------------------------------------------------- */
 
-static void value_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
+static void row_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
 {
     sums->count += n;
     for (size_t i = 0; i < n; i++) {
@@ -165,6 +165,12 @@ static void value_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
             sums->below += magnitude < tau;
         }
     }
+}
+
+static void value_sums(const float *x, size_t rows, size_t cols, size_t stride, float tau,
+                       pj_value_sums *sums)
+{
+    for (size_t r = 0; r < rows; r++) row_sums(x + r * stride, cols, tau, sums);
 }
 
 static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)

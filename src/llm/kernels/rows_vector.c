@@ -192,33 +192,68 @@ static void value_sums_one_by_one(const float *x, size_t n, float tau, pj_value_
     }
 }
 
-/* A stretch at a time in float lanes; one with a NaN, an Inf or a square that overflows shows that
- * in its sum of squares and is done again one by one. */
-static void value_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
+/* Two of each, so that an addition need not wait for the one before. */
+typedef struct sum_lanes {
+    vec sum, sum_abs, square, most;
+    size_t below;
+} sum_lanes;
+
+INLINE void sum_vector(sum_lanes *to, vec v, float tau)
 {
-    sums->count += n;
-    for (size_t at = 0; at < n; at += STRETCH) {
-        size_t part = n - at < STRETCH ? n - at : STRETCH, whole = part / LANES * LANES;
-        const float *row = x + at;
-        vec sum = vec_of(0), sum_abs = sum, square = sum, most = sum;
-        veci below = {0};
-        for (size_t i = 0; i < whole; i += LANES) {
-            vec v = vec_load(row + i), magnitude = vec_abs(v);
-            sum += v;
-            sum_abs += magnitude;
-            square += v * v;
-            most = vec_max(most, magnitude);
-            below -= magnitude < tau;
+    vec magnitude = vec_abs(v);
+    to->sum += v;
+    to->sum_abs += magnitude;
+    to->square += v * v;
+    to->most = vec_max(to->most, magnitude);
+    to->below += vec_count_less(magnitude, vec_of(tau));
+}
+
+/* Some rows in float lanes, a SUMS_STRETCH of values or little more. A NaN, an Inf or a square that
+ * overflows shows in the sum of squares; the rows are then done again one by one. */
+enum { SUMS_STRETCH = 2048 };
+
+static void sum_stretch(const float *x, size_t rows, size_t cols, size_t stride, float tau,
+                        pj_value_sums *sums)
+{
+    sum_lanes a = {0}, b = {0};
+    size_t whole = cols / LANES * LANES;
+    for (size_t r = 0; r < rows; r++) {
+        const float *row = x + r * stride;
+        size_t i = 0;
+        for (; i + 2 * LANES <= whole; i += 2 * LANES) {
+            sum_vector(&a, vec_load(row + i), tau);
+            sum_vector(&b, vec_load(row + i + LANES), tau);
         }
-        float total = vec_sum(square);
-        if (!isfinite(total)) whole = 0;
-        value_sums_one_by_one(row + whole, part - whole, tau, sums);
-        if (whole == 0) continue;
-        sums->sum += (double)vec_sum(sum);
-        sums->sum_abs += (double)vec_sum(sum_abs);
-        sums->sum_square += (double)total;
-        sums->max_abs = fmaxf(sums->max_abs, vec_largest(most));
-        for (size_t i = 0; i < LANES; i++) sums->below += (uint64_t)below[i];
+        if (i < whole) sum_vector(&a, vec_load(row + i), tau);
+        if (whole < cols) sum_vector(&b, vec_load_some(row + whole, cols - whole), tau);
+    }
+    double square = (double)vec_sum(a.square + b.square);
+    if (!isfinite(square)) {
+        for (size_t r = 0; r < rows; r++) value_sums_one_by_one(x + r * stride, cols, tau, sums);
+        return;
+    }
+    size_t filled = whole < cols ? rows * (whole + LANES - cols) : 0; /* zeros past the ends */
+    sums->sum += (double)vec_sum(a.sum + b.sum);
+    sums->sum_abs += (double)vec_sum(a.sum_abs + b.sum_abs);
+    sums->sum_square += square;
+    sums->max_abs = fmaxf(sums->max_abs, vec_largest(vec_max(a.most, b.most)));
+    sums->below += a.below + b.below - (tau > 0 ? filled : 0);
+}
+
+static void value_sums(const float *x, size_t rows, size_t cols, size_t stride, float tau,
+                       pj_value_sums *sums)
+{
+    sums->count += rows * cols;
+    if (stride == cols) {
+        cols *= rows;
+        rows = 1;
+    }
+    size_t together = cols < SUMS_STRETCH ? SUMS_STRETCH / (cols + 1) + 1 : 1;
+    for (size_t r = 0; r < rows; r += together) {
+        size_t some = rows - r < together ? rows - r : together;
+        for (size_t at = 0; at < cols; at += SUMS_STRETCH)
+            sum_stretch(x + r * stride + at, some,
+                        cols - at < SUMS_STRETCH ? cols - at : SUMS_STRETCH, stride, tau, sums);
     }
 }
 
@@ -233,8 +268,7 @@ static void attention_figures(const float *p, size_t n, float tau, pj_attention_
         veci counts = v > 1.17549435e-38f;
         entropy += vec_select(counts, v * vec_log(vec_select(counts, v, vec_of(1))), vec_of(0));
         most = vec_max(most, v);
-        veci small = v < tau;
-        for (size_t lane = 0; lane < len; lane++) below += (uint64_t)-small[lane];
+        below += vec_count_less(v, vec_of(tau)) - (tau > 0 ? LANES - len : 0);
     }
     float largest = vec_largest(most);
     size_t argmax = 0;
@@ -257,18 +291,13 @@ static void gate_counts(const float *gate, const float *activated, const float *
     }
     float act_limit = tau * vec_largest(act_most);
     float product_limit = tau * vec_largest(product_most);
-    veci killed = {0}, dead = killed, gated = killed;
     size_t whole = n / LANES * LANES;
     for (size_t i = 0; i < whole; i += LANES) {
         vec a = vec_load(activated + i);
-        killed -= vec_load(gate + i) < 0;
-        dead -= vec_abs(a) < act_limit;
-        if (up) gated -= vec_abs(a * vec_load(up + i)) < product_limit;
-    }
-    for (size_t i = 0; i < LANES; i++) {
-        counts->killed += (uint64_t)killed[i];
-        counts->dead += (uint64_t)dead[i];
-        counts->gated += (uint64_t)gated[i];
+        counts->killed += vec_count_less(vec_load(gate + i), vec_of(0));
+        counts->dead += vec_count_less(vec_abs(a), vec_of(act_limit));
+        if (up)
+            counts->gated += vec_count_less(vec_abs(a * vec_load(up + i)), vec_of(product_limit));
     }
     for (size_t i = whole; i < n; i++) {
         counts->killed += gate[i] < 0;

@@ -141,6 +141,19 @@ INLINE vec vec_abs(vec a)
     return (vec)((veci)a & 0x7fffffff);
 }
 
+/* How many lanes of a are less than those of b. */
+INLINE size_t vec_count_less(vec a, vec b)
+{
+#if defined(__AVX512F__)
+    return (size_t)__builtin_popcount(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ));
+#elif defined(__AVX2__)
+    __m256 less = _mm256_cmp_ps((__m256)a, (__m256)b, _CMP_LT_OQ);
+    return (size_t)__builtin_popcount((unsigned)_mm256_movemask_ps(less));
+#else
+    return vaddvq_u32(vshrq_n_u32(vcltq_f32((float32x4_t)a, (float32x4_t)b), 31));
+#endif
+}
+
 /* Index lists of shuffles: f(i, h) for every lane i. */
 #define EACH4(f, o, h) f(o, h), f(o + 1, h), f(o + 2, h), f(o + 3, h)
 #if defined(__AVX512F__)

@@ -388,8 +388,15 @@ static void test_value_sums(void **state)
         if (l % 4 == 1) x[n - 1] = -INFINITY;
         if (l % 5 == 2) x[0] = 1e30f;
         pj_value_sums got = {0}, want = {0};
-        k->value_sums(x, n / 2, 0.01f, &got); /* in two calls: it adds up */
-        k->value_sums(x + n / 2, n - n / 2, 0.01f, &got);
+        /* in two calls: it adds up; the second in rows, where they are of one length */
+        size_t rest = n - n / 2, rows = rest % 5 == 0 ? 5 : rest % 3 == 0 ? 3 : 1;
+        float *apart = random_row(rows * (rest / rows + 7), NAN, NAN);
+        for (size_t r = 0; r < rows; r++)
+            memcpy(apart + r * (rest / rows + 7), x + n / 2 + r * (rest / rows),
+                   rest / rows * sizeof *x);
+        k->value_sums(x, 1, n / 2, n / 2, 0.01f, &got);
+        k->value_sums(apart, rows, rest / rows, rest / rows + 7, 0.01f, &got);
+        test_free(apart);
         for (size_t i = 0; i < n; i++) {
             double v = (double)x[i];
             if (isnan(v) || isinf(v)) {
