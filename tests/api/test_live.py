@@ -58,7 +58,9 @@ class Live(unittest.TestCase):
                 self.assertEqual(columns, 7)
         last = [h for h in heads if h[0] == 2][-1]
         self.assertEqual((last[5], last[2]), (layout["layers"], len(layout["components"])))
-        self.assertNotIn("power_sample", {m["type"] for m in told if isinstance(m, dict)})
+        kinds = [m["type"] for m in told if isinstance(m, dict)]
+        self.assertEqual(kinds.count("power_sample"), 1)  # it says where the energy comes from
+        self.assertNotIn("component_metrics", kinds)
 
     def test_late_reader_is_told_all_events(self):
         run = self.start(max_length=400, temperature=1, seed=5, model_name="synthetic:smollm2-135m,layers=2")
