@@ -5,13 +5,15 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 
 1. Every relative link and anchor of README.md and docs/ leads somewhere, every picture exists.
 2. Every option that a document writes behind `perjoule COMMAND` is one that the command has.
-3. Every command of `perjoule help` is written in the README or the guide.
+3. Every command of `perjoule help` is written in the README or the guide; every `make` target that
+   a document names is one.
 4. Every sentence that docs/troubleshooting.md quotes is one that the program can print.
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
    a document, with home and data folders of its own, `models/demo` and `examples` in reach and no
    sensor in sight. A fenced block with a file's name behind its language (```python budget.py) becomes
    that file. Remarks behind a command: `# exits N` expects that code; `# not here: WHY` leaves the
    line out. Lines of make, sudo and git are left out always: they build, or change the machine.
+6. Every query of the ```sql blocks finds something in a database with one run.
 """
 import os
 import pathlib
@@ -19,6 +21,7 @@ import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -144,7 +147,7 @@ def statements(block):
 
 def check_options(path, known):
     text = path.read_text()
-    lines = [s for info, block in FENCE.findall(text) if info.split()[:1] == ["sh"]
+    lines = [s for info, block in FENCE.findall(text) if info in ("", "sh")
              for s in statements(block)]
     lines += re.findall(r"`((?:sudo )?perjoule [^`]+)`", FENCE.sub("", text))
     for line in lines:
@@ -158,6 +161,12 @@ def check_mentions(known):
     for command in known:
         good = " " in command or re.search(rf"perjoule {command}\b", text) is not None
         report(good, f"neither README.md nor docs/guide.md says a word about perjoule {command}")
+
+
+def check_targets(path):
+    known = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.M):
+        report(target in known, f"{name_of(path)}: there is no make {target}")
 
 
 # ---- quoted sentences -------------------------------------------------------------------------
@@ -256,11 +265,32 @@ def check_runs(path):
                 report(not wrong, f"{name_of(path)}: {line}", wrong)
 
 
+def check_queries(path):
+    """Runs the document's ```sql blocks on a database with one deep run."""
+    blocks = [block for info, block in FENCE.findall(path.read_text()) if info == "sql"]
+    if not blocks:
+        return
+    with tempfile.TemporaryDirectory() as top:
+        folder = pathlib.Path(top).resolve()
+        env = furnish(folder)
+        wrong = run("perjoule run --power sim --depth deep -n 8 --db runs.db hello", folder / "work", env)
+        report(not wrong, "a run to query", wrong)
+        with sqlite3.connect(folder / "work/runs.db") as database:
+            for query in filter(str.strip, ";".join(blocks).split(";")):
+                try:
+                    rows, wrong = database.execute(query).fetchall(), ""
+                except sqlite3.Error as error:
+                    rows, wrong = [], str(error)
+                report(len(rows) > 0, f"{name_of(path)}: {query.strip()}", wrong or "no rows")
+
+
 def main():
     known = read_help()
     for path in ALL:
         check_links(path)
         check_options(path, known)
+        check_targets(path)
+        check_queries(path)
     check_mentions(known)
     check_quotes(ROOT / "docs/troubleshooting.md")
     for path in RUN:
