@@ -8,7 +8,7 @@ import { CanvasChart } from './canvas';
 import type { Colours } from './theme';
 
 export const LEFT = 64;
-export const RIGHT = 12;
+export const RIGHT = 22;
 
 export abstract class TimeChart<M = number> extends CanvasChart<M> {
   /** The whole run. */

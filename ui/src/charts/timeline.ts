@@ -2,7 +2,7 @@
 // duration, colour is energy within the lane; a slice without energy is hatched.
 import { energyInterval, known, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
-import { extent, quantile } from '../core/stats';
+import { extent, fenceOf } from '../core/stats';
 import type { Range } from '../state/selection';
 import { rampName } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
@@ -24,11 +24,12 @@ export interface Slice {
 }
 
 /** The colour scale of a lane. In a long lane one slice (the prompt among the tokens) would turn all
- * others dark, so the scale then leaves out the outermost twentieth on each side. */
+ * others dark, so the scale then ends a fence's reach beyond the quartiles. */
 function spreadOf(slices: Slice[]): [number, number] | null {
-  const v = Float64Array.from(slices.flatMap((s) => (known(s.energy) ? [s.energy] : []))).sort();
+  const v = slices.flatMap((s) => (known(s.energy) ? [s.energy] : []));
   if (v.length < 12) return extent(v);
-  return [quantile(v, 0.05), quantile(v, 0.95)];
+  const f = fenceOf(v);
+  return f && [f.lo, f.hi];
 }
 
 const LANE = 26;

@@ -115,8 +115,8 @@ export function pair(value: number, half: number): string {
   const places = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(half)))));
   const own = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value) || 1)));
   let n = Math.min(places, own);
-  // A half width far below the figure's own digits is worth two more of them, not the word "nothing".
-  while (half < 10 ** -n / 2 && n < own + 2) n++;
+  // A half width far below the figure's own digits is worth one more of them.
+  while (half < 10 ** -n / 2 && n < own + 1) n++;
   const show = (v: number) =>
     v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
   const smallest = 10 ** -n;

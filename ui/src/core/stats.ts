@@ -104,6 +104,24 @@ export function logTicks(lo: number, hi: number): number[] {
   return out;
 }
 
+/** The ends of a colour scale for many figures of one kind (tokens): the extremes, but at most four
+ * interquartile ranges beyond the quartiles. Tokens in which the machine did something else stay
+ * bright without darkening all others. */
+export function fenceOf(
+  values: ArrayLike<number>,
+): { lo: number; hi: number; clipped: boolean } | null {
+  const v = Float64Array.from(values)
+    .filter((x) => Number.isFinite(x))
+    .sort();
+  if (v.length === 0) return null;
+  const q1 = quantile(v, 0.25);
+  const q3 = quantile(v, 0.75);
+  const reach = 4 * (q3 - q1);
+  const max = v[v.length - 1];
+  const hi = reach > 0 ? Math.min(max, q3 + reach) : max;
+  return { lo: Math.max(v[0], q1 - reach), hi, clipped: hi < max };
+}
+
 /** The ends of a colour scale: the extremes, unless a few values lie so far out that they would turn
  * all others into one colour. The scale then ends where 97 % of the values lie. */
 export function scaleOf(

@@ -43,11 +43,11 @@ export function Figure({
   const na = value === UNAVAILABLE;
   return (
     <div class="figure" title={title}>
-      <dt>{label}</dt>
-      <dd class={na ? 'na hatched' : ''}>
-        {value}
+      <dt>
+        {label}
         {sub && <small>{sub}</small>}
-      </dd>
+      </dt>
+      <dd class={na ? 'na hatched' : ''}>{value}</dd>
     </div>
   );
 }

@@ -5,7 +5,7 @@
 import { hideTip, showTip } from '../charts/tip';
 import { energy, power, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
-import { scaleOf } from '../core/stats';
+import { fenceOf } from '../core/stats';
 import type { LiveToken } from '../state/live';
 import { rampName } from '../state/settings';
 
@@ -18,6 +18,8 @@ export class TokenStream {
   private readonly observer: ResizeObserver;
   private lo = Number.NaN;
   private hi = Number.NaN;
+  /** Some tokens lie above the scale. */
+  clipped = false;
   /** Set when the reader looks at earlier lines: new tokens then do not move the page. */
   paused = false;
   onPause: (paused: boolean, missed: number) => void = () => {};
@@ -88,6 +90,7 @@ export class TokenStream {
     this.column = 0;
     this.focused = -1;
     this.lo = this.hi = Number.NaN;
+    this.clipped = false;
     this.missed = 0;
     this.paused = false;
     this.host.replaceChildren();
@@ -141,16 +144,17 @@ export class TokenStream {
   private widen(t: LiveToken): void {
     if (t.energy === null || t.phase !== 'decode') return;
     if (!(t.energy >= this.lo)) this.lo = t.energy;
-    if (!(t.energy <= this.hi)) this.hi = t.energy;
+    if (!this.clipped && !(t.energy <= this.hi)) this.hi = t.energy;
   }
 
   private scale(): void {
-    const ends = scaleOf(
+    const ends = fenceOf(
       this.shown.map((t) => (t.phase === 'decode' ? (t.energy ?? Number.NaN) : Number.NaN)),
     );
     if (!ends) return;
     this.lo = ends.lo;
     this.hi = ends.hi;
+    this.clipped = ends.clipped;
   }
 
   get range(): [number, number] {

@@ -20,7 +20,11 @@ beforeAll(async () => {
   const url = process.env.SHOTS_URL;
   if (url) {
     server = { url, close: async () => {} };
-    const list = (await (await fetch(`${url}api/profiling/runs?limit=50`)).json()) as {
+    const list = (await (
+      await fetch(
+        `${url}api/profiling/runs?limit=50${process.env.FOLD ? '&sort=duration&order=asc&experiment=documents' : ''}`,
+      )
+    ).json()) as {
       id: string;
     }[];
     known = list.map((r) => r.id);

@@ -50,7 +50,7 @@ test('an interval is 1.96 deviations wide, in the unit of the figure', () => {
 test('value and half width share their last digit', () => {
   expect(pair(251.37, 27.2)).toBe('251 ± 27');
   expect(pair(7.244, 0.703)).toBe('7.24 ± 0.70');
-  expect(pair(12.3456, 0.00001)).toBe('12.346 ± <0.001');
+  expect(pair(12.3456, 0.00001)).toBe('12.35 ± <0.01');
 });
 
 test('digits keeps three of them', () => {

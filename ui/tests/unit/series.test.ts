@@ -4,6 +4,7 @@ import { lowerBound, Ring } from '../../src/core/ring.ts';
 import {
   box,
   extent,
+  fenceOf,
   logTicks,
   paretoFront,
   quantile,
@@ -180,4 +181,16 @@ test('a colour scale does not give itself to one outlier', () => {
   expect(odd?.clipped).toBe(true);
   expect(odd?.hi).toBeLessThan(100);
   expect(scaleOf([Number.NaN])).toBeNull();
+});
+
+test('tokens that stand out do not darken the others', () => {
+  const tokens = [
+    ...Array.from({ length: 90 }, (_, i) => 10 + (i % 10) / 10),
+    ...Array.from({ length: 10 }, () => 900),
+  ];
+  const f = fenceOf(tokens);
+  expect(f?.clipped).toBe(true);
+  expect(f?.hi).toBeLessThan(20);
+  expect(f?.lo).toBe(10);
+  expect(fenceOf([5, 5, 5])).toEqual({ lo: 5, hi: 5, clipped: false });
 });

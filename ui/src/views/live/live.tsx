@@ -229,7 +229,10 @@ function LiveHeatmap() {
   );
 }
 
-/** The scale grows within a run, so that colours of successive tokens can be compared. */
+/** The scale follows a run slowly, so that colours of successive tokens can be compared, and comes
+ * back within some tokens after one that stood out. */
+const FALL = 0.9;
+
 function show(chart: Heatmap, g: live.LiveGrid): void {
   const id = live.run.peek()?.id ?? null;
   const scale = scaleOf(g.values);
@@ -239,7 +242,7 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
   if (e) {
     const [lo, hi] = fresh
       ? e
-      : [Math.min(e[0], heatRange.peek()[0]), Math.max(e[1], heatRange.peek()[1])];
+      : [Math.min(e[0], heatRange.peek()[0] / FALL), Math.max(e[1], FALL * heatRange.peek()[1])];
     if (lo !== heatRange.peek()[0] || hi !== heatRange.peek()[1]) heatRange.value = [lo, hi];
   }
   const [lo, hi] = heatRange.peek();
@@ -320,7 +323,13 @@ function LiveTokens() {
       title="Tokens"
       note="The text as it comes; colour is energy per token, hover for details."
       legend={
-        any && <RampKey label="Energy" lo={energy(lo, unit.value)} hi={energy(hi, unit.value)} />
+        any && (
+          <RampKey
+            label="Energy"
+            lo={energy(lo, unit.value)}
+            hi={`${stream.current?.clipped ? '≥ ' : ''}${energy(hi, unit.value)}`}
+          />
+        )
       }
       table={() => ({
         columns: ['position', 'sequence', 'text', 'phase', 'duration_ms', 'energy_mj', 'power_mw'],
