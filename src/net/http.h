@@ -25,6 +25,7 @@ typedef struct pj_http {
     pj_target target;
     pj_arena arena;
     pj_buffer body;
+    bool answering;  /* the server counts it */
     unsigned status; /* queued; 0: none yet */
     void *upgrade;   /* what a WebSocket handshake leaves for the upgrade, freed by ... */
     void (*upgrade_free)(void *upgrade);

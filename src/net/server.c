@@ -3,12 +3,14 @@
 #include "net/routes.h"
 #include "net/watch.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +20,8 @@ enum {
     CONNECTIONS_MAX = 1024, /* more wait in the listen queue */
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
-    STACK_BYTES = 512 << 10
+    STACK_BYTES = 512 << 10,
+    GRACE_MS = 1500 /* for answers under way when the server closes */
 };
 
 struct pj_server {
@@ -26,6 +29,7 @@ struct pj_server {
     pj_watch *watch;
     struct MHD_Daemon *daemon;
     uint16_t port;
+    _Atomic int answering; /* requests whose answer is being made or sent */
 };
 
 /* ---- one request --------------------------------------------------------------------------- */
@@ -38,16 +42,20 @@ static void *begin_request(void *context, const char *raw_target, struct MHD_Con
 static void end_request(void *context, struct MHD_Connection *connection, void **request,
                         enum MHD_RequestTerminationCode code)
 {
-    const pj_server *server = context;
+    pj_server *server = context;
+    pj_http *http = *request;
     pj_watch_idle(server->watch, connection);
-    pj_http_free(*request);
+    if (http && http->answering) atomic_fetch_sub(&server->answering, 1);
+    pj_http_free(http);
     *request = NULL;
 }
 
 /* An answer may take as long as a run: meanwhile the connection is not idle, and a new timeout
  * counts from its setting. */
-static enum MHD_Result answer(const pj_server *server, pj_http *http)
+static enum MHD_Result answer(pj_server *server, pj_http *http)
 {
+    http->answering = true;
+    atomic_fetch_add(&server->answering, 1);
     pj_watch_request(server->watch, http->connection);
     MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     enum MHD_Result result = pj_routes_answer(&server->routes, http);
@@ -71,7 +79,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
                                     const char *url, const char *method, const char *version,
                                     const char *upload, size_t *upload_bytes, void **request)
 {
-    const pj_server *server = context;
+    pj_server *server = context;
     pj_http *http = *request;
     if (!http) return MHD_NO;
     if (!http->connection) return take_head(server, http, connection, method, version);
@@ -196,10 +204,23 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     return status;
 }
 
+/* Takes no new connections; what is small and under way still reaches its client. */
+static void finish_answers(pj_server *server)
+{
+    int64_t end_ns = pj_clock_ns() + GRACE_MS * PJ_NS_PER_MS;
+    MHD_socket listener = MHD_quiesce_daemon(server->daemon);
+    if (listener != MHD_INVALID_SOCKET) close(listener);
+    while (atomic_load(&server->answering) > 0 && pj_clock_ns() < end_ns)
+        pj_clock_sleep_until(pj_clock_ns() + 5 * PJ_NS_PER_MS);
+}
+
 void pj_server_close(pj_server *server)
 {
     if (!server) return;
-    if (server->daemon) MHD_stop_daemon(server->daemon);
+    if (server->daemon) {
+        finish_answers(server);
+        MHD_stop_daemon(server->daemon);
+    }
     pj_watch_close(server->watch);
     pj_free(server);
 }
