@@ -2,8 +2,9 @@
  * One connection to the database: opening, migrating, statements, and SQLite's errors as sentences.
  *
  * Write-ahead log: readers never wait for the writer and the other way round. synchronous=NORMAL: a
- * killed process loses nothing, a loss of power loses at most the last runs, whole. Pages of 16 kB:
- * rows are written in bulk and read in ranges; measured a fifth faster than 4 kB.
+ * killed process loses nothing, a loss of power loses at most the last runs, whole. Pages of 32 kB:
+ * rows are written in bulk and read in ranges; measured a tenth faster than 16 kB, that a fifth
+ * faster than 4 kB.
  */
 #include "store/sqlite.h"
 
@@ -150,7 +151,7 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA foreign_keys=ON", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA cache_size=-65536", err);
     if (status != PJ_OK || store->read_only) return status;
-    status = pj_sql_run(store, "PRAGMA page_size=16384", err);
+    status = pj_sql_run(store, "PRAGMA page_size=32768", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA journal_mode=WAL", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
     return status;
