@@ -3,6 +3,7 @@
 
 #include "analysis/cost.h"
 #include "base/memory.h"
+#include "profile/recover.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,10 +25,24 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
     return PJ_OK;
 }
 
+/* Runs whose process died before it could store them are there for whoever looks. */
+static void recover_runs(pj_store *store)
+{
+    char dir[4096], warning[PJ_ERROR_TEXT_BYTES] = "";
+    pj_error err = {0};
+    if (pj_spool_dir_of(store, dir, sizeof dir, &err) != PJ_OK) return;
+    uint32_t count = pj_spools_recover(store, dir, warning, sizeof warning);
+    if (warning[0]) fprintf(stderr, "perjoule: %s\n", warning);
+    if (count)
+        fprintf(stderr, "perjoule: %u interrupted run%s recovered\n", count,
+                count == 1 ? " was" : "s were");
+}
+
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 {
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);
+    if (status == PJ_OK) recover_runs(*store);
     if (status != PJ_E_DENIED && status != PJ_E_IO) return status;
     pj_error second;
     options.read_only = true;

@@ -50,7 +50,8 @@ typedef struct pj_price_options {
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
-/* Opens for writing where that is allowed, else for reading. */
+/* Opens for writing where that is allowed, and then takes in what dead processes left; else for
+ * reading. */
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
 /* Text of a member, "" when it is null; a number, NAN when it is null. */

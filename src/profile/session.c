@@ -4,13 +4,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "profile/build.h"
+#include "profile/recover.h"
 #include "profile/run.h"
 #include "trace/recorder.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SPAN_COST_ROUNDS = 2000 };
 
@@ -50,20 +49,12 @@ static pj_status choose_spool_dir(pj_session *session, const pj_session_options 
                                   pj_error *err)
 {
     char dir[4096];
-    if (options->spool_dir) {
+    pj_status status = PJ_OK;
+    if (options->spool_dir)
         snprintf(dir, sizeof dir, "%s", options->spool_dir);
-    } else {
-        const char *path = pj_store_path(session->store);
-        const char *slash = strrchr(path, '/');
-        if (strstr(path, "://")) { /* a server: spools stay with the user */
-            pj_status status = pj_path_user_data(dir, sizeof dir, err);
-            if (status != PJ_OK) return status;
-            strncat(dir, "/spool", sizeof dir - strlen(dir) - 1);
-        } else {
-            snprintf(dir, sizeof dir, "%.*sspool", slash ? (int)(slash + 1 - path) : 0, path);
-        }
-    }
-    pj_status status = pj_dir_make(dir, err);
+    else
+        status = pj_spool_dir_of(session->store, dir, sizeof dir, err);
+    if (status == PJ_OK) status = pj_dir_make(dir, err);
     if (status != PJ_OK) return status;
     session->spool_dir = pj_strdup(dir);
     return session->spool_dir ? PJ_OK : pj_fail_memory(err, "a session");
@@ -162,13 +153,6 @@ const pj_baseline *pj_session_idle(const pj_session *session)
 
 /* ---- leftovers ----------------------------------------------------------------------------- */
 
-static bool has_facts(pj_spool_reader *reader)
-{
-    for (const pj_record *record; (record = pj_spool_next(reader));)
-        if (pj_record_kind(record) == PJ_RECORD_INFO) return true;
-    return false;
-}
-
 pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err)
 {
     pj_spool_reader reader;
@@ -181,44 +165,9 @@ pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *er
     return status;
 }
 
-/* The lock is held from reading to removing, so that two starting processes do not both take it. */
-static pj_status recover(pj_session *session, const char *path, pj_error *err)
-{
-    pj_spool_reader reader;
-    pj_run_data data = {0};
-    pj_status status = pj_spool_reader_open(path, &reader, err);
-    if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return PJ_OK; /* somebody else's */
-    if (status != PJ_OK) return status;
-    if (!has_facts(&reader)) { /* died before it had begun: there is no run in it */
-        unlink(path);
-        pj_spool_reader_close(&reader);
-        return PJ_OK;
-    }
-    status = pj_build_run(&reader, &(pj_build_options){0}, &data, err);
-    if (status == PJ_OK) status = pj_store_save(session->store, &data, err);
-    if (status == PJ_OK) {
-        unlink(path);
-        session->recovered++;
-    }
-    pj_run_data_fini(&data);
-    pj_spool_reader_close(&reader);
-    return status;
-}
-
 void pj_session_recover(pj_session *session)
 {
-    DIR *dir = session->store && session->spool_dir ? opendir(session->spool_dir) : NULL;
-    if (!dir) return;
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        char path[4096];
-        pj_error err = {0};
-        size_t length = strlen(entry->d_name);
-        if (length < 7 || strcmp(entry->d_name + length - 6, ".spool") != 0 ||
-            !pj_path_join(path, sizeof path, session->spool_dir, entry->d_name))
-            continue;
-        if (recover(session, path, &err) != PJ_OK)
-            snprintf(session->warning, sizeof session->warning,
-                     "a run that was interrupted stays in %s: %s", path, err.text);
-    }
-    closedir(dir);
+    if (session->store && session->spool_dir)
+        session->recovered += pj_spools_recover(session->store, session->spool_dir,
+                                                session->warning, sizeof session->warning);
 }
