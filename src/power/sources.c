@@ -125,6 +125,7 @@ static pj_status take_piece(pj_power_list *list, const char *piece, size_t lengt
         if (list_has(list, source))
             return pj_fail(err, PJ_E_INVALID, "--power: %s is named twice", source->name);
         pj_status status = list_add(list, source, err);
+        if (status == PJ_OK) list->choices[list->count - 1].by_name = true;
         if (status != PJ_OK || !*in_argument) return status;
         return argument_append(list, piece + name_length + 1, length - name_length - 1, err);
     }
