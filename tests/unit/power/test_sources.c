@@ -237,6 +237,12 @@ static void others_go_on(void **state)
     pj_meter_event_text(meter, &event, text, sizeof text);
     assert_non_null(strstr(text, "procfs"));
     pj_meter_close(meter);
+    /* What "auto" does not find nobody asked for: no word about it. */
+    env.nvml_library = env.powermetrics = "/nonexistent";
+    meter = open_meter("auto,sim", &env);
+    assert_string_equal(pj_meter_sources(meter), "sim");
+    assert_false(pj_meter_next_event(meter, &event));
+    pj_meter_close(meter);
 }
 
 static void estimate_follows_utilisation(void **state)
