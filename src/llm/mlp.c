@@ -64,12 +64,14 @@ static void activate_and_count_share(void *context, unsigned thread)
     count_task *t = context;
     const activation *a = t->a;
     size_t begin, end;
+    size_t step = pj_steps_look_step(t->rows);
     pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
     for (size_t row = begin; row < end; row++) {
         activate_row((void *)(uintptr_t)a, row);
-        a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
-                                   a->up ? a->up + row * a->stride : NULL, a->f, PJ_SPARSITY_TAU,
-                                   &t->thread[thread].counts);
+        if ((t->rows - 1 - row) % step == 0)
+            a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
+                                       a->up ? a->up + row * a->stride : NULL, a->f,
+                                       PJ_SPARSITY_TAU, &t->thread[thread].counts);
         a->s->kernels->value_sums(a->act + row * a->f, 1, a->f, a->f, PJ_SPARSITY_TAU,
                                   pj_seam_sums(a->s->seam, thread));
     }
@@ -90,6 +92,7 @@ static void activate_and_count(const activation *a, size_t rows, const pj_done *
     }
     if (all.count == 0) return;
     double n = (double)all.count;
+    pj_steps_record_rows(a->s, rows);
     pj_seam_extra(r, PJ_N_X_KILL_RATIO, PJ_EXTRA_SCALAR, (double)all.killed / n);
     pj_seam_extra(r, PJ_N_X_DEAD_RATIO, PJ_EXTRA_SCALAR, (double)all.dead / n);
     if (a->up) pj_seam_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);

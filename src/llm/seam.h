@@ -86,6 +86,7 @@
     X(X_ENTROPY_HEAD, "attention_entropy_head")                     \
     X(X_LARGEST_HEAD, "attention_largest_weight_head")              \
     X(X_ATTENTION_SPARSITY_HEAD, "attention_sparsity_head")         \
+    X(X_ROWS, "rows")                                               \
     X(X_KILL_RATIO, "kill_ratio")                                   \
     X(X_DEAD_RATIO, "dead_ratio")                                   \
     X(X_GATED_SPARSITY, "gated_sparsity")                           \

@@ -94,20 +94,32 @@ static double variance(const pj_value_sums *s, size_t n)
     return fmax(s->sum_square / (double)n - mean * mean, 0);
 }
 
-/* The norm with the ratio of variances around it. */
+void pj_steps_record_rows(const pj_steps *s, size_t rows)
+{
+    size_t step = pj_steps_look_step(rows);
+    if (step > 1)
+        pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)((rows + step - 1) / step));
+}
+
+/* The norm, in rows that are looked at with the ratio of variances around it. */
 static void norm_row_looked_at(void *context, size_t row)
 {
     const norm_task *t = context;
     const pj_norm_step *n = t->step;
+    float *ratios = t->s->state->ratios;
+    size_t tokens = n->rows / n->per_token, token = row / n->per_token;
+    ratios[row] = ratios[n->rows + row] = NAN;
+    if ((tokens - 1 - token) % pj_steps_look_step(tokens)) {
+        norm_row(context, row);
+        return;
+    }
     pj_value_sums before = {0}, after = {0};
     t->s->kernels->value_sums(norm_input(n, row), 1, n->n, n->n, 0, &before);
     norm_row(context, row);
     t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, 0, &after);
     double out = variance(&after, n->n);
-    float *ratios = t->s->state->ratios;
-    ratios[row] = out > 0 ? (float)(variance(&before, n->n) / out) : NAN;
-    ratios[n->rows + row] =
-        after.sum_square > 0 ? (float)(before.sum_square / after.sum_square) : NAN;
+    if (out > 0) ratios[row] = (float)(variance(&before, n->n) / out);
+    if (after.sum_square > 0) ratios[n->rows + row] = (float)(before.sum_square / after.sum_square);
 }
 
 /* The value of rank k (from 0) of the n values; reorders them. */
@@ -152,6 +164,7 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
     float *ratios = s->state->ratios;
     size_t n;
     double mean = mean_ratio(ratios, step->rows, &n);
+    pj_steps_record_rows(s, step->rows / step->per_token);
     pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
     if (n > 0)
         pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,

@@ -210,7 +210,7 @@ INLINE void sum_vector(sum_lanes *to, vec v, float tau)
 
 /* Some rows in float lanes, a SUMS_STRETCH of values or little more. A NaN, an Inf or a square that
  * overflows shows in the sum of squares; the rows are then done again one by one. */
-enum { SUMS_STRETCH = 2048 };
+enum { SUMS_STRETCH = 8192 };
 
 static void sum_stretch(const float *x, size_t rows, size_t cols, size_t stride, float tau,
                         pj_value_sums *sums)
