@@ -58,22 +58,24 @@ typedef struct count_task {
     } thread[PJ_TEAM_MAX_THREADS];
 } count_task;
 
-/* A row is looked at while it is in the first cache. */
+/* Looks at some rows, each while it is in the first cache. */
 static void activate_and_count_share(void *context, unsigned thread)
 {
     count_task *t = context;
     const activation *a = t->a;
-    size_t begin, end;
-    size_t step = pj_steps_look_step(t->rows);
+    const pj_kernels *k = a->s->kernels;
+    size_t begin, end, step = pj_steps_look_step(t->rows);
     pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
     for (size_t row = begin; row < end; row++) {
+        const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
-        if ((t->rows - 1 - row) % step == 0)
-            a->s->kernels->gate_counts(a->gate + row * a->stride, a->act + row * a->f,
-                                       a->up ? a->up + row * a->stride : NULL, a->f,
-                                       PJ_SPARSITY_TAU, &t->thread[thread].counts);
-        a->s->kernels->value_sums(a->act + row * a->f, 1, a->f, a->f, PJ_SPARSITY_TAU,
-                                  pj_seam_sums(a->s->seam, thread));
+        bool look = (t->rows - 1 - row) % step == 0;
+        /* without a gate product this is what the component puts out: all of it counts */
+        if (look || !a->up)
+            k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
+        if (!look) continue;
+        k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->stride : NULL, a->f,
+                       PJ_SPARSITY_TAU, &t->thread[thread].counts);
     }
 }
 
