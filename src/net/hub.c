@@ -42,6 +42,7 @@ struct pj_hub {
     _Atomic uint32_t json_readers, binary_readers;
     _Atomic uint64_t sent, skipped, dropped, published;
     _Atomic int64_t cpu_ns;
+    _Atomic size_t ring_bytes;
 };
 
 /* ---- waking -------------------------------------------------------------------------------- */
@@ -107,6 +108,7 @@ static void take_inbox(pj_hub *hub)
         message = next;
     }
     pthread_mutex_unlock(&hub->mutex);
+    atomic_store_explicit(&hub->ring_bytes, hub->ring.bytes, memory_order_relaxed);
 }
 
 void pj_hub_write_messages(pj_hub *hub, const char *run_id, uint64_t from, pj_buffer *out)
@@ -332,8 +334,8 @@ static int wait_ms(int64_t until_ns, int64_t now)
 
 static void say_goodbye(pj_hub *hub, int64_t now)
 {
-    take_incoming(hub, now);
     take_inbox(hub);
+    take_incoming(hub, now);
     deliver(hub, now);
     for (uint32_t i = hub->count; i-- > 0;) {
         pj_reader_say_goodbye(hub->readers[i], 1001);
@@ -360,8 +362,9 @@ static void *run_hub(void *context)
         }
         if (ready > 0) serve_sockets(hub, polled, now);
         if (fresh && now >= hub->delivered_ns + hub->options.coalesce_ns) {
+            take_inbox(
+                hub); /* first: a new reader's place is behind what was said before it came */
             take_incoming(hub, now);
-            take_inbox(hub);
             deliver(hub, now);
             fresh = false;
         }
@@ -472,5 +475,6 @@ void pj_hub_get_stats(const pj_hub *hub, pj_hub_stats *stats)
                             .sent = atomic_load(&hub->sent),
                             .skipped = atomic_load(&hub->skipped),
                             .dropped = atomic_load(&hub->dropped),
+                            .ring_bytes = atomic_load(&hub->ring_bytes),
                             .cpu_ns = atomic_load(&hub->cpu_ns)};
 }

@@ -1,0 +1,161 @@
+#include "made_service.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err)
+{
+    if (strcmp(text, "last") != 0 && strncmp(MADE_RUN, text, strlen(text)) != 0)
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", text);
+    memcpy(id, MADE_RUN, PJ_UUID_BYTES);
+    return PJ_OK;
+}
+
+/* What it was asked for, so that a test can see what arrived. */
+static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
+                      pj_error *err)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_int(out, "view", r->view);
+    pj_json_kv_string(out, "id", r->id);
+    for (uint32_t i = 0; i < r->params->count; i++)
+        pj_json_kv_string(out, r->params->items[i].name, r->params->items[i].value);
+    pj_json_object_end(out);
+    *total = 7;
+    return PJ_OK;
+}
+
+static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
+{
+    pj_buffer_append(out, "PJCUBE1", 8);
+    return PJ_OK;
+}
+
+static pj_status export_run(void *context, const char *id, const char *format,
+                            pj_export_write_fn *write, void *write_context, pj_error *err)
+{
+    made *m = context;
+    char block[1000];
+    if (strcmp(format, "folded") == 0) return pj_fail(err, PJ_E_UNAVAILABLE, "no energy is known");
+    for (size_t i = 0; i < sizeof block; i++) block[i] = (char)('a' + i % 26);
+    while (atomic_load(&m->exported) < m->export_bytes) {
+        if (!write(write_context, block, sizeof block))
+            return pj_fail(err, PJ_E_IO, "nobody reads any more");
+        atomic_fetch_add(&m->exported, sizeof block);
+    }
+    return PJ_OK;
+}
+
+static pj_status delete_run(void *context, const char *id, pj_error *err)
+{
+    return PJ_OK;
+}
+
+static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
+                          uint32_t *position, pj_error *err)
+{
+    made *m = context;
+    if (ask->prompt && strcmp(ask->prompt, "full") == 0)
+        return pj_fail(err, PJ_E_FULL, "the queue is full");
+    atomic_fetch_add(&m->generated, 1);
+    memcpy(id, MADE_RUN, PJ_UUID_BYTES);
+    *position = 1;
+    return PJ_OK;
+}
+
+static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error *err)
+{
+    made *m = context;
+    atomic_fetch_add(&m->waited, 1);
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "run_id", id);
+    pj_json_object_end(out);
+    return PJ_OK;
+}
+
+static pj_status cancel(void *context, const char *id, pj_error *err)
+{
+    return pj_fail(err, PJ_E_STATE, "run %s has ended already", id);
+}
+
+static void state(void *context, pj_work_state *out)
+{
+    out->queued = 3;
+}
+
+static void metrics(void *context, pj_metrics *m)
+{
+    m->rail_count = 1;
+    snprintf(m->rails[0].rail, sizeof m->rails[0].rail, "odd\"name");
+    m->rails[0].power_mw = 12500;
+    for (int p = 0; p < PJ_PHASE_COUNT; p++) m->rails[0].energy_mj[p] = p ? NAN : 250;
+    m->sampler_cpu_share = m->sampler_jitter_seconds = NAN;
+}
+
+void made_init(made *m)
+{
+    *m = (made){.service = {.context = m,
+                            .resolve = resolve,
+                            .view = view,
+                            .cube = cube,
+                            .export_run = export_run,
+                            .delete_run = delete_run,
+                            .generate = generate,
+                            .wait = wait_for,
+                            .cancel = cancel,
+                            .state = state,
+                            .metrics = metrics},
+                .export_bytes = 2000};
+}
+
+void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server)
+{
+    static const pj_hub_options none = {0};
+    pj_error err = {0};
+    if (pj_hub_open(options ? options : &none, hub, &err) ||
+        pj_server_open(&(pj_server_options){.service = &m->service, .hub = *hub, .no_listen = true},
+                       server, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+}
+
+int made_connect(pj_server *server)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return -1;
+    if (pj_server_add(server, pair[1], NULL) == PJ_OK) return pair[0];
+    close(pair[0]);
+    return -1;
+}
+
+char *made_talk(pj_server *server, const void *request, size_t bytes, size_t *got)
+{
+    enum { MAX = 4 << 20 };
+    char *answer = calloc(1, MAX + 1);
+    int fd = made_connect(server);
+    *got = 0;
+    if (!answer || fd < 0) abort();
+    for (size_t sent = 0; sent < bytes;) {
+        ssize_t n = send(fd, (const char *)request + sent, bytes - sent, MSG_NOSIGNAL);
+        if (n <= 0) break;
+        sent += (size_t)n;
+    }
+    shutdown(fd, SHUT_WR);
+    for (ssize_t n; *got < MAX && (n = recv(fd, answer + *got, MAX - *got, 0)) > 0;)
+        *got += (size_t)n;
+    close(fd);
+    answer[*got] = 0;
+    return answer;
+}
+
+int made_status(const char *answer)
+{
+    return strncmp(answer, "HTTP/1.1 ", 9) == 0 ? atoi(answer + 9) : 0;
+}

@@ -1,0 +1,30 @@
+/* A service small enough to know every answer of, and a way to talk to a server without a port. */
+#ifndef PJ_TESTS_MADE_SERVICE_H
+#define PJ_TESTS_MADE_SERVICE_H
+
+#include "net/server.h"
+
+#include <stdatomic.h>
+
+/* One stored run of this id; an export of `export_bytes` bytes; a queue of one that is full after
+ * it. */
+#define MADE_RUN "01989c2e-7d1a-7c3e-9b8f-0123456789ab"
+
+typedef struct made {
+    pj_service service;
+    uint64_t export_bytes;
+    _Atomic uint64_t exported; /* bytes that the producer has handed over */
+    _Atomic int generated, waited;
+} made;
+
+void made_init(made *m);
+/* A server without a port on that service, with its own hub. */
+void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server);
+int made_connect(pj_server *server); /* a connected socket */
+/* Sends, ends the sending side, reads all until the end or `max` bytes; NUL-terminated, freed by
+ * free.
+ */
+char *made_talk(pj_server *server, const void *request, size_t bytes, size_t *got);
+int made_status(const char *answer); /* 200 of "HTTP/1.1 200 ...", 0: none */
+
+#endif
