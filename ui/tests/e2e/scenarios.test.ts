@@ -670,6 +670,8 @@ describe.skipIf(why)('the dashboard', () => {
       await panel('Layers and components').locator('[role=img]').waitFor();
       expect(await page.locator('body').innerText()).not.toMatch(/(^|[^\d.])0(\.0+)? m?J\b/);
     } finally {
+      // The page first: what it still asks of a server that is gone would count as a problem.
+      await o?.close();
       await fallback.close();
     }
   });

@@ -16,11 +16,7 @@ export const CUBE_CELLS = 16_000_000;
 
 export function useRun(id: string) {
   const summary = useResource(`summary ${id}`, (s) => api.summary(id, s), 'drop');
-  const pipeline = useResource(
-    `pipeline ${id}`,
-    (s) => api.pipeline(id, { limit: 5000 }, s),
-    'drop',
-  );
+  const pipeline = useResource(`pipeline ${id}`, (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
   const power = useResource(`power ${id}`, (s) => api.power(id, { points: POINTS }, s), 'drop');
   const tokens = useResource(
     `tokens ${id}`,

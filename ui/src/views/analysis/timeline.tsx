@@ -1,16 +1,21 @@
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import type { PhaseRow } from '../../api/types';
+import { api } from '../../api/client';
+import type { PhaseRow, Section } from '../../api/types';
 import { Canvas, Panel } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import { type Slice, Timeline } from '../../charts/timeline';
 import { energy, energyInterval, percent, time } from '../../core/format';
 import { extent } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
-import { stateOf } from '../../state/resource';
+import { stateOf, useResource } from '../../state/resource';
 import { type Range, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import type { RunData } from './data';
+
+/** Slices of the sections lane at most, per phase, earliest first. */
+const SECTIONS = 5000;
+const NONE: ReadonlyMap<string, Section[]> = new Map();
 
 /** Phases whose sections are shown; survives a change of the run. */
 const open = signal<ReadonlySet<string>>(new Set());
@@ -21,9 +26,20 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const phases = data.pipeline.value.data?.phases ?? null;
   const tokens = data.tokens.value.data;
   const expanded = open.value;
+  // Sections are many and mostly unseen: they are fetched for the phases that are open.
+  const wanted = [...expanded].sort();
+  const opened = useResource(wanted.length ? `sections ${data.id} ${wanted}` : null, async (s) => {
+    const answers = await Promise.all(
+      wanted.map((phase) => api.pipeline(data.id, { phase, limit: SECTIONS }, s)),
+    );
+    return new Map(
+      wanted.map((w, i) => [w, answers[i].phases.find((p) => p.phase === w)?.sections ?? []]),
+    );
+  });
+  const sections = opened.value.data;
   const { lanes, slices } = useMemo(
-    () => build(phases ?? [], tokens ?? [], expanded),
-    [phases, tokens, expanded],
+    () => build(phases ?? [], tokens ?? [], sections ?? NONE),
+    [phases, tokens, sections],
   );
   const height = Timeline.height(lanes.length);
   useEffect(() => {
@@ -62,7 +78,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
           )}
           <span class="row phase-toggles">
             {(phases ?? [])
-              .filter((p) => p.sections?.length)
+              .filter((p) => (p.section_count ?? 0) > 0)
               .map((p) => (
                 <button
                   type="button"
@@ -117,7 +133,7 @@ function toggle(phase: string): void {
 function build(
   phases: PhaseRow[],
   tokens: NonNullable<RunData['tokens']['value']['data']>,
-  expanded: ReadonlySet<string>,
+  sections: ReadonlyMap<string, Section[]>,
 ): { lanes: string[]; slices: Slice[] } {
   const lanes = ['Phases'];
   const slices: Slice[] = phases.map((p) => ({
@@ -132,11 +148,11 @@ function build(
     token: null,
     rows: (p.section_totals ?? []).slice(0, 6).map((x) => [x.section_name, time(x.duration_ms)]),
   }));
-  const opened = phases.filter((p) => expanded.has(p.phase) && p.sections?.length);
+  const opened = phases.filter((p) => sections.get(p.phase)?.length);
   if (opened.length) {
     const lane = lanes.push('Sections') - 1;
     for (const p of opened) {
-      for (const x of p.sections ?? []) {
+      for (const x of sections.get(p.phase) ?? []) {
         slices.push({
           lane,
           start: x.start_ms,
