@@ -91,15 +91,8 @@ static void print_phases(FILE *out, const pj_run_data *d)
 
 typedef struct hot {
     const char *name;
-    double ms, mj, variance;
+    double ms, mj, sd_mj; /* errors of equal parts go together: their sds add up, as in the store */
 } hot;
-
-static bool of_component(const char *class_name, const char *component)
-{
-    size_t length = strlen(component);
-    return strncmp(class_name, component, length) == 0 &&
-           (class_name[length] == 0 || class_name[length] == '/');
-}
 
 static uint32_t gather(const pj_run_data *d, hot *list)
 {
@@ -114,11 +107,8 @@ static uint32_t gather(const pj_run_data *d, hot *list)
         }
         list[k].ms += row->duration_ms;
         list[k].mj += pj_mj_of_nj(row->energy.gross_nj);
+        list[k].sd_mj += (double)row->energy.sd_mj;
     }
-    for (uint32_t k = 0; k < count; k++)
-        for (uint32_t c = 0; c < d->class_count; c++)
-            if (of_component(d->classes[c].name, list[k].name))
-                list[k].variance += d->classes[c].energy_sd_mj * d->classes[c].energy_sd_mj;
     return count;
 }
 
@@ -142,7 +132,7 @@ static void print_hottest(FILE *out, const pj_run_data *d)
     for (uint32_t i = 0; i < count && i < HOTTEST; i++) {
         char time[32], energy[64], share[32];
         pj_format_time(list[i].ms, time, sizeof time);
-        energy_text(list[i].mj, sqrt(list[i].variance), energy, sizeof energy);
+        energy_text(list[i].mj, list[i].sd_mj, energy, sizeof energy);
         snprintf(share, sizeof share, "%.1f %%",
                  100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].mj / whole_mj));
         fprintf(out, "  %-15.32s", list[i].name);

@@ -26,6 +26,18 @@ MODELS = SOURCE / "models"
 SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))  # sanitizers
 
 
+def loopback_name():
+    """localhost, or its address on a machine without /etc/hosts."""
+    try:
+        socket.getaddrinfo("localhost", 80)
+        return "localhost"
+    except OSError:
+        return "127.0.0.1"
+
+
+NAME = loopback_name()
+
+
 class Answer:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
@@ -50,7 +62,7 @@ class Server:
         if not found:
             raise RuntimeError(f"the server did not start: {line}{self.process.stderr.read()}")
         self.port = int(found[1])
-        self.url = f"http://localhost:{self.port}"
+        self.url = f"http://{NAME}:{self.port}"
         self.ending = False
 
     def __enter__(self):
