@@ -25,7 +25,11 @@ warnings="-std=gnu17 -Wall -Wextra -Werror -Wshadow -Wvla -Wwrite-strings -Wstri
  -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wundef -Wno-missing-field-initializers
  -Wno-sign-compare -Wno-unused-parameter -Wno-unknown-warning-option -Wno-unused-command-line-argument"
 version=$(sed -n "s/.*version: '\([0-9.]*\)'.*/\1/p" meson.build | head -n 1)
-common="-D_GNU_SOURCE -DPJ_VERSION_TEXT=\"$version\" -fno-math-errno -Iinclude -Isrc"
+cat >"$out/texts.h" <<EOF
+#define PJ_VERSION_TEXT "$version"
+#define PJ_DATADIR "/usr/local/share/perjoule"
+EOF
+common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc"
 
 # How a kernel source is compiled: a line "object flags" for each set it belongs to.
 kernel_variants() {

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "cli/options.h"
 #include "llm/kernels/limits.h"
+#include "llm/pages.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -327,7 +328,7 @@ static pj_status bench_open(bench *b, const settings *s, pj_error *err)
                  .y_floats = (size_t)512 * 8192};
     pj_status status = pj_team_new((unsigned)s->threads, true, &b->team, err);
     if (status) return status;
-    b->weights = pj_alloc_aligned(64, 1, b->weight_bytes);
+    b->weights = pj_pages_alloc(b->weight_bytes);
     b->x = pj_alloc_aligned(64, b->x_floats, sizeof *b->x);
     b->y = pj_alloc_aligned(64, b->y_floats, sizeof *b->y);
     b->packed = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(512, 8192));
@@ -344,7 +345,7 @@ static pj_status bench_open(bench *b, const settings *s, pj_error *err)
 
 static void bench_close(bench *b)
 {
-    pj_free(b->weights);
+    pj_pages_free(b->weights, b->weight_bytes);
     pj_free(b->x);
     pj_free(b->y);
     pj_free(b->packed);

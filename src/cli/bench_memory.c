@@ -1,10 +1,10 @@
 /* perjoule bench memory: read bandwidth by threads and by streams a thread. */
 #include "base/buffer.h"
 #include "base/json.h"
-#include "base/memory.h"
 #include "base/thread.h"
 #include "cli/options.h"
 #include "llm/kernels/limits.h"
+#include "llm/pages.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,15 +103,16 @@ static int run_bench_memory(const pj_command *command, int argc, char **argv)
     unsigned counts[MAX_THREADS], count = thread_counts(counts);
     rates rows[MAX_THREADS];
     size_t bytes = (size_t)s.megabytes << 20;
-    char *memory = pj_alloc_aligned(64, 1, bytes);
+    char *memory = pj_pages_alloc(bytes); /* as weights are kept */
     if (!memory) {
         pj_fail_memory(&err, "the memory to read");
         return pj_command_failed(command, &err);
     }
     memset(memory, 1, bytes); /* pages of its own, not the shared page of zeros */
+    memset(memory, 1, bytes); /* or all of it would be one page of zeros */
     for (unsigned i = 0; i < count; i++)
         if (measure(&s, counts[i], memory, bytes, &rows[i], &err)) break;
-    pj_free(memory);
+    pj_pages_free(memory, bytes);
     if (err.status) return pj_command_failed(command, &err);
     if (s.json)
         print_json(&s, rows, count);
