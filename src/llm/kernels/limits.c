@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-enum { LINE = 64, MAX_STREAMS = 16, PREFETCH_BYTES = 1024 };
+enum { LINE = 64, MAX_STREAMS = 16, PREFETCH_BYTES = 2048 };
 
 typedef struct reading {
     pj_team *team;
