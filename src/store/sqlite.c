@@ -140,6 +140,20 @@ static pj_status make_folder(const char *path, pj_error *err)
     return pj_dir_make(folder, err);
 }
 
+/* SQLite does not wait for others when it changes the journal's mode: processes that create one
+ * database at once would see each other as a lock. */
+static pj_status switch_to_wal(pj_store *store, pj_error *err)
+{
+    int64_t give_up_ns = pj_clock_ns() + BUSY_TIMEOUT_MS * PJ_NS_PER_MS;
+    for (;;) {
+        pj_status status = pj_sql_run(store, "PRAGMA journal_mode=WAL", err);
+        if (status == PJ_OK || (sqlite3_errcode(store->db) & 0xff) != SQLITE_BUSY ||
+            pj_clock_ns() > give_up_ns)
+            return status;
+        pj_clock_sleep_until(pj_clock_ns() + 10 * PJ_NS_PER_MS);
+    }
+}
+
 static pj_status set_up_connection(pj_store *store, pj_error *err)
 {
     sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
@@ -152,7 +166,7 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA cache_size=-65536", err);
     if (status != PJ_OK || store->read_only) return status;
     status = pj_sql_run(store, "PRAGMA page_size=32768", err);
-    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA journal_mode=WAL", err);
+    if (status == PJ_OK) status = switch_to_wal(store, err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
     return status;
 }
