@@ -1,0 +1,65 @@
+/* Frames that a WebSocket reader may send, in pieces: the first byte says how they are cut. What
+ * goes out in between must stay a row of whole frames. */
+#include "net/reader.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Walks over frames; false when the bytes are none that a server may send. */
+static bool frames_are_whole(const unsigned char *bytes, size_t count)
+{
+    for (size_t at = 0; at < count;) {
+        if (count - at < 2 || (bytes[at] & 0x70) || (bytes[at + 1] & 0x80)) return false;
+        size_t length = bytes[at + 1], head = 2;
+        if (length == 126) {
+            if (count - at < 4) return false;
+            length = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
+            head = 4;
+        }
+        if (length == 127 || count - at < head + length) return false;
+        at += head + length;
+    }
+    return true;
+}
+
+static void put(pj_message_ring *ring, const char *text)
+{
+    pj_publication p = {.bytes = text, .count = strlen(text), .audience = PJ_FOR_ALL};
+    pj_message *message = pj_message_new(&p, ring->head);
+    if (message) pj_message_ring_put(ring, message);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned char out[1 << 20];
+    int pair[2];
+    pj_message_ring ring;
+    size_t used = 0, cut = size ? 1 + data[0] : 1;
+    if (size > 65536 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) != 0) return 0;
+    if (pj_message_ring_init(&ring, 64, 1 << 20, NULL) != PJ_OK) abort();
+    pj_reader *reader = pj_reader_new(pair[1], &(pj_reader_options){0}, data, size < 3 ? size : 3);
+    if (!reader) abort();
+    reader->cursor = 1;
+    bool lives = true;
+    for (size_t at = 3; lives && at < size; at += cut) {
+        size_t n = size - at < cut ? size - at : cut;
+        if (send(pair[0], data + at, n, MSG_NOSIGNAL) != (ssize_t)n) break;
+        put(&ring, "{\"n\":1}");
+        if (pj_reader_listens(reader)) lives = pj_reader_receive(reader);
+        if (lives) pj_reader_ping(reader, pj_clock_ns());
+        if (lives) lives = pj_reader_send(reader, &ring, pj_clock_ns());
+        ssize_t got = recv(pair[0], out + used, sizeof out - used, 0);
+        if (got > 0) used += (size_t)got;
+    }
+    if (!frames_are_whole(out, used)) abort();
+    pj_reader_free(reader, false);
+    pj_message_ring_fini(&ring);
+    close(pair[0]);
+    return 0;
+}
