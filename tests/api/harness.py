@@ -149,7 +149,7 @@ class Socket:
         self.s.connect(("127.0.0.1", port))
         self.s.settimeout(60 * SLOW)
         key = base64.b64encode(os.urandom(16)).decode()
-        lines = {"Host": f"localhost:{port}", "Connection": "Upgrade", "Upgrade": "websocket",
+        lines = {"Host": f"{NAME}:{port}", "Connection": "Upgrade", "Upgrade": "websocket",
                  "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key} | (headers or {})
         head = f"GET /ws/profiling{query} HTTP/1.1\r\n"
         self.s.sendall((head + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n").encode())
