@@ -17,6 +17,7 @@ export default defineConfig({
           name: 'e2e',
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
+          retry: 2, // a browser on a busy machine; a defect fails three times
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
