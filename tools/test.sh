@@ -1,7 +1,7 @@
 #!/bin/sh
 # All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD
-# Steps: the suite on the normal build; the same unit and corpus tests under the address and
-# undefined sanitizers; recorder, sampler and hub under the thread sanitizer; the page's own checks.
+# Steps: the suite on the normal build, the page's own checks among it; then unit, corpus and command
+# line tests under the address and undefined sanitizers. `make sanitize` adds the thread sanitizer.
 set -eu
 build=$1
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -41,8 +41,4 @@ setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=deb
 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     suite "under the address and undefined sanitizers" build-asan --suite unit --suite corpus \
     --suite cli --timeout-multiplier 4
-setup build-tsan -Db_sanitize=thread -Db_lundef=false -Dbuildtype=debugoptimized -Ddashboard=disabled
-TSAN_OPTIONS=halt_on_error=1 suite "under the thread sanitizer" build-tsan --suite threads \
-    --timeout-multiplier 6
-
 exec python3 tools/count_tests.py "$results"
