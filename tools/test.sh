@@ -30,11 +30,11 @@ suite() { # name, folder, meson test options...
     cat "$folder/meson-logs/testlog.json" >>"$results"
 }
 
+setup "$build"
 # The build brings only what the page needs to be built; its tests need the rest.
 if command -v npm >/dev/null && [ ! -x ui/node_modules/.bin/vitest ]; then
     (cd ui && npm ci --silent --no-fund --no-audit) || echo "the page's test tools could not be installed"
 fi
-setup "$build"
 suite "all tests" "$build" --no-suite conformance
 setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
     -Ddashboard=disabled
