@@ -45,14 +45,18 @@ static void print_source(const pj_survey_source *s)
     if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
 }
 
-static int print_json(const pj_command *command, const pj_survey_source *sources, uint32_t count)
+static int print_json(const pj_command *command, const pj_survey_options *options,
+                      const pj_survey_source *sources, uint32_t count)
 {
     pj_buffer text;
     pj_json json;
     pj_error err;
     pj_buffer_init(&text, 16 << 20);
     pj_json_init(&json, &text);
-    pj_survey_json(sources, count, &json);
+    pj_json_object_begin(&json);
+    pj_json_key(&json, "sources");
+    pj_survey_json(options, sources, count, &json);
+    pj_json_object_end(&json);
     pj_status status = pj_json_finish(&json) ? PJ_OK : pj_buffer_status(&text, "the table", &err);
     if (status == PJ_OK) puts(pj_buffer_get(&text));
     pj_buffer_fini(&text);
@@ -62,8 +66,8 @@ static int print_json(const pj_command *command, const pj_survey_source *sources
 static int run_sensors(const pj_command *command, int argc, char **argv)
 {
     bool json = false;
-    int64_t listen_ns = 500 * PJ_NS_PER_MS;
-    const pj_option options[] = {{"duration", 'd', PJ_OPTION_DURATION, &listen_ns, "TIME",
+    pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
+    const pj_option options[] = {{"duration", 'd', PJ_OPTION_DURATION, &survey.listen_ns, "TIME",
                                   "how long to listen for the present reading (500ms)", 0, 0},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
                                  {0}};
@@ -74,10 +78,10 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
     pj_survey_source *sources;
     uint32_t count;
     pj_error err;
-    if (pj_survey(NULL, listen_ns, &sources, &count, &err) != PJ_OK)
+    if (pj_survey(&survey, &sources, &count, &err) != PJ_OK)
         return pj_command_failed(command, &err);
     if (json)
-        code = print_json(command, sources, count);
+        code = print_json(command, &survey, sources, count);
     else {
         for (uint32_t i = 0; i < count; i++) print_source(&sources[i]);
         code = PJ_EXIT_OK;

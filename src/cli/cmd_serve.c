@@ -97,6 +97,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
         .power = a->power, .interval_ns = a->interval_ns, .database = a->database};
     pj_status status = pj_session_open(&session, &s->session, err);
     if (status != PJ_OK) return status;
+    s->serve.meter = s->session->meter;
     if (s->session->warning[0]) fprintf(stderr, "perjoule serve: %s\n", s->session->warning);
     pj_session_set_sink(s->session, pj_live_json_sink(s->serve.live));
     pj_run_queue_options queue = {.session = s->session,
@@ -122,6 +123,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     pj_serve_init(&s->serve);
     s->serve.database = a->database;
     s->serve.models = a->models;
+    s->serve.power = a->power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
     pj_status status = start_live(s, err);

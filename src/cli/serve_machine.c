@@ -152,14 +152,22 @@ static pj_survey_source *survey; /* the latest; NULL: none yet */
 static uint32_t survey_count;
 static int64_t survey_ns;
 
+static pj_survey_options survey_options(const pj_serve_sensors *sensors)
+{
+    return (pj_survey_options){.listen_ns = LISTEN_NS,
+                               .power = sensors->power ? sensors->power : "auto",
+                               .used = sensors->meter ? pj_meter_sources(sensors->meter) : ""};
+}
+
 /* With the mutex held, for which those who ask at the same time wait: one of them asks the sensors.
- */
-static pj_status refresh_survey(pj_error *err)
+ * Not beside a run, whose own sampling a second reader could disturb, once there is an answer. */
+static pj_status refresh_survey(const pj_serve_sensors *sensors, pj_error *err)
 {
     pj_survey_source *sources;
     uint32_t count;
-    if (survey && pj_clock_ns() - survey_ns < FRESH_NS) return PJ_OK;
-    pj_status status = pj_survey(NULL, LISTEN_NS, &sources, &count, err);
+    if (survey && (sensors->busy || pj_clock_ns() - survey_ns < FRESH_NS)) return PJ_OK;
+    pj_survey_options options = survey_options(sensors);
+    pj_status status = pj_survey(&options, &sources, &count, err);
     if (status != PJ_OK) return status;
     pj_free(survey);
     survey = sources;
@@ -168,11 +176,18 @@ static pj_status refresh_survey(pj_error *err)
     return PJ_OK;
 }
 
-pj_status pj_serve_write_sensors(pj_json *out, pj_error *err)
+pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, pj_error *err)
 {
+    pj_survey_options options = survey_options(sensors);
     pthread_mutex_lock(&survey_mutex);
-    pj_status status = refresh_survey(err);
-    if (status == PJ_OK) pj_survey_json(survey, survey_count, out);
+    pj_status status = refresh_survey(sensors, err);
+    if (status == PJ_OK) {
+        pj_json_object_begin(out);
+        pj_json_kv_string(out, "power", options.power);
+        pj_json_key(out, "sources");
+        pj_survey_json(&options, survey, survey_count, out);
+        pj_json_object_end(out);
+    }
     pthread_mutex_unlock(&survey_mutex);
     return status;
 }
@@ -180,7 +195,7 @@ pj_status pj_serve_write_sensors(pj_json *out, pj_error *err)
 static void take_power(const pj_survey_source *source, pj_serve_rail_fn *rail_at,
                        pj_metrics *metrics)
 {
-    if (source->report.state != PJ_SOURCE_USABLE) return;
+    if (!source->in_use) return;
     for (uint32_t i = 0; i < source->rail_count; i++) {
         const pj_survey_rail *from = &source->rails[i];
         if (!(from->power_mw >= 0)) continue;
@@ -189,10 +204,11 @@ static void take_power(const pj_survey_source *source, pj_serve_rail_fn *rail_at
     }
 }
 
-void pj_serve_sensor_power(pj_serve_rail_fn *rail_at, pj_metrics *metrics)
+void pj_serve_sensor_power(const pj_serve_sensors *sensors, pj_serve_rail_fn *rail_at,
+                           pj_metrics *metrics)
 {
     pthread_mutex_lock(&survey_mutex);
-    bool known = refresh_survey(NULL) == PJ_OK;
+    bool known = refresh_survey(sensors, NULL) == PJ_OK;
     for (uint32_t i = 0; known && i < survey_count; i++) take_power(&survey[i], rail_at, metrics);
     pthread_mutex_unlock(&survey_mutex);
 }

@@ -3,6 +3,7 @@
 #define PJ_CLI_SERVE_MACHINE_H
 
 #include "net/service.h"
+#include "power/meter.h"
 
 /* The array of GET /api/profiling/models: those in `folder` (NULL: the default), in the Hugging
  * Face cache, and the demonstration model. */
@@ -14,12 +15,19 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
 pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
                               size_t bytes, pj_error *err);
 
+typedef struct pj_serve_sensors {
+    const char *power;     /* the --power list of the server; NULL: "auto" */
+    const pj_meter *meter; /* that runs are measured with; NULL: --power none */
+    bool busy;             /* a run goes on */
+} pj_serve_sensors;
+
 /* The object of GET /api/profiling/sensors. The sensors are asked at most every few seconds; in
- * between the last answer is given again. */
-pj_status pj_serve_write_sensors(pj_json *out, pj_error *err);
+ * between, and while a run goes on, the last answer is given again. */
+pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, pj_error *err);
 /* Finds the place for a rail, or gives NULL. */
 typedef pj_metric_rail *pj_serve_rail_fn(pj_metrics *metrics, const char *name, bool modelled);
-/* Present power of the rails of ready sources, as above. */
-void pj_serve_sensor_power(pj_serve_rail_fn *rail_at, pj_metrics *metrics);
+/* Present power of the rails of the sources in use, as above. */
+void pj_serve_sensor_power(const pj_serve_sensors *sensors, pj_serve_rail_fn *rail_at,
+                           pj_metrics *metrics);
 
 #endif

@@ -242,6 +242,14 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
     }
 }
 
+static pj_serve_sensors sensors_of(const pj_serve *serve)
+{
+    char running[1][PJ_UUID_BYTES];
+    return (pj_serve_sensors){.power = serve->power,
+                              .meter = serve->meter,
+                              .busy = pj_run_queue_list(serve->queue, running, 1) > 0};
+}
+
 static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
                       pj_error *err)
 {
@@ -251,7 +259,10 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     pj_store *store;
     if (r->view == PJ_VIEW_RUNS) return view_runs(serve, r->params, &rates, out, total, err);
     if (r->view == PJ_VIEW_MODELS) return pj_serve_write_models(serve->models, out, err);
-    if (r->view == PJ_VIEW_SENSORS) return pj_serve_write_sensors(out, err);
+    if (r->view == PJ_VIEW_SENSORS) {
+        pj_serve_sensors sensors = sensors_of(serve);
+        return pj_serve_write_sensors(&sensors, out, err);
+    }
     if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
     status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
@@ -401,7 +412,8 @@ static void fill_power(const pj_serve *serve, pj_metrics *m)
     static const char *const columns[] = {"cpu", "gpu", "ane", "dram", "total"};
     pj_live_power last;
     if (!m->running) {
-        pj_serve_sensor_power(rail_named, m);
+        pj_serve_sensors sensors = sensors_of(serve);
+        pj_serve_sensor_power(&sensors, rail_named, m);
         return;
     }
     if (!pj_live_json_last_power(serve->live, &last)) return;

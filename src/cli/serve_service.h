@@ -14,6 +14,7 @@ enum { PJ_SERVE_STORES = 8 };
 
 typedef struct pj_serve {
     const char *database, *models, *power;
+    const pj_meter *meter; /* that runs are measured with; NULL: none */
     pj_run_queue *queue;
     pj_live_json *live;
     uint32_t queue_limit;

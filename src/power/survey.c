@@ -23,8 +23,7 @@ const char *pj_source_state_name(pj_source_state state)
     return (unsigned)state < 4 ? names[state] : "unknown";
 }
 
-/* ---- listening ---------------------------------------------------------------------------------
- */
+/* ---- listening ----------------------------------------------------------------------------- */
 
 static void listener_close(listener *l)
 {
@@ -33,14 +32,18 @@ static void listener_close(listener *l)
     *l = (listener){0};
 }
 
-/* A source whose opening fails after a good probe is reported like one whose probe failed. */
+/* A source whose opening fails after a good probe is reported like one whose probe failed. One that
+ * plays only once (a recording) tells its rails; what its first moments hold is not the present. */
 static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_env *env,
-                               pj_error *err)
+                               const char *argument, pj_error *err)
 {
     pj_error why = {0};
-    pj_meter_options options = {.sources = s->source->name, .env = env};
+    char sources[32 + PJ_POWER_ARGUMENT_BYTES];
+    snprintf(sources, sizeof sources, "%s%s%s", s->source->name, argument[0] ? ":" : "", argument);
+    pj_meter_options options = {.sources = sources, .env = env};
     pj_status status = pj_meter_open(&options, &l->meter, &why);
-    if (status == PJ_OK) status = pj_meter_start(l->meter, &why);
+    if (status == PJ_OK && !(s->source->flags & PJ_SOURCE_ONCE))
+        status = pj_meter_start(l->meter, &why);
     if (status == PJ_E_NO_MEMORY) return pj_fail_memory(err, "a survey of power sources");
     if (status != PJ_OK) {
         listener_close(l);
@@ -108,34 +111,65 @@ static void take_powers(const listener *l, pj_survey_source *s)
     }
 }
 
-/* ---- all
- * ----------------------------------------------------------------------------------------- */
+/* ---- all ----------------------------------------------------------------------------------- */
 
 static bool worth_opening(const pj_survey_source *s)
 {
-    return s->report.state == PJ_SOURCE_USABLE ||
+    return s->in_use || s->report.state == PJ_SOURCE_USABLE ||
            (s->report.state == PJ_SOURCE_OPTIONAL && strcmp(s->source->name, "estimate") == 0);
 }
 
-pj_status pj_survey(const pj_power_env *env, int64_t listen_ns, pj_survey_source **sources,
-                    uint32_t *count, pj_error *err)
+/* Whether a name stands in a list of names with commas between them. */
+static bool is_named(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at && *at;) {
+        size_t piece = strcspn(at, ",");
+        if (piece == length && strncmp(at, name, length) == 0) return true;
+        at += piece + (at[piece] == ',');
+    }
+    return false;
+}
+
+/* What stood behind "name:" in the list; "" for nothing. */
+static const char *argument_of(const pj_power_list *list, const pj_power_source *source)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->choices[i].source == source) return list->choices[i].argument;
+    return "";
+}
+
+static pj_status look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
+                         const char *used, const pj_power_env *env, pj_error *err)
+{
+    s->in_use = is_named(used, s->source->name);
+    const char *argument = s->in_use ? argument_of(list, s->source) : "";
+    s->source->probe(env, argument, &s->report);
+    if (s->in_use && s->report.state == PJ_SOURCE_OPTIONAL)
+        s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* it was asked for */
+    return worth_opening(s) ? open_listener(l, s, env, argument, err) : PJ_OK;
+}
+
+pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
+                    pj_error *err)
 {
     pj_power_env own;
+    pj_power_list list = {0};
+    const pj_power_env *env = options->env ? options->env : &own;
     uint32_t n = 0;
-    if (!env) pj_power_env_get(&own);
+    if (!options->env) pj_power_env_get(&own);
     while (pj_power_sources[n]) n++;
     *count = n;
     *sources = pj_alloc(n, sizeof **sources);
     listener *listeners = pj_alloc(n, sizeof *listeners);
     pj_status status = PJ_OK;
     if (!*sources || !listeners) status = pj_fail_memory(err, "a survey of power sources");
+    if (status == PJ_OK && options->power) status = pj_power_list_parse(options->power, &list, err);
     for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
-        pj_survey_source *s = &(*sources)[i];
-        s->source = pj_power_sources[i];
-        s->source->probe(env ? env : &own, "", &s->report);
-        if (worth_opening(s)) status = open_listener(&listeners[i], s, env ? env : &own, err);
+        (*sources)[i].source = pj_power_sources[i];
+        status = look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
     }
-    if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, listen_ns, err);
+    if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {
         if (status == PJ_OK) take_powers(&listeners[i], &(*sources)[i]);
         listener_close(&listeners[i]);
@@ -147,8 +181,7 @@ pj_status pj_survey(const pj_power_env *env, int64_t listen_ns, pj_survey_source
     return status;
 }
 
-/* ---- JSON
- * ---------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 static void text_or_null(pj_json *json, const char *key, const char *text)
 {
@@ -183,25 +216,26 @@ static void rail_json(const pj_survey_source *s, const pj_survey_rail *r, pj_jso
     pj_json_object_end(json);
 }
 
-void pj_survey_json(const pj_survey_source *sources, uint32_t count, pj_json *json)
+static void source_json(const pj_survey_source *s, bool tell_use, pj_json *json)
 {
     pj_json_object_begin(json);
-    pj_json_key(json, "sources");
+    pj_json_kv_string(json, "name", s->source->name);
+    pj_json_kv_string(json, "state", pj_source_state_name(s->report.state));
+    if (tell_use) pj_json_kv_bool(json, "in_use", s->in_use);
+    text_or_null(json, "reason", s->report.reason);
+    text_or_null(json, "remedy", s->report.remedy);
+    text_or_null(json, "warning", s->disagreement);
+    pj_json_key(json, "rails");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < count; i++) {
-        const pj_survey_source *s = &sources[i];
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "name", s->source->name);
-        pj_json_kv_string(json, "state", pj_source_state_name(s->report.state));
-        text_or_null(json, "reason", s->report.reason);
-        text_or_null(json, "remedy", s->report.remedy);
-        text_or_null(json, "warning", s->disagreement);
-        pj_json_key(json, "rails");
-        pj_json_array_begin(json);
-        for (uint32_t k = 0; k < s->rail_count; k++) rail_json(s, &s->rails[k], json);
-        pj_json_array_end(json);
-        pj_json_object_end(json);
-    }
+    for (uint32_t k = 0; k < s->rail_count; k++) rail_json(s, &s->rails[k], json);
     pj_json_array_end(json);
     pj_json_object_end(json);
+}
+
+void pj_survey_json(const pj_survey_options *options, const pj_survey_source *sources,
+                    uint32_t count, pj_json *json)
+{
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) source_json(&sources[i], options->power != NULL, json);
+    pj_json_array_end(json);
 }

@@ -16,19 +16,29 @@ typedef struct pj_survey_rail {
 typedef struct pj_survey_source {
     const pj_power_source *source;
     pj_source_report report;
+    bool in_use;                             /* the one who asks reads it (pj_survey_options) */
     char disagreement[PJ_SOURCE_TEXT_BYTES]; /* warnings of the opening, "" for none */
     uint32_t rail_count;
     pj_survey_rail rails[PJ_MAX_RAILS];
 } pj_survey_source;
 
+typedef struct pj_survey_options {
+    const pj_power_env *env; /* NULL: from the environment */
+    int64_t listen_ns;       /* beyond what the sensors need */
+    /* Of the meter that the one who asks has open, if any: its --power list and the names of the
+     * sources it reads (pj_meter_sources). They are opened with the arguments of that list, also
+     * those that are used only when named. */
+    const char *power, *used;
+} pj_survey_options;
+
 /* Probes all sources, opens those that work (the estimate too, which is a model of this machine)
- * and listens to them together for `listen_ns` beyond what their sensors need. Allocates *sources
- * (pj_free). `env` NULL: from the environment. */
-pj_status pj_survey(const pj_power_env *env, int64_t listen_ns, pj_survey_source **sources,
-                    uint32_t *count, pj_error *err);
+ * and listens to them together. Allocates *sources (pj_free). */
+pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
+                    pj_error *err);
 /* "ready", "optional", "denied", "absent". */
 const char *pj_source_state_name(pj_source_state state);
-/* {"sources": [...]} as docs/api.md says. */
-void pj_survey_json(const pj_survey_source *sources, uint32_t count, pj_json *json);
+/* The array of sources as docs/api.md says; `in_use` only where `options` names a meter. */
+void pj_survey_json(const pj_survey_options *options, const pj_survey_source *sources,
+                    uint32_t count, pj_json *json);
 
 #endif

@@ -117,8 +117,20 @@ class Scripts(unittest.TestCase):
         self.assertRegex(text, r'perjoule_tokens_total\{kind="output"\} [1-9]')
         self.assertRegex(text, r'perjoule_runs_total\{status="completed"\} [1-9]')
         self.assertRegex(text, r'perjoule_energy_joules_total\{rail="cpu",phase="decode",.*\} [0-9.]+')
+        self.assertRegex(text, r'perjoule_rail_power_watts\{rail="cpu",quality="modelled"\} [1-9]')
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) perjoule_\w+ .+|perjoule_\w+(\{[^}]*\})? [-+0-9.e]+)$')
+
+    def test_sensors_in_use(self):
+        answer = self.server.get("/api/profiling/sensors").json()
+        used = [s for s in answer["sources"] if s["in_use"]]
+        self.assertEqual((answer["power"], [s["name"] for s in used]), ("sim:seed=3", ["sim"]))
+        self.assertEqual((used[0]["state"], used[0]["reason"]), ("ready", None))
+        self.assertGreater(used[0]["rails"][0]["power_mw"], 0)
+        with harness.Server(power="none") as silent:
+            answer = silent.get("/api/profiling/sensors").json()
+            self.assertEqual(answer["power"], "none")
+            self.assertFalse(any(s["in_use"] for s in answer["sources"]))
 
 
 harness.main()

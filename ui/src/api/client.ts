@@ -97,8 +97,7 @@ export const api = {
   compare: (ids: string[], signal?: AbortSignal) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
-  sensors: (signal?: AbortSignal) =>
-    get<{ sources: T.SensorSource[] }>('api/profiling/sensors', {}, signal),
+  sensors: (signal?: AbortSignal) => get<T.Sensors>('api/profiling/sensors', {}, signal),
   async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {
     const r = await request(
       'api/profiling/generate',

@@ -396,9 +396,17 @@ export interface ModelInfo {
   error: string | null;
 }
 
+export interface Sensors {
+  /** What `--power` said. */
+  power: string;
+  sources: SensorSource[];
+}
+
 export interface SensorSource {
   name: string;
-  state: 'ready' | 'denied' | 'absent' | 'lost';
+  state: 'ready' | 'optional' | 'denied' | 'absent';
+  /** Runs of this server are measured with it. */
+  in_use: boolean;
   reason: string | null;
   remedy: string | null;
   rails: { name: string; quality: EnergySource; power_mw: N; period_ms: N }[];

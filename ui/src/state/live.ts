@@ -4,7 +4,7 @@ import { batch, signal } from '@preact/signals';
 import { decodeFrame } from '../api/binary';
 import { api } from '../api/client';
 import { type LinkState, LiveSocket } from '../api/socket';
-import type { EnergySource, RunSummary, Warning } from '../api/types';
+import type { EnergySource, RunSummary, Sensors, Warning } from '../api/types';
 import { PHASES } from '../charts/theme';
 import { nextFrame } from '../core/frame';
 import { Ring } from '../core/ring';
@@ -57,6 +57,8 @@ export const now = signal<{ phase: string; section: string; token: number; t: nu
   t: 0,
 });
 export const source = signal<EnergySource | null>(null);
+/** What the server measures with; null until it has said so. */
+export const sensors = signal<Sensors | null>(null);
 export const lost = signal(0);
 export const spans = signal<{ phase: string; start: number; end: number }[]>([]);
 

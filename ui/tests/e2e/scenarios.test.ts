@@ -95,6 +95,15 @@ describe.skipIf(why)('the dashboard', () => {
     expect.poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 }).toMatch(text);
 
   describe('Live', () => {
+    test('before any run the page says which sources will be read', async () => {
+      await visit({ view: 'live' });
+      await panel('Power')
+        .getByText(FIXTURE ? /cpu from rapl/ : /cpu from sim/)
+        .waitFor();
+      if (!FIXTURE) await panel('Power').locator('.badge.modelled').waitFor();
+      expect(await page.locator('.live-main').innerText()).not.toMatch(/unavailable|No power/);
+    });
+
     test('a run is started, watched and ends', async () => {
       await visit({ view: 'live' });
       await page.getByText('Connected').waitFor();
@@ -669,6 +678,9 @@ describe.skipIf(why)('the dashboard', () => {
       await page.getByLabel('Metric', { exact: true }).selectOption('time');
       await panel('Layers and components').locator('[role=img]').waitFor();
       expect(await page.locator('body').innerText()).not.toMatch(/(^|[^\d.])0(\.0+)? m?J\b/);
+      await page.goto(at(fallback.url, { view: 'live' }));
+      await page.getByText(/measures no power|No power sensor is ready/).waitFor();
+      await panel('Power').getByText('unavailable').first().waitFor();
     } finally {
       // The page first: what it still asks of a server that is gone would count as a problem.
       await o?.close();

@@ -9,7 +9,7 @@ import { startFixture } from '../fixture/server.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 export const DIST = resolve(import.meta.dirname, '../../dist');
-const BIN = process.env.PERJOULE_BIN;
+const BIN = process.env.PERJOULE_BIN && resolve(process.env.PERJOULE_BIN);
 const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
 export const FIXTURE = process.env.E2E_FIXTURE === '1';
 

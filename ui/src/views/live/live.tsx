@@ -2,6 +2,7 @@
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
+import type { Sensors } from '../../api/types';
 import { follow } from '../../app';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, register } from '../../charts/panel';
@@ -22,6 +23,7 @@ import { StartForm } from './form';
 import { LivePower } from './power';
 
 export function LiveView() {
+  useSensors();
   return (
     <div class="live">
       <h1 class="sr-only">Live</h1>
@@ -41,50 +43,60 @@ export function LiveView() {
   );
 }
 
-/** Sources that serve only when asked for are no remedy for a missing sensor. */
-const ON_REQUEST = /only when asked for/;
+/** What the server measures with; asked again after it came back, perhaps with other sources. */
+function useSensors(): void {
+  const open = live.link.value === 'open';
+  const found = useResource(`sensors ${open}`, (s) => api.sensors(s));
+  useEffect(() => {
+    if (found.value.data) live.sensors.value = found.value.data;
+  }, [found.value.data]);
+}
+
+/** Says once, before any run, that there will be no energy, and what would bring it. */
+function NoPower({ power, sources }: Sensors) {
+  if (sources.some((s) => s.in_use)) return null;
+  if (power === 'none') {
+    return (
+      <Notice>
+        <strong>This server measures no power.</strong> It was started with{' '}
+        <code>--power none</code>; without that option it uses the sensors of this machine.
+      </Notice>
+    );
+  }
+  // Sources that serve only when asked for are no remedy for a missing sensor.
+  const helpful = sources.filter((s) => s.state === 'denied' || s.state === 'absent');
+  return (
+    <Notice>
+      <strong>No power sensor is ready on this machine.</strong> Runs record timing and statistics;
+      energy stays unavailable. For modelled figures start the server with{' '}
+      <code>--power estimate</code>.
+      {helpful.length > 0 && (
+        <details class="remedies" open={helpful.some((s) => s.state === 'denied')}>
+          <summary>What each source needs</summary>
+          <ul>
+            {helpful.map((s) => (
+              <li key={s.name}>
+                <strong>{s.name}</strong>: {s.reason}
+                {s.remedy && (
+                  <>
+                    . Remedy: <code>{s.remedy}</code>
+                  </>
+                )}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </Notice>
+  );
+}
 
 function Warnings() {
-  const sensors = useResource('sensors', (s) => api.sensors(s));
-  const latest = useResource(`latest ${live.finished.value}`, (s) => api.runs({ limit: 1 }, s));
+  const sensors = live.sensors.value;
   const list = live.warnings.value;
-  const sources = sensors.value.data?.sources ?? null;
-  const none = sources !== null && !sources.some((s) => s.state === 'ready');
-  // A server told to simulate or to estimate has power although no sensor is ready.
-  const last = latest.value.data?.runs[0]?.energy_source;
-  const powered =
-    (live.source.value !== null && live.source.value !== 'unavailable') ||
-    (last !== undefined && last !== 'unavailable');
-  const silent = none && latest.value.data !== null && !powered;
-  const helpful = (sources ?? []).filter(
-    (s) => s.state !== 'ready' && !ON_REQUEST.test(s.reason ?? ''),
-  );
   return (
     <>
-      {silent && (
-        <Notice>
-          <strong>No power sensor is ready on this machine.</strong> Runs record timing and
-          statistics; energy stays unavailable. For modelled figures start the server with{' '}
-          <code>--power estimate</code>.
-          {helpful.length > 0 && (
-            <details class="remedies" open={helpful.some((s) => s.state === 'denied')}>
-              <summary>What each source needs</summary>
-              <ul>
-                {helpful.map((s) => (
-                  <li key={s.name}>
-                    <strong>{s.name}</strong>: {s.reason}
-                    {s.remedy && (
-                      <>
-                        . Remedy: <code>{s.remedy}</code>
-                      </>
-                    )}
-                  </li>
-                ))}
-              </ul>
-            </details>
-          )}
-        </Notice>
-      )}
+      {sensors && <NoPower {...sensors} />}
       {list.map((w) => (
         <Notice key={w.code + w.text}>
           <Sentence text={w.text} />

@@ -2,6 +2,7 @@
 // a decimated view of the ring.
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
+import type { EnergySource } from '../../api/types';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
 import { colours, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
@@ -12,7 +13,7 @@ import { lowerBound } from '../../core/ring';
 import type { Table } from '../../core/table';
 import { SourceBadge } from '../../parts/badge';
 import { Segmented } from '../../parts/segmented';
-import { run, samples, samplesVersion, source, spans } from '../../state/live';
+import { run, samples, samplesVersion, sensors, source, spans } from '../../state/live';
 import { dark } from '../../state/settings';
 
 type Span = '10' | '60' | '300';
@@ -83,6 +84,21 @@ const known = computed(() => {
   return RAILS.filter((_, k) => !Number.isNaN(samples.last(RAIL_COLUMN + k))).join(' ');
 });
 
+/** What will be read, in words, before there is anything to see. */
+function announcement(): string {
+  const used = sensors.value?.sources.filter((s) => s.in_use) ?? [];
+  if (sensors.value && !used.length)
+    return 'Power is unavailable on this server: see the remedy above.';
+  const what = used.map((s) => `${s.rails.map((r) => r.name).join(', ')} from ${s.name}`);
+  return `Power appears here as soon as a run starts${what.length ? `: ${what.join('; ')}` : ''}.`;
+}
+
+/** What the sources in use yield, for the badge as long as no run has said it. */
+function expected(): EnergySource | null {
+  const rails = sensors.value?.sources.filter((s) => s.in_use).flatMap((s) => s.rails) ?? [];
+  return rails.some((r) => r.quality === 'modelled') ? 'modelled' : null;
+}
+
 export function LivePower() {
   const chart = useRef<PowerChart | null>(null);
   const draw = useMemo(
@@ -112,13 +128,13 @@ export function LivePower() {
     <Panel
       title="Power"
       note="Watts by rail; phases shaded. Provisional until the run is stored."
-      badge={<SourceBadge source={source.value} />}
+      badge={<SourceBadge source={source.value ?? expected()} />}
       state={
         none
-          ? { kind: 'empty', text: 'Power is unavailable on this machine: see the remedy above.' }
+          ? { kind: 'empty', text: 'Power is unavailable in this run: see the remedy above.' }
           : started || run.value?.state === 'running'
             ? { kind: 'ready' }
-            : { kind: 'empty', text: 'Power appears here as soon as a run starts.' }
+            : { kind: 'empty', text: announcement() }
       }
       actions={
         <Segmented
