@@ -8,6 +8,7 @@
  */
 #include "cli/options.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -44,16 +45,26 @@ static const sensor sensors[] = {
 
 enum { SENSORS = sizeof sensors / sizeof *sensors, MAX_ERRORS = 1 << 20 };
 
+/* How one class fared over the machines of a row in which it had 1 % of the energy. */
+typedef struct class_score {
+    char name[128];
+    pj_phase phase;
+    double squares, error, data_share; /* sums: ((power - truth) / sd)^2, |error|, share of data */
+    unsigned judged, covered;
+} class_score;
+
 typedef struct bench {
     const pj_command *command;
-    const char *model, *dtype;
+    const char *model, *dtype, *keep, *spans, *only;
     int64_t runs, tokens, prompt, seed, threads;
     double idle_mw;
     bool json;
     /* of the run that is at hand */
     double *errors, *equal;
     size_t count;
-    unsigned judged, covered;
+    unsigned judged, covered, unknown;
+    class_score *classes; /* [class_count] of the row at hand */
+    uint32_t class_count;
     double residual; /* largest relative error of a sum */
     double token_ms;
     pj_json *out;
@@ -101,6 +112,20 @@ static double sum_error(const pj_run_data *d)
     return parts > 0 && (double)parts > total_nj * (1 + 1e-9) ? 1 : error;
 }
 
+static void score(bench *b, uint32_t c, const pj_class_row *row, double truth)
+{
+    if (c >= b->class_count) return;
+    class_score *s = &b->classes[c];
+    snprintf(s->name, sizeof s->name, "%s", row->name);
+    s->phase = (pj_phase)row->phase;
+    double off = fabs(row->power_mw - truth);
+    s->judged++;
+    s->covered += off <= 1.96 * row->power_sd_mw;
+    s->error += off / truth;
+    s->data_share += row->data_share;
+    if (row->power_sd_mw > 0) s->squares += off * off / (row->power_sd_mw * row->power_sd_mw);
+}
+
 static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
 {
     double net = 0, time = 0;
@@ -116,10 +141,16 @@ static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
         if (row->phase == PJ_PHASE_IDLE || truth * row->time_ms < 0.01 * net ||
             b->count == MAX_ERRORS)
             continue;
+        if (isnan(row->power_mw)) { /* the sensor did not even know the whole */
+            b->unknown++;
+            continue;
+        }
+        double off = fabs(row->power_mw - truth);
         b->equal[b->count] = fabs(net / time - truth) / truth;
-        b->errors[b->count++] = fabs(row->power_mw - truth) / truth;
+        b->errors[b->count++] = off / truth;
         b->judged++;
-        b->covered += fabs(row->power_mw - truth) <= 1.96 * row->power_sd_mw;
+        b->covered += off <= 1.96 * row->power_sd_mw;
+        score(b, c, row, truth);
     }
 }
 
@@ -170,6 +201,26 @@ static double p95(double *errors, size_t count)
     return errors[(size_t)((double)(count - 1) * 0.95)];
 }
 
+static void print_classes(bench *b)
+{
+    pj_json_key(b->out, "classes");
+    pj_json_array_begin(b->out);
+    for (uint32_t c = 0; c < b->class_count; c++) {
+        const class_score *s = &b->classes[c];
+        if (!s->judged) continue;
+        pj_json_object_begin(b->out);
+        pj_json_kv_string(b->out, "name", s->name);
+        pj_json_kv_string(b->out, "phase", pj_phase_name(s->phase));
+        pj_json_kv_uint(b->out, "judged", s->judged);
+        pj_json_kv_double(b->out, "error_mean", s->error / s->judged);
+        pj_json_kv_double(b->out, "coverage", (double)s->covered / s->judged);
+        pj_json_kv_double(b->out, "z_rms", sqrt(s->squares / s->judged));
+        pj_json_kv_double(b->out, "data_share", s->data_share / s->judged);
+        pj_json_object_end(b->out);
+    }
+    pj_json_array_end(b->out);
+}
+
 static void print_row(bench *b, const sensor *s)
 {
     double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
@@ -177,8 +228,10 @@ static void print_row(bench *b, const sensor *s)
     if (!b->json) {
         char limit[16] = "";
         if (s->limit > 0) snprintf(limit, sizeof limit, "%.2f %%", 100 * s->limit);
-        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.0e\n", s->name, 100 * error, limit,
+        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.0e", s->name, 100 * error, limit,
                100 * equal, 100 * coverage, b->residual);
+        if (b->unknown) printf("  (%u of %u unknown)", b->unknown, b->unknown + b->judged);
+        printf("\n");
         fflush(stdout);
         return;
     }
@@ -190,8 +243,23 @@ static void print_row(bench *b, const sensor *s)
     pj_json_kv_double(b->out, "equal_power_p95", equal);
     pj_json_kv_double(b->out, "coverage", coverage);
     pj_json_kv_uint(b->out, "classes_judged", b->judged);
+    pj_json_kv_uint(b->out, "classes_unknown", b->unknown);
     pj_json_kv_double(b->out, "sum_error", b->residual);
+    print_classes(b);
     pj_json_object_end(b->out);
+}
+
+static double decode_token_ms(const pj_tree *tree)
+{
+    double ms = 0;
+    unsigned tokens = 0;
+    for (uint32_t i = 1; i < tree->node_count; i++) {
+        const pj_node *node = &tree->nodes[i];
+        if (node->kind != PJ_SPAN_TOKEN || node->phase != PJ_PHASE_DECODE) continue;
+        ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
+        tokens++;
+    }
+    return ms / tokens;
 }
 
 /* The run's spans are here: every sensor and seed looks at them. */
@@ -202,18 +270,25 @@ static void run_all(void *context, pj_spool_reader *reader)
     pj_tree tree = {0};
     int64_t begin_ns;
     pj_error err = {0};
-    pj_status status = pj_build_facts(reader, &facts, &begin_ns, &err);
+    pj_status status = PJ_OK;
+    if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
+    if (status == PJ_OK) status = pj_build_facts(reader, &facts, &begin_ns, &err);
     if (status == PJ_OK) status = pj_tree_init(&tree, reader, begin_ns, &facts.arena, &err);
     b->errors = pj_alloc(MAX_ERRORS, sizeof(double));
     b->equal = pj_alloc(MAX_ERRORS, sizeof(double));
-    if (status == PJ_OK && (!b->errors || !b->equal))
+    b->class_count = tree.class_count;
+    b->classes = pj_alloc(tree.class_count, sizeof *b->classes);
+    if (status == PJ_OK && (!b->errors || !b->equal || !b->classes))
         status = pj_fail_memory(&err, "the errors of a bench");
     if (status == PJ_OK && !b->json)
         printf("%-28s  %11s  %10s  %11s  %11s  %8s\n", "sensor", "error, p95", "published",
                "equal power", "coverage", "sums");
+    b->token_ms = decode_token_ms(&tree);
     for (int i = 0; i < SENSORS && status == PJ_OK; i++) {
-        b->count = b->judged = b->covered = 0;
+        if (b->only && !strstr(sensors[i].name, b->only)) continue;
+        b->count = b->judged = b->covered = b->unknown = 0;
         b->residual = 0;
+        memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
             status = simulate(b, &tree, reader, &sensors[i], (uint64_t)(b->seed + k), &err);
         if (status == PJ_OK) print_row(b, &sensors[i]);
@@ -221,8 +296,19 @@ static void run_all(void *context, pj_spool_reader *reader)
     if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
     pj_free(b->errors);
     pj_free(b->equal);
+    pj_free(b->classes);
     pj_tree_fini(&tree);
     pj_run_data_fini(&facts);
+}
+
+static pj_status reuse(bench *b, pj_error *err)
+{
+    pj_spool_reader reader;
+    pj_status status = pj_spool_reader_open(b->spans, &reader, err);
+    if (status != PJ_OK) return status;
+    run_all(b, &reader);
+    pj_spool_reader_close(&reader);
+    return PJ_OK;
 }
 
 static pj_status record(bench *b, pj_error *err)
@@ -252,7 +338,6 @@ static pj_status record(bench *b, pj_error *err)
         session->inspect = run_all;
         session->inspect_context = b;
         status = pj_profile_generate(session, &slot, &options, &result, err);
-        b->token_ms = result.data.info.decode_ms / fmax((double)b->tokens - 1, 1);
         pj_profile_result_fini(&result);
     }
     pj_session_close(session);
@@ -278,6 +363,11 @@ static int run_bench(const pj_command *command, int argc, char **argv)
         {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "simulated runs a sensor (40)", 1, 10000},
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the run (200)", 2, 100000},
         {"prompt", 0, PJ_OPTION_INT, &b.prompt, "N", "tokens of its prompt (256)", 1, 100000},
+        {"keep", 0, PJ_OPTION_TEXT, &b.keep, "FILE", "write the run's events to FILE", 0, 0},
+        {"spans", 0, PJ_OPTION_TEXT, &b.spans, "FILE",
+         "take the events that an earlier call kept instead of making a run", 0, 0},
+        {"sensor", 0, PJ_OPTION_TEXT, &b.only, "NAME", "only sensors with NAME in their name", 0,
+         0},
         {"seed", 0, PJ_OPTION_INT, &b.seed, "N", "of the first simulated machine (1)", 0, 0},
         {"idle", 0, PJ_OPTION_DOUBLE, &b.idle_mw, "MW",
          "idle power under the work (0: noise is of net power, as published)", 0, 1e6},
@@ -297,7 +387,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     pj_json_kv_int(&json, "runs", b.runs);
     pj_json_key(&json, "rows");
     pj_json_array_begin(&json);
-    pj_status status = record(&b, &err);
+    pj_status status = b.spans ? reuse(&b, &err) : record(&b, &err);
     pj_json_array_end(&json);
     pj_json_kv_double(&json, "token_ms", b.token_ms);
     pj_json_object_end(&json);

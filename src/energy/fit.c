@@ -1,114 +1,28 @@
 /*
- * The estimator (docs/measurement.md has it in words).
+ * The estimator (docs/measurement.md has it in words): powers of classes from windows, by the
+ * linear model of regression.h.
  *
- *   y = A p + B d + e      y: net energy of each window; A: seconds of each class in it; p: powers
- *   p ~ N(m0, P0)          prior: every class at the run's mean power, or a calibration's means
- *   d ~ N(0, sd^2)         drift of the baseline: hats a few seconds wide, only where it helps
- *   e ~ N(0, V)            V[w] = (s E[w])^2 + what is known of the window beforehand
- *
- * s and sd are chosen by the marginal likelihood over a grid. The prior's spread is fixed, never
- * estimated: one taken from the data collapses with poor sensors, and the intervals then lie. Last,
- * the posterior is conditioned on the total, because that was measured: an interval of a part then
- * knows that the sum is known. All in one scale: powers in units of the run's mean power.
+ * The prior's spread is fixed, never estimated: one taken from the data collapses with poor
+ * sensors, and the intervals then lie. The mean around which classes spread is left open, since
+ * the run's mean power is not the mean of its classes; the measured total closes it. The noise of
+ * the sensor and the drift of the baseline are not chosen but averaged over, each value weighing
+ * what the evidence gives it: with few windows many values will do, and an interval that took one
+ * of them for granted would be too narrow.
  */
 #include "energy/attribute.h"
 
 #include "base/memory.h"
-#include "energy/design.h"
 #include "energy/linear.h"
+#include "energy/regression.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_SPREAD 0.30
+#define OPEN_MEAN      1.0 /* 1 sigma of the classes' common level, relative to the run's mean */
 #define CALIBRATION_COMMON \
     0.05 /* a calibration's powers may all be off by one factor: heat, clocks */
-#define DRIFT_KNOT_NS 4000000000LL
-enum { DRIFT_MAX_KNOTS = 96, DRIFT_WINDOWS_A_KNOT = 12 };
-
-typedef struct problem {
-    const pj_fit_input *in;
-    pj_design design;
-    size_t classes, knots, n; /* n = classes + knots */
-    double scale;             /* mW of one unit */
-    double *y;                /* [rows] net energy, units x s */
-    double *gross;            /* [rows] |gross| energy, units x s, for the relative noise */
-    double *sd;               /* [rows] known noise, units x s */
-    double *m0;               /* [n] prior means */
-    double *d0;               /* [n] prior variances (diagonal part) */
-    double *common;           /* [n] direction of the common factor of a calibration, or zeros */
-    double *total;            /* [n] seconds of each column in the whole run */
-    double total_y;           /* net energy of the run */
-    /* per noise level */
-    double *normal, *rhs; /* A'V^-1 A [n][n], A'V^-1 r [n] */
-    double residual, log_v;
-    double *factor; /* [n][n] */
-} problem;
-
-/* ---- columns ------------------------------------------------------------------------------ */
-
-/* Integral over [begin, end) of the hat around knot k, in seconds. Knots are evenly spaced over the
- * run. The piecewise linear hat is integrated at the window's middle: windows are short beside it.
- */
-static double hat_seconds(const problem *p, size_t k, int64_t begin, int64_t end)
-{
-    double span = (double)(p->in->end_ns - p->in->begin_ns);
-    double position = ((double)(begin - p->in->begin_ns) + (double)(end - begin) / 2) / span *
-                      (double)(p->knots - 1);
-    double height = 1 - fabs(position - (double)k);
-    return height > 0 ? height * (double)(end - begin) * 1e-9 : 0;
-}
-
-typedef struct row {
-    uint32_t column[4096];
-    double seconds[4096];
-    size_t count;
-} row;
-
-static void get_row(const problem *p, size_t w, row *r)
-{
-    const pj_design *d = &p->design;
-    const pj_window *window = &p->in->windows[w];
-    r->count = 0;
-    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1] && r->count < 4000; i++) {
-        r->column[r->count] = d->column[i];
-        r->seconds[r->count++] = d->time_ms[i] * 1e-3;
-    }
-    for (size_t k = 0; k < p->knots; k++) {
-        double s = hat_seconds(p, k, window->begin_ns, window->end_ns);
-        if (s == 0) continue;
-        r->column[r->count] = (uint32_t)(p->classes + k);
-        r->seconds[r->count++] = s;
-    }
-}
-
-static size_t choose_knots(const pj_fit_input *in)
-{
-    int64_t span = in->end_ns - in->begin_ns;
-    size_t knots = (size_t)(span / DRIFT_KNOT_NS) + 1;
-    size_t afford = in->window_count / DRIFT_WINDOWS_A_KNOT;
-    if (knots > DRIFT_MAX_KNOTS) knots = DRIFT_MAX_KNOTS;
-    if (knots > afford) knots = afford;
-    return knots >= 3 ? knots : 0;
-}
-
-/* ---- set-up ------------------------------------------------------------------------------- */
-
-static void problem_fini(problem *p)
-{
-    pj_design_fini(&p->design);
-    pj_free(p->y);
-    pj_free(p->gross);
-    pj_free(p->sd);
-    pj_free(p->m0);
-    pj_free(p->d0);
-    pj_free(p->common);
-    pj_free(p->total);
-    pj_free(p->normal);
-    pj_free(p->rhs);
-    pj_free(p->factor);
-}
 
 static pj_status check_input(const pj_fit_input *in, pj_error *err)
 {
@@ -125,232 +39,157 @@ static pj_status check_input(const pj_fit_input *in, pj_error *err)
     return PJ_OK;
 }
 
-static void set_prior(problem *p)
+static void set_prior(pj_regression *r)
 {
-    double spread = p->in->prior_spread > 0 ? p->in->prior_spread : DEFAULT_SPREAD;
-    for (size_t c = 0; c < p->classes; c++) {
-        const pj_class_prior *prior = p->in->priors ? &p->in->priors[c] : NULL;
-        p->m0[c] = 1;
-        p->d0[c] = spread * spread;
+    double spread = r->in->prior_spread > 0 ? r->in->prior_spread : DEFAULT_SPREAD;
+    for (size_t c = 0; c < r->classes; c++) {
+        const pj_class_prior *prior = r->in->priors ? &r->in->priors[c] : NULL;
+        r->m0[c] = 1;
+        r->d0[c] = spread * spread;
+        r->common[c] = OPEN_MEAN;
         if (!prior || !isfinite(prior->power_mw) || !isfinite(prior->sd_mw)) continue;
-        p->m0[c] = prior->power_mw / p->scale;
-        double sd = prior->sd_mw / p->scale;
-        p->d0[c] = sd > 1e-6 ? sd * sd : 1e-12;
-        p->common[c] = CALIBRATION_COMMON * p->m0[c];
+        r->m0[c] = prior->power_mw / r->scale;
+        double sd = prior->sd_mw / r->scale;
+        r->d0[c] = sd > 1e-6 ? sd * sd : 1e-12;
+        r->common[c] = CALIBRATION_COMMON * r->m0[c];
+        r->calibrated[c] = true;
     }
 }
 
-static pj_status problem_init(problem *p, const pj_fit_input *in, pj_error *err)
-{
-    *p = (problem){.in = in, .classes = in->class_count, .knots = choose_knots(in)};
-    p->n = p->classes + p->knots;
-    if (pj_design_init(&p->design, in, err) != PJ_OK) return err ? err->status : PJ_E_NO_MEMORY;
-    size_t rows = in->window_count, n = p->n;
-    p->y = pj_alloc(rows, sizeof(double));
-    p->gross = pj_alloc(rows, sizeof(double));
-    p->sd = pj_alloc(rows, sizeof(double));
-    p->m0 = pj_alloc(n, sizeof(double));
-    p->d0 = pj_alloc(n, sizeof(double));
-    p->common = pj_alloc(n, sizeof(double));
-    p->total = pj_alloc(n, sizeof(double));
-    p->normal = pj_alloc(n * n, sizeof(double));
-    p->rhs = pj_alloc(n, sizeof(double));
-    p->factor = pj_alloc(n * n, sizeof(double));
-    if (!p->y || !p->gross || !p->sd || !p->m0 || !p->d0 || !p->common || !p->total || !p->normal ||
-        !p->rhs || !p->factor)
-        return pj_fail_memory(err, "attribution");
-    double idle = isfinite(in->idle_mw) ? in->idle_mw : 0;
-    double seconds = (double)(in->end_ns - in->begin_ns) * 1e-9;
-    double busy = 0;
-    for (size_t c = 0; c < p->classes; c++) busy += p->design.total_ms[c] * 1e-3;
-    double net = in->total_mj - idle * seconds;
-    p->scale = busy > 0 && net > 0 ? net / busy : fabs(in->total_mj) / seconds;
-    if (!(p->scale > 0)) p->scale = 1;
-    p->total_y = net / p->scale;
-    for (size_t w = 0; w < rows; w++) {
-        const pj_window *window = &in->windows[w];
-        double s = (double)(window->end_ns - window->begin_ns) * 1e-9;
-        p->y[w] = (window->energy_mj - idle * s) / p->scale;
-        p->gross[w] = fabs(window->energy_mj) / p->scale;
-        p->sd[w] = window->sd_mj / p->scale;
-    }
-    for (size_t c = 0; c < p->classes; c++) p->total[c] = p->design.total_ms[c] * 1e-3;
-    for (size_t k = 0; k < p->knots; k++) /* a hat's area; half of it at the ends of the run */
-        p->total[p->classes + k] =
-            seconds / (double)(p->knots - 1) * (k == 0 || k + 1 == p->knots ? .5 : 1);
-    set_prior(p);
-    return PJ_OK;
-}
-
-/* ---- likelihood ---------------------------------------------------------------------------- */
-
-/* Normal equations for the relative noise s. */
-static void accumulate(problem *p, double s)
-{
-    size_t n = p->n;
-    row r;
-    memset(p->normal, 0, n * n * sizeof(double));
-    memset(p->rhs, 0, n * sizeof(double));
-    p->residual = p->log_v = 0;
-    for (size_t w = 0; w < p->design.rows; w++) {
-        get_row(p, w, &r);
-        if (r.count == 0) continue;
-        double sd = s * p->gross[w], v = sd * sd + p->sd[w] * p->sd[w], expected = 0;
-        if (!(v > 0)) v = 1e-24;
-        for (size_t i = 0; i < r.count; i++) expected += r.seconds[i] * p->m0[r.column[i]];
-        double rest = p->y[w] - expected;
-        p->residual += rest * rest / v;
-        p->log_v += log(v);
-        for (size_t i = 0; i < r.count; i++) {
-            double weighted = r.seconds[i] / v;
-            p->rhs[r.column[i]] += weighted * rest;
-            double *line = p->normal + r.column[i] * n;
-            for (size_t k = 0; k < r.count; k++) line[r.column[k]] += weighted * r.seconds[k];
-        }
-    }
-}
-
-/* factor := Cholesky of P0^-1 + normal; *log_prior := log |P0|. P0 = D + u u' (u: the common factor
- * of a calibration), so P0^-1 = D^-1 - (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u). */
-static bool factorise(problem *p, double drift_sd, double *log_prior, double *log_det)
-{
-    size_t n = p->n;
-    double uu = 1;
-    *log_prior = 0;
-    for (size_t c = 0; c < n; c++) {
-        if (c >= p->classes) p->d0[c] = drift_sd * drift_sd;
-        uu += p->common[c] * p->common[c] / p->d0[c];
-        *log_prior += log(p->d0[c]);
-    }
-    *log_prior += log(uu);
-    for (size_t i = 0; i < n; i++) {
-        double ui = p->common[i] / p->d0[i];
-        for (size_t k = 0; k <= i; k++) {
-            double prior = (i == k ? 1 / p->d0[i] : 0) - ui * p->common[k] / p->d0[k] / uu;
-            p->factor[i * n + k] = p->normal[i * n + k] + prior;
-        }
-    }
-    return pj_cholesky(p->factor, n, log_det);
-}
-
-/* Log marginal likelihood up to a constant, of the noise accumulated last. */
-static double log_evidence(problem *p, double drift_sd, double *delta)
-{
-    double log_prior, log_det, gain = 0;
-    if (!factorise(p, drift_sd, &log_prior, &log_det)) return -INFINITY;
-    memcpy(delta, p->rhs, p->n * sizeof(double));
-    pj_cholesky_solve(p->factor, p->n, delta);
-    for (size_t i = 0; i < p->n; i++) gain += delta[i] * p->rhs[i];
-    return -0.5 * (p->log_v + log_det + log_prior + p->residual - gain);
-}
+/* ---- noise and drift ------------------------------------------------------------------------ */
 
 /* Grids: the noise from "a perfect counter" to "useless", the drift relative to the mean power. */
 static const double drift_grid[] = {1e-6, 0.005, 0.02, 0.08};
+#define LEAST_NOISE  1e-6
+#define MOST_NOISE   0.5
+#define COARSE_STEP  1.6
+#define FINE_STEP    1.12
+#define LEAST_WEIGHT 1e-3 /* relative to the best: what is less likely is left out */
+enum { DRIFTS = sizeof drift_grid / sizeof *drift_grid, MAX_LEVELS = 4 * 64 };
 
-/* Tries one noise level with every drift; keeps what is best. */
-static void try_noise(problem *p, double s, double *delta, double *best, double *noise,
-                      double *drift)
-{
-    accumulate(p, s);
-    for (size_t k = 0; k < (p->knots ? sizeof drift_grid / sizeof *drift_grid : 1); k++) {
-        double evidence = log_evidence(p, drift_grid[k], delta);
-        if (evidence <= *best) continue;
-        *best = evidence;
-        *noise = s;
-        *drift = drift_grid[k];
-    }
-}
+typedef struct level {
+    double noise, drift, evidence, weight;
+} level;
 
-/* Coarse steps over the whole range, then finer ones around the best: a noise that is off by a
- * fifth would make every interval off by as much. */
-static void choose_noise(problem *p, double *delta, double *noise, double *drift)
+typedef struct levels {
+    level items[MAX_LEVELS];
+    size_t count;
+    level best;
+} levels;
+
+/* Takes up one noise with every drift; returns the best evidence among them. */
+static double try_noise(pj_regression *r, double noise, levels *l)
 {
     double best = -INFINITY;
-    *noise = 0.3;
-    *drift = drift_grid[0];
-    for (double s = 1e-6; s < 0.5; s *= 1.6) try_noise(p, s, delta, &best, noise, drift);
-    for (double step = sqrt(1.6); step > 1.02; step = sqrt(step)) {
-        double middle = *noise;
-        try_noise(p, middle / step, delta, &best, noise, drift);
-        try_noise(p, middle * step, delta, &best, noise, drift);
+    pj_regression_set_noise(r, noise);
+    for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
+        level at = {noise, drift_grid[k], pj_regression_evidence(r, drift_grid[k]), 0};
+        if (at.evidence > best) best = at.evidence;
+        if (at.evidence > l->best.evidence) l->best = at;
+        if (l->count < MAX_LEVELS) l->items[l->count++] = at;
     }
+    return best;
+}
+
+/* Coarse steps over the whole range, to know where to look. */
+static void find_noise(pj_regression *r, levels *l)
+{
+    *l = (levels){.best = {MOST_NOISE, drift_grid[0], -INFINITY, 1}};
+    for (double s = LEAST_NOISE; s < MOST_NOISE; s *= COARSE_STEP) try_noise(r, s, l);
+}
+
+/* Even steps around `middle` as far as they matter: the noise that a sensor may have, given what it
+ * said. */
+static void weigh_noise(pj_regression *r, double middle, levels *l)
+{
+    enum { MOST_STEPS = 30 };
+    *l = (levels){.best = {middle, drift_grid[0], -INFINITY, 1}};
+    try_noise(r, middle, l);
+    for (int side = 0; side < 2; side++) {
+        double s = middle;
+        for (int i = 0; i < MOST_STEPS; i++) {
+            s = side ? s * FINE_STEP : s / FINE_STEP;
+            if (s < LEAST_NOISE || s > MOST_NOISE) break;
+            if (try_noise(r, s, l) < l->best.evidence + log(LEAST_WEIGHT)) break;
+        }
+    }
+    double sum = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        double weight = exp(l->items[i].evidence - l->best.evidence);
+        sum += l->items[i].weight = weight < LEAST_WEIGHT ? 0 : weight;
+    }
+    for (size_t i = 0; i < l->count; i++) l->items[i].weight /= sum;
 }
 
 /* ---- posterior ----------------------------------------------------------------------------- */
 
-/* Mean and covariance given the windows, for the noise accumulated last. */
-static bool posterior(problem *p, double drift, double *mean, double *cov)
-{
-    double log_prior, log_det;
-    if (!factorise(p, drift, &log_prior, &log_det)) return false;
-    memcpy(mean, p->rhs, p->n * sizeof(double));
-    pj_cholesky_solve(p->factor, p->n, mean);
-    pj_cholesky_inverse(p->factor, p->n, cov);
-    for (size_t c = 0; c < p->n; c++) mean[c] += p->m0[c];
-    return true;
-}
+typedef struct estimate {
+    double *mean, *cov;         /* [n], [n][n]: averaged over the levels */
+    double *one_mean, *one_cov; /* of one level */
+    bool *held;                 /* [classes] came out negative and was put to 0 */
+    double *free_variance;      /* [classes] what each one's variance was before it was held */
+} estimate;
 
-/* Conditions N(mean, cov) on total' x = total_y, within what the total is known to. */
-static void condition_on_total(const problem *p, double *mean, double *cov)
+/* Mean and covariance of the mixture: levels that disagree widen it. */
+static bool average(pj_regression *r, const levels *l, estimate *e)
 {
-    size_t n = p->n;
-    double *st = pj_alloc(n, sizeof(double));
-    if (!st) return;
-    double tst = 0, expected = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < n; k++) st[i] += cov[i * n + k] * p->total[k];
-        tst += st[i] * p->total[i];
-        expected += p->total[i] * mean[i];
+    size_t n = r->n;
+    memset(e->mean, 0, n * sizeof(double));
+    memset(e->cov, 0, n * n * sizeof(double));
+    double noise = NAN;
+    for (size_t k = 0; k < l->count; k++) {
+        const level *at = &l->items[k];
+        if (at->weight == 0) continue;
+        if (at->noise != noise) pj_regression_set_noise(r, noise = at->noise);
+        if (!pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov)) return false;
+        for (size_t i = 0; i < n; i++) {
+            e->mean[i] += at->weight * e->one_mean[i];
+            for (size_t j = 0; j < n; j++)
+                e->cov[i * n + j] +=
+                    at->weight * (e->one_cov[i * n + j] + e->one_mean[i] * e->one_mean[j]);
+        }
     }
-    if (tst > 0) {
-        double sd = isfinite(p->in->total_sd_mj) ? p->in->total_sd_mj / p->scale : 0;
-        double variance = tst + sd * sd;
-        double factor = (p->total_y - expected) / variance;
-        for (size_t i = 0; i < n; i++) mean[i] += st[i] * factor;
-        for (size_t i = 0; i < n; i++)
-            for (size_t k = 0; k < n; k++) cov[i * n + k] -= st[i] * st[k] / variance;
-    }
-    pj_free(st);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++) e->cov[i * n + j] -= e->mean[i] * e->mean[j];
+    return true;
 }
 
 /* Solves, and as long as some class comes out negative, makes "it is 0" the prior of the most
- * negative one. `free_variance` keeps what each class's variance was before it was held. */
-static bool solve_truncated(problem *p, double noise, double drift, double *mean, double *cov,
-                            bool *held, double *free_variance)
+ * negative one. */
+static bool solve_truncated(pj_regression *r, const levels *l, estimate *e)
 {
-    for (size_t round = 0; round <= p->classes; round++) {
-        accumulate(p, noise);
-        if (!posterior(p, drift, mean, cov)) return false;
-        condition_on_total(p, mean, cov);
-        size_t worst = p->classes;
-        for (size_t c = 0; c < p->classes; c++) {
-            if (held[c]) continue;
-            free_variance[c] = cov[c * p->n + c];
-            if (mean[c] < 0 && p->total[c] > 0 && (worst == p->classes || mean[c] < mean[worst]))
+    for (size_t round = 0; round <= r->classes; round++) {
+        if (!average(r, l, e)) return false;
+        size_t worst = r->classes;
+        for (size_t c = 0; c < r->classes; c++) {
+            if (e->held[c]) continue;
+            e->free_variance[c] = e->cov[c * r->n + c];
+            if (e->mean[c] < 0 && r->total[c] > 0 &&
+                (worst == r->classes || e->mean[c] < e->mean[worst]))
                 worst = c;
         }
-        if (worst == p->classes) return true;
-        held[worst] = true;
-        p->m0[worst] = p->common[worst] = 0;
-        p->d0[worst] = 1e-12;
+        if (worst == r->classes) return true;
+        e->held[worst] = true;
+        r->m0[worst] = r->common[worst] = 0;
+        r->d0[worst] = 1e-12;
     }
     return true;
 }
 
-static double condition_of(const problem *p)
+static double condition_of(const pj_regression *r)
 {
-    size_t n = p->classes, used = 0;
+    size_t n = r->classes, used = 0;
     double *a = pj_alloc(n * n, sizeof(double));
     size_t *index = pj_alloc(n, sizeof(size_t));
     double condition = NAN;
     if (a && index) {
         for (size_t c = 0; c < n; c++)
-            if (p->total[c] > 0 && p->normal[c * p->n + c] > 0) index[used++] = c;
+            if (r->total[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
         for (size_t i = 0; i < used; i++)
             for (size_t k = 0; k < used; k++)
-                a[i * used + k] = p->normal[index[i] * p->n + index[k]] /
-                                  sqrt(p->normal[index[i] * p->n + index[i]] *
-                                       p->normal[index[k] * p->n + index[k]]);
+                a[i * used + k] = r->normal[index[i] * r->n + index[k]] /
+                                  sqrt(r->normal[index[i] * r->n + index[i]] *
+                                       r->normal[index[k] * r->n + index[k]]);
         condition = pj_condition_number(a, used);
     }
     pj_free(a);
@@ -358,77 +197,100 @@ static double condition_of(const problem *p)
     return condition;
 }
 
-static void predict_total(const problem *p, pj_fit *fit)
+static void predict_total(const pj_regression *r, pj_fit *fit)
 {
-    double mean = 0, variance = 0, common = 0;
-    for (size_t c = 0; c < p->classes; c++) {
-        mean += p->total[c] * p->m0[c];
-        variance += p->total[c] * p->total[c] * p->d0[c];
-        common += p->total[c] * p->common[c];
+    double mean = 0, variance = 0, common[2] = {0, 0};
+    for (size_t c = 0; c < r->classes; c++) {
+        mean += r->total[c] * r->m0[c];
+        variance += r->total[c] * r->total[c] * r->d0[c];
+        common[r->calibrated[c]] += r->total[c] * r->common[c];
     }
-    double idle = isfinite(p->in->idle_mw) ? p->in->idle_mw : 0;
-    fit->predicted_mj = mean * p->scale + idle * (double)(p->in->end_ns - p->in->begin_ns) * 1e-9;
-    fit->predicted_sd_mj = sqrt(variance + common * common) * p->scale;
+    double idle = isfinite(r->in->idle_mw) ? r->in->idle_mw : 0;
+    fit->predicted_mj = mean * r->scale + idle * (double)(r->in->end_ns - r->in->begin_ns) * 1e-9;
+    fit->predicted_sd_mj =
+        sqrt(variance + common[0] * common[0] + common[1] * common[1]) * r->scale;
 }
 
 /* `prior` has the variances from before any class was held at 0. */
-static void publish(const problem *p, const double *prior, const double *mean, const double *cov,
-                    const double *free_variance, pj_fit *fit)
+static void publish(const pj_regression *r, const double *prior, const estimate *e, pj_fit *fit)
 {
-    size_t classes = p->classes;
+    size_t classes = r->classes;
     for (size_t c = 0; c < classes; c++) {
-        fit->power_mw[c] = fit->truncated[c] || mean[c] < 0 ? 0 : mean[c] * p->scale;
-        fit->time_ms[c] = p->design.total_ms[c];
-        fit->data_share[c] =
-            free_variance[c] < prior[c] ? 1 - fmax(free_variance[c], 0) / prior[c] : 0;
+        double variance = e->free_variance[c];
+        fit->truncated[c] = e->held[c];
+        fit->power_mw[c] = e->held[c] || e->mean[c] < 0 ? 0 : e->mean[c] * r->scale;
+        fit->time_ms[c] = r->design.total_ms[c];
+        fit->data_share[c] = variance < prior[c] ? 1 - fmax(variance, 0) / prior[c] : 0;
         for (size_t k = 0; k < classes; k++)
-            fit->covariance[c * classes + k] = cov[c * p->n + k] * p->scale * p->scale;
-        if (fit->truncated[c])
-            fit->covariance[c * classes + c] = free_variance[c] * p->scale * p->scale;
+            fit->covariance[c * classes + k] = e->cov[c * r->n + k] * r->scale * r->scale;
+        if (e->held[c]) fit->covariance[c * classes + c] = variance * r->scale * r->scale;
     }
 }
 
-pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
+static bool fit_alloc(pj_fit *fit, estimate *e, size_t classes, size_t n)
 {
-    problem p = {0};
-    double *mean = NULL, *cov = NULL, *prior = NULL, *free_variance = NULL, drift;
-    pj_status status = check_input(input, err);
-    *fit = (pj_fit){.class_count = input->class_count};
-    if (status == PJ_OK) status = problem_init(&p, input, err);
-    if (status != PJ_OK) goto done;
-    size_t classes = input->class_count;
     fit->power_mw = pj_alloc(classes, sizeof(double));
     fit->covariance = pj_alloc(classes * classes, sizeof(double));
     fit->time_ms = pj_alloc(classes, sizeof(double));
     fit->data_share = pj_alloc(classes, sizeof(double));
     fit->truncated = pj_alloc(classes, sizeof(bool));
-    mean = pj_alloc(p.n, sizeof(double));
-    cov = pj_alloc(p.n * p.n, sizeof(double));
-    prior = pj_alloc(classes, sizeof(double));
-    free_variance = pj_alloc(classes, sizeof(double));
-    if (!fit->power_mw || !fit->covariance || !fit->time_ms || !fit->data_share ||
-        !fit->truncated || !mean || !cov || !prior || !free_variance) {
+    *e = (estimate){pj_alloc(n, sizeof(double)),     pj_alloc(n * n, sizeof(double)),
+                    pj_alloc(n, sizeof(double)),     pj_alloc(n * n, sizeof(double)),
+                    pj_alloc(classes, sizeof(bool)), pj_alloc(classes, sizeof(double))};
+    return fit->power_mw && fit->covariance && fit->time_ms && fit->data_share && fit->truncated &&
+           e->mean && e->cov && e->one_mean && e->one_cov && e->held && e->free_variance;
+}
+
+static void estimate_fini(estimate *e)
+{
+    pj_free(e->mean);
+    pj_free(e->cov);
+    pj_free(e->one_mean);
+    pj_free(e->one_cov);
+    pj_free(e->held);
+    pj_free(e->free_variance);
+}
+
+pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
+{
+    pj_regression r = {0};
+    estimate e = {0};
+    levels *l = NULL;
+    double *prior = NULL;
+    pj_status status = check_input(input, err);
+    *fit = (pj_fit){.class_count = input->class_count};
+    if (status == PJ_OK) status = pj_regression_init(&r, input, err);
+    if (status != PJ_OK) goto done;
+    set_prior(&r);
+    l = pj_alloc(1, sizeof *l);
+    prior = pj_alloc(r.classes, sizeof *prior);
+    if (!fit_alloc(fit, &e, r.classes, r.n) || !l || !prior) {
         status = pj_fail_memory(err, "attribution");
         goto done;
     }
-    choose_noise(&p, mean, &fit->noise, &drift);
-    for (size_t c = 0; c < classes; c++) prior[c] = p.d0[c] + p.common[c] * p.common[c];
-    predict_total(&p, fit);
-    if (!solve_truncated(&p, fit->noise, drift, mean, cov, fit->truncated, free_variance)) {
+    for (size_t c = 0; c < r.classes; c++) /* an open mean is no knowledge of a class */
+        prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
+    predict_total(&r, fit);
+    find_noise(&r, l);
+    pj_regression_set_noise(&r, l->best.noise);
+    if (pj_regression_posterior(&r, l->best.drift, e.one_mean, e.one_cov))
+        pj_regression_relevel(&r, e.one_mean);
+    weigh_noise(&r, l->best.noise, l);
+    if (!solve_truncated(&r, l, &e)) {
         status = pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
         goto done;
     }
-    fit->mean_mw = p.scale;
-    fit->drift_mw = p.knots ? drift * p.scale : 0;
-    fit->condition_number = condition_of(&p);
-    publish(&p, prior, mean, cov, free_variance, fit);
+    fit->noise = l->best.noise;
+    fit->mean_mw = r.scale;
+    fit->drift_mw = r.knots ? l->best.drift * r.scale : 0;
+    fit->condition_number = condition_of(&r);
+    publish(&r, prior, &e, fit);
 done:
     if (status != PJ_OK) pj_fit_fini(fit);
-    problem_fini(&p);
-    pj_free(mean);
-    pj_free(cov);
+    pj_regression_fini(&r);
+    estimate_fini(&e);
+    pj_free(l);
     pj_free(prior);
-    pj_free(free_variance);
     return status;
 }
 
