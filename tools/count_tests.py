@@ -22,6 +22,16 @@ def cases(entry):
     return {"OK": [1, 0, 0], "SKIP": [0, 0, 1]}.get(entry["result"], [0, 1, 0])
 
 
+def complaints(entry, most=8):
+    """The lines of a failed program that say what failed, so that the end of a log is enough."""
+    text = (entry.get("stdout") or "") + (entry.get("stderr") or "")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line]
+    said = [line for line in lines if re.search(
+        r"^(not ok|FAIL|failed:)|\[  FAILED  \] \w|Error: |ERROR: |^error|assert", line)]
+    return list(dict.fromkeys(said))[:most] or lines[-most:]
+
+
 def main():
     passed = failed = skipped = 0
     broken = []
@@ -30,10 +40,12 @@ def main():
         p, f, s = cases(entry)
         if entry["result"] not in ("OK", "SKIP", "EXPECTEDFAIL"):
             f = max(f, 1)  # a crash after good cases is a failure too
-            broken.append(entry["name"])
+            broken.append(entry)
         passed, failed, skipped = passed + p, failed + f, skipped + s
-    for name in broken:
-        print(f"failed: {name}")
+    for entry in broken:
+        print(f"failed: {entry['name']} ({entry['result'].lower()})")
+        for line in complaints(entry):
+            print(f"    {line[:300]}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
 

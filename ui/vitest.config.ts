@@ -19,8 +19,9 @@ export default defineConfig({
           include: ['tests/e2e/**/*.test.ts'],
           retry: 2, // a browser on a busy machine; a defect fails three times
           fileParallelism: false,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
+          expect: { poll: { timeout: 45_000, interval: 50 } },
         },
       },
       {
