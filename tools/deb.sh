@@ -1,10 +1,11 @@
 #!/bin/sh
 # Builds dist/perjoule_VERSION_ARCH.deb from a fresh installation tree; needs dpkg-deb, not debhelper.
 set -eu
-version=$(sed -n "s/^project(.*version: '\([^']*\)'.*/\1/p" meson.build)
+version=$(tools/version.sh)
 arch=$(dpkg --print-architecture)
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
+chmod 755 "$tree"
 [ -f build-deb/build.ninja ] || meson setup build-deb --prefix /usr -Dtests=disabled >/dev/null
 ninja -C build-deb >/dev/null
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null

@@ -3,7 +3,7 @@
 # can build from it. Usage: dist.sh BUILD
 set -eu
 build=$1
-version=$(sed -n "s/^project(.*version: '\([^']*\)'.*/\1/p" meson.build)
+version=$(tools/version.sh)
 name=perjoule-$version
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
