@@ -39,7 +39,6 @@ lib libutf8proc || need utf8proc
 lib libplist-2.0 || need plist
 lib libmicrohttpd || need microhttpd
 lib libwslay || header wslay/wslay.h || need wslay
-lib libcurl || need curl
 lib zlib || need zlib
 have brotli || need brotli
 if ! node_is_new || ! have npm; then need node; fi
@@ -76,7 +75,6 @@ translate() { # our name -> package names of $manager
     apt:plist) echo libplist-dev ;;
     apt:microhttpd) echo libmicrohttpd-dev ;;
     apt:wslay) echo libwslay-dev ;;
-    apt:curl) echo libcurl4-openssl-dev ;;
     apt:zlib) echo zlib1g-dev ;;
     apt:node) echo python3-venv ;;
     apt:cmocka) echo libcmocka-dev ;;
@@ -93,7 +91,6 @@ translate() { # our name -> package names of $manager
     dnf:plist) echo libplist-devel ;;
     dnf:microhttpd) echo libmicrohttpd-devel ;;
     dnf:wslay) echo wslay-devel ;;
-    dnf:curl) echo libcurl-devel ;;
     dnf:zlib) echo zlib-devel ;;
     dnf:node) echo nodejs npm ;;
     dnf:cmocka) echo libcmocka-devel ;;

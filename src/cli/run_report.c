@@ -167,6 +167,15 @@ static void print_rates(FILE *out, const pj_run_info *info)
     fprintf(out, "; %s\n", pj_quality_name(info->quality));
 }
 
+/* Both numbers to the digit that the interval reaches. */
+static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
+{
+    double half = 1.96 * sd;
+    int digits = half > 0 ? (int)fmax(0, 1 - floor(log10(half))) : 3;
+    if (digits > 6) digits = 6;
+    fprintf(out, "%s%.*f ± %.*f %s", before, digits, value, digits, half, unit);
+}
+
 static void print_attribution(FILE *out, const pj_run_info *info)
 {
     double now = 100 * info->attribution_interval;
@@ -180,9 +189,11 @@ static void print_attribution(FILE *out, const pj_run_info *info)
         fprintf(out, "; the calibration does not explain this run (%+.0f %%)",
                 100 * info->calibration_gap);
     fputc('\n', out);
-    if (!isnan(info->pj_per_flop) && !isnan(info->pj_per_byte))
-        fprintf(out, "  %.3g pJ/FLOP ± %.2g, %.3g pJ/byte ± %.2g\n", info->pj_per_flop,
-                1.96 * info->pj_per_flop_sd, info->pj_per_byte, 1.96 * info->pj_per_byte_sd);
+    if (!isnan(info->pj_per_flop) && !isnan(info->pj_per_byte)) {
+        print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
+        print_cost(out, ", ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
+        fputc('\n', out);
+    }
 }
 
 static void print_overhead(FILE *out, const pj_run_info *info)

@@ -317,14 +317,14 @@ static void record_figures(const pj_steps *s)
  * in the weights. */
 static void record_extras(const pj_steps *s, pj_seam_name stage)
 {
-    double rows = 0;
+    size_t rows = 0;
     if (stage == PJ_N_OP_SOFTMAX) record_figures(s);
     if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_steps_look_step(count);
         rows += (count + step - 1) / step;
     }
-    pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, rows);
+    pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
 }
 
 /* What a range of units works on, for FLOPs and bytes. */

@@ -489,7 +489,7 @@ static json_t *load_object(const char *text, size_t bytes, const char *name, pj_
 {
     json_error_t where;
     json_t *object = json_loadb(text, bytes, 0, &where);
-    if (object && json_is_object(object)) return object;
+    if (json_is_object(object)) return object;
     if (object)
         pj_fail(err, PJ_E_INVALID, "%s does not hold a JSON object", name);
     else

@@ -97,8 +97,8 @@ static double variance(const pj_value_sums *s, size_t n)
 void pj_steps_record_rows(const pj_steps *s, size_t rows)
 {
     size_t step = pj_steps_look_step(rows);
-    if (step > 1)
-        pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)((rows + step - 1) / step));
+    size_t looked_at = (rows + step - 1) / step;
+    if (step > 1) pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
 }
 
 /* The norm, in rows that are looked at with the ratio of variances around it. */

@@ -97,7 +97,7 @@ const pj_power_source *pj_power_source_find(const char *name, size_t length); /*
 typedef struct pj_power_choice {
     const pj_power_source *source;
     char argument[PJ_POWER_ARGUMENT_BYTES]; /* behind "name:", "" for none */
-    bool by_name; /* named in the list; false: "auto" brought it */
+    bool by_name;                           /* named in the list; false: "auto" brought it */
 } pj_power_choice;
 
 /* A parsed --power list: "auto", "none", or names in order of preference, e.g.

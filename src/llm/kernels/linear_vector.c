@@ -172,8 +172,8 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * LANES * (double)rounds;
 }
 
-/* A panel's stretch of about 96 KiB stays in the second cache. Shorter ones would fit the first, but
- * loading and storing the sums more often costs more than that saves. */
+/* A panel's stretch of about 96 KiB stays in the second cache. Shorter ones would fit the first,
+ * but loading and storing the sums more often costs more than that saves. */
 enum { STRETCH = 98304 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
 
 #define TYPE(name)                                                               \

@@ -450,13 +450,13 @@ static double peak(size_t rounds)
 
 /* ----------------------------------------------------------------------------------------- */
 
-#define TYPE(type, dot_, tile_)                                                         \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
-                                              .dot = dot_,                              \
-                                              .tile = tile_,                            \
-                                              .rows = ROWS,                             \
+#define TYPE(type, dot_, tile_)                                                          \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
+                                              .dot = dot_,                               \
+                                              .tile = tile_,                             \
+                                              .rows = ROWS,                              \
                                               .stretch = 2048, /* 96 KiB of the panel */ \
-                                              .unpack = unpack_##type,                  \
+                                              .unpack = unpack_##type,                   \
                                               .unpacked_bytes = 1}
 TYPE(q8_0, dot_q8_0, tile);
 TYPE(q4_0, dot_q4_0, tile);
