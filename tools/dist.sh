@@ -1,8 +1,8 @@
 #!/bin/sh
 # A source archive, dist/perjoule-VERSION.tar.xz, with the page built, so that a machine without node
-# can build from it. Usage: dist.sh BUILD
+# can build from it. Usage: dist.sh BUILD [FOLDER]
 set -eu
-build=$1
+build=$1 out=${2:-dist}
 version=$(tools/version.sh)
 name=perjoule-$version
 tree=$(mktemp -d)
@@ -19,6 +19,6 @@ if [ -n "$page" ]; then
 else
     echo "the page is not built; the archive goes without it" >&2
 fi
-mkdir -p dist
-tar -C "$tree" --sort=name --owner=0 --group=0 -cJf "dist/$name.tar.xz" "$name"
-echo "dist/$name.tar.xz"
+mkdir -p "$out"
+tar -C "$tree" --sort=name --owner=0 --group=0 -cJf "$out/$name.tar.xz" "$name"
+echo "$out/$name.tar.xz"

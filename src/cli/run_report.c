@@ -203,7 +203,8 @@ static void print_overhead(FILE *out, const pj_run_info *info)
             100 * info->overhead_share);
     if (info->spans_lost) fprintf(out, "; %llu spans lost", (unsigned long long)info->spans_lost);
     if (info->samples_missed)
-        fprintf(out, "; %llu samples missed", (unsigned long long)info->samples_missed);
+        fprintf(out, "; %llu sample%s missed", (unsigned long long)info->samples_missed,
+                info->samples_missed == 1 ? "" : "s");
     fputc('\n', out);
 }
 
