@@ -428,7 +428,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
 {
     bench b = {.tokens = 1000, .layers = 32, .runs = 10000};
     const char *folder_option = NULL;
-    bool as_json = false;
+    bool as_json = false, keep = false;
     const pj_option options[] = {
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the large run", 2, 1e5},
         {"layers", 0, PJ_OPTION_INT, &b.layers, "N", "layers of its model", 1, 1000},
@@ -436,6 +436,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
         {"folder", 0, PJ_OPTION_TEXT, &folder_option, "DIR",
          "where the database is made (default "
          "$TMPDIR or /tmp)"},
+        {"keep", 0, PJ_OPTION_FLAG, &keep, NULL, "leave the database there and print its path"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
         {0}};
     int positional;
@@ -462,12 +463,14 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     if (status == PJ_OK) status = bench_save(&b, &err);
     if (status == PJ_OK) status = bench_charts(&b, &err);
     if (status == PJ_OK) status = bench_lists(&b, &err);
+    if (keep && status == PJ_OK && !as_json) printf("kept in %s\n", b.path);
     if (as_json && status == PJ_OK) {
+        if (keep) pj_json_kv_string(&json, "database", b.path);
         pj_json_object_end(&json);
         printf("%s\n", pj_buffer_get(&out));
     }
     pj_store_close(b.store);
-    remove_files(&b, folder);
+    if (!keep || status != PJ_OK) remove_files(&b, folder);
     pj_buffer_fini(&out);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

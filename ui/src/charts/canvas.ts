@@ -22,7 +22,8 @@ export interface Rect {
 
 export abstract class CanvasChart<M = number> {
   protected readonly g: CanvasRenderingContext2D;
-  protected readonly o: CanvasRenderingContext2D;
+  /** Made when there is first something to draw over the picture: most charts of a page never have. */
+  protected o: CanvasRenderingContext2D | null = null;
   /** CSS pixels. */
   width = 0;
   height = 0;
@@ -43,7 +44,6 @@ export abstract class CanvasChart<M = number> {
 
   constructor(readonly host: HTMLElement) {
     this.g = this.addCanvas();
-    this.o = this.addCanvas();
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(host);
     this.listen('pointermove', (e) => this.pointerMove(e));
@@ -75,6 +75,10 @@ export abstract class CanvasChart<M = number> {
       const r = mark === null ? null : this.outline(mark);
       if (r) ring(g, r, c);
     }
+  }
+  /** Whether paintOverlay would draw anything. */
+  protected get overlaid(): boolean {
+    return this.hovered !== null || this.focused !== null;
   }
   protected hit(_x: number, _y: number): M | null {
     return null;
@@ -158,15 +162,23 @@ export abstract class CanvasChart<M = number> {
     this.width = clientWidth;
     this.height = clientHeight;
     this.dpr = dpr;
-    for (const { canvas } of [this.g, this.o]) {
-      canvas.width = Math.max(1, Math.round(clientWidth * dpr));
-      canvas.height = Math.max(1, Math.round(clientHeight * dpr));
-    }
+    this.fit(this.g);
+    if (this.o) this.fit(this.o);
     this.resized();
-    this.dirty = true;
-    this.overlayDirty = true;
+    this.invalidate();
     // Painted at once: a resized canvas is empty, and waiting a frame would flicker.
-    this.frame();
+    if (this.paints) this.frame();
+  }
+
+  private addOverlay(): CanvasRenderingContext2D {
+    this.o = this.addCanvas();
+    this.fit(this.o);
+    return this.o;
+  }
+
+  private fit({ canvas }: CanvasRenderingContext2D): void {
+    canvas.width = Math.max(1, Math.round(this.width * this.dpr));
+    canvas.height = Math.max(1, Math.round(this.height * this.dpr));
   }
 
   protected resized(): void {}
@@ -181,9 +193,10 @@ export abstract class CanvasChart<M = number> {
         this.paintMs = performance.now() - t0;
         this.paints++;
       }
-      if (this.overlayDirty) {
-        this.clear(this.o);
-        this.paintOverlay(this.o, colours());
+      if (this.overlayDirty && (this.o || this.overlaid)) {
+        const o = this.o ?? this.addOverlay();
+        this.clear(o);
+        this.paintOverlay(o, colours());
       }
     } catch (error) {
       this.onError(error);

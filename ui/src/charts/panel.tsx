@@ -33,6 +33,8 @@ export interface PanelProps {
   table?: () => Table;
   png?: () => Promise<Blob | null>;
   class?: string;
+  /** Class with the height of the chart: the panel has it before there is one, so that nothing moves. */
+  body?: string;
   children?: ComponentChildren;
 }
 
@@ -135,7 +137,9 @@ export function Panel(props: PanelProps) {
       </header>
       {legend && ready && !tabular && <div class="legend">{legend}</div>}
       <Boundary title={title}>
-        {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
+        {state.kind === 'loading' && (
+          <div class={`state skeleton ${props.body ?? ''}`}>Loading…</div>
+        )}
         {state.kind === 'empty' && <div class="state">{state.text}</div>}
         {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
         {ready && tabular && table && <DataTable table={table()} title={title} />}

@@ -84,6 +84,10 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     g.textAlign = 'left';
   }
 
+  protected override get overlaid(): boolean {
+    return super.overlaid || cursor.peek() !== null || this.drag !== null;
+  }
+
   protected override paintOverlay(g: CanvasRenderingContext2D, c: Colours): void {
     const t = cursor.peek();
     if (t !== null) {

@@ -49,6 +49,19 @@ export function box(values: Float64Array): Box | null {
   };
 }
 
+/** The box of values that are elsewhere; whiskers reach 1.5 IQR, or to the extremes. */
+export function boxOf(
+  s: { [K in Exclude<keyof Box, `${string}Whisker`>]: number | null },
+): Box | null {
+  const { n, min, q1, median, q3, max, mean } = s;
+  if (!n || min === null || q1 === null || median === null || q3 === null) return null;
+  if (max === null || mean === null) return null;
+  const reach = 1.5 * (q3 - q1);
+  const lowWhisker = Math.max(min, q1 - reach);
+  const highWhisker = Math.min(max, q3 + reach);
+  return { n, min, q1, median, q3, max, mean, lowWhisker, highWhisker };
+}
+
 /** Smallest and largest finite value; null when there is none. */
 export function extent(values: ArrayLike<number | null>): [number, number] | null {
   let lo = Number.POSITIVE_INFINITY;

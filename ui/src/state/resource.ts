@@ -1,7 +1,7 @@
 // Something fetched for a key. A new key cancels the request of the old one; what was there stays on
 // screen until the new answer arrives, so that panels do not flash.
 import { type Signal, signal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useLayoutEffect, useMemo } from 'preact/hooks';
 import type { PanelState } from '../charts/panel';
 import { READY } from '../charts/panel';
 
@@ -28,7 +28,8 @@ export function useResource<T>(
     });
   }, []);
   const turn = cell.again.value;
-  useEffect(() => {
+  // Before the first paint, so that the answer is under way while the page is laid out.
+  useLayoutEffect(() => {
     if (key === null) {
       cell.value = { data: null, error: null, loading: false, key: '' };
       return;

@@ -54,7 +54,8 @@ async function healthy(url: string, child: ChildProcess, log: () => string): Pro
   throw new Error(`perjoule serve did not answer:\n${log()}`);
 }
 
-export async function startTarget(power: string): Promise<Target> {
+/** `db`: a database to serve instead of an empty one; it is left where it is. */
+export async function startTarget(power: string, db?: string): Promise<Target> {
   if (FIXTURE) return fixtureTarget(power);
   const folder = mkdtempSync(join(tmpdir(), 'perjoule-e2e-'));
   const port = await freePort();
@@ -67,7 +68,7 @@ export async function startTarget(power: string): Promise<Target> {
       '--port',
       String(port),
       '--db',
-      join(folder, 'runs.db'),
+      db ?? join(folder, 'runs.db'),
       '--models',
       resolve(DEMO, '..'),
       '--power',

@@ -1,5 +1,5 @@
 // One run, taken apart. Panels are drawn when they come near the screen; all share the selection.
-import { useSignal } from '@preact/signals';
+import { type ReadonlySignal, useComputed, useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
@@ -54,9 +54,11 @@ const SECTIONS = [
 
 function Analysis({ id }: { id: string }) {
   const data = useRun(id);
-  const pipeline = data.pipeline.value.data;
-  const total = pipeline?.total_duration_ms ?? data.summary.value.data?.total_duration_ms ?? null;
-  const end = pipeline?.phases.reduce((a, p) => Math.max(a, p.end_ms), total ?? 0) ?? total;
+  const end = useComputed((): number | null => {
+    const pipeline = data.pipeline.value.data;
+    const total = pipeline?.total_duration_ms ?? data.summary.value.data?.total_duration_ms ?? null;
+    return pipeline?.phases.reduce((a, p) => Math.max(a, p.end_ms), total ?? 0) ?? total;
+  }).value;
   const full = useMemo((): Range => [0, Math.max(end ?? 0, 0.001)], [end]);
   useEffect(
     () =>
@@ -94,20 +96,20 @@ function Analysis({ id }: { id: string }) {
       <div id="time" class="stack anchor">
         <TimelinePanel data={data} full={full} />
         <PowerPanel data={data} full={full} />
-        <Near class="grid" height={300}>
+        <Near class="grid" height={300} calm={data.calm}>
           <SamplePanels data={data} full={full} />
         </Near>
       </div>
-      <Near id="layers" class="grid anchor" height={420}>
+      <Near id="layers" class="grid anchor" height={420} calm={data.calm}>
         <HeatmapPanels data={data} />
       </Near>
-      <Near id="structure" class="grid anchor" height={600}>
+      <Near id="structure" class="grid anchor" height={600} calm={data.calm}>
         <StructurePanels data={data} />
       </Near>
-      <Near id="tokens" class="stack anchor" height={320}>
+      <Near id="tokens" class="stack anchor" height={320} calm={data.calm}>
         <WaterfallPanel data={data} />
       </Near>
-      <Near id="efficiency" class="grid anchor" height={700}>
+      <Near id="efficiency" class="grid anchor" height={700} calm={data.calm}>
         <HottestPanel data={data} />
         <RooflinePanel data={data} />
         <EfficiencyPanel data={data} />
@@ -118,27 +120,32 @@ function Analysis({ id }: { id: string }) {
   );
 }
 
-/** Children are made when they come within a screen's height; what is far away costs nothing. */
-function Near(props: { id?: string; class: string; height: number; children: ComponentChildren }) {
+/** Children are made when they come near the screen; what is far away costs nothing. Until what is
+ * first looked at has come, only those on the screen itself are. */
+function Near(props: {
+  id?: string;
+  class: string;
+  height: number;
+  calm: ReadonlySignal<boolean>;
+  children: ComponentChildren;
+}) {
   const near = useSignal(false);
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useSignalEffect(() => {
     const el = box.current;
     if (!el || near.value) return;
     el.style.minHeight = `${props.height}px`;
     const o = new IntersectionObserver(
       (seen) => {
-        if (seen.some((e) => e.isIntersecting)) {
-          near.value = true;
-          el.style.minHeight = '';
-          o.disconnect();
-        }
+        if (!seen.some((e) => e.isIntersecting)) return;
+        near.value = true;
+        el.style.minHeight = '';
       },
-      { rootMargin: '600px' },
+      { rootMargin: props.calm.value ? '600px' : '0px 0px -120px' },
     );
     o.observe(el);
     return () => o.disconnect();
-  }, []);
+  });
   return (
     <div ref={box} id={props.id} class={props.class}>
       {near.value && props.children}

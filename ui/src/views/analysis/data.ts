@@ -1,6 +1,6 @@
 // What the analysis of one run is drawn from. Each part is fetched once and shared by the panels.
 
-import type { Signal } from '@preact/signals';
+import { type Signal, useComputed } from '@preact/signals';
 import { type Cube, decodeCube } from '../../api/binary';
 import { api } from '../../api/client';
 import type { PowerSeries, TokenRow } from '../../api/types';
@@ -9,24 +9,48 @@ import { at } from '../../state/selection';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
 
-/** Samples for the scatter; the power chart thins them further. */
-const POINTS = 12_000;
+/** Two extremes for each pixel that the widest chart of this screen has. */
+const chartPoints = (): number => Math.max(1000, 2 * Math.round(innerWidth));
+/** Samples for scatter and box plot, which are further down. */
+const SCATTER_POINTS = 40_000;
 /** More cells than this are not fetched at once (f32, so 64 MB). */
 export const CUBE_CELLS = 16_000_000;
 
 export function useRun(id: string) {
   const summary = useResource(`summary ${id}`, (s) => api.summary(id, s), 'drop');
   const pipeline = useResource(`pipeline ${id}`, (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
-  const power = useResource(`power ${id}`, (s) => api.power(id, { points: POINTS }, s), 'drop');
+  const power = useResource(
+    `power ${id}`,
+    (s) => api.power(id, { points: chartPoints() }, s),
+    'drop',
+  );
   const tokens = useResource(
     `tokens ${id}`,
     async (s) => (await api.tokens(id, {}, s)).tokens,
     'drop',
   );
-  return { id, summary, pipeline, power, tokens };
+  /** What is first looked at has come; only then is anything else asked for. */
+  const calm = useComputed(
+    () =>
+      !summary.value.loading &&
+      !pipeline.value.loading &&
+      !power.value.loading &&
+      !tokens.value.loading,
+  );
+  return { id, summary, pipeline, power, tokens, calm };
 }
 
 export type RunData = ReturnType<typeof useRun>;
+
+/** More samples than the power chart shows, where the run has them. */
+export function useSamples(data: RunData): Resource<PowerSeries> {
+  const whole = data.power;
+  const thinned = (whole.value.data?.bucket_samples ?? 1) > 1;
+  const more = useResource(thinned ? `samples ${data.id}` : null, (s) =>
+    api.power(data.id, { points: SCATTER_POINTS }, s),
+  );
+  return thinned ? more : whole;
+}
 
 /** The zoomed part of the power series in full resolution, where the whole one is thinned. */
 export function useZoomedPower(id: string, whole: PowerSeries | null): Resource<PowerSeries> {
@@ -34,7 +58,7 @@ export function useZoomedPower(id: string, whole: PowerSeries | null): Resource<
   const wanted = r && whole && whole.bucket_samples > 1;
   return useResource(wanted ? `${id} ${r[0].toFixed(2)} ${r[1].toFixed(2)}` : null, async (s) => {
     await pause(150, s);
-    return api.power(id, { points: POINTS, from_ms: r![0], to_ms: r![1] }, s);
+    return api.power(id, { points: chartPoints(), from_ms: r![0], to_ms: r![1] }, s);
   });
 }
 

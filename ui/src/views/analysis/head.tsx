@@ -30,8 +30,10 @@ import { unit } from '../../state/settings';
 import { energyOfRange, type Picked, type RunData } from './data';
 import { peak } from './power';
 
-export function RunPicker({ id }: { id: string }) {
-  const list = useResource(`recent ${finished.value}`, (s) => api.runs({ limit: 50 }, s));
+function RunPicker({ id, calm }: { id: string; calm: boolean }) {
+  const list = useResource(calm ? `recent ${finished.value}` : null, (s) =>
+    api.runs({ limit: 50 }, s),
+  );
   const runs = list.value.data?.runs ?? [];
   const known = runs.some((r) => r.id === id);
   return (
@@ -54,58 +56,68 @@ export function RunPicker({ id }: { id: string }) {
   );
 }
 
+/** Has its full height from the start, so that nothing moves when the figures come. */
 export function RunHead({ data }: { data: RunData }) {
   const s = data.summary.value.data;
-  if (!s) {
-    const state = stateOf(data.summary);
-    return (
-      <header class="run-head">
-        <RunPicker id={data.id} />
-        {state.kind === 'error' ? <Notice bad>{state.text}</Notice> : <h1>Loading…</h1>}
-      </header>
-    );
-  }
+  const state = stateOf(data.summary);
   return (
     <header class="run-head">
       <div class="row">
-        <RunPicker id={data.id} />
+        <RunPicker id={data.id} calm={data.calm.value} />
         <span class="spacer" />
         <button
           type="button"
           class="btn"
           onClick={() => {
             const ids = selection.value.ids;
-            if (!ids.includes(s.id)) select({ ids: [...ids, s.id].slice(-4) });
+            if (!ids.includes(data.id)) select({ ids: [...ids, data.id].slice(-4) });
             go({ view: 'compare' });
           }}
         >
           <Icon name="compare" /> Compare
         </button>
-        <ExportMenu id={s.id} />
+        <ExportMenu id={data.id} />
       </div>
-      <h1>{clip(s.prompt ?? '', 160) || 'Run without a prompt'}</h1>
-      <div class="row">
-        <StatusBadge status={s.status} />
-        <SourceBadge source={s.energy_source} />
-        <span class="muted">
-          {[
-            s.model_name,
-            s.dtype,
-            `depth ${s.profiling_depth}`,
-            s.threads ? `${s.threads} threads` : '',
-            s.batch_size > 1 ? `batch ${s.batch_size}` : '',
-            s.machine,
-            dateTime(s.created_at),
-          ]
-            .filter(Boolean)
-            .join(' · ')}
+      <h1>{s ? clip(s.prompt ?? '', 160) || 'Run without a prompt' : 'Loading…'}</h1>
+      {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
+      <div class="row run-facts">{s && <Facts s={s} />}</div>
+      {s && <Remarks s={s} />}
+      <Headline s={s} />
+    </header>
+  );
+}
+
+function Facts({ s }: { s: Summary }) {
+  return (
+    <>
+      <StatusBadge status={s.status} />
+      <SourceBadge source={s.energy_source} />
+      <span class="muted">
+        {[
+          s.model_name,
+          s.dtype,
+          `depth ${s.profiling_depth}`,
+          s.threads ? `${s.threads} threads` : '',
+          s.batch_size > 1 ? `batch ${s.batch_size}` : '',
+          s.machine,
+          dateTime(s.created_at),
+        ]
+          .filter(Boolean)
+          .join(' · ')}
+      </span>
+      {s.tags.map((t) => (
+        <span class="tag" key={t}>
+          {t}
         </span>
-        {s.tags.map((t) => (
-          <span class="tag" key={t}>
-            {t}
-          </span>
-        ))}
-      </div>
+      ))}
+    </>
+  );
+}
+
+/** What to know before the figures are believed. */
+function Remarks({ s }: { s: Summary }) {
+  return (
+    <>
       {s.warnings.map((w) => (
         <Notice key={w.code + w.text}>
           <Sentence text={w.text} />
@@ -119,8 +131,7 @@ export function RunHead({ data }: { data: RunData }) {
       {s.status !== 'completed' && s.status !== 'running' && (
         <Notice>This run was {s.status}. What had been recorded up to then is shown.</Notice>
       )}
-      <Headline s={s} />
-    </header>
+    </>
   );
 }
 
@@ -135,24 +146,26 @@ const perToken = (joules: number | null, rel: number | null): string =>
     ? energyInterval(joules * 1000, rel === null ? null : joules * 1000 * rel, unit.value)
     : 'unavailable';
 
-function Headline({ s }: { s: Summary }) {
-  const rel = sdOf(s);
+function Headline({ s }: { s: Summary | null }) {
+  const rel = s && sdOf(s);
+  const figure = (label: string, value: (s: Summary) => string, sub?: string) => (
+    <Figure label={label} value={s ? value(s) : '…'} sub={sub} />
+  );
   return (
-    <dl class="figures headline panel">
-      <Figure
-        label="Energy"
-        value={energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)}
-        sub={s.total_is_partial ? 'partial' : 'gross'}
-      />
-      <Figure label="Net of idle" value={energy(s.net_energy_mj, unit.value)} />
-      <Figure label="Per output token" value={perToken(s.joules_per_token, rel)} />
-      <Figure label="Mean power" value={power(s.mean_power_mw)} />
-      <Figure label="Duration" value={time(s.total_duration_ms)} />
-      <Figure
-        label="Decode"
-        value={known(s.tokens_per_second) ? `${plain(s.tokens_per_second)} tok/s` : 'unavailable'}
-      />
-      <Figure label="Tokens" value={`${s.input_tokens ?? '–'} in, ${s.output_tokens ?? '–'} out`} />
+    <dl class="figures headline panel" aria-busy={!s}>
+      {figure(
+        'Energy',
+        (x) => energyInterval(x.total_energy_mj, x.total_energy_sd_mj, unit.value),
+        s?.total_is_partial ? 'partial' : 'gross',
+      )}
+      {figure('Net of idle', (x) => energy(x.net_energy_mj, unit.value))}
+      {figure('Per output token', (x) => perToken(x.joules_per_token, rel))}
+      {figure('Mean power', (x) => power(x.mean_power_mw))}
+      {figure('Duration', (x) => time(x.total_duration_ms))}
+      {figure('Decode', (x) =>
+        known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : 'unavailable',
+      )}
+      {figure('Tokens', (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`)}
     </dl>
   );
 }

@@ -9,13 +9,13 @@ import { colours, PHASE_LABEL, PHASES, RAIL_LABEL, RAILS, type Rail } from '../.
 import { minMax } from '../../core/decimate';
 import { power, time } from '../../core/format';
 import { lowerBound } from '../../core/ring';
-import { box } from '../../core/stats';
+import { box, boxOf } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
 import { Segmented } from '../../parts/segmented';
 import { stateOf } from '../../state/resource';
 import { at, type Range, select } from '../../state/selection';
 import { dark } from '../../state/settings';
-import { type RunData, useZoomedPower } from './data';
+import { type RunData, useSamples, useZoomedPower } from './data';
 
 const shown = signal<Record<Rail, boolean>>({
   cpu: true,
@@ -94,6 +94,7 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
   return (
     <Panel
       title="Power over time"
+      body="h-power"
       note={`Watts by rail${net ? ' above idle' : ''}; phases shaded, anomalies marked ◇${!net && total !== null ? ', idle dashed' : ''}. Drag to zoom.`}
       badge={
         <SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />
@@ -210,7 +211,8 @@ const confidence = signal(0);
 export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
   const scatter = useRef<Scatter | null>(null);
   const boxes = useRef<BoxPlot | null>(null);
-  const p = data.power.value.data;
+  const source = useSamples(data);
+  const p = source.value.data;
   const range = at.range.value;
   const picked = at.phase.value;
   dark.value;
@@ -229,21 +231,26 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
   }, [p]);
   const phases = PHASES.map((x) => !off.value.has(x) && (picked === null || picked === x));
   const present = PHASES.filter((_, i) => samples?.phase.includes(i));
+  // Of thinned samples only the extremes are here; the server has the quartiles of them all.
+  const exact = !!p && p.bucket_samples > 1 && confidence.value === 0 && !range;
+  const statistics = data.summary.value.data?.power_statistics;
   const rows = useMemo(() => {
     if (!samples) return [];
     return PHASES.flatMap((phase, k) => {
       if (!phases[k]) return [];
-      const values = samples.y.filter(
-        (_, i) =>
-          samples.phase[i] === k &&
-          samples.confidence[i] >= confidence.value &&
-          (!range || (samples.t[i] >= range[0] && samples.t[i] <= range[1])),
-      );
-      const b = box(values);
+      const all = statistics?.find((s) => s.phase === phase && s.column === 'total_power_mw');
+      const values = () =>
+        samples.y.filter(
+          (_, i) =>
+            samples.phase[i] === k &&
+            samples.confidence[i] >= confidence.value &&
+            (!range || (samples.t[i] >= range[0] && samples.t[i] <= range[1])),
+        );
+      const b = exact && all ? boxOf(all) : box(values());
       return b ? [{ label: PHASE_LABEL[phase], colour: c.phase[phase], box: b }] : [];
     });
-  }, [samples, off.value, picked, confidence.value, range, c]);
-  const state = stateOf(data.power, (d) =>
+  }, [samples, statistics, off.value, picked, confidence.value, range, c]);
+  const state = stateOf(source, (d) =>
     d.samples_total && d.total_power_mw ? null : 'Total power is unavailable in this run.',
   );
   const filters = (
@@ -289,6 +296,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
       <Panel
         class="span-7"
         title="Samples by phase"
+        body="h-scatter"
         note={`Total power of each sample over time, coloured by phase${p && p.bucket_samples > 1 ? ` (extremes of every ${p.bucket_samples})` : ''}.`}
         state={state}
         legend={filters}
@@ -319,7 +327,8 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
       <Panel
         class="span-5"
         title="Power by phase"
-        note="Quartiles, median, whiskers at 1.5 IQR, mean as a dot; same filters."
+        body="h-scatter"
+        note={`Quartiles, median, whiskers at 1.5 IQR, mean as a dot; ${exact ? 'all samples' : 'same filters'}.`}
         state={
           rows.length || state.kind !== 'ready'
             ? state

@@ -61,6 +61,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   return (
     <Panel
       title="Pipeline"
+      body="h-timeline"
       note="Width is duration, colour is energy within a lane. Click a phase to select it and open its sections."
       state={stateOf(data.pipeline, (p) =>
         p.phases.length ? null : 'This run recorded no phases.',

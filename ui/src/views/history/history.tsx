@@ -1,7 +1,7 @@
 // All stored runs. Searching, filtering, sorting and paging are questions to the server; the page
 // only holds what it shows.
 import { signal } from '@preact/signals';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
@@ -19,6 +19,7 @@ import { RunDetailPanel } from './detail';
 
 const PAGE = 50;
 const SIDE = 4;
+const NONE: RunSummary[] = [];
 /** Counts deletions, so that the list is asked for anew. */
 const changed = signal(0);
 
@@ -56,9 +57,25 @@ export function HistoryView() {
   const res = useResource(`${JSON.stringify(q)} ${finished.value} ${changed.value}`, (x) =>
     api.runs(q, x),
   );
-  const runs = res.value.data?.runs ?? [];
-  const total = res.value.data?.total ?? 0;
+  const runs = res.value.data?.runs ?? NONE;
   const [doomed, setDoomed] = useState<RunSummary | null>(null);
+  const total = res.value.data?.total ?? 0;
+  // Rows are made anew only with a new answer, and into the elements of those before: a keystroke
+  // changes some words of fifty rows instead of fifty rows.
+  const rows = useMemo(
+    () => runs.map((r, i) => <Row key={i} run={r} onDelete={setDoomed} />),
+    [runs],
+  );
+  const pareto = useMemo(
+    () =>
+      runs.length > 0 && (
+        <ParetoPanel
+          runs={runs}
+          note="The runs of this page of the list; down and to the right is better. Click one to analyse it."
+        />
+      ),
+    [runs],
+  );
   const [error, setError] = useState<string | null>(null);
   const filtered = !!(s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to);
   const state = stateOf(res, () =>
@@ -121,21 +138,12 @@ export function HistoryView() {
                   </th>
                 </tr>
               </thead>
-              <tbody>
-                {runs.map((r) => (
-                  <Row key={r.id} run={r} onDelete={() => setDoomed(r)} />
-                ))}
-              </tbody>
+              <tbody>{rows}</tbody>
             </table>
           )}
           <Pager total={total} />
         </section>
-        {runs.length > 0 && (
-          <ParetoPanel
-            runs={runs}
-            note="The runs of this page of the list; down and to the right is better. Click one to analyse it."
-          />
-        )}
+        {pareto}
       </div>
       {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}
       <Confirm
@@ -266,7 +274,7 @@ function Head({ column }: { column: (typeof COLUMNS)[number] }) {
   );
 }
 
-function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
+function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary) => void }) {
   const ids = at.ids.value;
   const on = ids.includes(r.id);
   const open = at.run.value === r.id;
@@ -350,7 +358,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: () => void }) {
           class="tool"
           title="Delete"
           aria-label={`Delete ${clip(r.prompt ?? r.id, 40)}`}
-          onClick={onDelete}
+          onClick={() => onDelete(r)}
         >
           <Icon name="trash" />
         </button>
