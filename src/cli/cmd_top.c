@@ -332,13 +332,13 @@ static int run_top(const pj_command *command, int argc, char **argv)
     static top t; /* histories are large for a stack */
     const char *power = "auto", *record = NULL;
     int64_t interval_ns = 100 * PJ_NS_PER_MS;
-    double duration_s = 0;
+    int64_t duration_ns = 0;
     bool json = false;
     const pj_option options[] = {
         {"power", 0, PJ_OPTION_TEXT, &power, "LIST", "power sources (auto)", 0, 0},
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
          "time from row to row (100ms); sensors are read at their own rate", 0, 0},
-        {"duration", 'd', PJ_OPTION_DOUBLE, &duration_s, "S", "stop after so many seconds", 0, 1e7},
+        {"duration", 'd', PJ_OPTION_SECONDS, &duration_ns, "S", "stop after so many seconds", 0, 0},
         {"record", 'r', PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file", 0, 0},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object a row", 0, 0},
         {0}};
@@ -362,7 +362,7 @@ static int run_top(const pj_command *command, int argc, char **argv)
     if (status == PJ_OK) {
         signal(SIGINT, on_interrupt);
         signal(SIGTERM, on_interrupt);
-        status = watch(&t, (int64_t)(duration_s * 1e9), &err);
+        status = watch(&t, duration_ns, &err);
     }
     pj_error closing;
     if (close_record(&t, record, &closing) != PJ_OK && status == PJ_OK) {

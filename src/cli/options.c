@@ -123,21 +123,20 @@ static void print_man(const pj_command *command, const pj_option *options)
 
 /* ---- parsing ----------------------------------------------------------------------------- */
 
-static bool parse_duration(const char *text, int64_t *ns)
+/* `bare_ns`: what a number without a unit counts. */
+static bool parse_duration(const char *text, double bare_ns, int64_t *ns)
 {
     static const struct {
         const char *unit;
         double ns;
-    } units[] = {{"", 1e6}, {"ms", 1e6}, {"s", 1e9}, {"us", 1e3}, {"ns", 1}, {"min", 60e9}};
+    } units[] = {{"ms", 1e6}, {"s", 1e9}, {"us", 1e3}, {"ns", 1}, {"min", 60e9}};
     char *end;
-    double value = strtod(text, &end);
-    if (end == text || !(value >= 0)) return false;
+    double value = strtod(text, &end), unit_ns = *end ? 0 : bare_ns;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0 && value * units[i].ns < 9e18) {
-            *ns = (int64_t)(value * units[i].ns);
-            return true;
-        }
-    return false;
+        if (strcmp(end, units[i].unit) == 0) unit_ns = units[i].ns;
+    if (end == text || unit_ns == 0 || !(value >= 0 && value * unit_ns < 9e18)) return false;
+    *ns = (int64_t)(value * unit_ns);
+    return true;
 }
 
 static const char *set_number(const pj_option *o, const char *value)
@@ -169,7 +168,10 @@ static const char *set_value(const pj_option *o, const char *value)
     case PJ_OPTION_FLAG: *(bool *)o->target = true; return NULL;
     case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
     case PJ_OPTION_DURATION:
-        return parse_duration(value, o->target) ? NULL : "is not a duration such as 100ms or 2s";
+    case PJ_OPTION_SECONDS:
+        return parse_duration(value, o->type == PJ_OPTION_SECONDS ? 1e9 : 1e6, o->target)
+                   ? NULL
+                   : "is not a duration such as 100ms or 2s";
     case PJ_OPTION_LIST:
         if (list->count == PJ_LIST_MAX) return "is one too many";
         list->items[list->count++] = value;

@@ -14,6 +14,7 @@ typedef enum pj_option_type {
     PJ_OPTION_INT,      /* int64_t *, within min and max */
     PJ_OPTION_DOUBLE,   /* double *, within min and max */
     PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
+    PJ_OPTION_SECONDS,  /* int64_t * nanoseconds, as before, plain number: s */
     PJ_OPTION_LIST      /* pj_text_list *: may be given several times */
 } pj_option_type;
 

@@ -2,6 +2,7 @@
 #include "cli/stored.h"
 
 #include "analysis/cost.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "profile/recover.h"
 
@@ -40,6 +41,8 @@ static void recover_runs(pj_store *store)
 
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 {
+    if (db && !pj_file_exists(db))
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no database at %s", db);
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);
     if (status == PJ_OK) recover_runs(*store);

@@ -270,9 +270,15 @@ static pj_status run_pass(pj_session *session, pj_model_slot *slot, const pj_cal
 pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibration_options *o,
                        pj_calibration **calibration, pj_error *err)
 {
-    uint32_t rails = 0;
+    uint32_t rails = 0, estimated = 0;
     *calibration = NULL;
-    if (session->meter) pj_meter_rails(session->meter, &rails);
+    const pj_rail *rail = session->meter ? pj_meter_rails(session->meter, &rails) : NULL;
+    for (uint32_t i = 0; i < rails; i++) estimated += strcmp(rail[i].source, "estimate") == 0;
+    if (rails > 0 && estimated == rails)
+        return pj_fail(
+            err, PJ_E_UNAVAILABLE,
+            "a calibration needs a power sensor: `estimate` only models power, and would "
+            "be calibrated on itself");
     if (rails == 0)
         return pj_fail(err, PJ_E_UNAVAILABLE, "a calibration needs a power sensor%s%s",
                        session->meter ? ": " : "; --power none measures nothing",

@@ -104,10 +104,12 @@ static pj_status fill_rail_energy(pj_joules *j, pj_error *err)
 }
 
 /* What `calibrate` would bring: two seconds of a class alone are 2 s / period readings, each with
- * the noise that the evidence found (at least 0.2 %). Never worse than what there is. */
+ * the noise that the evidence found (at least 0.2 %). Never worse than what there is; NaN where
+ * power is only estimated: a model of the machine has nothing to be calibrated on. */
 static double calibrated_interval(const pj_joules *j, const pj_rail_result *leading, double now)
 {
     const pj_rail *rail = &j->d->rails[leading->rail];
+    if (strcmp(rail->source, "estimate") == 0) return NAN;
     double period_s =
         (double)(rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns) * 1e-9;
     double readings = period_s > 0 ? 2 / period_s : 20;
