@@ -67,6 +67,7 @@ typedef enum pj_meter_event_kind {
     PJ_METER_CHILD_EXCEEDS,  /* a rail's children draw more than the rail itself */
     PJ_METER_PERIOD_CHANGED, /* value: the new update period, ns */
     PJ_METER_SUSPENDED,      /* the machine or this process stood still; value: ns */
+    PJ_METER_LIMIT_CHANGED,  /* the device's power limit; value: the new one, milliwatts */
     PJ_METER_SOURCE_SKIPPED, /* a named source that cannot be used; text says why */
     PJ_METER_EVENT_COUNT
 } pj_meter_event_kind;

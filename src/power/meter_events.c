@@ -35,6 +35,7 @@ const char *pj_meter_event_code(pj_meter_event_kind kind)
         [PJ_METER_CHILD_EXCEEDS] = "children_exceed_rail",
         [PJ_METER_PERIOD_CHANGED] = "sensor_period_changed",
         [PJ_METER_SUSPENDED] = "time_stood_still",
+        [PJ_METER_LIMIT_CHANGED] = "power_limit_changed",
         [PJ_METER_SOURCE_SKIPPED] = "source_skipped",
     };
     return (unsigned)kind < PJ_METER_EVENT_COUNT ? codes[kind] : "unknown";
@@ -108,6 +109,12 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  "The machine or this process stood still for %.2f s; energy of that "
                  "time may be missing.",
                  value * 1e-9);
+        break;
+    case PJ_METER_LIMIT_CHANGED:
+        snprintf(text, bytes,
+                 "The power limit of %s was changed to %.4g W; what ran before and after cannot be "
+                 "compared.",
+                 rail, value * 1e-3);
         break;
     case PJ_METER_SOURCE_SKIPPED:
         snprintf(text, bytes, "The power source %s is not used: %s.",

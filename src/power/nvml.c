@@ -74,6 +74,7 @@ static bool load_symbols(nvml_api *a)
         {(void **)&a->architecture, "nvmlDeviceGetArchitecture", NULL, false},
         {(void **)&a->mig_mode, "nvmlDeviceGetMigMode", NULL, false},
         {(void **)&a->power_limits, "nvmlDeviceGetPowerManagementLimitConstraints", NULL, false},
+        {(void **)&a->enforced_limit, "nvmlDeviceGetEnforcedPowerLimit", NULL, false},
         {(void **)&a->total_energy, "nvmlDeviceGetTotalEnergyConsumption", NULL, false},
         {(void **)&a->power_usage, "nvmlDeviceGetPowerUsage", NULL, false},
         {(void **)&a->field_values, "nvmlDeviceGetFieldValues", NULL, false},
@@ -427,6 +428,20 @@ static pj_status nvml_read(void *state, pj_reading *readings, uint32_t max, uint
     return lost > 0 && lost == n->rail_count ? PJ_E_LOST : PJ_OK;
 }
 
+static uint32_t nvml_limits(const void *state, double *limits_mw, uint32_t max)
+{
+    const nvml *n = state;
+    uint32_t count = n->rail_count < max ? n->rail_count : max;
+    for (uint32_t i = 0; i < count; i++) {
+        const gpu *g = &n->gpus[n->rails[i].gpu];
+        unsigned mw = 0;
+        bool known = n->rails[i].primary && n->api.enforced_limit && !g->lost &&
+                     n->api.enforced_limit(g->device, &mw) == NVML_OK && mw > 0;
+        limits_mw[i] = known ? mw : NAN;
+    }
+    return count;
+}
+
 static void nvml_close(void *state)
 {
     nvml *n = state;
@@ -443,4 +458,5 @@ const pj_power_source pj_source_nvml = {
     .rails = nvml_rails,
     .read = nvml_read,
     .close = nvml_close,
+    .limits = nvml_limits,
 };

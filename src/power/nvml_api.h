@@ -77,6 +77,7 @@ typedef struct nvml_api {
     nvml_return (*architecture)(nvml_device, unsigned int *);                 /* optional */
     nvml_return (*mig_mode)(nvml_device, unsigned int *, unsigned int *);     /* optional */
     nvml_return (*power_limits)(nvml_device, unsigned int *, unsigned int *); /* optional */
+    nvml_return (*enforced_limit)(nvml_device, unsigned int *);               /* optional */
     nvml_return (*total_energy)(nvml_device, unsigned long long *);           /* optional */
     nvml_return (*power_usage)(nvml_device, unsigned int *);                  /* optional */
     nvml_return (*field_values)(nvml_device, int, nvml_field *);              /* optional */

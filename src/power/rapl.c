@@ -42,6 +42,7 @@ typedef struct domain {
     double modulus_uj;
     double max_mw;
     bool by_perf;
+    int limit_fd; /* the long-term power limit; -1: the domain has none */
 } domain;
 
 typedef struct rapl {
@@ -129,9 +130,12 @@ static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_
     *d = (domain){.kind = kind,
                   .package = package,
                   .fd = fd,
+                  .limit_fd = -1,
                   .scale_uj = 1,
                   .modulus_uj = (double)range * 4294967296.0 / 4294967295.0,
                   .max_mw = zone_max_mw(env, zone)};
+    if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "constraint_0_power_limit_uw"))
+        d->limit_fd = pj_sysfs_open(path);
     snprintf(d->name, sizeof d->name, "%s", name);
 }
 
@@ -221,9 +225,17 @@ static void add_event(rapl *r, const pj_power_env *env, int64_t type, size_t whi
         return;
     }
     domain *d = &r->domains[r->count++];
-    *d = (domain){
-        .kind = kind, .package = package, .fd = fd, .scale_uj = joules * 1e6, .by_perf = true};
-    if (zone) d->max_mw = zone->max_mw;
+    *d = (domain){.kind = kind,
+                  .package = package,
+                  .fd = fd,
+                  .limit_fd = -1,
+                  .scale_uj = joules * 1e6,
+                  .by_perf = true};
+    if (zone) {
+        d->max_mw = zone->max_mw;
+        d->limit_fd = zone->limit_fd;
+        zone->limit_fd = -1;
+    }
     snprintf(d->name, sizeof d->name, "%s", perf_events[which].event);
 }
 
@@ -255,7 +267,10 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
 
 static void close_domains(rapl *r)
 {
-    for (uint32_t i = 0; i < r->count; i++) close(r->domains[i].fd);
+    for (uint32_t i = 0; i < r->count; i++) {
+        close(r->domains[i].fd);
+        if (r->domains[i].limit_fd >= 0) close(r->domains[i].limit_fd);
+    }
     r->count = 0;
 }
 
@@ -436,6 +451,19 @@ static pj_status rapl_read(void *state, pj_reading *readings, uint32_t max, uint
     return PJ_OK;
 }
 
+static uint32_t rapl_limits(const void *state, double *limits_mw, uint32_t max)
+{
+    const rapl *r = state;
+    uint32_t count = r->count < max ? r->count : max;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t uw;
+        bool known = r->domains[i].limit_fd >= 0 &&
+                     pj_sysfs_read(r->domains[i].limit_fd, &uw) == PJ_OK && uw > 0;
+        limits_mw[i] = known ? (double)uw * 1e-3 : NAN;
+    }
+    return count;
+}
+
 static void rapl_close(void *state)
 {
     close_domains(state);
@@ -451,4 +479,5 @@ const pj_power_source pj_source_rapl = {
     .read = rapl_read,
     .close = rapl_close,
     .max_gap_ns = 60000000000,
+    .limits = rapl_limits,
 };

@@ -21,6 +21,8 @@
 enum { READINGS_RING = 1 << 14, EVENTS_RING = 256, ACCOUNT_EVERY = 32 };
 static const int64_t LONGEST_SLEEP_NS = 50 * PJ_NS_PER_MS; /* so that stop is heard */
 static const int64_t SUSPEND_NS = 200 * PJ_NS_PER_MS;
+static const int64_t LIMITS_EVERY_NS = PJ_NS_PER_S;
+static const double LIMIT_STEP = 0.001;      /* a relative difference that is a change */
 static const int64_t STALL_NS = PJ_NS_PER_S; /* at least this and ten intervals: worth an event */
 
 pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
@@ -168,6 +170,23 @@ double pj_lateness_quantile(const uint64_t counts[PJ_LATENESS_BUCKETS], double q
     return NAN;
 }
 
+/* ---- power limits ---------------------------------------------------------------------------- */
+
+static void watch_limits(pj_power_sampler *s, int64_t now)
+{
+    double limits[PJ_MAX_RAILS];
+    if (!s->source->limits || now < s->limits_due_ns) return;
+    s->limits_due_ns = now + LIMITS_EVERY_NS;
+    uint32_t count = s->source->limits(s->state, limits, PJ_MAX_RAILS);
+    for (uint32_t i = 0; i < count && i < s->limit_count; i++) {
+        bool changed = fabs(limits[i] - s->limits_mw[i]) > LIMIT_STEP * s->limits_mw[i];
+        if (changed && s->kept[i] >= 0)
+            note_event(s, PJ_METER_LIMIT_CHANGED, (int)i, now, limits[i]);
+    }
+    memcpy(s->limits_mw, limits, count * sizeof *limits);
+    s->limit_count = count;
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 bool pj_power_sampler_tick(pj_power_sampler *s)
@@ -175,6 +194,7 @@ bool pj_power_sampler_tick(pj_power_sampler *s)
     uint32_t count = 0;
     int64_t before = pj_clock_ns();
     watch_for_sleep(s, before);
+    watch_limits(s, before);
     pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
     int64_t after = pj_clock_ns();
     atomic_fetch_add_explicit(&s->call_ns, after - before, memory_order_relaxed);
@@ -236,6 +256,8 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
     reopen(sampler);
     if (!sampler->open) return PJ_OK; /* the others go on */
     sampler->restarted = false;
+    sampler->limit_count = 0; /* what changes between runs changes no run */
+    sampler->limits_due_ns = 0;
     for (uint32_t i = 0; i < sampler->rail_count; i++) pj_filter_rearm(&sampler->filters[i]);
     atomic_store(&sampler->stop, false);
     char name[16] = "pj-";

@@ -34,6 +34,9 @@ typedef struct pj_power_sampler {
     int64_t started_ns;
     uint32_t sequence;
     int64_t last_tick_ns, sleep_offset_ns;
+    int64_t limits_due_ns; /* when the power limits are looked at next; 0: at once */
+    uint32_t limit_count;  /* of them known; 0: not yet looked at in this run */
+    double limits_mw[PJ_MAX_RAILS];
 
     /* what it costs; written by the thread, read by anyone */
     _Atomic int64_t cpu_ns, call_ns, elapsed_ns;

@@ -88,6 +88,10 @@ typedef struct pj_power_source {
     /* Optional. A source that keeps the driver's ear open between reads (a counter that the kernel
      * folds only when read) names the longest gap it can bear; 0: any. */
     int64_t max_gap_ns;
+    /* Optional. The power limits in force now, milliwatts by rail, NAN where none is known; returns
+     * how many rails it filled. Asked once a second: a limit that changes in a run makes its halves
+     * unlike, and only the driver knows. */
+    uint32_t (*limits)(const void *state, double *limits_mw, uint32_t max);
 } pj_power_source;
 
 /* Every source there is, in the order of preference of "auto"; ends with NULL. */

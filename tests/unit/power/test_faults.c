@@ -36,6 +36,7 @@ typedef struct script {
     size_t count, next;
     int opened, opens_that_work; /* 0: all */
     int64_t read_takes_ns;
+    double limit_mw; /* 0: none is known */
 } script;
 
 static script *playing;
@@ -79,6 +80,13 @@ static pj_status scripted_read(void *state, pj_reading *readings, uint32_t max, 
     return PJ_OK;
 }
 
+static uint32_t scripted_limits(const void *state, double *limits_mw, uint32_t max)
+{
+    (void)state, (void)max;
+    limits_mw[0] = playing->limit_mw > 0 ? playing->limit_mw : NAN;
+    return 1;
+}
+
 static void scripted_close(void *state)
 {
     (void)state;
@@ -93,6 +101,7 @@ static const pj_power_source scripted = {
     .rails = scripted_rails,
     .read = scripted_read,
     .close = scripted_close,
+    .limits = scripted_limits,
 };
 
 static pj_power_sampler *new_sampler(script *what)
@@ -591,6 +600,30 @@ static void late_ticks_are_counted(void **state)
     pj_free(s);
 }
 
+/* Only a change from one known limit to another is said, once, and changes no joule. */
+static void power_limit_changes(void **state)
+{
+    static const struct {
+        double limit_mw;
+        int changes; /* seen so far */
+    } seconds[] = {{0, 0}, {300e3, 0}, {300e3, 0}, {250e3, 1}, {250e3, 1}, {0, 1}, {300e3, 1}};
+    script *what = steady_counter(600);
+    outcome o = {.curve = pj_curve_new(&what->rail), .alive = true};
+    pj_power_sampler *s = new_sampler(what);
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        what->limit_mw = seconds[i].limit_mw;
+        s->limits_due_ns = 0; /* a second later */
+        for (int k = 0; k < 5; k++) assert_true(pj_power_sampler_tick(s));
+        collect(s, &o);
+        assert_int_equal(o.events[PJ_METER_LIMIT_CHANGED], seconds[i].changes);
+    }
+    pj_power_sampler_fini(s);
+    pj_free(s);
+    invariants(&o);
+    assert_near(energy(&o, 50, 250), 20e3, 1e-3);
+    finish(what, &o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -619,6 +652,7 @@ int main(void)
         cmocka_unit_test(process_was_stopped),
         cmocka_unit_test(time_stood_still),
         cmocka_unit_test(late_ticks_are_counted),
+        cmocka_unit_test(power_limit_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,7 @@ API int nvmlDeviceGetName(void *, char *, unsigned);
 API int nvmlDeviceGetArchitecture(void *, unsigned *);
 API int nvmlDeviceGetMigMode(void *, unsigned *, unsigned *);
 API int nvmlDeviceGetPowerManagementLimitConstraints(void *, unsigned *, unsigned *);
+API int nvmlDeviceGetEnforcedPowerLimit(void *, unsigned *);
 API int nvmlDeviceGetTotalEnergyConsumption(void *, unsigned long long *);
 API int nvmlDeviceGetPowerUsage(void *, unsigned *);
 API int nvmlDeviceGetFieldValues(void *, int, field *);
@@ -144,6 +145,12 @@ int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, 
     *least = 100000;
     *most = 400000;
     return 0;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw)
+{
+    *mw = (unsigned)number("limit", 300000);
+    return option("nolimit") ? 3 : 0;
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)

@@ -331,6 +331,38 @@ static void nvml_prefers_the_counter(void **state)
     close_source("nvml", s);
 }
 
+static void power_limits_are_read(void **state)
+{
+    double limits[PJ_MAX_RAILS];
+    pj_error err;
+    machine_begin();
+    put_zone("0", "package-0\n", "1000000\n");
+    put_zone("0:0", "core\n", "400000\n");
+    put(ZONE "0/constraint_0_power_limit_uw", "125000000\n");
+    pj_power_env env = {.sysfs_root = root, .procfs_root = root};
+    void *s = open_source("rapl", &env, PJ_OK, &err);
+    const pj_power_source *rapl = pj_power_source_find("rapl", 4);
+    assert_int_equal(rapl->limits(s, limits, PJ_MAX_RAILS), 2);
+    assert_true(limits[0] == 125000);
+    assert_true(isnan(limits[1]));
+    put(ZONE "0/constraint_0_power_limit_uw", "95000000\n");
+    rapl->limits(s, limits, PJ_MAX_RAILS);
+    assert_true(limits[0] == 95000);
+    close_source("rapl", s);
+    machine_end();
+    s = open_nvml("gpus=1", NULL, PJ_OK, &err);
+    const pj_power_source *nvml = pj_power_source_find("nvml", 4);
+    assert_true(nvml->limits(s, limits, PJ_MAX_RAILS) >= 1);
+    assert_true(limits[0] == 300000);
+    setenv("FAKE_NVML", "gpus=1,limit=250000", 1);
+    nvml->limits(s, limits, PJ_MAX_RAILS);
+    assert_true(limits[0] == 250000);
+    setenv("FAKE_NVML", "gpus=1,nolimit", 1);
+    nvml->limits(s, limits, PJ_MAX_RAILS);
+    assert_true(isnan(limits[0]));
+    close_source("nvml", s);
+}
+
 static void nvml_falls_back_step_by_step(void **state)
 {
     static const struct {
@@ -601,6 +633,7 @@ int main(void)
         cmocka_unit_test(hwmon_takes_the_best_of_each_channel),
         cmocka_unit_test(hwmon_knows_grace),
         cmocka_unit_test(nvml_prefers_the_counter),
+        cmocka_unit_test(power_limits_are_read),
         cmocka_unit_test(nvml_falls_back_step_by_step),
         cmocka_unit_test(nvml_timing_follows_the_card),
         cmocka_unit_test(nvml_faults_are_said),
