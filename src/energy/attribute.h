@@ -21,7 +21,9 @@
 typedef struct pj_window {
     int64_t begin_ns, end_ns;
     double energy_mj; /* gross, over [begin, end) */
-    double sd_mj;     /* 1 sigma known beforehand: resolution, edges; 0: none */
+    double sd_mj;     /* 1 sigma known beforehand: resolution, ticks; 0: none */
+    double shift_s;   /* 1 sigma of where the window lies: off by this, it holds as much more or
+                         less as power differs from the window before; 0: where it says */
 } pj_window;
 
 /* One stretch of one class of work. Leaves are sorted by begin_ns; they may overlap when several

@@ -124,6 +124,12 @@ static double mean_power(const pj_regression *r, double net_mj)
     return gross > 0 ? gross : 1;
 }
 
+/* What is known of a window's noise, when power differs so much from the window before. */
+static double known_sd(const pj_window *window, double difference_mw)
+{
+    return hypot(window->sd_mj, difference_mw * window->shift_s);
+}
+
 static void fill(pj_regression *r)
 {
     const pj_fit_input *in = r->in;
@@ -131,12 +137,15 @@ static void fill(pj_regression *r)
     double net_mj = in->total_mj - idle_mw(in) * seconds;
     r->scale = mean_power(r, net_mj);
     r->total_y = net_mj / r->scale;
+    double before_mw = 0;
     for (size_t w = 0; w < in->window_count; w++) {
         const pj_window *window = &in->windows[w];
         double s = (double)(window->end_ns - window->begin_ns) * 1e-9;
         r->y[w] = (window->energy_mj - idle_mw(in) * s) / r->scale;
         r->level[w] = fabs(window->energy_mj) / r->scale;
-        r->sd[w] = window->sd_mj / r->scale;
+        double mw = fabs(window->energy_mj) / s;
+        r->sd[w] = known_sd(window, w > 0 ? mw - before_mw : 0) / r->scale;
+        before_mw = mw;
     }
     for (size_t c = 0; c < r->classes; c++) r->total[c] = r->design.total_ms[c] * 1e-3;
     for (size_t k = 0; k < r->knots; k++) /* a hat's area; half of it at the ends of the run */
@@ -185,13 +194,17 @@ void pj_regression_set_noise(pj_regression *r, double noise)
 void pj_regression_relevel(pj_regression *r, const double *mean)
 {
     row w;
+    double before_mw = 0;
     for (size_t i = 0; i < r->design.rows; i++) {
         const pj_window *window = &r->in->windows[i];
+        double s = (double)(window->end_ns - window->begin_ns) * 1e-9;
         double read = fabs(window->energy_mj) / r->scale;
-        double idle = idle_mw(r->in) * (double)(window->end_ns - window->begin_ns) * 1e-9;
         get_row(r, i, &w);
-        double predicted = expect(&w, mean) + idle / r->scale;
+        double predicted = expect(&w, mean) + idle_mw(r->in) * s / r->scale;
+        double mw = predicted * r->scale / s;
         r->level[i] = fmin(fmax(predicted, read / 2), 2 * read);
+        r->sd[i] = known_sd(window, i > 0 ? mw - before_mw : 0) / r->scale;
+        before_mw = mw;
     }
 }
 

@@ -42,8 +42,9 @@ void pj_regression_set_noise(pj_regression *r, double noise);
 double pj_regression_evidence(pj_regression *r, double drift_sd);
 /* Mean [n] and covariance [n][n] given the windows and the run's total. */
 bool pj_regression_posterior(pj_regression *r, double drift_sd, double *mean, double *cov);
-/* From now on noise is relative to what these powers predict for a window instead of what was read:
- * weights that follow the noise of a reading would favour the low ones. */
+/* From now on noise is judged by what these powers predict for a window instead of what was read:
+ * weights that follow the noise of a reading would favour low ones, and ones near their neighbour.
+ */
 void pj_regression_relevel(pj_regression *r, const double *mean);
 
 #endif

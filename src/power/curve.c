@@ -485,18 +485,21 @@ static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
     double tick_before = i > 0 ? (double)p[-1].edge_ns : (double)p->edge_ns;
     double ticks_ns =
         sqrt(((double)p->edge_ns * (double)p->edge_ns + tick_before * tick_before) / 3);
-    return (pj_curve_window){p->begin_ns, p->end_ns, p->energy_mj, resolution_mj(c, 0),
-                             piece_mw(p) * ticks_ns * 1e-9};
+    return (pj_curve_window){p->begin_ns,
+                             p->end_ns,
+                             p->energy_mj,
+                             resolution_mj(c, 0),
+                             piece_mw(p) * ticks_ns * 1e-9,
+                             0};
 }
 
 static pj_curve_window window_of_power(const pj_curve *c, size_t i)
 {
     const pj_curve_point *w = &c->windows[i];
     double length = (double)(w->end_ns - w->begin_ns);
-    double before = i > 0 ? c->windows[i - 1].power_mw : w->power_mw;
     double shift_s = (double)c->window_edges[i] * 1e-9 / 1.732 + delay_sd_s(c);
-    return (pj_curve_window){w->begin_ns, w->end_ns, w->power_mw * length * 1e-9,
-                             resolution_mj(c, length), fabs(w->power_mw - before) * shift_s};
+    return (pj_curve_window){
+        w->begin_ns, w->end_ns, w->power_mw * length * 1e-9, resolution_mj(c, length), 0, shift_s};
 }
 
 size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

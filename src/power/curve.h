@@ -64,7 +64,8 @@ typedef struct pj_curve_window {
     int64_t begin_ns, end_ns;
     double energy_mj;
     double resolution_mj; /* step of the reading over the window; 0: unknown */
-    double sd_mj;         /* 1 sigma from edges and placement, without resolution and gain */
+    double sd_mj;         /* 1 sigma of a counter's ticks, without resolution and gain */
+    double shift_s;       /* 1 sigma of where the interval of a power reading lies */
 } pj_curve_window;
 
 /* Windows that touch [begin, end); writes up to `max`, returns how many there are. */

@@ -27,9 +27,9 @@ static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_wind
         if (isnan(seen[i].energy_mj)) continue;
         if (result->begin_ns > seen[i].begin_ns) result->begin_ns = seen[i].begin_ns;
         if (result->end_ns < seen[i].end_ns) result->end_ns = seen[i].end_ns;
-        (*windows)[(*count)++] =
-            (pj_window){seen[i].begin_ns, seen[i].end_ns, seen[i].energy_mj,
-                        sqrt((isnan(sd) ? 0 : sd * sd) + (isnan(q) ? 0 : q * q / 6))};
+        (*windows)[(*count)++] = (pj_window){
+            seen[i].begin_ns, seen[i].end_ns, seen[i].energy_mj,
+            sqrt((isnan(sd) ? 0 : sd * sd) + (isnan(q) ? 0 : q * q / 6)), seen[i].shift_s};
     }
     pj_free(seen);
     return PJ_OK;

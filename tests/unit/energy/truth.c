@@ -92,7 +92,7 @@ pj_window *truth_windows(const truth *t, const sensor *s, uint64_t seed, size_t 
             sd = s->step_mj / sqrt(6);
         }
         mj *= 1 + s->noise * pj_random_normal(&r);
-        w[(*count)++] = (pj_window){at - window, at, mj, sd};
+        w[(*count)++] = (pj_window){at - window, at, mj, sd, 0};
     }
     return w;
 }
