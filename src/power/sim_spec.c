@@ -357,7 +357,8 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
         pj_rail *r = &rails[i];
         *r = (pj_rail){.rail_class = class_of(spec->rails[i].name),
                        .kind = spec->kind,
-                       .scope = PJ_SCOPE_PACKAGE,
+                       /* a truth without idle power rests at zero, as a part switched off does */
+                       .scope = spec->idle_mw > 0 ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,
                        .quality = PJ_MODELLED,
                        .parent = spec->rails[i].parent,
                        .period_ns = spec->period_ns,
