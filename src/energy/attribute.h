@@ -50,6 +50,8 @@ typedef struct pj_fit_input {
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
     double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
+    double usual_noise;           /* relative, of a reading of such sensors, to a factor of five or
+                                     so; 0: nothing is known, it may have none at all */
 } pj_fit_input;
 
 /* The result. Arrays belong to it; pj_fit_fini frees them. */

@@ -77,13 +77,23 @@ typedef struct levels {
     level best;
 } levels;
 
+/* What is thought of a noise beforehand: with few windows the least noise explains all of them,
+ * and a power sensor of one part in a million is not to be had. */
+static double log_prior_noise(const pj_fit_input *in, double noise)
+{
+    static const double log_factor = 1.6; /* ln 5 */
+    if (!(in->usual_noise > 0)) return 0;
+    double away = log(noise / in->usual_noise) / log_factor;
+    return -0.5 * away * away;
+}
+
 /* Takes up one noise with every drift; returns the best evidence among them. */
 static double try_noise(pj_regression *r, double noise, levels *l)
 {
-    double best = -INFINITY;
+    double best = -INFINITY, prior = log_prior_noise(r->in, noise);
     pj_regression_set_noise(r, noise);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
-        level at = {noise, drift_grid[k], pj_regression_evidence(r, drift_grid[k]), 0};
+        level at = {noise, drift_grid[k], prior + pj_regression_evidence(r, drift_grid[k]), 0};
         if (at.evidence > best) best = at.evidence;
         if (at.evidence > l->best.evidence) l->best = at;
         if (l->count < MAX_LEVELS) l->items[l->count++] = at;

@@ -9,6 +9,8 @@
 #define MOST_MJ    4e12
 #define LONGEST_NS (100000 * 1000000000LL)
 
+#define USUAL_POWER_NOISE 0.005 /* of a reading: sensors on boards have 0.1 to 2 % */
+
 static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_window **windows,
                              size_t *count, pj_error *err)
 {
@@ -94,6 +96,7 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
                           size_t count, const pj_curve_energy *total, pj_error *err)
 {
     const pj_tree *tree = j->tree;
+    const pj_rail *rail = &j->d->rails[result->rail];
     pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
     if (!priors) return pj_fail_memory(err, "the priors of a fit");
     for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
@@ -107,7 +110,8 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
                           .total_sd_mj = hypot(total->random_sd_mj, total->bias_sd_mj),
                           .begin_ns = result->begin_ns,
                           .end_ns = result->end_ns,
-                          .priors = priors};
+                          .priors = priors,
+                          .usual_noise = rail->kind == PJ_RAIL_COUNTER ? 0 : USUAL_POWER_NOISE};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
     for (uint32_t c = 0; j->options->observe && result->has_fit && c < tree->class_count; c++) {
