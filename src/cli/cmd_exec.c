@@ -199,11 +199,11 @@ static void print_figure(const char *name, const figure *f, double run_s)
         fputc('\n', stderr);
         return;
     }
-    fprintf(stderr, " +- %-10s", sd);
+    fprintf(stderr, " ± %-10s", sd);
     if (isnan(f->net_mj))
-        fprintf(stderr, " %12s    %-10s", "", "");
+        fprintf(stderr, " %12s   %-10s", "", "");
     else
-        fprintf(stderr, " %12s +- %-10s", net, net_sd);
+        fprintf(stderr, " %12s ± %-10s", net, net_sd);
     fprintf(stderr, " %10s\n", power);
 }
 
@@ -226,7 +226,7 @@ static void print_table(const execution *e)
         fprintf(stderr, "  energy: unavailable. %s\n", pj_meter_remedy(e->meter));
         return;
     }
-    fprintf(stderr, "  %-14s %12s    %-10s %12s    %-10s %10s\n", "rail", "gross", "(95 %)", "net",
+    fprintf(stderr, "  %-14s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
             "(95 %)", "mean");
     for (uint32_t i = 0; i < e->rail_count; i++)
         print_figure(e->rails[i].name, &e->figures[i], run_s);
