@@ -67,12 +67,20 @@ static void publish(pj_live_json *live, pj_json *json, pj_publication publicatio
     pj_hub_publish(live->hub, &publication);
 }
 
+static void write_layer_count(pj_json *json, const pj_live_json *live)
+{
+    if (live->layer_count > 0)
+        pj_json_kv_uint(json, "layer_count", live->layer_count);
+    else
+        pj_json_kv_null(json, "layer_count");
+}
+
 static void write_run(pj_json *json, const pj_live_json *live)
 {
     pj_json_kv_string(json, "model_name", live->model_name);
     pj_json_kv_string(json, "prompt", live->prompt);
     pj_json_kv_string(json, "profiling_depth", pj_depth_name(live->depth));
-    pj_json_kv_uint(json, "layer_count", live->layer_count);
+    write_layer_count(json, live);
 }
 
 void pj_live_json_hello(void *context, pj_buffer *members)
@@ -113,17 +121,22 @@ static char *shown_prompt(const char *prompt)
     return prompt ? pj_strndup(prompt, strnlen(prompt, PROMPT_SHOWN)) : NULL;
 }
 
-static void on_begin(void *context, const pj_live_run *run)
+static void take_run(pj_live_json *live, const pj_live_run *run)
 {
-    pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
     pj_free(live->model_name);
     pj_free(live->prompt);
     live->model_name = run->model_name ? pj_strdup(run->model_name) : NULL;
     live->prompt = shown_prompt(run->prompt);
     live->depth = run->depth;
     live->layer_count = run->layer_count;
+}
+
+static void on_begin(void *context, const pj_live_run *run)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    take_run(live, run);
     live->component_count = 0;
     live->layers_told = 0;
     live->batch_rows = 0;
@@ -134,6 +147,19 @@ static void on_begin(void *context, const pj_live_run *run)
     begin(live, &json, "run_started", run->run_id, 0);
     write_run(&json, live);
     publish(live, &json, (pj_publication){.run_id = run->run_id, .begins_run = true});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+static void on_model(void *context, const pj_live_run *run)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    take_run(live, run);
+    begin(live, &json, "run_model", run->run_id, NAN);
+    pj_json_kv_string(&json, "model_name", live->model_name);
+    write_layer_count(&json, live);
+    publish(live, &json, (pj_publication){.run_id = run->run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -482,6 +508,7 @@ pj_status pj_live_json_open(pj_live_json **out, pj_error *err)
     live->sink = (pj_live_sink){.context = live,
                                 .run_queued = on_queued,
                                 .run_begin = on_begin,
+                                .run_model = on_model,
                                 .power = on_power,
                                 .section_start = on_section_start,
                                 .section_end = on_section_end,

@@ -217,16 +217,29 @@ static void start_metering(pj_run *run)
     }
 }
 
+static pj_live_run live_run(const pj_run *run)
+{
+    return (pj_live_run){.run_id = run->info.id,
+                         .model_name = run->info.model_name,
+                         .prompt = run->info.prompt,
+                         .depth = run->info.depth,
+                         .layer_count = run->layer_count};
+}
+
 static void say_running(pj_run *run)
 {
     const pj_live_sink *sink = &run->session->sink;
     if (run->said_running || !sink->run_begin) return;
     run->said_running = true;
-    sink->run_begin(sink->context, &(pj_live_run){.run_id = run->info.id,
-                                                  .model_name = run->info.model_name,
-                                                  .prompt = run->info.prompt,
-                                                  .depth = run->info.depth,
-                                                  .layer_count = run->layer_count});
+    pj_live_run live = live_run(run);
+    sink->run_begin(sink->context, &live);
+}
+
+static void say_model(const pj_run *run)
+{
+    const pj_live_sink *sink = &run->session->sink;
+    pj_live_run live = live_run(run);
+    if (sink->run_model) sink->run_model(sink->context, &live);
 }
 
 static void run_free(pj_run *run, bool remove_spool)
@@ -364,6 +377,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
     if (facts->layer_count) run->layer_count = facts->layer_count;
     if (facts->repeat_index) info->repeat_index = facts->repeat_index;
     if (failed) return pj_fail_memory(err, "the facts of a run");
+    say_model(run);
     return append_info(run, err);
 }
 

@@ -14,7 +14,7 @@ typedef struct pj_live_run {
     const char *model_name;
     const char *prompt;
     pj_depth depth;
-    uint32_t layer_count; /* 0: unknown */
+    uint32_t layer_count; /* 0: unknown, as long as the model is not open */
 } pj_live_run;
 
 typedef struct pj_live_power {
@@ -62,6 +62,8 @@ typedef struct pj_live_sink {
     void *context;
     void (*run_queued)(void *context, const char *run_id, uint32_t position_in_queue);
     void (*run_begin)(void *context, const pj_live_run *run);
+    /* The model is open: what was unknown of it is known now. */
+    void (*run_model)(void *context, const pj_live_run *run);
     void (*power)(void *context, const char *run_id, const pj_live_power *samples, uint32_t count);
     void (*section_start)(void *context, const char *run_id, const pj_live_section *section);
     void (*section_end)(void *context, const char *run_id, const pj_live_section *section);

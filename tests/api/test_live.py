@@ -37,6 +37,8 @@ class Live(unittest.TestCase):
                               "token_complete", "layer_metrics", "component_metrics", "operation_metrics",
                               "inference_complete"}, kinds)
         summary = told[-1]["summary"]
+        layers = [m["layer_count"] for m in told if m["type"] in ("run_started", "run_model")]
+        self.assertEqual(layers, [None, summary["model"]["layers"]])
         tokens = [m for m in told if m["type"] == "token_complete"]
         self.assertEqual(len(tokens), summary["output_tokens"])
         self.assertEqual([m["position"] for m in tokens], list(range(len(tokens))))

@@ -265,6 +265,14 @@ function message(m: Record<string, unknown> & { type: string }): void {
     case 'run_started':
       begin(id, m, 'running');
       break;
+    case 'run_model':
+      if (run.value?.id === id)
+        run.value = {
+          ...run.value,
+          model: str(m.model_name) || run.value.model,
+          layers: num(m.layer_count) ?? 0,
+        };
+      break;
     case 'power_sample':
       source.value = str(m.energy_source) as EnergySource;
       sample(t, str(m.phase), [
