@@ -93,7 +93,7 @@ static pj_status run_watched(server_bench *b, pj_session *session, pj_model_slot
     pj_hub_stats before, after;
     uint32_t deaf_every = b->deaf ? (uint32_t)(100 / b->deaf) : 0;
     pj_status status = pj_taps_open(pj_server_port(b->server), (uint32_t)b->readers, deaf_every,
-                                    !b->text, &taps, err);
+                                    !b->text, b->serve_cpu, &taps, err);
     if (status != PJ_OK) return status;
     pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS); /* all are admitted */
     pj_hub_get_stats(b->hub, &before);

@@ -33,6 +33,7 @@ struct pj_taps {
     uint32_t count;
     struct pollfd *polls;
     pthread_t thread;
+    int cpu;
     bool running;
     _Atomic bool stop;
     _Atomic uint32_t ended;
@@ -109,6 +110,7 @@ static void *read_all(void *context)
 {
     pj_taps *taps = context;
     unsigned char *block = malloc(BLOCK_BYTES);
+    pj_thread_pin(taps->cpu);
     while (block && !atomic_load(&taps->stop)) {
         if (poll(taps->polls, taps->count, 50) <= 0) continue;
         for (uint32_t i = 0; i < taps->count; i++) {
@@ -177,13 +179,14 @@ static pj_status connect_tap(tap *t, uint16_t port, bool binary, pj_error *err)
     return shake_hands(t->fd, port, binary, err);
 }
 
-pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, bool binary,
+pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, bool binary, int cpu,
                        pj_taps **out, pj_error *err)
 {
     *out = NULL;
     raise_file_limit();
     pj_taps *taps = pj_alloc(1, sizeof *taps);
     if (!taps) return pj_fail_memory(err, "readers");
+    taps->cpu = cpu;
     taps->items = pj_alloc(readers, sizeof *taps->items);
     taps->polls = pj_alloc(readers, sizeof *taps->polls);
     pj_status status = taps->items && taps->polls ? PJ_OK : pj_fail_memory(err, "readers");

@@ -19,9 +19,8 @@ typedef struct pj_taps_report {
 } pj_taps_report;
 
 /* Connects `readers` to ws://127.0.0.1:port/ws/profiling, every `deaf_every`th of them deaf (0:
- * none).
- */
-pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, bool binary,
+ * none). The reading thread stays on `cpu`, wherever the caller is pinned. */
+pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, bool binary, int cpu,
                        pj_taps **taps, pj_error *err);
 /* Waits until all that read have heard of the end of a run; false: not within `timeout_ns`. */
 bool pj_taps_wait(pj_taps *taps, int64_t timeout_ns);
