@@ -336,8 +336,9 @@ static pj_status prepare(execution *e, const char *power, int64_t interval_ns, d
     if (status == PJ_OK && baseline_s > 0 && e->rail_count > 0)
         status = pj_meter_baseline(e->meter, PJ_BASELINE_COLD, (int64_t)(baseline_s * 1e9),
                                    &e->baseline, err);
-    if (status == PJ_OK && baseline_s <= 0 &&
-        e->rail_count > 0) /* the first window must be whole */
+    /* Readings of the baseline are not in the curves: the window before the program must be whole.
+     */
+    if (status == PJ_OK && e->rail_count > 0)
         pj_clock_sleep_until(pj_clock_ns() + pj_meter_settle_ns(e->meter));
     return status;
 }
