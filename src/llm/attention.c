@@ -206,7 +206,7 @@ static void run_units(void *context, unsigned thread)
 /* In prefill of many positions only some rows are looked at, the last one always. */
 static bool row_is_looked_at(const unit *u, uint32_t i)
 {
-    uint32_t count = u->segment->count, step = (uint32_t)pj_steps_look_step(count);
+    uint32_t count = u->segment->count, step = (uint32_t)pj_look_step(count);
     uint32_t row = u->first + i - u->segment->row;
     return u->decode || (count - 1 - row) % step == 0;
 }
@@ -321,7 +321,7 @@ static void record_extras(const pj_steps *s, pj_seam_name stage)
     if (stage == PJ_N_OP_SOFTMAX) record_figures(s);
     if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_steps_look_step(count);
+        uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_look_step(count);
         rows += (count + step - 1) / step;
     }
     pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);

@@ -64,16 +64,13 @@ static void activate_and_count_share(void *context, unsigned thread)
     count_task *t = context;
     const activation *a = t->a;
     const pj_kernels *k = a->s->kernels;
-    size_t begin, end, step = pj_steps_look_step(t->rows);
+    size_t begin, end, step = pj_look_step(t->rows);
     pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
     for (size_t row = begin; row < end; row++) {
         const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
-        bool look = (t->rows - 1 - row) % step == 0;
-        /* without a gate product this is what the component puts out: all of it counts */
-        if (look || !a->up)
-            k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
-        if (!look) continue;
+        if (!pj_look_at(row, t->rows, step)) continue;
+        k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
         k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->stride : NULL, a->f,
                        PJ_SPARSITY_TAU, &t->thread[thread].counts);
     }

@@ -38,13 +38,6 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
                           void *context, const pj_done *done);
 
-/* Extras look at all rows up to so many, and of more at about as many, evenly spaced, the last one
- * always: every step-th. */
-enum { PJ_LOOK_ROWS = 64 };
-static inline size_t pj_steps_look_step(size_t rows)
-{
-    return (rows + PJ_LOOK_ROWS - 1) / PJ_LOOK_ROWS;
-}
 /* The extra that says how many there were, where it is not all. */
 void pj_steps_record_rows(const pj_steps *s, size_t rows);
 

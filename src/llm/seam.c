@@ -55,8 +55,11 @@ typedef struct sums_task {
 
 static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums *sums)
 {
-    t->r->kernels->value_sums(t->x + begin * t->stride, end - begin, t->cols, t->stride,
-                              PJ_SPARSITY_TAU, sums);
+    size_t step = pj_look_step(t->rows);
+    begin += (t->rows - 1 - begin) % step; /* the first from there on that is looked at */
+    if (begin >= end) return;
+    t->r->kernels->value_sums(t->x + begin * t->stride, (end - begin + step - 1) / step, t->cols,
+                              t->stride * step, PJ_SPARSITY_TAU, sums);
 }
 
 static void sum_share(void *context, unsigned thread)
@@ -130,11 +133,13 @@ void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums)
 {
     pj_kept_stats *slot = find_kept(r, done->x);
     if (!slot) slot = &r->kept[r->kept_next++ % PJ_SEAM_KEPT];
-    *slot = (pj_kept_stats){done->x, done->rows, done->cols, true, pj_stats_of_sums(sums)};
+    size_t looked = done->cols ? sums->count / done->cols : 0;
+    if (looked == done->rows) looked = 0;
+    *slot = (pj_kept_stats){done->x, done->rows, done->cols, looked, true, pj_stats_of_sums(sums)};
 }
 
 /* Statistics of what a span put out: those that were kept when the buffer was last written in this
- * component, else taken now. */
+ * component, else taken now. Where they are of some rows only, an extra says of how many. */
 static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
 {
     pj_kept_stats *slot = find_kept(r, done->x);
@@ -145,6 +150,8 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
         slot = find_kept(r, done->x);
     }
     slot->fresh = false;
+    if (slot->looked)
+        pj_seam_extra(r, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)slot->looked);
     return &slot->stats;
 }
 

@@ -87,6 +87,7 @@
     X(X_LARGEST_HEAD, "attention_largest_weight_head")              \
     X(X_ATTENTION_SPARSITY_HEAD, "attention_sparsity_head")         \
     X(X_ROWS, "rows")                                               \
+    X(X_STATISTICS_ROWS, "statistics_rows")                         \
     X(X_KILL_RATIO, "kill_ratio")                                   \
     X(X_DEAD_RATIO, "dead_ratio")                                   \
     X(X_GATED_SPARSITY, "gated_sparsity")                           \
@@ -111,6 +112,18 @@ typedef enum pj_seam_name {
         PJ_N_COUNT
 } pj_seam_name;
 
+/* Extras and statistics look at all rows up to so many, and of more at about as many, evenly
+ * spaced, the last one always: every step-th. */
+enum { PJ_LOOK_ROWS = 64 };
+static inline size_t pj_look_step(size_t rows)
+{
+    return (rows + PJ_LOOK_ROWS - 1) / PJ_LOOK_ROWS;
+}
+static inline bool pj_look_at(size_t row, size_t rows, size_t step)
+{
+    return (rows - 1 - row) % step == 0;
+}
+
 /* Threshold of sparsity, and of an activation being dead, as the contract of the figures says. */
 #define PJ_SPARSITY_TAU 0.01f
 
@@ -120,7 +133,8 @@ enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4 };
 typedef struct pj_kept_stats {
     const float *x; /* NULL: none */
     size_t rows, cols;
-    bool fresh; /* of the span that is open */
+    size_t looked; /* rows that the statistics saw; 0: all */
+    bool fresh;    /* of the span that is open */
     pj_stats stats;
 } pj_kept_stats;
 

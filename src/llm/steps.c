@@ -21,9 +21,10 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
 {
     const pj_done *done = t->done;
     size_t parts = done ? t->rows / done->rows : 1, cols = done ? done->cols / parts : 0;
+    size_t step = done ? pj_look_step(done->rows) : 1;
     for (size_t row = begin; row < end; row++) {
         t->run(t->context, row);
-        if (done)
+        if (done && pj_look_at(row / parts, done->rows, step))
             t->s->kernels->value_sums(done->x + row / parts * done->stride + row % parts * cols, 1,
                                       cols, cols, PJ_SPARSITY_TAU,
                                       pj_seam_sums(t->s->seam, thread));
@@ -96,7 +97,7 @@ static double variance(const pj_value_sums *s, size_t n)
 
 void pj_steps_record_rows(const pj_steps *s, size_t rows)
 {
-    size_t step = pj_steps_look_step(rows);
+    size_t step = pj_look_step(rows);
     size_t looked_at = (rows + step - 1) / step;
     if (step > 1) pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
 }
@@ -109,7 +110,7 @@ static void norm_row_looked_at(void *context, size_t row)
     float *ratios = t->s->state->ratios;
     size_t tokens = n->rows / n->per_token, token = row / n->per_token;
     ratios[row] = ratios[n->rows + row] = NAN;
-    if ((tokens - 1 - token) % pj_steps_look_step(tokens)) {
+    if (!pj_look_at(token, tokens, pj_look_step(tokens))) {
         norm_row(context, row);
         return;
     }
@@ -229,6 +230,7 @@ static void product_alone(const pj_steps *s, const pj_product *p, const float *b
                          .y = p->y,
                          .y_stride = p->y_stride,
                          .sums = done ? s->seam->sums : NULL,
+                         .look_step = pj_look_step(packed->tokens),
                          .tau = PJ_SPARSITY_TAU};
     pj_linear_run(s->kernels, s->team, packed, &job, 1);
     if (done) pj_seam_keep_sums(s->seam, done);

@@ -263,7 +263,14 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     p->kernels->tile_store(sums, b->end - b->begin, tokens,
                            job->bias && b->col == 0 ? job->bias + b->begin : NULL,
                            job->y + token * job->y_stride + b->begin, job->y_stride, b->col > 0);
-    if (b->output_sums && b->col + b->cols >= padded)
+    size_t panels_behind = (x->tokens - 1 - token) / panel;
+    if (!b->output_sums || b->col + b->cols < padded) return;
+    if (job->look_step > 1 && panels_behind % job->look_step) return;
+    /* The buffer lies in the first cache; y's rows are far apart and mostly gone from it. */
+    if (b->col == 0 && !job->bias)
+        p->kernels->value_sums(sums, b->end - b->begin, tokens, PJ_TILE_MAX_TOKENS, job->tau,
+                               b->output_sums);
+    else
         p->kernels->value_sums(job->y + token * job->y_stride + b->begin, tokens, b->end - b->begin,
                                job->y_stride, job->tau, b->output_sums);
 }

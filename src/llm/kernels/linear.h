@@ -45,6 +45,8 @@ typedef struct pj_linear_job {
     /* Statistics of y are added to those of the thread that computes a part, while that part is in
      * its first cache: [threads], or NULL. The order of additions is not always the same. */
     pj_thread_sums *sums;
+    size_t look_step; /* many tokens come in panels: sums are of every so-manieth, the last one
+                         always; 0: of all */
     float tau;
 } pj_linear_job;
 
