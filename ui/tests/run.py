@@ -3,6 +3,7 @@
 when the development tools are not installed."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,10 +18,17 @@ if project == "e2e" and not any(
                                            "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if p):
     print("skipped: no Chromium is installed")
     sys.exit(77)
-if project == "e2e" and not (ui / "dist" / "PREBUILT").exists():
-    # The scenarios with generated runs read the built page from ui/dist.
+if project == "e2e" and "PERJOULE_PAGE" not in os.environ and not (ui / "dist" / "PREBUILT").exists():
+    # The scenarios with generated runs read the built page: what the program embeds, else ui/dist.
     built = subprocess.run([node, str(ui / "node_modules/vite/bin/vite.js"), "build", "--logLevel", "warn"],
                            cwd=ui)
     if built.returncode:
         sys.exit(1)
-sys.exit(subprocess.run([node, str(vitest), "run", "--project", project], cwd=ui).returncode)
+ran = subprocess.run([node, str(vitest), "run", "--project", project], cwd=ui, text=True,
+                     stdout=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"})
+print(ran.stdout, end="")
+summary = re.search(r"^ *Tests +(.*) \(\d+\)$", ran.stdout, re.M)
+counts = dict((word, int(n)) for n, word in re.findall(r"(\d+) (\w+)", summary[1] if summary else ""))
+passed, failed, skipped = (counts.get(word, 0) for word in ("passed", "failed", "skipped"))
+print(f"{passed} passed, {failed} failed, {skipped} skipped")
+sys.exit(77 if ran.returncode == 0 and not passed else ran.returncode)

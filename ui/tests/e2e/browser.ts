@@ -24,6 +24,17 @@ export const launch = (): Promise<Browser> =>
     ],
   });
 
+/** Why no browser can be had here; empty when one starts. */
+export const noBrowser = async (): Promise<string> => {
+  if (!CHROMIUM && !process.env.CHROMIUM) return 'no Chromium is installed';
+  try {
+    await (await launch()).close();
+    return '';
+  } catch (e) {
+    return `Chromium does not start here: ${(e as Error).message.split('\n')[0]}`;
+  }
+};
+
 export interface Opened {
   page: Page;
   context: BrowserContext;

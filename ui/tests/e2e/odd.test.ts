@@ -5,15 +5,13 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Running, startFixture } from '../fixture/server.ts';
-import { at, CHROMIUM, launch, type Opened, open } from './browser.ts';
+import { at, launch, noBrowser, type Opened, open } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DIST } from './target.ts';
 
-const why = !CHROMIUM
-  ? 'no Chromium is installed'
-  : existsSync(join(DIST, 'index.html'))
-    ? ''
-    : 'the page is not built (npm run build)';
+const why =
+  (await noBrowser()) ||
+  (existsSync(join(DIST, 'index.html')) ? '' : 'the page is not built (npm run build)');
 if (why) process.stderr.write(`skipped: the dashboard on generated runs (${why})\n`);
 
 describe.skipIf(why)('the dashboard on odd data', () => {

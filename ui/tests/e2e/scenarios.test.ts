@@ -4,11 +4,11 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { at, CHROMIUM, type How, launch, type Opened, open, until } from './browser.ts';
+import { at, type How, launch, noBrowser, type Opened, open, until } from './browser.ts';
 import { brush, chartHas, clickMark } from './charts.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (CHROMIUM ? '' : 'no Chromium is installed');
+const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
 
 describe.skipIf(why)('the dashboard', () => {

@@ -8,7 +8,8 @@ import { join, resolve } from 'node:path';
 import { startFixture } from '../fixture/server.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
-export const DIST = resolve(import.meta.dirname, '../../dist');
+/** The built page: the folder that the program was made with, or ui/dist. */
+export const DIST = process.env.PERJOULE_PAGE ?? resolve(import.meta.dirname, '../../dist');
 const BIN = process.env.PERJOULE_BIN && resolve(process.env.PERJOULE_BIN);
 const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
 export const FIXTURE = process.env.E2E_FIXTURE === '1';
