@@ -14,6 +14,7 @@ const PAD = 12;
 export class GroupedBars extends CanvasChart<number> {
   private groups: BarGroup[] = [];
   private max = 1;
+  private widest = 0;
 
   static height(groups: number, bars: number): number {
     return groups * (bars * (BAR + 2) + PAD) + 8;
@@ -21,12 +22,14 @@ export class GroupedBars extends CanvasChart<number> {
 
   set(groups: BarGroup[]): void {
     this.groups = groups;
+    this.widest = Math.max(0, ...groups.map((g) => this.g.measureText(g.label).width));
     this.max = Math.max(1, ...groups.flatMap((g) => g.bars.map((b) => b.value ?? 0)));
     this.invalidate();
   }
 
+  /** Room for the longest label, at most two fifths. */
   private get left(): number {
-    return Math.min(170, this.width * 0.36);
+    return Math.min(this.widest + 14, this.width * 0.42);
   }
 
   private x(v: number): number {

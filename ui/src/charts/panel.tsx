@@ -4,6 +4,7 @@ import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { download, fileName, type Table, toCsv } from '../core/table';
 import { Icon } from '../parts/icon';
+import { colours, RAIL_LABEL, RAILS, type Rail } from './theme';
 
 export interface LegendItem {
   label: string;
@@ -210,6 +211,30 @@ export function Legend({ items }: { items: LegendItem[] }) {
       ))}
     </ul>
   );
+}
+
+/** The five rails: those that are there, to be switched on and off, and in one word the others. */
+export function RailLegend(props: {
+  there: (rail: Rail) => boolean;
+  shown: Record<Rail, boolean>;
+  onToggle: (rail: Rail) => void;
+}) {
+  const c = colours();
+  const gone = RAILS.filter((r) => !props.there(r));
+  const items: LegendItem[] = RAILS.filter(props.there).map((r) => ({
+    label: RAIL_LABEL[r],
+    colour: c.rail[r],
+    kind: 'line',
+    off: !props.shown[r],
+    onToggle: () => props.onToggle(r),
+  }));
+  if (gone.length)
+    items.push({
+      label: `${gone.map((r) => RAIL_LABEL[r]).join(', ')} unavailable`,
+      colour: c.text3,
+      kind: 'hatch',
+    });
+  return <Legend items={items} />;
 }
 
 function Swatch({ colour, kind = 'square' }: LegendItem) {

@@ -178,11 +178,10 @@ export class PowerChart {
       this.plot.setSize({ width, height });
   }
 
-  /** Phases as faint grounds with their names along the top. */
+  /** Phases as faint grounds. */
   private shade(u: uPlot): void {
     const c = colours();
     const { ctx } = u;
-    const k = devicePixelRatio;
     const { left, top, width, height } = u.bbox;
     ctx.save();
     ctx.beginPath();
@@ -192,6 +191,24 @@ export class PowerChart {
       ctx.fillStyle = hatch(ctx, 1);
       ctx.fillRect(left, top, width, height);
     }
+    for (const p of this.phases) {
+      const x0 = Math.max(left, u.valToPos(p.start, 'x', true));
+      const x1 = Math.min(left + width, u.valToPos(p.end, 'x', true));
+      if (x1 <= x0 || p.phase === 'idle') continue;
+      ctx.fillStyle = c.phase[p.phase] ?? c.text3;
+      ctx.globalAlpha = 0.1;
+      ctx.fillRect(x0, top, x1 - x0, height);
+    }
+    ctx.restore();
+  }
+
+  /** The names of the phases and a strip of their colours, over the grid. */
+  private nameShades(u: uPlot): void {
+    const c = colours();
+    const { ctx } = u;
+    const k = devicePixelRatio;
+    const { left, top, width } = u.bbox;
+    ctx.save();
     ctx.font = `${10.5 * k}px ${c.font}`;
     ctx.textBaseline = 'top';
     ctx.textAlign = 'left';
@@ -200,11 +217,7 @@ export class PowerChart {
       const x1 = Math.min(left + width, u.valToPos(p.end, 'x', true));
       if (x1 <= x0 || p.phase === 'idle') continue;
       ctx.fillStyle = c.phase[p.phase] ?? c.text3;
-      ctx.globalAlpha = 0.1;
-      ctx.fillRect(x0, top, x1 - x0, height);
-      ctx.globalAlpha = 0.9;
       ctx.fillRect(x0, top, x1 - x0, 2 * k);
-      ctx.globalAlpha = 1;
       const label = PHASE_LABEL[p.phase] ?? p.phase;
       if (ctx.measureText(label).width + 10 * k < x1 - x0) {
         ctx.fillStyle = c.text3;
@@ -216,6 +229,7 @@ export class PowerChart {
 
   private overdraw(u: uPlot): void {
     this.paints++;
+    this.nameShades(u);
     const c = colours();
     const { ctx } = u;
     const k = devicePixelRatio;
@@ -329,7 +343,9 @@ export class PowerChart {
 
 function timeLabels(splits: number[]): string[] {
   const { factor, unit } = timeScale(Math.max(...splits.map(Math.abs), 1e-6));
-  return splits.map((s) => `${Number((s * factor).toPrecision(7))} ${unit}`);
+  const step = splits.length > 1 ? (splits[1] - splits[0]) * factor : 1;
+  const places = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
+  return splits.map((s) => `${(s * factor).toFixed(places)} ${unit}`);
 }
 
 function powerLabels(splits: number[]): string[] {

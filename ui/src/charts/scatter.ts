@@ -81,9 +81,11 @@ export class Scatter extends TimeChart<number> {
     const px = new Uint32Array(image.data.buffer);
     const lut = PHASES.map((p) => pixelOf(c.phase[p]));
     const [a, b] = this.range;
-    const size = Math.max(2, Math.round(2 * k));
+    const first = lowerBound(d.t, a);
+    const crowd = (lowerBound(d.t, b) - first) / Math.max(1, this.width);
+    const size = Math.max(2, Math.round((crowd > 2 ? 2 : crowd > 0.5 ? 3 : 5) * k));
     let shown = 0;
-    for (let i = lowerBound(d.t, a); i < d.t.length && d.t[i] <= b; i++) {
+    for (let i = first; i < d.t.length && d.t[i] <= b; i++) {
       if (Number.isNaN(d.y[i]) || !this.passes(i)) continue;
       shown++;
       const x0 = Math.round(((d.t[i] - a) / (b - a)) * (w - size));

@@ -5,12 +5,18 @@ import { Canvas, Legend, Panel, type PanelState, READY } from '../charts/panel';
 import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
 import { clip, energy, energyInterval, known, plain, shortId, Z95 } from '../core/format';
-import { paretoFront } from '../core/stats';
+import { extent, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
 
 /** With more runs than this, whiskers of all would hide the points. */
 const CROWD = 60;
+
+/** Whether values span more than a decade and a half. */
+function isWide(values: number[]): boolean {
+  const e = extent(values.filter((v) => v > 0));
+  return !!e && e[1] > 30 * e[0];
+}
 
 export function ParetoPanel(props: {
   runs: RunSummary[];
@@ -34,6 +40,11 @@ export function ParetoPanel(props: {
     [list],
   );
   const on = new Set(front);
+  // Small and large models side by side span decades; on a linear axis all but the largest are 0.
+  const wide = {
+    x: isWide(list.map((r) => r.tokens_per_second ?? 0)),
+    y: isWide(list.map((r) => r.joules_per_token ?? 0)),
+  };
   const half = (r: RunSummary): number | null =>
     known(r.total_energy_sd_mj) && known(r.total_energy_mj) && r.total_energy_mj > 0
       ? (Z95 * r.total_energy_sd_mj * (r.joules_per_token ?? 0)) / r.total_energy_mj
@@ -91,10 +102,10 @@ export function ParetoPanel(props: {
           p.set({
             x: {
               label: 'tokens per second',
-              log: false,
-              show: (v) => String(Number(v.toPrecision(4))),
+              log: wide.x,
+              show: (v) => Number(v.toPrecision(4)).toLocaleString('en-US'),
             },
-            y: { label: 'J per token', log: false, show: (v) => String(Number(v.toPrecision(3))) },
+            y: { label: 'J per token', log: wide.y, show: (v) => String(Number(v.toPrecision(3))) },
             dots: list.map((r, i) => ({
               x: r.tokens_per_second ?? 0,
               y: r.joules_per_token ?? 0,

@@ -129,7 +129,10 @@ function Remarks({ s }: { s: Summary }) {
         </Notice>
       )}
       {s.status !== 'completed' && s.status !== 'running' && (
-        <Notice>This run was {s.status}. What had been recorded up to then is shown.</Notice>
+        <Notice>
+          This run {s.status === 'failed' ? 'failed' : `was ${s.status}`}. What had been recorded up
+          to then is shown.
+        </Notice>
       )}
     </>
   );

@@ -53,6 +53,8 @@ export function showMetric(metric: string, v: number): string {
 
 export const playing = signal(false);
 const STEP_MS = 120;
+/** Rows of the list of operations; the table and the CSV have all. */
+const OPERATIONS = 12;
 
 function gridOfAnswer(h: HeatmapAnswer): Grid {
   const values = new Float32Array(h.layers.length * h.components.length).fill(Number.NaN);
@@ -91,11 +93,12 @@ function scales(cube: Cube): { prompt: [number, number]; rest: [number, number] 
 
 export function HeatmapPanels({ data }: { data: RunData }) {
   const chart = useRef<Heatmap | null>(null);
-  const metric = at.metric.value;
   const token = at.token.value;
   const phase = at.phase.value;
   const rows = data.tokens.value.data;
   const energyless = data.summary.value.data?.energy_source === 'unavailable';
+  // What every other run opens with is not there: time is.
+  const metric = energyless && at.metric.value === 'energy' ? 'time' : at.metric.value;
   const whole = useResource(`heatmap ${data.id} ${metric} ${phase}`, (s) =>
     api.heatmap(data.id, { metric, phase }, s),
   );
@@ -170,7 +173,11 @@ export function HeatmapPanels({ data }: { data: RunData }) {
               onChange={(e) => select({ metric: e.currentTarget.value as Metric })}
             >
               {METRICS.map((m) => (
-                <option key={m} value={m}>
+                <option
+                  key={m}
+                  value={m}
+                  disabled={energyless && (m === 'energy' || m === 'power')}
+                >
                   {METRIC_LABEL[m]}
                 </option>
               ))}
@@ -289,17 +296,21 @@ export function togglePlay(): void {
 
 function OperationsPanel({ data }: { data: RunData }) {
   const { layer, component, token, phase } = selection.value;
-  const key = component === null ? null : `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
+  const key = `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
+  const where = component === null ? {} : { layer: layer ?? -1, component };
   const res = useResource(key, (s) =>
-    api.operations(
-      data.id,
-      { layer: layer ?? -1, component, token, phase: token === null ? phase : null },
-      s,
-    ),
+    api.operations(data.id, { ...where, token, phase: token === null ? phase : null }, s),
   );
   const d = res.value.data;
-  const head = d?.components[0];
-  const most = Math.max(0, ...(d?.operations ?? []).map((o) => o.energy_mj ?? o.time_ms ?? 0));
+  const head = component === null ? null : d?.components[0];
+  const weight = (o: { energy_mj: number | null; time_ms: number | null }) =>
+    o.energy_mj ?? o.time_ms ?? 0;
+  const operations = useMemo(() => {
+    const list = d?.operations ?? [];
+    return component === null ? [...list].sort((a, b) => weight(b) - weight(a)) : list;
+  }, [d, component]);
+  const most = Math.max(0, ...operations.map(weight));
+  const over = token === null ? 'over all tokens' : `at token ${token}`;
   return (
     <Panel
       class="span-4"
@@ -310,20 +321,19 @@ function OperationsPanel({ data }: { data: RunData }) {
       }
       note={
         component
-          ? `What this component is made of, ${token === null ? 'over all tokens' : `at token ${token}`}.`
-          : undefined
+          ? `What this component is made of, ${over}.`
+          : `Of all layers and components, ${over}. Choose a cell of the heatmap for its own.`
       }
-      state={
-        key === null
-          ? { kind: 'empty', text: 'Choose a cell of the heatmap to see its operations.' }
-          : stateOf(res, (x) =>
-              x.components.length || x.operations.length
-                ? null
-                : 'Nothing was recorded for this component.',
-            )
-      }
+      state={stateOf(res, (x) => {
+        if (component !== null)
+          return x.components.length || x.operations.length
+            ? null
+            : 'Nothing was recorded for this component.';
+        return x.operations.length ? null : 'Single operations are recorded at depth deep.';
+      })}
       table={() => ({
         columns: [
+          'component_name',
           'operation_name',
           'count',
           'time_ms',
@@ -335,7 +345,8 @@ function OperationsPanel({ data }: { data: RunData }) {
           'tensor_std',
           'tensor_max',
         ],
-        rows: (d?.operations ?? []).map((o) => [
+        rows: operations.map((o) => [
+          o.component_name,
           o.operation_name,
           o.count,
           o.time_ms,
@@ -373,7 +384,7 @@ function OperationsPanel({ data }: { data: RunData }) {
           )}
         </dl>
       )}
-      {d && d.operations.length > 0 && (
+      {operations.length > 0 && (
         <table class="ops">
           <thead>
             <tr>
@@ -387,11 +398,12 @@ function OperationsPanel({ data }: { data: RunData }) {
             </tr>
           </thead>
           <tbody>
-            {d.operations.map((o) => (
-              <tr key={o.operation_name}>
+            {operations.slice(0, OPERATIONS).map((o) => (
+              <tr key={`${o.component_name} ${o.operation_name}`}>
                 <td>
+                  {component === null && <span class="muted">{o.component_name} › </span>}
                   {o.operation_name}
-                  <Bar share={most ? (o.energy_mj ?? o.time_ms ?? 0) / most : 0} />
+                  <Bar share={most ? weight(o) / most : 0} />
                 </td>
                 <td class="num">{time(o.time_ms)}</td>
                 <td class={`num ${o.energy_mj === null ? 'na hatched' : ''}`}>
@@ -402,7 +414,10 @@ function OperationsPanel({ data }: { data: RunData }) {
           </tbody>
         </table>
       )}
-      {d && d.operations.length === 0 && (
+      {operations.length > OPERATIONS && (
+        <p class="note">{operations.length - OPERATIONS} more in the table.</p>
+      )}
+      {component !== null && d && operations.length === 0 && (
         <p class="note">Single operations are recorded at depth deep.</p>
       )}
     </Panel>

@@ -2,7 +2,7 @@ import { signal } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import type { PowerSeries } from '../../api/types';
 import { BoxPlot } from '../../charts/boxplot';
-import { Canvas, Legend, Panel } from '../../charts/panel';
+import { Canvas, Legend, Panel, RailLegend } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
 import { type Samples, Scatter } from '../../charts/scatter';
 import { colours, PHASE_LABEL, PHASES, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
@@ -88,8 +88,6 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
         })),
     [summary, p, net],
   );
-  dark.value;
-  const c = colours();
   const top = whole ? peak(whole) : null;
   return (
     <Panel
@@ -119,21 +117,12 @@ export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
       }
       legend={
         <>
-          <Legend
-            items={RAILS.map((r) => {
-              const there = !!whole && column(whole, r) !== null;
-              return {
-                label: there ? RAIL_LABEL[r] : `${RAIL_LABEL[r]} unavailable`,
-                colour: c.rail[r],
-                kind: there ? 'line' : 'hatch',
-                off: !shown.value[r],
-                onToggle: there
-                  ? () => {
-                      shown.value = { ...shown.value, [r]: !shown.value[r] };
-                    }
-                  : undefined,
-              };
-            })}
+          <RailLegend
+            there={(r) => !!whole && column(whole, r) !== null}
+            shown={shown.value}
+            onToggle={(r) => {
+              shown.value = { ...shown.value, [r]: !shown.value[r] };
+            }}
           />
           {top && (
             <span>

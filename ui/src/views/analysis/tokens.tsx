@@ -8,7 +8,6 @@ import { at, select } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 
-/** More bars than this are of no use on a screen; the table and the CSV keep them all. */
 export function WaterfallPanel({ data }: { data: RunData }) {
   const chart = useRef<Waterfall | null>(null);
   const rows = data.tokens.value.data;
@@ -121,6 +120,9 @@ export function WaterfallPanel({ data }: { data: RunData }) {
   );
 }
 
+/** The strongest; the table and the CSV have all. */
+const ANOMALIES = 8;
+
 export function AnomalyPanel({ data }: { data: RunData }) {
   const list = data.summary.value.data?.anomalies ?? [];
   return (
@@ -137,7 +139,7 @@ export function AnomalyPanel({ data }: { data: RunData }) {
       })}
     >
       <ul class="anomalies">
-        {list.slice(0, 12).map((a) => (
+        {list.slice(0, ANOMALIES).map((a) => (
           <li key={`${a.kind}${a.token}${a.t_ms}`}>
             <button
               type="button"
@@ -165,7 +167,7 @@ export function AnomalyPanel({ data }: { data: RunData }) {
           </li>
         ))}
       </ul>
-      {list.length > 12 && <p class="note">{list.length - 12} more in the table.</p>}
+      {list.length > ANOMALIES && <p class="note">{list.length - ANOMALIES} more in the table.</p>}
     </Panel>
   );
 }

@@ -205,6 +205,9 @@ const nameOf = (metric: string): string => {
   return words[0].toUpperCase() + words.slice(1);
 };
 
+/** Units that the metric's own name says, or that read better otherwise. */
+const UNIT: Record<string, string> = { '1/s': '', '1/J': '', 'J s': 'J·s' };
+
 function show(v: number | null, u: string): string {
   if (!known(v)) return 'unavailable';
   switch (u) {
@@ -217,8 +220,8 @@ function show(v: number | null, u: string): string {
     case 'mW':
       return power(v);
   }
-  const text = Number.isInteger(v) ? v.toLocaleString('en-US') : plain(v, 4);
-  return `${text} ${u === '1/s' ? '' : u}`.trimEnd();
+  const text = Number.isInteger(v) ? v.toLocaleString('en-US') : plain(v);
+  return `${text} ${UNIT[u] ?? u}`.trimEnd();
 }
 
 /** A difference counts from a tenth of a percent on; below it is rounding. */

@@ -9,7 +9,7 @@ import { clip, dateTime, energy, energyInterval, known, plain, time } from '../.
 import { SourceBadge, StatusBadge } from '../../parts/badge';
 import { Confirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
-import { Notice } from '../../parts/notice';
+import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
@@ -26,8 +26,8 @@ const changed = signal(0);
 const COLUMNS: { key: string; label: string; sort?: string; num?: boolean; class?: string }[] = [
   { key: 'date', label: 'When', sort: 'date' },
   { key: 'prompt', label: 'Prompt' },
-  { key: 'model', label: 'Model' },
-  { key: 'tokens', label: 'Tokens', num: true, class: 'wide' },
+  { key: 'model', label: 'Model', class: 'model' },
+  { key: 'tokens', label: 'Tokens', num: true, class: 'wider' },
   { key: 'duration', label: 'Duration', sort: 'duration', num: true, class: 'wide' },
   { key: 'energy', label: 'Energy', sort: 'energy', num: true },
   { key: 'jpt', label: 'Per token', sort: 'joules_per_token', num: true },
@@ -121,7 +121,11 @@ export function HistoryView() {
               </button>
             </Notice>
           )}
-          {state.kind === 'empty' && <div class="state">{state.text}</div>}
+          {state.kind === 'empty' && (
+            <div class="state">
+              <Sentence text={state.text} />
+            </div>
+          )}
           {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
           {state.kind === 'ready' && (
             <table class="runs">
@@ -310,17 +314,21 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           >
             {clip(r.prompt ?? '', 160) || <em>no prompt</em>}
           </button>
-          {r.tags.map((t) => (
-            <span class="tag" key={t}>
-              {t}
+          {r.tags.length > 0 && (
+            <span class="tags" title={r.tags.join(', ')}>
+              {r.tags.map((t) => (
+                <span class="tag" key={t}>
+                  {t}
+                </span>
+              ))}
             </span>
-          ))}
+          )}
         </div>
       </td>
-      <td class="nowrap" data-label="Model">
+      <td class="nowrap model" data-label="Model" title={`${r.model_name ?? ''} ${r.dtype ?? ''}`}>
         {r.model_name} <span class="muted">{r.dtype}</span>
       </td>
-      <td class="num wide" data-label="Tokens">
+      <td class="num wider" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
       </td>
       <td class="num wide" data-label="Duration">

@@ -118,7 +118,7 @@ function NowBar() {
         <div class="now-line">
           <span class="dot" /> <strong>Nothing is running.</strong>
           <span class="muted">
-            Write a prompt and press Start, or run `perjoule run` in a terminal.
+            Write a prompt and press Start. Runs started in a terminal appear in History.
           </span>
         </div>
       </section>

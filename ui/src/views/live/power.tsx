@@ -3,9 +3,9 @@
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
-import { Canvas, Legend, Panel } from '../../charts/panel';
+import { Canvas, Panel, RailLegend } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
-import { colours, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
 import { bucketSize, Thinner } from '../../core/decimate';
 import { power, time } from '../../core/format';
 import { paced } from '../../core/frame';
@@ -119,11 +119,9 @@ export function LivePower() {
     draw();
   });
   dark.value;
-  const c = colours();
   const none = source.value === 'unavailable';
   const rails = known.value;
   const started = rails !== '';
-  const present = RAILS.map((r) => rails.split(' ').includes(r));
   return (
     <Panel
       title="Power"
@@ -147,16 +145,12 @@ export function LivePower() {
         />
       }
       legend={
-        <Legend
-          items={RAILS.map((r, k) => ({
-            label: present[k] || !started ? RAIL_LABEL[r] : `${RAIL_LABEL[r]} unavailable`,
-            colour: c.rail[r],
-            kind: present[k] || !started ? 'line' : 'hatch',
-            off: !shown.value[r],
-            onToggle: () => {
-              shown.value = { ...shown.value, [r]: !shown.value[r] };
-            },
-          }))}
+        <RailLegend
+          there={(r) => !started || rails.split(' ').includes(r)}
+          shown={shown.value}
+          onToggle={(r) => {
+            shown.value = { ...shown.value, [r]: !shown.value[r] };
+          }}
         />
       }
       table={table}
