@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "cli/options.h"
-#include "store/views.h"
+#include "profile/insight.h"
 
 #include <errno.h>
 #include <math.h>
@@ -318,10 +318,7 @@ static pj_status chart_pipeline(pj_store *store, pj_json *json, pj_error *err)
 }
 static pj_status chart_summary(pj_store *store, pj_json *json, pj_error *err)
 {
-    pj_json_object_begin(json);
-    pj_status status = pj_view_summary_members(store, "last", NULL, json, err);
-    pj_json_object_end(json);
-    return status;
+    return pj_insight_summary(store, "last", NULL, json, err);
 }
 
 /* The median of five. */

@@ -98,21 +98,50 @@ static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_e
     return PJ_OK;
 }
 
-pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
-                             pj_json *json, pj_error *err)
+typedef struct question {
+    pj_store *store;
+    const char *id;
+} question;
+
+static pj_status make_anomalies(void *context, pj_json *json, pj_error *err)
 {
+    const question *q = context;
     search *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "the search for anomalies");
     pj_arena_init(&s->arena, 0);
-    pj_json_object_begin(json);
-    pj_status status = pj_view_summary_members(store, id, rates, json, err);
-    if (status == PJ_OK) status = find_anomalies(s, store, id, err);
-    pj_json_key(json, "anomalies");
+    pj_status status = find_anomalies(s, q->store, q->id, err);
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < s->count && i < MAX_ANOMALIES; i++) write_finding(json, &s->found[i]);
     pj_json_array_end(json);
-    pj_json_object_end(json);
     pj_arena_fini(&s->arena);
     pj_free(s);
     return status;
+}
+
+pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
+                             pj_json *json, pj_error *err)
+{
+    char full[PJ_UUID_BYTES];
+    pj_status status = pj_store_resolve(store, id, full, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(json);
+    status = pj_view_summary_members(store, full, rates, json, err);
+    pj_json_key(json, "anomalies");
+    if (status == PJ_OK)
+        status = pj_view_kept(store, full, "anomalies", make_anomalies, &(question){store, full},
+                              json, err);
+    else
+        pj_json_null(json);
+    pj_json_object_end(json);
+    return status;
+}
+
+void pj_insight_prepare(pj_store *store, const char *id)
+{
+    pj_buffer nobody;
+    pj_json json;
+    pj_buffer_init(&nobody, 64 << 20);
+    pj_json_init(&json, &nobody);
+    pj_insight_summary(store, id, NULL, &json, NULL);
+    pj_buffer_fini(&nobody);
 }

@@ -8,6 +8,7 @@
 #include "profile/build.h"
 #include "profile/calibration.h"
 #include "profile/collector.h"
+#include "profile/insight.h"
 #include "profile/run_json.h"
 #include "trace/summary.h"
 
@@ -478,7 +479,10 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     stop_recording(run, run_status);
     pj_status status = build(run, data, err);
     bool built = status == PJ_OK;
-    if (built && run->session->store) status = pj_store_save(run->session->store, data, err);
+    if (built && run->session->store) {
+        status = pj_store_save(run->session->store, data, err);
+        if (status == PJ_OK) pj_insight_prepare(run->session->store, run->info.id);
+    }
     bool keep_spool = status != PJ_OK && run->spool.path;
     if (keep_spool)
         pj_error_prefix(err,

@@ -131,3 +131,58 @@ int pj_phase_parse(const char *name)
         if (strcmp(pj_phase_name((pj_phase)i), name) == 0) return i;
     return -1;
 }
+
+/* ---- what is made once ------------------------------------------------------------------------
+ */
+
+static bool read_kept(pj_store *store, const char *id, const char *chart, pj_json *json)
+{
+    bool found = false;
+    pj_sql *sql =
+        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", NULL);
+    pj_sql_text(sql, 1, id);
+    pj_sql_text(sql, 2, chart);
+    if (pj_sql_step(sql)) {
+        size_t bytes = 0;
+        const char *text = pj_sql_get_blob(sql, 0, &bytes);
+        found = text && bytes > 0;
+        if (found) pj_json_raw(json, text, bytes);
+    }
+    pj_sql_end(sql, NULL);
+    return found;
+}
+
+/* A failure costs time at the next call and nothing else. */
+static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
+{
+    if (pj_sql_transaction(store, true, NULL) != PJ_OK) return;
+    pj_sql *sql = pj_sql_begin(
+        store, "INSERT OR REPLACE INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", NULL);
+    pj_sql_text(sql, 1, id);
+    pj_sql_text(sql, 2, chart);
+    pj_sql_blob(sql, 3, made->data, made->length);
+    pj_sql_step(sql);
+    if (pj_sql_end(sql, NULL) != PJ_OK || pj_sql_commit(store, NULL) != PJ_OK)
+        pj_sql_rollback(store);
+}
+
+pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
+                       void *context, pj_json *json, pj_error *err)
+{
+    pj_buffer made;
+    pj_json text;
+    if (read_kept(store, id, chart, json)) return PJ_OK;
+    pj_buffer_init(&made, 64 << 20);
+    pj_json_init(&text, &made);
+    pj_status status = make(context, &text, err);
+    if (status == PJ_OK && !pj_json_finish(&text))
+        status = pj_fail_memory(err, "the statistics of a run");
+    if (status == PJ_OK) {
+        pj_json_raw(json, pj_buffer_get(&made), made.length);
+        keep(store, id, chart, &made);
+    } else {
+        pj_json_null(json);
+    }
+    pj_buffer_fini(&made);
+    return status;
+}

@@ -24,6 +24,14 @@ typedef struct pj_view_page {
 pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
                       const pj_cost_rates *rates, pj_json *json, pj_error *err);
 
+/* A JSON value about a run that takes long to make: made by the first who asks (`make` writes it),
+ * kept beside the run's other charts as `chart`, and from there on only read. A stored run never
+ * changes. What cannot be kept (a database that may only be read, a full disk) is made each time.
+ */
+typedef pj_status pj_view_make(void *context, pj_json *json, pj_error *err);
+pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
+                       void *context, pj_json *json, pj_error *err);
+
 /* The members of /summary but `anomalies`, inside an object of the caller's. */
 pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
                                   pj_json *json, pj_error *err);

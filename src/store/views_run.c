@@ -288,17 +288,16 @@ static void write_named_statistics(pj_json *json, const char *key, double *value
     pj_json_object_end(json);
 }
 
-static pj_status write_token_statistics(pj_view *view, pj_error *err)
+static pj_status make_token_statistics(void *context, pj_json *json, pj_error *err)
 {
+    pj_view *view = context;
     pj_token_series s;
-    pj_json *json = view->json;
     pj_status status = pj_view_token_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
     double *power = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *power);
     if (!power) return pj_fail_memory(err, "statistics of tokens");
     for (uint32_t i = 0; i < s.count; i++)
         power[i] = s.duration_ms[i] > 0 ? s.energy_mj[i] * 1000 / s.duration_ms[i] : NAN;
-    pj_json_key(json, "token_statistics");
     pj_json_object_begin(json);
     write_named_statistics(json, "duration_ms", s.duration_ms, s.count);
     write_named_statistics(json, "energy_mj", s.energy_mj, s.count);
@@ -307,17 +306,16 @@ static pj_status write_token_statistics(pj_view *view, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status write_power_statistics(pj_view *view, pj_error *err)
+static pj_status make_power_statistics(void *context, pj_json *json, pj_error *err)
 {
+    pj_view *view = context;
     static const char *const names[] = {"cpu_power_mw", "gpu_power_mw", "ane_power_mw",
                                         "dram_power_mw", "total_power_mw"};
     pj_power_series s;
-    pj_json *json = view->json;
     pj_status status = pj_view_power_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
     double *values = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *values);
     if (!values) return pj_fail_memory(err, "statistics of power");
-    pj_json_key(json, "power_statistics");
     pj_json_array_begin(json);
     for (int p = 0; p < PJ_PHASE_COUNT; p++)
         for (int c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
@@ -333,6 +331,13 @@ static pj_status write_power_statistics(pj_view *view, pj_error *err)
         }
     pj_json_array_end(json);
     return PJ_OK;
+}
+
+static pj_status write_statistics_of(pj_view *view, const char *key, pj_view_make *make,
+                                     pj_error *err)
+{
+    pj_json_key(view->json, key);
+    return pj_view_kept(view->store, view->info->id, key, make, view, view->json, err);
 }
 
 /* ---- layers and components --------------------------------------------------------------------
@@ -454,8 +459,10 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
                           millions > 0 ? view.info->total_mj / millions : NAN);
         status = write_common(&view, err);
     }
-    if (status == PJ_OK) status = write_token_statistics(&view, err);
-    if (status == PJ_OK) status = write_power_statistics(&view, err);
+    if (status == PJ_OK)
+        status = write_statistics_of(&view, "token_statistics", make_token_statistics, err);
+    if (status == PJ_OK)
+        status = write_statistics_of(&view, "power_statistics", make_power_statistics, err);
     if (status == PJ_OK) status = write_layers(&view, err);
     if (status == PJ_OK) status = write_components(&view, err);
     pj_view_close(&view);
