@@ -66,8 +66,11 @@ static void print_warnings(const json_t *summary)
     size_t i;
     json_t *w;
     json_array_foreach(json_object_get(summary, "warnings"), i, w)
+    {
+        if (strcmp(pj_member_text(w, "code"), "run_failed") == 0) continue; /* said at the top */
         printf("%swarning%s      %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW), pj_style_off(stdout),
                pj_member_text(w, "text"));
+    }
     json_t *anomalies = json_object_get(summary, "anomalies");
     if (json_array_size(anomalies))
         printf("anomalies    %zu, the strongest: %s at %.1f ms\n", json_array_size(anomalies),
@@ -85,6 +88,7 @@ void pj_show_overview(const json_t *s)
     char a[32], b[32];
     print_line("run", pj_member_text(s, "id"));
     print_line("status", pj_member_text(s, "status"));
+    print_line("failure", pj_member_text(s, "failure"));
     print_line("created", pj_member_text(s, "created_at"));
     print_line("model", pj_member_text(s, "model_name"));
     print_line("dtype", pj_member_text(s, "dtype"));

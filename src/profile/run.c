@@ -475,7 +475,11 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
                         pj_run_data *data, pj_error *err)
 {
     *data = (pj_run_data){0};
-    if (failure) pj_run_warn(run, "run_failed", "%s", failure);
+    if (failure) {
+        bool lost = false;
+        run->info.failure = keep_text(run, failure, &lost);
+        pj_run_warn(run, "run_failed", "%s", failure);
+    }
     stop_recording(run, run_status);
     pj_status status = build(run, data, err);
     bool built = status == PJ_OK;

@@ -34,6 +34,7 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_uint(json, "threads", info->threads);
     pj_json_kv_string(json, "machine", info->machine);
     pj_json_kv_string(json, "machine_json", info->machine_json);
+    pj_json_kv_string(json, "failure", info->failure);
     pj_json_kv_string(json, "settings_json", info->settings_json);
     pj_json_kv_string(json, "model_json", info->model_json);
     pj_json_kv_string(json, "repeat_group", info->repeat_group);
@@ -203,6 +204,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_text(o, "isa", arena, &info->isa);
     get_text(o, "machine", arena, &info->machine);
     get_text(o, "machine_json", arena, &info->machine_json);
+    get_text(o, "failure", arena, &info->failure);
     get_text(o, "settings_json", arena, &info->settings_json);
     get_text(o, "model_json", arena, &info->model_json);
     get_text(o, "repeat_group", arena, &info->repeat_group);

@@ -89,6 +89,7 @@ static const pj_column run_columns[] = {
     COLUMN("sampler_jitter_us", DOUBLE, pj_run_info, sampler_jitter_us),
     COLUMN("samples_missed", U64, pj_run_info, samples_missed),
     COLUMN("spans_lost", U64, pj_run_info, spans_lost),
+    COLUMN("failure", TEXT, pj_run_info, failure),
     COLUMN("settings", JSON, pj_run_info, settings_json),
     COLUMN("model", JSON, pj_run_info, model_json),
     COLUMN("prompt", TEXT, pj_run_info, prompt),

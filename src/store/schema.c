@@ -247,4 +247,11 @@ static const char version_2[] =
         "component_metrics c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN"
         " c.first_operation_id AND c.first_operation_id + c.operation_count - 1");
 
-const char *const pj_schema_steps[] = {version_1, version_2, NULL};
+/* Why a run failed stood among its warnings, where lists do not look. */
+static const char version_3[] =
+    "ALTER TABLE profiling_runs ADD COLUMN failure TEXT;"
+    "UPDATE profiling_runs SET failure = (SELECT text FROM run_warnings w"
+    " WHERE w.run_id = profiling_runs.id AND w.code = 'run_failed' ORDER BY w.id LIMIT 1)"
+    " WHERE status = 'failed';";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3, NULL};

@@ -159,6 +159,7 @@ typedef struct pj_run_info {
     uint32_t threads;          /* 0: unknown */
     const char *machine;       /* short name: CPU model and host */
     const char *machine_json;  /* fingerprint: CPU, memory, OS, GPUs, driver */
+    const char *failure;       /* of a failed run: why; NULL: unknown, or it did not fail */
     const char *settings_json; /* generation settings as requested */
     const char *model_json;    /* parameters, layers, heads, ... */
     const char *repeat_group;  /* id of the first run of a --repeat series, or NULL */

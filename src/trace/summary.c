@@ -78,6 +78,7 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "engine", info->engine);
     pj_json_kv_string(json, "created_at", created);
     pj_json_kv_string(json, "status", pj_run_status_name(info->status));
+    pj_json_kv_string(json, "failure", info->failure);
     pj_json_kv_string(json, "profiling_depth", pj_depth_name(info->depth));
     pj_json_kv_uint(json, "batch_size", info->batch_size ? info->batch_size : 1);
     pj_json_kv_string(json, "dtype", info->dtype);
