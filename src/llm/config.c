@@ -206,8 +206,9 @@ static void read_block(reader *r, pj_model_config *config)
 {
     pj_arch arch = config->arch;
     bool phi = arch == PJ_ARCH_PHI;
+    bool coarse = phi || is_one_of(arch, PJ_ARCH_PHI3, PJ_ARCH_MIXTRAL);
     config->norm_eps =
-        want_number(r, phi ? "layer_norm_eps" : "rms_norm_eps", phi ? 1e-5 : 1e-6, 1e-20, 1);
+        want_number(r, phi ? "layer_norm_eps" : "rms_norm_eps", coarse ? 1e-5 : 1e-6, 1e-20, 1);
     config->initializer_range = want_number(r, "initializer_range", 0.02, 0, 100);
     config->tied_head = want_bool(r, "tie_word_embeddings", false);
     config->attention_bias = phi || want_bool(r, "attention_bias", false);
@@ -220,31 +221,40 @@ static void read_block(reader *r, pj_model_config *config)
     read_activation(r, config);
 }
 
-/* Newer configs list the kind of each layer; what we run is "all see everything up to some layer,
- * the window from there on". */
-static void read_layer_types(reader *r, pj_model_config *config)
+/* Newer configs name the attention of each layer; older ones of the dense Qwens begin the window at
+ * a layer. */
+static void read_windowed_layer(reader *r, pj_model_config *config, json_t *types, uint32_t layer,
+                                uint32_t first)
 {
-    json_t *types = get(r, "layer_types"), *item;
-    size_t i;
-    if (!types || config->window == 0) return;
-    uint32_t first = config->layers;
-    if (!json_is_array(types) || json_array_size(types) != config->layers) {
+    config->layer_is_windowed[layer] = layer >= first;
+    if (!types) return;
+    const char *name = json_string_value(json_array_get(types, layer));
+    bool sliding = name && strcmp(name, "sliding_attention") == 0;
+    if (!sliding && !(name && strcmp(name, "full_attention") == 0))
+        refuse(r, PJ_E_UNSUPPORTED, "layer_types", "holds an attention that is not supported");
+    config->layer_is_windowed[layer] = sliding;
+}
+
+static void read_windowed_layers(reader *r, pj_model_config *config, uint32_t first)
+{
+    json_t *types = get(r, "layer_types");
+    bool any = false;
+    if (config->window == 0 || (!types && first == 0)) return;
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
         refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
         return;
     }
-    json_array_foreach(types, i, item)
-    {
-        const char *name = json_string_value(item);
-        bool sliding = name && strcmp(name, "sliding_attention") == 0;
-        if (!sliding && !(name && strcmp(name, "full_attention") == 0))
-            refuse(r, PJ_E_UNSUPPORTED, "layer_types", "holds an attention that is not supported");
-        if (sliding && first == config->layers) first = (uint32_t)i;
-        if (!sliding && first < config->layers)
-            refuse(r, PJ_E_UNSUPPORTED, "layer_types",
-                   "mixes attentions in an order that is not supported");
+    config->layer_is_windowed =
+        pj_arena_alloc(r->arena, config->layers, sizeof *config->layer_is_windowed);
+    if (!config->layer_is_windowed) {
+        if (r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
+        return;
     }
-    config->window_from_layer = first;
-    if (first == config->layers) config->window = 0;
+    for (uint32_t layer = 0; layer < config->layers; layer++) {
+        read_windowed_layer(r, config, types, layer, first);
+        any |= config->layer_is_windowed[layer];
+    }
+    if (!any) config->window = 0;
 }
 
 static void read_window(reader *r, pj_model_config *config)
@@ -252,15 +262,13 @@ static void read_window(reader *r, pj_model_config *config)
     bool qwen = config->arch == PJ_ARCH_QWEN2 || config->arch == PJ_ARCH_QWEN3 ||
                 config->arch == PJ_ARCH_QWEN2_MOE || config->arch == PJ_ARCH_QWEN3_MOE;
     bool used = !qwen || want_bool(r, "use_sliding_window", false);
-    uint32_t window = want_count(r, "sliding_window", 0, 0, MAX_CONTEXT);
+    uint32_t window = want_count(r, "sliding_window", 0, 0, MAX_CONTEXT), first = 0;
     bool has = config->arch != PJ_ARCH_LLAMA && config->arch != PJ_ARCH_PHI;
     config->window = used && has ? window : 0;
     /* A Qwen3-MoE window covers every layer; the dense Qwens start it at max_window_layers. */
     if (qwen && config->arch != PJ_ARCH_QWEN3_MOE && config->window > 0)
-        config->window_from_layer = want_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
-    read_layer_types(r, config);
-    if (config->window_from_layer >= config->layers) config->window = 0;
-    if (config->window == 0) config->window_from_layer = 0;
+        first = want_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
+    read_windowed_layers(r, config, first);
 }
 
 static const double *read_factors(reader *r, const char *key, uint32_t count)
@@ -305,26 +313,35 @@ static bool find_rope_type(const char *name, pj_rope_type *type)
     return false;
 }
 
-/* The numbers of a scaling; r->object is rope_scaling or rope_parameters. */
+/* How many times longer the context is than the one that the model was first trained on. */
+static double extension(const pj_model_config *config)
+{
+    return (double)config->context / config->rope.original_context;
+}
+
+/* The numbers of a scaling; r->object is rope_scaling or rope_parameters. The original context may
+ * stand in either; beside the scaling it counts first. */
 static void read_scaling(reader *r, pj_model_config *config)
 {
     pj_rope_config *rope = &config->rope;
-    rope->original_context =
-        want_count(r, "original_max_position_embeddings", rope->original_context, 1, MAX_CONTEXT);
+    uint32_t inner = want_count(r, "original_max_position_embeddings", 0, 1, MAX_CONTEXT);
+    if (rope->original_context == 0) rope->original_context = inner;
     rope->attention_factor = want_number(r, "attention_factor", NAN, 1e-6, 1e6);
     if (rope->type == PJ_ROPE_DEFAULT) return;
     if (rope->type == PJ_ROPE_LONGROPE) {
         if (config->arch == PJ_ARCH_PHI3 && rope->original_context == 0)
             rope->original_context = 4096;
-        rope->factor = rope->original_context ? (double)config->context / rope->original_context
-                                              : need_number(r, "factor", 1e-6, 1e6);
         if (rope->original_context == 0) rope->original_context = config->context;
+        rope->factor = want_number(r, "factor", extension(config), 1e-6, 1e6);
         rope->factor_count = config->rotary_dims / 2;
         rope->short_factor = read_factors(r, "short_factor", rope->factor_count);
         rope->long_factor = read_factors(r, "long_factor", rope->factor_count);
         return;
     }
-    rope->factor = need_number(r, "factor", 1e-6, 1e6);
+    if (rope->type == PJ_ROPE_YARN && rope->original_context)
+        rope->factor = want_number(r, "factor", extension(config), 1e-6, 1e6);
+    else
+        rope->factor = need_number(r, "factor", 1e-6, 1e6);
     if (rope->type == PJ_ROPE_LLAMA3) {
         rope->low_freq_factor = need_number(r, "low_freq_factor", 1e-6, 1e6);
         rope->high_freq_factor = need_number(r, "high_freq_factor", 1e-6, 1e6);

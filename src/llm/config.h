@@ -59,9 +59,9 @@ typedef struct pj_model_config {
     double norm_eps;
     double initializer_range; /* 0.02 when absent; for synthetic models */
     pj_rope_config rope;
-    uint32_t window;            /* sliding window in tokens, 0: none */
-    uint32_t window_from_layer; /* layers below it see everything (Qwen2) */
-    bool tied_head;             /* a hint; presence of lm_head.weight decides */
+    uint32_t window;         /* sliding window in tokens, 0: none */
+    bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
+    bool tied_head;          /* a hint; presence of lm_head.weight decides */
     bool attention_bias, mlp_bias, qkv_bias;
     bool qk_norm;
     bool gelu; /* gelu_new instead of silu */

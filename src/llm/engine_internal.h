@@ -13,7 +13,7 @@ struct pj_engine {
     struct pj_tokenizer *tokenizer; /* NULL: none */
     pj_dtype kv_type;
     uint32_t context;     /* tokens that one sequence may have */
-    uint32_t vocab_limit; /* ids at and above it have no text and are never generated */
+    uint32_t vocab_limit; /* ids at and above it have no text and are never drawn */
     pj_engine_facts facts;
     pj_seam seam;
 };

@@ -125,7 +125,9 @@ static pj_status prepare_speaker(generation *g, uint32_t index)
     const pj_engine *e = g->engine;
     speaker *s = &g->speakers[index];
     pj_sequence_result *r = s->result = &g->result->sequences[index];
-    pj_status status = pj_sampler_init(&s->sampler, &g->request->sampling, e->vocab_limit, g->err);
+    const pj_sampling *sampling = &g->request->sampling;
+    uint32_t vocab = sampling->temperature > 0 ? e->vocab_limit : e->model.config.vocab;
+    pj_status status = pj_sampler_init(&s->sampler, sampling, vocab, g->err);
     for (uint32_t i = 0; i < r->prompt_count && !status; i++)
         pj_sampler_accept(&s->sampler, r->prompt_ids[i]);
     if (!status && e->tokenizer)

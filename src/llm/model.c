@@ -6,7 +6,7 @@
 #include "llm/model.h"
 
 #include "base/file.h"
-#include "llm/kernels/kernels.h"
+#include "llm/kernels/linear.h"
 #include "llm/pages.h"
 
 #include <math.h>
@@ -313,6 +313,18 @@ static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_
     return status;
 }
 
+/* The router's product is done in 32-bit floats whatever its weights are: rounded activations would
+ * send tokens whose choice is a close one to other experts. */
+static pj_status load_router(loader *l, const char *prefix, pj_projection *out)
+{
+    const pj_model_config *c = &l->model->config;
+    pj_projection read = {0};
+    pj_status status = load_linear(l, prefix, "gate", c->experts, c->hidden, false, &read);
+    *out = read;
+    if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
+    return make_matrix(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
+}
+
 static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -322,7 +334,7 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
     snprintf(experts, sizeof experts, "%s.experts", block);
     layer->experts = small_alloc(l, c->experts, sizeof *layer->experts);
     if (!layer->experts) return PJ_E_NO_MEMORY;
-    pj_status status = load_linear(l, block, "gate", c->experts, c->hidden, false, &layer->router);
+    pj_status status = load_router(l, block, &layer->router);
     if (!status && has_tensor(l, experts, "gate_up_proj"))
         status = load_fused_experts(l, experts, layer);
     else
@@ -346,7 +358,8 @@ static pj_status load_layer(loader *l, uint32_t index)
     char prefix[NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     bool norm_bias = b->norm == PJ_NORM_LAYER;
-    layer->window = c->window && index >= c->window_from_layer ? c->window : UINT32_MAX;
+    bool windowed = c->window && (!c->layer_is_windowed || c->layer_is_windowed[index]);
+    layer->window = windowed ? c->window : UINT32_MAX;
     pj_status status =
         load_norm(l, prefix, "input_layernorm", c->hidden, norm_bias, &layer->input_norm);
     if (!status && !b->parallel_block)

@@ -42,7 +42,7 @@ static double yarn_mscale(double factor, double weight)
     return factor <= 1 ? 1 : 0.1 * weight * log(factor) + 1;
 }
 
-static double attention_factor(const pj_rope_config *rope, double original, double context)
+static double attention_factor(const pj_rope_config *rope, double original)
 {
     if (!isnan(rope->attention_factor)) return rope->attention_factor;
     if (rope->type == PJ_ROPE_YARN) {
@@ -51,10 +51,8 @@ static double attention_factor(const pj_rope_config *rope, double original, doub
                    yarn_mscale(rope->factor, rope->mscale_all_dim);
         return yarn_mscale(rope->factor, 1);
     }
-    if (rope->type == PJ_ROPE_LONGROPE) {
-        double factor = context / original;
-        return factor <= 1 ? 1 : sqrt(1 + log(factor) / log(original));
-    }
+    if (rope->type == PJ_ROPE_LONGROPE)
+        return rope->factor <= 1 ? 1 : sqrt(1 + log(rope->factor) / log(original));
     return 1;
 }
 
@@ -66,7 +64,7 @@ pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *e
     *rope = (pj_rope){.type = c->type,
                       .pairs = pairs,
                       .switch_at = UINT32_MAX,
-                      .scale = (float)attention_factor(c, original, config->context),
+                      .scale = (float)attention_factor(c, original),
                       .theta = c->theta,
                       .factor = c->factor};
     bool is_long = c->type == PJ_ROPE_LONGROPE;

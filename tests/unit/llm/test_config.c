@@ -78,9 +78,50 @@ static void test_windows(void **state)
     snprintf(text, sizeof text, qwen, "true");
     pj_model_config config = read(text);
     assert_int_equal(config.window, 32);
-    assert_int_equal(config.window_from_layer, 1);
+    assert_true(!config.layer_is_windowed[0] && config.layer_is_windowed[1]);
     assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}").window, 8);
     assert_int_equal(read("{\"model_type\":\"llama\"," SIZES ",\"sliding_window\":8}").window, 0);
+}
+
+/* A list of layers' attentions in any order counts before max_window_layers. */
+static void test_windows_by_layer(void **state)
+{
+    (void)state;
+    static const char qwen[] = "{\"model_type\":\"qwen2_moe\"," SIZES ",\"sliding_window\":32,"
+                               "\"num_experts\":2,\"num_experts_per_tok\":1,"
+                               "\"moe_intermediate_size\":8,"
+                               "\"shared_expert_intermediate_size\":8,\"max_window_layers\":1,"
+                               "\"use_sliding_window\":true,\"layer_types\":[%s]}";
+    char text[1024];
+    snprintf(text, sizeof text, qwen, "\"sliding_attention\",\"full_attention\"");
+    pj_model_config config = read(text);
+    assert_int_equal(config.window, 32);
+    assert_true(config.layer_is_windowed[0] && !config.layer_is_windowed[1]);
+    snprintf(text, sizeof text, qwen, "\"full_attention\",\"full_attention\"");
+    assert_int_equal(read(text).window, 0);
+}
+
+/* Beside the scaling or inside it; a factor that is given counts before the ratio of contexts. */
+static void test_original_context(void **state)
+{
+    (void)state;
+#define LONG "\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2]"
+    pj_model_config beside =
+        read("{\"model_type\":\"llama\"," SIZES ",\"original_max_position_embeddings\":32,"
+             "\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
+             ",\"original_max_position_embeddings\":64}}");
+    assert_int_equal(beside.rope.original_context, 32);
+    assert_true(beside.rope.factor == 4);
+    pj_model_config inside = read("{\"model_type\":\"llama\"," SIZES
+                                  ",\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
+                                  ",\"original_max_position_embeddings\":64,\"factor\":3.0}}");
+    assert_int_equal(inside.rope.original_context, 64);
+    assert_true(inside.rope.factor == 3);
+    pj_model_config yarn = read("{\"model_type\":\"llama\"," SIZES
+                                ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":null,"
+                                "\"original_max_position_embeddings\":16}}");
+    assert_true(yarn.rope.factor == 8);
+#undef LONG
 }
 
 static void test_experts(void **state)
@@ -143,8 +184,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generations), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_experts),     cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_generations),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows_by_layer), cmocka_unit_test(test_original_context),
+        cmocka_unit_test(test_experts),          cmocka_unit_test(test_eos),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
