@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -410,15 +411,41 @@ static pj_status bench_lists(bench *b, pj_error *err)
     return status;
 }
 
-static void remove_files(const bench *b, const char *folder)
+/* What the bench made, by names that a signal handler can use as they are. */
+enum { MADE_FILES = 6 };
+static struct made_files {
+    char folder[200], files[MADE_FILES][300];
+} made;
+
+static void name_files(const bench *b, const char *folder)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
-    for (int i = 0; i < 3; i++) {
-        char path[300];
-        snprintf(path, sizeof path, "%s%s", b->path, suffixes[i]);
-        unlink(path);
-    }
-    rmdir(folder);
+    static const char *const suffixes[MADE_FILES] = {
+        "", "-wal", "-shm", ".yardstick", ".yardstick-wal", ".yardstick-shm"};
+    snprintf(made.folder, sizeof made.folder, "%s", folder);
+    for (int i = 0; i < MADE_FILES; i++)
+        snprintf(made.files[i], sizeof made.files[i], "%s%s", b->path, suffixes[i]);
+}
+
+static void remove_files(void)
+{
+    for (int i = 0; i < MADE_FILES; i++) unlink(made.files[i]);
+    rmdir(made.folder);
+}
+
+/* Half a gigabyte should not stay behind because somebody had seen enough. */
+static void remove_and_die(int number)
+{
+    remove_files();
+    _exit(number == SIGINT ? PJ_EXIT_INTERRUPTED : 128 + number);
+}
+
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = remove_and_die};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 static int run_bench_store(const pj_command *command, int argc, char **argv)
@@ -452,6 +479,8 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
         return pj_command_failed(command, &err);
     }
     snprintf(b.path, sizeof b.path, "%s/bench.db", folder);
+    name_files(&b, folder);
+    watch_signals();
     pj_buffer_init(&out, 1 << 20);
     pj_json_init(&json, &out);
     b.json = as_json ? &json : NULL;
@@ -467,7 +496,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
         printf("%s\n", pj_buffer_get(&out));
     }
     pj_store_close(b.store);
-    if (!keep || status != PJ_OK) remove_files(&b, folder);
+    if (!keep || status != PJ_OK) remove_files();
     pj_buffer_fini(&out);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
