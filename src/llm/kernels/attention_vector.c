@@ -111,7 +111,7 @@ static void scores_of_panel(float *scores, size_t score_stride, const float *q, 
         bool direct = n == vectors * LANES;
         float *to = scores + first * score_stride;
         tile_any(direct ? to : buffer, direct ? score_stride : PANEL, a, panel, vectors * LANES,
-                 head_dim, false, some, vectors);
+                 head_dim, false, (tile_ahead){(const char *)panel, 0}, some, vectors);
         if (direct) continue;
         for (size_t r = 0; r < some; r++)
             memcpy(to + r * score_stride, buffer + r * PANEL, n * sizeof(float));
@@ -156,7 +156,8 @@ static void values_of_rows(float *y, size_t y_stride, const float *const *a, siz
     while (head_dim - col >= LANES) {
         size_t vectors = (head_dim - col) / LANES;
         if (vectors > TILE_VECTORS) vectors = vectors == 4 ? 2 : TILE_VECTORS;
-        tile_any(y + col, y_stride, a, values + col, stride, n, add, rows, vectors);
+        tile_any(y + col, y_stride, a, values + col, stride, n, add,
+                 (tile_ahead){(const char *)values, 0}, rows, vectors);
         col += vectors * LANES;
     }
     if (col < head_dim)

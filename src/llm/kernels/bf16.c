@@ -130,8 +130,10 @@ INLINE void tile_of(const pj_tile *t, const size_t V)
     UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
     UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
         t->add ? _mm512_loadu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16) : _mm512_setzero_ps();
-    for (size_t i = 0; i < t->cols * 2; i += 4, x += V * 64) {
+    const char *ahead = t->ahead;
+    for (size_t i = 0; i < t->cols * 2; i += 4, x += V * 64, ahead += t->ahead_step) {
         __m512bh panel[VECTORS];
+        __builtin_prefetch(ahead, 0, 2);
         UNROLL for (size_t v = 0; v < V; v++) panel[v] = load_pairs(x + v * 64);
         UNROLL for (size_t r = 0; r < ROWS; r++)
         {

@@ -202,18 +202,31 @@ INLINE __m256i four_codes(const char *at)
     return _mm256_set1_epi32(codes);
 }
 
+/* Adds the products of four columns to every sum: of signed codes in 32 bits, of small ones in 16.
+ * The loop over these is not to be unrolled: the compiler would start all products before it adds
+ * them up, and has no registers for that. */
+INLINE void four_columns(const char *const *rows, size_t at, const char *x, const bool small,
+                         const size_t V, __m256i whole[ROWS][VECTORS])
+{
+    __m256i panel[VECTORS];
+    UNROLL for (size_t v = 0; v < V; v++) panel[v] = load_32(x + v * 32);
+    UNROLL for (size_t r = 0; r < ROWS; r++)
+    {
+        __m256i w = four_codes(rows[r] + at);
+        UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+            small ? _mm256_add_epi16(whole[r][v], _mm256_maddubs_epi16(w, panel[v]))
+                  : _mm256_add_epi32(whole[r][v], multiply_signed(w, panel[v]));
+    }
+}
+
 /* Sums of one block: signed codes. */
 INLINE void block_signed(const char *const *rows, const char *x, const size_t V,
                          __m256i whole[ROWS][VECTORS])
 {
     UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
         _mm256_setzero_si256();
-    for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
-        {
-            __m256i w = four_codes(rows[r] + g * 4);
-            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-                _mm256_add_epi32(whole[r][v], multiply_signed(w, load_32(x + v * 32)));
-        }
+    ROLLED for (size_t g = 0; g < 8; g++, x += V * 32)
+        four_columns(rows, g * 4, x, false, V, whole);
 }
 
 /* Sums of one block: codes 0 .. 15, of which 8 is taken when `centred`. */
@@ -222,17 +235,7 @@ INLINE void block_small(const char *const *rows, const char *x, const int32_t *x
 {
     UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
         _mm256_setzero_si256();
-    UNROLL for (size_t g = 0; g < 8; g++)
-    {
-        __m256i panel[VECTORS];
-        UNROLL for (size_t v = 0; v < V; v++) panel[v] = load_32(x + (g * V + v) * 32);
-        UNROLL for (size_t r = 0; r < ROWS; r++)
-        {
-            __m256i w = four_codes(rows[r] + g * 4);
-            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-                _mm256_add_epi16(whole[r][v], _mm256_maddubs_epi16(w, panel[v]));
-        }
-    }
+    ROLLED for (size_t g = 0; g < 8; g++, x += V * 32) four_columns(rows, g * 4, x, true, V, whole);
     UNROLL for (size_t v = 0; v < V; v++)
     {
         __m256i start = _mm256_srai_epi32(load_32(x_sums + v * 8), 4);

@@ -126,7 +126,7 @@ typedef struct pj_kernels {
      * (two a multiply-add). What pj_limits_peak times. */
     double (*peak[PJ_FORM_COUNT])(size_t rounds);
     void (*tile_store)(const float *c, size_t rows, size_t tokens, const float *bias, float *y,
-                       size_t y_stride, bool add);
+                       size_t y_stride);
 } pj_kernels;
 
 /* The set chosen for this process: decided once, safe from any thread. */

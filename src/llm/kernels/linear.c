@@ -4,8 +4,9 @@
  * Many tokens: a thread takes a block of weight rows small enough that it stays in the second cache
  * (unpacked there where the type needs it), and walks all panels past it; within a panel it takes
  * stretches of columns such that the panel's piece stays in cache under all tiles of the
- * block. Sums gather in a small [rows][48] buffer and are stored transposed. So the weights come
- * from memory once, the activations once a block.
+ * block. Sums gather in small [rows][48] buffers, one a panel, and are stored transposed. Long rows
+ * are cut into chunks of columns, so that a block has many rows: the weights come from memory once,
+ * the activations once a block.
  */
 #include "llm/kernels/linear.h"
 
@@ -17,9 +18,9 @@
 enum {
     BLOCK_MAX_ROWS = 128,
     CACHE_BYTES = 448 << 10, /* of a block of weights: less than half of a 1 MiB second cache */
-    CHUNK_COLS = 16384,      /* unpacked at a time */
+    CHUNK_BYTES = 8192,      /* of a row at a time: a block has 56 rows or more */
     DOT_BYTES = 1 << 20,     /* of weights a thread takes at a time */
-    SUMS_BYTES = BLOCK_MAX_ROWS * PJ_TILE_MAX_TOKENS * 4
+    SUMS_BYTES = 256 << 10   /* of a block over many panels; at least of one */
 };
 
 static size_t round_up(size_t n, size_t multiple)
@@ -178,6 +179,12 @@ typedef struct block {
     pj_value_sums *output_sums; /* of the thread, or NULL */
 } block;
 
+/* Columns taken at a time: whole blocks of every type. */
+static size_t chunk_cols(const pj_tile_kernels *kernels)
+{
+    return CHUNK_BYTES / kernels->unpacked_bytes;
+}
+
 static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)
 {
     /* A line more than the values, so that rows do not fall on the same cache sets. */
@@ -209,12 +216,32 @@ static void unpack_block(block *b, char *scratch)
     b->minima = minima;
 }
 
+/* Lines that the store after the last stretch will write: they lie a row of y apart, where no
+ * hardware prefetcher looks. A few are asked for before every tile, as many as come meanwhile. */
+typedef struct output {
+    float *y; /* of the panel's first token and the block's first row; NULL: not to be stored yet */
+    size_t y_stride, tokens;
+} output;
+
+static void prefetch_output(const output *to, size_t row, size_t rows)
+{
+    enum { LINE = 16 };
+    size_t begin = round_up(row, LINE), end = row + rows;
+    for (size_t line = begin; to->y && line < end; line += LINE)
+        for (size_t t = 0; t < to->tokens; t++)
+            __builtin_prefetch(to->y + t * to->y_stride + line, 1, 2);
+}
+
 /* All tiles of the block over one stretch of one panel. */
-static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, float *sums)
+static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, float *sums,
+                          size_t ahead_bytes, const output *to)
 {
     const pj_tile_kernels *k = b->kernels;
-    size_t rows = b->end - b->begin;
+    size_t rows = b->end - b->begin, tiles = (rows + k->rows - 1) / k->rows;
     pj_tile tile = *of_panel;
+    const char *ahead = of_panel->ahead;
+    size_t share = ahead_bytes / tiles, groups = tile.cols / b->form->group;
+    tile.ahead_step = (share + groups - 1) / groups;
     for (size_t first = 0; first < rows; first += k->rows) {
         bool whole = rows - first >= k->rows;
         tile.stride = whole ? b->stride : 0;
@@ -226,17 +253,10 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
             tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
         }
         tile.c = sums + first * PJ_TILE_MAX_TOKENS;
+        tile.ahead = ahead + first / k->rows * share;
+        prefetch_output(to, first, k->rows);
         k->tile(&tile);
     }
-}
-
-/* Lines that the store after the last stretch will write: they lie a row of y apart, where no
- * hardware prefetcher looks. */
-static void prefetch_output(const block *b, const pj_linear_job *job, size_t token, size_t tokens)
-{
-    for (size_t t = token; t < token + tokens; t++)
-        for (size_t row = b->begin; row < b->end; row += 16)
-            __builtin_prefetch(job->y + t * job->y_stride + row, 1, 2);
 }
 
 static void block_panel(const product *p, const block *b, const pj_linear_job *job, size_t token,
@@ -247,53 +267,64 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     size_t width = round_up(tokens, b->form->lanes);
     size_t padded = round_up(x->cols, b->form->group), blocks = x->cols / PJ_Q8_BLOCK;
     size_t bytes = x->form == PJ_FORM_F32 ? 4 : x->form == PJ_FORM_BF16 ? 2 : 1;
+    output none = {0}, to = {job->y + token * job->y_stride + b->begin, job->y_stride, tokens};
     for (size_t at = 0; at < b->cols; at += b->kernels->stretch) {
         size_t col = b->col + at;
         pj_tile tile = {.x = (const char *)x->values + (token * padded + col * width) * bytes,
                         .cols = smaller(b->kernels->stretch, b->cols - at),
                         .vectors = width / b->form->lanes,
-                        .add = at > 0};
+                        .add = col > 0};
         if (x->form == PJ_FORM_Q8) {
             tile.x_scales = x->scales + token * blocks + col / PJ_Q8_BLOCK * width;
             tile.x_sums = x->sums + token * blocks + col / PJ_Q8_BLOCK * width;
         }
-        if (at + b->kernels->stretch >= b->cols) prefetch_output(b, job, token, tokens);
-        stretch_tiles(b, &tile, at, sums);
+        bool last = col + tile.cols >= padded;
+        size_t x_bytes = width * tile.cols * bytes;
+        tile.ahead = (const char *)tile.x + x_bytes;
+        stretch_tiles(b, &tile, at, sums, x_bytes, last ? &to : &none);
     }
-    p->kernels->tile_store(sums, b->end - b->begin, tokens,
-                           job->bias && b->col == 0 ? job->bias + b->begin : NULL,
-                           job->y + token * job->y_stride + b->begin, job->y_stride, b->col > 0);
+    if (b->col + b->cols < padded) return;
+    p->kernels->tile_store(sums, b->end - b->begin, tokens, job->bias ? job->bias + b->begin : NULL,
+                           to.y, job->y_stride);
     size_t panels_behind = (x->tokens - 1 - token) / panel;
-    if (!b->output_sums || b->col + b->cols < padded) return;
+    if (!b->output_sums) return;
     if (job->look_step > 1 && panels_behind % job->look_step) return;
     /* The buffer lies in the first cache; y's rows are far apart and mostly gone from it. */
-    if (b->col == 0 && !job->bias)
+    if (!job->bias)
         p->kernels->value_sums(sums, b->end - b->begin, tokens, PJ_TILE_MAX_TOKENS, job->tau,
                                b->output_sums);
     else
-        p->kernels->value_sums(job->y + token * job->y_stride + b->begin, tokens, b->end - b->begin,
-                               job->y_stride, job->tau, b->output_sums);
+        p->kernels->value_sums(to.y, tokens, b->end - b->begin, job->y_stride, job->tau,
+                               b->output_sums);
 }
 
 static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
                       void *scratch, pj_value_sums *output_sums)
 {
     const pj_form_kernels *form = p->kernels->forms[p->x->form];
+    const pj_tile_kernels *kernels = p->kernels->linear[job->weights->type];
     size_t panel = panel_tokens(form, p->x->tokens), padded = round_up(p->x->cols, form->group);
+    size_t chunk = chunk_cols(kernels);
+    size_t panel_floats = round_up(end - begin, kernels->rows) * PJ_TILE_MAX_TOKENS;
+    bool one_chunk = padded <= chunk;
+    /* Tokens whose sums wait together for the next chunk; all, when there is none. */
+    size_t group = one_chunk ? p->x->tokens : SUMS_BYTES / 4 / panel_floats * panel;
     float *sums = scratch;
-    for (size_t col = 0; col < padded; col += CHUNK_COLS) {
-        block b = {.kernels = p->kernels->linear[job->weights->type],
-                   .form = form,
-                   .weights = job->weights,
-                   .begin = begin,
-                   .end = end,
-                   .col = col,
-                   .cols = smaller(CHUNK_COLS, padded - col),
-                   .output_sums = output_sums};
-        unpack_block(&b, (char *)scratch + SUMS_BYTES);
-        for (size_t token = 0; token < p->x->tokens; token += panel)
-            block_panel(p, &b, job, token, panel, sums);
-    }
+    for (size_t first = 0; first < p->x->tokens; first += group)
+        for (size_t col = 0; col < padded; col += chunk) {
+            block b = {.kernels = kernels,
+                       .form = form,
+                       .weights = job->weights,
+                       .begin = begin,
+                       .end = end,
+                       .col = col,
+                       .cols = smaller(chunk, padded - col),
+                       .output_sums = output_sums};
+            unpack_block(&b, (char *)scratch + SUMS_BYTES);
+            size_t last = smaller(first + group, p->x->tokens), index = 0;
+            for (size_t token = first; token < last; token += panel, index += !one_chunk)
+                block_panel(p, &b, job, token, panel, sums + index * panel_floats);
+        }
 }
 
 static void multiply_some(void *context, unsigned thread)
@@ -322,7 +353,7 @@ static size_t unit_rows(const product *p, const pj_matrix *w)
         size_t rows = DOT_BYTES / (w->row_bytes + 1) + 1;
         return round_up(smaller(rows, share), 8);
     }
-    size_t bytes = k->direct ? w->row_bytes : unpacked_stride(k, smaller(w->cols, CHUNK_COLS));
+    size_t bytes = unpacked_stride(k, smaller(w->cols, chunk_cols(k)));
     size_t rows = smaller(smaller(CACHE_BYTES / bytes, BLOCK_MAX_ROWS), share);
     return round_up(rows ? rows : 1, k->rows);
 }

@@ -104,8 +104,8 @@ static void tile(const pj_tile *t)
 {
     const float *rows[TILE_ROWS];
     for (size_t r = 0; r < TILE_ROWS; r++) rows[r] = t->weights[r];
-    tile_any(t->c, PJ_TILE_MAX_TOKENS, rows, t->x, t->vectors * LANES, t->cols, t->add, TILE_ROWS,
-             t->vectors);
+    tile_any(t->c, PJ_TILE_MAX_TOKENS, rows, t->x, t->vectors * LANES, t->cols, t->add,
+             (tile_ahead){t->ahead, t->ahead_step}, TILE_ROWS, t->vectors);
 }
 
 INLINE void unpack(pj_dtype type, const char *row, size_t cols, float *values)
@@ -134,7 +134,7 @@ static void unpack_bf16(const void *row, size_t cols, void *values, float *scale
 }
 
 static void tile_store(const float *c, size_t rows, size_t tokens, const float *bias, float *y,
-                       size_t y_stride, bool add)
+                       size_t y_stride)
 {
     for (size_t r = 0; r < rows; r += LANES) {
         size_t have = rows - r < LANES ? rows - r : LANES;
@@ -151,9 +151,9 @@ static void tile_store(const float *c, size_t rows, size_t tokens, const float *
                 if (first + i >= tokens) continue;
                 float *to = y + (first + i) * y_stride + r;
                 if (have == LANES)
-                    vec_store(to, v[i] + (add ? vec_load(to) : b));
+                    vec_store(to, v[i] + b);
                 else
-                    vec_store_some(to, v[i] + (add ? vec_load_some(to, have) : b), have);
+                    vec_store_some(to, v[i] + b, have);
             }
         }
     }

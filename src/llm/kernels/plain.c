@@ -281,13 +281,11 @@ static void dot_q8(const pj_dot *d)
 }
 
 static void tile_store(const float *c, size_t rows, size_t tokens, const float *bias, float *y,
-                       size_t y_stride, bool add_to)
+                       size_t y_stride)
 {
     for (size_t t = 0; t < tokens; t++, y += y_stride)
-        for (size_t r = 0; r < rows; r++) {
-            float sum = c[r * PJ_TILE_MAX_TOKENS + t] + (bias ? bias[r] : 0);
-            y[r] = add_to ? y[r] + sum : sum;
-        }
+        for (size_t r = 0; r < rows; r++)
+            y[r] = c[r * PJ_TILE_MAX_TOKENS + t] + (bias ? bias[r] : 0);
 }
 
 /* Sums that the compiler may keep in registers. */

@@ -63,8 +63,12 @@ typedef struct pj_tile {
     const int32_t *x_sums;
     size_t cols;    /* of the stretch: a multiple of group (Q8: of 32) */
     size_t vectors; /* of the panel */
-    float *c;       /* [rows][PJ_TILE_MAX_TOKENS] */
-    bool add;       /* to what is in c, else c is written */
+    /* What later tiles will read lies here: a kernel may prefetch the first byte with its first
+     * group of columns, and `ahead_step` bytes on with every other. */
+    const char *ahead;
+    size_t ahead_step;
+    float *c; /* [rows][PJ_TILE_MAX_TOKENS] */
+    bool add; /* to what is in c, else c is written */
 } pj_tile;
 
 /* The kernels of one weight type. */

@@ -31,6 +31,7 @@ typedef int32_t veci __attribute__((vector_size(LANES * 4)));
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 64")
+#define ROLLED _Pragma("GCC unroll 1")
 
 /* pj_kernels_SET_NAME */
 #define PJ_JOIN3(a, b, c)   a##b##_##c

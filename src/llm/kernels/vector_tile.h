@@ -22,15 +22,23 @@ INLINE float float_at(const float *at)
     return value;
 }
 
+/* What later products will read, to be fetched meanwhile: `step` bytes on with every row of B. */
+typedef struct tile_ahead {
+    const char *at;
+    size_t step;
+} tile_ahead;
+
 /* R and V must be constants where this is inlined. b_stride in floats. */
 INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, const float *b,
-                          size_t b_stride, size_t k, bool add, const size_t R, const size_t V)
+                          size_t b_stride, size_t k, bool add, tile_ahead ahead, const size_t R,
+                          const size_t V)
 {
     vec sums[TILE_ROWS][TILE_VECTORS];
     UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
         add ? vec_load(c + r * c_stride + v * LANES) : vec_of(0);
-    for (size_t i = 0; i < k; i++, b += b_stride) {
+    for (size_t i = 0; i < k; i++, b += b_stride, ahead.at += ahead.step) {
         vec row[TILE_VECTORS];
+        __builtin_prefetch(ahead.at, 0, 2);
         UNROLL for (size_t v = 0; v < V; v++) row[v] = vec_load(b + v * LANES);
         UNROLL for (size_t r = 0; r < R; r++)
         {
@@ -44,23 +52,26 @@ INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, cons
 
 /* The same for any number of rows up to TILE_ROWS and vectors up to TILE_VECTORS. */
 static inline void tile_any(float *c, size_t c_stride, const float *const *a, const float *b,
-                            size_t b_stride, size_t k, bool add, size_t rows, size_t vectors)
+                            size_t b_stride, size_t k, bool add, tile_ahead ahead, size_t rows,
+                            size_t vectors)
 {
     if (rows == TILE_ROWS && vectors == 3) {
-        tile_multiply(c, c_stride, a, b, b_stride, k, add, TILE_ROWS, 3);
+        tile_multiply(c, c_stride, a, b, b_stride, k, add, ahead, TILE_ROWS, 3);
     } else if (rows == TILE_ROWS && vectors == 2) {
-        tile_multiply(c, c_stride, a, b, b_stride, k, add, TILE_ROWS, 2);
+        tile_multiply(c, c_stride, a, b, b_stride, k, add, ahead, TILE_ROWS, 2);
     } else if (rows == TILE_ROWS) {
-        tile_multiply(c, c_stride, a, b, b_stride, k, add, TILE_ROWS, 1);
+        tile_multiply(c, c_stride, a, b, b_stride, k, add, ahead, TILE_ROWS, 1);
     } else {
         for (size_t v = 0; v < vectors; v++) {
             float *to = c + v * LANES;
             const float *from = b + v * LANES;
             size_t r = 0;
             for (; r + 4 <= rows; r += 4)
-                tile_multiply(to + r * c_stride, c_stride, a + r, from, b_stride, k, add, 4, 1);
+                tile_multiply(to + r * c_stride, c_stride, a + r, from, b_stride, k, add, ahead, 4,
+                              1);
             for (; r < rows; r++)
-                tile_multiply(to + r * c_stride, c_stride, a + r, from, b_stride, k, add, 1, 1);
+                tile_multiply(to + r * c_stride, c_stride, a + r, from, b_stride, k, add, ahead, 1,
+                              1);
         }
     }
 }
