@@ -258,15 +258,34 @@ static void forget_times(class_times *t)
     t->count = 0;
 }
 
-static bool is_integrated(const pj_joules *j, const pj_node *node)
+/* Whether a time holds a window of every sensor. */
+static bool is_long(const pj_joules *j, int64_t ns)
 {
-    if (node->kind > PJ_SPAN_TOKEN && node->kind != PJ_NODE_ROOT) return false;
     for (uint32_t i = 0; i < j->result_count; i++) {
         const pj_rail *rail = &j->d->rails[j->results[i].rail];
         int64_t least = rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns;
-        if (node->end_ns - node->begin_ns < least) return false;
+        if (ns < least) return false;
     }
     return true;
+}
+
+static bool is_integrated(const pj_joules *j, const pj_node *node)
+{
+    if (node->kind > PJ_SPAN_TOKEN && node->kind != PJ_NODE_ROOT) return false;
+    return is_long(j, node->end_ns - node->begin_ns);
+}
+
+void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e)
+{
+    double ms = (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
+    double sd = fit_sd_mj(j, &leaf->class_, &ms, 1);
+    sd = hypot(sd, common_sd(j) * pj_mj_of_nj(e->gross_nj));
+    e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
+    if (is_long(j, leaf->end_ns - leaf->begin_ns)) {
+        e->method = PJ_METHOD_INTEGRATE;
+        sd = fmin(sd, pj_joules_curve_sd_mj(j, leaf->begin_ns, leaf->end_ns));
+    }
+    e->sd_mj = (float)sd;
 }
 
 /* What is longer than the sensor's period is integrated; the fit may still know its edges better

@@ -50,5 +50,7 @@ pj_status pj_joules_run(pj_joules *j, pj_error *err);
 int64_t pj_joules_planted(const pj_joules *j, const pj_tree_leaf *leaf);
 /* 1 sigma of an interval from the curves alone: for what is longer than the sensor's period. */
 double pj_joules_curve_sd_mj(const pj_joules *j, int64_t begin_ns, int64_t end_ns);
+/* Method and 1 sigma of a leaf that is shown by itself; its gross energy is known. */
+void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e);
 
 #endif

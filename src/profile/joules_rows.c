@@ -1,6 +1,7 @@
 /* Energies of the tree's nodes into the rows of the run. */
 #include "profile/joules.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A batch shares a step equally, in whole nanojoules; layers and self stay with the first row. */
@@ -81,7 +82,8 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
         row->energy.net_nj = j->net[i];
         if (row->energy.planted_nj != PJ_NJ_UNKNOWN)
             row->energy.planted_nj = pj_joules_planted(j, leaf);
-        row->energy.sd_mj = (float)pj_joules_curve_sd_mj(j, leaf->begin_ns, leaf->end_ns);
+        row->energy.sd_mj = NAN;
+        if (row->energy.gross_nj != PJ_NJ_UNKNOWN) pj_joules_judge_leaf(j, leaf, &row->energy);
     }
     return PJ_OK;
 }

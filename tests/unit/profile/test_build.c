@@ -280,6 +280,30 @@ static void simulated_energy_is_conserved_and_right(void **state)
     }
 }
 
+/* Idle time far shorter than a reading is known by the baseline, not by the reading around it. */
+static void short_idle_time_is_known(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=5", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, 40, 1);
+    put_end(&w, 10401000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    const pj_phase_row *idle = &d.phases[d.phase_count - 1];
+    assert_int_equal(idle->phase, PJ_PHASE_IDLE);
+    assert_true(fabs(idle->duration_ms - 0.4) < 1e-3);
+    double gross = pj_mj_of_nj(idle->energy.gross_nj), truth = pj_mj_of_nj(idle->energy.planted_nj);
+    assert_int_equal(idle->energy.method, PJ_METHOD_FIT);
+    assert_true(idle->energy.sd_mj > 0 && idle->energy.sd_mj < 0.1 * gross);
+    assert_true(fabs(gross - truth) < 4 * (double)idle->energy.sd_mj);
+    assert_conserved(&d);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
 static void a_batch_shares_its_steps(void **state)
 {
     writer w;
@@ -478,6 +502,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_hang_together),
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_batch_shares_its_steps),
         cmocka_unit_test(what_a_client_leaves_out_is_made_up),
         cmocka_unit_test(device_spans_find_their_place),
