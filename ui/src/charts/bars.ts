@@ -1,6 +1,6 @@
 // Groups of horizontal bars, one bar a run: the normalised metrics of a comparison.
 import { type Arrow, CanvasChart, fitText, type Rect, step } from './canvas';
-import { type Colours, hatch } from './theme';
+import { type Colours, colours, hatch } from './theme';
 import type { Tip } from './tip';
 
 export interface BarGroup {
@@ -22,6 +22,7 @@ export class GroupedBars extends CanvasChart<number> {
 
   set(groups: BarGroup[]): void {
     this.groups = groups;
+    this.g.font = `11px ${colours().font}`;
     this.widest = Math.max(0, ...groups.map((g) => this.g.measureText(g.label).width));
     this.max = Math.max(1, ...groups.flatMap((g) => g.bars.map((b) => b.value ?? 0)));
     this.invalidate();

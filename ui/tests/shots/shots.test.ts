@@ -1,6 +1,7 @@
 // Pictures of every view in both themes at two widths, for people to look at (npm run shots).
-// SHOTS names the folder; SHOTS_URL a running server instead of the fixture; FOLD=1 keeps to the first
-// screen, as for the documents; ONLY names some of the views.
+// SHOTS names the folder; SHOTS_URL a running server instead of the fixture; ONLY names some of the
+// views. DOCUMENTS=1 makes the four of the documents instead: the first screen of a server whose runs
+// of the experiment "documents" are tagged baseline, q8_0 and q4_0.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
@@ -10,6 +11,7 @@ import { startFixture } from '../fixture/server.ts';
 
 const out = process.env.SHOTS ?? '/tmp/perjoule-shots';
 const only = process.env.ONLY;
+const documents = process.env.DOCUMENTS === '1';
 let browser: Browser;
 let server: { url: string; close: () => Promise<void> };
 let known: string[];
@@ -20,14 +22,9 @@ beforeAll(async () => {
   const url = process.env.SHOTS_URL;
   if (url) {
     server = { url, close: async () => {} };
-    const list = (await (
-      await fetch(
-        `${url}api/profiling/runs?limit=50${process.env.FOLD ? '&sort=duration&order=asc&experiment=documents' : ''}`,
-      )
-    ).json()) as {
-      id: string;
-    }[];
-    known = list.map((r) => r.id);
+    known = documents
+      ? (await Promise.all(['baseline', 'q8_0', 'q4_0'].map((t) => ids(url, `&tag=${t}`)))).flat()
+      : await ids(url);
   } else {
     const fixture = await startFixture({
       dist: join(import.meta.dirname, '../../dist'),
@@ -41,6 +38,12 @@ afterAll(async () => {
   await browser?.close();
   await server?.close();
 });
+
+async function ids(url: string, more = ''): Promise<string[]> {
+  const experiment = documents ? '&experiment=documents&search=Once' : '';
+  const r = await fetch(`${url}api/profiling/runs?limit=${documents ? 1 : 50}${experiment}${more}`);
+  return ((await r.json()) as { id: string }[]).map((x) => x.id);
+}
 
 const id = (i: number) => known[Math.min(i, known.length - 1)];
 const views: Record<string, () => Record<string, string>> = {
@@ -62,7 +65,7 @@ const views: Record<string, () => Record<string, string>> = {
 for (const [name, query] of Object.entries(views)) {
   for (const dark of [false, true]) {
     for (const width of [1280, 390]) {
-      test.skipIf(only && !only.split(',').includes(name))(
+      test.skipIf(documents || (only && !only.split(',').includes(name)))(
         `${name} ${dark ? 'dark' : 'light'} ${width}`,
         async () => {
           const o = await open(browser, at(server.url, query()), {
@@ -74,14 +77,6 @@ for (const [name, query] of Object.entries(views)) {
           if (name === 'live') {
             await o.page.getByRole('button', { name: /Start|Queue/ }).click();
             await o.page.waitForTimeout(1800);
-          }
-          if (process.env.FOLD) {
-            await o.page.waitForTimeout(1200);
-            await o.page.screenshot({
-              path: join(out, `${name}-${dark ? 'dark' : 'light'}-${width}.png`),
-            });
-            await o.close();
-            return;
           }
           const height = Math.min(
             6000,
@@ -107,4 +102,32 @@ for (const [name, query] of Object.entries(views)) {
       );
     }
   }
+}
+
+/** The name of the file, and what is first done on the page. */
+const PICTURES: [string, string, boolean][] = [
+  ['live', 'live-dark-1280', true],
+  ['analysis', 'analysis-light-1280', false],
+  ['history', 'history-light-1280', false],
+  ['compare', 'compare-light-1280', false],
+];
+for (const [name, file, dark] of PICTURES) {
+  test.skipIf(!documents)(`${name} for the documents`, async () => {
+    const o = await open(browser, at(server.url, views[name]()), {
+      dark,
+      height: 860,
+      still: true,
+    });
+    const { page } = o;
+    if (name === 'live') {
+      await page.getByLabel('New tokens').fill('200');
+      await page.getByRole('button', { name: 'Start' }).click();
+      await page.getByText('Open in Analysis').waitFor();
+    }
+    await page.locator('.panel').first().waitFor();
+    await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
+    await page.waitForTimeout(1200);
+    await page.screenshot({ path: join(out, `${file}.png`) });
+    await o.close();
+  });
 }
