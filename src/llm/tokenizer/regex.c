@@ -1,9 +1,9 @@
 /*
  * Regular expressions of tokenizer files, on PCRE2. The files are written for Oniguruma's Ruby
  * syntax, so a pattern is translated where the two differ: what \s \w \d \h and the names of
- * properties mean,
- * {,n}, {n,m}+ (greedy there, possessive in PCRE2), (?m). What cannot be translated (classes inside
- * classes, intersections) is refused. Matching is bounded: patterns come from files.
+ * properties mean, {,n}, {n,m}+ (greedy there, possessive in PCRE2), (?m), classes inside classes.
+ * What cannot be translated (negated ones of those, intersections) is refused. Matching is bounded:
+ * patterns come from files.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
@@ -26,8 +26,14 @@ struct pj_regex {
 /* ---- translation ---- */
 
 #define SPACE "\\x09-\\x0d\\x20\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{N}\\p{Pc}"
-#define HEX   "0-9a-fA-F"
+/* Letters, marks, digits, connectors, and circled and squared letters, which are symbols. A \w that
+ * stands alone means the fractions and superscripts of Latin-1 too. */
+#define WORD                                                                    \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
+    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define LONE_WORD WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"
+#define HEX       "0-9a-fA-F"
+#define GRAPH     "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"
 
 typedef struct translation {
     const char *at, *end;
@@ -124,8 +130,8 @@ static void put_escape(translation *t)
     switch (c) {
     case 's': put_set(t, SPACE, false); return;
     case 'S': put_set(t, SPACE, true); return;
-    case 'w': put_set(t, WORD, false); return;
-    case 'W': put_set(t, WORD, true); return;
+    case 'w': put_set(t, t->in_class ? WORD : LONE_WORD, false); return;
+    case 'W': put_set(t, t->in_class ? WORD : LONE_WORD, true); return;
     case 'h': put_set(t, HEX, false); return;
     case 'H': put_set(t, HEX, true); return;
     case 'd': put(t, "\\p{Nd}"); return;
@@ -140,9 +146,13 @@ static void put_escape(translation *t)
         return;
     case 'b': /* by what \w means here; inside a class it is a backspace */
         put(t, t->in_class ? "\\x08"
-                           : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
+                           : "(?:(?<=[" LONE_WORD "])(?![" LONE_WORD "])|(?<![" LONE_WORD
+                             "])(?=[" LONE_WORD "]))");
         return;
-    case 'B': put(t, "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"); return;
+    case 'B':
+        put(t,
+            "(?:(?<=[" LONE_WORD "])(?=[" LONE_WORD "])|(?<![" LONE_WORD "])(?![" LONE_WORD "]))");
+        return;
     case 'p':
     case 'P':
         if (t->at < t->end && *t->at == '{') {
@@ -156,28 +166,57 @@ static void put_escape(translation *t)
     pj_buffer_char(&t->out, c);
 }
 
-/* [:name:] inside a class, where the names that mean more in Oniguruma are spelled out. */
+/* [:name:] and [:^name:] inside a class: what the names mean for all of Unicode. */
 static void put_posix(translation *t)
 {
-    static const char *const wide[][2] = {
-        {":space:]", SPACE}, {":punct:]", "\\p{P}\\p{S}"}, {":word:]", WORD}};
-    const char *close = memchr(t->at, ']', (size_t)(t->end - t->at));
-    size_t bytes = close ? (size_t)(close + 1 - t->at) : 0;
-    const char *name = t->at;
-    t->at += bytes;
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        if (strlen(wide[i][0]) == bytes && memcmp(name, wide[i][0], bytes) == 0) {
-            put(t, wide[i][1]);
-            return;
-        }
+    static const char *const sets[][2] = {
+        {"alnum", "\\p{Alphabetic}\\p{Nd}"}, {"alpha", "\\p{Alphabetic}"},
+        {"blank", "\\x09\\p{Zs}"},           {"graph", GRAPH},
+        {"lower", "\\p{Lowercase}"},         {"print", GRAPH "\\p{Zs}"},
+        {"punct", "\\p{P}\\p{S}"},           {"space", SPACE},
+        {"upper", "\\p{Uppercase}"},         {"word", WORD},
+    };
+    const char *name = t->at + 1, *close = memchr(name, ']', (size_t)(t->end - name));
+    bool negated = name < t->end && *name == '^';
+    size_t bytes = close ? (size_t)(close - name) : 0;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        size_t length = strlen(sets[i][0]);
+        if (bytes != length + negated + 1 || name[bytes - 1] != ':' ||
+            memcmp(name + negated, sets[i][0], length) != 0)
+            continue;
+        put_set(t, sets[i][1], negated);
+        t->at = close + 1;
+        return;
+    }
     pj_buffer_char(&t->out, '[');
-    pj_buffer_append(&t->out, name, bytes);
+    pj_buffer_append(&t->out, t->at, bytes + (close ? 2 : 0));
+    t->at = close ? close + 1 : t->at;
+}
+
+static void put_class_body(translation *t);
+
+/* A class inside a class adds to it; a negated one cannot be added. */
+static void put_inner_class(translation *t)
+{
+    bool first = true;
+    if (t->at < t->end && *t->at == '^') t->problem = "a negated class inside a class";
+    if (t->at[-2] == '-') t->problem = "a class inside a class behind a hyphen";
+    /* Whatever would mean more in the middle of a class than at its ends. */
+    while (t->at < t->end && (*t->at == '-' || (first && *t->at == ']'))) {
+        pj_buffer_printf(&t->out, "\\%c", *t->at++);
+        first = false;
+    }
+    put_class_body(t);
+    if (t->problem) return;
+    if (t->at == t->end)
+        t->problem = "a class without its bracket";
+    else if (t->at++ [-1] == '-')
+        t->problem = "a class inside a class that ends in a hyphen";
 }
 
 /* What stands between the brackets, without a leading ^. */
 static void put_class_body(translation *t)
 {
-    if (t->at < t->end && *t->at == ']') pj_buffer_char(&t->out, *t->at++);
     while (!t->problem && t->at < t->end && *t->at != ']') {
         char c = *t->at++;
         if (c == '\\')
@@ -185,7 +224,7 @@ static void put_class_body(translation *t)
         else if (c == '[' && t->at < t->end && *t->at == ':')
             put_posix(t);
         else if (c == '[')
-            t->problem = "a class inside a class";
+            put_inner_class(t);
         else if (c == '&' && t->at < t->end && *t->at == '&')
             t->problem = "an intersection of classes";
         else
@@ -222,6 +261,7 @@ static void put_class(translation *t)
     t->at += inverted;
     t->in_class = true;
     t->negated = NULL;
+    if (t->at < t->end && *t->at == ']') pj_buffer_char(&t->out, *t->at++);
     put_class_body(t);
     t->in_class = false;
     if (t->negated) {

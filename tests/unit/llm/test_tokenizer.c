@@ -224,6 +224,44 @@ static void test_refused(void **state)
                    PJ_E_INVALID, "77");
 }
 
+static pj_tokenizer *parse(const char *json)
+{
+    pj_tokenizer *t;
+    pj_error err;
+    if (pj_tokenizer_parse(json, strlen(json), "made", &t, &err) != PJ_OK) fail_msg("%s", err.text);
+    return t;
+}
+
+/* Classes mean for all of Unicode what they mean in Oniguruma: what a pattern matches becomes b,
+ * and a character that is not in the vocabulary disappears. */
+static void test_classes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text, *want;
+    } cases[] = {
+        {"\\\\w", "\xe2\x91\xa1", ""},        /* U+2461, a circled digit */
+        {"\\\\w", "\xe2\x93\x90", "b"},       /* U+24D0, a circled letter */
+        {"\\\\w", "\xc2\xb2", "b"},           /* U+00B2: alone yes, */
+        {"[\\\\w]", "\xc2\xb2", ""},          /* in a class no */
+        {"[[:alpha:]]", "\xd6\xb0", "b"},     /* U+05B0, an alphabetic mark */
+        {"[[:lower:]]", "\xca\xb0", "b"},     /* U+02B0, a modifier */
+        {"[[:^word:]]", "\xe2\x91\xa1", "b"}, /* U+2461 */
+        {"[x[\xc3\xa9y]z]", "\xc3\xa9", "b"}, /* a class inside a class */
+        {"[^(\\\\s|[.,!\xe2\x80\xa6])]+", "zz .", "b"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        snprintf(json, sizeof json,
+                 "{" MODEL ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"%s\"},"
+                 "\"content\":\"b\"}}",
+                 cases[i].pattern);
+        pj_tokenizer *t = parse(json);
+        assert_tokens(t, cases[i].text, NULL, cases[i].want);
+        pj_tokenizer_close(t);
+    }
+}
+
 /* Failing at any allocation must leave nothing behind and no half-made tokenizer. */
 static void test_out_of_memory(void **state)
 {
@@ -250,10 +288,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_stream_holds_back),
-        cmocka_unit_test(test_literals),   cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_byte_level),  cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_words),       cmocka_unit_test(test_stream_holds_back),
+        cmocka_unit_test(test_literals),    cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_added_alike), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
