@@ -288,10 +288,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level), cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_stream_holds_back),
-        cmocka_unit_test(test_literals),   cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_byte_level),    cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_words),         cmocka_unit_test(test_stream_holds_back),
+        cmocka_unit_test(test_literals),      cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
