@@ -70,9 +70,13 @@ INLINE void vec_store(float *at, vec v)
 /* The first n < LANES values; the others are 0 (are left alone). */
 INLINE vec vec_load_some(const float *at, size_t n)
 {
+#if defined(__AVX512F__)
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), at);
+#else
     float values[LANES] = {0};
     memcpy(values, at, n * sizeof *values);
     return vec_load(values);
+#endif
 }
 
 INLINE void vec_store_some(float *at, vec v, size_t n)
@@ -205,22 +209,48 @@ INLINE void vec_transpose(vec v[LANES])
 #endif
 }
 
+/* Lane i meets lane i + half, so that all sets add in one order; in registers where there are
+ * shuffles, since going through memory waits for the store. */
 INLINE float vec_sum(vec v)
 {
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    __m256 eight = (__m256)v;
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+#else
     float lanes[LANES];
     vec_store(lanes, v);
     for (size_t half = LANES / 2; half > 0; half /= 2)
         for (size_t i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
+#endif
 }
 
 INLINE float vec_largest(vec v)
 {
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    __m256 eight =
+        _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    __m256 eight = (__m256)v;
+#endif
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+#else
     float lanes[LANES], largest;
     vec_store(lanes, v);
     largest = lanes[0];
     for (size_t i = 1; i < LANES; i++) largest = lanes[i] > largest ? lanes[i] : largest;
     return largest;
+#endif
 }
 
 /* e^x to about 1e-7 relative; 0 below -87.3 (no subnormal results), infinite above 88.7. */
