@@ -112,12 +112,12 @@ typedef enum pj_seam_name {
         PJ_N_COUNT
 } pj_seam_name;
 
-/* Extras and statistics look at all rows of short prompts, and of longer ones at about
- * PJ_LOOK_ROWS, evenly spaced, the last one always: every step-th. */
-enum { PJ_LOOK_ALL = 128, PJ_LOOK_ROWS = 64 };
+/* Extras and statistics look at all rows of passes of up to 64, and of longer ones at about 32,
+ * evenly spaced, the last one always: every step-th. */
+enum { PJ_LOOK_ALL = 64, PJ_LOOK_SOME = 32 };
 static inline size_t pj_look_step(size_t rows)
 {
-    return rows <= PJ_LOOK_ALL ? 1 : (rows + PJ_LOOK_ROWS - 1) / PJ_LOOK_ROWS;
+    return rows <= PJ_LOOK_ALL ? 1 : (rows + PJ_LOOK_SOME - 1) / PJ_LOOK_SOME;
 }
 static inline bool pj_look_at(size_t row, size_t rows, size_t step)
 {
