@@ -5,8 +5,6 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "llm/engine.h"
-#include "llm/kernels/limits.h"
-#include "llm/pages.h"
 #include "profile/find_model.h"
 
 #include <math.h>
@@ -14,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64, READ_BYTES = 256 << 20 };
+enum { MAX_ROWS = 64 };
 
 typedef struct settings {
     const char *model, *dtypes, *threads, *kv;
@@ -28,23 +26,11 @@ typedef struct row {
     uint32_t threads;
     double load_ms, prefill, decode; /* tokens per second */
     double decode_gb_s;              /* bytes of weights and cache read, per second */
-    double read_gb_s;                /* what as many threads read at best, measured in turn */
+    double read_gb_s; /* what the threads read of the same weights at best, in turn */
     double prefill_gflop_s;
     double cpu_s;  /* least processor time of a repeat, all threads, prompt and decode */
     uint64_t hash; /* of the logits */
 } row;
-
-/* The best that plain reading reaches now, with one to eight streams a thread. */
-static pj_status measure_read(row *r, const char *memory, pj_error *err)
-{
-    pj_team *team;
-    pj_status status = pj_team_new(r->threads, true, &team, err);
-    if (status) return status;
-    for (unsigned streams = 1; streams <= 8; streams *= 2)
-        r->read_gb_s = fmax(r->read_gb_s, pj_limits_read(team, memory, READ_BYTES, streams) * 1e-9);
-    pj_team_free(team);
-    return PJ_OK;
-}
 
 static pj_status measure_once(pj_engine *engine, const settings *s, const int32_t *ids, row *r,
                               pj_error *err)
@@ -85,8 +71,8 @@ static pj_status measure_once(pj_engine *engine, const settings *s, const int32_
     return status;
 }
 
-static pj_status measure(const settings *s, const char *dtype, uint32_t threads, const char *memory,
-                         row *r, pj_error *err)
+static pj_status measure(const settings *s, const char *dtype, uint32_t threads, row *r,
+                         pj_error *err)
 {
     pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
     char path[4096];
@@ -109,6 +95,7 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
                .prefill = NAN,
                .decode = NAN,
                .decode_gb_s = NAN,
+               .read_gb_s = NAN,
                .cpu_s = NAN};
     snprintf(r->dtype, sizeof r->dtype, "%s", facts->dtype);
     snprintf(r->isa, sizeof r->isa, "%s", facts->isa);
@@ -116,7 +103,8 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
         ids[i] = (int32_t)((uint64_t)i * 2654435761u % facts->config->vocab);
     for (int64_t i = 0; i < s->repeat && !status; i++) {
         status = measure_once(engine, s, ids, r, err);
-        if (!status) status = measure_read(r, memory, err);
+        if (!status)
+            r->read_gb_s = fmax(r->read_gb_s, pj_engine_read_speed(engine, UINT64_MAX) * 1e-9);
     }
     pj_engine_close(engine);
 done:
@@ -218,17 +206,14 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
     static row rows[MAX_ROWS];
     pj_error err = {0};
     char dtype[32], threads[32];
-    char *memory = pj_pages_alloc(READ_BYTES); /* as weights are kept */
-    pj_status status = memory ? PJ_OK : pj_fail_memory(&err, "the memory to read");
-    if (memory) memset(memory, 1, READ_BYTES); /* or all of it would be one page of zeros */
+    pj_status status = PJ_OK;
     for (const char *d = s.dtypes; !status && next_word(&d, dtype, sizeof dtype);)
         for (const char *t = s.threads; !status && next_word(&t, threads, sizeof threads);)
             if (count == MAX_ROWS)
                 status = pj_fail(&err, PJ_E_INVALID, "there are more than %d rows", MAX_ROWS);
             else
-                status = measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10), memory,
-                                 &rows[count++], &err);
-    pj_pages_free(memory, READ_BYTES);
+                status =
+                    measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10), &rows[count++], &err);
     if (status) return pj_command_failed(command, &err);
     if (s.json)
         print_json(&s, rows, count);
@@ -246,7 +231,8 @@ const pj_command pj_bench_engine = {
         "Runs a prompt and a decode with recording off, for each weight type and number of "
         "threads, and prints tokens per second, the arithmetic rate of the prefill and the "
         "bytes that decode reads per second (weights and cache) with their share of what the same "
-        "threads read at best, measured in turn, the least processor time of a repeat (all "
+        "threads read of the same weights when they do nothing else, measured in turn, the least "
+        "processor time of a repeat (all "
         "threads, prompt and "
         "decode), and a hash of the logits.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b --dtypes bf16,q8_0,q4_0 -t 1,2\n"

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096 };
+/* Of weights, to learn how fast memory is: some tens of milliseconds. */
+enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
     const char *model, *prompt, *file, *prompts_file, *ids, *depth, *power, *dtype, *kv,
@@ -224,7 +225,9 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
-        pj_run_report_speed(stdout, &result->data, g, pj_engine_get_facts(s->slot.engine));
+        /* after the text, so that nobody waits for it */
+        pj_run_report_speed(stdout, &result->data, g, pj_engine_get_facts(s->slot.engine),
+                            pj_engine_read_speed(s->slot.engine, READ_BYTES));
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
     if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);

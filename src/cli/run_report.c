@@ -235,14 +235,19 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
 }
 
 void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_result *g,
-                         const pj_engine_facts *facts)
+                         const pj_engine_facts *facts, double read_speed)
 {
     double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
     fprintf(out, "\n");
     print_rates(out, &d->info);
-    if (steps > 0 && seconds > 0)
-        fprintf(out, "  %.3f ms a step, %.2f GB/s of weights\n", seconds / steps * 1e3,
-                (double)facts->decode_weight_bytes * steps / seconds * 1e-9);
+    if (steps > 0 && seconds > 0) {
+        double speed = (double)facts->decode_weight_bytes * steps / seconds;
+        fprintf(out, "  %.3f ms a step, %.2f GB/s of weights", seconds / steps * 1e3, speed * 1e-9);
+        if (isfinite(read_speed))
+            fprintf(out, ", %.0f %% of the %.1f GB/s that reading them gives",
+                    100 * speed / read_speed, read_speed * 1e-9);
+        fprintf(out, "\n");
+    }
     fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
     print_warnings(out, d);
 }

@@ -9,9 +9,10 @@
 #include <stdio.h>
 
 void pj_run_report_print(FILE *out, const pj_run_data *data);
-/* Speed alone, for --depth off: tokens per second, ms per token, GB/s, hash of the logits. */
+/* Speed alone, for --depth off: tokens per second, ms per token, GB/s and their share of what plain
+ * reading of the weights gives (bytes per second; NAN: not known), hash of the logits. */
 void pj_run_report_speed(FILE *out, const pj_run_data *data, const pj_generate_result *generated,
-                         const pj_engine_facts *facts);
+                         const pj_engine_facts *facts, double read_speed);
 /* Members text, token_ids, prompt_ids (and texts, ids of every sequence of a batch). */
 void pj_run_report_write_text(pj_json *json, const pj_generate_result *generated);
 

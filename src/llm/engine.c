@@ -5,8 +5,10 @@
 #include "base/thread.h"
 #include "llm/chat.h"
 #include "llm/engine_internal.h"
+#include "llm/kernels/limits.h"
 #include "llm/tokenizer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -143,6 +145,47 @@ const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine)
 const struct pj_tokenizer *pj_engine_tokenizer(const pj_engine *engine)
 {
     return engine->tokenizer;
+}
+
+typedef struct reading {
+    pj_engine *engine;
+    unsigned streams;
+    uint64_t bytes, max_bytes;
+    double seconds;
+} reading;
+
+static void read_matrix(reading *r, const pj_matrix *m)
+{
+    size_t bytes = m->data ? m->rows * m->row_bytes : 0;
+    if (bytes == 0 || r->bytes + bytes > r->max_bytes) return;
+    r->seconds += (double)bytes / pj_limits_read(r->engine->team, m->data, bytes, r->streams);
+    r->bytes += bytes;
+}
+
+static void read_layer(reading *r, const pj_layer *l)
+{
+    const pj_matrix *matrices[] = {&l->q.w,      &l->k.w,           &l->v.w,
+                                   &l->qkv.w,    &l->o.w,           &l->mlp.gate.w,
+                                   &l->mlp.up.w, &l->mlp.gate_up.w, &l->mlp.down.w};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) read_matrix(r, matrices[i]);
+    for (uint32_t e = 0; l->experts && e < r->engine->model.config.experts; e++) {
+        read_matrix(r, &l->experts[e].gate.w);
+        read_matrix(r, &l->experts[e].up.w);
+        read_matrix(r, &l->experts[e].down.w);
+    }
+}
+
+double pj_engine_read_speed(pj_engine *e, uint64_t max_bytes)
+{
+    double best = NAN;
+    for (unsigned streams = 1; streams <= 8; streams *= 2) {
+        reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
+        for (uint32_t i = 0; i < e->model.config.layers; i++) read_layer(&r, &e->model.layers[i]);
+        read_matrix(&r, &e->model.head.w);
+        if (r.bytes < PJ_ENGINE_READ_BYTES) return NAN;
+        best = fmax(best, (double)r.bytes / r.seconds);
+    }
+    return best;
 }
 
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)

@@ -135,6 +135,13 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
                              pj_generate_result *result, pj_error *err);
 void pj_generate_result_fini(pj_generate_result *result);
 
+/* Bytes per second at which the engine's threads read the weights where they lie, doing nothing
+ * else: what decode could reach. The best of several ways; at most `max_bytes` are read in each,
+ * the matrices in their order. NAN when there is less than PJ_ENGINE_READ_BYTES to read, which
+ * caches would answer. */
+enum { PJ_ENGINE_READ_BYTES = 64 << 20 };
+double pj_engine_read_speed(pj_engine *engine, uint64_t max_bytes);
+
 /* Logits of every position of `ids`, handed out row by row in order: for eval. `row` returns false
  * to stop. whole = false feeds one token a pass. */
 typedef bool pj_logits_row_fn(void *context, uint32_t position, const float *logits,
