@@ -11,6 +11,9 @@
 #include "cli/options.h"
 #include "llm/kernels/limits.h"
 #include "llm/pages.h"
+#include "power/source.h"
+#include "profile/limits.h"
+#include "profile/machine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,6 +52,7 @@ typedef struct bench {
     size_t x_floats, y_floats;
     void *packed;
     double read_bytes_s;
+    pj_machine_limits limits;
     row *rows;
     int count;
 } bench;
@@ -231,6 +235,7 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
         pj_form form = pj_linear_form(k, (pj_dtype)type);
         double peak = 0;
         for (int i = 0; i < 5; i++) peak = fmax(peak, pj_limits_peak(k, b->team, form, LIMIT_NS));
+        if (k == pj_kernels_get()) b->limits.operations_s[type] = peak;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             const char *tokens = b->s->tokens;
             while (next_word(&tokens, count, sizeof count)) {
@@ -353,6 +358,21 @@ static void bench_close(bench *b)
     pj_team_free(b->team);
 }
 
+/* Of all threads, for the rooflines of later runs. Best effort: the figures were printed anyway. */
+static void keep_limits(bench *b)
+{
+    char cpu[PJ_CPU_NAME_BYTES];
+    pj_power_env env;
+    if (b->s->threads > 0) return;
+    pj_power_env_get(&env);
+    pj_machine_cpu(env.procfs_root, cpu);
+    b->limits.threads = pj_team_threads(b->team);
+    b->limits.read_bytes_s = b->read_bytes_s;
+    pj_error err;
+    if (pj_machine_limits_save(cpu, &b->limits, &err) != PJ_OK)
+        fprintf(stderr, "perjoule bench kernels: %s\n", err.text);
+}
+
 static int run_bench_kernels(const pj_command *command, int argc, char **argv)
 {
     settings s = {.types = "f32,f16,bf16,q8_0,q4_0",
@@ -383,6 +403,7 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
             print_json(&b);
         else
             print_table(&b);
+        keep_limits(&b);
     }
     bench_close(&b);
     return code;
@@ -397,7 +418,9 @@ const pj_command pj_bench_kernels = {
         "Times each kernel alone: products of one, a few and many tokens with the matrices of a "
         "1B model, walking through more weights than the caches hold, and the operations on "
         "rows. The share is that of the limit that binds: multiply-adds from registers by the "
-        "same instruction, or the memory read bandwidth, both measured at the start.",
+        "same instruction, or the memory read bandwidth, both measured at the start. Those limits "
+        "of all threads are kept for this machine: later runs carry them, as the roof of their "
+        "roofline.",
     .examples = "perjoule bench kernels --dtypes q8_0,q4_0 --tokens 1,512\n"
                 "perjoule bench kernels --sets all --json\n",
 };

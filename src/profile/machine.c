@@ -5,6 +5,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "profile/limits.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,15 +61,22 @@ static void write_sensors(pj_json *json, const pj_rail *rails, uint32_t count)
     pj_json_array_end(json);
 }
 
+void pj_machine_cpu(const char *procfs, char cpu[PJ_CPU_NAME_BYTES])
+{
+    struct utsname kernel = {0};
+    read_value(procfs, "/proc/cpuinfo", "model name", ':', cpu, PJ_CPU_NAME_BYTES);
+    uname(&kernel);
+    if (!cpu[0]) snprintf(cpu, PJ_CPU_NAME_BYTES, "%s", kernel.machine);
+}
+
 pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rail_count,
                           pj_arena *arena, pj_machine *machine, pj_error *err)
 {
-    char cpu[128], os[128], text[512];
+    char cpu[PJ_CPU_NAME_BYTES], os[128], text[512];
     struct utsname kernel = {0};
-    read_value(procfs, "/proc/cpuinfo", "model name", ':', cpu, sizeof cpu);
+    pj_machine_cpu(procfs, cpu);
     read_value("", "/etc/os-release", "PRETTY_NAME", '=', os, sizeof os);
     uname(&kernel);
-    if (!cpu[0]) snprintf(cpu, sizeof cpu, "%s", kernel.machine);
     if (!os[0]) snprintf(os, sizeof os, "%s", kernel.sysname);
 
     uint64_t hash = pj_hash64(0, cpu, strlen(cpu));
@@ -92,6 +100,7 @@ pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rai
     pj_json_kv_string(&json, "kernel", kernel.release);
     pj_json_kv_string(&json, "host", kernel.nodename);
     pj_json_kv_string(&json, "fingerprint", machine->fingerprint);
+    pj_machine_limits_write(cpu, &json);
     write_sensors(&json, rails, rail_count);
     pj_json_object_end(&json);
     snprintf(text, sizeof text, "%s · %s", cpu, kernel.nodename);

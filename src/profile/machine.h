@@ -8,10 +8,14 @@
 
 typedef struct pj_machine {
     const char *name;     /* "AMD EPYC 9B45 · host" */
-    const char *json;     /* cpu, cores, memory, os, host, sensors */
+    const char *json;     /* cpu, cores, memory, os, host, limits, sensors */
     char fingerprint[17]; /* hex; equal for equal hardware and operating system */
 } pj_machine;
 
+enum { PJ_CPU_NAME_BYTES = 128 };
+
+/* The processor's name, or its architecture. */
+void pj_machine_cpu(const char *procfs, char cpu[PJ_CPU_NAME_BYTES]);
 /* Strings live in the arena. `procfs` is in front of /proc ("" usually). */
 pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rail_count,
                           pj_arena *arena, pj_machine *machine, pj_error *err);

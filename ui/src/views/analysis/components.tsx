@@ -1,5 +1,6 @@
 import { useRef } from 'preact/hooks';
-import type { ComponentStat, Summary } from '../../api/types';
+import { api } from '../../api/client';
+import type { ComponentStat, RunDetail } from '../../api/types';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { PART_LABEL, type Part, partColour, partOfStat } from '../../charts/parts';
 import { type Dot, type Line, Points } from '../../charts/points';
@@ -16,7 +17,8 @@ import {
   time,
   Z95,
 } from '../../core/format';
-import { stateOf } from '../../state/resource';
+import { Sentence } from '../../parts/notice';
+import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
@@ -137,11 +139,14 @@ export function HottestPanel({ data }: { data: RunData }) {
 }
 
 /** Measured peaks of the machine, where the run's machine record has them. */
-function roof(s: Summary | null): { gflops: number; gbytes: number } | null {
-  const m = (s as unknown as { machine_info?: Record<string, unknown> } | null)?.machine_info;
-  const gflops = m?.peak_gflops_per_s;
-  const gbytes = m?.bandwidth_gbytes_per_s;
-  return typeof gflops === 'number' && typeof gbytes === 'number' ? { gflops, gbytes } : null;
+function roof(d: RunDetail | null): { gflops: number; gbytes: number } | null {
+  const limits = d?.machine_info?.limits as
+    | { read_gbytes_per_s?: number; peak_gflops_per_s?: Record<string, number> }
+    | null
+    | undefined;
+  const gflops = limits?.peak_gflops_per_s?.[d?.dtype ?? ''];
+  const gbytes = limits?.read_gbytes_per_s;
+  return known(gflops) && known(gbytes) ? { gflops, gbytes } : null;
 }
 
 export function RooflinePanel({ data }: { data: RunData }) {
@@ -154,7 +159,8 @@ export function RooflinePanel({ data }: { data: RunData }) {
   );
   const whole = list.reduce((a, x) => a + (x.energy_mj ?? x.time_ms ?? 0), 0) || 1;
   const dots = list.map((x): Dot => dot(x, whole));
-  const r = roof(s);
+  const detail = useResource(`detail ${data.id}`, (x) => api.detail(data.id, x));
+  const r = roof(detail.value.data);
   const best = Math.max(0, ...list.map((x) => x.gbytes_per_s ?? 0));
   const top = Math.max(0, ...list.map((x) => x.gflops_per_s ?? 0));
   const lo = Math.min(...list.map((x) => x.intensity ?? 1)) / 2;
@@ -167,7 +173,11 @@ export function RooflinePanel({ data }: { data: RunData }) {
     <Panel
       class="span-6"
       title="Roofline"
-      note={`FLOPs per byte against achieved GFLOP/s; size is energy. ${r ? 'Roof: measured peaks of this machine.' : 'Dashed: the best this run reached, not the limit of the machine.'}`}
+      note={
+        <Sentence
+          text={`FLOPs per byte against achieved GFLOP/s; size is energy. ${r ? 'Roof: measured peaks of this machine.' : 'Dashed: the best this run reached; `perjoule bench kernels` measures the limit of the machine for later runs.'}`}
+        />
+      }
       state={stateOf(data.summary, () =>
         list.length ? null : 'No component of this run has FLOPs and bytes.',
       )}
