@@ -20,7 +20,8 @@ typedef enum column_kind {
     COLUMN_OTHER = 0,
     COLUMN_TIME,
     COLUMN_POWER,
-    COLUMN_QUALITY
+    COLUMN_QUALITY,
+    COLUMN_DEVICE /* which GPU the row is of */
 } column_kind;
 
 typedef struct column {
@@ -32,8 +33,10 @@ typedef struct column {
 typedef struct reader {
     pj_trace *trace;
     column columns[MAX_COLUMNS];
-    size_t column_count, time_column, capacity;
-    bool dates; /* times are dates, not milliseconds */
+    size_t column_count, time_column, device_column, capacity;
+    bool dates;  /* times are dates, not milliseconds */
+    cell device; /* of the first row */
+    bool many;   /* a later row is of another device */
     double first_ms;
 } reader;
 
@@ -184,8 +187,18 @@ static column nvidia_column(reader *r, cell c)
     return (column){COLUMN_POWER, rail, 1000};
 }
 
+static bool names_device(cell c)
+{
+    static const char *const names[] = {"index",      "uuid",       "gpu_uuid",  "serial",
+                                        "gpu_serial", "pci.bus_id", "gpu_bus_id"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (cell_is(c, names[i])) return true;
+    return false;
+}
+
 static column read_column(reader *r, cell c)
 {
+    if (names_device(c)) return (column){COLUMN_DEVICE, -1, 1};
     if (cell_is(c, "timestamp_ms")) return (column){COLUMN_TIME, -1, 1};
     if (cell_is(c, "timestamp")) {
         r->dates = true;
@@ -207,10 +220,12 @@ static pj_status read_header(reader *r, const char *line, size_t length, const c
     r->column_count = split(line, length, cells, MAX_COLUMNS);
     if (r->column_count > MAX_COLUMNS)
         return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
-    r->time_column = MAX_COLUMNS;
+    r->time_column = r->device_column = MAX_COLUMNS;
     for (size_t i = 0; i < r->column_count; i++) {
         r->columns[i] = read_column(r, cells[i]);
         if (r->columns[i].kind == COLUMN_TIME && r->time_column == MAX_COLUMNS) r->time_column = i;
+        if (r->columns[i].kind == COLUMN_DEVICE && r->device_column == MAX_COLUMNS)
+            r->device_column = i;
         if (r->columns[i].kind == COLUMN_POWER && r->columns[i].rail < 0)
             r->columns[i].kind = COLUMN_OTHER;
     }
@@ -251,6 +266,14 @@ static bool row_time(const reader *r, const cell *cells, double *ms)
     return fabs(*ms) < 1e14;
 }
 
+/* Rows of several GPUs in one log would pass for readings of one. */
+static void watch_device(reader *r, cell device)
+{
+    if (!r->device.text) r->device = device;
+    r->many |= device.length != r->device.length ||
+               memcmp(device.text, r->device.text, device.length) != 0;
+}
+
 /* Takes a line as a row; false when it is none: cut, ragged, or back in time. */
 static bool read_row(reader *r, const char *line, size_t length)
 {
@@ -259,6 +282,7 @@ static bool read_row(reader *r, const char *line, size_t length)
     double ms;
     if (split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
     if (!row_time(r, cells, &ms)) return false;
+    if (r->device_column < r->column_count) watch_device(r, cells[r->device_column]);
     if (t->row_count == 0) r->first_ms = ms;
     ms -= r->first_ms;
     if (t->row_count > 0 && !(ms > t->t_ms[t->row_count - 1])) return false;
@@ -326,6 +350,10 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
         }
         at += length + 1;
     }
+    if (status == PJ_OK && r.many)
+        status = pj_fail(
+            err, PJ_E_UNSUPPORTED,
+            "%s holds rows of several GPUs; replay a log of one of them (nvidia-smi -i)", name);
     if (status == PJ_OK && trace->row_count == 0)
         status = pj_fail(err, PJ_E_INVALID, "%s holds no row of a power trace", name);
     if (status != PJ_OK) {

@@ -143,6 +143,20 @@ static void logs_of_nvidia_smi(void **state)
     assert_true(fabs((double)t.mw[2] - 61200) < 0.01);
     assert_true(t.t_ms[1] == 100);
     pj_trace_fini(&t);
+    /* A log of one GPU may name it; rows of several must not pass for readings of one. */
+    static const char one[] = "timestamp, index, power.draw [W]\n"
+                              "2026/01/01 00:00:00.000, 1, 61.00 W\n"
+                              "2026/01/01 00:00:00.100, 1, 62.00 W\n";
+    static const char two[] = "timestamp, index, power.draw [W]\n"
+                              "2026/01/01 00:00:00.000, 0, 61.00 W\n"
+                              "2026/01/01 00:00:00.001, 1, 300.00 W\n";
+    pj_error err;
+    assert_int_equal(pj_trace_read_csv(one, sizeof one - 1, "t", &t, &err), PJ_OK);
+    assert_int_equal(t.row_count, 2);
+    pj_trace_fini(&t);
+    assert_int_equal(pj_trace_read_csv(two, sizeof two - 1, "t", &t, &err), PJ_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "several GPUs"));
+    assert_null(t.t_ms);
 }
 
 static void hopeless_traces(void **state)
