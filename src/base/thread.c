@@ -8,6 +8,11 @@
 #include <sys/prctl.h>
 #endif
 
+#ifdef __linux__
+static _Thread_local cpu_set_t allowed_before; /* the pin */
+static _Thread_local bool pinned;
+#endif
+
 static void name_thread(pthread_t thread, const char *name)
 {
 #ifdef __linux__
@@ -24,14 +29,23 @@ pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(thread, NULL, run, context);
+    pthread_attr_t attributes;
+    int failure = pthread_attr_init(&attributes);
+    if (!failure) {
+#ifdef __linux__
+        if (pinned)
+            pthread_attr_setaffinity_np(&attributes, sizeof allowed_before, &allowed_before);
+#endif
+        failure = pthread_create(thread, &attributes, run, context);
+        pthread_attr_destroy(&attributes);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure) return pj_fail_errno(err, failure, "cannot start the thread %s", name);
     name_thread(*thread, name);
     return PJ_OK;
 }
 
-bool pj_thread_pin(int cpu)
+bool pj_thread_confine(int cpu)
 {
 #ifdef __linux__
     cpu_set_t set;
@@ -41,6 +55,25 @@ bool pj_thread_pin(int cpu)
 #else
     (void)cpu;
     return false;
+#endif
+}
+
+bool pj_thread_pin(int cpu)
+{
+#ifdef __linux__
+    if (!pinned)
+        pinned =
+            pthread_getaffinity_np(pthread_self(), sizeof allowed_before, &allowed_before) == 0;
+    if (!pinned) return false;
+#endif
+    return pj_thread_confine(cpu);
+}
+
+void pj_thread_unpin(void)
+{
+#ifdef __linux__
+    if (pinned) pthread_setaffinity_np(pthread_self(), sizeof allowed_before, &allowed_before);
+    pinned = false;
 #endif
 }
 

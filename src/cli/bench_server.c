@@ -1,9 +1,9 @@
 /*
  * perjoule bench server: what live readers cost a run, and what they cost themselves. One run after
- * another goes on, pinned to one core with its recorder and its sampler; in turn nobody listens, or
- * a thousand WebSocket readers are served from another core. Ratios of times within a round say
- * what the readers cost the run; the messages that each reader got are counted and their numbers
- * checked.
+ * another goes on, its engine pinned to one core; in turn nobody listens, or a thousand WebSocket
+ * readers are served from another core, where the run's recorder and its sampler are in both cases.
+ * Ratios of times within a round say what the readers cost the run; the messages that each reader
+ * got are counted and their numbers checked.
  */
 #include "base/clock.h"
 #include "base/json.h"
@@ -261,7 +261,7 @@ static pj_status measure(server_bench *b, pj_error *err)
     int count = pj_cpu_allowed(cpus, 2);
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
-    pj_thread_pin(b->serve_cpu); /* threads started from here on inherit it */
+    pj_thread_confine(b->serve_cpu); /* hub, server, and what records the run */
     pj_status status = pj_live_json_open(&b->live, err);
     pj_hub_options hub = {.hello = pj_live_json_hello, .context = b->live};
     if (status == PJ_OK) status = pj_hub_open(&hub, &b->hub, err);

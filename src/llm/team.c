@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -43,9 +42,6 @@ struct pj_team {
     int cpu_count;
     char *scratch;
     worker workers[PJ_TEAM_MAX_THREADS];
-#ifdef __linux__
-    cpu_set_t caller_set; /* the caller's affinity before pinning */
-#endif
 };
 
 static void gate_init(gate *g)
@@ -98,26 +94,6 @@ static void *work(void *context)
     }
 }
 
-static void pin_caller(pj_team *team)
-{
-#ifdef __linux__
-    if (sched_getaffinity(0, sizeof team->caller_set, &team->caller_set) != 0) {
-        team->pinned = false;
-        return;
-    }
-#endif
-    pj_thread_pin(team->cpus[0]);
-}
-
-static void unpin_caller(pj_team *team)
-{
-#ifdef __linux__
-    sched_setaffinity(0, sizeof team->caller_set, &team->caller_set);
-#else
-    (void)team;
-#endif
-}
-
 pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *err)
 {
     *result = NULL;
@@ -147,7 +123,7 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
         pj_team_free(team);
         return status;
     }
-    if (team->pinned) pin_caller(team);
+    if (team->pinned) pj_thread_pin(team->cpus[0]);
     *result = team;
     return PJ_OK;
 }
@@ -158,7 +134,7 @@ void pj_team_free(pj_team *team)
     team->stop = true;
     gate_add(&team->start);
     for (unsigned i = 1; i <= team->started; i++) pthread_join(team->workers[i].thread, NULL);
-    if (team->pinned) unpin_caller(team);
+    if (team->pinned) pj_thread_unpin();
     gate_fini(&team->start);
     gate_fini(&team->arrived);
     gate_fini(&team->barrier);

@@ -180,6 +180,34 @@ static void ring_keeps_order_between_threads(void **state)
     pj_ring_fini(&ring);
 }
 
+static void *count_cpus(void *context)
+{
+    *(int *)context = pj_cpu_allowed(NULL, 0);
+    return NULL;
+}
+
+static int cpus_of_a_new_thread(void)
+{
+    pthread_t thread;
+    int count = 0;
+    assert_int_equal(pj_thread_start(&thread, "counter", count_cpus, &count, NULL), PJ_OK);
+    pthread_join(thread, NULL);
+    return count;
+}
+
+/* A pinned engine starts the collector of its run: that one must keep the other CPUs. */
+static void a_pin_is_the_threads_own(void **state)
+{
+    int cpus[2], all = pj_cpu_allowed(cpus, 2);
+    if (all < 2 || !pj_thread_pin(cpus[1])) skip(); /* one CPU, or no such thing as a pin */
+    assert_int_equal(pj_cpu_allowed(NULL, 0), 1);
+    assert_int_equal(cpus_of_a_new_thread(), all);
+    pj_thread_pin(cpus[0]); /* again: the first pin's "before" counts */
+    assert_int_equal(cpus_of_a_new_thread(), all);
+    pj_thread_unpin();
+    assert_int_equal(pj_cpu_allowed(NULL, 0), all);
+}
+
 static void ids_sort_and_checksums_hold(void **state)
 {
     char before[PJ_UUID_BYTES], after[PJ_UUID_BYTES];
@@ -247,6 +275,7 @@ int main(void)
         cmocka_unit_test(utf8_refuses_what_is_not),
         cmocka_unit_test(ring_counts_what_it_loses),
         cmocka_unit_test(ring_keeps_order_between_threads),
+        cmocka_unit_test(a_pin_is_the_threads_own),
         cmocka_unit_test(ids_sort_and_checksums_hold),
         cmocka_unit_test(iso_times_go_both_ways),
         cmocka_unit_test(files_are_written_whole),
