@@ -232,9 +232,7 @@ const pj_command pj_bench_engine = {
         "threads, and prints tokens per second, the arithmetic rate of the prefill and the "
         "bytes that decode reads per second (weights and cache) with their share of what the same "
         "threads read of the same weights when they do nothing else, measured in turn, the least "
-        "processor time of a repeat (all "
-        "threads, prompt and "
-        "decode), and a hash of the logits.",
+        "processor time of a repeat (all threads, prompt and decode), and a hash of the logits.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b --dtypes bf16,q8_0,q4_0 -t 1,2\n"
                 "perjoule bench engine -m synthetic:llama-3.1-8b,layers=4 --json\n",
 };

@@ -109,7 +109,6 @@ static int run_bench_memory(const pj_command *command, int argc, char **argv)
         return pj_command_failed(command, &err);
     }
     memset(memory, 1, bytes); /* pages of its own, not the shared page of zeros */
-    memset(memory, 1, bytes); /* or all of it would be one page of zeros */
     for (unsigned i = 0; i < count; i++)
         if (measure(&s, counts[i], memory, bytes, &rows[i], &err)) break;
     pj_pages_free(memory, bytes);

@@ -275,38 +275,40 @@ static bool is_integrated(const pj_joules *j, const pj_node *node)
     return is_long(j, node->end_ns - node->begin_ns);
 }
 
-void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e)
+/* Method and 1 sigma of a part with gross energy, from what the fit says of it. What is longer than
+ * the sensor's period is integrated; the fit may still know its edges better than the curve does,
+ * which spreads power evenly over a window. */
+static void rate(const pj_joules *j, int64_t begin_ns, int64_t end_ns, bool integrated,
+                 double fit_sd, double common, pj_energy *e)
 {
-    double ms = (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
-    double sd = fit_sd_mj(j, &leaf->class_, &ms, 1);
-    sd = hypot(sd, common_sd(j) * pj_mj_of_nj(e->gross_nj));
+    double sd = hypot(fit_sd, common * pj_mj_of_nj(e->gross_nj));
     e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
-    if (is_long(j, leaf->end_ns - leaf->begin_ns)) {
+    if (integrated) {
         e->method = PJ_METHOD_INTEGRATE;
-        sd = fmin(sd, pj_joules_curve_sd_mj(j, leaf->begin_ns, leaf->end_ns));
+        sd = fmin(sd, pj_joules_curve_sd_mj(j, begin_ns, end_ns));
     }
     e->sd_mj = (float)sd;
 }
 
-/* What is longer than the sensor's period is integrated; the fit may still know its edges better
- * than the curve does, which spreads power evenly over a window. */
+void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e)
+{
+    double ms = (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
+    rate(j, leaf->begin_ns, leaf->end_ns, is_long(j, leaf->end_ns - leaf->begin_ns),
+         fit_sd_mj(j, &leaf->class_, &ms, 1), common_sd(j), e);
+}
+
 static void judge(pj_joules *j, class_times *times)
 {
     const pj_tree *tree = j->tree;
     double common = common_sd(j);
     for (uint32_t i = 0; i < tree->node_count; i++) {
+        const pj_node *node = &tree->nodes[i];
         pj_energy *e = &j->nodes[i];
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
         collect_times(j, i, times);
-        double sd = fit_sd_mj(j, times->classes, times->times_ms, times->count);
-        sd = hypot(sd, common * pj_mj_of_nj(e->gross_nj));
+        rate(j, node->begin_ns, node->end_ns, is_integrated(j, node),
+             fit_sd_mj(j, times->classes, times->times_ms, times->count), common, e);
         forget_times(times);
-        e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
-        if (is_integrated(j, &tree->nodes[i])) {
-            e->method = PJ_METHOD_INTEGRATE;
-            sd = fmin(sd, pj_joules_curve_sd_mj(j, tree->nodes[i].begin_ns, tree->nodes[i].end_ns));
-        }
-        e->sd_mj = (float)sd;
     }
 }
 

@@ -117,15 +117,18 @@ export function logTicks(lo: number, hi: number): number[] {
   return out;
 }
 
+const sorted = (values: ArrayLike<number>): Float64Array =>
+  Float64Array.from(values)
+    .filter((x) => Number.isFinite(x))
+    .sort();
+
 /** The ends of a colour scale for many figures of one kind (tokens): the extremes, but at most four
  * interquartile ranges beyond the quartiles. Tokens in which the machine did something else stay
  * bright without darkening all others. */
 export function fenceOf(
   values: ArrayLike<number>,
 ): { lo: number; hi: number; clipped: boolean } | null {
-  const v = Float64Array.from(values)
-    .filter((x) => Number.isFinite(x))
-    .sort();
+  const v = sorted(values);
   if (v.length === 0) return null;
   const q1 = quantile(v, 0.25);
   const q3 = quantile(v, 0.75);
@@ -140,9 +143,7 @@ export function fenceOf(
 export function scaleOf(
   values: ArrayLike<number>,
 ): { lo: number; hi: number; clipped: boolean } | null {
-  const v = Float64Array.from(values)
-    .filter((x) => Number.isFinite(x))
-    .sort();
+  const v = sorted(values);
   if (v.length === 0) return null;
   const lo = v[0];
   const hi = v[v.length - 1];
