@@ -181,7 +181,7 @@ static void print_attribution(FILE *out, const pj_run_info *info)
     double now = 100 * info->attribution_interval;
     double then = 100 * info->attribution_interval_calibrated;
     if (isnan(now)) return;
-    fprintf(out, "  components: %s, half of the energy within ±%.2g %%",
+    fprintf(out, "  components: %s, half of their net energy within ±%.2g %%",
             pj_method_name(info->method), now);
     if (info->method == PJ_METHOD_FIT && then < now / 2)
         fprintf(out, "; `perjoule calibrate` would make it about ±%.2g %%", then);

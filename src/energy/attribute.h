@@ -71,8 +71,9 @@ typedef struct pj_fit {
 
 pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err);
 void pj_fit_fini(pj_fit *fit); /* may run twice */
-/* Median over classes (weighted by energy) of the relative 95 % half width. NAN without classes. */
-double pj_fit_interval(const pj_fit *fit);
+/* Median over the classes counted, weighted by energy, of the relative 95 % half width of their net
+ * power. NAN: there are none. */
+double pj_fit_interval(const pj_fit *fit, const bool *counted);
 
 /* Energy per operation and per byte of this machine, from the fit's class energies: least squares
  * of energy = a FLOPs + b bytes with both at least 0. Standard deviations include what the two

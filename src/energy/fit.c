@@ -324,14 +324,14 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double pj_fit_interval(const pj_fit *fit)
+double pj_fit_interval(const pj_fit *fit, const bool *counted)
 {
     weighted *w = pj_alloc(fit->class_count, sizeof *w);
     size_t count = 0;
     double total = 0, median = NAN;
     for (size_t c = 0; w && c < fit->class_count; c++) {
         double energy = fit->power_mw[c] * fit->time_ms[c];
-        if (!(energy > 0)) continue;
+        if (!counted[c] || !(energy > 0)) continue;
         double sd = sqrt(fmax(fit->covariance[c * fit->class_count + c], 0));
         w[count++] = (weighted){1.96 * sd / fit->power_mw[c], energy};
         total += energy;

@@ -118,6 +118,21 @@ static double calibrated_interval(const pj_joules *j, const pj_rail_result *lead
     return then < 0.001 ? fmin(now, 0.001) : fmin(now, then);
 }
 
+/* Of the tokens' classes alone: loading a model may take most of a short run's energy, and says
+ * nothing of how well its components are told apart. */
+static double interval_now(const pj_joules *j, const pj_fit *fit)
+{
+    bool *counted = pj_alloc(j->tree->class_count, sizeof *counted);
+    for (uint32_t c = 0; counted && c < j->tree->class_count; c++) {
+        const pj_tree_class *class_ = &j->tree->classes[c];
+        counted[c] = class_->component &&
+                     (class_->phase == PJ_PHASE_PREFILL || class_->phase == PJ_PHASE_DECODE);
+    }
+    double interval = counted ? pj_fit_interval(fit, counted) : NAN;
+    pj_free(counted);
+    return interval;
+}
+
 static void fill_attribution(pj_joules *j, pj_run_info *info)
 {
     const pj_rail_result *leading = main_rail(j);
@@ -144,7 +159,7 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
     pj_free(bytes);
     info->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
     info->condition_number = leading->fit.condition_number;
-    info->attribution_interval = pj_fit_interval(&leading->fit);
+    info->attribution_interval = interval_now(j, &leading->fit);
     info->attribution_interval_calibrated =
         j->replayed ? info->attribution_interval
                     : calibrated_interval(j, leading, info->attribution_interval);

@@ -175,7 +175,7 @@ typedef struct pj_run_info {
     bool total_is_partial; /* a rail that the total should hold was missing */
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
-    double attribution_interval;            /* median relative 95 % half width of the classes */
+    double attribution_interval;            /* median relative 95 % half width of tokens' classes */
     double attribution_interval_calibrated; /* what a calibration is expected to bring */
     double calibration_gap;                 /* replay: measured / predicted - 1, NAN else */
     /* the profiler itself */

@@ -280,6 +280,21 @@ static void parallel_leaves_share_their_time(void **state)
 
 /* ---- linear algebra and unit costs ----------------------------------------------------------- */
 
+/* A class outside the count weighs nothing, however much energy it took. */
+static void the_interval_is_that_of_the_classes_counted(void **state)
+{
+    (void)state;
+    double power[] = {100, 10, 10, 10}, time[] = {1000, 10, 10, 10};
+    double sd[] = {0.1, 1, 2, 3}, covariance[16] = {0};
+    for (int c = 0; c < 4; c++) covariance[5 * c] = sd[c] * sd[c];
+    pj_fit fit = {.class_count = 4, .power_mw = power, .time_ms = time, .covariance = covariance};
+    const bool all[] = {true, true, true, true}, some[] = {false, true, true, true};
+    const bool none[4] = {false};
+    assert_float_equal((float)pj_fit_interval(&fit, all), (float)(1.96 * 0.001), 1e-7);
+    assert_float_equal((float)pj_fit_interval(&fit, some), (float)(1.96 * 0.2), 1e-7);
+    assert_true(isnan(pj_fit_interval(&fit, none)));
+}
+
 static void linear_algebra_inverts(void **state)
 {
     pj_random r = {3};
@@ -332,6 +347,7 @@ int main(void)
         cmocka_unit_test(shares_add_up_to_the_nanojoule),
         cmocka_unit_test(dark_time_makes_leaves_unknown_not_zero),
         cmocka_unit_test(parallel_leaves_share_their_time),
+        cmocka_unit_test(the_interval_is_that_of_the_classes_counted),
         cmocka_unit_test(linear_algebra_inverts),
         cmocka_unit_test(unit_costs_recover_planted_ones),
     };

@@ -234,7 +234,7 @@ function efficiency(
     [
       'Intervals below the token',
       known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable',
-      'Median 95 % half width of the component classes',
+      'Median 95 % half width of the components, by their energy net of idle',
     ],
     [
       'A calibration would give',
