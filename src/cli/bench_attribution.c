@@ -164,14 +164,13 @@ static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
     }
 }
 
-static pj_status simulate(bench *b, const pj_tree *tree, pj_spool_reader *reader, const sensor *s,
-                          uint64_t seed, pj_error *err)
+static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t seed, pj_error *err)
 {
     char text[256];
     pj_sim_spec spec;
     pj_run_data d = {0};
-    int64_t begin_ns;
     pj_readings none = {0};
+    pj_joules *joules = NULL;
     snprintf(text, sizeof text, "%s,seed=%llu,idle_mw=%g", s->spec, (unsigned long long)seed,
              b->idle_mw);
     pj_status status = pj_sim_parse(text, &spec, err);
@@ -179,7 +178,7 @@ static pj_status simulate(bench *b, const pj_tree *tree, pj_spool_reader *reader
     prior_context prior = {&spec, s->calibration, seed};
     pj_build_options options = {
         .sim = &spec, .prior = s->calibration > 0 ? calibrated_prior : NULL, .context = &prior};
-    status = pj_build_facts(reader, &d, &begin_ns, err);
+    status = pj_build_facts(tree, &d, err);
     if (status == PJ_OK) {
         d.rail_count = pj_sim_rails(&spec, d.rails, PJ_MAX_RAILS);
         for (uint32_t r = 0; r < d.rail_count; r++) {
@@ -187,9 +186,11 @@ static pj_status simulate(bench *b, const pj_tree *tree, pj_spool_reader *reader
             d.baseline_mw[r] = spec.idle_mw * spec.rails[r].share;
             d.baseline_sd_mw[r] = 0.001 * d.baseline_mw[r];
         }
-        status = pj_build_rows((pj_tree *)(uintptr_t)tree, &d, err);
+        status = pj_build_rows(tree, &d, err);
     }
-    if (status == PJ_OK) status = pj_build_energy(tree, &none, &options, &d, err);
+    if (status == PJ_OK) status = pj_joules_new(tree, &none, &options, &d, &joules, err);
+    if (status == PJ_OK) status = pj_joules_fill(joules, err);
+    pj_joules_free(joules);
     if (status == PJ_OK) {
         judge(b, &spec, &d);
         b->residual = fmax(b->residual, sum_error(&d));
@@ -279,12 +280,12 @@ static void run_all(void *context, pj_spool_reader *reader)
     bench *b = context;
     pj_run_data facts = {0};
     pj_tree tree = {0};
-    int64_t begin_ns;
     pj_error err = {0};
     pj_status status = PJ_OK;
     if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
-    if (status == PJ_OK) status = pj_build_facts(reader, &facts, &begin_ns, &err);
-    if (status == PJ_OK) status = pj_tree_init(&tree, reader, begin_ns, &facts.arena, &err);
+    if (status == PJ_OK) status = pj_tree_init(&tree, reader, &facts.arena, &err);
+    if (status == PJ_OK) status = pj_build_facts(&tree, &facts, &err);
+    if (status == PJ_OK) status = pj_tree_cut(&tree, &err);
     b->errors = pj_alloc(MAX_ERRORS, sizeof(double));
     b->equal = pj_alloc(MAX_ERRORS, sizeof(double));
     b->class_count = tree.class_count;
@@ -303,7 +304,7 @@ static void run_all(void *context, pj_spool_reader *reader)
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
-            status = simulate(b, &tree, reader, &sensors[i], (uint64_t)(b->seed + k), &err);
+            status = simulate(b, &tree, &sensors[i], (uint64_t)(b->seed + k), &err);
         if (status == PJ_OK) print_row(b, &sensors[i]);
     }
     if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);

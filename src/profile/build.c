@@ -2,12 +2,15 @@
  * thread is the order of time. */
 #include "profile/build.h"
 
+#include "base/thread.h"
 #include "profile/run_json.h"
 #include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { LARGE_TREE_NODES = 20000 };
 
 /* ---- facts --------------------------------------------------------------------------------- */
 
@@ -40,29 +43,32 @@ static pj_status take_fact(const pj_record *record, pj_run_data *data, int64_t *
     return PJ_OK;
 }
 
-pj_status pj_build_facts(pj_spool_reader *reader, pj_run_data *data, int64_t *begin_ns,
-                         pj_error *err)
+static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < tree->note_count; i++) count += pj_record_kind(tree->notes[i]) == type;
+    return count;
+}
+
+pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 {
     pj_run_info *info = &data->info;
     info->overhead_ms = info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    uint32_t warnings = 0;
-    *begin_ns = reader->start_ns;
-    info->created_wall_ns = reader->start_wall_ns;
-    pj_spool_rewind(reader);
-    for (const pj_record *record; (record = pj_spool_next(reader));)
-        warnings += pj_record_kind(record) == PJ_RECORD_WARNING;
+    uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
+    int64_t begin_ns = tree->spool_ns;
+    info->created_wall_ns = tree->spool_wall_ns;
     data->warnings = pj_arena_alloc(&data->arena, warnings + 1, sizeof *data->warnings);
     if (!data->warnings) return pj_fail_memory(err, "a run");
-    pj_spool_rewind(reader);
-    for (const pj_record *record; (record = pj_spool_next(reader));) {
-        pj_status status = take_fact(record, data, begin_ns, &warnings, err);
+    for (uint32_t i = 0; i < tree->note_count; i++) {
+        pj_status status = take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
         if (status != PJ_OK) return status;
     }
     for (uint32_t i = 0; i < data->warning_count; i++)
-        data->warnings[i].t_ms = (data->warnings[i].t_ms - (double)*begin_ns) / 1e6;
+        data->warnings[i].t_ms = (data->warnings[i].t_ms - (double)begin_ns) / 1e6;
     if (!info->id[0])
         return pj_fail(err, PJ_E_INVALID, "the spool does not say which run it is of");
+    pj_tree_begin(tree, begin_ns);
     return PJ_OK;
 }
 
@@ -71,7 +77,6 @@ pj_status pj_build_facts(pj_spool_reader *reader, pj_run_data *data, int64_t *be
 typedef struct rows_state {
     pj_tree *tree;
     pj_run_data *data;
-    uint32_t extra_capacity;
 } rows_state;
 
 static double ms_between(int64_t from_ns, int64_t to_ns)
@@ -98,9 +103,6 @@ static bool count_rows(rows_state *s)
     pj_run_data *d = s->data;
     for (uint32_t i = 1; i < s->tree->node_count; i++) {
         pj_node *node = &s->tree->nodes[i];
-        pj_span_view view;
-        if (node->record && pj_span_view_get(node->record, &view))
-            s->extra_capacity += view.extra_count;
         switch (node->kind) {
         case PJ_SPAN_PHASE: node->row = d->phase_count++; break;
         case PJ_SPAN_SECTION: node->row = d->section_count++; break;
@@ -120,7 +122,7 @@ static bool count_rows(rows_state *s)
     d->layers = pj_arena_alloc(a, d->layer_count, sizeof *d->layers);
     d->components = pj_arena_alloc(a, d->component_count, sizeof *d->components);
     d->operations = pj_arena_alloc(a, d->operation_count, sizeof *d->operations);
-    d->extras = pj_arena_alloc(a, s->extra_capacity, sizeof *d->extras);
+    d->extras = pj_arena_alloc(a, s->tree->extra_count, sizeof *d->extras);
     return d->phases && d->sections && d->tokens && d->layers && d->components && d->operations &&
            d->extras;
 }
@@ -274,7 +276,7 @@ static bool fill_text(pj_run_data *d)
 
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
 {
-    rows_state s = {tree, d, 0};
+    rows_state s = {tree, d};
     if (!count_rows(&s)) return pj_fail_memory(err, "the rows of a run");
     for (uint32_t i = tree->node_count; i-- > 1;) /* layers before their components */
         if (tree->nodes[i].kind == PJ_SPAN_LAYER && !fill_row(&s, i))
@@ -303,14 +305,12 @@ static bool is_sound(const pj_reading *r)
            r->window_ns < PJ_LATEST_NS;
 }
 
-static bool collect_readings(pj_spool_reader *reader, uint64_t count, pj_readings *readings)
+static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 {
-    size_t at[PJ_MAX_RAILS + 1] = {0};
-    *readings = (pj_readings){.items = pj_alloc(count, sizeof(pj_reading))};
-    if (!readings->items) return false;
+    size_t at[PJ_MAX_RAILS + 1] = {0}, count = 0;
     for (int pass = 0; pass < 2; pass++) {
-        pj_spool_rewind(reader);
-        for (const pj_record *record; (record = pj_spool_next(reader));) {
+        for (uint32_t k = 0; k < tree->note_count; k++) {
+            const pj_record *record = tree->notes[k];
             if (pj_record_kind(record) != PJ_RECORD_READINGS) continue;
             const pj_reading *items = (const pj_reading *)record->payload;
             uint32_t n = pj_record_bytes(record) / (uint32_t)sizeof *items;
@@ -326,25 +326,70 @@ static bool collect_readings(pj_spool_reader *reader, uint64_t count, pj_reading
             at[r] = readings->begin[r];
             readings->begin[r + 1] += readings->begin[r];
         }
+        count = readings->begin[PJ_MAX_RAILS];
+        if (pass == 0 && !(readings->items = pj_alloc(count, sizeof(pj_reading)))) return false;
     }
     return true;
+}
+
+/* ---- all together -------------------------------------------------------------------------- */
+
+/* Rows and energies of a large run are made at the same time: they meet in pj_joules_fill. */
+typedef struct rows_task {
+    pj_tree *tree;
+    pj_run_data *data;
+    pj_status status;
+    pj_error err;
+} rows_task;
+
+static void *make_rows(void *context)
+{
+    rows_task *task = context;
+    task->status = pj_build_rows(task->tree, task->data, &task->err);
+    return NULL;
+}
+
+static pj_status build_joules(pj_tree *tree, const pj_build_options *options, pj_run_data *data,
+                              pj_joules **joules, pj_error *err)
+{
+    pj_readings readings = {0};
+    pj_status status = pj_tree_cut(tree, err);
+    if (status == PJ_OK && !collect_readings(tree, &readings))
+        status = pj_fail_memory(err, "the readings of a run");
+    if (status == PJ_OK) status = pj_joules_new(tree, &readings, options, data, joules, err);
+    pj_free(readings.items);
+    return status;
+}
+
+static pj_status build_rows_and_joules(pj_tree *tree, const pj_build_options *options,
+                                       pj_run_data *data, pj_error *err)
+{
+    rows_task rows = {.tree = tree, .data = data};
+    pj_joules *joules = NULL;
+    pthread_t thread;
+    bool beside = tree->node_count >= LARGE_TREE_NODES &&
+                  pj_thread_start(&thread, "pj-rows", make_rows, &rows, NULL) == PJ_OK;
+    if (!beside) make_rows(&rows);
+    pj_status status = build_joules(tree, options, data, &joules, err);
+    if (beside) pthread_join(thread, NULL);
+    if (rows.status != PJ_OK) {
+        if (status == PJ_OK && err) *err = rows.err;
+        status = rows.status;
+    }
+    if (status == PJ_OK) status = pj_joules_fill(joules, err);
+    pj_joules_free(joules);
+    return status;
 }
 
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err)
 {
     pj_tree tree = {0};
-    pj_readings readings = {0};
-    int64_t begin_ns;
     *data = (pj_run_data){0};
     pj_arena_init(&data->arena, 0);
-    pj_status status = pj_build_facts(reader, data, &begin_ns, err);
-    if (status == PJ_OK) status = pj_tree_init(&tree, reader, begin_ns, &data->arena, err);
-    if (status == PJ_OK) status = pj_build_rows(&tree, data, err);
-    if (status == PJ_OK && !collect_readings(reader, tree.reading_count, &readings))
-        status = pj_fail_memory(err, "the readings of a run");
-    if (status == PJ_OK) status = pj_build_energy(&tree, &readings, options, data, err);
-    pj_free(readings.items);
+    pj_status status = pj_tree_init(&tree, reader, &data->arena, err);
+    if (status == PJ_OK) status = pj_build_facts(&tree, data, err);
+    if (status == PJ_OK) status = build_rows_and_joules(&tree, options, data, err);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;

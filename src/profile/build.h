@@ -33,14 +33,19 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
 
 /* ---- steps, for tests ---- */
 
-/* Facts, rails and warnings; when recording began. */
-pj_status pj_build_facts(pj_spool_reader *reader, pj_run_data *data, int64_t *begin_ns,
-                         pj_error *err);
+/* Facts, rails and warnings; tells the tree when recording began. */
+pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err);
 /* Rows without energies; puts each node's row into the tree. */
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *data, pj_error *err);
-/* Energies of all rows, rail energies and classes (joules.c), and samples (samples.c). */
-pj_status pj_build_energy(const pj_tree *tree, const pj_readings *readings,
-                          const pj_build_options *options, pj_run_data *data, pj_error *err);
+/* Energies (joules.c), in two steps. First those of every leaf, from the tree and the rails: the
+ * rows of `data` may be in the making meanwhile. Then those of all rows, rail energies, classes and
+ * samples (samples.c). The tree was cut. */
+typedef struct pj_joules pj_joules;
+pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
+                        const pj_build_options *options, pj_run_data *data, pj_joules **joules,
+                        pj_error *err);
+pj_status pj_joules_fill(pj_joules *joules, pj_error *err);
+void pj_joules_free(pj_joules *joules); /* NULL is allowed */
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
                            pj_error *err);
 

@@ -151,12 +151,27 @@ static void start_node(pj_energy *node, bool known, bool has_planted)
     *node = (pj_energy){zero, zero, zero, has_planted ? 0 : PJ_NJ_UNKNOWN, NAN, PJ_METHOD_NONE};
 }
 
+/* A batch's step has several rows; until it is shared out, all of it is the first one's. */
+pj_energy *pj_joules_of(pj_joules *j, uint32_t index)
+{
+    const pj_node *node = &j->tree->nodes[index];
+    switch (node->kind) {
+    case PJ_SPAN_PHASE: return &j->d->phases[node->row].energy;
+    case PJ_SPAN_SECTION: return &j->d->sections[node->row].energy;
+    case PJ_SPAN_TOKEN: return &j->d->tokens[node->row].energy;
+    case PJ_SPAN_LAYER: return &j->d->layers[node->row].energy;
+    case PJ_SPAN_COMPONENT: return &j->d->components[node->row].energy;
+    case PJ_SPAN_OPERATION: return &j->d->operations[node->row].energy;
+    default: return &j->run;
+    }
+}
+
 static void sum_children(pj_joules *j, uint32_t index)
 {
     const pj_tree *tree = j->tree;
-    pj_energy *node = &j->nodes[index];
+    pj_energy *node = pj_joules_of(j, index);
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
-        const pj_energy *child = &j->nodes[tree->children[k]];
+        const pj_energy *child = pj_joules_of(j, tree->children[k]);
         sum_children(j, tree->children[k]);
         pj_nj_add(&node->gross_nj, child->gross_nj);
         pj_nj_add(&node->net_nj, child->net_nj);
@@ -169,10 +184,10 @@ static void sum_nodes(pj_joules *j)
     const pj_tree *tree = j->tree;
     bool has_planted = j->sim_mw && !tree->overlaps;
     for (uint32_t i = 0; i < tree->node_count; i++)
-        start_node(&j->nodes[i], j->result_count > 0, has_planted);
+        start_node(pj_joules_of(j, i), j->result_count > 0, has_planted);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_tree_leaf *leaf = &tree->leaves[i];
-        pj_energy *node = &j->nodes[leaf->node];
+        pj_energy *node = pj_joules_of(j, leaf->node);
         pj_nj_add(&node->gross_nj, j->gross[i]);
         pj_nj_add(&node->self_nj, j->gross[i]);
         pj_nj_add(&node->net_nj, j->net[i]);
@@ -303,7 +318,7 @@ static void judge(pj_joules *j, class_times *times)
     double common = common_sd(j);
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const pj_node *node = &tree->nodes[i];
-        pj_energy *e = &j->nodes[i];
+        pj_energy *e = pj_joules_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
         collect_times(j, i, times);
         rate(j, node->begin_ns, node->end_ns, is_integrated(j, node),
@@ -355,9 +370,8 @@ static pj_status prepare(pj_joules *j, pj_error *err)
     j->rail_gross = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_gross);
     j->rail_net = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_net);
     j->equal = pj_alloc(tree->class_count, sizeof *j->equal);
-    j->nodes = pj_alloc(tree->node_count, sizeof *j->nodes);
     if (!j->class_names || !j->leaves || !j->gross || !j->net || !j->rail_gross || !j->rail_net ||
-        !j->equal || !j->nodes)
+        !j->equal)
         return pj_fail_memory(err, "the energies of a run");
     for (uint32_t c = 0; c < tree->class_count; c++) {
         pj_tree_class_name(tree, &tree->classes[c], j->class_names[c], sizeof *j->class_names);
@@ -369,8 +383,34 @@ static pj_status prepare(pj_joules *j, pj_error *err)
     return PJ_OK;
 }
 
-static void release(pj_joules *j)
+pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
+                        const pj_build_options *options, pj_run_data *data, pj_joules **joules,
+                        pj_error *err)
 {
+    pj_joules *j = *joules = pj_alloc(1, sizeof *j);
+    if (!j) return pj_fail_memory(err, "the energies of a run");
+    j->tree = tree;
+    j->options = options;
+    j->d = data;
+    pj_status status = prepare(j, err);
+    if (status == PJ_OK) status = make_curves(j, readings, err);
+    if (status == PJ_OK) status = pj_joules_rails(j, err);
+    return status;
+}
+
+pj_status pj_joules_fill(pj_joules *j, pj_error *err)
+{
+    sum_nodes(j);
+    pj_status status = judge_all(j, err);
+    if (status == PJ_OK) status = pj_joules_rows(j, err);
+    if (status == PJ_OK) status = pj_joules_run(j, err);
+    if (status == PJ_OK) status = pj_build_samples(j->tree, j->curves, j->d, err);
+    return status;
+}
+
+void pj_joules_free(pj_joules *j)
+{
+    if (!j) return;
     for (int r = 0; r < PJ_MAX_RAILS; r++) pj_curve_free(j->curves[r]);
     for (uint32_t i = 0; i < j->result_count; i++)
         if (j->results[i].has_fit) pj_fit_fini(&j->results[i].fit);
@@ -382,30 +422,7 @@ static void release(pj_joules *j)
     pj_free(j->rail_gross);
     pj_free(j->rail_net);
     pj_free(j->equal);
-    pj_free(j->nodes);
     pj_free(j->leaf_begin);
     pj_free(j->leaf_of);
-}
-
-pj_status pj_build_energy(const pj_tree *tree, const pj_readings *readings,
-                          const pj_build_options *options, pj_run_data *data, pj_error *err)
-{
-    pj_joules *j = pj_alloc(1, sizeof *j);
-    if (!j) return pj_fail_memory(err, "the energies of a run");
-    j->tree = tree;
-    j->options = options;
-    j->d = data;
-    pj_status status = prepare(j, err);
-    if (status == PJ_OK) status = make_curves(j, readings, err);
-    if (status == PJ_OK) status = pj_joules_rails(j, err);
-    if (status == PJ_OK) {
-        sum_nodes(j);
-        status = judge_all(j, err);
-    }
-    if (status == PJ_OK) status = pj_joules_rows(j, err);
-    if (status == PJ_OK) status = pj_joules_run(j, err);
-    if (status == PJ_OK) status = pj_build_samples(tree, j->curves, data, err);
-    release(j);
     pj_free(j);
-    return status;
 }

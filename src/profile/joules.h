@@ -17,7 +17,7 @@ typedef struct pj_rail_result {
     bool has_fit;
 } pj_rail_result;
 
-typedef struct pj_joules {
+struct pj_joules {
     const pj_tree *tree;
     const pj_build_options *options;
     pj_run_data *d;
@@ -28,12 +28,12 @@ typedef struct pj_joules {
     int64_t *gross, *net;           /* [leaf] over all rails */
     int64_t *rail_gross, *rail_net; /* [leaf + 2] of the rail at hand */
     double *equal;                  /* [class] 1: energy by time, where there is no fit */
-    pj_energy *nodes;               /* [node] */
+    pj_energy run;                  /* the root's; every other node's are its row's */
     uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
     pj_rail_result results[PJ_MAX_RAILS];
     uint32_t result_count;
     bool replayed; /* a calibration was the prior */
-} pj_joules;
+};
 
 /* Adds, where unknown plus anything is unknown. */
 static inline void pj_nj_add(int64_t *sum, int64_t value)
@@ -42,7 +42,9 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
 }
 
 pj_status pj_joules_rails(pj_joules *j, pj_error *err); /* gross and net of every leaf */
-/* Energies of nodes into phases, sections, tokens, layers, components, operations. */
+/* The energy of a node: it lies in the node's row. */
+pj_energy *pj_joules_of(pj_joules *j, uint32_t node);
+/* What rows have beside the energy of their node: classes, shares of a batch, idle time. */
 pj_status pj_joules_rows(pj_joules *j, pj_error *err);
 /* Classes, rail energies, and the figures of the run. */
 pj_status pj_joules_run(pj_joules *j, pj_error *err);

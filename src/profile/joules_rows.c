@@ -1,12 +1,13 @@
-/* Energies of the tree's nodes into the rows of the run. */
+/* What rows have beside the energy of their node. */
 #include "profile/joules.h"
 
 #include <math.h>
 #include <string.h>
 
 /* A batch shares a step equally, in whole nanojoules; layers and self stay with the first row. */
-static void fill_token(pj_joules *j, const pj_node *node, const pj_energy *e, uint32_t rows)
+static void fill_token(pj_joules *j, const pj_node *node, uint32_t rows)
 {
+    const pj_energy whole = j->d->tokens[node->row].energy, *e = &whole;
     double seconds = (double)(node->end_ns - node->begin_ns) * 1e-9;
     for (uint32_t i = 0; i < rows; i++) {
         pj_token_row *row = &j->d->tokens[node->row + i];
@@ -39,15 +40,7 @@ static void fill_rows(pj_joules *j)
     pj_run_data *d = j->d;
     for (uint32_t i = 1; i < tree->node_count; i++) {
         const pj_node *node = &tree->nodes[i];
-        const pj_energy *e = &j->nodes[i];
-        switch (node->kind) {
-        case PJ_SPAN_PHASE: d->phases[node->row].energy = *e; break;
-        case PJ_SPAN_SECTION: d->sections[node->row].energy = *e; break;
-        case PJ_SPAN_TOKEN: fill_token(j, node, e, rows_of_token(tree, node)); break;
-        case PJ_SPAN_LAYER: d->layers[node->row].energy = *e; break;
-        case PJ_SPAN_COMPONENT: d->components[node->row].energy = *e; break;
-        default: d->operations[node->row].energy = *e; break;
-        }
+        if (node->kind == PJ_SPAN_TOKEN) fill_token(j, node, rows_of_token(tree, node));
     }
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_node *node = &tree->nodes[tree->leaves[i].node];
@@ -77,7 +70,7 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
         if (leaf->node != 0) continue;
         pj_phase_row *row = &d->phases[d->phase_count++];
         *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(leaf->begin_ns - tree->begin_ns) / 1e6,
-                              (double)(leaf->end_ns - leaf->begin_ns) / 1e6, j->nodes[0]};
+                              (double)(leaf->end_ns - leaf->begin_ns) / 1e6, j->run};
         row->energy.gross_nj = row->energy.self_nj = j->gross[i];
         row->energy.net_nj = j->net[i];
         if (row->energy.planted_nj != PJ_NJ_UNKNOWN)

@@ -170,7 +170,7 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
 static void fill_info(pj_joules *j)
 {
     pj_run_info *info = &j->d->info;
-    const pj_energy *run = &j->nodes[0];
+    const pj_energy *run = &j->run;
     info->total_mj = pj_mj_of_nj(run->gross_nj);
     info->net_mj = pj_mj_of_nj(run->net_nj);
     info->idle_mj = info->total_mj - info->net_mj;

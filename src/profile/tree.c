@@ -170,10 +170,12 @@ static bool take_name(reading_state *r, const pj_record *record)
     return tree->names[id] != NULL;
 }
 
-static void take_readings(reading_state *r, const pj_record *record)
+static bool take_note(pj_tree *tree, const pj_record *record)
 {
-    uint32_t count = pj_record_bytes(record) / (uint32_t)sizeof(pj_reading);
-    r->tree->reading_count += count;
+    if (!grow((void **)&tree->notes, &tree->note_capacity, tree->note_count, sizeof *tree->notes))
+        return false;
+    tree->notes[tree->note_count++] = record;
+    return true;
 }
 
 static bool is_sound(const pj_span *span)
@@ -189,15 +191,15 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
     bool ok = true;
     switch (pj_record_kind(record)) {
     case PJ_RECORD_SPAN:
-        if (pj_span_view_get(record, &view) && is_sound(view.span))
-            ok = take_span(r, record, view.span->end_ns);
+        if (!pj_span_view_get(record, &view) || !is_sound(view.span)) break;
+        r->tree->extra_count += view.extra_count;
+        ok = take_span(r, record, view.span->end_ns);
         break;
     case PJ_RECORD_SPAN_BEGIN:
         if (pj_span_view_get(record, &view) && is_sound(view.span)) ok = take_begin(r, record);
         break;
     case PJ_RECORD_TOKEN_TEXT: ok = take_text(r, record); break;
     case PJ_RECORD_NAME: ok = take_name(r, record); break;
-    case PJ_RECORD_READINGS: take_readings(r, record); break;
     case PJ_RECORD_END: {
         int64_t end_ns = 0;
         pj_status status = pj_run_end_read((const char *)record->payload, pj_record_bytes(record),
@@ -207,7 +209,7 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
         r->tree->end_ns = end_ns < PJ_LATEST_NS ? end_ns : 0;
         break;
     }
-    default: break; /* facts, rails and warnings are read by the build */
+    default: ok = take_note(r->tree, record); break;
     }
     return ok ? PJ_OK : pj_fail_memory(err, "the spans of a run");
 }
@@ -575,27 +577,40 @@ static pj_status read_spans(reading_state *r, pj_spool_reader *reader, pj_error 
     return PJ_OK;
 }
 
-pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns, pj_arena *arena,
-                       pj_error *err)
+static int64_t sound_time(int64_t ns)
 {
-    if (begin_ns < 0 || begin_ns >= PJ_LATEST_NS) begin_ns = 0;
-    *tree = (pj_tree){.begin_ns = begin_ns, .status = PJ_RUN_INTERRUPTED};
-    reading_state r = {.tree = tree, .arena = arena, .last_ns = begin_ns};
+    return ns < 0 || ns >= PJ_LATEST_NS ? 0 : ns;
+}
+
+pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err)
+{
+    *tree = (pj_tree){.spool_ns = reader->start_ns,
+                      .spool_wall_ns = reader->start_wall_ns,
+                      .status = PJ_RUN_INTERRUPTED};
+    reading_state r = {.tree = tree, .arena = arena, .last_ns = sound_time(reader->start_ns)};
     pj_status status = read_spans(&r, reader, err);
     for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
     pj_free(r.lanes);
-    if (status == PJ_OK) {
-        if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
-        tree->nodes[0].begin_ns = begin_ns;
-        tree->nodes[0].end_ns = tree->end_ns;
-        if (!group_children(tree) || !add_leaves(tree, 0) ||
-            (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
-            status = pj_fail_memory(err, "the spans of a run");
-        if (tree->overlaps)
-            qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);
-    }
+    if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
     if (status != PJ_OK) pj_tree_fini(tree);
     return status;
+}
+
+void pj_tree_begin(pj_tree *tree, int64_t begin_ns)
+{
+    tree->begin_ns = sound_time(begin_ns);
+    if (tree->end_ns < tree->begin_ns) tree->end_ns = tree->begin_ns;
+    tree->nodes[0].begin_ns = tree->begin_ns;
+    tree->nodes[0].end_ns = tree->end_ns;
+}
+
+pj_status pj_tree_cut(pj_tree *tree, pj_error *err)
+{
+    if (!group_children(tree) || !add_leaves(tree, 0) ||
+        (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
+        return pj_fail_memory(err, "the spans of a run");
+    if (tree->overlaps) qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);
+    return PJ_OK;
 }
 
 void pj_tree_fini(pj_tree *tree)
@@ -607,5 +622,6 @@ void pj_tree_fini(pj_tree *tree)
     pj_free(tree->child_begin);
     pj_free(tree->leaves);
     pj_free(tree->classes);
+    pj_free(tree->notes);
     *tree = (pj_tree){0};
 }

@@ -62,16 +62,22 @@ typedef struct pj_tree {
     uint32_t leaf_count, leaf_capacity;
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
-    uint32_t idle_class; /* of time outside phases, and outside the run */
-    bool overlaps;       /* some leaves lie over others: several threads or devices */
-    uint64_t reading_count;
-    bool ended; /* the spool has an END record */
+    uint32_t idle_class;     /* of time outside phases, and outside the run */
+    bool overlaps;           /* some leaves lie over others: several threads or devices */
+    const pj_record **notes; /* facts, rails, warnings and readings: for the build to read */
+    uint32_t note_count, note_capacity;
+    uint64_t extra_count;            /* of all spans */
+    int64_t spool_ns, spool_wall_ns; /* when the spool was made */
+    bool ended;                      /* the spool has an END record */
     pj_run_status status;
 } pj_tree;
 
-/* Reads all spans of the spool, from where the run began (`begin_ns`). Names go to `arena`. */
-pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, int64_t begin_ns, pj_arena *arena,
-                       pj_error *err);
+/* Reads the whole spool: all spans into nodes. Names go to `arena`. */
+pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
+/* When the run began, which its facts say. */
+void pj_tree_begin(pj_tree *tree, int64_t begin_ns);
+/* Cuts the time of the run into leaves. Nodes stay as they are: others may read them meanwhile. */
+pj_status pj_tree_cut(pj_tree *tree, pj_error *err);
 void pj_tree_fini(pj_tree *tree); /* may run twice */
 /* "q_proj", "attention/softmax", or "(between)"; writes into `text`. */
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);

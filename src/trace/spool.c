@@ -282,6 +282,7 @@ pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_
     *reader = (pj_spool_reader){.lock_fd = -1};
     pj_status status = map_fd(spool->fd, spool->path ? spool->path : "the spool", reader, err);
     if (status != PJ_OK) pj_spool_reader_close(reader);
+    reader->checked = reader->mapping.size; /* these very pages were written a moment ago */
     return status;
 }
 
