@@ -23,7 +23,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUSY_TIMEOUT_MS = 30000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096 };
+enum { BUSY_TIMEOUT_MS = 30000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096, CHECKPOINT_PAGES = 1000 };
+
+#define USUAL_CACHE "PRAGMA cache_size=-65536"
+#define BULK_CACHE  "PRAGMA cache_size=-4096"
 
 struct pj_sql {
     pj_store *store;
@@ -163,12 +166,13 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
     if (code != SQLITE_OK) return fail_code(store, code, err);
     pj_status status = pj_sql_run(store, "PRAGMA cell_size_check=ON", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA foreign_keys=ON", err);
-    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA cache_size=-65536", err);
-    if (status != PJ_OK || store->read_only) return status;
-    status = pj_sql_run(store, "PRAGMA page_size=32768", err);
-    if (status == PJ_OK) status = switch_to_wal(store, err);
-    if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
-    return status;
+    if (status == PJ_OK && !store->read_only) {
+        status = pj_sql_run(store, "PRAGMA page_size=32768", err);
+        if (status == PJ_OK) status = switch_to_wal(store, err);
+        if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
+    }
+    /* Behind the page size: a cache is counted in pages of the size known when it is set. */
+    return status == PJ_OK ? pj_sql_run(store, USUAL_CACHE, err) : status;
 }
 
 static pj_status get_pragma(pj_store *store, const char *text, int64_t *value, pj_error *err)
@@ -463,6 +467,29 @@ pj_status pj_sql_commit(pj_store *store, pj_error *err)
 void pj_sql_rollback(pj_store *store)
 {
     if (!sqlite3_get_autocommit(store->db)) pj_sql_run(store, "ROLLBACK", NULL);
+}
+
+/* With another journal (a file system that has no shared memory) the order of writes matters. What
+ * is inserted in bulk is not looked at again: a small cache hands its pages on while they still lie
+ * in the processor's, and takes no memory that others need. */
+void pj_sql_log_begin(pj_store *store)
+{
+    pj_sql_run(store, BULK_CACHE, NULL);
+    pj_sql *sql = pj_sql_begin(store, "PRAGMA journal_mode", NULL);
+    const char *mode = pj_sql_step(sql) ? pj_sql_get_text(sql, 0, NULL) : NULL;
+    bool has_log = mode && strcmp(mode, "wal") == 0;
+    if (pj_sql_end(sql, NULL) == PJ_OK && has_log) pj_sql_log_writer_begin(store->db);
+}
+
+void pj_sql_log_end(pj_store *store)
+{
+    pj_sql_log_writer_end();
+    pj_sql_run(store, USUAL_CACHE, NULL);
+}
+
+void pj_sql_hold_checkpoints(pj_store *store, bool hold)
+{
+    sqlite3_wal_autocheckpoint(store->db, hold ? 0 : CHECKPOINT_PAGES);
 }
 
 int64_t pj_store_log_bytes(const pj_store *store)

@@ -66,11 +66,19 @@ pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed
                             pj_error *err);
 struct sqlite3;
 int pj_sql_feed_register(struct sqlite3 *db, const pj_sql_feed **place); /* a code of SQLite's */
+void pj_sql_log_writer_begin(struct sqlite3 *db); /* which has a write-ahead log */
+void pj_sql_log_writer_end(void);
 
 /* Write transactions take the lock at once, so that they never fail half-way for want of it. */
 pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err);
 pj_status pj_sql_commit(pj_store *store, pj_error *err);
 void pj_sql_rollback(pj_store *store);
+/* From the begin of a write transaction until behind its commit or rollback, on one thread: the
+ * write-ahead log is written by another thread meanwhile (sqlite_log.c). Best effort. */
+void pj_sql_log_begin(pj_store *store);
+void pj_sql_log_end(pj_store *store);
+/* While held, a commit leaves its pages in the write-ahead log, however long that has grown. */
+void pj_sql_hold_checkpoints(pj_store *store, bool hold);
 
 void pj_sql_get_value(pj_sql *sql, int column, struct pj_value *value); /* blobs as texts */
 /* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */

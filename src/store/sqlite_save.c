@@ -337,16 +337,21 @@ static pj_status save_all(saving *s, pj_error *err)
     return status;
 }
 
+static bool is_large(const pj_run_data *data)
+{
+    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
+           LARGE_RUN_ROWS;
+}
+
 /* A large run's commit would carry the whole log over into the database at once, on the caller's
  * time. It stays in the log instead, until the database is closed, a small write comes by, or the
  * log has grown too long. */
 static void hold_checkpoints(pj_store *store, const pj_run_data *data)
 {
-    uint64_t rows = (uint64_t)data->component_count + data->operation_count + data->samples.count;
-    if (rows < LARGE_RUN_ROWS) return;
+    if (!is_large(data)) return;
     if (pj_store_log_bytes(store) > MAX_LOG_BYTES)
         pj_sql_run(store, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
-    pj_sql_run(store, "PRAGMA wal_autocheckpoint=0", NULL);
+    pj_sql_hold_checkpoints(store, true);
 }
 
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
@@ -357,14 +362,16 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
     pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
     if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
     if (status == PJ_OK) {
+        if (is_large(data)) pj_sql_log_begin(store);
         status = save_all(&s, err);
         if (status == PJ_OK)
             status = pj_sql_commit(store, err);
         else
             pj_sql_rollback(store);
+        pj_sql_log_end(store);
     }
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
-    pj_sql_run(store, "PRAGMA wal_autocheckpoint=1000", NULL);
+    pj_sql_hold_checkpoints(store, false);
     pj_buffer_fini(&s.extras);
     pj_free(s.begins);
     pj_free(s.order);

@@ -152,10 +152,12 @@ static bool read_kept(pj_store *store, const char *id, const char *chart, pj_jso
     return found;
 }
 
-/* A failure costs time at the next call and nothing else. */
+/* A failure costs time at the next call and nothing else. What can be made again is not worth
+ * carrying a large run's log over into the database, which a small commit would do. */
 static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
-    if (pj_sql_transaction(store, true, NULL) != PJ_OK) return;
+    pj_sql_hold_checkpoints(store, true);
+    if (pj_sql_transaction(store, true, NULL) != PJ_OK) goto done;
     pj_sql *sql = pj_sql_begin(
         store, "INSERT OR REPLACE INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", NULL);
     pj_sql_text(sql, 1, id);
@@ -164,6 +166,8 @@ static void keep(pj_store *store, const char *id, const char *chart, const pj_bu
     pj_sql_step(sql);
     if (pj_sql_end(sql, NULL) != PJ_OK || pj_sql_commit(store, NULL) != PJ_OK)
         pj_sql_rollback(store);
+done:
+    pj_sql_hold_checkpoints(store, false);
 }
 
 pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
