@@ -9,6 +9,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* As the hub does it: what is new from `from` on as a block. */
+static bool send_news(pj_reader *reader, const pj_message_ring *ring, uint64_t from)
+{
+    pj_reader_news news = {ring, from, {pj_message_ring_join(ring, from, PJ_FOR_JSON, 1 << 16)}};
+    bool lives = pj_reader_send(reader, &news, pj_clock_ns());
+    pj_message_unref(news.blocks[0]);
+    return lives;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Walks over frames; false when the bytes are none that a server may send. */
@@ -50,10 +59,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 3; lives && at < size; at += cut) {
         size_t n = size - at < cut ? size - at : cut;
         if (send(pair[0], data + at, n, MSG_NOSIGNAL) != (ssize_t)n) break;
+        uint64_t number = ring.head;
         put(&ring, "{\"n\":1}");
+        put(&ring, "{\"n\":2}");
         if (pj_reader_listens(reader)) lives = pj_reader_receive(reader);
         if (lives) pj_reader_ping(reader, pj_clock_ns());
-        if (lives) lives = pj_reader_send(reader, &ring, pj_clock_ns());
+        if (lives) lives = send_news(reader, &ring, number);
         ssize_t got = recv(pair[0], out + used, sizeof out - used, 0);
         if (got > 0) used += (size_t)got;
     }

@@ -8,16 +8,15 @@
  */
 #include "base/json.h"
 #include "base/random.h"
+#include "cli/bench_ratio.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "profile/find_model.h"
 #include "profile/generate.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-enum { MAX_ROUNDS = 1000, WAYS = 3 };
+enum { WAYS = 3 };
 
 typedef enum figure { DECODE, PREFILL, DECODE_CPU, PREFILL_CPU, FIGURES } figure;
 
@@ -33,41 +32,11 @@ typedef struct overhead {
     pj_model_slot slot;
     pj_profile_options options;
     char path[4096];
-    double ms[FIGURES][WAYS][MAX_ROUNDS];
+    double ms[FIGURES][WAYS][PJ_BENCH_ROUNDS_MAX];
     uint64_t hash[WAYS];
     double own_share[WAYS]; /* what the runs said of themselves, mean */
     bool same;
 } overhead;
-
-typedef struct ratio {
-    double median, low, high; /* 95 % interval of the median */
-} ratio;
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median_of(const double *values, int64_t count)
-{
-    double sorted[MAX_ROUNDS];
-    for (int64_t i = 0; i < count; i++) sorted[i] = values[i];
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
-}
-
-/* Interval of the median from order statistics: no outlier of a busy machine widens it. */
-static ratio compare(const double *with, const double *without, int64_t rounds)
-{
-    double r[MAX_ROUNDS], n = (double)rounds;
-    for (int64_t i = 0; i < rounds; i++) r[i] = with[i] / without[i];
-    qsort(r, (size_t)rounds, sizeof *r, by_value);
-    int64_t low = (int64_t)floor(n / 2 - 0.98 * sqrt(n)), high = rounds - 1 - low;
-    if (low < 0) low = 0;
-    if (high >= rounds) high = rounds - 1;
-    return (ratio){median_of(r, rounds), r[low], r[high]};
-}
 
 static pj_status run_way(overhead *o, int way, int64_t round, pj_error *err)
 {
@@ -116,7 +85,7 @@ static pj_status measure(overhead *o, pj_error *err)
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-static void write_ratio(pj_json *json, const char *key, ratio r)
+static void write_ratio(pj_json *json, const char *key, pj_bench_ratio r)
 {
     pj_json_key(json, key);
     pj_json_object_begin(json);
@@ -148,9 +117,10 @@ static void print_json(const overhead *o, const pj_engine_facts *facts)
         for (int f = 0; f < FIGURES; f++) {
             char key[32];
             snprintf(key, sizeof key, "%s_ms", figure_names[f]);
-            pj_json_kv_double(&json, key, median_of(o->ms[f][way], o->rounds));
+            pj_json_kv_double(&json, key, pj_bench_median(o->ms[f][way], o->rounds));
             snprintf(key, sizeof key, "%s_ratio", figure_names[f]);
-            if (way) write_ratio(&json, key, compare(o->ms[f][way], o->ms[f][0], o->rounds));
+            if (way)
+                write_ratio(&json, key, pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds));
         }
         if (way) pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);
         pj_json_object_end(&json);
@@ -172,8 +142,8 @@ static void print_table(const overhead *o, const pj_engine_facts *facts)
         for (int way = 0; way < WAYS; way++) {
             printf("  %-10s", way_names[way]);
             for (int f = part; f < FIGURES; f += DECODE_CPU) {
-                ratio r = compare(o->ms[f][way], o->ms[f][0], o->rounds);
-                printf("%*.2f ms", f == part ? 9 : 15, median_of(o->ms[f][way], o->rounds));
+                pj_bench_ratio r = pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds);
+                printf("%*.2f ms", f == part ? 9 : 15, pj_bench_median(o->ms[f][way], o->rounds));
                 if (way)
                     printf("%10.4f (%.4f to %.4f)", r.median, r.low, r.high);
                 else if (f == part)
@@ -220,7 +190,7 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model (synthetic:llama-3.2-1b)"},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE", "convert the weights"},
-        {"rounds", 'r', PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, MAX_ROUNDS},
+        {"rounds", 'r', PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, PJ_BENCH_ROUNDS_MAX},
         {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens a run (16)", 2, 100000},
         {"prompt", 'p', PJ_OPTION_INT, &o.prompt, "N", "prompt tokens (64)", 1, 100000},
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},

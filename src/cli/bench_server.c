@@ -1,13 +1,23 @@
 /*
- * perjoule bench server: what live readers cost a run, and what they cost themselves. One run after
- * another goes on, its engine pinned to one core; in turn nobody listens, or a thousand WebSocket
- * readers are served from another core, where the run's recorder and its sampler are in both cases.
- * Ratios of times within a round say what the readers cost the run; the messages that each reader
- * got are counted and their numbers checked.
+ * perjoule bench server: what live readers cost a run, and what they cost themselves. While runs go
+ * on, their engine pinned to one core, what happens beside them changes every half second:
+ *
+ *   - the readers are connected, and nobody is told anything,
+ *   - a thousand WebSocket readers are told everything, from another core,
+ *   - that other core adds numbers in its registers: what any work beside a run costs it here
+ *     (shared clocks, shared cores), which is not the server's doing.
+ *
+ * The recorder and the sampler of the run are on the other core in all cases. The memory of a
+ * shared machine is faster and slower by 5 % from second to second, which is why the changes are so
+ * quick and each round tells its ratios by itself; it goes through the three forth and back, so
+ * that a slow drift, such as the growing cache of keys and values, cancels. The messages that every
+ * reader got are counted and their numbers checked.
  */
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "base/thread.h"
+#include "cli/bench_ratio.h"
 #include "cli/bench_taps.h"
 #include "cli/options.h"
 #include "net/live_json.h"
@@ -15,12 +25,19 @@
 #include "profile/find_model.h"
 #include "profile/generate.h"
 
-#include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-enum { MAX_ROUNDS = 200, WAIT_S = 60 };
+enum {
+    WAIT_S = 60,
+    SETTLE_NS = 200 * 1000 * 1000, /* after a change, until what was before is out of the pipes */
+    MEASURE_NS = 300 * 1000 * 1000
+};
+
+typedef enum beside { NOTHING, READERS, ARITHMETIC, WAYS } beside;
+
+enum { STAGES = 2 * WAYS }; /* of a round: forth and back */
 
 typedef struct server_bench {
     const char *model, *power;
@@ -31,31 +48,178 @@ typedef struct server_bench {
     pj_hub *hub;
     pj_live_json *live;
     pj_server *server;
+    pj_session *session;
+    pj_live_sink sink; /* tells only while the readers' turn lasts */
+    pj_model_slot slot;
+    pj_profile_options options;
+    pj_taps *taps;
     pj_status status; /* of the run's thread */
     pj_error err;
-    double alone_ms[MAX_ROUNDS], watched_ms[MAX_ROUNDS];         /* wall time of a run's passes */
-    double alone_cpu_ms[MAX_ROUNDS], watched_cpu_ms[MAX_ROUNDS]; /* CPU time of its thread */
+    /* the engine's thread: where it is */
+    pj_random random;
+    int64_t round;
+    beside order[WAYS];
+    int stage;
+    bool settled;
+    int64_t change_ns, begin_ns, begin_cpu_ns;
+    uint32_t stage_tokens;
+    /* by round, summed over its two stages until both are there: milliseconds a token */
+    double wall_ms[WAYS][PJ_BENCH_ROUNDS_MAX], cpu_ms[WAYS][PJ_BENCH_ROUNDS_MAX];
+    _Atomic int way; /* what is beside the run now */
+    _Atomic bool ends;
     pj_taps_report total;
-    uint64_t hub_sent;
-    double hub_cpu_s, watched_s;
-    bool all_delivered;
+    pj_hub_stats sent;
+    double told_s;
+    uint32_t runs;
+    bool all_told;
     size_t memory_kb;
 } server_bench;
 
-/* ---- one run ------------------------------------------------------------------------------- */
+/* ---- what goes on beside a run ------------------------------------------------------------- */
 
-typedef struct timed {
-    double wall_ms, cpu_ms;
-} timed;
-
-static pj_status run_once(pj_session *session, pj_model_slot *slot,
-                          const pj_profile_options *options, timed *t, pj_error *err)
+static void *add(void *context)
 {
-    pj_profile_result result;
-    int64_t cpu_ns = pj_clock_thread_cpu_ns();
-    pj_status status = pj_profile_generate(session, slot, options, &result, err);
-    t->cpu_ms = (double)(pj_clock_thread_cpu_ns() - cpu_ns) / 1e6;
-    t->wall_ms = (double)(result.generated.prefill_ns + result.generated.decode_ns) / 1e6;
+    server_bench *b = context;
+    volatile uint64_t sum = 1;
+    pj_thread_pin(b->serve_cpu);
+    while (!atomic_load(&b->ends))
+        if (atomic_load(&b->way) == ARITHMETIC)
+            for (int i = 0; i < 100000; i++) sum = sum * 3 + 1;
+        else
+            pj_clock_sleep_until(pj_clock_ns() + 5 * PJ_NS_PER_MS);
+    return NULL;
+}
+
+static const pj_live_sink *sink_of(const server_bench *b)
+{
+    return pj_live_json_sink(b->live);
+}
+
+static bool is_told(const server_bench *b)
+{
+    return atomic_load(&b->way) == READERS;
+}
+
+static void on_begin(void *context, const pj_live_run *run)
+{
+    sink_of(context)->run_begin(sink_of(context)->context, run);
+}
+
+static void on_model(void *context, const pj_live_run *run)
+{
+    sink_of(context)->run_model(sink_of(context)->context, run);
+}
+
+static void on_end(void *context, const char *run_id, const pj_live_end *end)
+{
+    sink_of(context)->run_end(sink_of(context)->context, run_id, end);
+}
+
+static void on_power(void *context, const char *run_id, const pj_live_power *samples,
+                     uint32_t count)
+{
+    if (is_told(context))
+        sink_of(context)->power(sink_of(context)->context, run_id, samples, count);
+}
+
+static void on_section_start(void *context, const char *run_id, const pj_live_section *section)
+{
+    if (is_told(context))
+        sink_of(context)->section_start(sink_of(context)->context, run_id, section);
+}
+
+static void on_section_end(void *context, const char *run_id, const pj_live_section *section)
+{
+    if (is_told(context)) sink_of(context)->section_end(sink_of(context)->context, run_id, section);
+}
+
+static void on_token(void *context, const char *run_id, const pj_live_token *token)
+{
+    if (is_told(context)) sink_of(context)->token(sink_of(context)->context, run_id, token);
+}
+
+static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
+{
+    if (is_told(context)) sink_of(context)->parts(sink_of(context)->context, run_id, parts, count);
+}
+
+static pj_live_sink gated_sink(server_bench *b)
+{
+    return (pj_live_sink){.context = b,
+                          .run_begin = on_begin,
+                          .run_model = on_model,
+                          .power = on_power,
+                          .section_start = on_section_start,
+                          .section_end = on_section_end,
+                          .token = on_token,
+                          .parts = on_parts,
+                          .run_end = on_end};
+}
+
+/* ---- stages, on the engine's thread -------------------------------------------------------- */
+
+static void shuffle(server_bench *b)
+{
+    uint64_t first = pj_random_u64(&b->random) % WAYS;
+    uint64_t step = pj_random_u64(&b->random) % 2 ? 1 : WAYS - 1;
+    for (uint64_t k = 0; k < WAYS; k++) b->order[k] = (beside)((first + k * step) % WAYS);
+}
+
+static beside present_way(const server_bench *b)
+{
+    return b->order[b->stage < WAYS ? b->stage : STAGES - 1 - b->stage];
+}
+
+static void begin_stage(server_bench *b, int64_t now)
+{
+    beside way = b->round < b->rounds ? present_way(b) : NOTHING;
+    if (is_told(b) && b->change_ns) b->told_s += (double)(now - b->change_ns) / 1e9;
+    atomic_store(&b->way, way);
+    b->change_ns = now;
+    b->settled = false;
+}
+
+static void end_stage(server_bench *b, int64_t now)
+{
+    beside way = present_way(b);
+    double share = 1e-6 / (2.0 * b->stage_tokens);
+    b->wall_ms[way][b->round] += (double)(now - b->begin_ns) * share;
+    b->cpu_ms[way][b->round] += (double)(pj_clock_thread_cpu_ns() - b->begin_cpu_ns) * share;
+    if (++b->stage == STAGES) {
+        b->stage = 0;
+        b->round++;
+        shuffle(b);
+    }
+    begin_stage(b, now);
+}
+
+static void note_token(void *context, const pj_generated *token)
+{
+    server_bench *b = context;
+    int64_t now = pj_clock_ns();
+    if (b->round == b->rounds) return;
+    if (!b->change_ns) begin_stage(b, now);
+    b->stage_tokens++;
+    if (!b->settled && now - b->change_ns >= SETTLE_NS) {
+        b->settled = true;
+        b->begin_ns = now;
+        b->begin_cpu_ns = pj_clock_thread_cpu_ns();
+        b->stage_tokens = 0;
+    } else if (b->settled && now - b->begin_ns >= MEASURE_NS)
+        end_stage(b, now);
+}
+
+/* A stage that the run's end cuts short begins again in the next one. */
+static pj_status run_once(server_bench *b, pj_error *err)
+{
+    pj_profile_result result = {0};
+    pj_status status = pj_taps_renew_deaf(b->taps, err);
+    b->change_ns = 0;
+    if (status == PJ_OK)
+        status = pj_profile_generate(b->session, &b->slot, &b->options, &result, err);
+    if (b->change_ns) begin_stage(b, pj_clock_ns());
+    atomic_store(&b->way, NOTHING);
+    b->all_told &= pj_taps_wait(b->taps, ++b->runs, WAIT_S * PJ_NS_PER_S);
     pj_profile_result_fini(&result);
     return status;
 }
@@ -69,72 +233,26 @@ static size_t resident_kb(void)
     return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
-static void add_report(server_bench *b, const pj_taps_report *r)
+static pj_status measure_runs(server_bench *b, pj_error *err)
 {
-    pj_taps_report *total = &b->total;
-    total->readers = r->readers;
-    total->deaf = r->deaf;
-    total->messages += r->messages;
-    total->bytes += r->bytes;
-    total->gaps += r->gaps;
-    total->disordered += r->disordered;
-    total->cut += r->cut;
-    total->cpu_s += r->cpu_s;
-    if (r->least != r->most || r->gaps || r->disordered || r->cut ||
-        r->ended != r->readers - r->deaf)
-        b->all_delivered = false;
-}
-
-static pj_status run_watched(server_bench *b, pj_session *session, pj_model_slot *slot,
-                             const pj_profile_options *options, timed *t, pj_error *err)
-{
-    pj_taps *taps;
-    pj_taps_report report;
-    pj_hub_stats before, after;
+    pthread_t adder;
     uint32_t deaf_every = b->deaf ? (uint32_t)(100 / b->deaf) : 0;
+    pj_hub_stats before;
     pj_status status = pj_taps_open(pj_server_port(b->server), (uint32_t)b->readers, deaf_every,
-                                    !b->text, b->serve_cpu, &taps, err);
+                                    !b->text, b->serve_cpu, &b->taps, err);
+    if (status == PJ_OK) status = pj_thread_start(&adder, "pj-adder", add, b, err);
     if (status != PJ_OK) return status;
-    pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS); /* all are admitted */
+    pj_clock_sleep_until(pj_clock_ns() + 500 * PJ_NS_PER_MS); /* all are admitted */
     pj_hub_get_stats(b->hub, &before);
-    int64_t begin_ns = pj_clock_ns();
-    status = run_once(session, slot, options, t, err);
-    if (status == PJ_OK && !pj_taps_wait(taps, WAIT_S * PJ_NS_PER_S)) b->all_delivered = false;
-    b->watched_s += (double)(pj_clock_ns() - begin_ns) / 1e9;
+    shuffle(b);
+    while (b->round < b->rounds && status == PJ_OK) status = run_once(b, err);
     pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS); /* the hub's own figures follow */
-    pj_hub_get_stats(b->hub, &after);
+    pj_hub_get_stats(b->hub, &b->sent);
+    b->sent.sent -= before.sent;
+    b->sent.cpu_ns -= before.cpu_ns;
     b->memory_kb = resident_kb();
-    pj_taps_close(taps, &report);
-    add_report(b, &report);
-    b->hub_sent += after.sent - before.sent;
-    b->hub_cpu_s += (double)(after.cpu_ns - before.cpu_ns) / 1e9;
-    return status;
-}
-
-/* Everybody is gone before the next run is timed. */
-static void wait_for_silence(const server_bench *b)
-{
-    pj_hub_stats stats;
-    do {
-        pj_clock_sleep_until(pj_clock_ns() + 20 * PJ_NS_PER_MS);
-        pj_hub_get_stats(b->hub, &stats);
-    } while (stats.readers > 0);
-}
-
-static pj_status run_rounds(server_bench *b, pj_session *session, pj_model_slot *slot,
-                            const pj_profile_options *options, pj_error *err)
-{
-    timed t;
-    pj_status status = run_once(session, slot, options, &t, err); /* caches and pages */
-    for (int64_t round = 0; round < b->rounds && status == PJ_OK; round++)
-        for (int k = 0; k < 2 && status == PJ_OK; k++) {
-            bool watched = (round + k) % 2;
-            status = watched ? run_watched(b, session, slot, options, &t, err)
-                             : run_once(session, slot, options, &t, err);
-            (watched ? b->watched_ms : b->alone_ms)[round] = t.wall_ms;
-            (watched ? b->watched_cpu_ms : b->alone_cpu_ms)[round] = t.cpu_ms;
-            wait_for_silence(b);
-        }
+    atomic_store(&b->ends, true);
+    pthread_join(adder, NULL);
     return status;
 }
 
@@ -143,12 +261,10 @@ static void *work(void *context)
     server_bench *b = context;
     static const int32_t ids[16] = {1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61};
     char path[4096];
-    pj_model_slot slot = {0};
-    pj_session *session = NULL;
     pj_thread_pin(b->run_cpu);
     pj_prompt prompt = {.ids = ids, .id_count = 16};
     b->status = pj_model_find(b->model, NULL, path, sizeof path, &b->err);
-    pj_profile_options options = {
+    b->options = (pj_profile_options){
         .engine = {.model = path, .threads = 1, .no_tokenizer = true},
         .prompts = &prompt,
         .prompt_count = 1,
@@ -156,78 +272,80 @@ static void *work(void *context)
         .ignore_eos = true,
         .sampling = PJ_SAMPLING_GREEDY,
         .depth = PJ_DEPTH_MODULE,
+        .on_token = note_token,
+        .context = b,
     };
     pj_session_options opening = {.power = b->power, .database = "none", .baseline_seconds = -1};
-    if (b->status == PJ_OK) b->status = pj_session_open(&opening, &session, &b->err);
-    if (b->status == PJ_OK) {
-        pj_session_set_sink(session, pj_live_json_sink(b->live));
-        b->status = run_rounds(b, session, &slot, &options, &b->err);
-    }
-    pj_session_close(session);
-    pj_model_slot_close(&slot);
+    if (b->status == PJ_OK) b->status = pj_session_open(&opening, &b->session, &b->err);
+    b->sink = gated_sink(b);
+    if (b->status == PJ_OK) pj_session_set_sink(b->session, &b->sink);
+    if (b->status == PJ_OK) b->status = measure_runs(b, &b->err);
+    pj_taps_close(b->taps, &b->total);
+    pj_session_close(b->session);
+    pj_model_slot_close(&b->slot);
     return NULL;
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
+static bool all_delivered(const server_bench *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+    const pj_taps_report *r = &b->total;
+    return b->all_told && r->least == r->most && !r->gaps && !r->disordered && !r->cut &&
+           r->ended == (r->readers - r->deaf) * b->runs;
 }
 
-static double median(double *values, int64_t count)
+static double hub_cpu_s_per_million(const server_bench *b)
 {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+    return (double)b->sent.cpu_ns / 1e9 / ((double)b->sent.sent / 1e6);
 }
 
-static double median_ratio(const double *with, const double *without, int64_t rounds)
-{
-    double ratios[MAX_ROUNDS];
-    for (int64_t i = 0; i < rounds; i++) ratios[i] = with[i] / without[i];
-    return median(ratios, rounds);
-}
+static const char *const way_names[WAYS] = {"nothing", "readers", "arithmetic"};
 
-/* What the machine does besides only ever adds time: the fastest of each says what the work takes.
- */
-static double fastest_ratio(const double *with, const double *without, int64_t rounds)
-{
-    double a = INFINITY, b = INFINITY;
-    for (int64_t i = 0; i < rounds; i++) {
-        a = fmin(a, with[i]);
-        b = fmin(b, without[i]);
-    }
-    return a / b;
-}
-
-static void print_results(const server_bench *b)
+static void print_table(const server_bench *b)
 {
     const pj_taps_report *t = &b->total;
-    int64_t n = b->rounds;
-    double wall = median_ratio(b->watched_ms, b->alone_ms, n),
-           fastest = fastest_ratio(b->watched_ms, b->alone_ms, n),
-           cpu = median_ratio(b->watched_cpu_ms, b->alone_cpu_ms, n),
-           each = b->hub_cpu_s / ((double)b->hub_sent / 1e6);
+    printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d, %lld rounds\n\n", b->model,
+           b->run_cpu, t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu,
+           (long long)b->rounds);
+    printf("  %-12s%12s%28s%18s%28s\n", "beside it", "a token", "ratio (95 %)", "processor time",
+           "ratio (95 %)");
+    for (int way = 0; way < WAYS; way++) {
+        printf("  %-12s", way_names[way]);
+        for (int cpu = 0; cpu < 2; cpu++) {
+            const double(*ms)[PJ_BENCH_ROUNDS_MAX] = cpu ? b->cpu_ms : b->wall_ms;
+            pj_bench_ratio r = pj_bench_compare(ms[way], ms[NOTHING], b->rounds);
+            printf("%*.2f ms", cpu ? 15 : 9, pj_bench_median(ms[way], b->rounds));
+            if (way)
+                printf("%10.4f (%.4f to %.4f)", r.median, r.low, r.high);
+            else if (!cpu)
+                printf("%28s", "");
+        }
+        putchar('\n');
+    }
+    printf("\n  messages  %llu to %u readers, %.0f a second, %.0f bytes each, %s\n",
+           (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->told_s,
+           (double)t->bytes / (double)t->messages,
+           all_delivered(b) ? "all delivered, in order" : "NOT all delivered");
+    printf("  hub       %.2f CPU s a million messages, %.0f MB resident\n",
+           hub_cpu_s_per_million(b), (double)b->memory_kb / 1024);
+}
+
+static void write_ratio(pj_json *json, const char *key, pj_bench_ratio r)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "median", r.median);
+    pj_json_kv_double(json, "low", r.low);
+    pj_json_kv_double(json, "high", r.high);
+    pj_json_object_end(json);
+}
+
+static void print_json(const server_bench *b)
+{
+    const pj_taps_report *t = &b->total;
     pj_buffer buffer;
     pj_json json;
-    if (!b->json) {
-        printf(
-            "%s on core %d, %u readers (%u deaf, %s frames) served from core %d, %lld rounds\n\n",
-            b->model, b->run_cpu, t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu,
-            (long long)n);
-        printf(
-            "  run with readers / without   %.4f (median of rounds)   %.4f (fastest)   %.4f (CPU "
-            "time)\n",
-            wall, fastest, cpu);
-        printf("  messages                     %llu to %u readers, %.0f a second, %s\n",
-               (unsigned long long)t->messages, t->readers - t->deaf,
-               (double)t->messages / b->watched_s,
-               b->all_delivered ? "all delivered, in order" : "NOT all delivered");
-        printf("  hub                          %.2f CPU s a million messages, %.0f MB resident\n",
-               each, (double)b->memory_kb / 1024);
-        return;
-    }
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
@@ -235,15 +353,26 @@ static void print_results(const server_bench *b)
     pj_json_kv_uint(&json, "readers", t->readers);
     pj_json_kv_uint(&json, "deaf", t->deaf);
     pj_json_kv_bool(&json, "binary", !b->text);
-    pj_json_kv_int(&json, "rounds", n);
-    pj_json_kv_double(&json, "ratio_median", wall);
-    pj_json_kv_double(&json, "ratio_fastest", fastest);
-    pj_json_kv_double(&json, "ratio_cpu", cpu);
+    pj_json_kv_int(&json, "rounds", b->rounds);
+    for (int way = 0; way < WAYS; way++) {
+        pj_json_key(&json, way_names[way]);
+        pj_json_object_begin(&json);
+        pj_json_kv_double(&json, "token_ms", pj_bench_median(b->wall_ms[way], b->rounds));
+        pj_json_kv_double(&json, "token_cpu_ms", pj_bench_median(b->cpu_ms[way], b->rounds));
+        if (way) {
+            write_ratio(&json, "time_ratio",
+                        pj_bench_compare(b->wall_ms[way], b->wall_ms[NOTHING], b->rounds));
+            write_ratio(&json, "cpu_ratio",
+                        pj_bench_compare(b->cpu_ms[way], b->cpu_ms[NOTHING], b->rounds));
+        }
+        pj_json_object_end(&json);
+    }
     pj_json_kv_uint(&json, "messages", t->messages);
     pj_json_kv_uint(&json, "gaps", t->gaps);
-    pj_json_kv_bool(&json, "all_delivered", b->all_delivered);
-    pj_json_kv_double(&json, "messages_per_s", (double)t->messages / b->watched_s);
-    pj_json_kv_double(&json, "hub_cpu_s_per_million", each);
+    pj_json_kv_bool(&json, "all_delivered", all_delivered(b));
+    pj_json_kv_double(&json, "messages_per_s", (double)t->messages / b->told_s);
+    pj_json_kv_double(&json, "bytes_per_message", (double)t->bytes / (double)t->messages);
+    pj_json_kv_double(&json, "hub_cpu_s_per_million", hub_cpu_s_per_million(b));
     pj_json_kv_double(&json, "resident_mb", (double)b->memory_kb / 1024);
     pj_json_object_end(&json);
     pj_json_finish(&json);
@@ -283,16 +412,18 @@ static int run_server(const pj_command *command, int argc, char **argv)
     b = (server_bench){.model = "synthetic:smollm2-135m",
                        .power = "sim",
                        .readers = 1000,
-                       .rounds = 7,
-                       .tokens = 60,
-                       .all_delivered = true};
+                       .rounds = 20,
+                       .tokens = 500,
+                       .random = {1},
+                       .all_told = true};
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL", "model (synthetic:smollm2-135m)"},
         {"readers", 0, PJ_OPTION_INT, &b.readers, "N", "WebSocket readers (1000)", 1, 16000},
         {"deaf", 0, PJ_OPTION_INT, &b.deaf, "PERCENT", "share of them that never read (0)", 0, 50},
         {"text", 0, PJ_OPTION_FLAG, &b.text, NULL, "JSON only, no binary frames"},
-        {"rounds", 'r', PJ_OPTION_INT, &b.rounds, "N", "rounds (7)", 1, MAX_ROUNDS},
-        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens a run (60)", 2, 100000},
+        {"rounds", 'r', PJ_OPTION_INT, &b.rounds, "N", "rounds of 3 s (20)", 1,
+         PJ_BENCH_ROUNDS_MAX},
+        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens a run (500)", 2, 100000},
         {"power", 0, PJ_OPTION_TEXT, &b.power, "LIST", "power sources to sample meanwhile (sim)"},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object"},
         {0}};
@@ -301,7 +432,7 @@ static int run_server(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "it takes no arguments");
     pj_status status = measure(&b, &err);
-    if (status == PJ_OK) print_results(&b);
+    if (status == PJ_OK) (b.json ? print_json : print_table)(&b);
     pj_server_close(b.server);
     pj_hub_close(b.hub);
     pj_live_json_close(b.live);
@@ -313,8 +444,10 @@ const pj_command pj_bench_server = {
     .summary = "what a thousand live readers cost a run",
     .run = run_server,
     .usage = "[options]",
-    .text = "Runs a model on one core, in turn without and with WebSocket readers that are served "
-            "from another core, and prints the ratio of times, whether every reader got every "
-            "message, and the CPU time that a million messages take.",
+    .text =
+        "Runs a model on one core, in turn with nothing beside it, with WebSocket readers that are "
+        "served from another core, and with that core busy in its registers; prints the ratios of "
+        "times with their 95 % intervals, whether every reader got every message, and the CPU time "
+        "that a million messages take.",
     .examples = "perjoule bench server\nperjoule bench server --readers 200 --deaf 20 --text\n",
 };

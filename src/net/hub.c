@@ -15,7 +15,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TICK_NS = 250 * 1000 * 1000, GOODBYE_NS = 1000 * 1000 * 1000, USER_TIMEOUT_MS = 30000 };
+enum {
+    TICK_NS = 250 * 1000 * 1000,
+    LOOK_NS = 50 * 1000 * 1000, /* sockets are asked so often while messages flow */
+    REST_RATIO = 9,             /* of the time between deliveries to what one takes */
+    BLOCK_MAX_BYTES = 256 << 10,
+    GOODBYE_NS = 1000 * 1000 * 1000,
+    USER_TIMEOUT_MS = 30000
+};
 
 struct pj_hub {
     pj_hub_options options;
@@ -35,7 +42,8 @@ struct pj_hub {
     pj_reader **readers;  /* the hub's thread only */
     struct pollfd *polls; /* [0] is the pipe; [i + 1] belongs to readers[i] */
     uint32_t count;
-    int64_t delivered_ns;
+    int64_t delivered_ns, rest_ns; /* the end of the latest delivery, the pause after it */
+    int64_t looked_ns;             /* when all sockets were asked */
 
     _Atomic bool woken, closing;
     _Atomic uint32_t total; /* incoming and served */
@@ -271,36 +279,69 @@ static void remove_reader(pj_hub *hub, uint32_t i, bool reset)
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
+static pj_reader_news no_news(const pj_hub *hub)
+{
+    return (pj_reader_news){.ring = &hub->ring, .from = hub->ring.head};
+}
+
+static pj_reader_news gather_news(pj_hub *hub, uint64_t from)
+{
+    pj_reader_news news = {&hub->ring, from, {NULL, NULL}};
+    if (pj_hub_wants(hub, false))
+        news.blocks[0] = pj_message_ring_join(&hub->ring, from, PJ_FOR_JSON, BLOCK_MAX_BYTES);
+    if (pj_hub_wants(hub, true))
+        news.blocks[1] = pj_message_ring_join(&hub->ring, from, PJ_FOR_BINARY, BLOCK_MAX_BYTES);
+    return news;
+}
+
 /* Readers whose socket is full wait for poll to say otherwise. Backwards, because a removal moves
  * the last reader into the place. */
-static void deliver(pj_hub *hub, int64_t now)
+static void deliver_to_all(pj_hub *hub, const pj_reader_news *news, int64_t now)
 {
     for (uint32_t i = hub->count; i-- > 0;) {
         pj_reader *reader = hub->readers[i];
         if (reader->blocked) continue;
-        if (!pj_reader_send(reader, &hub->ring, now))
+        if (!pj_reader_send(reader, news, now))
             remove_reader(hub, i, false);
         else
             count_traffic(hub, reader);
     }
-    hub->delivered_ns = now;
+}
+
+static void deliver(pj_hub *hub, int64_t now)
+{
+    int64_t cpu_ns = pj_clock_thread_cpu_ns();
+    uint64_t from = hub->ring.head;
+    take_inbox(hub); /* first: a new reader's place is behind what was said before it came */
+    take_incoming(hub, now);
+    pj_reader_news news = gather_news(hub, from);
+    deliver_to_all(hub, &news, now);
+    pj_message_unref(news.blocks[0]);
+    pj_message_unref(news.blocks[1]);
+    hub->delivered_ns = pj_clock_ns();
+    hub->rest_ns = REST_RATIO * (pj_clock_thread_cpu_ns() - cpu_ns);
+    if (hub->rest_ns > PJ_HUB_COALESCE_MAX_MS * PJ_NS_PER_MS)
+        hub->rest_ns = PJ_HUB_COALESCE_MAX_MS * PJ_NS_PER_MS;
+    if (hub->rest_ns < hub->options.coalesce_ns) hub->rest_ns = hub->options.coalesce_ns;
 }
 
 static void serve_sockets(pj_hub *hub, uint32_t polled, int64_t now)
 {
+    pj_reader_news news = no_news(hub);
     for (uint32_t i = polled; i-- > 0;) {
         short events = hub->polls[i + 1].revents;
         if (!events) continue;
         pj_reader *reader = hub->readers[i];
         bool lives = true;
         if (events & (POLLIN | POLLHUP | POLLERR)) lives = pj_reader_receive(reader);
-        if (lives) lives = pj_reader_send(reader, &hub->ring, now);
+        if (lives) lives = pj_reader_send(reader, &news, now);
         if (!lives) remove_reader(hub, i, false);
     }
 }
 
 static void tick(pj_hub *hub, int64_t now)
 {
+    pj_reader_news news = no_news(hub);
     for (uint32_t i = hub->count; i-- > 0;) {
         pj_reader *reader = hub->readers[i];
         if (reader->blocked && now - reader->progress_ns > hub->options.stall_ns) {
@@ -309,15 +350,13 @@ static void tick(pj_hub *hub, int64_t now)
         }
         if (now - reader->ping_ns < hub->options.ping_ns) continue;
         pj_reader_ping(reader, now);
-        if (!reader->blocked && !pj_reader_send(reader, &hub->ring, now))
-            remove_reader(hub, i, false);
+        if (!reader->blocked && !pj_reader_send(reader, &news, now)) remove_reader(hub, i, false);
     }
     atomic_store(&hub->cpu_ns, pj_clock_thread_cpu_ns());
 }
 
 static void prepare_polls(pj_hub *hub)
 {
-    hub->polls[0] = (struct pollfd){.fd = hub->wake[0], .events = POLLIN};
     for (uint32_t i = 0; i < hub->count; i++) {
         const pj_reader *reader = hub->readers[i];
         short events = 0;
@@ -332,14 +371,29 @@ static int wait_ms(int64_t until_ns, int64_t now)
     return until_ns <= now ? 0 : (int)((until_ns - now + PJ_NS_PER_MS - 1) / PJ_NS_PER_MS);
 }
 
+/* Waits until `until_ns` for new messages or sockets; true: there are messages. Asking a thousand
+ * sockets costs as much as sending to some, so while messages flow they are asked now and then. */
+static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
+{
+    int64_t look_ns = hub->looked_ns + LOOK_NS;
+    bool flows = now < hub->delivered_ns + LOOK_NS && !atomic_load(&hub->closing);
+    uint32_t polled = flows && now < look_ns ? 0 : hub->count;
+    if (!polled && flows && look_ns < until_ns) until_ns = look_ns;
+    hub->polls[0] = (struct pollfd){.fd = hub->wake[0], .events = POLLIN};
+    if (polled) prepare_polls(hub);
+    int ready = poll(hub->polls, polled + 1, wait_ms(until_ns, now));
+    if (polled) hub->looked_ns = pj_clock_ns();
+    if (ready > 0) serve_sockets(hub, polled, pj_clock_ns());
+    return ready > 0 && hub->polls[0].revents;
+}
+
 static void say_goodbye(pj_hub *hub, int64_t now)
 {
-    take_inbox(hub);
-    take_incoming(hub, now);
+    pj_reader_news news = no_news(hub);
     deliver(hub, now);
     for (uint32_t i = hub->count; i-- > 0;) {
         pj_reader_say_goodbye(hub->readers[i], 1001);
-        if (!pj_reader_send(hub->readers[i], &hub->ring, now)) remove_reader(hub, i, false);
+        if (!pj_reader_send(hub->readers[i], &news, now)) remove_reader(hub, i, false);
     }
 }
 
@@ -347,27 +401,13 @@ static void *run_hub(void *context)
 {
     pj_hub *hub = context;
     int64_t now = pj_clock_ns(), tick_ns = now + TICK_NS, goodbye_ns = 0;
-    bool fresh = false; /* something is new that has not been delivered */
     while (!goodbye_ns || (hub->count > 0 && now < goodbye_ns)) {
-        prepare_polls(hub);
-        uint32_t polled = hub->count;
-        int64_t due = fresh && hub->delivered_ns + hub->options.coalesce_ns < tick_ns
-                          ? hub->delivered_ns + hub->options.coalesce_ns
-                          : tick_ns;
-        int ready = poll(hub->polls, polled + 1, wait_ms(due, now));
-        now = pj_clock_ns();
-        if (ready > 0 && hub->polls[0].revents) {
+        if (wait_for_news(hub, tick_ns, now)) {
+            pj_clock_sleep_until(hub->delivered_ns + hub->rest_ns);
             take_wake(hub);
-            fresh = true;
+            deliver(hub, pj_clock_ns());
         }
-        if (ready > 0) serve_sockets(hub, polled, now);
-        if (fresh && now >= hub->delivered_ns + hub->options.coalesce_ns) {
-            take_inbox(
-                hub); /* first: a new reader's place is behind what was said before it came */
-            take_incoming(hub, now);
-            deliver(hub, now);
-            fresh = false;
-        }
+        now = pj_clock_ns();
         if (now >= tick_ns) {
             tick(hub, now);
             tick_ns = now + TICK_NS;
@@ -400,7 +440,7 @@ static void set_defaults(pj_hub_options *o)
     o->readers_max = readers_allowed(o->readers_max);
     if (o->messages_max == 0) o->messages_max = 65536;
     if (o->bytes_max == 0) o->bytes_max = 32 << 20;
-    if (o->coalesce_ns == 0) o->coalesce_ns = 8 * PJ_NS_PER_MS;
+    if (o->coalesce_ns == 0) o->coalesce_ns = 33 * PJ_NS_PER_MS;
     if (o->ping_ns == 0) o->ping_ns = 20 * PJ_NS_PER_S;
     if (o->stall_ns == 0) o->stall_ns = PJ_HUB_STALL_S * PJ_NS_PER_S;
     if (o->send_buffer_bytes == 0) o->send_buffer_bytes = 128 << 10;

@@ -7,12 +7,14 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     BATCH_NS = 33 * 1000 * 1000,
     BATCH_ROWS = 512,
     POWER_COLUMNS = 7,
+    LAYER_COLUMNS = 6, /* time, energy, mean magnitude, deviation, largest, sparsity */
     FRAME_HEAD = 24,
     COMPONENTS_MAX = 64, /* of a heatmap */
     LAYERS_MAX = 1024,
@@ -46,6 +48,20 @@ struct pj_live_json {
 
 /* ---- making messages ----------------------------------------------------------------------- */
 
+/* Live figures are provisional: six digits say all that they know, in half the bytes of a double
+ * written in full. */
+static void figure(pj_json *json, const char *key, double value)
+{
+    double shown = value;
+    if (isfinite(value) && value != 0) {
+        int places = 5 - (int)floor(log10(fabs(value)));
+        double scale = pow(10, abs(places));
+        shown = places >= 0 ? round(value * scale) / scale : round(value / scale) * scale;
+        if (!isfinite(shown)) shown = value;
+    }
+    pj_json_kv_double(json, key, shown);
+}
+
 static void begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
                   double t_ms)
 {
@@ -54,7 +70,7 @@ static void begin(pj_live_json *live, pj_json *json, const char *type, const cha
     pj_json_object_begin(json);
     pj_json_kv_string(json, "type", type);
     pj_json_kv_string(json, "run_id", run_id);
-    pj_json_kv_double(json, "t_ms", t_ms);
+    pj_json_kv_double(json, "t_ms", round(t_ms * 1e3) / 1e3); /* to the microsecond */
 }
 
 static void publish(pj_live_json *live, pj_json *json, pj_publication publication)
@@ -210,8 +226,8 @@ static void tell_section(void *context, const char *run_id, const pj_live_sectio
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
     pj_json_kv_string(&json, "section_name", s->name);
     if (ended) {
-        pj_json_kv_double(&json, "duration_ms", s->duration_ms);
-        pj_json_kv_double(&json, "energy_mj", s->energy_mj);
+        figure(&json, "duration_ms", s->duration_ms);
+        figure(&json, "energy_mj", s->energy_mj);
     }
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
@@ -241,9 +257,9 @@ static void on_token(void *context, const char *run_id, const pj_live_token *t)
         pj_json_kv_null(&json, "token_id");
     pj_json_kv_string(&json, "text", t->text);
     pj_json_kv_string(&json, "phase", pj_phase_name(t->phase));
-    pj_json_kv_double(&json, "duration_ms", t->duration_ms);
-    pj_json_kv_double(&json, "energy_mj", t->energy_mj);
-    pj_json_kv_double(&json, "power_mw", t->power_mw);
+    figure(&json, "duration_ms", t->duration_ms);
+    figure(&json, "energy_mj", t->energy_mj);
+    figure(&json, "power_mw", t->power_mw);
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
 }
@@ -320,7 +336,7 @@ static void power_message(pj_live_json *live, const char *run_id, const pj_live_
     pj_json json;
     begin(live, &json, "power_sample", run_id, s->t_ms);
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) pj_json_kv_double(&json, names[c], s->mw[c]);
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) figure(&json, names[c], s->mw[c]);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
     /* What tells binary readers where figures come from must not be skipped. */
     bool state = audience == PJ_FOR_JSON;
@@ -366,10 +382,10 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
 
 static void write_stats(pj_json *json, const pj_stats *stats)
 {
-    pj_json_kv_double(json, "activation_mean", stats ? (double)stats->mean_abs : NAN);
-    pj_json_kv_double(json, "activation_std", stats ? (double)stats->std : NAN);
-    pj_json_kv_double(json, "activation_max", stats ? (double)stats->max_abs : NAN);
-    pj_json_kv_double(json, "activation_sparsity", stats ? (double)stats->sparsity : NAN);
+    figure(json, "activation_mean", stats ? (double)stats->mean_abs : NAN);
+    figure(json, "activation_std", stats ? (double)stats->std : NAN);
+    figure(json, "activation_max", stats ? (double)stats->max_abs : NAN);
+    figure(json, "activation_sparsity", stats ? (double)stats->sparsity : NAN);
 }
 
 static void write_layer_index(pj_json *json, int32_t layer)
@@ -393,8 +409,8 @@ static void write_part(pj_json *json, const pj_live_part *part)
     write_layer_index(json, part->layer);
     if (level > 0) pj_json_kv_string(json, "component_name", part->component);
     if (level > 1) pj_json_kv_string(json, "operation_name", part->operation);
-    pj_json_kv_double(json, level == 0 ? "total_time_ms" : "time_ms", part->duration_ms);
-    pj_json_kv_double(json, "energy_mj", part->energy_mj);
+    figure(json, level == 0 ? "total_time_ms" : "time_ms", part->duration_ms);
+    figure(json, "energy_mj", part->energy_mj);
     if (level < 2) write_stats(json, part->stats);
     pj_json_object_end(json);
 }
@@ -415,11 +431,10 @@ static void parts_message(pj_live_json *live, const char *run_id, const pj_live_
     for (uint32_t i = 0; i < count; i++)
         if (level_of(&parts[i]) == level) write_part(&json, &parts[i]);
     pj_json_array_end(&json);
-    /* The heatmap frame says what component_metrics says. */
+    /* Frames say what layer_metrics and component_metrics say. */
     publish(live, &json,
-            (pj_publication){.run_id = run_id,
-                             .audience = level == 1 ? PJ_FOR_JSON : PJ_FOR_ALL,
-                             .state = true});
+            (pj_publication){
+                .run_id = run_id, .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL, .state = true});
 }
 
 /* ---- heatmaps ------------------------------------------------------------------------------ */
@@ -433,6 +448,11 @@ static int column_of(pj_live_json *live, const char *component)
     memcpy(live->components[live->component_count], component, strlen(component) + 1);
     live->layout_changed = true;
     return (int)live->component_count++;
+}
+
+static bool is_layer(const pj_live_part *part)
+{
+    return level_of(part) == 0 && part->layer >= 0 && part->layer < LAYERS_MAX;
 }
 
 static bool in_heatmap(const pj_live_part *part)
@@ -483,15 +503,49 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
     pj_free(frame);
 }
 
+/* ---- layers -------------------------------------------------------------------------------- */
+
+static void put_layer(unsigned char *at, const pj_live_part *layer)
+{
+    const pj_stats *stats = layer->stats;
+    put_f32(at, (float)layer->duration_ms);
+    put_f32(at + 4, (float)layer->energy_mj);
+    put_f32(at + 8, stats ? stats->mean_abs : NAN);
+    put_f32(at + 12, stats ? stats->std : NAN);
+    put_f32(at + 16, stats ? stats->max_abs : NAN);
+    put_f32(at + 20, stats ? stats->sparsity : NAN);
+}
+
+static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                         uint32_t count)
+{
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (is_layer(&parts[i]) && (uint32_t)parts[i].layer >= layers)
+            layers = (uint32_t)parts[i].layer + 1;
+    size_t bytes = FRAME_HEAD + (size_t)layers * LAYER_COLUMNS * 4;
+    unsigned char *frame = layers ? pj_alloc(bytes, 1) : NULL;
+    if (!frame) return;
+    frame_head(frame, 3, LAYER_COLUMNS, parts[0].t_ms, layers, parts[0].position);
+    for (size_t i = 0; i < (size_t)layers * LAYER_COLUMNS; i++)
+        put_f32(frame + FRAME_HEAD + 4 * i, NAN);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_layer(&parts[i]))
+            put_layer(frame + FRAME_HEAD + (size_t)parts[i].layer * LAYER_COLUMNS * 4, &parts[i]);
+    publish_frame(live, run_id, frame, bytes);
+    pj_free(frame);
+}
+
 static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
 {
     pj_live_json *live = context;
     bool json = pj_hub_wants(live->hub, false), binary = pj_hub_wants(live->hub, true);
     if (count == 0 || (!json && !binary)) return;
     pthread_mutex_lock(&live->mutex);
-    parts_message(live, run_id, parts, count, 0);
+    if (json) parts_message(live, run_id, parts, count, 0);
     if (json) parts_message(live, run_id, parts, count, 1);
     parts_message(live, run_id, parts, count, 2);
+    if (binary) layers_frame(live, run_id, parts, count);
     if (binary) heatmap_frame(live, run_id, parts, count);
     pthread_mutex_unlock(&live->mutex);
 }

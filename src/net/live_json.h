@@ -1,6 +1,6 @@
 /*
  * Events of runs (trace/live.h) as messages of the live stream, in the forms of docs/api.md: JSON
- * for everyone, and binary frames of power and heatmaps for those who ask. Events (tokens,
+ * for everyone, and binary frames of power, layers and heatmaps for those who ask. Events (tokens,
  * sections, ends) are always made, because a reader that comes late is told them; what only matters
  * while somebody looks is made only then. Power goes out in batches, 30 a second.
  *

@@ -43,6 +43,7 @@ pj_message *pj_message_new(const pj_publication *p, uint64_t sequence)
     if (!m) return NULL;
     atomic_init(&m->references, 1);
     m->head_bytes = (uint32_t)head_bytes;
+    m->count = 1;
     m->bytes = head_bytes + payload;
     m->sequence = sequence;
     m->run_key = pj_run_key(p->run_id);

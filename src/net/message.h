@@ -1,4 +1,5 @@
-/* A live message: framed for the wire once, shared by everyone who sends it. */
+/* A live message: framed for the wire once, shared by everyone who sends it. A block is several of
+ * them in one piece, for those who are to get them all at once. */
 #ifndef PJ_NET_MESSAGE_H
 #define PJ_NET_MESSAGE_H
 
@@ -10,8 +11,9 @@ enum { PJ_FRAME_HEAD_MAX = 10 };
 
 typedef struct pj_message {
     _Atomic uint32_t references;
-    uint32_t head_bytes; /* of the frame; the payload follows */
-    size_t bytes;        /* of the whole frame */
+    uint32_t head_bytes; /* of the frame; the payload follows; 0: a block */
+    uint32_t count;      /* messages in it: 1, or those of a block */
+    size_t bytes;        /* of the whole frame, or all of a block's */
     uint64_t sequence;
     uint64_t run_key; /* 0: of no run */
     uint8_t audience; /* pj_audience */

@@ -56,7 +56,7 @@ static ssize_t send_control(wslay_event_context_ptr context, const uint8_t *byte
         return -1;
     }
     memcpy(r->control + r->control_used, bytes, n);
-    r->control_used += n;
+    r->control_used += (uint32_t)n;
     return (ssize_t)n;
 }
 
@@ -72,6 +72,7 @@ bool pj_reader_listens(const pj_reader *r)
 static bool take_control(pj_reader *r)
 {
     if (wslay_event_want_write(r->wslay) && wslay_event_send(r->wslay) != 0) return false;
+    r->talking = wslay_event_want_write(r->wslay);
     if (wslay_event_get_close_sent(r->wslay)) r->closing = true;
     return true;
 }
@@ -148,11 +149,22 @@ static pj_message *choose(pj_reader *r, const pj_message_ring *ring)
     return r->gap_from ? gap_message(r) : NULL;
 }
 
-static void fill(pj_reader *r, const pj_message_ring *ring)
+/* The whole news at once, for who is neither behind nor choosy. */
+static pj_message *choose_block(pj_reader *r, const pj_reader_news *news)
 {
+    pj_message *block = news->blocks[r->audience == PJ_FOR_BINARY];
+    if (!block || r->cursor != news->from || r->gap_from || r->lagging || r->run_key) return NULL;
+    r->cursor = news->ring->head;
+    return pj_message_ref(block);
+}
+
+static void fill(pj_reader *r, const pj_reader_news *news)
+{
+    const pj_message_ring *ring = news->ring;
     if (r->blocked && ring->head - r->cursor > PJ_HUB_LAG) r->lagging = true;
     while (r->pending_count < PJ_READER_PENDING && !r->closing) {
-        pj_message *message = choose(r, ring);
+        pj_message *message = choose_block(r, news);
+        if (!message) message = choose(r, ring);
         if (!message) break;
         r->pending[r->pending_count++] = message;
     }
@@ -189,10 +201,10 @@ static bool send_off(pj_reader *r, size_t *count)
         return false;
     }
     *count -= left;
+    r->sent += r->pending[0]->count;
     pj_message_unref(r->pending[0]);
     memmove(r->pending, r->pending + 1, --r->pending_count * sizeof *r->pending);
     r->offset = 0;
-    r->sent++;
     return true;
 }
 
@@ -201,17 +213,17 @@ static void account(pj_reader *r, size_t count)
     if (r->offset > 0 && !send_off(r, &count)) return;
     size_t control = r->control_used - r->control_sent;
     if (control > count) control = count;
-    r->control_sent += control;
+    r->control_sent += (uint32_t)control;
     count -= control;
     while (count > 0 && r->pending_count > 0 && send_off(r, &count)) continue;
 }
 
-bool pj_reader_send(pj_reader *r, const pj_message_ring *ring, int64_t now_ns)
+bool pj_reader_send(pj_reader *r, const pj_reader_news *news, int64_t now_ns)
 {
     for (;;) {
         struct iovec parts[PJ_READER_PENDING + 1];
-        fill(r, ring);
-        if (!take_control(r)) return false;
+        fill(r, news);
+        if (r->talking && !take_control(r)) return false;
         int count = gather(r, parts);
         if (count == 0) {
             r->blocked = false;

@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 
+#include <string.h>
+
 pj_status pj_message_ring_init(pj_message_ring *ring, uint32_t messages, size_t bytes_max,
                                pj_error *err)
 {
@@ -61,4 +63,29 @@ void pj_message_ring_put(pj_message_ring *ring, pj_message *message)
     append(ring, (pj_ring_slot){message, message->run_key, message->audience, message->state});
     ring->bytes += message->bytes;
     shrink(ring);
+}
+
+pj_message *pj_message_ring_join(const pj_message_ring *ring, uint64_t from, pj_audience audience,
+                                 size_t bytes_max)
+{
+    size_t bytes = 0;
+    uint32_t count = 0;
+    if (from < ring->tail) return NULL;
+    for (uint64_t n = from; n < ring->head; n++) {
+        const pj_ring_slot *slot = pj_message_ring_at(ring, n);
+        if (!(slot->audience & audience)) continue;
+        if (!slot->message || (bytes += slot->message->bytes) > bytes_max) return NULL;
+        count++;
+    }
+    pj_message *block = count ? pj_alloc(1, sizeof *block + bytes) : NULL;
+    if (!block) return NULL;
+    atomic_init(&block->references, 1);
+    block->count = count;
+    for (uint64_t n = from; n < ring->head; n++) {
+        const pj_ring_slot *slot = pj_message_ring_at(ring, n);
+        if (!(slot->audience & audience)) continue;
+        memcpy(block->frame + block->bytes, slot->message->frame, slot->message->bytes);
+        block->bytes += slot->message->bytes;
+    }
+    return block;
 }

@@ -31,6 +31,11 @@ void pj_message_ring_fini(pj_message_ring *ring);
 /* Takes the reference. Numbers that were skipped become empty slots. */
 void pj_message_ring_put(pj_message_ring *ring, pj_message *message);
 
+/* All messages of an audience from number `from` to the head in one block, with one reference;
+ * NULL: there are none, or some are gone, or they are more than `bytes_max`. */
+pj_message *pj_message_ring_join(const pj_message_ring *ring, uint64_t from, pj_audience audience,
+                                 size_t bytes_max);
+
 static inline pj_ring_slot *pj_message_ring_at(const pj_message_ring *ring, uint64_t number)
 {
     return &ring->slots[number & ring->mask];

@@ -53,16 +53,19 @@ class Live(unittest.TestCase):
         frames = [m for m in told if isinstance(m, bytes)]
         layout = next(m for m in told if isinstance(m, dict) and m["type"] == "heatmap_layout")
         heads = [struct.unpack("<BBHIdII", f[:24]) for f in frames]
-        self.assertEqual({h[0] for h in heads}, {1, 2})
+        self.assertEqual({h[0] for h in heads}, {1, 2, 3})
         for (kind, version, columns, _, _, rows, _), f in zip(heads, frames):
             self.assertEqual((version, len(f)), (1, 24 + 4 * rows * columns))
             if kind == 1:
                 self.assertEqual(columns, 7)
         last = [h for h in heads if h[0] == 2][-1]
         self.assertEqual((last[5], last[2]), (layout["layers"], len(layout["components"])))
+        layers = [struct.unpack(f"<{6 * h[5]}f", f[24:]) for h, f in zip(heads, frames) if h[0] == 3][-1]
+        self.assertEqual(len(layers), 6 * layout["layers"])
+        self.assertTrue(all(value >= 0 for value in layers))  # sizes and shares, none missing
         kinds = [m["type"] for m in told if isinstance(m, dict)]
         self.assertEqual(kinds.count("power_sample"), 1)  # it says where the energy comes from
-        self.assertNotIn("component_metrics", kinds)
+        self.assertFalse({"layer_metrics", "component_metrics"} & set(kinds))
 
     def test_late_reader_is_told_all_events(self):
         run = self.start(max_length=400, temperature=1, seed=5, model_name="synthetic:smollm2-135m,layers=2")
