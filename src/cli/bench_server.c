@@ -1,21 +1,19 @@
 /*
  * perjoule bench server: what live readers cost a run, and what they cost themselves. While runs go
- * on, their engine pinned to one core, what happens beside them changes every half second:
+ * on, their engine pinned to one core, what happens beside them changes several times a second:
  *
  *   - the readers are connected, and nobody is told anything,
  *   - a thousand WebSocket readers are told everything, from another core,
  *   - that other core adds numbers in its registers: what any work beside a run costs it here
  *     (shared clocks, shared cores), which is not the server's doing.
  *
- * The recorder and the sampler of the run are on the other core in all cases. The memory of a
- * shared machine is faster and slower by 5 % from second to second, which is why the changes are so
- * quick and each round tells its ratios by itself; it goes through the three forth and back, so
- * that a slow drift, such as the growing cache of keys and values, cancels. The messages that every
- * reader got are counted and their numbers checked.
+ * The recorder and the sampler of the run are on the other core in all cases. On a machine that
+ * others share, memory is faster and slower by a tenth from second to second. So the changes are
+ * quick, and each stage with something beside the run is compared with the two without that lie
+ * around it. The messages that every reader got are counted and their numbers checked.
  */
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/random.h"
 #include "base/thread.h"
 #include "cli/bench_ratio.h"
 #include "cli/bench_taps.h"
@@ -31,13 +29,25 @@
 
 enum {
     WAIT_S = 60,
-    SETTLE_NS = 200 * 1000 * 1000, /* after a change, until what was before is out of the pipes */
-    MEASURE_NS = 300 * 1000 * 1000
+    SETTLE_NS = 150 * 1000 * 1000, /* after a change, until what was before is out of the pipes */
+    MEASURE_NS = 250 * 1000 * 1000
 };
 
 typedef enum beside { NOTHING, READERS, ARITHMETIC, WAYS } beside;
 
-enum { STAGES = 2 * WAYS }; /* of a round: forth and back */
+/* Stages with something beside the run; before and after each comes one with nothing. */
+static const beside order[] = {READERS, READERS, ARITHMETIC};
+
+enum { ORDER_COUNT = sizeof order / sizeof *order };
+
+typedef struct pace { /* milliseconds a token */
+    double wall, cpu;
+} pace;
+
+typedef struct comparison { /* a row for each */
+    int64_t count;
+    double wall[2][PJ_BENCH_ROUNDS_MAX], cpu[2][PJ_BENCH_ROUNDS_MAX]; /* without, with */
+} comparison;
 
 typedef struct server_bench {
     const char *model, *power;
@@ -56,15 +66,12 @@ typedef struct server_bench {
     pj_status status; /* of the run's thread */
     pj_error err;
     /* the engine's thread: where it is */
-    pj_random random;
-    int64_t round;
-    beside order[WAYS];
-    int stage;
+    uint32_t turn; /* of order[] */
     bool settled;
     int64_t change_ns, begin_ns, begin_cpu_ns;
-    uint32_t stage_tokens;
-    /* by round, summed over its two stages until both are there: milliseconds a token */
-    double wall_ms[WAYS][PJ_BENCH_ROUNDS_MAX], cpu_ms[WAYS][PJ_BENCH_ROUNDS_MAX];
+    uint32_t stage_tokens, stages; /* of the stage; of the run, complete ones */
+    pace before, with;             /* of the stages before the present one */
+    comparison compared[WAYS];
     _Atomic int way; /* what is beside the run now */
     _Atomic bool ends;
     pj_taps_report total;
@@ -158,47 +165,50 @@ static pj_live_sink gated_sink(server_bench *b)
 
 /* ---- stages, on the engine's thread -------------------------------------------------------- */
 
-static void shuffle(server_bench *b)
+static bool is_done(const server_bench *b)
 {
-    uint64_t first = pj_random_u64(&b->random) % WAYS;
-    uint64_t step = pj_random_u64(&b->random) % 2 ? 1 : WAYS - 1;
-    for (uint64_t k = 0; k < WAYS; k++) b->order[k] = (beside)((first + k * step) % WAYS);
+    return b->compared[READERS].count == b->rounds;
 }
 
-static beside present_way(const server_bench *b)
+static void begin_stage(server_bench *b, beside way, int64_t now)
 {
-    return b->order[b->stage < WAYS ? b->stage : STAGES - 1 - b->stage];
-}
-
-static void begin_stage(server_bench *b, int64_t now)
-{
-    beside way = b->round < b->rounds ? present_way(b) : NOTHING;
     if (is_told(b) && b->change_ns) b->told_s += (double)(now - b->change_ns) / 1e9;
-    atomic_store(&b->way, way);
+    atomic_store(&b->way, (int)way);
     b->change_ns = now;
     b->settled = false;
 }
 
+static void compare(server_bench *b, beside way, pace after)
+{
+    comparison *c = &b->compared[way];
+    if (c->count == PJ_BENCH_ROUNDS_MAX) return;
+    c->wall[0][c->count] = (b->before.wall + after.wall) / 2;
+    c->cpu[0][c->count] = (b->before.cpu + after.cpu) / 2;
+    c->wall[1][c->count] = b->with.wall;
+    c->cpu[1][c->count++] = b->with.cpu;
+}
+
+/* Stages of a run: nothing, something, nothing, something, ... */
 static void end_stage(server_bench *b, int64_t now)
 {
-    beside way = present_way(b);
-    double share = 1e-6 / (2.0 * b->stage_tokens);
-    b->wall_ms[way][b->round] += (double)(now - b->begin_ns) * share;
-    b->cpu_ms[way][b->round] += (double)(pj_clock_thread_cpu_ns() - b->begin_cpu_ns) * share;
-    if (++b->stage == STAGES) {
-        b->stage = 0;
-        b->round++;
-        shuffle(b);
+    pace p = {(double)(now - b->begin_ns) / 1e6 / b->stage_tokens,
+              (double)(pj_clock_thread_cpu_ns() - b->begin_cpu_ns) / 1e6 / b->stage_tokens};
+    bool something = b->stages++ % 2;
+    if (something) {
+        b->with = p;
+        begin_stage(b, NOTHING, now);
+        return;
     }
-    begin_stage(b, now);
+    if (b->stages > 1) compare(b, order[b->turn++ % ORDER_COUNT], p);
+    b->before = p;
+    begin_stage(b, is_done(b) ? NOTHING : order[b->turn % ORDER_COUNT], now);
 }
 
 static void note_token(void *context, const pj_generated *token)
 {
     server_bench *b = context;
     int64_t now = pj_clock_ns();
-    if (b->round == b->rounds) return;
-    if (!b->change_ns) begin_stage(b, now);
+    if (is_done(b)) return;
     b->stage_tokens++;
     if (!b->settled && now - b->change_ns >= SETTLE_NS) {
         b->settled = true;
@@ -209,18 +219,22 @@ static void note_token(void *context, const pj_generated *token)
         end_stage(b, now);
 }
 
-/* A stage that the run's end cuts short begins again in the next one. */
 static pj_status run_once(server_bench *b, pj_error *err)
 {
     pj_profile_result result = {0};
     pj_status status = pj_taps_renew_deaf(b->taps, err);
-    b->change_ns = 0;
+    b->stages = 0;
+    begin_stage(b, NOTHING, pj_clock_ns());
     if (status == PJ_OK)
         status = pj_profile_generate(b->session, &b->slot, &b->options, &result, err);
-    if (b->change_ns) begin_stage(b, pj_clock_ns());
-    atomic_store(&b->way, NOTHING);
+    begin_stage(b, NOTHING, pj_clock_ns());
     b->all_told &= pj_taps_wait(b->taps, ++b->runs, WAIT_S * PJ_NS_PER_S);
     pj_profile_result_fini(&result);
+    if (status == PJ_OK && b->stages < 3)
+        return pj_fail(err, PJ_E_INVALID,
+                       "a run of %lld tokens is over before anything can be compared; ask for more "
+                       "with --tokens",
+                       (long long)b->tokens);
     return status;
 }
 
@@ -244,8 +258,7 @@ static pj_status measure_runs(server_bench *b, pj_error *err)
     if (status != PJ_OK) return status;
     pj_clock_sleep_until(pj_clock_ns() + 500 * PJ_NS_PER_MS); /* all are admitted */
     pj_hub_get_stats(b->hub, &before);
-    shuffle(b);
-    while (b->round < b->rounds && status == PJ_OK) status = run_once(b, err);
+    while (!is_done(b) && status == PJ_OK) status = run_once(b, err);
     pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS); /* the hub's own figures follow */
     pj_hub_get_stats(b->hub, &b->sent);
     b->sent.sent -= before.sent;
@@ -302,27 +315,28 @@ static double hub_cpu_s_per_million(const server_bench *b)
 
 static const char *const way_names[WAYS] = {"nothing", "readers", "arithmetic"};
 
+static void print_row(const comparison *c, const char *name)
+{
+    printf("  %-12s%8lld", name, (long long)c->count);
+    for (int cpu = 0; cpu < 2; cpu++) {
+        const double(*ms)[PJ_BENCH_ROUNDS_MAX] = cpu ? c->cpu : c->wall;
+        pj_bench_ratio r = pj_bench_compare(ms[1], ms[0], c->count);
+        printf("%*.2f / %.2f ms%10.4f (%.4f to %.4f)", cpu ? 10 : 8,
+               pj_bench_median(ms[1], c->count), pj_bench_median(ms[0], c->count), r.median, r.low,
+               r.high);
+    }
+    putchar('\n');
+}
+
 static void print_table(const server_bench *b)
 {
     const pj_taps_report *t = &b->total;
-    printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d, %lld rounds\n\n", b->model,
-           b->run_cpu, t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu,
-           (long long)b->rounds);
-    printf("  %-12s%12s%28s%18s%28s\n", "beside it", "a token", "ratio (95 %)", "processor time",
-           "ratio (95 %)");
-    for (int way = 0; way < WAYS; way++) {
-        printf("  %-12s", way_names[way]);
-        for (int cpu = 0; cpu < 2; cpu++) {
-            const double(*ms)[PJ_BENCH_ROUNDS_MAX] = cpu ? b->cpu_ms : b->wall_ms;
-            pj_bench_ratio r = pj_bench_compare(ms[way], ms[NOTHING], b->rounds);
-            printf("%*.2f ms", cpu ? 15 : 9, pj_bench_median(ms[way], b->rounds));
-            if (way)
-                printf("%10.4f (%.4f to %.4f)", r.median, r.low, r.high);
-            else if (!cpu)
-                printf("%28s", "");
-        }
-        putchar('\n');
-    }
+    printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d\n\n", b->model, b->run_cpu,
+           t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu);
+    printf("  %-12s%8s%20s%28s%20s%28s\n", "beside it", "times", "a token / without",
+           "ratio (95 %)", "processor time", "ratio (95 %)");
+    for (int way = READERS; way < WAYS; way++)
+        if (b->compared[way].count) print_row(&b->compared[way], way_names[way]);
     printf("\n  messages  %llu to %u readers, %.0f a second, %.0f bytes each, %s\n",
            (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->told_s,
            (double)t->bytes / (double)t->messages,
@@ -353,18 +367,16 @@ static void print_json(const server_bench *b)
     pj_json_kv_uint(&json, "readers", t->readers);
     pj_json_kv_uint(&json, "deaf", t->deaf);
     pj_json_kv_bool(&json, "binary", !b->text);
-    pj_json_kv_int(&json, "rounds", b->rounds);
-    for (int way = 0; way < WAYS; way++) {
+    for (int way = READERS; way < WAYS; way++) {
+        const comparison *c = &b->compared[way];
+        if (!c->count) continue;
         pj_json_key(&json, way_names[way]);
         pj_json_object_begin(&json);
-        pj_json_kv_double(&json, "token_ms", pj_bench_median(b->wall_ms[way], b->rounds));
-        pj_json_kv_double(&json, "token_cpu_ms", pj_bench_median(b->cpu_ms[way], b->rounds));
-        if (way) {
-            write_ratio(&json, "time_ratio",
-                        pj_bench_compare(b->wall_ms[way], b->wall_ms[NOTHING], b->rounds));
-            write_ratio(&json, "cpu_ratio",
-                        pj_bench_compare(b->cpu_ms[way], b->cpu_ms[NOTHING], b->rounds));
-        }
+        pj_json_kv_int(&json, "times", c->count);
+        pj_json_kv_double(&json, "token_ms", pj_bench_median(c->wall[1], c->count));
+        pj_json_kv_double(&json, "token_cpu_ms", pj_bench_median(c->cpu[1], c->count));
+        write_ratio(&json, "time_ratio", pj_bench_compare(c->wall[1], c->wall[0], c->count));
+        write_ratio(&json, "cpu_ratio", pj_bench_compare(c->cpu[1], c->cpu[0], c->count));
         pj_json_object_end(&json);
     }
     pj_json_kv_uint(&json, "messages", t->messages);
@@ -412,17 +424,16 @@ static int run_server(const pj_command *command, int argc, char **argv)
     b = (server_bench){.model = "synthetic:smollm2-135m",
                        .power = "sim",
                        .readers = 1000,
-                       .rounds = 20,
+                       .rounds = 60,
                        .tokens = 500,
-                       .random = {1},
                        .all_told = true};
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL", "model (synthetic:smollm2-135m)"},
         {"readers", 0, PJ_OPTION_INT, &b.readers, "N", "WebSocket readers (1000)", 1, 16000},
         {"deaf", 0, PJ_OPTION_INT, &b.deaf, "PERCENT", "share of them that never read (0)", 0, 50},
         {"text", 0, PJ_OPTION_FLAG, &b.text, NULL, "JSON only, no binary frames"},
-        {"rounds", 'r', PJ_OPTION_INT, &b.rounds, "N", "rounds of 3 s (20)", 1,
-         PJ_BENCH_ROUNDS_MAX},
+        {"rounds", 'r', PJ_OPTION_INT, &b.rounds, "N", "comparisons with readers, 1.2 s each (60)",
+         1, PJ_BENCH_ROUNDS_MAX},
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens a run (500)", 2, 100000},
         {"power", 0, PJ_OPTION_TEXT, &b.power, "LIST", "power sources to sample meanwhile (sim)"},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object"},

