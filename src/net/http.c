@@ -54,7 +54,7 @@ const char *pj_http_header(const pj_http *http, const char *name)
 static const char *const security_headers[][2] = {
     {"Content-Security-Policy",
      "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-     "connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+     "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
      "frame-ancestors 'none'"},
     {"X-Content-Type-Options", "nosniff"},
     {"Referrer-Policy", "no-referrer"},
