@@ -128,11 +128,35 @@ static bool read_escape(pj_json_scan *scan)
     return pj_buffer_append(&scan->unescaped, bytes, pj_utf8_put((uint32_t)code, bytes));
 }
 
+/* How many of the eight bytes at `p` come before the first that is not printable ASCII, or a quote
+ * or backslash. Per byte: the high bit of x - n is set when x < n, of ~x when x is ASCII; a borrow
+ * only spoils bytes behind the first that counts. */
+static unsigned plain_run(const char *p)
+{
+    const uint64_t ones = 0x0101010101010101u, high = 0x80 * ones;
+    uint64_t x, quote, backslash;
+    memcpy(&x, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    x = __builtin_bswap64(x);
+#endif
+    quote = x ^ '"' * ones;
+    backslash = x ^ '\\' * ones;
+    uint64_t control = (x - 0x20 * ones) & ~x;
+    uint64_t escape = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash);
+    uint64_t stop = (x | control | escape) & high;
+    return stop ? (unsigned)__builtin_ctzll(stop) / 8 : 8;
+}
+
 /* Steps over the bytes that stand for themselves: up to a quote, a backslash or a fault. */
 static bool skip_plain(pj_json_scan *scan)
 {
     const char *p = scan->at, *end = scan->end;
     while (p < end) {
+        if (end - p >= 8) {
+            unsigned run = plain_run(p);
+            p += run;
+            if (run == 8) continue;
+        }
         unsigned char c = (unsigned char)*p;
         if (c == '"' || c == '\\') break;
         if (c >= 0x20 && c < 0x80) {

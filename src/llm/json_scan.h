@@ -41,6 +41,11 @@ bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text);
 bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value); /* no sign, fraction or exponent */
 /* Steps over any value, checking its syntax; `span` (may be NULL) is its text. */
 bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span);
+/* Bytes that are still to be read: what they can hold bounds what is kept of them. */
+static inline size_t pj_json_scan_left(const pj_json_scan *scan)
+{
+    return (size_t)(scan->end - scan->at);
+}
 /* True when nothing but white space is left. */
 bool pj_json_scan_end(pj_json_scan *scan);
 bool pj_json_scan_fail(pj_json_scan *scan, const char *problem); /* always false */

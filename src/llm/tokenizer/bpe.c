@@ -32,19 +32,15 @@ void pj_bpe_scratch_fini(pj_bpe_scratch *scratch)
 
 static size_t merge_short(const pj_vocab *vocab, int32_t *ids, size_t count)
 {
-    const pj_merge *pair[SHORT_WORD]; /* of symbols i and i + 1 */
+    uint32_t pair[SHORT_WORD]; /* rank of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < count; i++)
         pair[i] = pj_vocab_merge(vocab, (uint32_t)ids[i], (uint32_t)ids[i + 1]);
     while (count > 1) {
-        size_t best = SIZE_MAX;
-        uint32_t rank = UINT32_MAX;
-        for (size_t i = 0; i + 1 < count; i++)
-            if (pair[i] && pair[i]->rank < rank) {
-                rank = pair[i]->rank;
-                best = i;
-            }
-        if (best == SIZE_MAX) break;
-        ids[best] = (int32_t)pair[best]->result;
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < count; i++)
+            if (pair[i] < pair[best]) best = i;
+        if (pair[best] == PJ_NO_MERGE) break;
+        ids[best] = (int32_t)vocab->merges[pair[best]].result;
         memmove(ids + best + 1, ids + best + 2, (count - best - 2) * sizeof *ids);
         if (best + 2 < count)
             memmove(pair + best, pair + best + 1, (count - best - 2) * sizeof *pair);
@@ -107,9 +103,9 @@ static void add_candidate(const pj_vocab *vocab, pj_bpe_scratch *s, size_t *coun
 {
     if (left < 0 || s->symbols[left].next < 0) return;
     uint32_t right = s->symbols[s->symbols[left].next].id;
-    const pj_merge *merge = pj_vocab_merge(vocab, s->symbols[left].id, right);
-    if (merge)
-        heap_push(s->heap, count, (pj_candidate){merge->rank, (uint32_t)left, merge->result});
+    uint32_t rank = pj_vocab_merge(vocab, s->symbols[left].id, right);
+    if (rank != PJ_NO_MERGE)
+        heap_push(s->heap, count, (pj_candidate){rank, (uint32_t)left, vocab->merges[rank].result});
 }
 
 static void merge_at(pj_symbol *symbols, int32_t at, uint32_t result)
@@ -134,8 +130,8 @@ static bool merge_long(const pj_vocab *vocab, pj_bpe_scratch *s, int32_t *ids, s
         const pj_symbol *symbol = &s->symbols[top.at];
         if (symbol->dead || symbol->next < 0) continue;
         /* The pair may have changed since it was a candidate. */
-        const pj_merge *merge = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
-        if (!merge || merge->result != top.result) continue;
+        uint32_t rank = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
+        if (rank == PJ_NO_MERGE || vocab->merges[rank].result != top.result) continue;
         merge_at(s->symbols, (int32_t)top.at, top.result);
         add_candidate(vocab, s, &candidates, symbol->prev);
         add_candidate(vocab, s, &candidates, (int32_t)top.at);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LEAST_TOKEN_BYTES = 5 /* "":0, */ };
+
 static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space */
 
 typedef struct model_reader {
@@ -17,9 +19,7 @@ typedef struct model_reader {
     pj_error *err;
     bool has_vocab, has_merges, is_bpe;
     pj_json_text merges_text; /* to read again, when the prefix comes behind them */
-    pj_merge *merges;
-    uint32_t merge_count, merge_capacity;
-    pj_buffer joined, left, unk;
+    pj_buffer unk;
     bool crosses; /* a merge joins something with a space mark behind it */
 } model_reader;
 
@@ -76,6 +76,9 @@ static pj_status read_vocab(model_reader *r)
         pj_json_scan_skip(r->scan, NULL);
         return PJ_OK;
     }
+    size_t left = pj_json_scan_left(r->scan);
+    if (!pj_vocab_reserve(&r->t->vocab, left / LEAST_TOKEN_BYTES + 1, left))
+        return pj_fail_memory(r->err, "a vocabulary");
     pj_json_scan_enter(r->scan, '{');
     while (pj_json_scan_next(r->scan, '{')) {
         pj_json_text token;
@@ -91,88 +94,7 @@ static pj_status read_vocab(model_reader *r)
             return pj_fail_memory(r->err, "a vocabulary");
     }
     r->has_vocab = true;
-    return PJ_OK;
-}
-
-static pj_status bad_merge(model_reader *r, const char *problem, const char *text, size_t bytes)
-{
-    return pj_fail(r->err, PJ_E_INVALID, "%s: merge %u %s%.*s", r->name, r->merge_count, problem,
-                   (int)(bytes < 60 ? bytes : 60), text);
-}
-
-static pj_status add_merge(model_reader *r, pj_json_text a, pj_json_text b)
-{
-    pj_vocab *vocab = &r->t->vocab;
-    size_t prefix = r->t->bpe.prefix_bytes;
-    if (r->merge_count == r->merge_capacity) {
-        uint32_t capacity = r->merge_capacity ? 2 * r->merge_capacity : 4096;
-        pj_merge *grown = pj_resize(r->merges, capacity, sizeof *grown);
-        if (!grown) return pj_fail_memory(r->err, "merges");
-        r->merges = grown;
-        r->merge_capacity = capacity;
-    }
-    int64_t left = pj_vocab_find(vocab, a.text, a.bytes);
-    int64_t right = pj_vocab_find(vocab, b.text, b.bytes);
-    if (left < 0) return bad_merge(r, "joins what is not in the vocabulary: ", a.text, a.bytes);
-    if (right < 0) return bad_merge(r, "joins what is not in the vocabulary: ", b.text, b.bytes);
-    if (b.bytes < prefix) return bad_merge(r, "has a part without the prefix: ", b.text, b.bytes);
-    pj_buffer_clear(&r->joined);
-    pj_buffer_append(&r->joined, a.text, a.bytes);
-    pj_buffer_append(&r->joined, b.text + prefix, b.bytes - prefix);
-    const char *joined = pj_buffer_get(&r->joined);
-    int64_t result = pj_vocab_find(vocab, joined, r->joined.length);
-    if (result < 0)
-        return bad_merge(r, "makes what is not in the vocabulary: ", joined, r->joined.length);
-    bool marked = b.bytes >= 3 && memcmp(b.text, mark, 3) == 0;
-    if (marked && (a.bytes < 3 || memcmp(a.text + a.bytes - 3, mark, 3) != 0)) r->crosses = true;
-    r->merges[r->merge_count++] = (pj_merge){(uint32_t)left, (uint32_t)right, 0, (uint32_t)result};
-    return PJ_OK;
-}
-
-/* "a b" */
-static pj_status read_merge_text(model_reader *r, pj_json_scan *scan)
-{
-    pj_json_text text;
-    if (!pj_json_scan_string(scan, &text)) return PJ_E_INVALID;
-    if (text.bytes >= 8 && memcmp(text.text, "#version", 8) == 0) return PJ_OK;
-    const char *space = memchr(text.text, ' ', text.bytes);
-    size_t left = space ? (size_t)(space - text.text) : 0, rest = text.bytes - left - 1;
-    if (!space || memchr(space + 1, ' ', rest))
-        return bad_merge(r, "is not of two parts: ", text.text, text.bytes);
-    return add_merge(r, (pj_json_text){text.text, left}, (pj_json_text){space + 1, rest});
-}
-
-/* ["a", "b"] */
-static pj_status read_merge_pair(model_reader *r, pj_json_scan *scan)
-{
-    pj_json_text a, b, more;
-    int count = 0;
-    pj_json_scan_enter(scan, '[');
-    while (pj_json_scan_next(scan, '[')) {
-        if (!pj_json_scan_string(scan, count == 0 ? &a : count == 1 ? &b : &more))
-            return PJ_E_INVALID;
-        if (count++ > 0) continue;
-        /* Reading the second may overwrite the first. */
-        pj_buffer_clear(&r->left);
-        pj_buffer_append(&r->left, a.text, a.bytes);
-    }
-    if (pj_json_scan_failed(scan)) return PJ_E_INVALID;
-    if (count != 2) return bad_merge(r, "is not of two parts", "", 0);
-    return add_merge(r, (pj_json_text){pj_buffer_get(&r->left), r->left.length}, b);
-}
-
-static pj_status read_merges(model_reader *r, pj_json_scan *scan)
-{
-    pj_status status = PJ_OK;
-    r->merge_count = 0;
-    r->crosses = false;
-    pj_json_scan_enter(scan, '[');
-    while (status == PJ_OK && pj_json_scan_next(scan, '['))
-        status =
-            pj_json_scan_peek(scan) == '[' ? read_merge_pair(r, scan) : read_merge_text(r, scan);
-    if (status == PJ_OK && (r->joined.failed || r->left.failed))
-        return pj_fail_memory(r->err, "merges");
-    return status;
+    return pj_vocab_index(&r->t->vocab) ? PJ_OK : pj_fail_memory(r->err, "a vocabulary");
 }
 
 static pj_status merges_now(model_reader *r)
@@ -182,7 +104,7 @@ static pj_status merges_now(model_reader *r)
     pj_status status = PJ_OK;
     r->has_merges = true;
     if (r->has_vocab)
-        status = read_merges(r, r->scan);
+        status = pj_load_merges(r->t, r->scan, r->name, &r->crosses, r->err);
     else
         pj_json_scan_skip(r->scan, NULL);
     r->merges_text = (pj_json_text){begin, (size_t)(r->scan->at - begin)};
@@ -194,7 +116,7 @@ static pj_status merges_again(model_reader *r)
 {
     pj_json_scan again;
     pj_json_scan_init(&again, r->merges_text.text, r->merges_text.bytes);
-    pj_status status = read_merges(r, &again);
+    pj_status status = pj_load_merges(r->t, &again, r->name, &r->crosses, r->err);
     if (pj_json_scan_failed(&again)) status = pj_json_scan_error(&again, r->name, r->err);
     pj_json_scan_fini(&again);
     return status;
@@ -231,8 +153,7 @@ static pj_status finish(model_reader *r, bool again)
             return pj_fail(r->err, PJ_E_INVALID,
                            "%s: the id %u is far beyond a vocabulary of %u tokens", r->name,
                            t->vocab.entries[i].id, t->vocab.count);
-    if (!pj_vocab_index_ids(&t->vocab) ||
-        !pj_vocab_set_merges(&t->vocab, r->merges, r->merge_count))
+    if (!pj_vocab_index_ids(&t->vocab) || !pj_vocab_index_merges(&t->vocab))
         return pj_fail_memory(r->err, "a vocabulary");
     if (r->unk.data) {
         bpe->unk = pj_vocab_find(&t->vocab, pj_buffer_get(&r->unk), r->unk.length);
@@ -287,8 +208,6 @@ pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char 
     pj_status status = PJ_OK;
     bool again = false;
     tokenizer->bpe.unk = -1;
-    pj_buffer_init(&r.joined, 1 << 30);
-    pj_buffer_init(&r.left, 1 << 30);
     pj_buffer_init(&r.unk, 1 << 20);
     pj_json_scan_enter(scan, '{');
     while (status == PJ_OK && pj_json_scan_next(scan, '{')) {
@@ -303,9 +222,6 @@ pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char 
         status = PJ_E_INVALID;
     else if (status == PJ_OK)
         status = finish(&r, again);
-    pj_buffer_fini(&r.joined);
-    pj_buffer_fini(&r.left);
     pj_buffer_fini(&r.unk);
-    pj_free(r.merges);
     return status;
 }

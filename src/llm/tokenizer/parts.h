@@ -59,48 +59,65 @@ typedef struct pj_vocab_entry {
 } pj_vocab_entry;
 
 typedef struct pj_merge {
-    uint32_t left, right, rank, result; /* left UINT32_MAX: a free slot */
+    uint32_t left, right, result; /* ids */
 } pj_merge;
+
+/* Open addressing: upper half of the hash << 32 | place in the list + 1; 0: free. */
+typedef struct pj_table {
+    uint64_t *slots;
+    size_t mask;
+} pj_table;
 
 typedef struct pj_vocab {
     char *text; /* all tokens, each terminated */
     size_t text_bytes, text_capacity;
-    pj_vocab_entry *entries;
+    pj_vocab_entry *entries; /* in the order of the file */
     uint32_t count, capacity;
-    uint64_t *slots; /* hash tag << 32 | entry + 1; 0: free */
-    size_t slot_mask;
+    pj_table by_text;
     uint64_t seed;
     uint32_t *by_id; /* [size] entry + 1; 0: a hole */
     uint32_t size;
-    pj_merge *merges; /* [merge_mask + 1] */
-    size_t merge_mask;
-    uint32_t merge_count;
+    pj_merge *merges; /* by rank */
+    uint32_t merge_count, merge_capacity;
+    pj_table by_pair;
 } pj_vocab;
 
 void pj_vocab_init(pj_vocab *vocab);
 void pj_vocab_fini(pj_vocab *vocab);
+
+/* Tokens: room for so many more with so many bytes of text, all of them added, then indexed; only
+ * then can they be found. The last of equal texts counts. */
+bool pj_vocab_reserve(pj_vocab *vocab, size_t tokens, size_t bytes);
 bool pj_vocab_add(pj_vocab *vocab, const char *text, size_t bytes, uint32_t id);
-bool pj_vocab_index_ids(pj_vocab *vocab); /* after the last add */
-int64_t pj_vocab_find(const pj_vocab *vocab, const char *text, size_t bytes); /* -1: none */
+bool pj_vocab_index(pj_vocab *vocab);
+bool pj_vocab_index_ids(pj_vocab *vocab); /* after the last index */
+int64_t pj_vocab_find(const pj_vocab *vocab, const char *text, size_t bytes); /* id; -1: none */
 static inline const pj_vocab_entry *pj_vocab_entry_of(const pj_vocab *vocab, uint32_t id)
 {
     uint32_t entry = id < vocab->size ? vocab->by_id[id] : 0;
     return entry ? &vocab->entries[entry - 1] : NULL;
 }
-/* `list` holds left, right and result; the index is the rank; later equal pairs win. */
-bool pj_vocab_set_merges(pj_vocab *vocab, const pj_merge *list, uint32_t count);
-uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed);
+int64_t pj_vocab_place(const pj_vocab *vocab, const char *text, size_t bytes); /* in the list */
+/* Several at a time: what one lookup waits for is fetched while others go on. */
+typedef struct pj_vocab_query {
+    const char *text;
+    size_t bytes;
+    uint64_t hash;
+    int64_t id; /* the answer; -1: none */
+} pj_vocab_query;
+void pj_vocab_find_all(const pj_vocab *vocab, pj_vocab_query *queries, size_t count);
+/* Whether the token at this place of the list, which may be behind its end, is the text. */
+bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t place, const char *text, size_t bytes);
 
-static inline const pj_merge *pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right)
-{
-    uint64_t key = ((uint64_t)left << 32 | right) * (vocab->seed | 1);
-    size_t slot = (size_t)(key ^ key >> 32) & vocab->merge_mask;
-    for (;; slot = (slot + 1) & vocab->merge_mask) {
-        const pj_merge *merge = &vocab->merges[slot];
-        if (merge->left == left && merge->right == right) return merge;
-        if (merge->left == UINT32_MAX) return NULL;
-    }
-}
+/* Merges: room for so many; the caller fills the list and counts; then indexed. The place in the
+ * list is the rank; later equal pairs win. */
+#define PJ_NO_MERGE UINT32_MAX
+bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count);
+bool pj_vocab_index_merges(pj_vocab *vocab);
+/* The rank, or PJ_NO_MERGE. */
+uint32_t pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right);
+
+uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed);
 
 /* ---- added.c: tokens that are cut out of the text before anything else ---- */
 
@@ -304,9 +321,13 @@ pj_status pj_bpe_encode(const pj_tokenizer *tokenizer, pj_bpe_scratch *scratch, 
 
 void pj_workspace_free(struct pj_workspace *workspace);
 
-/* ---- load.c ---- */
+/* ---- steps.c, model.c, merges.c ---- */
 
 pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name, pj_error *err);
+/* The list at the scanner's cursor. `crosses`: a merge joins something with a space mark behind it.
+ */
+pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
+                         bool *crosses, pj_error *err);
 pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                         pj_error *err);
 
