@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "llm/json_scan.h"
+#include "llm/pages.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -51,6 +52,21 @@ uint32_t pj_checkpoint_tensor_count(const pj_checkpoint *checkpoint)
 const pj_tensor *pj_checkpoint_tensor(const pj_checkpoint *checkpoint, uint32_t index)
 {
     return index < checkpoint->count ? &checkpoint->tensors[index] : NULL;
+}
+
+bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes)
+{
+    for (uint32_t i = 0; i < checkpoint->file_count; i++) {
+        const pj_mapping *file = &checkpoint->files[i];
+        if (at >= file->size) {
+            at -= file->size;
+            continue;
+        }
+        size_t left = file->size - at;
+        pj_pages_touch((const char *)file->data + at, bytes < left ? bytes : left);
+        return true;
+    }
+    return false;
 }
 
 void pj_checkpoint_close(pj_checkpoint *checkpoint)

@@ -60,6 +60,10 @@ const pj_tensor *pj_checkpoint_tensor(const pj_checkpoint *checkpoint, uint32_t 
 pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
                                uint64_t cols, pj_matrix *matrix, pj_error *err);
 
+/* Has the kernel map bytes [at, at + bytes) of the weight files, which are counted one behind the
+ * other (pj_pages_touch); false behind their end. May be called from several threads. */
+bool pj_checkpoint_touch(const pj_checkpoint *checkpoint, size_t at, size_t bytes);
+
 /* One safetensors file's header, checked: for the loader, tests and the fuzzer. Tensors and names
  * live in `arena`; data points into [file, file + bytes). */
 pj_status pj_safetensors_parse(const unsigned char *file, size_t bytes, const char *name,

@@ -87,6 +87,40 @@ static pj_status open_tokenizer(pj_engine *e, pj_error *err)
     return PJ_OK;
 }
 
+/* The tokenizer's file is read by one thread. Meanwhile the others have the kernel map weights that
+ * are in its cache, so that the first pass finds them: a fault for a few pages at a time costs as
+ * much as reading them does. What is not mapped when the tokenizer is there is left to the pass. */
+typedef struct beside {
+    pj_engine *engine;
+    bool map_weights;
+    pj_status status;
+    pj_error *err;
+    atomic_bool read;
+    atomic_size_t next; /* bytes of weights that threads have taken */
+} beside;
+
+static void read_or_map(void *context, unsigned thread)
+{
+    enum { STEP_BYTES = 2 << 20 };
+    beside *b = context;
+    if (thread == 0) {
+        b->status = open_tokenizer(b->engine, b->err);
+        b->read = true;
+        return;
+    }
+    while (b->map_weights && !b->read) {
+        size_t at = atomic_fetch_add_explicit(&b->next, STEP_BYTES, memory_order_relaxed);
+        if (!pj_checkpoint_touch(b->engine->model.checkpoint, at, STEP_BYTES)) return;
+    }
+}
+
+static pj_status read_beside_weights(pj_engine *e, bool map_weights, pj_error *err)
+{
+    beside b = {.engine = e, .map_weights = map_weights, .err = err};
+    pj_team_run(e->team, read_or_map, &b);
+    return b.status;
+}
+
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
 {
     int dtype;
@@ -117,7 +151,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     /* past its training length this type of rope is still defined */
     if (e->model.rope.type == PJ_ROPE_DYNAMIC)
         e->context = (uint32_t)(e->context * e->model.rope.factor);
-    status = open_tokenizer(e, err);
+    status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
     gather_facts(e);
     *engine = e;

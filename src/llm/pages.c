@@ -31,3 +31,11 @@ void pj_pages_free(void *block, size_t bytes)
 {
     if (block) munmap(block, bytes);
 }
+
+void pj_pages_touch(const void *data, size_t bytes)
+{
+    /* Linux maps the 16 pages around one that is asked for, when they are in memory. */
+    enum { AROUND_BYTES = 64 << 10 };
+    const volatile unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i += AROUND_BYTES) (void)p[i];
+}
