@@ -40,7 +40,7 @@ struct pj_store {
     sqlite3 *db;
     bool read_only;
     char path[PATH_BYTES];
-    const pj_sql_feed *feed; /* what pj_feed holds now */
+    pj_feed_run *feed; /* what pj_feed holds now */
     pj_sql kept[STATEMENTS_KEPT];
 };
 
@@ -442,12 +442,14 @@ pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argu
 pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
                             pj_error *err)
 {
-    store->feed = feed;
+    store->feed = pj_feed_run_new(feed);
+    if (!store->feed) return pj_fail_memory(err, "a run to be stored");
     pj_sql *sql = pj_sql_begin(store, text, err);
     pj_sql_step(sql);
     pj_status status = pj_sql_end(sql, err);
+    bool whole = pj_feed_run_free(store->feed);
     store->feed = NULL;
-    return status;
+    return status == PJ_OK && !whole ? pj_fail_memory(err, "a run to be stored") : status;
 }
 
 /* ---- transactions -------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #ifndef PJ_STORE_SQLITE_H
 #define PJ_STORE_SQLITE_H
 
+#include "base/buffer.h"
 #include "store/store.h"
 
 typedef struct pj_sql pj_sql;
@@ -52,20 +53,24 @@ pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no re
 pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
                              int64_t *value, pj_error *err);
 
-/* Rows from memory for one INSERT. `get` gives a value of a row; rows come in order, and the
- * columns of a row from 0 on. A text has to last until that column of the next row is asked for. */
+/* Rows from memory for one INSERT. `get` gives the values of a row, zeroed before; rows come in
+ * order, perhaps on another thread. A text lasts as long as the feed, or is appended to `texts`:
+ * then `text` stays NULL and `integer` is where it begins there. */
 struct pj_value;
 typedef struct pj_sql_feed {
     void *context;
-    uint32_t rows;
-    void (*get)(void *context, uint32_t row, int column, struct pj_value *value);
+    uint32_t rows, columns;
+    void (*get)(void *context, uint32_t row, struct pj_value *values, pj_buffer *texts);
 } pj_sql_feed;
 enum { PJ_FEED_COLUMNS = 32 };
 /* Runs "INSERT INTO ... SELECT c0, c1, ... FROM pj_feed" over the rows of the feed. */
 pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
                             pj_error *err);
 struct sqlite3;
-int pj_sql_feed_register(struct sqlite3 *db, const pj_sql_feed **place); /* a code of SQLite's */
+typedef struct pj_feed_run pj_feed_run;                            /* a feed that is being read */
+int pj_sql_feed_register(struct sqlite3 *db, pj_feed_run **place); /* a code of SQLite's */
+pj_feed_run *pj_feed_run_new(const pj_sql_feed *feed);             /* NULL: no memory */
+bool pj_feed_run_free(pj_feed_run *run); /* false: rows were left out, there was no memory */
 void pj_sql_log_writer_begin(struct sqlite3 *db); /* which has a write-ahead log */
 void pj_sql_log_writer_end(void);
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "trace/summary.h"
 
@@ -124,8 +125,6 @@ typedef struct saving {
     pj_store *store;
     const pj_run_data *data;
     int64_t first[PJ_TABLE_COUNT];
-    pj_buffer extras;
-    bool no_memory; /* for extras */
     /* Operations of component c are begins[c] to begins[c + 1] in the order in which they are
      * stored; order[i] is the index in memory of the i-th, NULL where it is i. */
     uint32_t *begins, *order;
@@ -164,28 +163,27 @@ typedef struct table_feed {
     saving *saving;
     const pj_table *table;
     pj_table_id id;
-    int begin; /* feed column of the table's first column */
-    uint32_t at;
-    const void *row;                    /* number `at` */
     const char *known[PJ_FEED_COLUMNS]; /* the column's last text that was UTF-8 */
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
 } table_feed;
 
-static void get_extras(saving *s, const pj_table *table, const unsigned char *row, pj_value *value)
+/* What was appended to `texts` from `begin` on. */
+static void set_made_text(pj_value *value, pj_value_type type, size_t begin, const pj_buffer *texts)
+{
+    *value = (pj_value){.type = type, .integer = (int64_t)begin, .bytes = texts->length - begin};
+}
+
+static void get_extras(const saving *s, const pj_table *table, const unsigned char *row,
+                       pj_value *value, pj_buffer *texts)
 {
     uint32_t range[2]; /* begin, count */
+    size_t begin = texts->length;
     memcpy(range, row + table->extras, sizeof range);
     if (range[1] == 0 || range[0] > s->data->extra_count ||
         range[1] > s->data->extra_count - range[0])
         return;
-    pj_buffer_clear(&s->extras);
-    if (!pj_extras_write(&s->extras, s->data->extras + range[0], range[1])) {
-        s->no_memory = true;
-        return;
-    }
-    value->type = PJ_VALUE_TEXT;
-    value->text = pj_buffer_get(&s->extras);
-    value->bytes = s->extras.length;
+    if (pj_extras_write(texts, s->data->extras + range[0], range[1]))
+        set_made_text(value, PJ_VALUE_TEXT, begin, texts);
 }
 
 /* Names are interned, so that most texts are the very ones of the row before. */
@@ -198,55 +196,64 @@ static void check_text(table_feed *f, int c, pj_value *value)
         value->type = PJ_VALUE_BLOB;
 }
 
-static void get_table_value(table_feed *f, int c, pj_value *value)
+/* The text lies in the row, which may be in the scratch: the next row is put there too. */
+static void copy_text(pj_value *value, pj_buffer *texts)
 {
-    saving *s = f->saving;
+    size_t begin = texts->length;
+    bool valid = pj_utf8_valid(value->text, value->bytes);
+    if (pj_buffer_append(texts, value->text, value->bytes))
+        set_made_text(value, valid ? PJ_VALUE_TEXT : PJ_VALUE_BLOB, begin, texts);
+}
+
+static void get_table_value(table_feed *f, int c, const void *row, pj_value *value,
+                            pj_buffer *texts)
+{
     const pj_column *column = &f->table->columns[c];
     if (column->type == PJ_COLUMN_EXTRAS) {
-        get_extras(s, f->table, f->row, value);
+        get_extras(f->saving, f->table, row, value, texts);
         return;
     }
-    pj_column_get(f->table, column, f->row, value);
-    if (column->type == PJ_COLUMN_REFERENCE && value->type == PJ_VALUE_INT)
-        value->integer += s->first[column->kind];
+    pj_column_get(f->table, column, row, value);
+    if (column->type == PJ_COLUMN_ARRAY_NAME)
+        copy_text(value, texts);
     else if (value->type == PJ_VALUE_TEXT)
         check_text(f, c, value);
+    else if (column->type == PJ_COLUMN_REFERENCE && value->type == PJ_VALUE_INT)
+        value->integer += f->saving->first[column->kind];
 }
 
 /* Of a component: id of its first operation, and how many it has. */
-static void get_operation_range(const table_feed *f, bool count, pj_value *value)
+static void get_operation_range(const saving *s, uint32_t component, pj_value values[2])
 {
-    const saving *s = f->saving;
-    uint32_t operations = s->begins ? s->begins[f->at + 1] - s->begins[f->at] : 0;
-    if (!count && operations == 0) return;
-    value->type = PJ_VALUE_INT;
-    value->integer = count ? operations : s->first[PJ_TABLE_OPERATIONS] + s->begins[f->at];
+    uint32_t count = s->begins ? s->begins[component + 1] - s->begins[component] : 0;
+    if (count)
+        values[0] = (pj_value){.type = PJ_VALUE_INT,
+                               .integer = s->first[PJ_TABLE_OPERATIONS] + s->begins[component]};
+    values[1] = (pj_value){.type = PJ_VALUE_INT, .integer = count};
 }
 
-static void get_value(void *context, uint32_t row, int column, pj_value *value)
+static void get_row(void *context, uint32_t index, pj_value *value, pj_buffer *texts)
 {
     table_feed *f = context;
-    saving *s = f->saving;
-    if (column == 0) {
-        uint32_t at = f->id == PJ_TABLE_OPERATIONS && s->order ? s->order[row] : row;
-        f->at = row;
-        f->row = pj_table_row(s->data, f->id, at, f->scratch);
-        value->type = PJ_VALUE_INT;
-        value->integer = s->first[f->id] + row;
-    } else if (column < f->begin) {
-        value->type = PJ_VALUE_TEXT;
-        value->text = s->data->info.id;
-        value->bytes = PJ_UUID_BYTES - 1;
-    } else if (column < f->begin + f->table->column_count) {
-        get_table_value(f, column - f->begin, value);
-    } else {
-        get_operation_range(f, column > f->begin + f->table->column_count, value);
-    }
+    const saving *s = f->saving;
+    uint32_t at = f->id == PJ_TABLE_OPERATIONS && s->order ? s->order[index] : index;
+    const void *row = pj_table_row(s->data, f->id, at, f->scratch);
+    *value++ = (pj_value){.type = PJ_VALUE_INT, .integer = s->first[f->id] + index};
+    if (f->table->has_run_id)
+        *value++ =
+            (pj_value){.type = PJ_VALUE_TEXT, .text = s->data->info.id, .bytes = PJ_UUID_BYTES - 1};
+    for (int c = 0; c < f->table->column_count; c++) get_table_value(f, c, row, value++, texts);
+    if (f->id == PJ_TABLE_COMPONENTS) get_operation_range(s, index, value);
+}
+
+static int feed_columns(const pj_table *table, bool has_range)
+{
+    return 1 + table->has_run_id + table->column_count + (has_range ? 2 : 0);
 }
 
 static void insert_text(const pj_table *table, bool has_range, char *text)
 {
-    int columns = 1 + table->has_run_id + table->column_count + (has_range ? 2 : 0);
+    int columns = feed_columns(table, has_range);
     int n = snprintf(text, SQL_BYTES, "INSERT INTO %s (id%s", table->name,
                      table->has_run_id ? ", run_id" : "");
     for (int c = 0; c < table->column_count; c++)
@@ -285,13 +292,14 @@ static pj_status find_first_ids(saving *s, pj_error *err)
 static pj_status save_table(saving *s, pj_table_id id, pj_error *err)
 {
     const pj_table *table = &pj_tables[id];
-    table_feed rows = {.saving = s, .table = table, .id = id, .begin = 1 + table->has_run_id};
-    pj_sql_feed feed = {&rows, pj_table_rows(s->data, id), get_value};
+    bool has_range = id == PJ_TABLE_COMPONENTS;
+    table_feed rows = {.saving = s, .table = table, .id = id};
+    pj_sql_feed feed = {&rows, pj_table_rows(s->data, id), (uint32_t)feed_columns(table, has_range),
+                        get_row};
     char text[SQL_BYTES];
     if (feed.rows == 0) return PJ_OK;
-    insert_text(table, id == PJ_TABLE_COMPONENTS, text);
+    insert_text(table, has_range, text);
     pj_status status = pj_sql_insert_all(s->store, text, &feed, err);
-    if (status == PJ_OK && s->no_memory) status = pj_fail_memory(err, "a run to be stored");
     return status == PJ_OK ? save_range(s, table, s->first[id], feed.rows, err) : status;
 }
 
@@ -310,22 +318,102 @@ static pj_status save_rail_series(saving *s, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status save_chart(void *context, const char *chart, const void *bytes, size_t count,
+/* ---- charts -------------------------------------------------------------------------------- */
+
+typedef struct chart {
+    struct chart *next;
+    char name[40];
+    size_t bytes;
+    unsigned char data[];
+} chart;
+
+/* Sums for charts, made on a thread of their own while the rows of a large run go in. */
+typedef struct charts {
+    const pj_run_data *data;
+    chart *first, **last;
+    pj_status status;
+    pj_error err;
+    bool has_thread;
+    pthread_t thread;
+} charts;
+
+static pj_status keep_chart(void *context, const char *name, const void *bytes, size_t count,
                             pj_error *err)
 {
-    saving *s = context;
+    charts *c = context;
+    chart *kept = pj_alloc(sizeof *kept + count, 1);
+    if (!kept) return pj_fail_memory(err, "the charts of a run");
+    snprintf(kept->name, sizeof kept->name, "%s", name);
+    kept->bytes = count;
+    memcpy(kept->data, bytes, count);
+    *c->last = kept;
+    c->last = &kept->next;
+    return PJ_OK;
+}
+
+static void *make_charts(void *context)
+{
+    charts *c = context;
+    c->status = pj_aggregate_each_chart(c->data, keep_chart, c, &c->err);
+    return NULL;
+}
+
+static void charts_begin(charts *c, const pj_run_data *data, bool beside)
+{
+    *c = (charts){.data = data};
+    c->last = &c->first;
+    c->has_thread =
+        beside && pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
+    if (!c->has_thread) make_charts(c);
+}
+
+static void charts_wait(charts *c)
+{
+    if (c->has_thread) pthread_join(c->thread, NULL);
+    c->has_thread = false;
+}
+
+static void charts_fini(charts *c)
+{
+    charts_wait(c);
+    for (chart *kept = c->first, *next; kept; kept = next) {
+        next = kept->next;
+        pj_free(kept);
+    }
+}
+
+static pj_status save_charts(const saving *s, charts *c, pj_error *err)
+{
+    charts_wait(c);
+    if (c->status != PJ_OK) {
+        if (err) *err = c->err;
+        return c->status;
+    }
     pj_sql *sql = pj_sql_begin(
         s->store, "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", err);
-    pj_sql_text(sql, 1, s->data->info.id);
-    pj_sql_text(sql, 2, chart);
-    pj_sql_blob(sql, 3, bytes, count);
-    pj_sql_step(sql);
+    for (const chart *kept = c->first; kept; kept = kept->next) {
+        pj_sql_text(sql, 1, s->data->info.id);
+        pj_sql_text(sql, 2, kept->name);
+        pj_sql_blob(sql, 3, kept->data, kept->bytes);
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
     return pj_sql_end(sql, err);
+}
+
+/* ---- all together -------------------------------------------------------------------------- */
+
+static bool is_large(const pj_run_data *data)
+{
+    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
+           LARGE_RUN_ROWS;
 }
 
 static pj_status save_all(saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
+    charts sums;
+    charts_begin(&sums, s->data, is_large(s->data));
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = save_run_row(s->store, info, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
@@ -333,14 +421,9 @@ static pj_status save_all(saving *s, pj_error *err)
     if (status == PJ_OK) status = sort_operations(s, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = save_table(s, t, err);
     if (status == PJ_OK) status = save_rail_series(s, err);
-    if (status == PJ_OK) status = pj_aggregate_each_chart(s->data, save_chart, s, err);
+    if (status == PJ_OK) status = save_charts(s, &sums, err);
+    charts_fini(&sums);
     return status;
-}
-
-static bool is_large(const pj_run_data *data)
-{
-    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
-           LARGE_RUN_ROWS;
 }
 
 /* A large run's commit would carry the whole log over into the database at once, on the caller's
@@ -357,7 +440,6 @@ static void hold_checkpoints(pj_store *store, const pj_run_data *data)
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 {
     saving s = {.store = store, .data = data};
-    pj_buffer_init(&s.extras, 64u << 20);
     hold_checkpoints(store, data);
     pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
     if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
@@ -372,7 +454,6 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
     }
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
     pj_sql_hold_checkpoints(store, false);
-    pj_buffer_fini(&s.extras);
     pj_free(s.begins);
     pj_free(s.order);
     return status;
