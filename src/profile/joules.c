@@ -13,11 +13,14 @@
  */
 #include "profile/joules.h"
 
+#include "base/thread.h"
 #include "power/meter.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LARGE_NODES = 20000 };
 
 /* ---- truth and readings of simulated rails -------------------------------------------------
  */
@@ -312,12 +315,39 @@ void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energ
          fit_sd_mj(j, &leaf->class_, &ms, 1), common_sd(j), e);
 }
 
-static void judge(pj_joules *j, class_times *times)
+/* Nodes are judged one by one: half of those of a large run on another thread. */
+typedef struct judgement {
+    pj_joules *joules;
+    uint32_t begin, end; /* nodes */
+    class_times times;
+} judgement;
+
+static bool judgement_init(judgement *judging, pj_joules *j, uint32_t begin, uint32_t end)
 {
-    const pj_tree *tree = j->tree;
+    size_t classes = j->tree->class_count;
+    class_times *t = &judging->times;
+    *judging = (judgement){.joules = j, .begin = begin, .end = end};
+    t->classes = pj_alloc(classes, sizeof *t->classes);
+    t->times_ms = pj_alloc(classes, sizeof *t->times_ms);
+    t->where = pj_alloc(classes, sizeof *t->where);
+    return t->classes && t->times_ms && t->where;
+}
+
+static void judgement_fini(judgement *judging)
+{
+    pj_free(judging->times.classes);
+    pj_free(judging->times.times_ms);
+    pj_free(judging->times.where);
+}
+
+static void *judge(void *context)
+{
+    judgement *judging = context;
+    pj_joules *j = judging->joules;
+    class_times *times = &judging->times;
     double common = common_sd(j);
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const pj_node *node = &tree->nodes[i];
+    for (uint32_t i = judging->begin; i < judging->end; i++) {
+        const pj_node *node = &j->tree->nodes[i];
         pj_energy *e = pj_joules_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
         collect_times(j, i, times);
@@ -325,6 +355,7 @@ static void judge(pj_joules *j, class_times *times)
              fit_sd_mj(j, times->classes, times->times_ms, times->count), common, e);
         forget_times(times);
     }
+    return NULL;
 }
 
 static bool group_leaves(pj_joules *j)
@@ -346,15 +377,24 @@ static bool group_leaves(pj_joules *j)
 
 static pj_status judge_all(pj_joules *j, pj_error *err)
 {
-    size_t classes = j->tree->class_count;
-    class_times times = {pj_alloc(classes, sizeof *times.classes),
-                         pj_alloc(classes, sizeof *times.times_ms),
-                         pj_alloc(classes, sizeof *times.where), 0};
-    bool ok = times.classes && times.times_ms && times.where && group_leaves(j);
-    if (ok) judge(j, &times);
-    pj_free(times.classes);
-    pj_free(times.times_ms);
-    pj_free(times.where);
+    uint32_t nodes = j->tree->node_count, middle = nodes < LARGE_NODES ? nodes : nodes / 2;
+    judgement first, second;
+    pthread_t thread;
+    bool ok = judgement_init(&first, j, 0, middle);
+    ok &= judgement_init(&second, j, middle, nodes);
+    if (ok && group_leaves(j)) {
+        bool beside =
+            middle < nodes && pj_thread_start(&thread, "pj-judge", judge, &second, NULL) == PJ_OK;
+        judge(&first);
+        if (beside)
+            pthread_join(thread, NULL);
+        else
+            judge(&second);
+    } else {
+        ok = false;
+    }
+    judgement_fini(&first);
+    judgement_fini(&second);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
 

@@ -458,12 +458,21 @@ static bool group_children(pj_tree *tree)
 
 /* ---- classes and leaves -------------------------------------------------------------------- */
 
+static bool is_class(const pj_tree *tree, uint32_t index, uint8_t phase, uint32_t component,
+                     uint32_t operation)
+{
+    const pj_tree_class *c = &tree->classes[index];
+    return c->component == component && c->operation == operation && c->phase == phase;
+}
+
 static uint32_t class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
 {
-    for (uint32_t i = 0; i < tree->class_count; i++) {
-        const pj_tree_class *c = &tree->classes[i];
-        if (c->component == component && c->operation == operation && c->phase == phase) return i;
-    }
+    uint32_t at = (component * 31 + operation * 7 + phase) % PJ_RECENT_CLASSES;
+    uint32_t *recent = &tree->recent_class[at]; /* most leaves find theirs here */
+    if (*recent < tree->class_count && is_class(tree, *recent, phase, component, operation))
+        return *recent;
+    for (uint32_t i = 0; i < tree->class_count; i++)
+        if (is_class(tree, i, phase, component, operation)) return *recent = i;
     if (!grow((void **)&tree->classes, &tree->class_capacity, tree->class_count,
               sizeof *tree->classes))
         return UINT32_MAX;

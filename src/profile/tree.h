@@ -13,7 +13,7 @@
 #include "trace/run_data.h"
 #include "trace/spool.h"
 
-enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT };
+enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT, PJ_RECENT_CLASSES = 256 };
 
 /* Times of a spool are within [0, this): differences of two do not overflow. */
 #define PJ_LATEST_NS (INT64_MAX / 4)
@@ -62,7 +62,8 @@ typedef struct pj_tree {
     uint32_t leaf_count, leaf_capacity;
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
-    uint32_t idle_class;     /* of time outside phases, and outside the run */
+    uint32_t recent_class[PJ_RECENT_CLASSES]; /* by a hash of what makes a class */
+    uint32_t idle_class;                      /* of time outside phases, and outside the run */
     bool overlaps;           /* some leaves lie over others: several threads or devices */
     const pj_record **notes; /* facts, rails, warnings and readings: for the build to read */
     uint32_t note_count, note_capacity;
