@@ -201,22 +201,110 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
     }
 }
 
-INLINE void dot_type(const pj_dot *d, pj_dtype type)
-{
-    size_t apart = (d->end - d->begin) / STREAMS;
-    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
-    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
-        dot_group(d, type, row, 1, 1);
-}
-
 static void dot_q8_0(const pj_dot *d)
 {
-    dot_type(d, PJ_Q8_0);
+    size_t apart = (d->end - d->begin) / STREAMS;
+    for (size_t r = 0; r < apart; r++) dot_group(d, PJ_Q8_0, d->begin + r, apart, STREAMS);
+    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
+        dot_group(d, PJ_Q8_0, row, 1, 1);
+}
+
+/* ---- few tokens, nibbles ---------------------------------------------------------------- */
+
+/* Blocks of 18 bytes leave memory faster than one row's products can be added up, so eight rows go
+ * together and end in one vector, a row a lane: two rows share a register while they are products
+ * of 16 bits (a block's eight in one lane: 15 x 127 x 16 fits), and all eight share the last steps,
+ * the conversion and the scales. */
+enum { NIBBLE_ROWS = 8 };
+
+/* Products of the blocks at `a` (low half) and `b`: pairs of both nibbles of a byte, 16 bits. */
+INLINE __m256i nibble_products(const char *a, const char *b, __m256i x_low, __m256i x_high)
+{
+    const __m256i nibble = _mm256_set1_epi8(15);
+    __m256i bytes = _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(a + 2))),
+        _mm_loadu_si128((const __m128i *)(const void *)(b + 2)), 1);
+    __m256i low = _mm256_and_si256(bytes, nibble);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low, x_low), _mm256_maddubs_epi16(high, x_high));
+}
+
+/* Halves of each half: those of a, then those of b, added. */
+INLINE __m256i join_quads(__m256i a, __m256i b)
+{
+    return _mm256_add_epi16(_mm256_blend_epi16(a, b, 0xf0), _mm256_alignr_epi8(b, a, 8));
+}
+
+/* The scales at the start of the eight blocks. */
+INLINE __m256 nibble_scales(const char *const at[NIBBLE_ROWS])
+{
+    __m128i halves = _mm_cvtsi32_si128(pj_load_u16(at[0]));
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[1]), 1);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[2]), 2);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[3]), 3);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[4]), 4);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[5]), 5);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[6]), 6);
+    halves = _mm_insert_epi16(halves, pj_load_u16(at[7]), 7);
+    return _mm256_cvtph_ps(halves);
+}
+
+/* Adds the products of block b of eight rows, a row a lane. */
+INLINE __m256 add_nibbles(__m256 acc, const char *const *rows, size_t b, const int8_t *codes,
+                          float x_scale, int32_t x_sum)
+{
+    const char *at[NIBBLE_ROWS];
+    __m256i two[4];
+    const __m128i *x = (const __m128i *)(const void *)(codes + b * 32);
+    __m256i x_low = _mm256_broadcastsi128_si256(_mm_loadu_si128(x));
+    __m256i x_high = _mm256_broadcastsi128_si256(_mm_loadu_si128(x + 1));
+    UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++) at[r] = rows[r] + b * Q4_BYTES;
+    UNROLL for (size_t r = 0; r < 4; r++) two[r] = nibble_products(at[r], at[r + 4], x_low, x_high);
+    __m256 first = _mm256_castsi256_ps(join_quads(two[0], two[1]));
+    __m256 second = _mm256_castsi256_ps(join_quads(two[2], two[3]));
+    __m256i each = _mm256_add_epi16(_mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88)),
+                                    _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd)));
+    __m256i sums = _mm256_madd_epi16(each, _mm256_set1_epi16(1));
+    sums = _mm256_add_epi32(sums, _mm256_set1_epi32(x_sum >> 4)); /* an offset of 8, not 128 */
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), nibble_scales(at) * _mm256_set1_ps(x_scale),
+                           acc);
+}
+
+/* Eight rows, `apart` from each other, times all tokens. */
+static void dot_nibbles(const pj_dot *d, size_t row, size_t apart)
+{
+    const pj_matrix *w = d->weights;
+    size_t blocks = w->cols / PJ_Q8_BLOCK;
+    const char *rows[NIBBLE_ROWS];
+    UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++) rows[r] =
+        (const char *)w->data + (row + r * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens; t++) {
+        const int8_t *codes = (const int8_t *)d->x->values + t * w->cols;
+        const float *scales = d->x->scales + t * blocks;
+        const int32_t *sums = d->x->sums + t * blocks;
+        __m256 acc = _mm256_setzero_ps();
+        size_t b = 0;
+        for (; b + 2 <= blocks; b += 2) {
+            UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++)
+                __builtin_prefetch(rows[r] + b * Q4_BYTES + PREFETCH_BYTES);
+            acc = add_nibbles(acc, rows, b, codes, scales[b], sums[b]);
+            acc = add_nibbles(acc, rows, b + 1, codes, scales[b + 1], sums[b + 1]);
+        }
+        if (b < blocks) acc = add_nibbles(acc, rows, b, codes, scales[b], sums[b]);
+        float each[NIBBLE_ROWS];
+        _mm256_storeu_ps(each, acc);
+        for (size_t r = 0; r < NIBBLE_ROWS; r++)
+            d->y[t * d->y_stride + row + r * apart] =
+                each[r] + (d->bias ? d->bias[row + r * apart] : 0);
+    }
 }
 
 static void dot_q4_0(const pj_dot *d)
 {
-    dot_type(d, PJ_Q4_0);
+    size_t apart = (d->end - d->begin) / NIBBLE_ROWS;
+    for (size_t r = 0; r < apart; r++) dot_nibbles(d, d->begin + r, apart);
+    for (size_t row = d->begin + apart * NIBBLE_ROWS; row < d->end; row++)
+        dot_group(d, PJ_Q4_0, row, 1, 1);
 }
 
 /* Types with blocks of 256: a row is unpacked (offset 128), then multiplied as signed. */
