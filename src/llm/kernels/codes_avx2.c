@@ -1,13 +1,14 @@
 /*
  * Weights in 8-bit and smaller codes by AVX2's products of unsigned with signed bytes, which add
  * neighbouring pairs in 16 bits. Signed weights are multiplied as |w| times x with w's sign, which
- * cannot overflow there; nibbles stay unsigned, so small that the eight products of a block add up
- * in 16 bits, and their offset is taken out by the activations' block sums.
+ * cannot overflow there; nibbles stay unsigned, so small that the sixteen products of a block that
+ * fall in one lane add up in 16 bits, and their offset is taken out by the activations' block sums.
  */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/vector.h"
 
-enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, Q8_BYTES = 34, Q4_BYTES = 18 };
+enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, SHARED = 4 };
+enum { Q8_BYTES = 34, Q4_BYTES = 18 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -16,55 +17,71 @@ INLINE __m256i load_32(const void *at)
     return _mm256_loadu_si256(at);
 }
 
-INLINE __m256i pack_block(const float *x, float *scale, int32_t *sum)
+INLINE int32_t sum_codes(__m256i codes)
 {
-    vec v[4], most = vec_of(0);
-    UNROLL for (size_t i = 0; i < 4; i++)
-    {
-        v[i] = vec_load(x + i * 8);
-        most = vec_max(most, vec_abs(v[i]));
-    }
+    /* Differences to 0 are what adds up unsigned bytes: with 128 more each, taken out again. */
+    __m256i quarters = _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8((char)128)),
+                                       _mm256_setzero_si256());
+    __m128i halves =
+        _mm_add_epi32(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
+    return _mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2) - 128 * PJ_Q8_BLOCK;
+}
+
+/* Up to SHARED blocks of one token by one scale: the tiles then apply it once, and with 128 columns
+ * instead of 32 the codes round little more coarsely. Every block's entry in `scales` is written,
+ * `apart` from each other like those of `sums` (-128 x sum of codes). */
+INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
+                       int32_t *sums, size_t apart)
+{
+    vec most = vec_of(0);
+    for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 8)
+        most = vec_max(most, vec_abs(vec_load(x + i)));
     float largest = vec_largest(most);
     float inverse = largest > 0 ? 127 / largest : 0;
-    __m256i codes[4], all = _mm256_setzero_si256();
-    UNROLL for (size_t i = 0; i < 4; i++)
-    {
-        codes[i] = _mm256_cvtps_epi32((__m256)(v[i] * inverse));
-        all = _mm256_add_epi32(all, codes[i]);
+    for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
+        __m256i part[4];
+        UNROLL for (size_t i = 0; i < 4; i++) part[i] =
+            _mm256_cvtps_epi32((__m256)(vec_load(x + i * 8) * inverse));
+        /* Packing works within halves: put the groups of four back in order. */
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(part[0], part[1]),
+                                           _mm256_packs_epi32(part[2], part[3]));
+        codes[b] = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        scales[b * apart] = largest / 127;
+        sums[b * apart] = -PJ_Q8_OFFSET * sum_codes(bytes);
     }
-    veci lanes = (veci)all;
-    *scale = largest / 127;
-    *sum = 0;
-    for (size_t i = 0; i < 8; i++) *sum -= PJ_Q8_OFFSET * lanes[i];
-    /* Packing works within halves: put the groups of four back in order. */
-    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(codes[0], codes[1]),
-                                       _mm256_packs_epi32(codes[2], codes[3]));
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
 {
     char *to = values;
-    for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++)
-        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
-                            pack_block(x + b * PJ_Q8_BLOCK, scales + b, sums + b));
+    size_t blocks = n / PJ_Q8_BLOCK;
+    for (size_t b = 0; b < blocks; b += SHARED) {
+        __m256i codes[SHARED];
+        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
+        pack_group(x + b * PJ_Q8_BLOCK, some, codes, scales + b, sums + b, 1);
+        memcpy(to + b * PJ_Q8_BLOCK, codes, some * PJ_Q8_BLOCK);
+    }
 }
 
 static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
                        void *values, float *scales, int32_t *sums)
 {
     int32_t *to = values; /* four codes of one token */
-    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, to += 8 * width, scales += width, sums += width)
+    size_t blocks = cols / PJ_Q8_BLOCK;
+    for (size_t b = 0; b < blocks; b += SHARED) {
+        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
         for (size_t t = 0; t < width; t++) {
-            int32_t groups[8] = {0};
-            scales[t] = 0;
-            sums[t] = 0;
+            int32_t codes[SHARED * 8] = {0};
             if (t < tokens)
-                _mm256_storeu_si256(
-                    (__m256i *)(void *)groups,
-                    pack_block(x + t * x_stride + b * PJ_Q8_BLOCK, &scales[t], &sums[t]));
-            UNROLL for (size_t g = 0; g < 8; g++) to[g * width + t] = groups[g];
+                pack_group(x + t * x_stride + b * PJ_Q8_BLOCK, some, (__m256i *)(void *)codes,
+                           scales + b * width + t, sums + b * width + t, width);
+            else
+                for (size_t i = b; i < b + some; i++)
+                    scales[i * width + t] = 0, sums[i * width + t] = 0;
+            int32_t *column = to + b * 8 * width + t;
+            for (size_t g = 0; g < some * 8; g++) column[g * width] = codes[g];
         }
+    }
 }
 
 /* ---- few tokens ------------------------------------------------------------------------- */
@@ -352,84 +369,118 @@ INLINE __m256i four_codes(const char *at)
     return _mm256_set1_epi32(codes);
 }
 
-/* Adds the products of four columns to every sum: of signed codes in 32 bits, of small ones in 16.
- * The loop over these is not to be unrolled: the compiler would start all products before it adds
- * them up, and has no registers for that. */
-INLINE void four_columns(const char *const *rows, size_t at, const char *x, const bool small,
-                         const size_t V, __m256i whole[ROWS][VECTORS])
+/* The two ways of adding products to a sum are written out, because the compilers start all of a
+ * tile's products before they add any, and have no registers for that. */
+
+/* sum (32 bits) += products of w with x: |w| times x with w's sign. */
+INLINE void add_signed(__m256i *sum, __m256i magnitudes, __m256i w, __m256i x, __m256i ones)
 {
-    __m256i panel[VECTORS];
-    UNROLL for (size_t v = 0; v < V; v++) panel[v] = load_32(x + v * 32);
-    UNROLL for (size_t r = 0; r < ROWS; r++)
-    {
-        __m256i w = four_codes(rows[r] + at);
-        UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-            small ? _mm256_add_epi16(whole[r][v], _mm256_maddubs_epi16(w, panel[v]))
-                  : _mm256_add_epi32(whole[r][v], multiply_signed(w, panel[v]));
-    }
+    __m256i part;
+    __asm__("vpsignb %[w], %[x], %[part]\n\t"
+            "vpmaddubsw %[part], %[magnitudes], %[part]\n\t"
+            "vpmaddwd %[ones], %[part], %[part]\n\t"
+            "vpaddd %[part], %[sum], %[sum]"
+            : [sum] "+x"(*sum), [part] "=&x"(part)
+            : [magnitudes] "x"(magnitudes), [w] "x"(w), [x] "x"(x), [ones] "x"(ones));
 }
 
-/* Sums of one block: signed codes. */
+/* sum (16 bits) += products of small codes with x. */
+INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
+{
+    __m256i part;
+    __asm__("vpmaddubsw %[x], %[w], %[part]\n\t"
+            "vpaddw %[part], %[sum], %[sum]"
+            : [sum] "+x"(*sum), [part] "=&x"(part)
+            : [w] "x"(w), [x] "x"(x));
+}
+
+/* A block of signed codes, in fours that are followed by their magnitudes. */
 INLINE void block_signed(const char *const *rows, const char *x, const size_t V,
                          __m256i whole[ROWS][VECTORS])
 {
+    const __m256i ones = _mm256_set1_epi16(1);
     UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
         _mm256_setzero_si256();
-    ROLLED for (size_t g = 0; g < 8; g++, x += V * 32)
-        four_columns(rows, g * 4, x, false, V, whole);
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
+    {
+        __m256i w = four_codes(rows[r] + g * 8), magnitudes = four_codes(rows[r] + g * 8 + 4);
+        UNROLL for (size_t v = 0; v < V; v++)
+            add_signed(&whole[r][v], magnitudes, w, load_32(x + v * 32), ones);
+    }
 }
 
-/* Sums of one block: codes 0 .. 15, of which 8 is taken when `centred`. */
+/* A block of codes 0 .. 15, of which 8 is taken when `centred`: the sums start at what that makes,
+ * half of it in either of a token's two lanes. They end within 16 bits, since x sums up to no more
+ * than 32 x 127 in magnitude. */
 INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
                         const bool centred, const size_t V, __m256i whole[ROWS][VECTORS])
 {
-    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-        _mm256_setzero_si256();
-    ROLLED for (size_t g = 0; g < 8; g++, x += V * 32) four_columns(rows, g * 4, x, true, V, whole);
     UNROLL for (size_t v = 0; v < V; v++)
     {
-        __m256i start = _mm256_srai_epi32(load_32(x_sums + v * 8), 4);
-        if (!centred) start = _mm256_setzero_si256();
+        __m256i half = _mm256_srai_epi32(load_32(x_sums + v * 8), 5);
+        __m256i start = _mm256_blend_epi16(half, _mm256_slli_epi32(half, 16), 0xaa);
         UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] =
-            _mm256_add_epi32(start, _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1)));
+            centred ? start : _mm256_setzero_si256();
     }
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
+    {
+        __m256i w = four_codes(rows[r] + g * 4);
+        UNROLL for (size_t v = 0; v < V; v++) add_small(&whole[r][v], w, load_32(x + v * 32));
+    }
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+        _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
 }
 
 typedef enum code_kind { SIGNED, SIGNED_MINIMA, SMALL, SMALL_MINIMA } code_kind;
 
+/* Blocks that share the activations' scale: the weights' scales are applied to each, that at the
+ * end. */
 INLINE void tile_of(const pj_tile *t, const code_kind kind, const size_t V)
 {
     bool minima = kind == SIGNED_MINIMA || kind == SMALL_MINIMA;
+    bool small = kind == SMALL || kind == SMALL_MINIMA;
     const char *x = t->x;
-    const float *x_scales = t->x_scales;
-    const int32_t *x_sums = t->x_sums;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
     if (!t->add)
         for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
-    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
-        const char *rows[ROWS];
-        __m256i whole[ROWS][VECTORS];
-        UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = (const char *)t->weights[r] + b * 32;
-        if (kind == SIGNED || kind == SIGNED_MINIMA)
-            block_signed(rows, x, V, whole);
-        else
-            block_small(rows, x, x_sums, kind == SMALL, V, whole);
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m256 sums[ROWS][VECTORS];
+        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            _mm256_setzero_ps();
+        for (size_t b = first; b < last; b++, x += V * 256) {
+            const int32_t *x_sums = t->x_sums + b * V * 8;
+            const char *rows[ROWS];
+            __m256i whole[ROWS][VECTORS];
+            UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
+                (const char *)t->weights[r] + b * (small ? 32 : 64);
+            if (small)
+                block_small(rows, x, x_sums, kind == SMALL, V, whole);
+            else
+                block_signed(rows, x, V, whole);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                __m256 scale = _mm256_set1_ps(t->scales[r][b]);
+                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
+            }
+            if (!minima) continue;
+            UNROLL for (size_t v = 0; v < V; v++)
+            {
+                __m256 sum = _mm256_cvtepi32_ps(load_32(x_sums + v * 8)) * (1.0f / PJ_Q8_OFFSET);
+                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                    _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), sums[r][v]);
+            }
+        }
         UNROLL for (size_t v = 0; v < V; v++)
         {
-            __m256 scale = _mm256_loadu_ps(x_scales + v * 8), sum = _mm256_setzero_ps();
-            if (minima)
-                sum = _mm256_cvtepi32_ps(load_32(x_sums + v * 8)) * scale * (1.0f / PJ_Q8_OFFSET);
+            __m256 scale = _mm256_loadu_ps(t->x_scales + first * V * 8 + v * 8);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
                 float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
-                __m256 all = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]),
-                                             scale * t->scales[r][b], _mm256_loadu_ps(c));
-                if (minima) all = _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), all);
-                _mm256_storeu_ps(c, all);
+                _mm256_storeu_ps(c, _mm256_fmadd_ps(sums[r][v], scale, _mm256_loadu_ps(c)));
             }
         }
-        x += V * 8 * 32;
-        x_scales += V * 8;
-        x_sums += V * 8;
     }
 }
 
@@ -446,54 +497,101 @@ TILE(signed_minima, SIGNED_MINIMA)
 TILE(small, SMALL)
 TILE(small_minima, SMALL_MINIMA)
 
-/* To what the tiles take: codes - 128, or nibbles as they are. */
-INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
-                   float *minima)
+/* To what the tiles take: nibbles as they are, or codes - 128 in fours, each followed by their
+ * magnitudes. */
+INLINE void store_signed(char *to, __m256i w)
 {
-    uint8_t *codes = values, shift = type == PJ_Q4_0 ? 120 : 128;
-    pj_codes_row(type, row, cols, codes, scales, minima);
-    for (size_t i = 0; i < cols; i++) codes[i] = (uint8_t)(codes[i] - shift);
+    __m256i magnitudes = _mm256_abs_epi8(w);
+    __m256i low = _mm256_unpacklo_epi32(w, magnitudes);
+    __m256i high = _mm256_unpackhi_epi32(w, magnitudes);
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permute2x128_si256(low, high, 0x20));
+    _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-/* Pairs of bytes, then pairs of pairs: what signed codes need. */
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
+
+static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q8_BYTES, to += 64) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        store_signed(to, load_block(PJ_Q8_0, at));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES, to += 32) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        _mm256_storeu_si256((__m256i *)(void *)to, load_block(PJ_Q4_0, at));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    uint8_t *codes = values;
+    pj_codes_row(PJ_Q4_K, row, cols, codes, scales, minima);
+    for (size_t i = 0; i < cols; i++) codes[i] ^= 128;
+}
+
+INLINE void unpack_signed(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
+                          float *minima)
+{
+    /* The codes go to the end of their place first: what is written never passes what is read. */
+    char *to = values, *codes = to + cols;
+    pj_codes_row(type, row, cols, (uint8_t *)codes, scales, minima);
+    for (size_t i = 0; i < cols; i += 32, to += 64)
+        store_signed(to, _mm256_xor_si256(load_32(codes + i), _mm256_set1_epi8((char)128)));
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    unpack_signed(PJ_Q5_K, row, cols, values, scales, minima);
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    unpack_signed(PJ_Q6_K, row, cols, values, scales, minima);
+}
+
+/* Pairs of bytes, then pairs of pairs: what signed codes need. Half as many sums again as a tile
+ * has, because here every one waits for its own products. */
 static double peak(size_t rounds)
 {
-    enum { SUMS = ROWS * VECTORS };
+    enum { SUMS = 12 };
     volatile int outside = 0;
     __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
     UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
-    for (size_t i = 0; i < rounds; i++) UNROLL for (size_t s = 0; s < SUMS; s++)
-        {
-            __m256i pairs = _mm256_maddubs_epi16(sums[s], w);
-            sums[s] = _mm256_add_epi32(sums[s], _mm256_madd_epi16(pairs, w));
-        }
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) add_signed(&sums[s], w, w, w, w);
     UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define TYPE(type, TYPE_, dot_, tile_)                                                   \
-    static void unpack_##type(const void *row, size_t cols, void *values, float *scales, \
-                              float *minima)                                             \
-    {                                                                                    \
-        unpack(TYPE_, row, cols, values, scales, minima);                                \
-    }                                                                                    \
+#define TYPE(type, dot_, tile_, bytes)                                                   \
     static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
                                               .dot = dot_,                               \
                                               .tile = tile_,                             \
                                               .rows = ROWS,                              \
                                               .stretch = 1024, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                   \
-                                              .unpacked_bytes = 1};
-TYPE(q8_0, PJ_Q8_0, dot_q8_0, tile_signed)
-TYPE(q4_0, PJ_Q4_0, dot_q4_0, tile_small)
-TYPE(q4_k, PJ_Q4_K, dot_k, tile_small_minima)
-TYPE(q5_k, PJ_Q5_K, dot_k, tile_signed_minima)
-TYPE(q6_k, PJ_Q6_K, dot_k, tile_signed)
+                                              .unpacked_bytes = bytes}
+TYPE(q8_0, dot_q8_0, tile_signed, 2);
+TYPE(q4_0, dot_q4_0, tile_small, 1);
+TYPE(q4_k, dot_k, tile_small_minima, 1);
+TYPE(q5_k, dot_k, tile_signed_minima, 2);
+TYPE(q6_k, dot_k, tile_signed, 2);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,
                                         .vectors = VECTORS,
                                         .group = 4,
+                                        .shared_blocks = SHARED,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
 
