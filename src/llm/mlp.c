@@ -146,7 +146,7 @@ static void block(const pj_steps *s, const pj_mlp *mlp, const float *x, size_t r
     size_t f = mlp->width, hidden = s->model->config.hidden;
     bool plain = !mlp->gate.w.data && !mlp->gate_up.w.data;
     float *gate = state->gate_up, *up = plain ? NULL : gate + f;
-    size_t stride = plain ? f : 2 * f;
+    size_t stride = (plain ? f : 2 * f) + PJ_GATE_GAP;
     pj_product fused = {PJ_N_GATE_UP_PROJ, &mlp->gate_up, gate, stride};
     pj_product apart[2] = {{PJ_N_GATE_PROJ, &mlp->gate, gate, stride},
                            {PJ_N_UP_PROJ, &mlp->up, up, stride}};

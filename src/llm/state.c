@@ -53,7 +53,7 @@ static void cut_activations(pj_state *s, cutter *c)
     s->attended = cut(c, tokens, heads, sizeof(float));
     s->y = cut(c, tokens, m->hidden, sizeof(float));
     s->y2 = cut(c, tokens, m->hidden, sizeof(float));
-    s->gate_up = cut(c, tokens, 2 * f, sizeof(float));
+    s->gate_up = cut(c, tokens, 2 * f + PJ_GATE_GAP, sizeof(float));
     s->act = cut(c, tokens, f, sizeof(float));
     s->gathered = cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
     s->routing = cut(c, tokens, experts, sizeof(float));

@@ -35,6 +35,11 @@ typedef struct pj_state_options {
     pj_dtype kv_type;    /* F32 or F16 */
 } pj_state_options;
 
+/* Floats between the rows of gate and up: nine cache lines. Widths are powers of two, and rows 64
+ * KiB apart would meet in one set of a cache, so that a panel's rows, which are written together,
+ * drive each other out. */
+enum { PJ_GATE_GAP = 144 };
+
 typedef struct pj_state {
     const pj_model *model;
     const pj_kernels *kernels;
@@ -58,7 +63,7 @@ typedef struct pj_state {
     float *attended;      /* [T][heads head_dim] */
     float *y;             /* [T][hidden] output of attention and of the MLP */
     float *y2;            /* [T][hidden] output of one expert */
-    float *gate_up;       /* [T][2 widest f] gate and up of a token side by side */
+    float *gate_up;       /* [T][2 widest f + PJ_GATE_GAP] gate and up of a token side by side */
     float *act;           /* [T][widest f] */
     float *gathered;      /* [T][hidden] experts: their tokens side by side */
     float *routing;       /* [T][experts] router logits */
