@@ -93,114 +93,52 @@ INLINE __m256i multiply_signed(__m256i w, __m256i x)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Scales of one block of each row. */
-INLINE __m128i block_halves(const char *const *at, const size_t S)
+/* A block's codes: signed for Q8_0, 0 .. 15 for Q4_0. */
+INLINE __m256i load_block(pj_dtype type, const char *at)
 {
-    __m128i halves = _mm_cvtsi32_si128(pj_load_u16(at[0]));
-    if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
-    if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
-    if (S > 3) halves = _mm_insert_epi16(halves, pj_load_u16(at[3 % S]), 3);
-    return halves;
+    if (type == PJ_Q8_0) return load_32(at + 2);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+    __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+    return _mm256_and_si256(twice, _mm256_set1_epi8(15));
+}
+
+INLINE __m256i multiply_block(pj_dtype type, __m256i w, __m256i x, __m256i start)
+{
+    if (type == PJ_Q8_0) return multiply_signed(w, x);
+    __m256i pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(start, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
 /* S weight rows times one token. */
-INLINE void dot_rows_q8_0(const pj_packed *p, size_t token, const char *const *rows,
-                          float sums[STREAMS], const size_t S)
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float sums[STREAMS], const size_t S)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
+    const int32_t *starts = p->sums + token * blocks;
     __m256 acc[STREAMS];
     UNROLL for (size_t s = 0; s < S; s++) acc[s] = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++) {
         __m256i x = load_32(codes + b * 32);
+        __m256i start = _mm256_zextsi128_si256(_mm_cvtsi32_si128(starts[b] >> 4));
+        __m128i halves = _mm_setzero_si128();
         const char *at[STREAMS];
-        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * Q8_BYTES;
-        __m256 scale = _mm256_cvtph_ps(block_halves(at, S)) * _mm256_set1_ps(scales[b]);
+        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * bytes;
+        halves = _mm_insert_epi16(halves, pj_load_u16(at[0]), 0);
+        if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
+        if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
+        if (S > 3) halves = _mm_insert_epi16(halves, pj_load_u16(at[3 % S]), 3);
+        __m256 scale = _mm256_cvtph_ps(halves) * _mm256_set1_ps(scales[b]);
         UNROLL for (size_t s = 0; s < S; s++)
         {
             __builtin_prefetch(at[s] + PREFETCH_BYTES);
-            __m256i product = multiply_signed(load_32(at[s] + 2), x);
+            __m256i product = multiply_block(type, load_block(type, at[s]), x, start);
             __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
             acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
         }
     }
     UNROLL for (size_t s = 0; s < S; s++) sums[s] = vec_sum((vec)acc[s]);
-}
-
-/* Two blocks of one row times x, the first in the low half and the second in the high half: sums of
- * four products of a nibble and a byte, in 16 bits, where sixteen such products have room. `x`
- * holds the first sixteen values of both blocks, then the others. */
-INLINE __m256i multiply_nibbles(const char *first, const char *second, const __m256i x[2])
-{
-    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)(first + 2));
-    __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(second + 2));
-    __m256i bytes = _mm256_set_m128i(high, low), mask = _mm256_set1_epi8(15);
-    __m256i others = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
-    return _mm256_add_epi16(_mm256_maddubs_epi16(_mm256_and_si256(bytes, mask), x[0]),
-                            _mm256_maddubs_epi16(others, x[1]));
-}
-
-/* Sums of neighbouring groups (of four or eight bytes), those of `a` and `b` in turn. Blends are
- * cheaper than the shuffles of a horizontal addition. */
-INLINE __m256i add_fours(__m256i a, __m256i b)
-{
-    __m256i crossed = _mm256_shuffle_epi32(_mm256_blend_epi32(b, a, 0xaa), 0xb1);
-    return _mm256_add_epi16(_mm256_blend_epi32(a, b, 0xaa), crossed);
-}
-
-INLINE __m256i add_eights(__m256i a, __m256i b)
-{
-    __m256i crossed = _mm256_shuffle_epi32(_mm256_blend_epi32(b, a, 0xcc), 0x4e);
-    return _mm256_add_epi16(_mm256_blend_epi32(a, b, 0xcc), crossed);
-}
-
-typedef struct nibble_sums {
-    __m256 products, offsets; /* of four rows: of even blocks, of odd blocks */
-} nibble_sums;
-
-/* Blocks b and `next` of S rows: their sums are brought together before they are converted and
- * scaled. The nibbles' offset of 8 comes out for all rows at once, by the block sums of x. `both`:
- * one or zero, whether the second block counts. */
-INLINE void two_blocks(const pj_packed *p, const int8_t *codes, size_t first_scale, size_t b,
-                       size_t next, float both, const char *const *rows, nibble_sums *sums,
-                       const size_t S)
-{
-    __m256i even = load_32(codes + b * 32), odd = load_32(codes + next * 32), pairs[STREAMS];
-    __m256i x[2] = {_mm256_permute2x128_si256(even, odd, 0x20),
-                    _mm256_permute2x128_si256(even, odd, 0x31)};
-    const char *at[STREAMS], *after[STREAMS];
-    UNROLL for (size_t s = 0; s < STREAMS; s++)
-    {
-        at[s] = rows[s % S] + b * Q4_BYTES;
-        after[s] = rows[s % S] + next * Q4_BYTES;
-        pairs[s] = s < S ? multiply_nibbles(at[s], after[s], x) : _mm256_setzero_si256();
-        if (s < S) __builtin_prefetch(at[s] + PREFETCH_BYTES);
-    }
-    __m256i all = add_eights(add_fours(pairs[0], pairs[1]), add_fours(pairs[2], pairs[3]));
-    all = _mm256_madd_epi16(all, _mm256_set1_epi16(1));
-    const float *x_scales = p->scales + first_scale;
-    const int32_t *x_sums = p->sums + first_scale;
-    __m256 scale = _mm256_set_m128(_mm_set1_ps(x_scales[next] * both), _mm_set1_ps(x_scales[b]));
-    __m128i halves[2] = {block_halves(at, S), block_halves(after, S)};
-    scale *= _mm256_cvtph_ps(_mm_unpacklo_epi64(halves[0], halves[1]));
-    __m256i offset = _mm256_set_m128i(_mm_set1_epi32(x_sums[next]), _mm_set1_epi32(x_sums[b]));
-    sums->products = _mm256_fmadd_ps(_mm256_cvtepi32_ps(all), scale, sums->products);
-    sums->offsets = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), scale, sums->offsets);
-}
-
-INLINE void dot_rows_q4_0(const pj_packed *p, size_t token, const char *const *rows,
-                          float sums[STREAMS], const size_t S)
-{
-    size_t blocks = p->cols / PJ_Q8_BLOCK, b = 0;
-    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
-    nibble_sums all = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (; b + 2 <= blocks; b += 2)
-        two_blocks(p, codes, token * blocks, b, b + 1, 1, rows, &all, S);
-    if (b < blocks) two_blocks(p, codes, token * blocks, b, b, 0, rows, &all, S);
-    __m256 whole = _mm256_fmadd_ps(all.offsets, _mm256_set1_ps(8.0f / PJ_Q8_OFFSET), all.products);
-    __m128 both = _mm_add_ps(_mm256_castps256_ps128(whole), _mm256_extractf128_ps(whole, 1));
-    UNROLL for (size_t s = 0; s < S; s++) sums[s] = both[s];
 }
 
 INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
@@ -211,7 +149,7 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         (const char *)w->data + (row + s * apart) * w->row_bytes;
     for (size_t t = 0; t < d->x->tokens; t++) {
         float sums[STREAMS];
-        (type == PJ_Q8_0 ? dot_rows_q8_0 : dot_rows_q4_0)(d->x, t, rows, sums, S);
+        dot_rows(type, d->x, t, rows, sums, S);
         for (size_t s = 0; s < S; s++)
             d->y[t * d->y_stride + row + s * apart] =
                 sums[s] + (d->bias ? d->bias[row + s * apart] : 0);
