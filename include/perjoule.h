@@ -215,6 +215,10 @@ PJ_API void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, 
 PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
                           size_t bytes);
 
+/* Time that the calling program spent on what it hands over beside spans (statistics, extras): the
+ * run adds it to what it says of its own cost, by itself and in the sum. Adds up over calls. */
+PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
+
 /* ---- spans of devices that report late --------------------------------------------------- */
 
 /* Two readings of one instant: the device's clock and pj_clock_ns(). */

@@ -34,7 +34,8 @@ typedef struct overhead {
     char path[4096];
     double ms[FIGURES][WAYS][PJ_BENCH_ROUNDS_MAX];
     uint64_t hash[WAYS];
-    double own_share[WAYS]; /* what the runs said of themselves, mean */
+    /* What the runs said of themselves, mean: shares of their time. */
+    double own_share[WAYS], own_statistics[WAYS];
     bool same;
 } overhead;
 
@@ -47,7 +48,11 @@ static pj_status run_way(overhead *o, int way, int64_t round, pj_error *err)
     } else {
         o->options.depth = way == 1 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP;
         status = pj_profile_generate(o->session, &o->slot, &o->options, &result, err);
-        if (status == PJ_OK) o->own_share[way] += result.data.info.overhead_share;
+        const pj_run_info *info = &result.data.info;
+        if (status == PJ_OK && round >= 0) {
+            o->own_share[way] += info->overhead_share;
+            o->own_statistics[way] += info->statistics_ms / info->total_ms;
+        }
     }
     if (status == PJ_OK && round >= 0) {
         const pj_generate_result *g = &result.generated;
@@ -70,7 +75,6 @@ static pj_status measure(overhead *o, pj_error *err)
     pj_status status = PJ_OK;
     for (int way = 0; way < WAYS && status == PJ_OK; way++)
         status = run_way(o, way, -1, err); /* caches and pages */
-    for (int way = 0; way < WAYS; way++) o->own_share[way] = 0;
     for (int64_t round = 0; round < o->rounds && status == PJ_OK; round++) {
         int first = (int)(pj_random_u64(&random) % WAYS);
         int step = pj_random_u64(&random) % 2 ? 1 : WAYS - 1;
@@ -122,7 +126,11 @@ static void print_json(const overhead *o, const pj_engine_facts *facts)
             if (way)
                 write_ratio(&json, key, pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds));
         }
-        if (way) pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);
+        if (way) {
+            pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);
+            pj_json_kv_double(&json, "own_statistics_share",
+                              o->own_statistics[way] / (double)o->rounds);
+        }
         pj_json_object_end(&json);
     }
     pj_json_object_end(&json);
@@ -152,8 +160,10 @@ static void print_table(const overhead *o, const pj_engine_facts *facts)
             putchar('\n');
         }
     }
-    printf("\n  runs' own statement: module %.3f %%, deep %.3f %%\n",
-           100 * o->own_share[1] / (double)o->rounds, 100 * o->own_share[2] / (double)o->rounds);
+    printf(
+        "\n  runs' own statement: module %.3f %% (statistics %.3f %%), deep %.3f %% (%.3f %%)\n",
+        100 * o->own_share[1] / (double)o->rounds, 100 * o->own_statistics[1] / (double)o->rounds,
+        100 * o->own_share[2] / (double)o->rounds, 100 * o->own_statistics[2] / (double)o->rounds);
     printf("  a span without statistics costs %lld ns\n", (long long)o->session->span_cost_ns);
     printf("  logits %s (%016llx)\n", o->same ? "equal at every depth" : "DIFFER between depths",
            (unsigned long long)o->hash[0]);

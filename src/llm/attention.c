@@ -6,6 +6,7 @@
  * over as many units as the score buffer holds, so that each stage is a span and every number is
  * the same.
  */
+#include "llm/look.h"
 #include "llm/pass.h"
 
 #include <math.h>
@@ -180,9 +181,11 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 static void sum_attended(const attention *a, const unit *u, unsigned thread)
 {
     size_t dim = a->s->model->config.head_dim, stride = a->s->model->config.heads * dim;
+    int64_t look = pj_look_begin();
     a->s->kernels->value_sums(a->s->state->attended + u->first * stride + u->head * dim, u->rows,
                               dim, u->decode ? dim : stride, PJ_SPARSITY_TAU,
                               pj_seam_sums(a->s->seam, thread));
+    pj_look_end(look);
 }
 
 static void run_units(void *context, unsigned thread)
@@ -260,10 +263,12 @@ static void run_stage(void *context, unsigned thread)
         unit u = unit_at(a, a->begin + (uint32_t)i);
         float *scores = a->s->state->scores + i * a->unit_floats;
         a->stage(a, &u, scores, thread);
+        if (a->stage == stage_values) sum_attended(a, &u, thread);
+        int64_t look = pj_look_begin();
         if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softmax)
             sum_rows(a, &u, scores, thread);
-        if (a->stage == stage_values) sum_attended(a, &u, thread);
         if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
+        pj_look_end(look);
     }
 }
 
@@ -397,7 +402,9 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
                 pj_seam_take_sums(r, &sums);
             }
             if (stage->run == stage_values) pj_seam_add_sums(attended, &sums);
+            int64_t look = pj_look_begin();
             if (a->end == a->units) record_extras(s, stage->name);
+            pj_look_end(look);
             pj_work work = {
                 .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
                 .bytes = stage->product ? kv_bytes + 4 * e.q_floats

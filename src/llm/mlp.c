@@ -3,6 +3,7 @@
  * through its block together, and added back in the order of the experts, so that a token's sum
  * does not depend on what else is in the pass.
  */
+#include "llm/look.h"
 #include "llm/pass.h"
 
 #include <math.h>
@@ -70,9 +71,11 @@ static void activate_and_count_share(void *context, unsigned thread)
         const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
         if (!pj_look_at(row, t->rows, step)) continue;
+        int64_t look = pj_look_begin();
         k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
         k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->stride : NULL, a->f,
                        PJ_SPARSITY_TAU, &t->thread[thread].counts);
+        pj_look_end(look);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "llm/seam.h"
 
 #include "base/memory.h"
+#include "llm/look.h"
 
 #include <string.h>
 
@@ -36,11 +37,13 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
         if (r->names[i] == 0) return pj_fail_memory(err, "the names of spans");
     }
     r->sums = pj_alloc_aligned(64, pj_team_threads(team), sizeof *r->sums);
+    if (r->module) pj_look_start();
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");
 }
 
 void pj_seam_fini(pj_seam *r)
 {
+    if (r->module) pj_statistics_time(r->lane, pj_look_stop());
     pj_free(r->sums);
     r->sums = NULL;
     r->lane = NULL;
@@ -58,8 +61,10 @@ static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums
     size_t step = pj_look_step(t->rows);
     begin += (t->rows - 1 - begin) % step; /* the first from there on that is looked at */
     if (begin >= end) return;
+    int64_t look = pj_look_begin();
     t->r->kernels->value_sums(t->x + begin * t->stride, (end - begin + step - 1) / step, t->cols,
                               t->stride * step, PJ_SPARSITY_TAU, sums);
+    pj_look_end(look);
 }
 
 static void sum_share(void *context, unsigned thread)

@@ -1,4 +1,5 @@
 /* Norms, products and sums: the steps that every part of a layer is made of. */
+#include "llm/look.h"
 #include "llm/pass.h"
 
 #include <math.h>
@@ -24,10 +25,11 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
     size_t step = done ? pj_look_step(done->rows) : 1;
     for (size_t row = begin; row < end; row++) {
         t->run(t->context, row);
-        if (done && pj_look_at(row / parts, done->rows, step))
-            t->s->kernels->value_sums(done->x + row / parts * done->stride + row % parts * cols, 1,
-                                      cols, cols, PJ_SPARSITY_TAU,
-                                      pj_seam_sums(t->s->seam, thread));
+        if (!done || !pj_look_at(row / parts, done->rows, step)) continue;
+        int64_t look = pj_look_begin();
+        t->s->kernels->value_sums(done->x + row / parts * done->stride + row % parts * cols, 1,
+                                  cols, cols, PJ_SPARSITY_TAU, pj_seam_sums(t->s->seam, thread));
+        pj_look_end(look);
     }
 }
 
@@ -115,9 +117,13 @@ static void norm_row_looked_at(void *context, size_t row)
         return;
     }
     pj_value_sums before = {0}, after = {0};
+    int64_t look = pj_look_begin();
     t->s->kernels->value_sums(norm_input(n, row), 1, n->n, n->n, 0, &before);
+    pj_look_end(look);
     norm_row(context, row);
+    look = pj_look_begin();
     t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, 0, &after);
+    pj_look_end(look);
     double out = variance(&after, n->n);
     if (out > 0) ratios[row] = (float)(variance(&before, n->n) / out);
     if (after.sum_square > 0) ratios[n->rows + row] = (float)(before.sum_square / after.sum_square);

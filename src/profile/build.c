@@ -53,7 +53,8 @@ static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 {
     pj_run_info *info = &data->info;
-    info->overhead_ms = info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->overhead_ms = info->statistics_ms = info->sampler_cpu_share = info->sampler_jitter_us =
+        NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;

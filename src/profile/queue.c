@@ -466,6 +466,7 @@ static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
                                &info->attribution_interval_calibrated,
                                &info->calibration_gap,
                                &info->overhead_ms,
+                               &info->statistics_ms,
                                &info->overhead_share,
                                &info->sampler_cpu_share,
                                &info->sampler_jitter_us,

@@ -156,7 +156,8 @@ static void describe_power(pj_run *run)
     const pj_rail *rails;
     uint32_t count = 0;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = info->overhead_ms = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->overhead_ms = info->statistics_ms = NAN;
     info->machine = s->machine.name;
     info->machine_json = s->machine.json;
     if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
@@ -384,14 +385,17 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
-/* What recording cost: spans at the price measured when the session opened, and the CPU time of
- * the two threads that serve it, as if the engine could have used it. */
+/* What recording cost: spans at the price measured when the session opened, the time that the
+ * recording threads spent on statistics, and the CPU time of the two threads that serve it, as if
+ * the engine could have used it. */
 static void account_overhead(pj_run *run, int64_t end_ns)
 {
     pj_recorder_counts counts = pj_recorder_count(&run->recorder);
     pj_run_info *info = &run->info;
     double ms = (double)(counts.spans * (uint64_t)run->session->span_cost_ns) / 1e6 +
                 (double)run->collector.cpu_ns / 1e6;
+    info->statistics_ms = (double)counts.statistics_ns / 1e6;
+    ms += info->statistics_ms;
     info->spans_lost = counts.lost;
     if (run->metering) {
         pj_meter_cost cost;

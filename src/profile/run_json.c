@@ -44,6 +44,7 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_string(json, "quality", pj_quality_name(info->quality));
     pj_json_kv_string(json, "power_sources", info->power_sources);
     pj_json_kv_double(json, "overhead_ms", info->overhead_ms);
+    pj_json_kv_double(json, "statistics_ms", info->statistics_ms);
     pj_json_kv_double(json, "sampler_cpu_share", info->sampler_cpu_share);
     pj_json_kv_double(json, "sampler_jitter_us", info->sampler_jitter_us);
     pj_json_kv_uint(json, "samples_missed", info->samples_missed);
@@ -217,6 +218,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_u64(o, "samples_missed", &info->samples_missed);
     get_u64(o, "spans_lost", &info->spans_lost);
     get_double(o, "overhead_ms", &info->overhead_ms);
+    get_double(o, "statistics_ms", &info->statistics_ms);
     get_double(o, "sampler_cpu_share", &info->sampler_cpu_share);
     get_double(o, "sampler_jitter_us", &info->sampler_jitter_us);
     get_double(o, "baseline_cold_mw", &info->baseline_cold_mw);

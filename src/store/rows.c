@@ -85,6 +85,7 @@ static const pj_column run_columns[] = {
     COLUMN("calibration_gap", DOUBLE, pj_run_info, calibration_gap),
     COLUMN("overhead_ms", DOUBLE, pj_run_info, overhead_ms),
     COLUMN("overhead_share", DOUBLE, pj_run_info, overhead_share),
+    COLUMN("statistics_ms", DOUBLE, pj_run_info, statistics_ms),
     COLUMN("sampler_cpu_share", DOUBLE, pj_run_info, sampler_cpu_share),
     COLUMN("sampler_jitter_us", DOUBLE, pj_run_info, sampler_jitter_us),
     COLUMN("samples_missed", U64, pj_run_info, samples_missed),

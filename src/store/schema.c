@@ -254,4 +254,7 @@ static const char version_3[] =
     " WHERE w.run_id = profiling_runs.id AND w.code = 'run_failed' ORDER BY w.id LIMIT 1)"
     " WHERE status = 'failed';";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3, NULL};
+/* What looking at outputs took of overhead_ms; of older runs it is not known. */
+static const char version_4[] = "ALTER TABLE profiling_runs ADD COLUMN statistics_ms REAL;";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, NULL};

@@ -33,7 +33,7 @@ struct pj_lane {
     pj_lane *next;
     /* shared */
     _Alignas(64) _Atomic uint64_t head; /* bytes written, ever */
-    _Atomic uint64_t lost, misused, spans;
+    _Atomic uint64_t lost, misused, spans, statistics_ns;
     _Alignas(64) _Atomic uint64_t tail; /* bytes read, ever */
 };
 
@@ -255,6 +255,12 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     publish(lane, size);
 }
 
+void pj_statistics_time(pj_lane *lane, int64_t ns)
+{
+    if (lane && ns > 0)
+        atomic_fetch_add_explicit(&lane->statistics_ns, (uint64_t)ns, memory_order_relaxed);
+}
+
 static int64_t host_time(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
 {
     double span = after->device_ns - before->device_ns;
@@ -469,6 +475,7 @@ pj_recorder_counts pj_recorder_count(const pj_recorder *recorder)
     for (; lane; lane = lane->next) {
         counts.spans += atomic_load_explicit(&lane->spans, memory_order_relaxed);
         counts.lost += atomic_load_explicit(&lane->lost, memory_order_relaxed);
+        counts.statistics_ns += atomic_load_explicit(&lane->statistics_ns, memory_order_relaxed);
         counts.misused += atomic_load_explicit(&lane->misused, memory_order_relaxed);
     }
     return counts;

@@ -55,9 +55,10 @@ bool pj_recorder_is_busy(const pj_recorder *recorder);
 void pj_recorder_close_open(pj_recorder *recorder);
 
 typedef struct pj_recorder_counts {
-    uint64_t spans;   /* recorded, begins and texts not counted */
-    uint64_t lost;    /* no room in the ring */
-    uint64_t misused; /* broke the rules of nesting, or too deep */
+    uint64_t spans;         /* recorded, begins and texts not counted */
+    uint64_t lost;          /* no room in the ring */
+    uint64_t misused;       /* broke the rules of nesting, or too deep */
+    uint64_t statistics_ns; /* spent on them, as the recording threads said */
 } pj_recorder_counts;
 pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */
 /* Where the run is now, as far as any thread has said. */

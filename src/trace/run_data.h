@@ -180,6 +180,7 @@ typedef struct pj_run_info {
     double calibration_gap;                 /* replay: measured / predicted - 1, NAN else */
     /* the profiler itself */
     double overhead_ms, overhead_share; /* measured cost of recording in this run */
+    double statistics_ms;               /* of that: looking at outputs */
     double sampler_cpu_share, sampler_jitter_us;
     uint64_t samples_missed, spans_lost;
     double baseline_cold_mw, baseline_resident_mw; /* total; NAN: none */

@@ -154,6 +154,7 @@ static void write_overhead(pj_json *json, const pj_run_info *info)
     pj_json_object_begin(json);
     pj_json_kv_double(json, "time_ms", info->overhead_ms);
     pj_json_kv_double(json, "share", info->overhead_share);
+    pj_json_kv_double(json, "statistics_ms", info->statistics_ms);
     pj_json_kv_double(json, "sampler_cpu_share", info->sampler_cpu_share);
     pj_json_kv_double(json, "sampler_jitter_us", info->sampler_jitter_us);
     pj_json_kv_uint(json, "samples_missed", info->samples_missed);

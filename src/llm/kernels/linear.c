@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "llm/kernels/tile.h"
+#include "llm/look.h"
 
 #include <string.h>
 
@@ -159,9 +160,11 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
                   .y_stride = job->y_stride,
                   .scratch = scratch};
     p->kernels->linear[job->weights->type]->dot(&dot);
-    if (output_sums)
-        p->kernels->value_sums(job->y + begin, p->x->tokens, end - begin, job->y_stride, job->tau,
-                               output_sums);
+    if (!output_sums) return;
+    int64_t look = pj_look_begin();
+    p->kernels->value_sums(job->y + begin, p->x->tokens, end - begin, job->y_stride, job->tau,
+                           output_sums);
+    pj_look_end(look);
 }
 
 /* A block of rows over a chunk of columns, unpacked or in place. */
@@ -289,6 +292,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     size_t panels_behind = (x->tokens - 1 - token) / panel;
     if (!b->output_sums) return;
     if (job->look_step > 1 && panels_behind % job->look_step) return;
+    int64_t look = pj_look_begin();
     /* The buffer lies in the first cache; y's rows are far apart and mostly gone from it. */
     if (!job->bias)
         p->kernels->value_sums(sums, b->end - b->begin, tokens, PJ_TILE_MAX_TOKENS, job->tau,
@@ -296,6 +300,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     else
         p->kernels->value_sums(to.y, tokens, b->end - b->begin, job->y_stride, job->tau,
                                b->output_sums);
+    pj_look_end(look);
 }
 
 static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,

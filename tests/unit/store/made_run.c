@@ -329,7 +329,8 @@ static void fill_info(maker *m)
     i->pj_per_flop = i->pj_per_flop_sd = i->pj_per_byte = i->pj_per_byte_sd = 1.5;
     i->attribution_interval = 0.2;
     i->attribution_interval_calibrated = i->calibration_gap = NAN;
-    i->overhead_ms = i->overhead_share = i->sampler_cpu_share = i->sampler_jitter_us = 0.01;
+    i->overhead_ms = i->statistics_ms = i->overhead_share = i->sampler_cpu_share =
+        i->sampler_jitter_us = 0.01;
     i->samples_missed = 3;
     i->baseline_cold_mw = i->baseline_resident_mw = NAN;
 }

@@ -66,6 +66,7 @@ export interface RunSummary {
   overhead?: {
     time_ms: N;
     share: N;
+    statistics_ms?: N;
     sampler_cpu_share: N;
     sampler_jitter_us: N;
     samples_missed: N;
