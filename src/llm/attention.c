@@ -429,7 +429,8 @@ static void rope_row(void *context, size_t row)
     size_t pairs = a->s->model->rope.pairs;
     /* the heads of k lie behind those of q */
     a->s->kernels->rope(state->qkv + row * a->token_floats, c->heads + c->kv_heads, c->head_dim,
-                        state->cosine + row * pairs, state->sine + row * pairs, 2 * pairs, false);
+                        state->cosine + row * pairs, state->sine + row * pairs, 2 * pairs,
+                        a->s->model->rope.neighbours);
 }
 
 static void append_row(void *context, size_t row)

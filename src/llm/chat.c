@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "llm/gguf.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -148,6 +149,35 @@ pj_status pj_chat_open(const char *folder, pj_chat_format *format, pj_error *err
     json_decref(config);
     pj_free(text);
     pj_free(jinja);
+    return status;
+}
+
+/* The text of a token that a field names; "" when it names none. */
+static const char *token_of_field(const pj_gguf *gguf, const pj_tokenizer *tokenizer,
+                                  const char *key)
+{
+    const pj_gguf_value *value = pj_gguf_find(gguf, key);
+    int64_t id;
+    if (!value || value->is_array || !pj_gguf_integer(value, 0, &id) || id > INT32_MAX) return "";
+    const char *text = pj_tokenizer_token(tokenizer, (int32_t)id);
+    return text ? text : "";
+}
+
+pj_status pj_chat_of_gguf(const pj_gguf *gguf, const pj_tokenizer *tokenizer, const char *name,
+                          pj_chat_format *format, pj_error *err)
+{
+    const pj_gguf_value *value = pj_gguf_find(gguf, "tokenizer.chat_template");
+    pj_gguf_text found;
+    *format = (pj_chat_format){0};
+    if (!value || !pj_gguf_string(value, &found))
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s has no chat template (a base model?); leave out --chat", name);
+    char *template = pj_strndup(found.text, found.bytes);
+    if (!template) return pj_fail_memory(err, "a chat template");
+    pj_status status = pj_chat_recognise(
+        template, token_of_field(gguf, tokenizer, "tokenizer.ggml.bos_token_id"),
+        token_of_field(gguf, tokenizer, "tokenizer.ggml.eos_token_id"), format, err);
+    pj_free(template);
     return status;
 }
 

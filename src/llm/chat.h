@@ -43,6 +43,10 @@ pj_status pj_chat_recognise(const char *text, const char *bos, const char *eos,
                             pj_chat_format *format, pj_error *err);
 /* From the files of a model folder. */
 pj_status pj_chat_open(const char *folder, pj_chat_format *format, pj_error *err);
+struct pj_gguf;
+/* From the metadata of a GGUF file, whose tokenizer is given. */
+pj_status pj_chat_of_gguf(const struct pj_gguf *gguf, const pj_tokenizer *tokenizer,
+                          const char *name, pj_chat_format *format, pj_error *err);
 /* Appends the conversation, ending with the assistant's opening; `literals` has room for `count`
  * spans and gets those of the contents. */
 pj_status pj_chat_render(const pj_chat_format *format, const pj_chat_message *messages,

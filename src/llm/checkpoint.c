@@ -1,11 +1,12 @@
 /*
- * A model folder opened: config.json and generation_config.json read, every weight file mapped and
- * its header checked, all tensors in one table sorted by name (a sorted table, because hostile
- * names could make any fixed hash slow). Nothing here copies a weight.
+ * A model opened: its configuration read, every weight file mapped and its header checked, all
+ * tensors in one table sorted by name (a sorted table, because hostile names could make any fixed
+ * hash slow). Nothing here copies a weight.
  */
 #include "llm/checkpoint.h"
 
 #include "base/file.h"
+#include "llm/gguf_config.h"
 #include "llm/json_scan.h"
 #include "llm/pages.h"
 
@@ -18,7 +19,7 @@
 enum { MAX_CONFIG_BYTES = 16 << 20, MAX_INDEX_BYTES = 128 << 20, MAX_SHARDS = 4096 };
 
 struct pj_checkpoint {
-    char path[PATH_MAX]; /* the folder */
+    char path[PATH_MAX]; /* the folder, or the GGUF file */
     pj_model_config config;
     pj_generation_config generation;
     pj_arena arena; /* names, tables of single files, arrays of the config */
@@ -27,6 +28,9 @@ struct pj_checkpoint {
     uint32_t file_count;
     pj_tensor *tensors; /* [count], by name */
     uint32_t count;
+    bool is_gguf;
+    pj_gguf gguf; /* metadata; its tensors are the table above */
+    bool *used;   /* [count] of a GGUF file: somebody asked for the tensor */
 };
 
 const pj_model_config *pj_checkpoint_config(const pj_checkpoint *checkpoint)
@@ -42,6 +46,11 @@ const pj_generation_config *pj_checkpoint_generation(const pj_checkpoint *checkp
 const char *pj_checkpoint_path(const pj_checkpoint *checkpoint)
 {
     return checkpoint->path;
+}
+
+const pj_gguf *pj_checkpoint_gguf(const pj_checkpoint *checkpoint)
+{
+    return checkpoint->is_gguf ? &checkpoint->gguf : NULL;
 }
 
 uint32_t pj_checkpoint_tensor_count(const pj_checkpoint *checkpoint)
@@ -76,6 +85,7 @@ void pj_checkpoint_close(pj_checkpoint *checkpoint)
         pj_file_unmap(&checkpoint->files[i]);
     pj_free(checkpoint->files);
     pj_free(checkpoint->tensors);
+    pj_free(checkpoint->used);
     pj_arena_fini(&checkpoint->arena);
     pj_free(checkpoint);
 }
@@ -92,9 +102,27 @@ static const pj_tensor *find_exact(const pj_checkpoint *checkpoint, const char *
     return bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, by_name);
 }
 
+static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char *name)
+{
+    char own[PJ_GGUF_NAME_BYTES];
+    if (!pj_gguf_tensor_name(name, own, sizeof own)) return NULL;
+    const pj_tensor *found = find_exact(checkpoint, own);
+    if (found) checkpoint->used[found - checkpoint->tensors] = true;
+    return found;
+}
+
+const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint)
+{
+    for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++)
+        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(checkpoint->tensors[i].name))
+            return &checkpoint->tensors[i];
+    return NULL;
+}
+
 const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char *name)
 {
     static const char prefix[] = "model.";
+    if (checkpoint->is_gguf) return find_in_gguf(checkpoint, name);
     const pj_tensor *found = find_exact(checkpoint, name);
     if (found) return found;
     if (strncmp(name, prefix, sizeof prefix - 1) == 0)
@@ -115,35 +143,51 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
     return text;
 }
 
-static bool weight_type(pj_file_type type, pj_dtype *dtype)
+bool pj_file_dtype(pj_file_type type, pj_dtype *dtype)
 {
     switch (type) {
     case PJ_FILE_F32: *dtype = PJ_F32; return true;
     case PJ_FILE_F16: *dtype = PJ_F16; return true;
     case PJ_FILE_BF16: *dtype = PJ_BF16; return true;
+    case PJ_FILE_Q8_0: *dtype = PJ_Q8_0; return true;
+    case PJ_FILE_Q4_0: *dtype = PJ_Q4_0; return true;
+    case PJ_FILE_Q4_K: *dtype = PJ_Q4_K; return true;
+    case PJ_FILE_Q5_K: *dtype = PJ_Q5_K; return true;
+    case PJ_FILE_Q6_K: *dtype = PJ_Q6_K; return true;
     default: return false;
     }
+}
+
+/* Shapes are equal but for dimensions of 1 in front, which GGUF files leave out or put in. */
+static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
+                      const pj_tensor *want)
+{
+    const uint64_t *have = tensor->shape, *wanted = want->shape;
+    uint32_t rank = tensor->rank, wanted_rank = want->rank;
+    while (checkpoint->is_gguf && rank > 1 && have[0] == 1) have++, rank--;
+    while (checkpoint->is_gguf && wanted_rank > 1 && wanted[0] == 1) wanted++, wanted_rank--;
+    return rank == wanted_rank && memcmp(have, wanted, rank * sizeof *have) == 0;
 }
 
 pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name, uint64_t rows,
                                uint64_t cols, pj_matrix *matrix, pj_error *err)
 {
     pj_tensor want = {.rank = cols ? 2 : 1, .shape = {rows, cols}};
-    char wanted[64], found[192];
+    char wanted[64], found[192], own[PJ_GGUF_NAME_BYTES];
     shape_text(&want, wanted, sizeof wanted);
     *matrix = (pj_matrix){0};
     const pj_tensor *tensor = pj_checkpoint_find(checkpoint, name);
+    if (checkpoint->is_gguf && pj_gguf_tensor_name(name, own, sizeof own)) name = own;
     if (!tensor)
         return pj_fail(err, PJ_E_INVALID, "%s has no tensor %s, which should be %s",
                        checkpoint->path, name, wanted);
     pj_dtype type;
-    bool fits = tensor->rank == want.rank && tensor->shape[0] == rows &&
-                (cols == 0 || tensor->shape[1] == cols);
-    if (!fits || !weight_type(tensor->type, &type))
+    if (!has_shape(checkpoint, tensor, &want) || !pj_file_dtype(tensor->type, &type))
         return pj_fail(err, PJ_E_INVALID,
-                       "%s: tensor %s is %s %s, where the config needs F32, F16 or BF16 %s",
-                       checkpoint->path, name, pj_file_type_name(tensor->type),
-                       shape_text(tensor, found, sizeof found), wanted);
+                       "%s: tensor %s is %s %s, where the config needs %s %s", checkpoint->path,
+                       name, pj_file_type_name(tensor->type),
+                       shape_text(tensor, found, sizeof found),
+                       checkpoint->is_gguf ? "a type of weights," : "F32, F16 or BF16", wanted);
     matrix->data = tensor->data;
     matrix->type = type;
     matrix->rows = cols ? rows : 1;
@@ -305,6 +349,18 @@ static pj_status add_tensors(pj_checkpoint *c, const pj_tensor *tensors, uint32_
     return PJ_OK;
 }
 
+/* By name; two files may not hold one name. */
+static pj_status sort_tensors(pj_checkpoint *c, pj_error *err)
+{
+    if (c->count == 0) return PJ_OK;
+    qsort(c->tensors, c->count, sizeof *c->tensors, by_name);
+    for (uint32_t i = 1; i < c->count; i++)
+        if (by_name(&c->tensors[i - 1], &c->tensors[i]) == 0)
+            return pj_fail(err, PJ_E_INVALID, "%s holds tensor %.200s in two files", c->path,
+                           c->tensors[i].name);
+    return PJ_OK;
+}
+
 static pj_status map_files(pj_checkpoint *c, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -321,31 +377,142 @@ static pj_status map_files(pj_checkpoint *c, pj_error *err)
                                           &tensors, &count, err);
         if (status == PJ_OK) status = add_tensors(c, tensors, count, err);
     }
-    if (status != PJ_OK || c->count == 0) return status;
-    qsort(c->tensors, c->count, sizeof *c->tensors, by_name);
-    for (uint32_t i = 1; i < c->count; i++)
-        if (by_name(&c->tensors[i - 1], &c->tensors[i]) == 0)
-            return pj_fail(err, PJ_E_INVALID, "%s holds tensor %.200s in two files", c->path,
-                           c->tensors[i].name);
+    return status == PJ_OK ? sort_tensors(c, err) : status;
+}
+
+/* ---- GGUF ---- */
+
+/* A number of the metadata that is about the set of files; 0 when it is absent. */
+static int64_t split_number(const pj_gguf *gguf, const char *key)
+{
+    const pj_gguf_value *value = pj_gguf_find(gguf, key);
+    int64_t number;
+    return value && !value->is_array && pj_gguf_integer(value, 0, &number) ? number : 0;
+}
+
+static pj_status map_gguf(pj_checkpoint *c, const char *path, pj_gguf *gguf, pj_error *err)
+{
+    pj_mapping *file = &c->files[c->file_count];
+    pj_status status = pj_file_map(path, file, err);
+    if (status != PJ_OK) return status;
+    c->file_count++;
+    status = pj_gguf_parse(file->data, file->size, path, &c->arena, gguf, err);
+    return status == PJ_OK ? add_tensors(c, gguf->tensors, gguf->tensor_count, err) : status;
+}
+
+/* "NAME-00002-of-00003.gguf" holds part 1 (the second) of 3: its parts are beside it. */
+static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj_error *err)
+{
+    char tail[32], part[PATH_MAX];
+    snprintf(tail, sizeof tail, "-of-%05d.gguf", (int)parts);
+    size_t stem = strlen(path), after = strlen(tail) + 6; /* "-00002" */
+    if (!ends_with(path, tail) || stem <= after || path[stem - after] != '-')
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is one of %d files of a model, and its name does not end as -00001%s "
+                       "does",
+                       path, (int)parts, tail);
+    for (int i = 0; i < parts; i++) {
+        pj_gguf gguf;
+        snprintf(part, sizeof part, "%.*s-%05d%s", (int)(stem - after), path, i + 1, tail);
+        pj_status status = map_gguf(c, part, &gguf, err);
+        if (status != PJ_OK) return status;
+        if (split_number(&gguf, "split.count") != parts || split_number(&gguf, "split.no") != i)
+            return pj_fail(err, PJ_E_INVALID, "%s is not file %d of %d, as its name says", part,
+                           i + 1, (int)parts);
+        if (i == 0) c->gguf = gguf;
+    }
     return PJ_OK;
 }
 
-/* The folder: the path itself, or where a given weight file lies. */
-static pj_status set_path(pj_checkpoint *c, const char *path, const char **file, pj_error *err)
+static pj_status map_gguf_files(pj_checkpoint *c, pj_error *err)
+{
+    c->files = pj_alloc(1, sizeof *c->files);
+    if (!c->files) return pj_fail_memory(err, "a list of weight files");
+    pj_status status = map_gguf(c, c->path, &c->gguf, err);
+    int64_t parts = status == PJ_OK ? split_number(&c->gguf, "split.count") : 0;
+    if (status != PJ_OK || (parts >= 0 && parts <= 1)) return status;
+    if (parts < 0 || parts > MAX_SHARDS)
+        return pj_fail(err, PJ_E_INVALID, "%s: split.count is not within 1 and %d", c->path,
+                       MAX_SHARDS);
+    /* one part was named; all are mapped again in their order */
+    pj_file_unmap(&c->files[0]);
+    c->file_count = c->count = 0;
+    pj_mapping *files = pj_resize(c->files, (size_t)parts, sizeof *files);
+    if (!files) return pj_fail_memory(err, "a list of weight files");
+    memset(files, 0, (size_t)parts * sizeof *files);
+    c->files = files;
+    return map_parts(c, c->path, parts, err);
+}
+
+static pj_status open_gguf(pj_checkpoint *c, pj_error *err)
+{
+    c->is_gguf = true;
+    pj_status status = map_gguf_files(c, err);
+    if (status == PJ_OK) status = sort_tensors(c, err);
+    if (status != PJ_OK) return status;
+    if (c->count == 0)
+        return pj_fail(err, PJ_E_INVALID, "%s holds no tensors, so it is no model", c->path);
+    c->gguf.tensors = c->tensors;
+    c->gguf.tensor_count = c->count;
+    c->used = pj_alloc(c->count, sizeof *c->used);
+    if (!c->used) return pj_fail_memory(err, "a table of tensors");
+    return pj_gguf_config(&c->gguf, c->path, &c->arena, &c->config, err);
+}
+
+static bool is_gguf_file(const char *path)
+{
+    unsigned char start[4];
+    if (ends_with(path, ".gguf")) return true;
+    FILE *file = fopen(path, "rb");
+    size_t count = file ? fread(start, 1, sizeof start, file) : 0;
+    if (file) fclose(file);
+    return pj_gguf_has_magic(start, count);
+}
+
+/* A folder without a config that holds one GGUF model stands for it. */
+static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
+{
+    char path[PATH_MAX], file[PATH_MAX] = "";
+    int count = 0;
+    *found = false;
+    pj_status status = join(c, "config.json", path, err);
+    if (status != PJ_OK || pj_file_exists(path)) return status;
+    DIR *dir = opendir(c->path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (e->d_name[0] == '.' || !ends_with(e->d_name, ".gguf") ||
+            pj_gguf_is_later_part(e->d_name))
+            continue;
+        count++;
+        snprintf(file, sizeof file, "%s", e->d_name);
+    }
+    if (dir) closedir(dir);
+    if (count == 0) return PJ_OK;
+    if (count > 1)
+        return pj_fail(err, PJ_E_INVALID, "%s holds %d GGUF models; name the file of one", c->path,
+                       count);
+    status = join(c, file, path, err);
+    if (status == PJ_OK) snprintf(c->path, sizeof c->path, "%s", path);
+    *found = status == PJ_OK;
+    return status;
+}
+
+/* The folder: the path itself, or where a given weight file lies; or a GGUF file. */
+static pj_status set_path(pj_checkpoint *c, const char *path, const char **file, bool *gguf,
+                          pj_error *err)
 {
     *file = NULL;
+    *gguf = false;
     if (snprintf(c->path, sizeof c->path, "%s", path) >= (int)sizeof c->path)
         return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
-    if (pj_dir_exists(path)) return PJ_OK;
+    if (pj_dir_exists(path)) return find_gguf(c, gguf, err);
     if (!pj_file_exists(path)) return pj_fail(err, PJ_E_NOT_FOUND, "there is no model at %s", path);
-    if (ends_with(path, ".gguf"))
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s is a GGUF file, which is not supported; use the model's Hugging Face "
-                       "folder",
-                       path);
+    if (is_gguf_file(path)) {
+        *gguf = true;
+        return PJ_OK;
+    }
     if (!ends_with(path, ".safetensors"))
-        return pj_fail(err, PJ_E_INVALID, "%s is neither a model folder nor a safetensors file",
-                       path);
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is neither a model folder nor a safetensors or GGUF file", path);
     *file = pj_path_name(path);
     char *slash = strrchr(c->path, '/');
     if (slash == c->path)
@@ -360,13 +527,16 @@ static pj_status set_path(pj_checkpoint *c, const char *path, const char **file,
 pj_status pj_checkpoint_open(const char *path, pj_checkpoint **checkpoint, pj_error *err)
 {
     const char *file;
+    bool gguf;
     *checkpoint = NULL;
     pj_checkpoint *c = pj_alloc(1, sizeof *c);
     if (!c) return pj_fail_memory(err, "a checkpoint");
     pj_arena_init(&c->arena, 0);
     c->generation = PJ_GENERATION_CONFIG_NONE;
-    pj_status status = set_path(c, path, &file, err);
-    if (status == PJ_OK && file) {
+    pj_status status = set_path(c, path, &file, &gguf, err);
+    if (status == PJ_OK && gguf) {
+        status = open_gguf(c, err);
+    } else if (status == PJ_OK && file) {
         /* The file that was named is judged first: its faults matter more than its company. */
         status = add_file(c, file, strlen(file), err);
         if (status == PJ_OK) status = map_files(c, err);

@@ -10,16 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Bounds that no published model comes near; beyond them a file is wrong, not large. */
-enum {
-    MAX_WIDTH = 1 << 20,
-    MAX_HEADS = 1 << 14,
-    MAX_HEAD_DIM = 1 << 14,
-    MAX_VOCAB = 1 << 24,
-    MAX_CONTEXT = 1 << 30,
-    MAX_EXPERTS = 1 << 14
-};
-
 static const struct {
     const char *class_name, *model_type;
 } archs[PJ_ARCH_COUNT] = {
@@ -33,6 +23,11 @@ static const struct {
     [PJ_ARCH_QWEN2_MOE] = {"Qwen2MoeForCausalLM", "qwen2_moe"},
     [PJ_ARCH_QWEN3_MOE] = {"Qwen3MoeForCausalLM", "qwen3_moe"},
 };
+
+const char *pj_arch_name(pj_arch arch)
+{
+    return archs[arch].class_name;
+}
 
 const char *pj_arch_list(void)
 {
@@ -173,19 +168,19 @@ static void refuse_quantised(reader *r)
 
 static void read_sizes(reader *r, pj_model_config *config)
 {
-    config->hidden = want_count(r, "hidden_size", -1, 1, MAX_WIDTH);
+    config->hidden = want_count(r, "hidden_size", -1, 1, PJ_MAX_WIDTH);
     config->layers = want_count(r, "num_hidden_layers", -1, 1, PJ_MAX_LAYERS);
-    config->heads = want_count(r, "num_attention_heads", -1, 1, MAX_HEADS);
-    config->kv_heads = want_count(r, "num_key_value_heads", config->heads, 1, MAX_HEADS);
-    config->intermediate = want_count(r, "intermediate_size", -1, 1, MAX_WIDTH);
-    config->vocab = want_count(r, "vocab_size", -1, 1, MAX_VOCAB);
-    config->context = want_count(r, "max_position_embeddings", -1, 1, MAX_CONTEXT);
+    config->heads = want_count(r, "num_attention_heads", -1, 1, PJ_MAX_HEADS);
+    config->kv_heads = want_count(r, "num_key_value_heads", config->heads, 1, PJ_MAX_HEADS);
+    config->intermediate = want_count(r, "intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->vocab = want_count(r, "vocab_size", -1, 1, PJ_MAX_VOCAB);
+    config->context = want_count(r, "max_position_embeddings", -1, 1, PJ_MAX_CONTEXT);
     if (r->status != PJ_OK) return;
     if (config->heads % config->kv_heads != 0)
         refuse(r, PJ_E_INVALID, "num_attention_heads", "is not a multiple of num_key_value_heads");
     if (!get(r, "head_dim") && config->hidden % config->heads != 0)
         refuse(r, PJ_E_INVALID, "hidden_size", "is not a multiple of num_attention_heads");
-    config->head_dim = want_count(r, "head_dim", config->hidden / config->heads, 1, MAX_HEAD_DIM);
+    config->head_dim = want_count(r, "head_dim", config->hidden / config->heads, 1, PJ_MAX_HEAD_DIM);
 }
 
 static void read_activation(reader *r, pj_model_config *config)
@@ -262,7 +257,7 @@ static void read_window(reader *r, pj_model_config *config)
     bool qwen = config->arch == PJ_ARCH_QWEN2 || config->arch == PJ_ARCH_QWEN3 ||
                 config->arch == PJ_ARCH_QWEN2_MOE || config->arch == PJ_ARCH_QWEN3_MOE;
     bool used = !qwen || want_bool(r, "use_sliding_window", false);
-    uint32_t window = want_count(r, "sliding_window", 0, 0, MAX_CONTEXT), first = 0;
+    uint32_t window = want_count(r, "sliding_window", 0, 0, PJ_MAX_CONTEXT), first = 0;
     bool has = config->arch != PJ_ARCH_LLAMA && config->arch != PJ_ARCH_PHI;
     config->window = used && has ? window : 0;
     /* A Qwen3-MoE window covers every layer; the dense Qwens start it at max_window_layers. */
@@ -324,7 +319,7 @@ static double extension(const pj_model_config *config)
 static void read_scaling(reader *r, pj_model_config *config)
 {
     pj_rope_config *rope = &config->rope;
-    uint32_t inner = want_count(r, "original_max_position_embeddings", 0, 1, MAX_CONTEXT);
+    uint32_t inner = want_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     if (rope->original_context == 0) rope->original_context = inner;
     rope->attention_factor = want_number(r, "attention_factor", NAN, 1e-6, 1e6);
     if (rope->type == PJ_ROPE_DEFAULT) return;
@@ -380,7 +375,7 @@ static void read_rope(reader *r, pj_model_config *config)
     double partial = config->arch == PJ_ARCH_PHI ? 0.5 : 1;
     rope->theta = want_number(r, "rope_theta", theta, 1, 1e15);
     partial = want_number(r, "partial_rotary_factor", partial, 1e-6, 1);
-    rope->original_context = want_count(r, "original_max_position_embeddings", 0, 1, MAX_CONTEXT);
+    rope->original_context = want_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
     rope->factor = 1;
     rope->beta_fast = 32;
@@ -443,14 +438,14 @@ static void read_experts(reader *r, pj_model_config *config)
     bool mixtral = arch == PJ_ARCH_MIXTRAL;
     if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;
     const char *key = mixtral || !get(r, "num_experts") ? "num_local_experts" : "num_experts";
-    config->experts = want_count(r, key, mixtral ? 8 : -1, 1, MAX_EXPERTS);
+    config->experts = want_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);
     config->experts_per_token =
         want_count(r, "num_experts_per_tok", mixtral ? 2 : -1, 1, config->experts);
     config->expert_intermediate =
-        mixtral ? config->intermediate : want_count(r, "moe_intermediate_size", -1, 1, MAX_WIDTH);
+        mixtral ? config->intermediate : want_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
     if (arch == PJ_ARCH_QWEN2_MOE)
         config->shared_intermediate =
-            want_count(r, "shared_expert_intermediate_size", -1, 1, MAX_WIDTH);
+            want_count(r, "shared_expert_intermediate_size", -1, 1, PJ_MAX_WIDTH);
     config->norm_topk = mixtral || want_bool(r, "norm_topk_prob", false);
     if (!mixtral) read_dense_layers(r, config);
 }

@@ -46,9 +46,21 @@ typedef struct pj_rope_config {
     uint32_t original_context;                /* 0: not given */
     const double *short_factor, *long_factor; /* longrope: rotary_dims / 2 values, in the arena */
     uint32_t factor_count;
+    const double *divisors; /* [factor_count], of the frequencies, in the arena; NULL: none */
+    bool neighbours;        /* pairs (2i, 2i + 1) rotate, not (i, i + rotary_dims / 2) */
 } pj_rope_config;
 
-enum { PJ_MAX_EOS = 16, PJ_MAX_LAYERS = 1024 };
+/* Bounds that no published model comes near; beyond them a file is wrong, not large. */
+enum {
+    PJ_MAX_EOS = 16,
+    PJ_MAX_LAYERS = 1024,
+    PJ_MAX_WIDTH = 1 << 20,
+    PJ_MAX_HEADS = 1 << 14,
+    PJ_MAX_HEAD_DIM = 1 << 14,
+    PJ_MAX_VOCAB = 1 << 24,
+    PJ_MAX_CONTEXT = 1 << 30,
+    PJ_MAX_EXPERTS = 1 << 14
+};
 
 typedef struct pj_model_config {
     pj_arch arch;
@@ -94,6 +106,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
 pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
                                      pj_model_config *config, pj_generation_config *generation,
                                      pj_error *err);
+const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
 const char *pj_arch_list(void); /* "LlamaForCausalLM, MistralForCausalLM, ..." for refusals */
 
 #endif

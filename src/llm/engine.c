@@ -70,18 +70,29 @@ static void gather_facts(pj_engine *e)
     f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type);
 }
 
-/* A folder without one still runs prompts given as ids; one that is there must be right. */
-static pj_status open_tokenizer(pj_engine *e, pj_error *err)
+/* From the folder, or the GGUF file; none there is no error. */
+static pj_status find_tokenizer(pj_engine *e, pj_error *err)
 {
     char path[4096];
+    const char *where = pj_checkpoint_path(e->model.checkpoint);
+    const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
+    if (gguf)
+        return pj_tokenizer_in_gguf(gguf)
+                   ? pj_tokenizer_from_gguf(gguf, where, &e->tokenizer, err)
+                   : PJ_OK;
+    if (!pj_path_join(path, sizeof path, where, "tokenizer.json") || !pj_file_exists(path))
+        return PJ_OK;
+    return pj_tokenizer_open(path, &e->tokenizer, err);
+}
+
+/* A model without one still runs prompts given as ids; one that is there must be right. */
+static pj_status open_tokenizer(pj_engine *e, pj_error *err)
+{
     e->vocab_limit = e->model.config.vocab;
     if (e->model.synthetic || e->options.no_tokenizer) return PJ_OK;
-    const char *folder = pj_checkpoint_path(e->model.checkpoint);
-    if (!pj_path_join(path, sizeof path, folder, "tokenizer.json") || !pj_file_exists(path))
-        return PJ_OK;
-    pj_status status = pj_tokenizer_open(path, &e->tokenizer, err);
+    pj_status status = find_tokenizer(e, err);
     if (status && e->options.any_tokenizer) return PJ_OK;
-    if (status) return status;
+    if (status || !e->tokenizer) return status;
     uint32_t size = pj_tokenizer_size(e->tokenizer);
     if (size > 0 && size < e->vocab_limit) e->vocab_limit = size;
     return PJ_OK;
@@ -313,9 +324,17 @@ pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, i
         status = encode_bytes(text, bytes, &list, err);
     else
         status = pj_fail(err, PJ_E_UNAVAILABLE,
-                         "%s has no tokenizer.json; give the prompt as ids (--ids)",
+                         "%s has no tokenizer; give the prompt as ids (--ids)",
                          e->facts.model_name);
     return give_ids(status, &list, ids, count, err);
+}
+
+static pj_status find_chat_format(const pj_engine *e, pj_chat_format *format, pj_error *err)
+{
+    const char *where = pj_checkpoint_path(e->model.checkpoint);
+    const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
+    return gguf ? pj_chat_of_gguf(gguf, e->tokenizer, where, format, err)
+                : pj_chat_open(where, format, err);
 }
 
 pj_status pj_engine_encode_chat(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
@@ -328,7 +347,7 @@ pj_status pj_engine_encode_chat(const pj_engine *e, const char *text, size_t byt
     if (!status && !e->tokenizer)
         status = pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat format",
                          e->facts.model_name);
-    if (!status) status = pj_chat_open(pj_checkpoint_path(e->model.checkpoint), &format, err);
+    if (!status) status = find_chat_format(e, &format, err);
     if (!status) {
         pj_chat_message message = {"user", content};
         status = pj_chat_encode(&format, e->tokenizer, &message, 1, &list, err);

@@ -199,6 +199,35 @@ static bool has_tensor(const loader *l, const char *prefix, const char *part)
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
+/* Rows [first, first + rows) of `whole`. */
+static pj_matrix matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
+{
+    pj_matrix part = *whole;
+    part.data = (const unsigned char *)whole->data + first * whole->row_bytes;
+    part.rows = rows;
+    return part;
+}
+
+static pj_projection projection_rows(const pj_projection *whole, size_t first, size_t rows)
+{
+    return (pj_projection){.w = matrix_rows(&whole->w, first, rows),
+                           .bias = whole->bias ? whole->bias + first : NULL};
+}
+
+/* Some files fuse what the architecture has apart: the parts are rows of the whole. */
+static pj_status load_split_qkv(loader *l, const char *attn, size_t q_rows, size_t kv_rows,
+                                bool bias, pj_layer *layer)
+{
+    pj_projection whole = {0};
+    pj_status status = load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows,
+                                   l->model->config.hidden, bias, &whole);
+    if (status) return status;
+    layer->q = projection_rows(&whole, 0, q_rows);
+    layer->k = projection_rows(&whole, q_rows, kv_rows);
+    layer->v = projection_rows(&whole, q_rows + kv_rows, kv_rows);
+    return PJ_OK;
+}
+
 static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -211,6 +240,8 @@ static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
     if (b->fused_qkv) {
         status =
             load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows, c->hidden, bias, &layer->qkv);
+    } else if (has_tensor(l, attn, "qkv_proj.weight")) {
+        status = load_split_qkv(l, attn, q_rows, kv_rows, bias, layer);
     } else {
         status = load_linear(l, attn, "q_proj", q_rows, c->hidden, bias, &layer->q);
         if (!status) status = load_linear(l, attn, "k_proj", kv_rows, c->hidden, bias, &layer->k);
@@ -245,15 +276,6 @@ static pj_status load_mlp(loader *l, const char *prefix, uint32_t width, pj_mlp_
     return status;
 }
 
-/* Rows [first, first + rows) of `whole`. */
-static pj_matrix matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
-{
-    pj_matrix part = *whole;
-    part.data = (const unsigned char *)whole->data + first * whole->row_bytes;
-    part.rows = rows;
-    return part;
-}
-
 /* All experts in one tensor [experts, rows, cols], as newer files have it. */
 static pj_status find_fused(loader *l, const char *prefix, const char *part, size_t rows,
                             size_t cols, pj_matrix *out)
@@ -267,12 +289,10 @@ static pj_status find_fused(loader *l, const char *prefix, const char *part, siz
         tensor->shape[2] != cols)
         return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu, %zu] and is not", name,
                        experts, rows, cols);
-    if (tensor->type > PJ_FILE_BF16)
-        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s holds %s, not F32, F16 or BF16", name,
+    pj_dtype type;
+    if (!pj_file_dtype(tensor->type, &type))
+        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s holds %s, which is no type of weights", name,
                        pj_file_type_name(tensor->type));
-    pj_dtype type = tensor->type == PJ_FILE_F32   ? PJ_F32
-                    : tensor->type == PJ_FILE_F16 ? PJ_F16
-                                                  : PJ_BF16;
     *out = (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
     return PJ_OK;
 }
@@ -289,6 +309,27 @@ static pj_status load_fused_experts(loader *l, const char *prefix, pj_layer *lay
         pj_matrix gate = matrix_rows(&gate_up, 2 * f * e, f);
         pj_matrix up = matrix_rows(&gate_up, 2 * f * e + f, f);
         pj_matrix out = matrix_rows(&down, (size_t)c->hidden * e, c->hidden);
+        mlp->width = c->expert_intermediate;
+        status = adopt(l, prefix, ROLE_LAYER, &gate, &mlp->gate.w);
+        if (!status) status = adopt(l, prefix, ROLE_LAYER, &up, &mlp->up.w);
+        if (!status) status = adopt(l, prefix, ROLE_LAYER, &out, &mlp->down.w);
+    }
+    return status;
+}
+
+/* The three matrices of all experts in a tensor each, as GGUF files have them. */
+static pj_status load_stacked_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t f = c->expert_intermediate;
+    pj_matrix gates, ups, downs;
+    pj_status status = find_fused(l, prefix, "gate_proj.weight", f, c->hidden, &gates);
+    if (!status) status = find_fused(l, prefix, "up_proj.weight", f, c->hidden, &ups);
+    if (!status) status = find_fused(l, prefix, "down_proj.weight", c->hidden, f, &downs);
+    for (uint32_t e = 0; !status && e < c->experts; e++) {
+        pj_mlp *mlp = &layer->experts[e];
+        pj_matrix gate = matrix_rows(&gates, f * e, f), up = matrix_rows(&ups, f * e, f);
+        pj_matrix out = matrix_rows(&downs, (size_t)c->hidden * e, c->hidden);
         mlp->width = c->expert_intermediate;
         status = adopt(l, prefix, ROLE_LAYER, &gate, &mlp->gate.w);
         if (!status) status = adopt(l, prefix, ROLE_LAYER, &up, &mlp->up.w);
@@ -337,6 +378,8 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
     pj_status status = load_router(l, block, &layer->router);
     if (!status && has_tensor(l, experts, "gate_up_proj"))
         status = load_fused_experts(l, experts, layer);
+    else if (!status && has_tensor(l, experts, "gate_proj.weight"))
+        status = load_stacked_experts(l, experts, layer);
     else
         for (uint32_t e = 0; !status && e < c->experts; e++)
             status = load_expert(l, experts, e, &layer->experts[e]);
@@ -462,6 +505,18 @@ static void count_weights(pj_model *m)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
+/* A GGUF file holds no tensor by chance: one that no layer asked for takes part in a computation
+ * that is not known here. */
+static pj_status check_all_used(const pj_model *m, pj_error *err)
+{
+    const pj_tensor *unused = m->checkpoint ? pj_checkpoint_unused(m->checkpoint) : NULL;
+    if (!unused) return PJ_OK;
+    return pj_fail(err, PJ_E_UNSUPPORTED,
+                   "the file holds the tensor %s, which %s has no use for; its computation is not "
+                   "supported",
+                   unused->name, m->config.arch_name);
+}
+
 static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic, pj_error *err)
 {
     static const char scheme[] = "synthetic:";
@@ -497,6 +552,7 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     model->layers = small_alloc(&l, model->config.layers, sizeof *model->layers);
     status = model->layers ? load_ends(&l) : PJ_E_NO_MEMORY;
     for (uint32_t i = 0; !status && i < model->config.layers; i++) status = load_layer(&l, i);
+    if (!status) status = check_all_used(model, err);
     if (status) goto fail;
     count_weights(model);
     return PJ_OK;

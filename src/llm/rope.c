@@ -63,6 +63,7 @@ pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *e
     double original = c->original_context ? c->original_context : config->context;
     *rope = (pj_rope){.type = c->type,
                       .pairs = pairs,
+                      .neighbours = c->neighbours,
                       .switch_at = UINT32_MAX,
                       .scale = (float)attention_factor(c, original),
                       .theta = c->theta,
@@ -89,6 +90,7 @@ pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *e
             break;
         default: break;
         }
+        if (c->divisors) f /= c->divisors[i];
         rope->frequency[i] = (float)f;
     }
     if (is_long) rope->switch_at = (uint32_t)original;

@@ -14,6 +14,7 @@ typedef struct pj_rope {
     uint32_t pairs;        /* rotary dimensions / 2 */
     uint32_t switch_at;    /* sequences longer than this leave generation 0; UINT32_MAX: never */
     float scale;           /* attention factor, on cosine and sine */
+    bool neighbours;       /* pairs (2i, 2i + 1) rotate, not halves */
     float *frequency;      /* [pairs] generation 0, radians per position */
     float *long_frequency; /* [pairs] longrope past switch_at, else NULL */
     double theta, factor;  /* dynamic */

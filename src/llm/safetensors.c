@@ -27,9 +27,10 @@ static const struct {
 
 const char *pj_file_type_name(pj_file_type type)
 {
+    static const char *const blocks[] = {"Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].type == type) return type == PJ_FILE_F8 ? "F8" : types[i].name;
-    return "?";
+    return type >= PJ_FILE_Q8_0 && type <= PJ_FILE_Q6_K ? blocks[type - PJ_FILE_Q8_0] : "?";
 }
 
 /* What one entry of the header says, before it is believed. */

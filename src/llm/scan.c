@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "llm/checkpoint.h"
+#include "llm/tokenizer.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -55,16 +56,34 @@ static pj_model_entry *add_entry(pj_model_list *list, const char *name, const ch
     return NULL;
 }
 
-/* The type of the largest tensor: the weights' type, whatever norms are kept in. */
+/* The type that holds most of the bytes: the weights' type, whatever norms are kept in. */
 static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
 {
-    const pj_tensor *largest = NULL;
+    double bytes[PJ_DTYPE_COUNT] = {0};
+    pj_dtype type, most = PJ_F32;
     for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
         const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
-        if (!largest || tensor->bytes > largest->bytes) largest = tensor;
+        if (!pj_file_dtype(tensor->type, &type)) continue;
+        bytes[type] += (double)tensor->bytes;
+        if (bytes[type] > bytes[most]) most = type;
     }
-    if (largest && largest->type == PJ_FILE_F16) return PJ_F16;
-    return largest && largest->type == PJ_FILE_BF16 ? PJ_BF16 : PJ_F32;
+    return most;
+}
+
+/* Bytes that decoding a token reads, where tensors are of several types: all of each, but of the
+ * experts the chosen ones and of an embedding that is no head one row. */
+static double decode_bytes(const pj_checkpoint *checkpoint, const pj_model_config *config)
+{
+    double bytes = 0;
+    const pj_tensor *embedding = pj_checkpoint_find(checkpoint, "model.embed_tokens.weight");
+    for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
+        const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
+        double share = tensor == embedding && !config->tied_head ? 0 : 1;
+        if (tensor->rank == 3 && config->experts > 0)
+            share = (double)config->experts_per_token / config->experts;
+        bytes += share * (double)tensor->bytes;
+    }
+    return embedding ? bytes + (double)embedding->bytes / config->vocab : bytes;
 }
 
 static void inspect(pj_model_entry *entry)
@@ -75,9 +94,14 @@ static void inspect(pj_model_entry *entry)
         pj_path_join(tokenizer, sizeof tokenizer, entry->path, "tokenizer.json") &&
         pj_file_exists(tokenizer);
     if (pj_checkpoint_open(entry->path, &checkpoint, &entry->reason) != PJ_OK) return;
+    const pj_gguf *gguf = pj_checkpoint_gguf(checkpoint);
     pj_model_config config = *pj_checkpoint_config(checkpoint);
     config.tied_head = pj_checkpoint_find(checkpoint, "lm_head.weight") == NULL;
     pj_model_facts_fill(&config, weight_dtype(checkpoint), &entry->facts);
+    if (gguf) {
+        entry->has_tokenizer = pj_tokenizer_in_gguf(gguf);
+        entry->facts.bytes_per_token = (uint64_t)decode_bytes(checkpoint, &config);
+    }
     entry->usable = true;
     pj_checkpoint_close(checkpoint);
 }
@@ -89,10 +113,10 @@ static bool add_model(pj_model_list *list, const char *name, const char *path)
     return entry != NULL;
 }
 
-/* A folder with a config or weights; a GGUF file, which will be refused with its reason. */
+/* A folder with a config or weights; a GGUF file, of a set the first. */
 static bool looks_like_model(const char *path)
 {
-    if (!pj_dir_exists(path)) return ends_with(path, ".gguf");
+    if (!pj_dir_exists(path)) return ends_with(path, ".gguf") && !pj_gguf_is_later_part(path);
     bool found = false;
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && !found && (e = readdir(dir));)
@@ -177,8 +201,13 @@ static bool scan_cache(pj_model_list *list, const char *cache)
             memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
         }
         if (!pj_path_join(repository, sizeof repository, cache, e->d_name)) continue;
-        if (snapshot_of(repository, snapshot) && looks_like_model(snapshot))
+        if (!snapshot_of(repository, snapshot)) continue;
+        if (looks_like_model(snapshot)) {
             ok = add_model(list, name, snapshot);
+        } else { /* GGUF files, of which each is a model */
+            strncat(name, "/", sizeof name - strlen(name) - 1);
+            ok = scan_folder(list, snapshot, name);
+        }
     }
     if (dir) closedir(dir);
     return ok;

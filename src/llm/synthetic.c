@@ -48,18 +48,6 @@ static const shape shapes[] = {
 
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
-static const char *const arch_names[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = "LlamaForCausalLM",
-    [PJ_ARCH_MISTRAL] = "MistralForCausalLM",
-    [PJ_ARCH_PHI] = "PhiForCausalLM",
-    [PJ_ARCH_PHI3] = "Phi3ForCausalLM",
-    [PJ_ARCH_QWEN2] = "Qwen2ForCausalLM",
-    [PJ_ARCH_QWEN3] = "Qwen3ForCausalLM",
-    [PJ_ARCH_MIXTRAL] = "MixtralForCausalLM",
-    [PJ_ARCH_QWEN2_MOE] = "Qwen2MoeForCausalLM",
-    [PJ_ARCH_QWEN3_MOE] = "Qwen3MoeForCausalLM",
-};
-
 static void config_of_shape(const shape *s, pj_model_config *c)
 {
     bool phi = s->arch == PJ_ARCH_PHI, qwen = s->arch == PJ_ARCH_QWEN2;
@@ -99,7 +87,7 @@ static void config_of_shape(const shape *s, pj_model_config *c)
         .bos = -1,
         .dtype_hint = "bfloat16",
     };
-    snprintf(c->arch_name, sizeof c->arch_name, "%s", arch_names[s->arch]);
+    snprintf(c->arch_name, sizeof c->arch_name, "%s", pj_arch_name(s->arch));
 }
 
 static pj_status unknown_shape(const char *name, size_t length, pj_error *err)

@@ -1,6 +1,6 @@
 /*
- * Text to token ids and back, by the rules that a tokenizer.json states: added tokens, normalizer,
- * pre-tokenizer, byte-pair model, post-processor, decoder. Every part is executed as written; what
+ * Text to token ids and back, by the rules that a tokenizer.json states, or the fields of a GGUF
+ * file stand for: added tokens, normalizer, pre-tokenizer, byte-pair model, post-processor, decoder. Every part is executed as written; what
  * a file asks for and perjoule lacks is refused by name when the file is opened. Text may hold any
  * bytes: what is not UTF-8 is read as U+FFFD.
  *
@@ -22,11 +22,16 @@ typedef struct pj_ids {
 void pj_ids_fini(pj_ids *ids);               /* may run twice */
 bool pj_ids_append(pj_ids *ids, int32_t id); /* false: out of memory */
 
-/* From a model folder or a tokenizer.json. */
+/* From a model folder, a tokenizer.json, or a GGUF file. */
 pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error *err);
 /* From the text of one; `name` appears in errors. */
 pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
                              pj_tokenizer **tokenizer, pj_error *err);
+struct pj_gguf;
+bool pj_tokenizer_in_gguf(const struct pj_gguf *gguf); /* whether there is one, readable or not */
+/* From the metadata of a GGUF file, which need not outlive the call. */
+pj_status pj_tokenizer_from_gguf(const struct pj_gguf *gguf, const char *name,
+                                 pj_tokenizer **tokenizer, pj_error *err);
 void pj_tokenizer_close(pj_tokenizer *tokenizer); /* NULL is allowed */
 
 /* One more than the highest id. Ids below it may be holes: pj_tokenizer_token gives NULL for them.

@@ -1,6 +1,7 @@
 /* The engine against the reference implementation: logits, greedy texts and statistics of every
  * golden checkpoint on every instruction set, with one thread and two, at once and token by token.
  */
+#include "../unit/llm/made_gguf.h"
 #include "judge.h"
 
 #include "llm/engine.h"
@@ -148,6 +149,49 @@ static void test_logits(void **state)
 {
     (void)state;
     judge_each(judge_folder("PJ_GOLDEN"), check_logits_of);
+}
+
+/* A GGUF copy gives the reference's logits too. */
+static void check_gguf_copy(const char *folder)
+{
+    if (!pj_dir_exists(folder)) return;
+    char path[] = "/tmp/perjoule-copy-XXXXXX.gguf";
+    pj_error err = {0};
+    pj_checkpoint *checkpoint;
+    made_gguf g;
+    int file = mkstemps(path, 5);
+    assert_true(file >= 0);
+    close(file);
+    if (pj_checkpoint_open(folder, &checkpoint, &err) != PJ_OK) fail_msg("%s", err.text);
+    made_gguf_init(&g);
+    made_gguf_copy(&g, checkpoint, &(made_gguf_options){.type = -1});
+    made_gguf_write(&g, path);
+    made_gguf_fini(&g);
+    pj_checkpoint_close(checkpoint);
+    json_t *reference = read_json(folder, "reference.json"), *entry;
+    size_t i;
+    for (size_t isa = 0; isa < isa_count; isa++) {
+        pj_engine *engine = open_engine(path, NULL, isas[isa], 2);
+        bool exact = strcmp(pj_engine_get_facts(engine)->dtype, "f32") == 0;
+        json_array_foreach(json_object_get(reference, "logits"), i, entry)
+        {
+            double rms;
+            comparison c = compare(folder, engine, entry,
+                                   json_string_value(json_object_get(entry, "file")), true, &rms);
+            if (exact ? !(c.worst <= 1) : !(rms <= 0.015))
+                fail_msg("%s as GGUF, %s: %g times the tolerance, rms %g", folder, isas[isa],
+                         c.worst, rms);
+        }
+        pj_engine_close(engine);
+    }
+    json_decref(reference);
+    unlink(path);
+}
+
+static void test_gguf_copies(void **state)
+{
+    (void)state;
+    judge_each(judge_folder("PJ_GOLDEN"), check_gguf_copy);
 }
 
 /* ---- greedy texts ------------------------------------------------------------------------- */
@@ -470,7 +514,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logits),     cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_statistics), cmocka_unit_test(test_stories),
-        cmocka_unit_test(test_long_story),
+        cmocka_unit_test(test_long_story), cmocka_unit_test(test_gguf_copies),
     };
     isa_count = pj_kernels_list(isas, MAX_ISAS);
     return cmocka_run_group_tests(tests, NULL, NULL);

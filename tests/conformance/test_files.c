@@ -1,5 +1,5 @@
 /* Model files against the judges: every golden checkpoint opens, every published config is read,
- * every hostile safetensors file, index and config has its expected outcome. */
+ * every hostile safetensors or GGUF file, index and config has its expected outcome. */
 #include "judge.h"
 
 #include "llm/checkpoint.h"
@@ -82,6 +82,81 @@ static pj_status parse_safetensors(const char *path, pj_error *err)
     return status;
 }
 
+static pj_status parse_gguf(const char *path, pj_error *err)
+{
+    pj_mapping file;
+    pj_arena arena;
+    pj_gguf gguf;
+    assert_int_equal(pj_file_map(path, &file, err), PJ_OK);
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_gguf_parse(file.data, file.size, path, &arena, &gguf, err);
+    for (uint32_t i = 0; status == PJ_OK && i < gguf.tensor_count; i++) {
+        const pj_tensor *t = &gguf.tensors[i];
+        assert_true(t->data >= file.data && t->data + t->bytes <= file.data + file.size);
+    }
+    pj_arena_fini(&arena);
+    pj_file_unmap(&file);
+    return status;
+}
+
+/* What the file's values are known to be. */
+static void test_gguf_values(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    pj_error err = {0};
+    pj_mapping file;
+    pj_arena arena;
+    pj_gguf gguf;
+    int64_t whole;
+    double real;
+    bool flag;
+    pj_gguf_text text;
+    judge_join(path, judge_folder("PJ_FIXTURES"), "gguf/dummy.gguf");
+    assert_int_equal(pj_file_map(path, &file, &err), PJ_OK);
+    pj_arena_init(&arena, 0);
+    assert_int_equal(pj_gguf_parse(file.data, file.size, path, &arena, &gguf, &err), PJ_OK);
+    assert_int_equal(gguf.entry_count, 15);
+    assert_int_equal(gguf.tensor_count, 10);
+    static const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        {"some.parameter.uint8", 18},
+        {"some.parameter.int8", -19},
+        {"some.parameter.uint16", 0x1234},
+        {"some.parameter.int16", -0x1235},
+        {"some.parameter.uint32", 0x12345678},
+        {"some.parameter.int32", -0x12345679},
+        {"some.parameter.uint64", 0x123456789abcdef0},
+        {"some.parameter.int64", -0x123456789abcdef1},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        assert_true(pj_gguf_integer(pj_gguf_find(&gguf, numbers[i].key), 0, &whole));
+        assert_true(whole == numbers[i].value);
+    }
+    assert_true(pj_gguf_number(pj_gguf_find(&gguf, "some.parameter.float32"), 0, &real));
+    assert_true(real == (double)0.123456789f);
+    assert_true(pj_gguf_number(pj_gguf_find(&gguf, "some.parameter.float64"), 0, &real));
+    assert_true(real == 0.12345678901234567890);
+    assert_true(pj_gguf_bool(pj_gguf_find(&gguf, "some.parameter.bool"), &flag) && flag);
+    assert_true(pj_gguf_string(pj_gguf_find(&gguf, "some.parameter.string"), &text));
+    assert_true(pj_gguf_text_is(text, "hello world"));
+    assert_true(pj_gguf_integer(pj_gguf_find(&gguf, "some.parameter.arr.i16"), 3, &whole));
+    assert_int_equal(whole, 4);
+    const unsigned char *at = pj_gguf_find(&gguf, "some.parameter.arr.str")->data;
+    pj_gguf_next_string(&at);
+    assert_true(pj_gguf_text_is(pj_gguf_next_string(&at), "world"));
+    const pj_tensor *t = &gguf.tensors[6];
+    assert_string_equal(t->name, "tensor_6");
+    assert_int_equal(t->rank, 3);
+    assert_int_equal(t->shape[0], 3);
+    assert_int_equal(t->shape[2], 4);
+    assert_int_equal(t->bytes, 240);
+    pj_arena_fini(&arena);
+    pj_file_unmap(&file);
+}
+
 /* An index is judged inside a folder of a model, as a user has it. */
 static pj_status parse_index(const char *path, pj_error *err)
 {
@@ -116,6 +191,8 @@ static void check_case(const char *path, const char *verdict)
         status = parse_index(path, &err);
     else if (strstr(path, "/safetensors/"))
         status = parse_safetensors(path, &err);
+    else if (strstr(path, ".gguf"))
+        status = parse_gguf(path, &err);
     else
         return;
     print_message("%-6s %s\n", status == PJ_OK ? "accept" : "reject",
@@ -146,6 +223,8 @@ static void test_hostile(void **state)
         if (verdict) check_case(judge_join(path, fixtures, file), verdict);
     }
     pj_free(text);
+    check_case(judge_join(path, fixtures, "gguf/corrupt/declared-tensor-no-data.gguf"), "reject");
+    check_case(judge_join(path, fixtures, "gguf/no-tensors.gguf"), "accept");
     check_case(
         judge_join(path, fixtures, "safetensors/corrupt/real-padding-not-counted.safetensors"),
         "reject");
@@ -160,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_configs),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_gguf_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Tokenizers against the reference's vectors: ids with and without special tokens, text back, whole
  * and as a stream; and hostile tokenizer files. */
+#include "../unit/llm/made_gguf.h"
 #include "judge.h"
 
 #include "llm/chat.h"
@@ -178,6 +179,200 @@ static void test_vectors(void **state)
     judge_each(judge_join(path, judge_folder("PJ_FIXTURES"), "models"), check_folder);
 }
 
+/* ---- the fields of GGUF files ---- */
+
+static void test_gguf_vocabularies(void **state)
+{
+    static const char *const rows[][3] = {
+        {"gguf/ggml-vocab-gpt-2.gguf", "gpt2", "llama.cpp-gpt-2"},
+        {"gguf/ggml-vocab-llama-spm.gguf", "llama-2", "llama.cpp-llama-spm"},
+    };
+    const char *fixtures = judge_folder("PJ_FIXTURES");
+    char path[PATH_MAX], other[PATH_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pj_tokenizer *t = open_tokenizer(judge_join(path, fixtures, rows[i][0]));
+        snprintf(path, sizeof path, "%s/tokenizers/%s/%s.inp", fixtures, rows[i][1], rows[i][2]);
+        snprintf(other, sizeof other, "%s/tokenizers/%s/%s.out", fixtures, rows[i][1], rows[i][2]);
+        check_inputs(t, path, other);
+        snprintf(path, sizeof path, "%s/tokenizers/%s/vectors.json", fixtures, rows[i][1]);
+        check_vectors(t, path);
+        pj_tokenizer_close(t);
+    }
+}
+
+static pj_tokenizer *tokenizer_of(const made_gguf *g)
+{
+    pj_buffer file;
+    pj_arena arena;
+    pj_gguf gguf;
+    pj_error err;
+    pj_tokenizer *t;
+    made_gguf_file(g, &file);
+    pj_arena_init(&arena, 0);
+    if (pj_gguf_parse((unsigned char *)file.data, file.length, "made", &arena, &gguf, &err) !=
+            PJ_OK ||
+        pj_tokenizer_from_gguf(&gguf, "made", &t, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    pj_arena_fini(&arena);
+    pj_buffer_fini(&file);
+    return t;
+}
+
+enum { MAX_TOKENS = 1 << 18, NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6 };
+
+static const char *texts[MAX_TOKENS];
+static uint32_t types[MAX_TOKENS];
+static float scores[MAX_TOKENS];
+
+static void put_merges(made_gguf *g, const json_t *list)
+{
+    size_t i, count = json_array_size(list);
+    const char **merges = calloc(count, sizeof *merges);
+    const json_t *item;
+    assert_non_null(merges);
+    json_array_foreach(list, i, item) merges[i] = json_string_value(item);
+    made_gguf_strings(g, "tokenizer.ggml.merges", merges, count);
+    free(merges);
+}
+
+/* A byte-level tokenizer.json as a converter writes it. */
+static void copy_byte_level(made_gguf *g, json_t *root, const char *pre)
+{
+    json_t *model = json_object_get(root, "model"), *item;
+    const char *token;
+    size_t i, count = 0;
+    memset(texts, 0, sizeof texts);
+    json_object_foreach(json_object_get(model, "vocab"), token, item)
+    {
+        size_t id = (size_t)json_integer_value(item);
+        texts[id] = token;
+        types[id] = NORMAL;
+        if (id >= count) count = id + 1;
+    }
+    json_array_foreach(json_object_get(root, "added_tokens"), i, item)
+    {
+        size_t id = (size_t)json_integer_value(json_object_get(item, "id"));
+        texts[id] = json_string_value(json_object_get(item, "content"));
+        types[id] = json_is_true(json_object_get(item, "special")) ? CONTROL : USER_DEFINED;
+        if (id >= count) count = id + 1;
+    }
+    made_gguf_string(g, "tokenizer.ggml.model", "gpt2");
+    made_gguf_string(g, "tokenizer.ggml.pre", pre);
+    made_gguf_strings(g, "tokenizer.ggml.tokens", texts, count);
+    made_gguf_u32s(g, "tokenizer.ggml.token_type", types, count);
+    put_merges(g, json_object_get(model, "merges"));
+}
+
+/* Every name of a pre-tokenizer against the file that it stands for. */
+static void test_gguf_copies(void **state)
+{
+    static const struct {
+        const char *folder, *pre;
+        uint32_t bos;
+    } rows[] = {
+        {"gpt2", "gpt-2", 0},
+        {"phi-2", "phi-2", 0},
+        {"qwen2.5", "qwen2", 0},
+        {"llama-3", "llama-bpe", 128000},
+    };
+    char folder[PATH_MAX], path[PATH_MAX], other[PATH_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        made_gguf g;
+        snprintf(folder, sizeof folder, "%s/tokenizers/%s", judge_folder("PJ_FIXTURES"),
+                 rows[i].folder);
+        json_t *root = load_json(judge_join(path, folder, "tokenizer.json"));
+        made_gguf_init(&g);
+        copy_byte_level(&g, root, rows[i].pre);
+        made_gguf_u32(&g, "tokenizer.ggml.bos_token_id", rows[i].bos);
+        pj_tokenizer *t = tokenizer_of(&g);
+        check_vectors(t, judge_join(path, folder, "vectors.json"));
+        snprintf(path, sizeof path, "llama.cpp-%s.inp", rows[i].pre);
+        snprintf(other, sizeof other, "llama.cpp-%s.out", rows[i].pre);
+        char in[PATH_MAX], out[PATH_MAX];
+        if (pj_file_exists(judge_join(in, folder, path)))
+            check_inputs(t, in, judge_join(out, folder, other));
+        pj_tokenizer_close(t);
+        made_gguf_fini(&g);
+        json_decref(root);
+    }
+}
+
+static uint64_t varint(const unsigned char **at)
+{
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+        unsigned char byte = *(*at)++;
+        value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) return value;
+    }
+}
+
+/* Pieces of a sentencepiece model: field 1 of the file; of a piece 1 is its text, 2 its score, 3
+ * its type. */
+static size_t read_pieces(char *text, size_t bytes)
+{
+    const unsigned char *at = (unsigned char *)text, *end = at + bytes;
+    size_t count = 0;
+    while (at < end) {
+        uint64_t tag = varint(&at), length = varint(&at);
+        const unsigned char *piece = at, *stop = at + length;
+        if ((tag & 7) != 2) continue; /* a number, which was read as a length */
+        at = stop;
+        if (tag >> 3 != 1) continue;
+        types[count] = NORMAL;
+        while (piece < stop) {
+            uint64_t field = varint(&piece);
+            if (field == (1 << 3 | 2)) {
+                uint64_t n = varint(&piece);
+                texts[count] = strndup((const char *)piece, (size_t)n);
+                piece += n;
+            } else if (field == (2 << 3 | 5)) {
+                memcpy(&scores[count], piece, 4);
+                piece += 4;
+            } else {
+                types[count] = (uint32_t)varint(&piece);
+            }
+        }
+        count++;
+    }
+    return count;
+}
+
+/* A sentencepiece model by its scores against the merges that were made of it. */
+static void test_gguf_scores(void **state)
+{
+    static const char *const folders[] = {"llama-2", "mistral-v0.1"};
+    char folder[PATH_MAX], path[PATH_MAX], *text;
+    size_t bytes;
+    pj_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        made_gguf g;
+        snprintf(folder, sizeof folder, "%s/tokenizers/%s", judge_folder("PJ_FIXTURES"),
+                 folders[i]);
+        assert_int_equal(pj_file_read(judge_join(path, folder, "tokenizer.model"), 1 << 24, &text,
+                                      &bytes, &err),
+                         PJ_OK);
+        size_t count = read_pieces(text, bytes);
+        assert_int_equal(count, 32000);
+        made_gguf_init(&g);
+        made_gguf_string(&g, "tokenizer.ggml.model", "llama");
+        made_gguf_strings(&g, "tokenizer.ggml.tokens", texts, count);
+        made_gguf_f32s(&g, "tokenizer.ggml.scores", scores, count);
+        made_gguf_u32s(&g, "tokenizer.ggml.token_type", types, count);
+        made_gguf_u32(&g, "tokenizer.ggml.bos_token_id", 1);
+        made_gguf_u32(&g, "tokenizer.ggml.unknown_token_id", 0);
+        pj_tokenizer *t = tokenizer_of(&g);
+        check_vectors(t, judge_join(path, folder, "vectors.json"));
+        pj_tokenizer_close(t);
+        made_gguf_fini(&g);
+        for (size_t id = 0; id < count; id++) free((char *)(uintptr_t)texts[id]);
+        pj_free(text);
+    }
+}
+
 /* The greedy runs of the golden folders: the texts of their ids, which are
  * arbitrary: many are no whole characters. */
 static void check_golden(const char *folder)
@@ -274,6 +469,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_gguf_vocabularies),
+        cmocka_unit_test(test_gguf_copies),
+        cmocka_unit_test(test_gguf_scores),
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_hostile),

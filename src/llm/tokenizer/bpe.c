@@ -28,17 +28,24 @@ void pj_bpe_scratch_fini(pj_bpe_scratch *scratch)
     *scratch = (pj_bpe_scratch){0};
 }
 
+/* Whether the merge at place a goes before that at b; no merge goes last. */
+static inline bool is_sooner(const pj_vocab *vocab, uint32_t a, uint32_t b)
+{
+    if (!vocab->ranks || a == PJ_NO_MERGE || b == PJ_NO_MERGE) return a < b;
+    return vocab->ranks[a] < vocab->ranks[b];
+}
+
 /* ---- a short word ---- */
 
 static size_t merge_short(const pj_vocab *vocab, int32_t *ids, size_t count)
 {
-    uint32_t pair[SHORT_WORD]; /* rank of symbols i and i + 1 */
+    uint32_t pair[SHORT_WORD]; /* the merge of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < count; i++)
         pair[i] = pj_vocab_merge(vocab, (uint32_t)ids[i], (uint32_t)ids[i + 1]);
     while (count > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < count; i++)
-            if (pair[i] < pair[best]) best = i;
+            if (is_sooner(vocab, pair[i], pair[best])) best = i;
         if (pair[best] == PJ_NO_MERGE) break;
         ids[best] = (int32_t)vocab->merges[pair[best]].result;
         memmove(ids + best + 1, ids + best + 2, (count - best - 2) * sizeof *ids);
@@ -103,9 +110,10 @@ static void add_candidate(const pj_vocab *vocab, pj_bpe_scratch *s, size_t *coun
 {
     if (left < 0 || s->symbols[left].next < 0) return;
     uint32_t right = s->symbols[s->symbols[left].next].id;
-    uint32_t rank = pj_vocab_merge(vocab, s->symbols[left].id, right);
-    if (rank != PJ_NO_MERGE)
-        heap_push(s->heap, count, (pj_candidate){rank, (uint32_t)left, vocab->merges[rank].result});
+    uint32_t place = pj_vocab_merge(vocab, s->symbols[left].id, right);
+    if (place == PJ_NO_MERGE) return;
+    uint32_t rank = vocab->ranks ? vocab->ranks[place] : place;
+    heap_push(s->heap, count, (pj_candidate){rank, (uint32_t)left, vocab->merges[place].result});
 }
 
 static void merge_at(pj_symbol *symbols, int32_t at, uint32_t result)
@@ -130,8 +138,8 @@ static bool merge_long(const pj_vocab *vocab, pj_bpe_scratch *s, int32_t *ids, s
         const pj_symbol *symbol = &s->symbols[top.at];
         if (symbol->dead || symbol->next < 0) continue;
         /* The pair may have changed since it was a candidate. */
-        uint32_t rank = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
-        if (rank == PJ_NO_MERGE || vocab->merges[rank].result != top.result) continue;
+        uint32_t place = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
+        if (place == PJ_NO_MERGE || vocab->merges[place].result != top.result) continue;
         merge_at(s->symbols, (int32_t)top.at, top.result);
         add_candidate(vocab, s, &candidates, symbol->prev);
         add_candidate(vocab, s, &candidates, (int32_t)top.at);

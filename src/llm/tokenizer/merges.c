@@ -5,6 +5,7 @@
  * makes is nearly always what the merge before it made, or the token behind that, and then costs a
  * comparison.
  */
+#include "llm/gguf.h"
 #include "llm/tokenizer/parts.h"
 
 #include <string.h>
@@ -111,16 +112,20 @@ static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
 }
 
 /* "a b" */
-static pj_status read_text(merge_reader *r)
+static pj_status take_text(merge_reader *r, pj_json_text text)
 {
-    pj_json_text text;
-    if (!pj_json_scan_string(r->scan, &text)) return PJ_E_INVALID;
     if (text.bytes >= 8 && memcmp(text.text, "#version", 8) == 0) return PJ_OK;
     const char *space = memchr(text.text, ' ', text.bytes);
     size_t left = space ? (size_t)(space - text.text) : 0, rest = text.bytes - left - 1;
     if (!space || memchr(space + 1, ' ', rest))
         return refuse(r, "is not of two parts: ", text.text, text.bytes);
     return add_merge(r, (pj_json_text){text.text, left}, (pj_json_text){space + 1, rest});
+}
+
+static pj_status read_text(merge_reader *r)
+{
+    pj_json_text text;
+    return pj_json_scan_string(r->scan, &text) ? take_text(r, text) : PJ_E_INVALID;
 }
 
 /* ["a", "b"] */
@@ -159,5 +164,24 @@ pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char
     *crosses = r.crosses;
     pj_buffer_fini(&r.texts);
     pj_buffer_fini(&r.first);
+    return status;
+}
+
+pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const pj_gguf_value *list, const char *name,
+                              bool *crosses, pj_error *err)
+{
+    merge_reader r = {.t = tokenizer, .name = name, .err = err};
+    pj_status status = PJ_OK;
+    const unsigned char *at = list->data;
+    pj_buffer_init(&r.texts, 1 << 30);
+    if (!pj_vocab_reserve_merges(&tokenizer->vocab, (size_t)list->count + 1))
+        return pj_fail_memory(err, "merges");
+    for (uint64_t i = 0; status == PJ_OK && i < list->count; i++) {
+        pj_gguf_text text = pj_gguf_next_string(&at);
+        status = take_text(&r, (pj_json_text){text.text, text.bytes});
+    }
+    if (status == PJ_OK) status = settle(&r);
+    *crosses = r.crosses;
+    pj_buffer_fini(&r.texts);
     return status;
 }

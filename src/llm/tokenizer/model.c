@@ -122,7 +122,7 @@ static pj_status merges_again(model_reader *r)
     return status;
 }
 
-static void fill_bytes(pj_tokenizer *t)
+void pj_bpe_find_bytes(pj_tokenizer *t)
 {
     pj_bpe *bpe = &t->bpe;
     bpe->all_letters = true;
@@ -159,7 +159,7 @@ static pj_status finish(model_reader *r, bool again)
         bpe->unk = pj_vocab_find(&t->vocab, pj_buffer_get(&r->unk), r->unk.length);
         bpe->unk_missing = bpe->unk < 0;
     }
-    fill_bytes(t);
+    pj_bpe_find_bytes(t);
     bpe->cut_at_mark = !r->crosses && !bpe->ignore_merges && bpe->prefix_bytes == 0 &&
                        bpe->suffix_bytes == 0 && pj_vocab_find(&t->vocab, mark, 3) >= 0;
     return PJ_OK;

@@ -78,6 +78,7 @@ typedef struct pj_vocab {
     uint32_t *by_id; /* [size] entry + 1; 0: a hole */
     uint32_t size;
     pj_merge *merges; /* by rank */
+    uint32_t *ranks;  /* [merge_count] where merges share one; NULL: the place is the rank */
     uint32_t merge_count, merge_capacity;
     pj_table by_pair;
 } pj_vocab;
@@ -110,11 +111,11 @@ void pj_vocab_find_all(const pj_vocab *vocab, pj_vocab_query *queries, size_t co
 bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t place, const char *text, size_t bytes);
 
 /* Merges: room for so many; the caller fills the list and counts; then indexed. The place in the
- * list is the rank; later equal pairs win. */
+ * list is the rank, unless there are ranks; later equal pairs win. */
 #define PJ_NO_MERGE UINT32_MAX
 bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count);
 bool pj_vocab_index_merges(pj_vocab *vocab);
-/* The rank, or PJ_NO_MERGE. */
+/* The place in the list, or PJ_NO_MERGE. */
 uint32_t pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right);
 
 uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed);
@@ -321,13 +322,28 @@ pj_status pj_bpe_encode(const pj_tokenizer *tokenizer, pj_bpe_scratch *scratch, 
 
 void pj_workspace_free(struct pj_workspace *workspace);
 
-/* ---- steps.c, model.c, merges.c ---- */
+/* ---- building one: steps.c, model.c, merges.c; gguf.c ---- */
+
+/* The pattern of GPT-2, which byte level uses when it is to split too. */
+#define PJ_GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+pj_tokenizer *pj_tokenizer_new(void); /* empty; NULL: out of memory */
+/* The tokens of single bytes, once the vocabulary is there. */
+void pj_bpe_find_bytes(pj_tokenizer *tokenizer);
+/* The table from ids to added tokens, once all are there; looks at the ids that the template adds.
+ */
+pj_status pj_tokenizer_index(pj_tokenizer *tokenizer, const char *name, pj_error *err);
 
 pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name, pj_error *err);
 /* The list at the scanner's cursor. `crosses`: a merge joins something with a space mark behind it.
  */
 pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                          bool *crosses, pj_error *err);
+struct pj_gguf_value;
+/* The same from an array of strings, "a b" each. */
+pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const struct pj_gguf_value *list,
+                              const char *name, bool *crosses, pj_error *err);
 pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                         pj_error *err);
 

@@ -9,9 +9,7 @@
 
 #include <string.h>
 
-/* The pattern of GPT-2, which byte level uses when it is to split too. */
-static const char gpt2_pattern[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char gpt2_pattern[] = PJ_GPT2_PATTERN;
 
 enum { MAX_NESTING = 8 };
 

@@ -1,5 +1,6 @@
 /* A tokenizer opened, asked and closed; how it encodes and decodes is in encode.c and decode.c. */
 #include "base/file.h"
+#include "llm/gguf.h"
 #include "llm/tokenizer/parts.h"
 
 #include <limits.h>
@@ -61,8 +62,7 @@ static pj_status check_version(json_t *root, const char *name, pj_error *err)
                    text ? text : "(not a text)");
 }
 
-/* The table from ids to added tokens, and a look at the ids that the template adds. */
-static pj_status index_ids(pj_tokenizer *t, const char *name, pj_error *err)
+pj_status pj_tokenizer_index(pj_tokenizer *t, const char *name, pj_error *err)
 {
     t->size = t->vocab.size;
     for (uint32_t i = 0; i < t->added_count; i++)
@@ -78,33 +78,52 @@ static pj_status index_ids(pj_tokenizer *t, const char *name, pj_error *err)
     return PJ_OK;
 }
 
-pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
-                             pj_tokenizer **tokenizer, pj_error *err)
+pj_tokenizer *pj_tokenizer_new(void)
 {
-    *tokenizer = NULL;
     pj_tokenizer *t = pj_alloc(1, sizeof *t);
-    json_t *root = json_object();
-    if (!t || !root) {
-        pj_free(t);
-        json_decref(root);
-        return pj_fail_memory(err, "a tokenizer");
-    }
+    if (!t) return NULL;
     pj_arena_init(&t->arena, 0);
     pj_vocab_init(&t->vocab);
     t->bpe.prefix = t->bpe.suffix = "";
     pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
+                             pj_tokenizer **tokenizer, pj_error *err)
+{
+    *tokenizer = NULL;
+    pj_tokenizer *t = pj_tokenizer_new();
+    json_t *root = json_object();
+    if (!t || !root) {
+        pj_tokenizer_close(t);
+        json_decref(root);
+        return pj_fail_memory(err, "a tokenizer");
+    }
     pj_json_scan scan;
     pj_json_scan_init(&scan, text, bytes);
     pj_status status = walk(t, &scan, root, name, err);
     pj_json_scan_fini(&scan);
     if (status == PJ_OK) status = check_version(root, name, err);
     if (status == PJ_OK) status = pj_load_steps(t, root, name, err);
-    if (status == PJ_OK) status = index_ids(t, name, err);
+    if (status == PJ_OK) status = pj_tokenizer_index(t, name, err);
     json_decref(root);
     if (status == PJ_OK)
         *tokenizer = t;
     else
         pj_tokenizer_close(t);
+    return status;
+}
+
+static pj_status parse_gguf(const pj_mapping *file, const char *name, pj_tokenizer **tokenizer,
+                            pj_error *err)
+{
+    pj_arena arena;
+    pj_gguf gguf;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_gguf_parse(file->data, file->size, name, &arena, &gguf, err);
+    if (status == PJ_OK) status = pj_tokenizer_from_gguf(&gguf, name, tokenizer, err);
+    pj_arena_fini(&arena);
     return status;
 }
 
@@ -120,7 +139,11 @@ pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error
     pj_status status = pj_file_map(path, &mapping, err);
     if (status != PJ_OK) return status;
     const char *text = mapping.data ? (const char *)mapping.data : "";
-    status = pj_tokenizer_parse(text, mapping.size, path, tokenizer, err);
+    size_t length = strlen(path);
+    bool gguf = pj_gguf_has_magic(mapping.data, mapping.size) ||
+                (length > 5 && strcmp(path + length - 5, ".gguf") == 0);
+    status = gguf ? parse_gguf(&mapping, path, tokenizer, err)
+                  : pj_tokenizer_parse(text, mapping.size, path, tokenizer, err);
     pj_file_unmap(&mapping);
     return status;
 }

@@ -112,6 +112,7 @@ void pj_vocab_fini(pj_vocab *vocab)
     table_fini(&vocab->by_text);
     pj_free(vocab->by_id);
     pj_free(vocab->merges);
+    pj_free(vocab->ranks);
     table_fini(&vocab->by_pair);
     *vocab = (pj_vocab){0};
 }

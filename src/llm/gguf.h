@@ -1,0 +1,83 @@
+/*
+ * One GGUF file: metadata by key, tensors by name, and the data, all in one mapping. The header is
+ * believed only when every length, count and offset lies inside the file; so a value or a tensor
+ * handed out is always inside the mapping, and nothing here was allocated by a number that a file
+ * merely promises. Text and numbers stay where they lie: little-endian, unaligned, unterminated.
+ */
+#ifndef PJ_LLM_GGUF_H
+#define PJ_LLM_GGUF_H
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Types of values, as the file numbers them. */
+typedef enum pj_gguf_type {
+    PJ_GGUF_U8 = 0,
+    PJ_GGUF_I8,
+    PJ_GGUF_U16,
+    PJ_GGUF_I16,
+    PJ_GGUF_U32,
+    PJ_GGUF_I32,
+    PJ_GGUF_F32,
+    PJ_GGUF_BOOL,
+    PJ_GGUF_STRING,
+    PJ_GGUF_ARRAY,
+    PJ_GGUF_U64,
+    PJ_GGUF_I64,
+    PJ_GGUF_F64,
+    PJ_GGUF_TYPE_COUNT
+} pj_gguf_type;
+
+typedef struct pj_gguf_text {
+    const char *text; /* not terminated */
+    size_t bytes;
+} pj_gguf_text;
+
+typedef struct pj_gguf_value {
+    pj_gguf_type type; /* of an array: that of its items */
+    bool is_array;
+    uint64_t count; /* items; 1 when it is no array */
+    const unsigned char *data;
+} pj_gguf_value;
+
+typedef struct pj_gguf_entry {
+    const char *key;
+    pj_gguf_value value;
+} pj_gguf_entry;
+
+struct pj_tensor;
+
+typedef struct pj_gguf {
+    uint32_t version;
+    pj_gguf_entry *entries; /* [entry_count], by key */
+    uint32_t entry_count;
+    struct pj_tensor *tensors; /* [tensor_count], by name */
+    uint32_t tensor_count;
+} pj_gguf;
+
+/* Whether a file's name is that of a part of a split model behind its first:
+ * "x-00002-of-00003.gguf". */
+bool pj_gguf_is_later_part(const char *file);
+
+/* Whether the bytes begin as a GGUF file does. */
+bool pj_gguf_has_magic(const unsigned char *file, size_t bytes);
+
+/* Tables live in `arena`; what they point to, names apart, in [file, file + bytes). `name` (a path)
+ * appears in errors. Shapes are in the order of the other formats: [rows, row length]. */
+pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *name, pj_arena *arena,
+                        pj_gguf *gguf, pj_error *err);
+
+/* NULL when there is no such key. */
+const pj_gguf_value *pj_gguf_find(const pj_gguf *gguf, const char *key);
+/* Item `index` of a value, which is 0 where it is no array. False: it is of another kind, or an
+ * integer that does not fit. Booleans are no numbers. */
+bool pj_gguf_integer(const pj_gguf_value *value, uint64_t index, int64_t *number);
+bool pj_gguf_number(const pj_gguf_value *value, uint64_t index, double *number);
+bool pj_gguf_bool(const pj_gguf_value *value, bool *flag);
+/* A string that is no item of an array; false: it is none. */
+bool pj_gguf_string(const pj_gguf_value *value, pj_gguf_text *text);
+/* The strings of an array in their order: `at` begins as value->data. */
+pj_gguf_text pj_gguf_next_string(const unsigned char **at);
+bool pj_gguf_text_is(pj_gguf_text text, const char *word);
+
+#endif
