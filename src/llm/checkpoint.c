@@ -183,9 +183,8 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
                        checkpoint->path, name, wanted);
     pj_dtype type;
     if (!has_shape(checkpoint, tensor, &want) || !pj_file_dtype(tensor->type, &type))
-        return pj_fail(err, PJ_E_INVALID,
-                       "%s: tensor %s is %s %s, where the config needs %s %s", checkpoint->path,
-                       name, pj_file_type_name(tensor->type),
+        return pj_fail(err, PJ_E_INVALID, "%s: tensor %s is %s %s, where the config needs %s %s",
+                       checkpoint->path, name, pj_file_type_name(tensor->type),
                        shape_text(tensor, found, sizeof found),
                        checkpoint->is_gguf ? "a type of weights," : "F32, F16 or BF16", wanted);
     matrix->data = tensor->data;

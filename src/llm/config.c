@@ -180,7 +180,8 @@ static void read_sizes(reader *r, pj_model_config *config)
         refuse(r, PJ_E_INVALID, "num_attention_heads", "is not a multiple of num_key_value_heads");
     if (!get(r, "head_dim") && config->hidden % config->heads != 0)
         refuse(r, PJ_E_INVALID, "hidden_size", "is not a multiple of num_attention_heads");
-    config->head_dim = want_count(r, "head_dim", config->hidden / config->heads, 1, PJ_MAX_HEAD_DIM);
+    config->head_dim =
+        want_count(r, "head_dim", config->hidden / config->heads, 1, PJ_MAX_HEAD_DIM);
 }
 
 static void read_activation(reader *r, pj_model_config *config)
@@ -375,7 +376,8 @@ static void read_rope(reader *r, pj_model_config *config)
     double partial = config->arch == PJ_ARCH_PHI ? 0.5 : 1;
     rope->theta = want_number(r, "rope_theta", theta, 1, 1e15);
     partial = want_number(r, "partial_rotary_factor", partial, 1e-6, 1);
-    rope->original_context = want_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
+    rope->original_context =
+        want_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
     rope->factor = 1;
     rope->beta_fast = 32;
@@ -441,8 +443,9 @@ static void read_experts(reader *r, pj_model_config *config)
     config->experts = want_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);
     config->experts_per_token =
         want_count(r, "num_experts_per_tok", mixtral ? 2 : -1, 1, config->experts);
-    config->expert_intermediate =
-        mixtral ? config->intermediate : want_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->expert_intermediate = mixtral
+                                      ? config->intermediate
+                                      : want_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
     if (arch == PJ_ARCH_QWEN2_MOE)
         config->shared_intermediate =
             want_count(r, "shared_expert_intermediate_size", -1, 1, PJ_MAX_WIDTH);

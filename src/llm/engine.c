@@ -77,9 +77,8 @@ static pj_status find_tokenizer(pj_engine *e, pj_error *err)
     const char *where = pj_checkpoint_path(e->model.checkpoint);
     const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
     if (gguf)
-        return pj_tokenizer_in_gguf(gguf)
-                   ? pj_tokenizer_from_gguf(gguf, where, &e->tokenizer, err)
-                   : PJ_OK;
+        return pj_tokenizer_in_gguf(gguf) ? pj_tokenizer_from_gguf(gguf, where, &e->tokenizer, err)
+                                          : PJ_OK;
     if (!pj_path_join(path, sizeof path, where, "tokenizer.json") || !pj_file_exists(path))
         return PJ_OK;
     return pj_tokenizer_open(path, &e->tokenizer, err);
@@ -323,9 +322,9 @@ pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, i
     else if (e->model.synthetic)
         status = encode_bytes(text, bytes, &list, err);
     else
-        status = pj_fail(err, PJ_E_UNAVAILABLE,
-                         "%s has no tokenizer; give the prompt as ids (--ids)",
-                         e->facts.model_name);
+        status =
+            pj_fail(err, PJ_E_UNAVAILABLE, "%s has no tokenizer; give the prompt as ids (--ids)",
+                    e->facts.model_name);
     return give_ids(status, &list, ids, count, err);
 }
 

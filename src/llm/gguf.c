@@ -23,8 +23,8 @@ enum {
 
 /* Bytes of a scalar; 0 for strings and arrays. */
 static const uint8_t scalar_bytes[PJ_GGUF_TYPE_COUNT] = {
-    [PJ_GGUF_U8] = 1,  [PJ_GGUF_I8] = 1,  [PJ_GGUF_U16] = 2,  [PJ_GGUF_I16] = 2,
-    [PJ_GGUF_U32] = 4, [PJ_GGUF_I32] = 4, [PJ_GGUF_F32] = 4,  [PJ_GGUF_BOOL] = 1,
+    [PJ_GGUF_U8] = 1,  [PJ_GGUF_I8] = 1,  [PJ_GGUF_U16] = 2, [PJ_GGUF_I16] = 2,
+    [PJ_GGUF_U32] = 4, [PJ_GGUF_I32] = 4, [PJ_GGUF_F32] = 4, [PJ_GGUF_BOOL] = 1,
     [PJ_GGUF_U64] = 8, [PJ_GGUF_I64] = 8, [PJ_GGUF_F64] = 8,
 };
 
@@ -435,12 +435,8 @@ pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *nam
 {
     *gguf = (pj_gguf){0};
     if (bytes == 0) return pj_fail(err, PJ_E_INVALID, "%s is empty, so it is no GGUF file", name);
-    reader r = {.file = file,
-                .at = file,
-                .end = file + bytes,
-                .name = name,
-                .arena = arena,
-                .err = err};
+    reader r = {
+        .file = file, .at = file, .end = file + bytes, .name = name, .arena = arena, .err = err};
     pj_status status = read_file(&r, gguf);
     if (status == PJ_OK) status = keep(&r, gguf);
     pj_free(r.entries);

@@ -21,8 +21,8 @@ static const struct {
     const char *name;
     pj_arch arch;
 } archs[] = {
-    {"llama", PJ_ARCH_LLAMA},   {"phi2", PJ_ARCH_PHI},           {"phi3", PJ_ARCH_PHI3},
-    {"qwen2", PJ_ARCH_QWEN2},   {"qwen2moe", PJ_ARCH_QWEN2_MOE}, {"qwen3", PJ_ARCH_QWEN3},
+    {"llama", PJ_ARCH_LLAMA},        {"phi2", PJ_ARCH_PHI},           {"phi3", PJ_ARCH_PHI3},
+    {"qwen2", PJ_ARCH_QWEN2},        {"qwen2moe", PJ_ARCH_QWEN2_MOE}, {"qwen3", PJ_ARCH_QWEN3},
     {"qwen3moe", PJ_ARCH_QWEN3_MOE},
 };
 
@@ -194,8 +194,8 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         const pj_gguf_value *value = get(r, keys[i]);
         double number;
         if (!value) continue;
-        bool neutral = !value->is_array && pj_gguf_number(value, 0, &number) &&
-                       (number == 0 || number == 1);
+        bool neutral =
+            !value->is_array && pj_gguf_number(value, 0, &number) && (number == 0 || number == 1);
         if (!neutral) refuse(r, PJ_E_UNSUPPORTED, keys[i], "is not supported");
     }
     if (!want_bool(r, "attention.causal", true))
@@ -307,9 +307,9 @@ static const double *read_factors(reader *r, const char *name, uint32_t pairs)
         memcpy(&value, t->data + 4 * (size_t)i, 4);
         factors[i] = (double)value;
         if (value > 0 && value <= 1e9f) continue;
-        r->status = pj_fail(r->err, PJ_E_INVALID,
-                            "%s: tensor %s holds something else than positive numbers", r->name,
-                            name);
+        r->status =
+            pj_fail(r->err, PJ_E_INVALID,
+                    "%s: tensor %s holds something else than positive numbers", r->name, name);
         return NULL;
     }
     return factors;
@@ -556,8 +556,7 @@ bool pj_gguf_tensor_name(const char *name, char *out, size_t bytes)
     const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
     if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return false;
     size_t stem = (size_t)(kind - name);
-    if (stem == 7 && memcmp(name, "lm_head", 7) == 0)
-        return put_name(out, bytes, "output%s", kind);
+    if (stem == 7 && memcmp(name, "lm_head", 7) == 0) return put_name(out, bytes, "output%s", kind);
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
     if (name >= kind) return false;
     if (strncmp(name, layers, sizeof layers - 1) == 0)

@@ -1,8 +1,8 @@
 /*
  * Text to token ids and back, by the rules that a tokenizer.json states, or the fields of a GGUF
- * file stand for: added tokens, normalizer, pre-tokenizer, byte-pair model, post-processor, decoder. Every part is executed as written; what
- * a file asks for and perjoule lacks is refused by name when the file is opened. Text may hold any
- * bytes: what is not UTF-8 is read as U+FFFD.
+ * file stand for: added tokens, normalizer, pre-tokenizer, byte-pair model, post-processor,
+ * decoder. Every part is executed as written; what a file asks for and perjoule lacks is refused by
+ * name when the file is opened. Text may hold any bytes: what is not UTF-8 is read as U+FFFD.
  *
  * A tokenizer may be used from several threads at once; a pj_token_stream belongs to one.
  */

@@ -352,9 +352,9 @@ static void test_gguf_scores(void **state)
         made_gguf g;
         snprintf(folder, sizeof folder, "%s/tokenizers/%s", judge_folder("PJ_FIXTURES"),
                  folders[i]);
-        assert_int_equal(pj_file_read(judge_join(path, folder, "tokenizer.model"), 1 << 24, &text,
-                                      &bytes, &err),
-                         PJ_OK);
+        assert_int_equal(
+            pj_file_read(judge_join(path, folder, "tokenizer.model"), 1 << 24, &text, &bytes, &err),
+            PJ_OK);
         size_t count = read_pieces(text, bytes);
         assert_int_equal(count, 32000);
         made_gguf_init(&g);
@@ -468,12 +468,9 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_gguf_vocabularies),
-        cmocka_unit_test(test_gguf_copies),
-        cmocka_unit_test(test_gguf_scores),
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_vectors),     cmocka_unit_test(test_gguf_vocabularies),
+        cmocka_unit_test(test_gguf_copies), cmocka_unit_test(test_gguf_scores),
+        cmocka_unit_test(test_golden),      cmocka_unit_test(test_chat),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * A tokenizer out of a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
- * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by a word of its own; what
- * a tokenizer.json writes out in full is known here by these names. Any other name is refused.
+ * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by a word of its own;
+ * what a tokenizer.json writes out in full is known here by these names. Any other name is refused.
  *
  * Sentencepiece joins the neighbours whose union is the token of the best score. That is byte-pair
  * encoding with a merge for every way to cut a token into two tokens, ranked by the score of the
@@ -29,10 +29,10 @@ static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space *
 /* ---- pre-tokenizers by name --------------------------------------------------------------- */
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define SPACES       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE       "[^\\r\\n\\p{L}\\p{N}]?"
 
 static const char gpt2[] = PJ_GPT2_PATTERN;
 static const char llama3[] = CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
@@ -338,8 +338,8 @@ static pj_status set_sentencepiece(loader *l)
     t->bpe.unk = token_id(l, "unknown_token_id");
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     if (prefix)
-        t->normalizers[t->normalizer_count++] = (pj_normalizer){
-            .kind = PJ_NORMALIZER_PREPEND, .content = marks, .content_bytes = 3};
+        t->normalizers[t->normalizer_count++] =
+            (pj_normalizer){.kind = PJ_NORMALIZER_PREPEND, .content = marks, .content_bytes = 3};
     t->normalizers[t->normalizer_count++] =
         (pj_normalizer){.kind = PJ_NORMALIZER_REPLACE,
                         .pattern = {.plain = space, .plain_bytes = 1},

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { BATCH = 32, LEAST_MERGE_BYTES = 6 /* "a b", */ };
+enum { MAX_MERGES = 1 << 26, BATCH = 32, LEAST_MERGE_BYTES = 6 /* "a b", */ };
 
 /* Its texts lie in the reader's buffer: what is made, which begins with the left part; then the
  * right part, when it has a prefix that what is made lacks. */
@@ -173,9 +173,11 @@ pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const pj_gguf_value *list
     merge_reader r = {.t = tokenizer, .name = name, .err = err};
     pj_status status = PJ_OK;
     const unsigned char *at = list->data;
-    pj_buffer_init(&r.texts, 1 << 30);
+    if (list->count > MAX_MERGES)
+        return pj_fail(err, PJ_E_INVALID, "%s has more than %d merges", name, MAX_MERGES);
     if (!pj_vocab_reserve_merges(&tokenizer->vocab, (size_t)list->count + 1))
         return pj_fail_memory(err, "merges");
+    pj_buffer_init(&r.texts, 1 << 30);
     for (uint64_t i = 0; status == PJ_OK && i < list->count; i++) {
         pj_gguf_text text = pj_gguf_next_string(&at);
         status = take_text(&r, (pj_json_text){text.text, text.bytes});

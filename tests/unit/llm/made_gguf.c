@@ -204,8 +204,7 @@ static void to_k(const float *x, int bits, uint8_t *block)
         minima[j] = unit_min > 0 ? clamp((double)(minimum[j] / unit_min), 0, 63) : 0;
         float step = unit * (float)scales[j], offset = unit_min * (float)minima[j];
         for (int i = 0; i < 32; i++) {
-            int q =
-                step > 0 ? clamp((double)((x[32 * j + i] + offset) / step), 0, levels) : 0;
+            int q = step > 0 ? clamp((double)((x[32 * j + i] + offset) / step), 0, levels) : 0;
             low[j / 2 * 32 + i] |= (uint8_t)((q & 15) << (j % 2 * 4));
             if (bits == 5) high[i] |= (uint8_t)((q >> 4) << j);
         }
@@ -391,7 +390,8 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
     uint64_t sizes[PJ_TENSOR_MAX_RANK];
     const pj_model_config *c = k->c;
     if (!own_name(t->name, name, sizeof name)) return;
-    bool parts_of_qkv = strstr(name, "attn_q.") || strstr(name, "attn_k.") || strstr(name, "attn_v.");
+    bool parts_of_qkv =
+        strstr(name, "attn_q.") || strstr(name, "attn_k.") || strstr(name, "attn_v.");
     if (k->o->old_names && c->arch == PJ_ARCH_PHI && parts_of_qkv) return;
     float *values = values_of(t, &count);
     for (uint32_t i = 0; i < t->rank; i++) sizes[i] = t->shape[t->rank - 1 - i];
@@ -533,8 +533,7 @@ static void llama3_factors(const copy *k)
     for (uint32_t i = 0; i < pairs; i++) {
         double wavelength = 2 * M_PI * pow(r->theta, 2.0 * i / k->c->rotary_dims);
         double turns = r->original_context / wavelength;
-        double smooth =
-            (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+        double smooth = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
         list[i] = turns < r->low_freq_factor    ? r->factor
                   : turns > r->high_freq_factor ? 1
                                                 : 1 / ((1 - smooth) / r->factor + smooth);
@@ -580,8 +579,7 @@ static void write_sizes(const copy *k)
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
-    if (c->arch != PJ_ARCH_MIXTRAL)
-        number(k, "expert_feed_forward_length", c->expert_intermediate);
+    if (c->arch != PJ_ARCH_MIXTRAL) number(k, "expert_feed_forward_length", c->expert_intermediate);
     if (c->shared_intermediate)
         number(k, "expert_shared_feed_forward_length", c->shared_intermediate);
 }

@@ -37,9 +37,9 @@ void made_gguf_file(const made_gguf *g, pj_buffer *file);
 void made_gguf_write(const made_gguf *g, const char *path);
 
 typedef struct made_gguf_options {
-    int type;        /* a pj_dtype for matrices, -1: as they are */
-    bool rounded;    /* F32, but of the values that matrices of `type` hold */
-    bool old_names;  /* experts one by one; q, k and v of Phi fused */
+    int type;       /* a pj_dtype for matrices, -1: as they are */
+    bool rounded;   /* F32, but of the values that matrices of `type` hold */
+    bool old_names; /* experts one by one; q, k and v of Phi fused */
 } made_gguf_options;
 
 /* A copy of the weights and the configuration. */

@@ -327,9 +327,9 @@ static void write_parts(const char *folder, const char *part[2])
     made_gguf_copy(&whole, checkpoint, &(made_gguf_options){.type = -1});
     made_gguf_file(&whole, &file);
     pj_arena_init(&arena, 0);
-    assert_int_equal(pj_gguf_parse((unsigned char *)file.data, file.length, "whole", &arena, &read,
-                                   &err),
-                     PJ_OK);
+    assert_int_equal(
+        pj_gguf_parse((unsigned char *)file.data, file.length, "whole", &arena, &read, &err),
+        PJ_OK);
     for (uint32_t p = 0; p < 2; p++) {
         made_gguf_init(&two[p]);
         if (p == 0) {
@@ -391,9 +391,12 @@ static void parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture), cmocka_unit_test(sixteen_bits),
-        cmocka_unit_test(older_spellings),    cmocka_unit_test(blocks),
-        cmocka_unit_test(converted),          cmocka_unit_test(refusals),
+        cmocka_unit_test(every_architecture),
+        cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(older_spellings),
+        cmocka_unit_test(blocks),
+        cmocka_unit_test(converted),
+        cmocka_unit_test(refusals),
         cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
