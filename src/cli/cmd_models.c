@@ -24,7 +24,7 @@ static void print_usable(const pj_model_entry *entry)
     printf("  a token reads %sB and takes %sFLOP", bytes, flops);
     if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
     if (f->window) printf("; window %u", f->window);
-    printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer.json");
+    printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
     printf("  %s\n", entry->path);
 }
 
@@ -97,8 +97,9 @@ const pj_command pj_command_models = {
     .summary = "list the models found here, with what matters for energy",
     .run = run,
     .usage = "[options]",
-    .text = "A model is a folder as Hugging Face publishes it. Bytes a token are the weights that "
-            "decoding one token of one sequence reads; FLOPs a token are those of its matrices.\n\n"
-            "A folder that looks like a model and cannot be used is listed with the reason.",
+    .text = "A model is a folder as Hugging Face publishes it, or a GGUF file. Bytes a token are the "
+            "weights that decoding one token of one sequence reads; FLOPs a token are those of its "
+            "matrices.\n\n"
+            "What looks like a model and cannot be used is listed with the reason.",
     .examples = "perjoule models\nperjoule models --models ~/models --json\n",
 };

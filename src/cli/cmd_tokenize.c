@@ -122,7 +122,7 @@ static int run(const pj_command *command, int argc, char **argv)
 {
     request r = {.special = true};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH", "model folder, or a tokenizer.json"},
+        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH", "model folder, a tokenizer.json, or a GGUF file"},
         {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
@@ -154,8 +154,8 @@ const pj_command pj_command_tokenize = {
     .run = run,
     .usage = "-m MODEL [options] TEXT",
     .text =
-        "Prints the ids that the model's tokenizer.json gives for a text. It needs no weights: a "
-        "folder with a tokenizer.json is enough.",
+        "Prints the ids that the model's tokenizer gives for a text. It needs no weights: a folder "
+        "with a tokenizer.json, or a GGUF file that holds a vocabulary only, is enough.",
     .examples = "perjoule tokenize -m models/llama \"Hello, world\"\n"
                 "perjoule tokenize -m models/llama --json -f text.txt\n"
                 "perjoule tokenize -m models/llama --decode 1,15043,3186\n",

@@ -21,7 +21,7 @@ typedef struct pj_engine pj_engine;
 typedef enum pj_kv_type { PJ_KV_AUTO = 0, PJ_KV_F32, PJ_KV_F16 } pj_kv_type;
 
 typedef struct pj_engine_options {
-    const char *model; /* a folder, a .safetensors file in one, or
+    const char *model; /* a folder, a .safetensors file in one, a GGUF file, or
                           "synthetic:SHAPE[,dtype][,layers=N]" */
     const char *dtype; /* convert weights at load: "q8_0", "q4_0", "f16", "bf16", "f32"; NULL:
                           as stored */
