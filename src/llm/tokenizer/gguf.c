@@ -300,8 +300,8 @@ static pj_status read_merges(loader *l)
     bool crosses = false;
     pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
     if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = no_memory(l);
-    t->bpe.cut_at_mark = !crosses && !t->bpe.ignore_merges &&
-                         pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
+    t->bpe.cut_at_mark =
+        !crosses && !t->bpe.ignore_merges && pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
     return status;
 }
 

@@ -567,14 +567,47 @@ static void test_refused(void **state)
     refuse(&g, PJ_E_INVALID, "one item a token");
 }
 
+/* Each allocation fails once: an error, and nothing is left or lost. */
+static void test_out_of_memory(void **state)
+{
+    static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1};
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        made_gguf g = kind ? made_letters("qwen2", some_merges, 3) : made_spm(types);
+        pj_buffer file;
+        made_gguf_file(&g, &file);
+        bool done = false;
+        for (int64_t after = 0; !done; after++) {
+            pj_arena arena;
+            pj_gguf gguf;
+            pj_tokenizer *t = NULL;
+            pj_error err = {0};
+            assert_true(after < 1000);
+            pj_arena_init(&arena, 0);
+            pj_memory_fail_after(after);
+            pj_status status =
+                pj_gguf_parse((unsigned char *)file.data, file.length, "made", &arena, &gguf, &err);
+            if (status == PJ_OK) status = pj_tokenizer_from_gguf(&gguf, "made", &t, &err);
+            pj_memory_fail_after(-1);
+            done = status == PJ_OK;
+            if (!done) assert_true(err.text[0]);
+            pj_tokenizer_close(t);
+            pj_arena_fini(&arena);
+        }
+        pj_buffer_fini(&file);
+        made_gguf_fini(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fine),    cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_lies),    cmocka_unit_test(test_places),
-        cmocka_unit_test(test_scores),  cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_types),   cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_later_parts),
+        cmocka_unit_test(test_fine),        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_lies),        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_scores),      cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_names),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_later_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
