@@ -40,11 +40,12 @@ typedef struct overlay {
 
 typedef struct log_writer {
     overlay log, database;
-    bool writing; /* the thread runs */
+    bool writing;     /* the thread runs */
+    uint32_t filling; /* index of the block being filled; the writer keeps away from it */
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
-    block blocks[BLOCKS]; /* a ring: full ones, then the one being filled */
+    block blocks[BLOCKS]; /* a ring */
     uint32_t first, full; /* index of the oldest full one, and how many are full */
     int code;             /* of the first write that failed */
     bool stop;
@@ -86,20 +87,15 @@ static void *write_blocks(void *context)
     return NULL;
 }
 
-/* The block being filled; the writer keeps away from it. */
-static block *filling(log_writer *w)
-{
-    return &w->blocks[(w->first + w->full) % BLOCKS];
-}
-
 /* Gives the block being filled to the writer, once there is another one to fill. */
 static int hand_over(log_writer *w)
 {
     pthread_mutex_lock(&w->mutex);
-    if (filling(w)->count) {
+    if (w->blocks[w->filling].count) {
         while (w->full == BLOCKS - 1) pthread_cond_wait(&w->changed, &w->mutex);
         w->full++;
-        filling(w)->count = 0;
+        w->filling = (w->filling + 1) % BLOCKS;
+        w->blocks[w->filling].count = 0;
         pthread_cond_signal(&w->changed);
     }
     int code = w->code;
@@ -121,10 +117,10 @@ static int drain(log_writer *w)
 static int gather(log_writer *w, const unsigned char *bytes, int count, sqlite3_int64 offset)
 {
     int code = SQLITE_OK;
-    block *b = filling(w);
+    block *b = &w->blocks[w->filling];
     if (b->count && offset != b->offset + b->count) {
         code = hand_over(w);
-        b = filling(w);
+        b = &w->blocks[w->filling];
     }
     while (count > 0 && code == SQLITE_OK) {
         int part = count < BLOCK_BYTES - b->count ? count : BLOCK_BYTES - b->count;
@@ -136,7 +132,7 @@ static int gather(log_writer *w, const unsigned char *bytes, int count, sqlite3_
         offset += part;
         if (b->count < BLOCK_BYTES) continue;
         code = hand_over(w);
-        b = filling(w);
+        b = &w->blocks[w->filling];
     }
     return code;
 }
