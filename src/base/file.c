@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,4 +175,12 @@ pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err)
     if (count < 0 || (size_t)count >= bytes)
         return pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
     return PJ_OK;
+}
+
+void pj_file_limit_raise(uint64_t wanted)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &files);
 }

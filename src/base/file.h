@@ -32,4 +32,8 @@ const char *pj_path_name(const char *path); /* behind the last slash; static or 
  * macOS ~/Library/Application Support/perjoule. Not created. */
 pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err);
 
+/* Lets the process open as many files as the system allows it, up to `wanted`: a shell's default of
+ * 1024 is meant for programs that wait with select(). Best effort. */
+void pj_file_limit_raise(uint64_t wanted);
+
 #endif

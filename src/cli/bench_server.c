@@ -13,6 +13,7 @@
  * around it. The messages that every reader got are counted and their numbers checked.
  */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
 #include "cli/bench_ratio.h"
@@ -403,6 +404,7 @@ static pj_status measure(server_bench *b, pj_error *err)
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
     pj_thread_confine(b->serve_cpu); /* hub, server, and what records the run */
+    pj_file_limit_raise(2 * (uint64_t)b->readers + 1024); /* both ends of each */
     pj_status status = pj_live_json_open(&b->live, err);
     pj_hub_options hub = {.hello = pj_live_json_hello, .context = b->live};
     if (status == PJ_OK) status = pj_hub_open(&hub, &b->hub, err);

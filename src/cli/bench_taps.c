@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -138,14 +137,6 @@ static void *read_all(void *context)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-static void raise_file_limit(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
 static pj_status shake_hands(int fd, uint16_t port, bool binary, pj_error *err)
 {
     char head[512];
@@ -189,7 +180,6 @@ pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, boo
                        pj_taps **out, pj_error *err)
 {
     *out = NULL;
-    raise_file_limit();
     pj_taps *taps = pj_alloc(1, sizeof *taps);
     if (!taps) return pj_fail_memory(err, "readers");
     taps->cpu = cpu;

@@ -126,6 +126,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.power = a->power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
+    pj_file_limit_raise(PJ_HUB_READERS_MAX + 4096); /* readers, and requests with what they open */
     pj_status status = start_live(s, err);
     if (status == PJ_OK) status = start_work(s, a, err);
     if (status != PJ_OK) return status;

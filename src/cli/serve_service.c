@@ -264,10 +264,16 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         return pj_serve_write_sensors(&sensors, out, err);
     }
     if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
-    status = take_store(serve, &store, err);
+    /* A whole run is streamed: it lasts as long as its reader takes, and a few slow ones must not
+     * keep everybody from the connections that are shared. */
+    bool streamed = r->view == PJ_VIEW_RUN;
+    status = streamed ? open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     status = view_stored(store, r, &rates, out, err);
-    give_store(serve, store);
+    if (streamed)
+        pj_store_close(store);
+    else
+        give_store(serve, store);
     return status;
 }
 

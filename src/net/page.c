@@ -66,12 +66,18 @@ static const char plain_page[] =
     "<li><a href=\"/metrics\">metrics</a></li>\n"
     "<li><a href=\"/api/openapi.json\">the API</a></li></ul></body></html>\n";
 
+static struct MHD_Response *response_of(const void *bytes, size_t count)
+{
+    union { /* the library takes void *, and only reads */
+        const void *constant;
+        void *bytes;
+    } content = {.constant = bytes};
+    return MHD_create_response_from_buffer(count, content.bytes, MHD_RESPMEM_PERSISTENT);
+}
+
 static enum MHD_Result reply_plain_page(pj_http *http)
 {
-    static char page[sizeof plain_page];
-    memcpy(page, plain_page, sizeof plain_page); /* the library wants it writable */
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(sizeof page - 1, page, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = response_of(plain_page, sizeof plain_page - 1);
     if (response) MHD_add_response_header(response, "Content-Type", "text/html; charset=utf-8");
     return pj_http_queue(http, 200, response);
 }
@@ -88,12 +94,7 @@ static enum MHD_Result reply_asset(pj_http *http, const pj_asset *asset)
              : encoding == 'g' ? "-gz"
                                : "");
     bool same = pj_page_tag_matches(pj_http_header(http, "If-None-Match"), tag);
-    union { /* the library takes void *, and only reads */
-        const unsigned char *constant;
-        void *bytes;
-    } content = {.constant = body->bytes};
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        same ? 0 : body->size, content.bytes, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = response_of(body->bytes, same ? 0 : body->size);
     if (!response) return MHD_NO;
     if (!same) MHD_add_response_header(response, "Content-Type", asset->content_type);
     if (!same && encoding != 'i')

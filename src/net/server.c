@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    CONNECTIONS_MAX = 1024, /* more wait in the listen queue */
+    CONNECTIONS_MAX = 1024, /* who comes then is cut off */
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
     STACK_BYTES = 512 << 10,

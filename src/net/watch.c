@@ -9,7 +9,7 @@
 /* One connection; free places are linked. */
 typedef struct place {
     int fd;
-    int64_t due_ns; /* 0: none is awaited */
+    int64_t since_ns; /* a request is awaited since then; 0: none is */
     bool used;
 } place;
 
@@ -18,25 +18,36 @@ struct pj_watch {
     pthread_mutex_t mutex;
     pthread_cond_t stopping;
     bool stop;
-    uint32_t count;
+    uint32_t count, used;
     place places[];
 };
 
-static int64_t due_now(void)
+/* Only shut down, not closed: the descriptor is libmicrohttpd's, which then ends the connection. */
+static void cut(place *p)
 {
-    return pj_clock_ns() + PJ_REQUEST_DEADLINE_S * PJ_NS_PER_S;
+    shutdown(p->fd, SHUT_RDWR);
+    p->since_ns = 0;
 }
 
-/* Only shut down, not closed: the descriptor is libmicrohttpd's, which then ends the connection. */
 static void cut_overdue(pj_watch *watch)
 {
-    int64_t now = pj_clock_ns();
+    int64_t latest_ns = pj_clock_ns() - PJ_REQUEST_DEADLINE_S * PJ_NS_PER_S;
     for (uint32_t i = 0; i < watch->count; i++) {
         place *p = &watch->places[i];
-        if (!p->used || !p->due_ns || now < p->due_ns) continue;
-        shutdown(p->fd, SHUT_RDWR);
-        p->due_ns = 0;
+        if (p->used && p->since_ns && p->since_ns <= latest_ns) cut(p);
     }
+}
+
+/* An eighth of the places is kept free, because one that is cut is free only a moment later. */
+static void make_room(pj_watch *watch)
+{
+    place *longest = NULL;
+    if (watch->used < watch->count - watch->count / 8) return;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        place *p = &watch->places[i];
+        if (p->used && p->since_ns && (!longest || p->since_ns < longest->since_ns)) longest = p;
+    }
+    if (longest) cut(longest);
 }
 
 static void *run_watch(void *context)
@@ -58,9 +69,11 @@ static void open_place(pj_watch *watch, struct MHD_Connection *connection, void 
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    make_room(watch);
     for (uint32_t i = 0; i < watch->count && info; i++) {
         if (watch->places[i].used) continue;
-        watch->places[i] = (place){info->connect_fd, due_now(), true};
+        watch->places[i] = (place){info->connect_fd, pj_clock_ns(), true};
+        watch->used++;
         *out = &watch->places[i];
         return;
     }
@@ -73,29 +86,31 @@ void pj_watch_connection(void *context, struct MHD_Connection *connection, void 
     pthread_mutex_lock(&watch->mutex);
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
         open_place(watch, connection, out);
-    else if (*out)
+    else if (*out) {
         *(place *)*out = (place){0};
+        watch->used--;
+    }
     pthread_mutex_unlock(&watch->mutex);
 }
 
-static void set_due(pj_watch *watch, struct MHD_Connection *connection, int64_t due_ns)
+static void set_since(pj_watch *watch, struct MHD_Connection *connection, int64_t since_ns)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (!info || !info->socket_context) return;
     pthread_mutex_lock(&watch->mutex);
-    ((place *)info->socket_context)->due_ns = due_ns;
+    ((place *)info->socket_context)->since_ns = since_ns;
     pthread_mutex_unlock(&watch->mutex);
 }
 
 void pj_watch_request(pj_watch *watch, struct MHD_Connection *connection)
 {
-    set_due(watch, connection, 0);
+    set_since(watch, connection, 0);
 }
 
 void pj_watch_idle(pj_watch *watch, struct MHD_Connection *connection)
 {
-    set_due(watch, connection, due_now());
+    set_since(watch, connection, pj_clock_ns());
 }
 
 pj_status pj_watch_open(uint32_t connections_max, pj_watch **out, pj_error *err)

@@ -1,8 +1,11 @@
 """What the server refuses, and how: hostile heads, names, bodies; tokens; what it says of itself."""
+import contextlib
 import gzip
 import json
+import resource
 import socket
 import subprocess
+import threading
 import unittest
 
 import harness
@@ -208,6 +211,42 @@ class Strict(unittest.TestCase):
         for s in sockets:
             s.close()
         self.assertEqual(self.server.get("/healthz").status, 200)
+
+
+    def test_more_half_open_than_places(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard != resource.RLIM_INFINITY and hard < 4096:
+            self.skipTest(f"only {hard} files may be open here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+        with harness.Server(power="none") as server, contextlib.ExitStack() as stack:
+            for _ in range(1200):  # the server takes 1024
+                s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                s.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+            self.assertEqual(server.get("/healthz").status, 200)
+
+    def test_slow_readers_of_large_runs_hurt_nobody(self):
+        run = self.server.generate(max_length=100, profiling_depth="deep", temperature=1, seed=1).json()["id"]
+        request = f"GET /api/profiling/run/{run}?limit=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        over = threading.Event()
+        with contextlib.ExitStack() as stack:
+            slow = [stack.enter_context(socket.socket()) for _ in range(12)]
+            for s in slow:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                s.connect(("127.0.0.1", self.server.port))
+                s.sendall(request)
+                s.setblocking(False)
+
+            def drip():  # never silent, and never through with 9 MB
+                while not over.wait(.2):
+                    for s in slow:
+                        with contextlib.suppress(OSError):
+                            s.recv(2048)
+            thread = threading.Thread(target=drip)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(over.set)
+            for _ in range(20):
+                self.assertEqual(self.server.get(f"/api/profiling/run/{run}/tokens").status, 200)
 
 
 class Token(unittest.TestCase):
