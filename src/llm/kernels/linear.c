@@ -167,6 +167,12 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
     pj_look_end(look);
 }
 
+/* The stored weights of the block that this thread will probably multiply next. */
+typedef struct coming {
+    const char *at;
+    size_t bytes, stride, rows; /* of a row; from one to the next; none: 0 */
+} coming;
+
 /* A block of rows over a chunk of columns, unpacked or in place. */
 typedef struct block {
     const pj_tile_kernels *kernels;
@@ -180,6 +186,7 @@ typedef struct block {
     const float *minima;
     size_t scale_stride;
     pj_value_sums *output_sums; /* of the thread, or NULL */
+    coming next;
 } block;
 
 /* Columns taken at a time: whole blocks of every type. */
@@ -235,16 +242,26 @@ static void prefetch_output(const output *to, size_t row, size_t rows)
             __builtin_prefetch(to->y + t * to->y_stride + line, 1, 2);
 }
 
+/* What the tiles of a stretch fetch while they multiply: tile i of `count` asks for `bytes` at
+ * `at` + i x `stride`. */
+typedef struct fetching {
+    const char *at;
+    size_t bytes, stride, count;
+} fetching;
+
+static size_t block_tiles(const block *b)
+{
+    return (b->end - b->begin + b->kernels->rows - 1) / b->kernels->rows;
+}
+
 /* All tiles of the block over one stretch of one panel. */
 static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, float *sums,
-                          size_t ahead_bytes, const output *to)
+                          const fetching *fetch, const output *to)
 {
     const pj_tile_kernels *k = b->kernels;
-    size_t rows = b->end - b->begin, tiles = (rows + k->rows - 1) / k->rows;
+    size_t rows = b->end - b->begin;
     pj_tile tile = *of_panel;
-    const char *ahead = of_panel->ahead;
-    size_t share = ahead_bytes / tiles, groups = tile.cols / b->form->group;
-    tile.ahead_step = (share + groups - 1) / groups;
+    size_t groups = tile.cols / b->form->group, step = (fetch->bytes + groups - 1) / groups;
     for (size_t first = 0; first < rows; first += k->rows) {
         bool whole = rows - first >= k->rows;
         tile.stride = whole ? b->stride : 0;
@@ -256,14 +273,39 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
             tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
         }
         tile.c = sums + first * PJ_TILE_MAX_TOKENS;
-        tile.ahead = ahead + first / k->rows * share;
+        bool fetches = first / k->rows < fetch->count;
+        tile.ahead = fetch->at + (fetches ? first / k->rows * fetch->stride : 0);
+        tile.ahead_step = fetches ? step : 0;
         prefetch_output(to, first, k->rows);
         k->tile(&tile);
     }
 }
 
+static fetching fetch_panel(const block *b, const char *at, size_t bytes)
+{
+    size_t tiles = block_tiles(b), share = bytes / tiles;
+    return (fetching){at, share, share, tiles};
+}
+
+/* The last panel's tiles fetch the weights of the block that comes next, or else every block would
+ * begin with waiting for memory. */
+static fetching fetch_weights(const block *b, size_t stretch)
+{
+    const coming *next = &b->next;
+    size_t tiles = block_tiles(b),
+           stretches = (b->cols + b->kernels->stretch - 1) / b->kernels->stretch;
+    size_t done = stretch * tiles;
+    if (next->bytes == next->stride) { /* one run of memory, in equal shares */
+        size_t share = next->rows * next->bytes / (stretches * tiles);
+        return (fetching){next->at + done * share, share, share, tiles};
+    }
+    size_t left = next->rows > done ? next->rows - done : 0; /* a row a tile, as far as it goes */
+    return (fetching){left ? next->at + done * next->stride : next->at, next->bytes, next->stride,
+                      smaller(left, tiles)};
+}
+
 static void block_panel(const product *p, const block *b, const pj_linear_job *job, size_t token,
-                        size_t panel, float *sums)
+                        size_t panel, bool last_panel, float *sums)
 {
     const pj_packed *x = p->x;
     size_t tokens = smaller(panel, x->tokens - token);
@@ -283,8 +325,9 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
         }
         bool last = col + tile.cols >= padded;
         size_t x_bytes = width * tile.cols * bytes;
-        tile.ahead = (const char *)tile.x + x_bytes;
-        stretch_tiles(b, &tile, at, sums, x_bytes, last ? &to : &none);
+        fetching fetch = last_panel ? fetch_weights(b, at / b->kernels->stretch)
+                                    : fetch_panel(b, (const char *)tile.x + x_bytes, x_bytes);
+        stretch_tiles(b, &tile, at, sums, &fetch, last ? &to : &none);
     }
     if (b->col + b->cols < padded) return;
     p->kernels->tile_store(sums, b->end - b->begin, tokens, job->bias ? job->bias + b->begin : NULL,
@@ -301,6 +344,24 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
         p->kernels->value_sums(to.y, tokens, b->end - b->begin, job->y_stride, job->tau,
                                b->output_sums);
     pj_look_end(look);
+}
+
+/* After columns [col, col + chunk) of rows [begin, end): the next columns of the same rows, or the
+ * rows that are left when all threads have taken a unit, as they do in turn. */
+static coming coming_block(const product *p, const pj_matrix *w, size_t begin, size_t end,
+                           size_t col, size_t chunk)
+{
+    const pj_dtype_info *info = pj_dtype_get(w->type);
+    size_t rows = end - begin, next = col + chunk;
+    if (next >= w->cols) {
+        begin += pj_team_threads(p->team) * rows;
+        rows = begin < w->rows ? smaller(rows, w->rows - begin) : 0;
+        next = 0;
+    }
+    size_t cols = smaller(chunk, w->cols - next);
+    return (coming){(const char *)w->data + (rows ? begin * w->row_bytes : 0) +
+                        next / info->block_values * info->block_bytes,
+                    cols / info->block_values * info->block_bytes, w->row_bytes, rows};
 }
 
 static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
@@ -324,11 +385,13 @@ static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, 
                        .end = end,
                        .col = col,
                        .cols = smaller(chunk, padded - col),
-                       .output_sums = output_sums};
+                       .output_sums = output_sums,
+                       .next = coming_block(p, job->weights, begin, end, col, chunk)};
             unpack_block(&b, (char *)scratch + SUMS_BYTES);
             size_t last = smaller(first + group, p->x->tokens), index = 0;
             for (size_t token = first; token < last; token += panel, index += !one_chunk)
-                block_panel(p, &b, job, token, panel, sums + index * panel_floats);
+                block_panel(p, &b, job, token, panel, token + panel >= last,
+                            sums + index * panel_floats);
         }
 }
 
