@@ -492,7 +492,7 @@ void pj_steps_attention(const pj_steps *s, uint32_t layer)
         }
         run_stages_apart(&a, &attended);
     } else {
-        pj_team_run(s->team, run_units, &a);
+        pj_team_offer(s->team, run_units, &a);
         if (r->module) pj_seam_take_sums(r, &attended);
     }
     pj_done done = {.flops = 3 * rows * rotated + e.pairs * (4.0 * (double)dim + 7),

@@ -1,7 +1,12 @@
 /*
- * A dispatch is one counter that goes up: workers wait for it to change, run, and check out at a
- * second counter that the caller waits for. Both waits spin first and then sleep on a condition;
- * who makes a change takes the lock only when somebody has said that it sleeps.
+ * A dispatch is one counter that goes up: workers wait for it to change, check in, run, and check
+ * out at a second counter that the caller waits for. Both waits spin first and then sleep on a
+ * condition; who makes a change takes the lock only when somebody has said that it sleeps.
+ *
+ * Checking in is adding one to a word that also holds the number of the dispatch. A caller that has
+ * seen all work taken may close that word: a worker that comes later, because the kernel had given
+ * its CPU to somebody else, finds it closed and waits for the next dispatch, and nobody waits for
+ * it.
  */
 #include "llm/team.h"
 
@@ -12,6 +17,8 @@
 #include <string.h>
 
 enum { LINE = 64, SPIN_ROUNDS = 20000 }; /* tens of microseconds to half a millisecond */
+
+static const uint64_t CLOSED = UINT64_C(1) << 31;
 
 /* A number that threads wait on. */
 typedef struct gate {
@@ -29,14 +36,16 @@ typedef struct worker {
 } worker;
 
 struct pj_team {
-    gate start;                         /* dispatches so far */
-    gate arrived;                       /* threads that finished, over all dispatches */
-    gate barrier;                       /* barriers passed */
-    _Alignas(LINE) atomic_uint waiting; /* threads at the present barrier */
-    _Alignas(LINE) atomic_size_t next;  /* item that pj_team_take gives out next */
+    gate start;                              /* dispatches so far */
+    gate arrived;                            /* threads that finished, over all dispatches */
+    gate barrier;                            /* barriers passed */
+    _Alignas(LINE) _Atomic uint64_t present; /* dispatch << 32 | CLOSED | workers checked in */
+    _Alignas(LINE) atomic_uint waiting;      /* threads at the present barrier */
+    _Alignas(LINE) atomic_size_t next;       /* item that pj_team_take gives out next */
     _Alignas(LINE) pj_team_fn *run;
     void *context;
-    bool stop, pinned;
+    atomic_bool stop;
+    bool pinned;
     unsigned threads, started, spin_rounds;
     int cpus[PJ_TEAM_MAX_THREADS];
     int cpu_count;
@@ -81,14 +90,27 @@ static void gate_wait(gate *g, unsigned target, unsigned spin_rounds)
     pthread_mutex_unlock(&g->mutex);
 }
 
+/* False when this dispatch, whose number goes to *turn, is over. */
+static bool check_in(pj_team *team, unsigned *turn)
+{
+    uint64_t now = atomic_load(&team->present);
+    do {
+        *turn = (unsigned)(now >> 32);
+        if (now & CLOSED) return false;
+    } while (!atomic_compare_exchange_weak(&team->present, &now, now + 1));
+    return true;
+}
+
 static void *work(void *context)
 {
     worker *self = context;
     pj_team *team = self->team;
+    unsigned turn = 0;
     if (team->pinned) pj_thread_pin(team->cpus[self->index]);
-    for (unsigned turn = 1;; turn++) {
-        gate_wait(&team->start, turn, team->spin_rounds);
-        if (team->stop) return NULL;
+    for (;;) {
+        gate_wait(&team->start, turn + 1, team->spin_rounds);
+        if (atomic_load(&team->stop)) return NULL;
+        if (!check_in(team, &turn)) continue;
         team->run(team->context, self->index);
         gate_add(&team->arrived);
     }
@@ -131,7 +153,7 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
 void pj_team_free(pj_team *team)
 {
     if (!team) return;
-    team->stop = true;
+    atomic_store(&team->stop, true);
     gate_add(&team->start);
     for (unsigned i = 1; i <= team->started; i++) pthread_join(team->workers[i].thread, NULL);
     if (team->pinned) pj_thread_unpin();
@@ -147,6 +169,16 @@ unsigned pj_team_threads(const pj_team *team)
     return team->threads;
 }
 
+/* Begins a dispatch; all who checked in to the last one have checked out. */
+static void dispatch(pj_team *team, pj_team_fn *run, void *context)
+{
+    team->run = run;
+    team->context = context;
+    uint64_t turn = (unsigned)(atomic_load(&team->start.value) + 1);
+    atomic_store(&team->present, turn << 32);
+    gate_add(&team->start);
+}
+
 void pj_team_run(pj_team *team, pj_team_fn *run, void *context)
 {
     atomic_store_explicit(&team->next, 0, memory_order_relaxed);
@@ -155,10 +187,22 @@ void pj_team_run(pj_team *team, pj_team_fn *run, void *context)
         return;
     }
     unsigned done = atomic_load(&team->arrived.value) + team->threads - 1;
-    team->run = run;
-    team->context = context;
-    gate_add(&team->start);
+    dispatch(team, run, context);
     run(context, 0);
+    gate_wait(&team->arrived, done, team->spin_rounds);
+}
+
+void pj_team_offer(pj_team *team, pj_team_fn *run, void *context)
+{
+    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    if (team->threads == 1) {
+        run(context, 0);
+        return;
+    }
+    unsigned done = atomic_load(&team->arrived.value);
+    dispatch(team, run, context);
+    run(context, 0);
+    done += (unsigned)(atomic_fetch_or(&team->present, CLOSED) & (CLOSED - 1));
     gate_wait(&team->arrived, done, team->spin_rounds);
 }
 

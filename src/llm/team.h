@@ -23,7 +23,11 @@ unsigned pj_team_threads(const pj_team *team);
 
 /* Runs `run(context, thread)` on every thread of the team and returns when all have finished. */
 void pj_team_run(pj_team *team, pj_team_fn *run, void *context);
-/* Inside a run: returns when every thread of the team has come here. */
+/* The same for work that is handed out by pj_team_take alone: returns when no thread is at it. A
+ * thread that did not come before all was done, its CPU being busy with something else, is not
+ * waited for and does not run. */
+void pj_team_offer(pj_team *team, pj_team_fn *run, void *context);
+/* Inside a run, not an offer: returns when every thread of the team has come here. */
 void pj_team_barrier(pj_team *team, unsigned thread);
 /* Inside a run: takes the next up to `grain` of `count` items; false when none are left. Starts at
  * 0 with every run and after every barrier. */

@@ -127,10 +127,10 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
         packed->sums = (int32_t *)(packed->scales + padded * (cols / PJ_Q8_BLOCK));
     }
     if (packed->panels) {
-        pj_team_run(team, pack_some, &p);
+        pj_team_offer(team, pack_some, &p);
     } else if (form != PJ_FORM_F32) {
         if (tokens * cols > 1 << 15)
-            pj_team_run(team, pack_some, &p);
+            pj_team_offer(team, pack_some, &p);
         else
             pack_rows(&p, 0, tokens);
     }
@@ -434,7 +434,7 @@ void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *pa
         p.grain[j] = unit_rows(&p, jobs[j].weights);
         p.units[j] = (jobs[j].weights->rows + p.grain[j] - 1) / p.grain[j];
     }
-    pj_team_run(team, multiply_some, &p);
+    pj_team_offer(team, multiply_some, &p);
 }
 
 void pj_linear(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,

@@ -643,6 +643,42 @@ static void count_items(void *context, unsigned thread)
     memset(pj_team_scratch(c->team, thread), (int)thread, PJ_TEAM_SCRATCH_BYTES);
 }
 
+typedef struct offered {
+    pj_team *team;
+    _Atomic size_t taken;
+    _Atomic unsigned inside;
+} offered;
+
+static void take_items(void *context, unsigned thread)
+{
+    offered *o = context;
+    size_t begin, end;
+    o->inside++;
+    while (pj_team_take(o->team, 500, 3, &begin, &end)) o->taken += end - begin;
+    o->inside--;
+}
+
+/* Whoever comes or does not: everything is done once, and nobody is at it afterwards. */
+static void test_offers(void **state)
+{
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        offered o = {0};
+        counted c = {.order = true};
+        assert_int_equal(pj_team_new(threads, threads % 2, &o.team, NULL), PJ_OK);
+        c.team = o.team;
+        for (size_t i = 1; i <= 2000; i++) {
+            pj_team_offer(o.team, take_items, &o);
+            assert_int_equal(o.inside, 0);
+            assert_int_equal(o.taken, i * 500);
+            if (i % 50) continue;
+            c.taken[0] = c.taken[1] = 0;
+            pj_team_run(c.team, count_items, &c); /* all of them, after some stayed away */
+            assert_true(c.order);
+        }
+        pj_team_free(o.team);
+    }
+}
+
 static void test_team(void **state)
 {
     for (unsigned threads = 1; threads <= 4; threads++) {
@@ -739,15 +775,25 @@ int main(int argc, char **argv)
     }
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks),          cmocka_unit_test(test_team),
-        cmocka_unit_test(test_halves),         cmocka_unit_test(test_dequantise_floats),
-        cmocka_unit_test(test_block_layouts),  cmocka_unit_test(test_quantise),
-        cmocka_unit_test(test_norms),          cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_elements),       cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_attention),      cmocka_unit_test(test_mask_and_scale),
-        cmocka_unit_test(test_value_sums),     cmocka_unit_test(test_attention_figures),
-        cmocka_unit_test(test_gate_counts),    cmocka_unit_test(test_products),
-        cmocka_unit_test(test_large_products), cmocka_unit_test(test_jobs_together),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_team),
+        cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_dequantise_floats),
+        cmocka_unit_test(test_block_layouts),
+        cmocka_unit_test(test_quantise),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_mask_and_scale),
+        cmocka_unit_test(test_value_sums),
+        cmocka_unit_test(test_attention_figures),
+        cmocka_unit_test(test_gate_counts),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_large_products),
+        cmocka_unit_test(test_jobs_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
