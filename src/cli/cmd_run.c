@@ -40,7 +40,7 @@ typedef struct run_state {
     int32_t *ids;
     pj_prompt *prompts;
     char first_id[PJ_UUID_BYTES];
-    int64_t first_token_ns;
+    int64_t began_ns, first_token_ns;
     uint32_t streamed;
     bool printed_newline;
 } run_state;
@@ -184,8 +184,27 @@ static void set_options(run_state *s, int depth, int kv)
 
 /* ---- one run after the other --------------------------------------------------------------- */
 
+/* Where the time before the first token went; false when the model was open before, or none came.
+ */
+static bool get_start(const run_state *s, const pj_profile_result *result, pj_run_start *start)
+{
+    if (s->args->repeat > 1 || s->args->warmup > 0 || !s->first_token_ns || !s->slot.engine)
+        return false;
+    const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);
+    *start = (pj_run_start){.began_ns = s->began_ns,
+                            .first_token_ns = s->first_token_ns,
+                            .model_ns = facts->model_ns,
+                            .tokenizer_ns = facts->tokenizer_ns,
+                            .prefill_ns = result->generated.prefill_ns};
+    return true;
+}
+
 static void print_json(const run_state *s, const pj_profile_result *result)
 {
+    pj_process_memory memory;
+    pj_run_start start;
+    bool started = get_start(s, result, &start);
+    pj_process_memory_get(&memory);
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1u << 30);
@@ -193,6 +212,8 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     pj_json_object_begin(&json);
     pj_summary_write_members(&json, &result->data.info, NULL);
     pj_run_report_write_text(&json, &result->generated);
+    pj_run_report_write_start(&json, started ? &start : NULL);
+    pj_run_report_write_resident(&json, &memory);
     pj_json_key(&json, "warnings");
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < result->data.warning_count; i++)
@@ -206,6 +227,20 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     pj_json_object_end(&json);
     printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
     pj_buffer_fini(&buffer);
+}
+
+/* For a run without recording, whose subject is speed. */
+static void print_speed(const run_state *s, const pj_profile_result *result)
+{
+    const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);
+    pj_process_memory memory;
+    pj_run_start start;
+    pj_process_memory_get(&memory);
+    /* after the text, so that nobody waits for it */
+    pj_run_report_speed(stdout, &result->data, &result->generated, facts,
+                        pj_engine_read_speed(s->slot.engine, READ_BYTES));
+    if (get_start(s, result, &start)) pj_run_report_start(stdout, &start);
+    pj_run_report_resident(stdout, &memory, facts->weight_bytes);
 }
 
 static void print_batch(const pj_generate_result *g)
@@ -225,9 +260,7 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
-        /* after the text, so that nobody waits for it */
-        pj_run_report_speed(stdout, &result->data, g, pj_engine_get_facts(s->slot.engine),
-                            pj_engine_read_speed(s->slot.engine, READ_BYTES));
+        print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
     if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
@@ -304,6 +337,7 @@ static void release(run_state *s)
 
 static int execute(const pj_command *command, const run_args *a, const char *positional)
 {
+    int64_t began_ns = pj_clock_ns();
     pj_error err = {0};
     int depth = a->depth ? pj_depth_parse(a->depth) : PJ_DEPTH_MODULE, kv = parse_kv(a->kv);
     int sources = !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->ids;
@@ -318,6 +352,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
         return pj_command_failed(command, &err);
     }
     s->args = a;
+    s->began_ns = began_ns;
     pj_status status = pj_model_find(a->model, NULL, s->model_path, sizeof s->model_path, &err);
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     set_options(s, depth, kv);

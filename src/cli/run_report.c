@@ -1,6 +1,7 @@
 /* The table of a run. Uncertainties are 95 % intervals. */
 #include "cli/run_report.h"
 
+#include "base/clock.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
 
@@ -251,6 +252,58 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
     }
     fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
     print_warnings(out, d);
+}
+
+/* ---- start and memory ---------------------------------------------------------------------- */
+
+static double ms_of(int64_t ns)
+{
+    return (double)ns / PJ_NS_PER_MS;
+}
+
+void pj_run_report_start(FILE *out, const pj_run_start *s)
+{
+    fprintf(out, "  first token after %.1f ms: model %.1f, tokenizer %.1f, prefill %.1f\n",
+            ms_of(s->first_token_ns - s->began_ns), ms_of(s->model_ns), ms_of(s->tokenizer_ns),
+            ms_of(s->prefill_ns));
+}
+
+void pj_run_report_write_start(pj_json *json, const pj_run_start *s)
+{
+    pj_json_key(json, "start");
+    if (!s) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_int(json, "began_ns", s->began_ns);
+    pj_json_kv_double(json, "model_ms", ms_of(s->model_ns));
+    pj_json_kv_double(json, "tokenizer_ms", ms_of(s->tokenizer_ns));
+    pj_json_kv_double(json, "prefill_ms", ms_of(s->prefill_ns));
+    pj_json_kv_double(json, "first_token_ms", ms_of(s->first_token_ns - s->began_ns));
+    pj_json_object_end(json);
+}
+
+void pj_run_report_resident(FILE *out, const pj_process_memory *m, uint64_t weight_bytes)
+{
+    if (m->resident_bytes == 0) return;
+    fprintf(out, "  resident %.1f MB: %.1f MB of mapped files, %.1f MB own; weights %.1f MB\n",
+            (double)m->resident_bytes * 1e-6, (double)m->file_bytes * 1e-6,
+            (double)m->anonymous_bytes * 1e-6, (double)weight_bytes * 1e-6);
+}
+
+void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
+{
+    pj_json_key(json, "resident");
+    if (m->resident_bytes == 0) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "bytes", m->resident_bytes);
+    pj_json_kv_uint(json, "file_bytes", m->file_bytes);
+    pj_json_kv_uint(json, "anonymous_bytes", m->anonymous_bytes);
+    pj_json_object_end(json);
 }
 
 /* ---- text and ids -------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #define PJ_CLI_RUN_REPORT_H
 
 #include "base/json.h"
+#include "base/process.h"
 #include "llm/engine.h"
 #include "trace/run_data.h"
 
@@ -13,6 +14,19 @@ void pj_run_report_print(FILE *out, const pj_run_data *data);
  * reading of the weights gives (bytes per second; NAN: not known), hash of the logits. */
 void pj_run_report_speed(FILE *out, const pj_run_data *data, const pj_generate_result *generated,
                          const pj_engine_facts *facts, double read_speed);
+/* Where the time before the first token went, for a run that opened its model. */
+typedef struct pj_run_start {
+    int64_t began_ns, first_token_ns; /* when the program and the first token came; monotonic */
+    int64_t model_ns, tokenizer_ns, prefill_ns; /* what these took */
+} pj_run_start;
+
+/* A line; as JSON the member "start" (null without `start`). */
+void pj_run_report_start(FILE *out, const pj_run_start *start);
+void pj_run_report_write_start(pj_json *json, const pj_run_start *start);
+/* What the process keeps in memory: a line, nothing where that is not known; as JSON the member
+ * "resident" (null then). */
+void pj_run_report_resident(FILE *out, const pj_process_memory *memory, uint64_t weight_bytes);
+void pj_run_report_write_resident(pj_json *json, const pj_process_memory *memory);
 /* Members text, token_ids, prompt_ids (and texts, ids of every sequence of a batch). */
 void pj_run_report_write_text(pj_json *json, const pj_generate_result *generated);
 

@@ -1,6 +1,7 @@
 /* Opening a model, its facts, and plain evaluation of logits. Generation is in generate.c. */
 #include "llm/engine.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/thread.h"
 #include "llm/chat.h"
@@ -127,7 +128,9 @@ static void read_or_map(void *context, unsigned thread)
 static pj_status read_beside_weights(pj_engine *e, bool map_weights, pj_error *err)
 {
     beside b = {.engine = e, .map_weights = map_weights, .err = err};
+    int64_t begin_ns = pj_clock_ns();
     pj_team_run(e->team, read_or_map, &b);
+    e->facts.tokenizer_ns = pj_clock_ns() - begin_ns;
     return b.status;
 }
 
@@ -141,6 +144,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
         return pj_fail(err, PJ_E_INVALID, "no model was given");
     pj_engine *e = pj_alloc(1, sizeof *e);
     if (!e) return pj_fail_memory(err, "the engine");
+    int64_t begin_ns = pj_clock_ns();
     e->options = *options;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
@@ -161,6 +165,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     /* past its training length this type of rope is still defined */
     if (e->model.rope.type == PJ_ROPE_DYNAMIC)
         e->context = (uint32_t)(e->context * e->model.rope.factor);
+    e->facts.model_ns = pj_clock_ns() - begin_ns;
     status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
     gather_facts(e);

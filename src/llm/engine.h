@@ -57,6 +57,8 @@ typedef struct pj_engine_facts {
     uint64_t decode_weight_bytes; /* weights read for one decode step of one sequence */
     double flops_per_token;       /* weights only: 2 x active matrix weights */
     uint64_t kv_bytes_per_token;
+    /* What opening took: the model without its tokenizer, and reading that. */
+    int64_t model_ns, tokenizer_ns;
 } pj_engine_facts;
 
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);

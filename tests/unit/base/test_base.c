@@ -5,6 +5,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "base/utf8.h"
@@ -263,6 +264,50 @@ static void files_are_written_whole(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* What is written to counts as the process's own, what is read of a file as the file's. */
+static void memory_is_told_apart(void **state)
+{
+    enum { BYTES = 32 << 20, SLACK = 8 << 20 };
+    pj_process_memory before, own, file;
+    char path[4096];
+    pj_mapping mapping;
+    pj_error err;
+    if (!pj_process_memory_get(&before)) {
+        print_message("this system does not tell what a process keeps in memory\n");
+        skip();
+    }
+    assert_true(before.resident_bytes > 0 && before.anonymous_bytes > 0);
+    char *block = pj_alloc(BYTES, 1);
+    assert_non_null(block);
+    memset(block, 1, BYTES);
+    assert_true(pj_process_memory_get(&own));
+    assert_true(own.anonymous_bytes >= before.anonymous_bytes + BYTES - SLACK);
+    assert_true(own.file_bytes < before.file_bytes + SLACK);
+
+    snprintf(path, sizeof path, "/tmp/pj-memory-%ld", (long)getpid());
+    assert_int_equal(pj_file_write(path, block, BYTES, &err), PJ_OK);
+    assert_int_equal(pj_file_map(path, &mapping, &err), PJ_OK);
+    unsigned sum = 0;
+    for (size_t i = 0; i < mapping.size; i += 4096) sum += mapping.data[i];
+    assert_int_equal(sum, BYTES / 4096);
+    assert_true(pj_process_memory_get(&file));
+    assert_true(file.file_bytes >= own.file_bytes + BYTES - SLACK);
+    assert_true(file.anonymous_bytes < own.anonymous_bytes + SLACK);
+    pj_file_unmap(&mapping);
+    unlink(path);
+    pj_free(block);
+}
+
+static void the_program_is_found(void **state)
+{
+    char path[4096];
+    pj_error err;
+    assert_int_equal(pj_process_path(path, sizeof path, &err), PJ_OK);
+    assert_non_null(strstr(path, "base"));
+    assert_int_equal(access(path, X_OK), 0);
+    assert_int_equal(pj_process_path(path, 4, &err), PJ_E_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +324,8 @@ int main(void)
         cmocka_unit_test(ids_sort_and_checksums_hold),
         cmocka_unit_test(iso_times_go_both_ways),
         cmocka_unit_test(files_are_written_whole),
+        cmocka_unit_test(memory_is_told_apart),
+        cmocka_unit_test(the_program_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -262,6 +262,100 @@ static void test_classes(void **state)
     }
 }
 
+/* "a", "ba", "bba" and so on */
+static void letters(char *text, size_t length)
+{
+    memset(text, 'b', length);
+    text[length - 1] = 'a';
+    text[length] = 0;
+}
+
+/* A vocabulary of such tokens up to `most` letters, each made of a letter and the one before it; of
+ * a letter that does not exist in the merge numbered `bad`, from 1. */
+static void grown(pj_buffer *json, unsigned most, bool pairs, unsigned bad)
+{
+    char token[128];
+    pj_buffer_init(json, 1 << 20);
+    pj_buffer_text(json, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"b\":0");
+    for (unsigned n = 1; n <= most; n++) {
+        letters(token, n);
+        pj_buffer_printf(json, ",\"%s\":%u", token, n);
+    }
+    pj_buffer_text(json, "},\"merges\":[");
+    for (unsigned n = 1; n < most; n++) {
+        letters(token, n);
+        char first = n == bad ? 'z' : 'b';
+        pj_buffer_printf(json, pairs ? "%s[\"\\u00%x\",\"%s\"]" : "%s\"%c %s\"", n > 1 ? "," : "",
+                         first, token);
+    }
+    pj_buffer_text(json, "]}}");
+}
+
+/* Merges are looked up many at a time, and texts compared by whole words: every length, every place
+ * in a batch, and as few as one. */
+static void test_many_merges(void **state)
+{
+    (void)state;
+    enum { MOST = 100 };
+    char token[MOST + 2];
+    for (unsigned most = 1; most <= MOST; most++) {
+        pj_buffer json;
+        grown(&json, most, most % 2, 0);
+        pj_tokenizer *t = parse(pj_buffer_get(&json));
+        for (unsigned n = 1; n <= most; n++) {
+            letters(token, n);
+            assert_int_equal(pj_tokenizer_find(t, token), n);
+            assert_tokens(t, token, NULL, token);
+            if (n == 1) continue;
+            token[0] = 'a'; /* nearly the same, at either end */
+            assert_int_equal(pj_tokenizer_find(t, token), -1);
+            letters(token, n);
+            token[n - 1] = 'c';
+            assert_int_equal(pj_tokenizer_find(t, token), -1);
+        }
+        letters(token, most + 1);
+        assert_int_equal(pj_tokenizer_find(t, token), -1);
+        pj_tokenizer_close(t);
+        pj_buffer_fini(&json);
+    }
+}
+
+/* The first bad merge is named, wherever in a batch it stands. */
+static void test_bad_merge_is_named(void **state)
+{
+    (void)state;
+    for (unsigned bad = 1; bad < 99; bad++) {
+        char want[64];
+        pj_buffer json;
+        snprintf(want, sizeof want, "merge %u joins what is not in the vocabulary: z", bad - 1);
+        grown(&json, 100, bad % 2, bad);
+        assert_refused(pj_buffer_get(&json), PJ_E_INVALID, want);
+        pj_buffer_fini(&json);
+    }
+    assert_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+                   "\"merges\":[\"a b\",\"a b b\"]}}",
+                   PJ_E_INVALID, "merge 1 is not of two parts: a b b");
+    assert_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+                   "\"merges\":[\"a z\",\"a b b\"]}}",
+                   PJ_E_INVALID, "merge 0 joins what is not in the vocabulary: z");
+}
+
+/* Of equal keys the last counts, and of equal merges; what stands behind them keeps its place. */
+static void test_repeated_keys(void **state)
+{
+    (void)state;
+    pj_tokenizer *t =
+        parse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"a\":3,\"ba\":4,"
+              "\"ab\":5,\"c\":6},\"merges\":[\"a b\",\"b a\",\"a b\"]}}");
+    assert_int_equal(pj_tokenizer_find(t, "a"), 3);
+    assert_int_equal(pj_tokenizer_find(t, "ab"), 5);
+    assert_int_equal(pj_tokenizer_find(t, "ba"), 4);
+    assert_int_equal(pj_tokenizer_find(t, "c"), 6);
+    assert_null(pj_tokenizer_token(t, 0));
+    assert_tokens(t, "aba", NULL, "a ba"); /* "b a" has rank 1, "a b" 2 */
+    pj_tokenizer_close(t);
+}
+
 /* Failing at any allocation must leave nothing behind and no half-made tokenizer. */
 static void test_out_of_memory(void **state)
 {
@@ -292,7 +386,8 @@ int main(void)
         cmocka_unit_test(test_words),         cmocka_unit_test(test_stream_holds_back),
         cmocka_unit_test(test_literals),      cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_many_merges),   cmocka_unit_test(test_bad_merge_is_named),
+        cmocka_unit_test(test_repeated_keys), cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

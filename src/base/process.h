@@ -1,0 +1,20 @@
+/* This process as the system sees it. */
+#ifndef PJ_BASE_PROCESS_H
+#define PJ_BASE_PROCESS_H
+
+#include "base/error.h"
+
+/* Bytes in memory now. Pages of files are shared with the system's cache and with every process
+ * that maps the same file; they go when memory is needed elsewhere. */
+typedef struct pj_process_memory {
+    uint64_t resident_bytes;
+    uint64_t anonymous_bytes; /* the process's own: heap, stacks, blocks from the system */
+    uint64_t file_bytes;      /* of mapped files: weights, the program, libraries */
+} pj_process_memory;
+
+/* False where the system does not tell; `memory` is all zero then and means nothing. */
+bool pj_process_memory_get(pj_process_memory *memory);
+/* The program that runs, as a path that can be started again. */
+pj_status pj_process_path(char *path, size_t bytes, pj_error *err);
+
+#endif
