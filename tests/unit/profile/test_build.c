@@ -281,6 +281,40 @@ static void simulated_energy_is_conserved_and_right(void **state)
 }
 
 /* Idle time far shorter than a reading is known by the baseline, not by the reading around it. */
+/* From 20,000 nodes on rows and energies are made by several threads; one of them without memory
+ * fails the whole. */
+static void a_large_run_is_made_by_several_threads(void **state)
+{
+    enum { STEPS = 2500 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("kind=counter,period_ms=1", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_run(&w, STEPS, 1);
+    put_end(&w, 10001000);
+    for (int64_t after = 40; after >= -1; after -= after > 0 ? 4 : 1) {
+        pj_memory_fail_after(after);
+        pj_status status = build(&w, &sim, &d);
+        pj_memory_fail_after(-1);
+        if (status != PJ_OK) {
+            assert_int_equal(status, PJ_E_NO_MEMORY);
+            continue;
+        }
+        assert_int_equal(d.component_count, (STEPS + 1) * 6);
+        assert_conserved(&d);
+        for (uint32_t i = 0; i < d.component_count; i++) {
+            const pj_energy *e = &d.components[i].energy;
+            assert_true(e->method != PJ_METHOD_NONE && e->sd_mj >= 0);
+            assert_int_equal(d.layers[d.components[i].layer].token, d.components[i].token);
+        }
+        pj_run_data_fini(&d);
+        if (after < 0) break;
+    }
+    pj_spool_close(&w.spool, true);
+}
+
 static void short_idle_time_is_known(void **state)
 {
     writer w;
@@ -502,6 +536,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_hang_together),
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(a_large_run_is_made_by_several_threads),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_batch_shares_its_steps),
         cmocka_unit_test(what_a_client_leaves_out_is_made_up),

@@ -99,6 +99,8 @@ static void a_run_comes_out_of_the_database_as_it_went_in(void **state)
     assert_int_equal(pj_run_begin(session, &options, &second, &err), PJ_E_STATE);
     assert_null(second);
     record(run, 10, 100000);
+    pj_statistics_time(pj_run_lane(run), 2000000);
+    pj_statistics_time(pj_run_lane(run), 500000);
     pj_run_set_tokens(run, 3, 10);
     pj_run_warn(run, "test", "a warning of %d words", 4);
     char id[PJ_UUID_BYTES];
@@ -115,7 +117,8 @@ static void a_run_comes_out_of_the_database_as_it_went_in(void **state)
     assert_int_equal(loaded.info.input_tokens, 3);
     assert_true(loaded.info.total_mj > 0 && loaded.info.idle_mj > 0);
     assert_true(fabs(loaded.info.total_mj - data.info.total_mj) < 1e-9 * data.info.total_mj);
-    assert_true(loaded.info.overhead_ms > 0);
+    assert_true(loaded.info.statistics_ms == 2.5); /* and part of the whole */
+    assert_true(loaded.info.overhead_ms > 2.5);
     assert_string_equal(loaded.warnings[loaded.warning_count - 1].text, "a warning of 4 words");
     assert_true(data.components[0].has_stats && data.components[0].stats.max_abs == 3);
     pj_run_data_fini(&data);
