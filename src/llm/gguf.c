@@ -466,7 +466,7 @@ bool pj_gguf_integer(const pj_gguf_value *value, uint64_t index, int64_t *number
     case PJ_GGUF_U16:
     case PJ_GGUF_U32:
     case PJ_GGUF_U64: *number = (int64_t)load(at, bytes); return *number >= 0;
-    case PJ_GGUF_I8: *number = (int8_t)load(at, 1); return true;
+    case PJ_GGUF_I8: *number = (int64_t)(load(at, 1) ^ 0x80) - 0x80; return true;
     case PJ_GGUF_I16: *number = (int16_t)load(at, 2); return true;
     case PJ_GGUF_I32: *number = (int32_t)load(at, 4); return true;
     case PJ_GGUF_I64: *number = (int64_t)load(at, 8); return true;

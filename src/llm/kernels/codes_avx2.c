@@ -3,8 +3,10 @@
  * neighbouring pairs in 16 bits. Signed weights are multiplied as |w| times x with w's sign, which
  * cannot overflow there; nibbles stay unsigned, so small that the sixteen products of a block that
  * fall in one lane add up in 16 bits, and their offset is taken out by the activations' block sums.
+ * Few tokens of types with blocks of 256 are in dot_k_avx2.h.
  */
 #include "llm/kernels/codes.h"
+#include "llm/kernels/dot_k_avx2.h"
 #include "llm/kernels/vector.h"
 
 enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, SHARED = 4 };
@@ -262,42 +264,6 @@ static void dot_q4_0(const pj_dot *d)
         dot_group(d, PJ_Q4_0, row, 1, 1);
 }
 
-/* Types with blocks of 256: a row is unpacked (offset 128), then multiplied as signed. */
-static void dot_k(const pj_dot *d)
-{
-    const pj_matrix *w = d->weights;
-    const pj_dtype_info *info = pj_dtype_get(w->type);
-    enum { CHUNK = 16384 };
-    uint8_t *codes = d->scratch;
-    float *scales = (float *)(void *)(codes + CHUNK), *minima = scales + CHUNK / 32;
-    const __m256i offset = _mm256_set1_epi8((char)128);
-    for (size_t row = d->begin; row < d->end; row++)
-        for (size_t at = 0; at < w->cols; at += CHUNK) {
-            size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
-            const char *from = (const char *)w->data + row * w->row_bytes;
-            memset(minima, 0, n / 32 * sizeof *minima);
-            pj_codes_row(w->type, from + at / info->block_values * info->block_bytes, n, codes,
-                         scales, minima);
-            for (size_t t = 0; t < d->x->tokens; t++) {
-                size_t first = (t * w->cols + at) / 32;
-                const int8_t *x = (const int8_t *)d->x->values + t * w->cols + at;
-                __m256 acc = _mm256_setzero_ps();
-                float low = 0;
-                for (size_t b = 0; b < n / 32; b++) {
-                    __m256i weights = _mm256_xor_si256(load_32(codes + b * 32), offset);
-                    __m256i product = multiply_signed(weights, load_32(x + b * 32));
-                    float scale = d->x->scales[first + b];
-                    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product),
-                                          _mm256_set1_ps(scale * scales[b]), acc);
-                    low += minima[b] * scale * (float)d->x->sums[first + b];
-                }
-                float *y = &d->y[t * d->y_stride + row];
-                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
-                *y = before + vec_sum((vec)acc) + low / PJ_Q8_OFFSET;
-            }
-        }
-}
-
 /* ---- many tokens ------------------------------------------------------------------------ */
 
 INLINE __m256i four_codes(const char *at)
@@ -521,9 +487,9 @@ static double peak(size_t rounds)
                                               .unpacked_bytes = bytes}
 TYPE(q8_0, dot_q8_0, tile_signed, 2);
 TYPE(q4_0, dot_q4_0, tile_small, 1);
-TYPE(q4_k, dot_k, tile_small_minima, 1);
-TYPE(q5_k, dot_k, tile_signed_minima, 2);
-TYPE(q6_k, dot_k, tile_signed, 2);
+TYPE(q4_k, dot_q4_k, tile_small_minima, 1);
+TYPE(q5_k, dot_q5_k, tile_signed_minima, 2);
+TYPE(q6_k, dot_q6_k, tile_signed, 2);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,

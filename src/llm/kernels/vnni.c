@@ -5,9 +5,10 @@
  * in the sum's start value, made from the activations' block sums.
  *
  * Few tokens: four rows at once, two blocks of 32 in a vector. Many: weight rows are unpacked to
- * one code a byte for all panels.
+ * one code a byte for all panels. Few tokens of types with blocks of 256 are in dot_k_vnni.h.
  */
 #include "llm/kernels/codes.h"
+#include "llm/kernels/dot_k_vnni.h"
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -385,57 +386,6 @@ static void unpack_q6_k(const void *row, size_t cols, void *values, float *scale
     pj_codes_row(PJ_Q6_K, row, cols, values, scales, minima);
 }
 
-/* ---- few tokens, types with blocks of 256 ----------------------------------------------- */
-
-/* One unpacked row times one token. */
-static float dot_codes(const uint8_t *codes, const float *scales, const float *minima,
-                       const int8_t *x, const float *x_scales, const int32_t *x_sums, size_t blocks)
-{
-    __m512 acc = _mm512_setzero_ps(), low = acc;
-    for (size_t b = 0; b < blocks; b += 2) { /* a multiple of 8 */
-        two_inputs in = load_inputs(PJ_Q8_0, x + b * 32, x_scales + b, x_sums + b);
-        __m512i product =
-            _mm512_dpbusd_epi32(in.start, _mm512_loadu_si512(codes + b * 32), in.codes);
-        __m512 scale =
-            _mm512_insertf32x8(_mm512_set1_ps(scales[b]), _mm256_set1_ps(scales[b + 1]), 1);
-        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_mul_ps(scale, in.scales), acc);
-    }
-    if (minima)
-        for (size_t b = 0; b < blocks; b += 8) {
-            __m256 sum =
-                _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)(x_sums + b)));
-            sum = _mm256_mul_ps(sum, _mm256_loadu_ps(x_scales + b));
-            low = _mm512_fmadd_ps(_mm512_zextps256_ps512(sum),
-                                  _mm512_zextps256_ps512(_mm256_loadu_ps(minima + b)), low);
-        }
-    return _mm512_reduce_add_ps(acc) + _mm512_reduce_add_ps(low) / PJ_Q8_OFFSET;
-}
-
-static void dot_k(const pj_dot *d)
-{
-    const pj_matrix *w = d->weights;
-    const pj_dtype_info *info = pj_dtype_get(w->type);
-    enum { CHUNK = 16384 };
-    uint8_t *codes = d->scratch;
-    float *scales = (float *)(void *)(codes + CHUNK), *minima = scales + CHUNK / 32;
-    for (size_t row = d->begin; row < d->end; row++)
-        for (size_t at = 0; at < w->cols; at += CHUNK) {
-            size_t n = w->cols - at < CHUNK ? w->cols - at : CHUNK;
-            const char *from = (const char *)w->data + row * w->row_bytes;
-            bool has_minima = w->type != PJ_Q6_K;
-            pj_codes_row(w->type, from + at / info->block_values * info->block_bytes, n, codes,
-                         scales, minima);
-            for (size_t t = 0; t < d->x->tokens; t++) {
-                size_t block = (t * w->cols + at) / 32;
-                float *y = &d->y[t * d->y_stride + row];
-                float before = at > 0 ? *y : d->bias ? d->bias[row] : 0;
-                *y = before + dot_codes(codes, scales, has_minima ? minima : NULL,
-                                        (const int8_t *)d->x->values + t * w->cols + at,
-                                        d->x->scales + block, d->x->sums + block, n / 32);
-            }
-        }
-}
-
 static double peak(size_t rounds)
 {
     enum { SUMS = ROWS * VECTORS * 2 };
@@ -460,9 +410,9 @@ static double peak(size_t rounds)
                                               .unpacked_bytes = 1}
 TYPE(q8_0, dot_q8_0, tile);
 TYPE(q4_0, dot_q4_0, tile);
-TYPE(q4_k, dot_k, tile_minima);
-TYPE(q5_k, dot_k, tile_minima);
-TYPE(q6_k, dot_k, tile);
+TYPE(q4_k, dot_q4_k, tile_minima);
+TYPE(q5_k, dot_q5_k, tile_minima);
+TYPE(q6_k, dot_q6_k, tile);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .lanes = 16,

@@ -1,0 +1,215 @@
+/*
+ * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX2: dot_k_vnni.h's way in
+ * vectors of half the width. Codes go to unsigned bytes in registers, 32 columns at a time; their
+ * products with the activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits) and are
+ * multiplied there with the sub-blocks' integer scales. Floats appear once to 128 columns, which
+ * share one scale of activations. Included by codes_avx2.c alone.
+ */
+#ifndef PJ_LLM_DOT_K_AVX2_H
+#define PJ_LLM_DOT_K_AVX2_H
+
+#include "llm/kernels/codes.h"
+#include "llm/kernels/tile.h"
+#include "llm/kernels/vector.h"
+
+enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 8 };
+
+/* What a block has besides its codes. Scales are words: of Q4_K and Q5_K the eight in both halves;
+ * of Q6_K those of even sub-blocks in the low half, of odd ones in the high. */
+typedef struct k_header {
+    __m256i scales;
+    __m128i minima;
+    __m256 unit;
+    __m128 minima_unit;
+} k_header;
+
+/* A block of one token. */
+typedef struct k_inputs {
+    const int8_t *codes;
+    __m256i offsets[K_PARTS]; /* Q6_K: 32 times the sums of pairs, words */
+    __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
+    float scales[2];          /* of the halves */
+} k_inputs;
+
+INLINE __m256i k_load(const void *at)
+{
+    return _mm256_loadu_si256(at);
+}
+
+INLINE __m128i k_words(uint32_t low, uint32_t high)
+{
+    uint64_t bytes = low | (uint64_t)high << 32;
+    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+}
+
+/* Six-bit scales and minima out of twelve bytes. */
+INLINE void k_load_header(const char *at, k_header *h)
+{
+    uint32_t units, a, b, c;
+    memcpy(&units, at, 4), memcpy(&a, at + 4, 4), memcpy(&b, at + 8, 4), memcpy(&c, at + 12, 4);
+    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
+    h->unit = _mm256_broadcastss_ps(both);
+    h->minima_unit = _mm_shuffle_ps(both, both, 0x55);
+    h->scales = _mm256_broadcastsi128_si256(
+        k_words(a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030)));
+    h->minima = k_words(b & 0x3f3f3f3f, (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030));
+}
+
+INLINE void k_load_header_q6(const char *at, k_header *h)
+{
+    const __m128i apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    __m128i scales = _mm_loadu_si128((const __m128i *)(const void *)(at + 192));
+    h->scales = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, apart));
+    h->unit = _mm256_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)));
+}
+
+/* Codes of 32 columns, part p of a block. */
+INLINE __m256i k_codes(pj_dtype type, const char *at, const int p)
+{
+    const __m256i nibble = _mm256_set1_epi8(15);
+    if (type == PJ_Q6_K) {
+        const int half = p / 4, quarter = p % 4;
+        __m256i low = k_load(at + 64 * half + quarter % 2 * 32),
+                high = k_load(at + 128 + 32 * half);
+        if (quarter >= 2) low = _mm256_srli_epi16(low, 4);
+        high = quarter == 0   ? _mm256_slli_epi16(high, 4)
+               : quarter == 1 ? _mm256_slli_epi16(high, 2)
+               : quarter == 3 ? _mm256_srli_epi16(high, 2)
+                              : high;
+        return _mm256_or_si256(_mm256_and_si256(low, nibble),
+                               _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
+    }
+    __m256i codes = k_load(at + (type == PJ_Q4_K ? 16 : 48) + p / 2 * 32);
+    if (p % 2) codes = _mm256_srli_epi16(codes, 4);
+    codes = _mm256_and_si256(codes, nibble);
+    if (type == PJ_Q4_K) return codes;
+    __m256i fifth = k_load(at + 16);
+    fifth = p < 4 ? _mm256_slli_epi16(fifth, p < 4 ? 4 - p : 0)
+                  : _mm256_srli_epi16(fifth, p < 4 ? 0 : p - 4);
+    return _mm256_or_si256(codes, _mm256_and_si256(fifth, _mm256_set1_epi8(16)));
+}
+
+INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
+                          const int32_t *sums, k_inputs *x)
+{
+    x->codes = codes;
+    x->scales[0] = scales[0];
+    x->scales[1] = scales[4];
+    if (type == PJ_Q6_K) {
+        UNROLL for (int p = 0; p < K_PARTS; p++) x->offsets[p] =
+            _mm256_maddubs_epi16(_mm256_set1_epi8(32), k_load(codes + 32 * p));
+        return;
+    }
+    const __m128i *at = (const __m128i *)(const void *)sums; /* -128 times, before */
+    x->sums = _mm_packs_epi32(_mm_srai_epi32(_mm_loadu_si128(at), 7),
+                              _mm_srai_epi32(_mm_loadu_si128(at + 1), 7));
+}
+
+/* acc += the products of a block with T tokens. */
+INLINE void k_add_block(pj_dtype type, const char *at, const k_inputs *x, __m256 acc[K_TOKENS],
+                        const size_t T)
+{
+    k_header header;
+    if (type == PJ_Q6_K)
+        k_load_header_q6(at, &header);
+    else
+        k_load_header(at, &header);
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m256i sums[K_TOKENS];
+        UNROLL for (size_t t = 0; t < T; t++) sums[t] = _mm256_setzero_si256();
+        UNROLL for (int p = 4 * h; p < 4 * h + 4; p++)
+        {
+            __m256i codes = k_codes(type, at, p);
+            __m256i word = _mm256_set1_epi16((short)(2 * p | (2 * p + 1) << 8));
+            __m256i scale = _mm256_shuffle_epi8(header.scales, word);
+            UNROLL for (size_t t = 0; t < T; t++)
+            {
+                __m256i pairs = _mm256_maddubs_epi16(codes, k_load(x[t].codes + 32 * p));
+                if (type == PJ_Q6_K) pairs = _mm256_sub_epi16(pairs, x[t].offsets[p]);
+                sums[t] = _mm256_add_epi32(sums[t], _mm256_madd_epi16(pairs, scale));
+            }
+        }
+        UNROLL for (size_t t = 0; t < T; t++) acc[t] =
+            _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t]),
+                            _mm256_mul_ps(header.unit, _mm256_set1_ps(x[t].scales[h])), acc[t]);
+    }
+    UNROLL for (size_t t = 0; t < T && type != PJ_Q6_K; t++)
+    {
+        __m128 low = _mm_cvtepi32_ps(_mm_madd_epi16(header.minima, x[t].sums));
+        __m128 scale = _mm_setr_ps(x[t].scales[0], x[t].scales[0], x[t].scales[1], x[t].scales[1]);
+        scale = _mm_mul_ps(scale, header.minima_unit);
+        acc[t] =
+            _mm256_fmadd_ps(_mm256_zextps128_ps256(low), _mm256_zextps128_ps256(scale), acc[t]);
+    }
+}
+
+/* S rows, `apart` from each other, times T tokens, which start at `token`. */
+INLINE void k_dot_rows(const pj_dot *d, pj_dtype type, size_t row, size_t apart, size_t token,
+                       const size_t S, const size_t T)
+{
+    const pj_matrix *w = d->weights;
+    size_t blocks = w->cols / PJ_Q8_BLOCK;
+    size_t bytes = type == PJ_Q4_K ? 144 : type == PJ_Q5_K ? 176 : 210;
+    const int8_t *codes = (const int8_t *)d->x->values + token * w->cols;
+    const float *scales = d->x->scales + token * blocks;
+    const int32_t *sums = d->x->sums + token * blocks;
+    const char *rows[K_STREAMS];
+    __m256 acc[K_STREAMS][K_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+        _mm256_setzero_ps();
+    for (size_t b = 0; b < w->cols / K_COLUMNS; b++) {
+        k_inputs x[K_TOKENS];
+        UNROLL for (size_t t = 0; t < T; t++)
+            k_load_inputs(type, codes + t * w->cols + b * K_COLUMNS, scales + t * blocks + 8 * b,
+                          sums + t * blocks + 8 * b, &x[t]);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            const char *at = rows[s] + b * bytes;
+            for (size_t line = 0; line < bytes; line += 64)
+                __builtin_prefetch(at + K_AHEAD_BYTES + line);
+            k_add_block(type, at, x, acc[s], T);
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++)
+        d->y[(token + t) * d->y_stride + row + s * apart] =
+        vec_sum((vec)acc[s][t]) + (d->bias ? d->bias[row + s * apart] : 0);
+}
+
+INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    size_t t = 0;
+    for (; t + 4 <= d->x->tokens; t += 4) k_dot_rows(d, type, row, apart, t, S, 4);
+    if (t + 2 <= d->x->tokens) {
+        k_dot_rows(d, type, row, apart, t, S, 2);
+        t += 2;
+    }
+    if (t < d->x->tokens) k_dot_rows(d, type, row, apart, t, S, 1);
+}
+
+INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
+{
+    size_t apart = (d->end - d->begin) / K_STREAMS;
+    for (size_t r = 0; r < apart; r++) k_dot_group(d, type, d->begin + r, apart, K_STREAMS);
+    for (size_t row = d->begin + apart * K_STREAMS; row < d->end; row++)
+        k_dot_group(d, type, row, 1, 1);
+}
+
+static void dot_q4_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q4_K);
+}
+
+static void dot_q5_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q5_K);
+}
+
+static void dot_q6_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q6_K);
+}
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX-512 VNNI. Codes go from the
+ * file to unsigned bytes in registers, in the order of the columns; their products with the
+ * activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words
+ * multiplies them with the sub-blocks' integer scales, so that floats appear once to 128 columns,
+ * which share one scale of activations. Included by vnni.c alone.
+ */
+#ifndef PJ_LLM_DOT_K_VNNI_H
+#define PJ_LLM_DOT_K_VNNI_H
+
+#include "llm/kernels/codes.h"
+#include "llm/kernels/tile.h"
+#include "llm/kernels/vector.h"
+
+enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4 };
+
+/* A block: 64 columns in each part. */
+typedef struct k_weights {
+    __m512i codes[K_PARTS], scales[K_PARTS]; /* bytes; a word for each pair of them */
+    __m128i minima;                          /* Q4_K, Q5_K: 8 words */
+    __m512 unit;
+    __m128 minima_unit;
+} k_weights;
+
+/* A block of one token. */
+typedef struct k_inputs {
+    __m512i codes[K_PARTS];
+    __m512i offsets[K_PARTS]; /* Q6_K: 32 times the sums of pairs, words */
+    __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
+    __m512 scales[2];         /* of the halves */
+    __m128 sum_scales;        /* those, for pairs of sums */
+} k_inputs;
+
+INLINE __m512i k_load(const void *at)
+{
+    return _mm512_loadu_si512(at);
+}
+
+INLINE __m512i k_twice(const void *at)
+{
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)at));
+}
+
+/* Two numbers by halves of a vector, in each byte, word or count of a shift. */
+INLINE __m512i k_halves(__m256i low, __m256i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+INLINE __m512i k_shifts(long long low, long long high)
+{
+    return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
+}
+
+/* Eight 6-bit scales and minima out of twelve bytes, as bytes. */
+INLINE void k_scales(const char *packed, uint64_t *scales, uint64_t *minima)
+{
+    uint32_t a, b, c;
+    memcpy(&a, packed, 4), memcpy(&b, packed + 4, 4), memcpy(&c, packed + 8, 4);
+    uint32_t high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    uint32_t high_min = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    *scales = (a & 0x3f3f3f3f) | (uint64_t)high << 32;
+    *minima = (b & 0x3f3f3f3f) | (uint64_t)high_min << 32;
+}
+
+INLINE __m128i k_words(uint64_t bytes)
+{
+    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+}
+
+/* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. */
+INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
+{
+    const char *nibbles = at + (type == PJ_Q4_K ? 16 : 48);
+    uint64_t scales, minima;
+    uint32_t units;
+    memcpy(&units, at, 4);
+    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
+    w->unit = _mm512_broadcastss_ps(both);
+    w->minima_unit = _mm_movehdup_ps(both); /* in lanes 0 and 1; the others are made equal */
+    w->minima_unit = _mm_movelh_ps(w->minima_unit, w->minima_unit);
+    k_scales(at + 4, &scales, &minima);
+    __m512i words = _mm512_castsi128_si512(k_words(scales));
+    w->minima = k_words(minima);
+    __m512i high = k_twice(at + 16);
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        __m512i index =
+            k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
+        w->scales[p] = _mm512_permutexvar_epi16(index, words);
+        __m512i bytes = _mm512_srlv_epi64(k_twice(nibbles + 32 * p), k_shifts(0, 4));
+        w->codes[p] = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
+        if (type == PJ_Q4_K) continue;
+        __m512i bits =
+            k_halves(_mm256_set1_epi8((char)(1 << 2 * p)), _mm256_set1_epi8((char)(2 << 2 * p)));
+        __mmask64 set = _mm512_test_epi8_mask(high, bits);
+        w->codes[p] = _mm512_mask_add_epi8(w->codes[p], set, w->codes[p], _mm512_set1_epi8(16));
+    }
+}
+
+/* Q6_K: 64 bytes hold the low nibbles of 64 columns and of the 64 behind them; the pairs of bits
+ * above those of 32 columns each lie in one byte. */
+INLINE void k_load_q6(const char *at, k_weights *w)
+{
+    const __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(0x30);
+    w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)));
+    __m512i words = _mm512_castsi256_si512(
+        _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(at + 192))));
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        short first = (short)(4 * p);
+        __m128i a = _mm_set1_epi16(first), b = _mm_set1_epi16((short)(first + 1));
+        __m128i c = _mm_set1_epi16((short)(first + 2)), d = _mm_set1_epi16((short)(first + 3));
+        __m512i index = k_halves(_mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
+        w->scales[p] = _mm512_permutexvar_epi16(index, words);
+    }
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i low = k_load(at + 64 * h), high = k_twice(at + 128 + 32 * h);
+        __m512i first = _mm512_and_si512(_mm512_sllv_epi64(high, k_shifts(4, 2)), pair);
+        __m512i second = _mm512_and_si512(_mm512_srlv_epi64(high, k_shifts(0, 2)), pair);
+        w->codes[2 * h] = _mm512_or_si512(_mm512_and_si512(low, nibble), first);
+        w->codes[2 * h + 1] =
+            _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), nibble), second);
+    }
+}
+
+INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
+                          const int32_t *sums, k_inputs *x)
+{
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        x->codes[p] = k_load(codes + 64 * p);
+        if (type == PJ_Q6_K)
+            x->offsets[p] = _mm512_maddubs_epi16(_mm512_set1_epi8(32), x->codes[p]);
+    }
+    x->scales[0] = _mm512_set1_ps(scales[0]);
+    x->scales[1] = _mm512_set1_ps(scales[4]);
+    if (type == PJ_Q6_K) return;
+    __m256i whole = _mm256_loadu_si256((const __m256i *)(const void *)sums);
+    x->sums = _mm256_cvtepi32_epi16(_mm256_srai_epi32(whole, 7)); /* -128 times, before */
+    x->sum_scales = _mm_set_ps(scales[4], scales[4], scales[0], scales[0]);
+}
+
+/* acc + the products of a block. */
+INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
+{
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i sum = _mm512_setzero_si512();
+        UNROLL for (int p = 2 * h; p < 2 * h + 2; p++)
+        {
+            __m512i pairs = _mm512_maddubs_epi16(w->codes[p], x->codes[p]);
+            if (type == PJ_Q6_K) pairs = _mm512_sub_epi16(pairs, x->offsets[p]);
+            sum = _mm512_dpwssd_epi32(sum, pairs, w->scales[p]);
+        }
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(w->unit, x->scales[h]), acc);
+    }
+    if (type == PJ_Q6_K) return acc;
+    __m128 low = _mm_cvtepi32_ps(_mm_madd_epi16(w->minima, x->sums));
+    __m128 low_scale = _mm_mul_ps(w->minima_unit, x->sum_scales);
+    return _mm512_fmadd_ps(_mm512_zextps128_ps512(low), _mm512_zextps128_ps512(low_scale), acc);
+}
+
+/* S rows times T tokens, which start at `token`. */
+INLINE void k_dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                       float result[K_STREAMS][K_TOKENS], const size_t S, const size_t T)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    size_t bytes = type == PJ_Q4_K ? 144 : type == PJ_Q5_K ? 176 : 210;
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    const int32_t *sums = p->sums + token * blocks;
+    __m512 acc[K_STREAMS][K_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+        _mm512_setzero_ps();
+    for (size_t b = 0; b < p->cols / K_COLUMNS; b++) {
+        k_inputs x[K_TOKENS];
+        UNROLL for (size_t t = 0; t < T; t++)
+            k_load_inputs(type, codes + t * p->cols + b * K_COLUMNS, scales + t * blocks + 8 * b,
+                          sums + t * blocks + 8 * b, &x[t]);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            const char *at = rows[s] + b * bytes;
+            k_weights w;
+            for (size_t line = 0; line < bytes; line += 64)
+                __builtin_prefetch(at + K_AHEAD_BYTES + line);
+            if (type == PJ_Q6_K)
+                k_load_q6(at, &w);
+            else
+                k_load_minima(type, at, &w);
+            UNROLL for (size_t t = 0; t < T; t++) acc[s][t] = k_add(type, &w, &x[t], acc[s][t]);
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) result[s][t] =
+        _mm512_reduce_add_ps(acc[s][t]);
+}
+
+INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    const pj_matrix *w = d->weights;
+    const char *rows[K_STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens;) {
+        size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        float sums[K_STREAMS][K_TOKENS];
+        if (done == 4)
+            k_dot_rows(type, d->x, t, rows, sums, S, 4);
+        else if (done == 2)
+            k_dot_rows(type, d->x, t, rows, sums, S, 2);
+        else
+            k_dot_rows(type, d->x, t, rows, sums, S, 1);
+        for (size_t s = 0; s < S; s++)
+            for (size_t i = 0; i < done; i++)
+                d->y[(t + i) * d->y_stride + row + s * apart] =
+                    sums[s][i] + (d->bias ? d->bias[row + s * apart] : 0);
+        t += done;
+    }
+}
+
+INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
+{
+    size_t apart = (d->end - d->begin) / K_STREAMS;
+    for (size_t r = 0; r < apart; r++) k_dot_group(d, type, d->begin + r, apart, K_STREAMS);
+    for (size_t row = d->begin + apart * K_STREAMS; row < d->end; row++)
+        k_dot_group(d, type, row, 1, 1);
+}
+
+static void dot_q4_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q4_K);
+}
+
+static void dot_q5_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q5_K);
+}
+
+static void dot_q6_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q6_K);
+}
+
+#endif
