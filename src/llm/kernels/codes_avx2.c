@@ -3,10 +3,10 @@
  * neighbouring pairs in 16 bits. Signed weights are multiplied as |w| times x with w's sign, which
  * cannot overflow there; nibbles stay unsigned, so small that the sixteen products of a block that
  * fall in one lane add up in 16 bits, and their offset is taken out by the activations' block sums.
- * Few tokens of types with blocks of 256 are in dot_k_avx2.h.
+ * Types with blocks of 256 are in k_avx2.h.
  */
 #include "llm/kernels/codes.h"
-#include "llm/kernels/dot_k_avx2.h"
+#include "llm/kernels/k_avx2.h"
 #include "llm/kernels/vector.h"
 
 enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, SHARED = 4 };
@@ -436,31 +436,88 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    uint8_t *codes = values;
-    pj_codes_row(PJ_Q4_K, row, cols, codes, scales, minima);
-    for (size_t i = 0; i < cols; i++) codes[i] ^= 128;
-}
-
-INLINE void unpack_signed(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
+/* Q4_K: codes as they are; Q5_K: as signed ones. */
+INLINE void unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
                           float *minima)
 {
-    /* The codes go to the end of their place first: what is written never passes what is read. */
-    char *to = values, *codes = to + cols;
-    pj_codes_row(type, row, cols, (uint8_t *)codes, scales, minima);
-    for (size_t i = 0; i < cols; i += 32, to += 64)
-        store_signed(to, _mm256_xor_si256(load_32(codes + i), _mm256_set1_epi8((char)128)));
+    const char *at = row;
+    size_t bytes = type == PJ_Q4_K ? 144 : 176;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
+        k_header header;
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + UNPACK_AHEAD + line);
+        k_load_header(at, &header);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+        {
+            __m256i codes = k_codes(type, at, p);
+            if (type == PJ_Q4_K)
+                _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), codes);
+            else
+                store_signed(to + 64 * p, codes);
+        }
+        to += type == PJ_Q4_K ? K_COLUMNS : 2 * K_COLUMNS;
+        __m256i words = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(header.scales));
+        __m256 minima_unit = _mm256_broadcastss_ps(header.minima_unit);
+        _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(header.unit, _mm256_cvtepi32_ps(words)));
+        words = _mm256_cvtepi16_epi32(header.minima);
+        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, _mm256_cvtepi32_ps(words)));
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    unpack_minima(PJ_Q4_K, row, cols, values, scales, minima);
 }
 
 static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    unpack_signed(PJ_Q5_K, row, cols, values, scales, minima);
+    unpack_minima(PJ_Q5_K, row, cols, values, scales, minima);
+}
+
+/* Eight scales as four for 32 columns each, and what the codes of each sixteen are multiplied with
+ * then (over 256): see pj_codes_q6_k. */
+INLINE void q6_k_ratios(const char *from, float unit, float *scales, int32_t *ratios)
+{
+    const float stretch = 3.96f;
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)from);
+    __m256 each = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), each);
+    __m256 largest = _mm256_max_ps(size, _mm256_permute_ps(size, 0xb1)); /* of neighbours */
+    __m256 some = _mm256_cmp_ps(largest, _mm256_setzero_ps(), _CMP_GT_OQ);
+    __m256 inverse = _mm256_and_ps(some, _mm256_div_ps(_mm256_set1_ps(stretch * 256), largest));
+    __m256 pairs = _mm256_mul_ps(largest, _mm256_set1_ps(unit / stretch));
+    pairs = _mm256_permutevar8x32_ps(pairs, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+    _mm_storeu_ps(scales, _mm256_castps256_ps128(pairs));
+    _mm256_storeu_si256((__m256i *)(void *)ratios,
+                        _mm256_cvtps_epi32(_mm256_mul_ps(each, inverse)));
+}
+
+/* Sixteen codes, less 32, times a ratio over 256. */
+INLINE __m256i q6_k_words(__m128i codes, int32_t ratio)
+{
+    __m256i words = _mm256_sub_epi16(_mm256_cvtepu8_epi16(codes), _mm256_set1_epi16(32));
+    words = _mm256_mullo_epi16(words, _mm256_set1_epi16((short)ratio));
+    return _mm256_srai_epi16(_mm256_add_epi16(words, _mm256_set1_epi16(128)), 8);
 }
 
 static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    unpack_signed(PJ_Q6_K, row, cols, values, scales, minima);
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210) {
+        int32_t ratios[16];
+        float unit = _cvtsh_ss(pj_load_u16(at + 208));
+        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        q6_k_ratios(at + 192, unit, scales + 8 * b, ratios);
+        q6_k_ratios(at + 200, unit, scales + 8 * b + 4, ratios + 8);
+        UNROLL for (int p = 0; p < K_PARTS; p++, to += 64)
+        {
+            __m256i codes = k_codes(PJ_Q6_K, at, p);
+            __m256i low = q6_k_words(_mm256_castsi256_si128(codes), ratios[2 * p]);
+            __m256i high = q6_k_words(_mm256_extracti128_si256(codes, 1), ratios[2 * p + 1]);
+            store_signed(to, _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8));
+        }
+    }
 }
 
 /* Pairs of bytes, then pairs of pairs: what signed codes need. Half as many sums again as a tile

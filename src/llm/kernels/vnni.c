@@ -5,10 +5,10 @@
  * in the sum's start value, made from the activations' block sums.
  *
  * Few tokens: four rows at once, two blocks of 32 in a vector. Many: weight rows are unpacked to
- * one code a byte for all panels. Few tokens of types with blocks of 256 are in dot_k_vnni.h.
+ * one code a byte for all panels. Types with blocks of 256 are in k_vnni.h.
  */
 #include "llm/kernels/codes.h"
-#include "llm/kernels/dot_k_vnni.h"
+#include "llm/kernels/k_vnni.h"
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -369,21 +369,6 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
                             _mm256_add_epi8(codes, _mm256_set1_epi8(120)));
         scales[b] = _cvtsh_ss(pj_load_u16(at));
     }
-}
-
-static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    pj_codes_row(PJ_Q4_K, row, cols, values, scales, minima);
-}
-
-static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    pj_codes_row(PJ_Q5_K, row, cols, values, scales, minima);
-}
-
-static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    pj_codes_row(PJ_Q6_K, row, cols, values, scales, minima);
 }
 
 static double peak(size_t rounds)

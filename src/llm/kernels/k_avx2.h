@@ -1,12 +1,12 @@
 /*
- * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX2: dot_k_vnni.h's way in
+ * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX2: k_vnni.h's way in
  * vectors of half the width. Codes go to unsigned bytes in registers, 32 columns at a time; their
  * products with the activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits) and are
  * multiplied there with the sub-blocks' integer scales. Floats appear once to 128 columns, which
  * share one scale of activations. Included by codes_avx2.c alone.
  */
-#ifndef PJ_LLM_DOT_K_AVX2_H
-#define PJ_LLM_DOT_K_AVX2_H
+#ifndef PJ_LLM_K_AVX2_H
+#define PJ_LLM_K_AVX2_H
 
 #include "llm/kernels/codes.h"
 #include "llm/kernels/tile.h"

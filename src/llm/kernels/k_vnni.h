@@ -1,12 +1,12 @@
 /*
- * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX-512 VNNI. Codes go from the
- * file to unsigned bytes in registers, in the order of the columns; their products with the
+ * Weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX-512 VNNI. Codes go from the file to unsigned
+ * bytes in registers, in the order of the columns. Few tokens: their products with the
  * activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words
  * multiplies them with the sub-blocks' integer scales, so that floats appear once to 128 columns,
  * which share one scale of activations. Included by vnni.c alone.
  */
-#ifndef PJ_LLM_DOT_K_VNNI_H
-#define PJ_LLM_DOT_K_VNNI_H
+#ifndef PJ_LLM_K_VNNI_H
+#define PJ_LLM_K_VNNI_H
 
 #include "llm/kernels/codes.h"
 #include "llm/kernels/tile.h"
@@ -240,6 +240,89 @@ static void dot_q5_k(const pj_dot *d)
 static void dot_q6_k(const pj_dot *d)
 {
     k_dot_type(d, PJ_Q6_K);
+}
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE void k_store(char *to, __m512i codes)
+{
+    _mm512_storeu_si512(to, _mm512_add_epi8(codes, _mm512_set1_epi8((char)PJ_Q8_OFFSET)));
+}
+
+INLINE __m256 k_floats(uint64_t bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+}
+
+INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                            float *minima)
+{
+    const char *at = row;
+    size_t bytes = type == PJ_Q4_K ? 144 : 176;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
+        k_weights w;
+        uint64_t packed, packed_minima;
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_load_minima(type, at, &w);
+        k_scales(at + 4, &packed, &packed_minima);
+        UNROLL for (int p = 0; p < K_PARTS; p++) k_store(to + b * K_COLUMNS + 64 * p, w.codes[p]);
+        __m256 unit = _mm512_castps512_ps256(w.unit);
+        __m256 minima_unit = _mm256_broadcastss_ps(w.minima_unit);
+        _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(unit, k_floats(packed)));
+        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, k_floats(packed_minima)));
+    }
+}
+
+/* Sixteen scales as eight for 32 columns each, and what the codes of each sixteen are multiplied
+ * with then (over 256): see pj_codes_q6_k. */
+INLINE __m256i k_ratios(const char *at, float *scales)
+{
+    const float stretch = 3.96f;
+    __m512 each = _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(at + 192))));
+    __m512 size = _mm512_abs_ps(each);
+    __m512 largest = _mm512_max_ps(size, _mm512_permute_ps(size, 0xb1)); /* of neighbours */
+    __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
+    __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(stretch * 256), largest);
+    __m512 unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)) / stretch);
+    __m512 pairs = _mm512_maskz_compress_ps(0x5555, _mm512_mul_ps(largest, unit));
+    _mm256_storeu_ps(scales, _mm512_castps512_ps256(pairs));
+    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(_mm512_mul_ps(each, inverse)));
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210, to += K_COLUMNS) {
+        k_weights w;
+        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_load_q6(at, &w);
+        __m512i ratios = _mm512_castsi256_si512(k_ratios(at, scales + 8 * b));
+        UNROLL for (int p = 0; p < 2 * K_PARTS; p++)
+        {
+            __m256i codes = p % 2 ? _mm512_extracti64x4_epi64(w.codes[p / 2], 1)
+                                  : _mm512_castsi512_si256(w.codes[p / 2]);
+            __m512i index =
+                k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
+            __m512i words = _mm512_sub_epi16(_mm512_cvtepu8_epi16(codes), _mm512_set1_epi16(32));
+            words = _mm512_mullo_epi16(words, _mm512_permutexvar_epi16(index, ratios));
+            words = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(128)), 8);
+            words = _mm512_add_epi16(words, _mm512_set1_epi16(PJ_Q8_OFFSET));
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), _mm512_cvtepi16_epi8(words));
+        }
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    k_unpack_minima(PJ_Q4_K, row, cols, values, scales, minima);
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    k_unpack_minima(PJ_Q5_K, row, cols, values, scales, minima);
 }
 
 #endif
