@@ -40,7 +40,8 @@ struct pj_hub {
     pj_message_ring ring;
     uint64_t run_begin;   /* number where the present run's messages begin; 0: no run */
     pj_reader **readers;  /* the hub's thread only */
-    struct pollfd *polls; /* [0] is the pipe; [i + 1] belongs to readers[i] */
+    struct pollfd *polls; /* [0] is the pipe; [k + 1] belongs to readers[asked[k]] */
+    uint32_t *asked;      /* ascending */
     uint32_t count;
     int64_t delivered_ns, rest_ns; /* the end of the latest delivery, the pause after it */
     int64_t looked_ns;             /* when all sockets were asked */
@@ -90,10 +91,15 @@ void pj_hub_publish(pj_hub *hub, const pj_publication *publication)
     wake(hub);
 }
 
-bool pj_hub_wants(const pj_hub *hub, bool binary)
+uint32_t pj_hub_readers(const pj_hub *hub, bool binary)
 {
     return atomic_load_explicit(binary ? &hub->binary_readers : &hub->json_readers,
-                                memory_order_relaxed) > 0;
+                                memory_order_relaxed);
+}
+
+bool pj_hub_wants(const pj_hub *hub, bool binary)
+{
+    return pj_hub_readers(hub, binary) > 0;
 }
 
 static void note_run(pj_hub *hub, const pj_message *message)
@@ -229,7 +235,9 @@ static bool make_room(pj_hub *hub)
     if (readers) hub->readers = readers;
     struct pollfd *polls = pj_resize(hub->polls, hub->count + 65, sizeof *polls);
     if (polls) hub->polls = polls;
-    return readers && polls;
+    uint32_t *asked = pj_resize(hub->asked, hub->count + 64, sizeof *asked);
+    if (asked) hub->asked = asked;
+    return readers && polls && asked;
 }
 
 static void admit(pj_hub *hub, pj_reader *reader, int64_t now)
@@ -328,8 +336,9 @@ static void deliver(pj_hub *hub, int64_t now)
 static void serve_sockets(pj_hub *hub, uint32_t polled, int64_t now)
 {
     pj_reader_news news = no_news(hub);
-    for (uint32_t i = polled; i-- > 0;) {
-        short events = hub->polls[i + 1].revents;
+    for (uint32_t k = polled; k-- > 0;) {
+        short events = hub->polls[k + 1].revents;
+        uint32_t i = hub->asked[k];
         if (!events) continue;
         pj_reader *reader = hub->readers[i];
         bool lives = true;
@@ -355,15 +364,21 @@ static void tick(pj_hub *hub, int64_t now)
     atomic_store(&hub->cpu_ns, pj_clock_thread_cpu_ns());
 }
 
-static void prepare_polls(pj_hub *hub)
+/* Those that wait to be sent more, or all; their number. */
+static uint32_t prepare_polls(pj_hub *hub, bool all)
 {
+    uint32_t polled = 0;
+    hub->polls[0] = (struct pollfd){.fd = hub->wake[0], .events = POLLIN};
     for (uint32_t i = 0; i < hub->count; i++) {
         const pj_reader *reader = hub->readers[i];
         short events = 0;
-        if (pj_reader_listens(reader)) events |= POLLIN;
         if (reader->blocked || reader->control_sent < reader->control_used) events |= POLLOUT;
-        hub->polls[i + 1] = (struct pollfd){.fd = reader->fd, .events = events};
+        if (!all && !events) continue;
+        if (pj_reader_listens(reader)) events |= POLLIN;
+        hub->asked[polled++] = i;
+        hub->polls[polled] = (struct pollfd){.fd = reader->fd, .events = events};
     }
+    return polled;
 }
 
 static int wait_ms(int64_t until_ns, int64_t now)
@@ -372,17 +387,17 @@ static int wait_ms(int64_t until_ns, int64_t now)
 }
 
 /* Waits until `until_ns` for new messages or sockets; true: there are messages. Asking a thousand
- * sockets costs as much as sending to some, so while messages flow they are asked now and then. */
+ * sockets costs as much as sending to some, so while messages flow those that keep up are asked now
+ * and then. */
 static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
 {
     int64_t look_ns = hub->looked_ns + LOOK_NS;
     bool flows = now < hub->delivered_ns + LOOK_NS && !atomic_load(&hub->closing);
-    uint32_t polled = flows && now < look_ns ? 0 : hub->count;
-    if (!polled && flows && look_ns < until_ns) until_ns = look_ns;
-    hub->polls[0] = (struct pollfd){.fd = hub->wake[0], .events = POLLIN};
-    if (polled) prepare_polls(hub);
+    bool all = !flows || now >= look_ns;
+    if (!all && look_ns < until_ns) until_ns = look_ns;
+    uint32_t polled = prepare_polls(hub, all);
     int ready = poll(hub->polls, polled + 1, wait_ms(until_ns, now));
-    if (polled) hub->looked_ns = pj_clock_ns();
+    if (all) hub->looked_ns = pj_clock_ns();
     if (ready > 0) serve_sockets(hub, polled, pj_clock_ns());
     return ready > 0 && hub->polls[0].revents;
 }
@@ -471,6 +486,7 @@ static void free_hub(pj_hub *hub)
     pj_free(hub->incoming);
     pj_free(hub->readers);
     pj_free(hub->polls);
+    pj_free(hub->asked);
     pj_free(hub);
 }
 

@@ -73,6 +73,7 @@ bool pj_hub_add(pj_hub *hub, int fd, const pj_reader_options *options, const voi
 bool pj_hub_has_room(const pj_hub *hub);
 /* Whether anybody would read it: for messages whose making costs something. Approximate. */
 bool pj_hub_wants(const pj_hub *hub, bool binary);
+uint32_t pj_hub_readers(const pj_hub *hub, bool binary); /* how many; approximate too */
 
 /* ---- messages ------------------------------------------------------------------------------ */
 

@@ -19,7 +19,10 @@ enum {
     COMPONENTS_MAX = 64, /* of a heatmap */
     LAYERS_MAX = 1024,
     PROMPT_SHOWN = 4096, /* bytes of the prompt in hello and run_started */
-    MESSAGE_MAX = 8 << 20
+    MESSAGE_MAX = 8 << 20,
+    /* A thousand readers of parts as JSON would be a gigabyte a second, which the run beside them
+     * pays for: then they are told less often. */
+    PARTS_BYTES_PER_S = 256 << 20
 };
 
 struct pj_live_json {
@@ -44,6 +47,7 @@ struct pj_live_json {
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
     bool layout_changed;
+    int64_t parts_due_ns; /* parts are told as JSON again from then on */
 };
 
 /* ---- making messages ----------------------------------------------------------------------- */
@@ -159,6 +163,7 @@ static void on_begin(void *context, const pj_live_run *run)
     live->told_quality = -1;
     live->has_last = false;
     live->quality_told = false;
+    live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
     write_run(&json, live);
@@ -415,15 +420,16 @@ static void write_part(pj_json *json, const pj_live_part *part)
     pj_json_object_end(json);
 }
 
-static void parts_message(pj_live_json *live, const char *run_id, const pj_live_part *parts,
-                          uint32_t count, int level)
+/* Its bytes; 0: there is nothing to tell. */
+static size_t parts_message(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                            uint32_t count, int level)
 {
     static const char *const types[] = {"layer_metrics", "component_metrics", "operation_metrics"};
     static const char *const members[] = {"layers", "components", "operations"};
     pj_json json;
     bool any = false;
     for (uint32_t i = 0; i < count; i++) any |= level_of(&parts[i]) == level;
-    if (!any) return;
+    if (!any) return 0;
     begin(live, &json, types[level], run_id, parts[0].t_ms);
     pj_json_kv_uint(&json, "position", parts[0].position);
     pj_json_key(&json, members[level]);
@@ -435,6 +441,20 @@ static void parts_message(pj_live_json *live, const char *run_id, const pj_live_
     publish(live, &json,
             (pj_publication){
                 .run_id = run_id, .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL, .state = true});
+    return live->text.length;
+}
+
+static void tell_parts(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                       uint32_t count)
+{
+    int64_t now = pj_clock_ns();
+    uint32_t json = pj_hub_readers(live->hub, false), all = json + pj_hub_readers(live->hub, true);
+    if (now < live->parts_due_ns) return;
+    double bytes = 0;
+    for (int level = 0; level < 2 && json; level++)
+        bytes += (double)parts_message(live, run_id, parts, count, level) * json;
+    bytes += (double)parts_message(live, run_id, parts, count, 2) * all;
+    live->parts_due_ns = now + (int64_t)(bytes * 1e9 / PARTS_BYTES_PER_S);
 }
 
 /* ---- heatmaps ------------------------------------------------------------------------------ */
@@ -539,12 +559,10 @@ static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_p
 static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
 {
     pj_live_json *live = context;
-    bool json = pj_hub_wants(live->hub, false), binary = pj_hub_wants(live->hub, true);
-    if (count == 0 || (!json && !binary)) return;
+    bool binary = pj_hub_wants(live->hub, true);
+    if (count == 0 || (!binary && !pj_hub_wants(live->hub, false))) return;
     pthread_mutex_lock(&live->mutex);
-    if (json) parts_message(live, run_id, parts, count, 0);
-    if (json) parts_message(live, run_id, parts, count, 1);
-    parts_message(live, run_id, parts, count, 2);
+    tell_parts(live, run_id, parts, count);
     if (binary) layers_frame(live, run_id, parts, count);
     if (binary) heatmap_frame(live, run_id, parts, count);
     pthread_mutex_unlock(&live->mutex);

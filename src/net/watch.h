@@ -2,8 +2,8 @@
  * Looks after connections that do not get on: libmicrohttpd ends those that are silent for its
  * timeout, but a client that sends a byte now and then could hold a place for hours. A connection
  * must have brought a whole request, head and body, within PJ_REQUEST_DEADLINE_S of being opened or
- * of the end of its last request. When few places are left, who comes takes the place of who has been
- * silent longest: many connections that ask nothing keep nobody out.
+ * of the end of its last request. When few places are left, who comes takes the place of who has
+ * been silent longest: many connections that ask nothing keep nobody out.
  */
 #ifndef PJ_NET_WATCH_H
 #define PJ_NET_WATCH_H

@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import re
 import unittest
 import urllib.request
 import zipfile
@@ -120,6 +121,31 @@ class Scripts(unittest.TestCase):
         self.assertRegex(text, r'perjoule_rail_power_watts\{rail="cpu",quality="modelled"\} [1-9]')
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) perjoule_\w+ .+|perjoule_\w+(\{[^}]*\})? [-+0-9.e]+)$')
+
+    def test_metrics_follow_the_conventions_of_prometheus(self):
+        families, family, series = {}, None, set()
+        for line in self.server.get("/metrics").body.decode().splitlines():
+            head = re.match(r"# (HELP|TYPE) (\w+) (.+)$", line)
+            if head and head[1] == "HELP":
+                self.assertNotIn(head[2], families, "a family comes in one piece")
+                self.assertTrue(head[3].endswith("."))
+                family = head[2]
+            elif head:
+                self.assertEqual(head[2], family)
+                families[family] = head[3]
+            else:
+                name, labels = re.match(r"(\w+)(?:\{(.*)\})? ", line).groups()
+                self.assertEqual(name, family)
+                self.assertNotIn((name, labels), series)
+                series.add((name, labels))
+                names = re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', labels or "")
+                self.assertLessEqual(set(names), {"rail", "phase", "quality", "kind", "status", "version"})
+        for name, kind in families.items():
+            self.assertTrue(name.startswith("perjoule_"))
+            self.assertEqual(name.endswith("_total"), kind == "counter", name)
+            self.assertIn(kind, ("counter", "gauge"))
+            self.assertNotRegex(name, "_(ms|mj|mw|us|ns|percent|kb)(_|$)")  # base units
+        self.assertGreater(len(families), 15)
 
     def test_sensors_in_use(self):
         answer = self.server.get("/api/profiling/sensors").json()
