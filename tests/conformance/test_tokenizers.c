@@ -207,7 +207,7 @@ static pj_tokenizer *tokenizer_of(const made_gguf *g)
     pj_arena arena;
     pj_gguf gguf;
     pj_error err;
-    pj_tokenizer *t;
+    pj_tokenizer *t = NULL;
     made_gguf_file(g, &file);
     pj_arena_init(&arena, 0);
     if (pj_gguf_parse((unsigned char *)file.data, file.length, "made", &arena, &gguf, &err) !=
