@@ -188,7 +188,8 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
                   .batch = 1,
                   .repeat = 2};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &s.model, "MODEL", "model folder, GGUF file, or synthetic:SHAPE"},
+        {"model", 'm', PJ_OPTION_TEXT, &s.model, "MODEL",
+         "model folder, GGUF file, or synthetic:SHAPE"},
         {"dtypes", 0, PJ_OPTION_TEXT, &s.dtypes, "LIST", "weight types, e.g. bf16,q8_0,q4_0"},
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all"},
         {"kv", 0, PJ_OPTION_TEXT, &s.kv, "TYPE", "keys and values in f32 or f16"},

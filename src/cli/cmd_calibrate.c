@@ -115,7 +115,8 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
 {
     calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model folder, GGUF file, or synthetic:SHAPE", 0, 0},
+        {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL",
+         "model folder, GGUF file, or synthetic:SHAPE", 0, 0},
         {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources (default auto)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE",

@@ -113,7 +113,8 @@ static int run_eval(const pj_command *command, int argc, char **argv)
 {
     eval e = {0};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &e.model, "MODEL", "model folder, GGUF file, or synthetic:SHAPE"},
+        {"model", 'm', PJ_OPTION_TEXT, &e.model, "MODEL",
+         "model folder, GGUF file, or synthetic:SHAPE"},
         {"file", 'f', PJ_OPTION_TEXT, &e.file, "FILE", "text to predict; - is standard input"},
         {"ids", 0, PJ_OPTION_TEXT, &e.ids, "1,2,3", "token ids instead of a text"},
         {"logits", 0, PJ_OPTION_TEXT, &e.logits, "FILE",

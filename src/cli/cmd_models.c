@@ -97,9 +97,10 @@ const pj_command pj_command_models = {
     .summary = "list the models found here, with what matters for energy",
     .run = run,
     .usage = "[options]",
-    .text = "A model is a folder as Hugging Face publishes it, or a GGUF file. Bytes a token are the "
-            "weights that decoding one token of one sequence reads; FLOPs a token are those of its "
-            "matrices.\n\n"
-            "What looks like a model and cannot be used is listed with the reason.",
+    .text =
+        "A model is a folder as Hugging Face publishes it, or a GGUF file. Bytes a token are the "
+        "weights that decoding one token of one sequence reads; FLOPs a token are those of its "
+        "matrices.\n\n"
+        "What looks like a model and cannot be used is listed with the reason.",
     .examples = "perjoule models\nperjoule models --models ~/models --json\n",
 };

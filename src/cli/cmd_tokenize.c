@@ -122,7 +122,8 @@ static int run(const pj_command *command, int argc, char **argv)
 {
     request r = {.special = true};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH", "model folder, a tokenizer.json, or a GGUF file"},
+        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH",
+         "model folder, a tokenizer.json, or a GGUF file"},
         {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
