@@ -23,22 +23,30 @@ static void name_thread(pthread_t thread, const char *name)
 #endif
 }
 
+/* A thread inherits where it may run. What a pinned one starts may run wherever its starter might
+ * before, which therefore lets go of its pin while it starts it. */
+static int start_unpinned(pthread_t *thread, pj_thread_fn *run, void *context)
+{
+#ifdef __linux__
+    cpu_set_t mine;
+    pthread_t self = pthread_self();
+    bool let_go = pinned && pthread_getaffinity_np(self, sizeof mine, &mine) == 0 &&
+                  pthread_setaffinity_np(self, sizeof allowed_before, &allowed_before) == 0;
+    int failure = pthread_create(thread, NULL, run, context);
+    if (let_go) pthread_setaffinity_np(self, sizeof mine, &mine);
+    return failure;
+#else
+    return pthread_create(thread, NULL, run, context);
+#endif
+}
+
 pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run, void *context,
                           pj_error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_t attributes;
-    int failure = pthread_attr_init(&attributes);
-    if (!failure) {
-#ifdef __linux__
-        if (pinned)
-            pthread_attr_setaffinity_np(&attributes, sizeof allowed_before, &allowed_before);
-#endif
-        failure = pthread_create(thread, &attributes, run, context);
-        pthread_attr_destroy(&attributes);
-    }
+    int failure = start_unpinned(thread, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure) return pj_fail_errno(err, failure, "cannot start the thread %s", name);
     name_thread(*thread, name);

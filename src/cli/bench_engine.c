@@ -32,6 +32,17 @@ typedef struct row {
     uint64_t hash; /* of the logits */
 } row;
 
+/* Of a token of the prompt: all products, attention's too. The head is for the last token alone. */
+static double prefill_flops(const settings *s, const pj_engine_facts *facts)
+{
+    const pj_model_config *c = facts->config;
+    double head = 2.0 * c->vocab * c->hidden, tokens = (double)s->prompt;
+    double window = c->window ? c->window : tokens;
+    double seen = tokens <= window ? (tokens + 1) / 2 : window - window * (window - 1) / 2 / tokens;
+    double attention = 4.0 * c->heads * c->head_dim * c->layers * seen;
+    return (double)facts->flops_per_token - head + head / tokens + attention;
+}
+
 static pj_status measure_once(pj_engine *engine, const settings *s, const int32_t *ids, row *r,
                               pj_error *err)
 {
@@ -62,9 +73,7 @@ static pj_status measure_once(pj_engine *engine, const settings *s, const int32_
             r->decode = decode;
             r->decode_gb_s = bytes * steps / decode_s * 1e-9;
         }
-        /* the head is for the last token of a prompt alone */
-        double head = 2.0 * facts->config->vocab * facts->config->hidden;
-        r->prefill_gflop_s = r->prefill * (facts->flops_per_token - head) * 1e-9;
+        r->prefill_gflop_s = r->prefill * prefill_flops(s, facts) * 1e-9;
         r->hash = result.logits_hash;
     }
     pj_generate_result_fini(&result);
@@ -230,7 +239,8 @@ const pj_command pj_bench_engine = {
     .usage = "[-m MODEL] [options]",
     .text =
         "Runs a prompt and a decode with recording off, for each weight type and number of "
-        "threads, and prints tokens per second, the arithmetic rate of the prefill and the "
+        "threads, and prints tokens per second, the arithmetic rate of the prefill's products and "
+        "the "
         "bytes that decode reads per second (weights and cache) with their share of what the same "
         "threads read of the same weights when they do nothing else, measured in turn, the least "
         "processor time of a repeat (all threads, prompt and decode), and a hash of the logits.",
