@@ -89,16 +89,6 @@ static pj_status measure(overhead *o, pj_error *err)
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-static void write_ratio(pj_json *json, const char *key, pj_bench_ratio r)
-{
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "median", r.median);
-    pj_json_kv_double(json, "low", r.low);
-    pj_json_kv_double(json, "high", r.high);
-    pj_json_object_end(json);
-}
-
 static void print_json(const overhead *o, const pj_engine_facts *facts)
 {
     pj_buffer buffer;
@@ -124,7 +114,8 @@ static void print_json(const overhead *o, const pj_engine_facts *facts)
             pj_json_kv_double(&json, key, pj_bench_median(o->ms[f][way], o->rounds));
             snprintf(key, sizeof key, "%s_ratio", figure_names[f]);
             if (way)
-                write_ratio(&json, key, pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds));
+                pj_bench_write_ratio(&json, key,
+                                     pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds));
         }
         if (way) {
             pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);

@@ -27,3 +27,13 @@ pj_bench_ratio pj_bench_compare(const double *with, const double *without, int64
     if (high >= rounds) high = rounds - 1;
     return (pj_bench_ratio){pj_bench_median(r, rounds), r[low], r[high]};
 }
+
+void pj_bench_write_ratio(pj_json *json, const char *key, pj_bench_ratio r)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "median", r.median);
+    pj_json_kv_double(json, "low", r.low);
+    pj_json_kv_double(json, "high", r.high);
+    pj_json_object_end(json);
+}

@@ -346,16 +346,6 @@ static void print_table(const server_bench *b)
            hub_cpu_s_per_million(b), (double)b->memory_kb / 1024);
 }
 
-static void write_ratio(pj_json *json, const char *key, pj_bench_ratio r)
-{
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "median", r.median);
-    pj_json_kv_double(json, "low", r.low);
-    pj_json_kv_double(json, "high", r.high);
-    pj_json_object_end(json);
-}
-
 static void print_json(const server_bench *b)
 {
     const pj_taps_report *t = &b->total;
@@ -376,8 +366,9 @@ static void print_json(const server_bench *b)
         pj_json_kv_int(&json, "times", c->count);
         pj_json_kv_double(&json, "token_ms", pj_bench_median(c->wall[1], c->count));
         pj_json_kv_double(&json, "token_cpu_ms", pj_bench_median(c->cpu[1], c->count));
-        write_ratio(&json, "time_ratio", pj_bench_compare(c->wall[1], c->wall[0], c->count));
-        write_ratio(&json, "cpu_ratio", pj_bench_compare(c->cpu[1], c->cpu[0], c->count));
+        pj_bench_write_ratio(&json, "time_ratio",
+                             pj_bench_compare(c->wall[1], c->wall[0], c->count));
+        pj_bench_write_ratio(&json, "cpu_ratio", pj_bench_compare(c->cpu[1], c->cpu[0], c->count));
         pj_json_object_end(&json);
     }
     pj_json_kv_uint(&json, "messages", t->messages);

@@ -90,7 +90,14 @@ void pj_checkpoint_close(pj_checkpoint *checkpoint)
     pj_free(checkpoint);
 }
 
-static int by_name(const void *a, const void *b)
+int pj_tensor_by_place(const void *a, const void *b)
+{
+    const pj_tensor *x = a, *y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+int pj_tensor_by_name(const void *a, const void *b)
 {
     return strcmp(((const pj_tensor *)a)->name, ((const pj_tensor *)b)->name);
 }
@@ -99,7 +106,7 @@ static const pj_tensor *find_exact(const pj_checkpoint *checkpoint, const char *
 {
     pj_tensor key = {.name = name};
     if (checkpoint->count == 0) return NULL;
-    return bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, by_name);
+    return bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, pj_tensor_by_name);
 }
 
 static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char *name)
@@ -352,9 +359,9 @@ static pj_status add_tensors(pj_checkpoint *c, const pj_tensor *tensors, uint32_
 static pj_status sort_tensors(pj_checkpoint *c, pj_error *err)
 {
     if (c->count == 0) return PJ_OK;
-    qsort(c->tensors, c->count, sizeof *c->tensors, by_name);
+    qsort(c->tensors, c->count, sizeof *c->tensors, pj_tensor_by_name);
     for (uint32_t i = 1; i < c->count; i++)
-        if (by_name(&c->tensors[i - 1], &c->tensors[i]) == 0)
+        if (pj_tensor_by_name(&c->tensors[i - 1], &c->tensors[i]) == 0)
             return pj_fail(err, PJ_E_INVALID, "%s holds tensor %.200s in two files", c->path,
                            c->tensors[i].name);
     return PJ_OK;

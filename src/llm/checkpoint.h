@@ -52,6 +52,10 @@ typedef struct pj_tensor {
     size_t bytes;
 } pj_tensor;
 
+/* For qsort and bsearch. By place: empty tensors before the one that begins at the same byte. */
+int pj_tensor_by_place(const void *a, const void *b);
+int pj_tensor_by_name(const void *a, const void *b);
+
 typedef struct pj_checkpoint pj_checkpoint;
 
 /* Opens a model folder, one .safetensors file inside one, or a GGUF file (one of a split set stands

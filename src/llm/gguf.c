@@ -335,31 +335,19 @@ static pj_status place(reader *r, uint64_t alignment)
     return PJ_OK;
 }
 
-static int by_place(const void *a, const void *b)
-{
-    const pj_tensor *x = a, *y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const pj_tensor *)a)->name, ((const pj_tensor *)b)->name);
-}
-
 /* Tensors share no byte and no name; they end up sorted by name. */
 static pj_status check_tensors(reader *r)
 {
     pj_tensor *t = r->tensors;
     if (r->tensor_count == 0) return PJ_OK;
-    qsort(t, r->tensor_count, sizeof *t, by_place);
+    qsort(t, r->tensor_count, sizeof *t, pj_tensor_by_place);
     for (size_t i = 1; i < r->tensor_count; i++)
         if (t[i - 1].data + t[i - 1].bytes > t[i].data)
             return pj_fail(r->err, PJ_E_INVALID, "%s: tensor %s overlaps %s", r->name, t[i].name,
                            t[i - 1].name);
-    qsort(t, r->tensor_count, sizeof *t, by_name);
+    qsort(t, r->tensor_count, sizeof *t, pj_tensor_by_name);
     for (size_t i = 1; i < r->tensor_count; i++)
-        if (by_name(&t[i - 1], &t[i]) == 0)
+        if (pj_tensor_by_name(&t[i - 1], &t[i]) == 0)
             return pj_fail(r->err, PJ_E_INVALID, "%s names tensor %s twice", r->name, t[i].name);
     return PJ_OK;
 }

@@ -190,23 +190,10 @@ static pj_status read_header(reader *r)
     return status;
 }
 
-/* Where they lie; empty tensors before the one that begins at the same byte. */
-static int by_place(const void *a, const void *b)
-{
-    const pj_tensor *x = a, *y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const pj_tensor *)a)->name, ((const pj_tensor *)b)->name);
-}
-
 static pj_status check_whole(reader *r)
 {
     const unsigned char *next = r->data;
-    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, by_place);
+    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, pj_tensor_by_place);
     for (size_t i = 0; i < r->count; i++) {
         const pj_tensor *tensor = &r->tensors[i];
         if (tensor->data != next)
@@ -217,9 +204,9 @@ static pj_status check_whole(reader *r)
     if (next != r->data + r->data_bytes)
         return pj_fail(r->err, PJ_E_INVALID, "%s has %zu bytes behind its last tensor", r->name,
                        (size_t)(r->data + r->data_bytes - next));
-    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, by_name);
+    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, pj_tensor_by_name);
     for (size_t i = 1; i < r->count; i++)
-        if (by_name(&r->tensors[i - 1], &r->tensors[i]) == 0)
+        if (pj_tensor_by_name(&r->tensors[i - 1], &r->tensors[i]) == 0)
             return pj_fail(r->err, PJ_E_INVALID, "%s names tensor %.200s twice", r->name,
                            r->tensors[i].name);
     return PJ_OK;
