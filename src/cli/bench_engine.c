@@ -1,7 +1,12 @@
-/* perjoule bench engine: speed of prefill and decode by weight type and threads. */
+/* perjoule bench engine: speed of prefill and decode by weight type and threads, each beside what
+ * the machine can do at that moment: the instruction's peak right before and after a prompt, a
+ * reading of the weights between any two tokens. Shared machines change their speed within a
+ * second; a share whose two sides were taken seconds apart would say more about that than about
+ * the engine. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "cli/bench_ratio.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "llm/engine.h"
@@ -12,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 };
+enum { MAX_ROWS = 64, PEAK_NS = 40 * PJ_NS_PER_MS };
 
 typedef struct settings {
     const char *model, *dtypes, *threads, *kv;
@@ -20,17 +25,51 @@ typedef struct settings {
     bool json;
 } settings;
 
-/* One line of the table: the fastest of the repeats. */
+/* One line of the table. Speeds are of the fastest repeat, shares the medians of all. */
 typedef struct row {
     char dtype[16], isa[32];
     uint32_t threads;
     double load_ms, prefill, decode; /* tokens per second */
-    double decode_gb_s;              /* bytes of weights and cache read, per second */
-    double read_gb_s; /* what the threads read of the same weights at best, in turn */
-    double prefill_gflop_s;
+    double prefill_gflop_s, peak_gflop_s;
+    double decode_gb_s; /* bytes of weights and cache read, per second */
+    double read_gb_s;   /* what the threads read of the same weights, median */
+    pj_bench_ratio of_peak, of_read;
     double cpu_s;  /* least processor time of a repeat, all threads, prompt and decode */
     uint64_t hash; /* of the logits */
 } row;
+
+/* Work and what it is compared with, pair by pair, in units per second; the first ones count. */
+typedef struct turns {
+    double work[PJ_BENCH_ROUNDS_MAX], limit[PJ_BENCH_ROUNDS_MAX];
+    int64_t count;
+} turns;
+
+typedef struct measuring {
+    const settings *s;
+    pj_engine *engine;
+    row *row;
+    turns prefill, decode;
+    unsigned streams; /* with which the threads read fastest */
+    /* of the present repeat */
+    int64_t left_ns;   /* when the last token's callback was left */
+    int64_t step_ns;   /* all steps so far */
+    int64_t aside_cpu; /* processor time of what is not the engine's work */
+    double read_speed; /* before the present step; NAN: no reading */
+    double peak;       /* after the prompt */
+} measuring;
+
+static void add_turn(turns *t, double work, double limit)
+{
+    if (t->count == PJ_BENCH_ROUNDS_MAX || !isfinite(work / limit)) return;
+    t->work[t->count] = work;
+    t->limit[t->count++] = limit;
+}
+
+static pj_bench_ratio share(const turns *t)
+{
+    return t->count ? pj_bench_compare(t->work, t->limit, t->count)
+                    : (pj_bench_ratio){NAN, NAN, NAN};
+}
 
 /* Of a token of the prompt: all products, attention's too. The head is for the last token alone. */
 static double prefill_flops(const settings *s, const pj_engine_facts *facts)
@@ -43,41 +82,117 @@ static double prefill_flops(const settings *s, const pj_engine_facts *facts)
     return (double)facts->flops_per_token - head + head / tokens + attention;
 }
 
-static pj_status measure_once(pj_engine *engine, const settings *s, const int32_t *ids, row *r,
-                              pj_error *err)
+static double step_bytes(const measuring *m, double context)
 {
-    const pj_engine_facts *facts = pj_engine_get_facts(engine);
+    const pj_engine_facts *facts = pj_engine_get_facts(m->engine);
+    return (double)facts->decode_weight_bytes +
+           (double)m->s->batch * context * (double)facts->kv_bytes_per_token;
+}
+
+/* Of two speeds at which the same was done: that of both together. */
+static double between(double a, double b)
+{
+    return 2 / (1 / a + 1 / b);
+}
+
+/* The first sequence's token ends a step: the time since the last one was the step's. */
+static void token_done(void *context, const pj_generated *token)
+{
+    measuring *m = context;
+    if (token->sequence != 0) return;
+    int64_t step = pj_clock_ns() - m->left_ns;
+    int64_t cpu = pj_clock_process_cpu_ns();
+    double before = m->read_speed;
+    if (token->position == 0) m->peak = pj_engine_peak(m->engine, PEAK_NS);
+    m->read_speed = m->decode.count == PJ_BENCH_ROUNDS_MAX
+                        ? NAN
+                        : pj_engine_read_pass(m->engine, m->streams, UINT64_MAX);
+    if (token->position > 0) {
+        m->step_ns += step;
+        double bytes = step_bytes(m, (double)m->s->prompt + token->position);
+        add_turn(&m->decode, bytes * PJ_NS_PER_S / (double)step, between(before, m->read_speed));
+    }
+    m->aside_cpu += pj_clock_process_cpu_ns() - cpu;
+    m->left_ns = pj_clock_ns();
+}
+
+static void note_speeds(measuring *m, const pj_generate_result *result, double cpu_s)
+{
+    row *r = m->row;
+    if (!(r->cpu_s <= cpu_s)) r->cpu_s = cpu_s;
+    double prefill_s = (double)result->prefill_ns / PJ_NS_PER_S;
+    r->prefill = fmax(r->prefill, (double)result->input_tokens / prefill_s);
+    r->hash = result->logits_hash;
+    double steps = result->decode_steps, step_s = (double)m->step_ns / PJ_NS_PER_S;
+    double decode = (double)m->s->batch * steps / step_s;
+    if (steps == 0 || r->decode >= decode) return;
+    r->decode = decode;
+    r->decode_gb_s = step_bytes(m, (double)m->s->prompt + steps / 2) * steps / step_s * 1e-9;
+}
+
+static pj_status measure_once(measuring *m, const int32_t *ids, pj_error *err)
+{
+    const settings *s = m->s;
     pj_prompt prompt = {.ids = ids, .id_count = (uint32_t)s->prompt};
     pj_generate_request request = {.prompts = &prompt,
                                    .prompt_count = 1,
                                    .sequences = (uint32_t)s->batch,
                                    .max_tokens = (uint32_t)s->decode + 1,
                                    .ignore_eos = true,
-                                   .sampling = PJ_SAMPLING_GREEDY};
+                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .on_token = token_done,
+                                   .context = m};
     pj_generate_result result = {0};
+    m->step_ns = m->aside_cpu = 0;
+    double peak = pj_engine_peak(m->engine, PEAK_NS);
     int64_t cpu_begin = pj_clock_process_cpu_ns();
-    pj_status status = pj_engine_generate(engine, &request, &result, err);
+    pj_status status = pj_engine_generate(m->engine, &request, &result, err);
     if (!status) {
-        double cpu_s = (double)(pj_clock_process_cpu_ns() - cpu_begin) / PJ_NS_PER_S;
-        if (!(r->cpu_s <= cpu_s)) r->cpu_s = cpu_s;
-        double prefill_s = (double)result.prefill_ns / PJ_NS_PER_S;
-        double decode_s = (double)result.decode_ns / PJ_NS_PER_S;
-        double steps = result.decode_steps, batch = (double)s->batch;
-        double context = (double)s->prompt + steps / 2; /* mean over the steps */
-        double bytes = (double)facts->decode_weight_bytes +
-                       batch * context * (double)facts->kv_bytes_per_token;
-        double prefill = (double)result.input_tokens / prefill_s;
-        double decode = steps > 0 ? batch * steps / decode_s : NAN;
-        if (!(r->prefill >= prefill)) r->prefill = prefill;
-        if (steps > 0 && !(r->decode >= decode)) {
-            r->decode = decode;
-            r->decode_gb_s = bytes * steps / decode_s * 1e-9;
-        }
-        r->prefill_gflop_s = r->prefill * prefill_flops(s, facts) * 1e-9;
-        r->hash = result.logits_hash;
+        int64_t cpu = pj_clock_process_cpu_ns() - cpu_begin - m->aside_cpu;
+        note_speeds(m, &result, (double)cpu / PJ_NS_PER_S);
+        double flops = prefill_flops(s, pj_engine_get_facts(m->engine));
+        double tokens_s = (double)result.input_tokens * PJ_NS_PER_S / (double)result.prefill_ns;
+        add_turn(&m->prefill, tokens_s * flops, between(peak, m->peak));
     }
     pj_generate_result_fini(&result);
     return status;
+}
+
+/* The number of streams with which one thread's share is read fastest: 1 on most, 4 or 8 where a
+ * core follows few runs of lines by itself. */
+static unsigned find_streams(pj_engine *engine)
+{
+    double best = 0, speed;
+    unsigned streams = 1;
+    for (int i = 0; i < 3; i++)
+        for (unsigned n = 1; n <= PJ_ENGINE_READ_STREAMS; n *= 2)
+            if ((speed = pj_engine_read_pass(engine, n, UINT64_MAX)) > best)
+                best = speed, streams = n;
+    return streams;
+}
+
+static void begin_row(row *r, const pj_engine_facts *facts, const char *dtype, int64_t load_ns)
+{
+    *r = (row){.threads = facts->threads,
+               .load_ms = (double)load_ns / PJ_NS_PER_MS,
+               .prefill = NAN,
+               .decode = NAN,
+               .decode_gb_s = NAN,
+               .cpu_s = NAN};
+    snprintf(r->dtype, sizeof r->dtype, "%s", dtype);
+    snprintf(r->isa, sizeof r->isa, "%s", facts->isa);
+}
+
+static void end_row(measuring *m)
+{
+    row *r = m->row;
+    r->prefill_gflop_s = r->prefill * prefill_flops(m->s, pj_engine_get_facts(m->engine)) * 1e-9;
+    r->of_peak = share(&m->prefill);
+    r->of_read = share(&m->decode);
+    r->peak_gflop_s = r->read_gb_s = NAN;
+    if (m->prefill.count)
+        r->peak_gflop_s = pj_bench_median(m->prefill.limit, m->prefill.count) * 1e-9;
+    if (m->decode.count) r->read_gb_s = pj_bench_median(m->decode.limit, m->decode.count) * 1e-9;
 }
 
 static pj_status measure(const settings *s, const char *dtype, uint32_t threads, row *r,
@@ -91,49 +206,52 @@ static pj_status measure(const settings *s, const char *dtype, uint32_t threads,
                                  .chunk = (uint32_t)s->chunk,
                                  .kv = kv,
                                  .no_tokenizer = true};
-    pj_engine *engine;
+    static measuring m;
+    m = (measuring){.s = s, .row = r};
     int32_t *ids = pj_alloc((size_t)s->prompt, sizeof *ids);
     if (!ids) return pj_fail_memory(err, "the prompt");
     pj_status status = pj_model_find(s->model, NULL, path, sizeof path, err);
     int64_t begin = pj_clock_ns();
-    if (!status) status = pj_engine_open(&options, &engine, err);
+    if (!status) status = pj_engine_open(&options, &m.engine, err);
     if (status) goto done;
-    const pj_engine_facts *facts = pj_engine_get_facts(engine);
-    *r = (row){.threads = facts->threads,
-               .load_ms = (double)(pj_clock_ns() - begin) / PJ_NS_PER_MS,
-               .prefill = NAN,
-               .decode = NAN,
-               .decode_gb_s = NAN,
-               .read_gb_s = NAN,
-               .cpu_s = NAN};
-    snprintf(r->dtype, sizeof r->dtype, "%s", facts->dtype);
-    snprintf(r->isa, sizeof r->isa, "%s", facts->isa);
+    const pj_engine_facts *facts = pj_engine_get_facts(m.engine);
+    begin_row(r, facts, facts->dtype, pj_clock_ns() - begin);
     for (int64_t i = 0; i < s->prompt; i++)
         ids[i] = (int32_t)((uint64_t)i * 2654435761u % facts->config->vocab);
-    for (int64_t i = 0; i < s->repeat && !status; i++) {
-        status = measure_once(engine, s, ids, r, err);
-        if (!status)
-            r->read_gb_s = fmax(r->read_gb_s, pj_engine_read_speed(engine, UINT64_MAX) * 1e-9);
-    }
-    pj_engine_close(engine);
+    m.streams = find_streams(m.engine);
+    for (int64_t i = 0; i < s->repeat && !status; i++) status = measure_once(&m, ids, err);
+    end_row(&m);
+    pj_engine_close(m.engine);
 done:
     pj_free(ids);
     return status;
 }
 
+static void print_share(pj_bench_ratio share)
+{
+    char text[64] = "-";
+    if (isfinite(share.median))
+        snprintf(text, sizeof text, "%.1f (%.1f-%.1f)", 100 * share.median, 100 * share.low,
+                 100 * share.high);
+    printf(" %17s", text);
+}
+
 static void print_table(const settings *s, const row *rows, int count)
 {
-    printf("%s: prompt %lld, decode %lld, batch %lld, best of %lld\n\n", s->model,
-           (long long)s->prompt, (long long)s->decode, (long long)s->batch, (long long)s->repeat);
-    printf("%-6s %-8s %7s %9s %14s %12s %13s %7s %8s %8s  %s\n", "dtype", "kernels", "threads",
-           "load ms", "prefill tok/s", "GFLOP/s", "decode tok/s", "GB/s", "of read", "cpu s",
-           "logits");
+    printf("%s: prompt %lld, decode %lld, batch %lld, best of %lld; shares: median (95 %%)\n\n",
+           s->model, (long long)s->prompt, (long long)s->decode, (long long)s->batch,
+           (long long)s->repeat);
+    printf("%-6s %-8s %7s %9s %14s %9s %17s %13s %7s %17s %8s  %s\n", "dtype", "kernels", "threads",
+           "load ms", "prefill tok/s", "GFLOP/s", "of peak %", "decode tok/s", "GB/s",
+           "of reading %", "cpu s", "logits");
     for (int i = 0; i < count; i++) {
         const row *r = &rows[i];
-        printf("%-6s %-8s %7u %9.1f %14.1f %12.1f %13.2f %7.2f %7.0f%% %8.3f  %016llx\n", r->dtype,
-               r->isa, r->threads, r->load_ms, r->prefill, r->prefill_gflop_s, r->decode,
-               r->decode_gb_s, 100 * r->decode_gb_s / r->read_gb_s, r->cpu_s,
-               (unsigned long long)r->hash);
+        printf("%-6s %-8s %7u %9.1f %14.1f %9.1f", r->dtype, r->isa, r->threads, r->load_ms,
+               r->prefill, r->prefill_gflop_s);
+        print_share(r->of_peak);
+        printf(" %13.2f %7.2f", r->decode, r->decode_gb_s);
+        print_share(r->of_read);
+        printf(" %8.3f  %016llx\n", r->cpu_s, (unsigned long long)r->hash);
     }
 }
 
@@ -162,11 +280,13 @@ static void print_json(const settings *s, const row *rows, int count)
         pj_json_kv_double(&json, "load_ms", r->load_ms);
         pj_json_kv_double(&json, "prefill_tokens_per_second", r->prefill);
         pj_json_kv_double(&json, "prefill_gflop_per_second", r->prefill_gflop_s);
+        pj_json_kv_double(&json, "peak_gflop_per_second", r->peak_gflop_s);
+        pj_bench_write_ratio(&json, "share_of_peak", r->of_peak);
         pj_json_kv_double(&json, "cpu_seconds", r->cpu_s);
         pj_json_kv_double(&json, "decode_tokens_per_second", r->decode);
         pj_json_kv_double(&json, "decode_gb_per_second", r->decode_gb_s);
         pj_json_kv_double(&json, "read_gb_per_second", r->read_gb_s);
-        pj_json_kv_double(&json, "share_of_read_bandwidth", r->decode_gb_s / r->read_gb_s);
+        pj_bench_write_ratio(&json, "share_of_read_bandwidth", r->of_read);
         pj_json_kv_string(&json, "logits_hash", hash);
         pj_json_object_end(&json);
     }
@@ -239,11 +359,14 @@ const pj_command pj_bench_engine = {
     .usage = "[-m MODEL] [options]",
     .text =
         "Runs a prompt and a decode with recording off, for each weight type and number of "
-        "threads, and prints tokens per second, the arithmetic rate of the prefill's products and "
-        "the "
-        "bytes that decode reads per second (weights and cache) with their share of what the same "
-        "threads read of the same weights when they do nothing else, measured in turn, the least "
-        "processor time of a repeat (all threads, prompt and decode), and a hash of the logits.",
+        "threads. "
+        "Prints tokens per second; the arithmetic rate of the prefill's products, and its share of "
+        "what the same threads multiply from registers with the instruction that those products "
+        "use, taken right before and after each prompt; the bytes that decode reads per second "
+        "(weights and cache), and their share of the speed at which the same threads read the same "
+        "weights when they do nothing else, taken before and after each token; the least processor "
+        "time of a repeat (all threads, prompt and decode); and a hash of the logits. Shares are "
+        "medians with a 95 % interval.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b --dtypes bf16,q8_0,q4_0 -t 1,2\n"
                 "perjoule bench engine -m synthetic:llama-3.1-8b,layers=4 --json\n",
 };

@@ -224,17 +224,28 @@ static void read_layer(reading *r, const pj_layer *l)
     }
 }
 
+double pj_engine_read_pass(pj_engine *e, unsigned streams, uint64_t max_bytes)
+{
+    reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
+    for (uint32_t i = 0; i < e->model.config.layers; i++) read_layer(&r, &e->model.layers[i]);
+    read_matrix(&r, &e->model.head.w);
+    return r.bytes < PJ_ENGINE_READ_BYTES ? NAN : (double)r.bytes / r.seconds;
+}
+
 double pj_engine_read_speed(pj_engine *e, uint64_t max_bytes)
 {
     double best = NAN;
-    for (unsigned streams = 1; streams <= 8; streams *= 2) {
-        reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
-        for (uint32_t i = 0; i < e->model.config.layers; i++) read_layer(&r, &e->model.layers[i]);
-        read_matrix(&r, &e->model.head.w);
-        if (r.bytes < PJ_ENGINE_READ_BYTES) return NAN;
-        best = fmax(best, (double)r.bytes / r.seconds);
-    }
+    for (unsigned streams = 1; streams <= PJ_ENGINE_READ_STREAMS; streams *= 2)
+        best = fmax(best, pj_engine_read_pass(e, streams, max_bytes));
     return best;
+}
+
+double pj_engine_peak(pj_engine *e, int64_t duration_ns)
+{
+    const pj_matrix *q =
+        e->model.layers[0].q.w.data ? &e->model.layers[0].q.w : &e->model.layers[0].qkv.w;
+    const pj_kernels *kernels = pj_kernels_get();
+    return pj_limits_peak(kernels, e->team, pj_linear_form(kernels, q->type), duration_ns);
 }
 
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)

@@ -138,11 +138,16 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
 void pj_generate_result_fini(pj_generate_result *result);
 
 /* Bytes per second at which the engine's threads read the weights where they lie, doing nothing
- * else: what decode could reach. The best of several ways; at most `max_bytes` are read in each,
- * the matrices in their order. NAN when there is less than PJ_ENGINE_READ_BYTES to read, which
- * caches would answer. */
-enum { PJ_ENGINE_READ_BYTES = 64 << 20 };
+ * else: what decode could reach. One pass over at most `max_bytes`, the matrices in their order,
+ * each thread in `streams` (1 .. 8) interleaved runs. NAN when there is less than
+ * PJ_ENGINE_READ_BYTES to read, which caches would answer. */
+enum { PJ_ENGINE_READ_BYTES = 64 << 20, PJ_ENGINE_READ_STREAMS = 8 };
+double pj_engine_read_pass(pj_engine *engine, unsigned streams, uint64_t max_bytes);
+/* The best pass of several numbers of streams. */
 double pj_engine_read_speed(pj_engine *engine, uint64_t max_bytes);
+/* Operations per second (two a multiply-add) of the engine's threads from registers, with the
+ * instruction that the layers' products use: what a prefill could reach. */
+double pj_engine_peak(pj_engine *engine, int64_t duration_ns);
 
 /* Logits of every position of `ids`, handed out row by row in order: for eval. `row` returns false
  * to stop. whole = false feeds one token a pass. */
