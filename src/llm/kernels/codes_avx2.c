@@ -73,7 +73,7 @@ static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t wi
     for (size_t b = 0; b < blocks; b += SHARED) {
         size_t some = blocks - b < SHARED ? blocks - b : SHARED;
         for (size_t t = 0; t < width; t++) {
-            int32_t codes[SHARED * 8] = {0};
+            _Alignas(__m256i) int32_t codes[SHARED * 8] = {0};
             if (t < tokens)
                 pack_group(x + t * x_stride + b * PJ_Q8_BLOCK, some, (__m256i *)(void *)codes,
                            scales + b * width + t, sums + b * width + t, width);
