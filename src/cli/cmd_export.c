@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool write_file(void *context, const char *bytes, size_t count)
@@ -15,23 +16,32 @@ static bool write_file(void *context, const char *bytes, size_t count)
     return fwrite(bytes, 1, count, context) == count;
 }
 
-/* Beside the target first, so that a failed export leaves no half of a file. */
+/* Something other than a file stands there: a device, a pipe, a link to either. */
+static bool is_special(const char *path)
+{
+    struct stat found;
+    return lstat(path, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+/* Beside the target first, so that a failed export leaves no half of a file; but straight into what
+ * is no file, which must not be replaced by one. */
 static pj_status export_to(pj_store *store, const char *id, pj_export_format format,
                            const char *path, pj_error *err)
 {
     char part[4200];
-    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+    bool beside = !is_special(path);
+    if (snprintf(part, sizeof part, "%s%s", path, beside ? ".part" : "") >= (int)sizeof part)
         return pj_fail(err, PJ_E_INVALID, "the file's path is too long");
     FILE *file = fopen(part, "wb");
-    if (!file) return pj_fail_errno(err, errno, "can't write %s", part);
+    if (!file) return pj_fail_errno(err, errno, "can't write %s", path);
     pj_status status = pj_store_export(store, id, format, write_file, file, err);
     if (status == PJ_E_IO && ferror(file))
         status = pj_fail_errno(err, errno, "can't write %s", path);
     if (fclose(file) != 0 && status == PJ_OK)
         status = pj_fail_errno(err, errno, "can't write %s", path);
-    if (status == PJ_OK && rename(part, path) != 0)
+    if (beside && status == PJ_OK && rename(part, path) != 0)
         status = pj_fail_errno(err, errno, "can't write %s", path);
-    if (status != PJ_OK) unlink(part);
+    if (beside && status != PJ_OK) unlink(part);
     return status;
 }
 
