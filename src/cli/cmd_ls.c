@@ -30,6 +30,10 @@ static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *
                        "there is no status %.40s (completed, failed, cancelled, "
                        "interrupted, running)",
                        args->status);
+    if (args->source && pj_quality_parse(args->source) < 0)
+        return pj_fail(err, PJ_E_INVALID,
+                       "there is no energy source %.40s (measured, modelled, unavailable)",
+                       args->source);
     *query = (pj_run_query){.search = args->search,
                             .model = args->model,
                             .experiment = args->experiment,

@@ -13,6 +13,7 @@ typedef struct show_args {
     int64_t token, layer, limit;
     bool phases, tokens, layers, components, operations, heatmap, json;
     pj_price_options prices;
+    pj_depth depth; /* of the run */
 } show_args;
 
 typedef pj_status view_fn(pj_store *store, const char *id, const show_args *args,
@@ -53,6 +54,12 @@ static pj_status view_heatmap(pj_store *store, const char *id, const show_args *
     return pj_view_heatmap(store, id, &choice, json, err);
 }
 
+static pj_status view_all_tokens(pj_store *store, const char *id, const show_args *args,
+                                 const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    return pj_view_tokens(store, id, 0, 0, json, err);
+}
+
 static pj_status view_operations(pj_store *store, const char *id, const show_args *args,
                                  const pj_cost_rates *rates, pj_json *json, pj_error *err)
 {
@@ -60,10 +67,21 @@ static pj_status view_operations(pj_store *store, const char *id, const show_arg
     return pj_view_operations(store, id, &choice, json, err);
 }
 
-/* The view as a tree for printing, or straight to standard output. */
+/* Leaves the first `limit` rows of a table; returns how many rows of it the run has behind them. */
+static size_t cut_table(json_t *view, const char *table, size_t limit)
+{
+    json_t *rows = json_object_get(view, table);
+    double all = pj_member_number(view, "total"); /* of a view that is cut already */
+    size_t shown = json_array_size(rows), count = isnan(all) ? shown : (size_t)all;
+    for (; shown > limit; shown--) json_array_remove(rows, shown - 1);
+    return count > shown ? count - shown : 0;
+}
+
+/* The view as a tree for printing, or straight to standard output. `table` is what --limit is for,
+ * or NULL. */
 static pj_status show(pj_store *store, const char *id, const show_args *args,
                       const pj_cost_rates *rates, view_fn *view, void (*print)(const json_t *),
-                      pj_error *err)
+                      const char *table, pj_error *err)
 {
     pj_buffer out;
     pj_json json;
@@ -75,10 +93,12 @@ static pj_status show(pj_store *store, const char *id, const show_args *args,
             status = pj_fail(err, PJ_E_IO, "can't write to standard output");
     } else if (status == PJ_OK) {
         json_t *tree = pj_parse_view(&out, err);
+        size_t hidden = tree && table ? cut_table(tree, table, (size_t)args->limit) : 0;
         if (tree)
             print(tree);
         else
             status = err->status;
+        if (hidden) printf("%zu more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
         json_decref(tree);
     }
     pj_buffer_fini(&out);
@@ -88,52 +108,67 @@ static pj_status show(pj_store *store, const char *id, const show_args *args,
 static pj_status show_parts(pj_store *store, const char *id, const show_args *args,
                             const pj_cost_rates *rates, pj_error *err)
 {
+    bool some = args->token != PJ_ANY || args->layer != PJ_ANY || args->component;
     const struct {
         bool wanted;
         view_fn *view;
         void (*print)(const json_t *);
+        const char *table;
     } parts[] = {
-        {args->phases, view_summary, pj_show_phases},
-        {args->layers, view_summary, pj_show_layers},
-        {args->components, view_summary, pj_show_components},
-        {args->tokens, view_tokens, pj_show_tokens},
-        {args->operations, view_operations, pj_show_operations},
-        {args->heatmap, view_heatmap, pj_show_heatmap},
+        {args->phases, view_summary, pj_show_phases, NULL},
+        {args->layers, view_summary, pj_show_layers, "layers"},
+        {args->components && !some, view_summary, pj_show_components, "components"},
+        {args->components && some, view_operations, pj_show_some_components, "components"},
+        {args->tokens, view_tokens, pj_show_tokens, "tokens"},
+        {args->operations, view_operations, pj_show_operations, "operations"},
+        {args->heatmap, view_heatmap, pj_show_heatmap, NULL},
     };
     bool any = false;
     pj_status status = PJ_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == PJ_OK; i++) {
         if (!parts[i].wanted) continue;
         any = true;
-        status =
-            show(store, id, args, rates, parts[i].view, args->json ? NULL : parts[i].print, err);
+        status = show(store, id, args, rates, parts[i].view, args->json ? NULL : parts[i].print,
+                      parts[i].table, err);
     }
     if (any || status != PJ_OK) return status;
-    if (args->json) return show(store, id, args, rates, view_run, NULL, err);
-    status = show(store, id, args, rates, view_summary, pj_show_overview, err);
-    if (status == PJ_OK) status = show(store, id, args, rates, view_tokens, pj_show_sparkline, err);
-    if (status == PJ_OK) status = show(store, id, args, rates, view_heatmap, pj_show_heatmap, err);
+    if (args->json) return show(store, id, args, rates, view_run, NULL, NULL, err);
+    status = show(store, id, args, rates, view_summary, pj_show_overview, NULL, err);
+    if (status == PJ_OK)
+        status = show(store, id, args, rates, view_all_tokens, pj_show_sparkline, NULL, err);
+    if (status == PJ_OK && args->depth != PJ_DEPTH_OFF)
+        status = show(store, id, args, rates, view_heatmap, pj_show_heatmap, NULL, err);
+    return status;
+}
+
+/* What the choice of views depends on: without energy there is still time to be shown. */
+static pj_status look_at_run(pj_store *store, const char *id, show_args *args, pj_error *err)
+{
+    pj_run_list one = {0};
+    pj_status status = pj_store_info(store, id, &one, err);
+    if (status == PJ_OK) {
+        args->depth = one.runs->depth;
+        if (!args->metric) args->metric = one.runs->quality == PJ_UNAVAILABLE ? "time" : "energy";
+    }
+    pj_run_list_fini(&one);
     return status;
 }
 
 static int run_show(const pj_command *command, int argc, char **argv)
 {
-    show_args args = {.metric = "energy",
-                      .token = PJ_ANY,
-                      .layer = PJ_ANY,
-                      .limit = 1000,
-                      .prices = PJ_PRICES_NONE};
+    show_args args = {.token = PJ_ANY, .layer = PJ_ANY, .limit = 1000, .prices = PJ_PRICES_NONE};
     const pj_option options[] = {
         {"phases", 0, PJ_OPTION_FLAG, &args.phases, NULL, "phases and their sections"},
         {"tokens", 0, PJ_OPTION_FLAG, &args.tokens, NULL, "each token"},
         {"layers", 0, PJ_OPTION_FLAG, &args.layers, NULL, "each layer over all tokens"},
-        {"components", 0, PJ_OPTION_FLAG, &args.components, NULL, "components, the hottest first"},
+        {"components", 0, PJ_OPTION_FLAG, &args.components, NULL,
+         "components, the hottest first; see --layer, --component, --token"},
         {"operations", 0, PJ_OPTION_FLAG, &args.operations, NULL,
          "operations of deep runs; see --layer, --component, --token"},
         {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
         {"metric", 0, PJ_OPTION_TEXT, &args.metric, "NAME",
          "time, energy, power, activation_mean, activation_std, activation_max, "
-         "activation_sparsity, attention_entropy (default energy)"},
+         "activation_sparsity, attention_entropy (default energy, time where there is none)"},
         {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
         {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
         {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},
@@ -147,8 +182,12 @@ static int run_show(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one run");
-    if (pj_metric_parse(args.metric) < 0)
+    if (args.metric && pj_metric_parse(args.metric) < 0)
         return pj_command_usage(command, "there is no metric %s", args.metric);
+    bool narrow = args.layer != PJ_ANY || args.component;
+    if (!args.components && !args.operations && (narrow || (args.token != PJ_ANY && !args.heatmap)))
+        return pj_command_usage(command, "--token, --layer and --component choose among "
+                                         "--components and --operations, --token in --heatmap too");
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};
@@ -156,6 +195,7 @@ static int run_show(const pj_command *command, int argc, char **argv)
     pj_status status = pj_prices_get(&args.prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
     if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
+    if (status == PJ_OK) status = look_at_run(store, id, &args, &err);
     if (status == PJ_OK) status = show_parts(store, id, &args, &rates, &err);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);

@@ -145,6 +145,10 @@ void pj_show_layers(const json_t *s)
     size_t i;
     json_t *layer;
     char a[32], b[32], c[32], d[32], e[32], f[32];
+    if (json_array_size(json_object_get(s, "layers")) == 0) {
+        printf("\nno layers: only runs of depth module and deep record them\n");
+        return;
+    }
     print_head("layer   duration  attention        mlp      energy  attention        mlp");
     json_array_foreach(json_object_get(s, "layers"), i, layer)
         printf("%5.0f %10s %10s %10s  %10s %10s %10s\n", pj_member_number(layer, "layer"),
@@ -168,6 +172,10 @@ void pj_show_components(const json_t *s)
     size_t i;
     json_t *c;
     char a[32];
+    if (json_array_size(json_object_get(s, "components")) == 0) {
+        printf("\nno components: only runs of depth module and deep record them\n");
+        return;
+    }
     print_head(
         "component                  count   duration      energy               share    GB/s");
     json_array_foreach(json_object_get(s, "components"), i, c)
@@ -221,14 +229,25 @@ void pj_show_sparkline(const json_t *view)
     printf("%s\n", text);
 }
 
-void pj_show_operations(const json_t *view)
+static bool has_choice(const json_t *view)
+{
+    return !json_is_null(json_object_get(view, "layer")) ||
+           !json_is_null(json_object_get(view, "token")) ||
+           !json_is_null(json_object_get(view, "component"));
+}
+
+/* "components" or "operations" of a view that was asked for some of them. */
+static void print_parts(const json_t *view, const char *kind, const char *depth)
 {
     size_t i;
     json_t *o;
     char a[32];
-    json_t *list = json_object_get(view, "operations");
+    json_t *list = json_object_get(view, kind);
     if (json_array_size(list) == 0) {
-        printf("\nno operations: only runs of depth deep record them\n");
+        if (has_choice(view))
+            printf("\nthe run has no %s there\n", kind);
+        else
+            printf("\nno %s: only runs of depth %s record them\n", kind, depth);
         return;
     }
     print_head("component            operation           layer  count   duration      energy");
@@ -248,6 +267,16 @@ void pj_show_operations(const json_t *view)
     }
 }
 
+void pj_show_operations(const json_t *view)
+{
+    print_parts(view, "operations", "deep");
+}
+
+void pj_show_some_components(const json_t *view)
+{
+    print_parts(view, "components", "module and deep");
+}
+
 /* ---- heatmap ----------------------------------------------------------------------------------
  */
 
@@ -259,13 +288,41 @@ static void print_cell(double value, double low, double high)
     for (int i = 0; i < 3; i++) fputs(isnan(value) ? (i == 1 ? "." : " ") : shades[level], stdout);
 }
 
+/* "1 q_proj, 2 k_proj, ...", in as many lines as the terminal's width asks for. */
+static void print_legend(const json_t *components)
+{
+    size_t i;
+    json_t *name;
+    int width = pj_terminal_width(stdout), at = width;
+    json_array_foreach(components, i, name)
+    {
+        char text[300];
+        int n = snprintf(text, sizeof text, "%zu %s%s", i + 1, json_string_value(name),
+                         i + 1 < json_array_size(components) ? ", " : "");
+        if (at + n > width) {
+            printf("\n     ");
+            at = 5;
+        }
+        fputs(text, stdout);
+        at += n;
+    }
+    putchar('\n');
+}
+
 void pj_show_heatmap(const json_t *view)
 {
     size_t i, j;
     json_t *name, *row, *cell;
     json_t *components = json_object_get(view, "components");
     double low = pj_member_number(view, "min"), high = pj_member_number(view, "max");
-    if (json_array_size(components) == 0 || isnan(low)) return;
+    if (json_array_size(components) == 0) {
+        printf("\nno heatmap: only runs of depth module and deep record components\n");
+        return;
+    }
+    if (isnan(low)) {
+        printf("\nno heatmap: %s is unavailable there\n", pj_member_text(view, "metric"));
+        return;
+    }
     printf("\n%s%s by layer and component%s (%s): %.4g to %.4g %s\n",
            pj_style_on(stdout, PJ_STYLE_BOLD), pj_member_text(view, "metric"), pj_style_off(stdout),
            pj_member_text(view, "aggregate"), low, high, pj_member_text(view, "unit"));
@@ -278,8 +335,5 @@ void pj_show_heatmap(const json_t *view)
     }
     printf("     ");
     json_array_foreach(components, i, name) printf("%2zu ", i + 1);
-    printf("\n     ");
-    json_array_foreach(components, i, name)
-        printf("%s%zu %s", i ? ", " : "", i + 1, json_string_value(name));
-    putchar('\n');
+    print_legend(components);
 }

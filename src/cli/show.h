@@ -11,6 +11,7 @@ void pj_show_components(const json_t *summary);
 void pj_show_tokens(const json_t *tokens);
 void pj_show_sparkline(const json_t *tokens);
 void pj_show_operations(const json_t *operations);
+void pj_show_some_components(const json_t *operations); /* of a layer, a token, ... */
 void pj_show_heatmap(const json_t *heatmap);
 
 #endif
