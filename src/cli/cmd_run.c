@@ -343,6 +343,8 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     int sources = !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->ids;
     if (depth < 0)
         return pj_command_usage(command, "--depth is off, module or deep, not %s", a->depth);
+    for (size_t i = 0; i < a->tags.count; i++)
+        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
     if (kv < 0) return pj_command_usage(command, "--kv is f32 or f16, not %s", a->kv);
     if (sources != 1)
         return pj_command_usage(command, "give one prompt: TEXT, -f, --prompts or --ids");

@@ -217,9 +217,8 @@ static void print_warnings(FILE *out, const pj_run_data *d)
                 d->warnings[i].text);
 }
 
-void pj_run_report_print(FILE *out, const pj_run_data *d)
+static void print_title(FILE *out, const pj_run_info *info)
 {
-    const pj_run_info *info = &d->info;
     fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
             info->model_name ? info->model_name : "");
     if (info->dtype) fprintf(out, " %s", info->dtype);
@@ -228,6 +227,12 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     if (info->batch_size > 1) fprintf(out, " batch %u", info->batch_size);
     fprintf(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
             pj_run_status_name(info->status));
+}
+
+void pj_run_report_print(FILE *out, const pj_run_data *d)
+{
+    const pj_run_info *info = &d->info;
+    print_title(out, info);
     print_phases(out, d);
     print_hottest(out, d);
     print_rates(out, info);
@@ -240,7 +245,8 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
                          const pj_engine_facts *facts, double read_speed)
 {
     double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
-    fprintf(out, "\n");
+    print_title(out, &d->info);
+    print_phases(out, d);
     print_rates(out, &d->info);
     if (steps > 0 && seconds > 0) {
         double speed = (double)facts->decode_weight_bytes * steps / seconds;
