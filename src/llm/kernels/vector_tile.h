@@ -51,7 +51,7 @@ INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, cons
 }
 
 /* The same for any number of rows up to TILE_ROWS and vectors up to TILE_VECTORS. */
-static inline void tile_any(float *c, size_t c_stride, const float *const *a, const float *b,
+static __attribute__((noinline)) void tile_any(float *c, size_t c_stride, const float *const *a, const float *b,
                             size_t b_stride, size_t k, bool add, tile_ahead ahead, size_t rows,
                             size_t vectors)
 {
