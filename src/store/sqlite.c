@@ -241,6 +241,17 @@ static pj_status migrate(pj_store *store, pj_error *err)
     return status;
 }
 
+/* URIs are for what sqlite_bulk.c attaches: a path that looks like one stays a path. */
+static int open_file(pj_store *store)
+{
+    char path[PATH_BYTES + 2];
+    bool is_like_uri = strncmp(store->path, "file:", 5) == 0;
+    int flags =
+        store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    snprintf(path, sizeof path, "%s%s", is_like_uri ? "./" : "", store->path);
+    return sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+}
+
 pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_error *err)
 {
     *out = NULL;
@@ -257,9 +268,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
                          store->path);
         goto fail;
     }
-    int flags =
-        store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    int code = sqlite3_open_v2(store->path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    int code = open_file(store);
     if (code != SQLITE_OK) {
         status = fail_code(store, code, err);
         goto fail;

@@ -66,6 +66,13 @@ enum { PJ_FEED_COLUMNS = 32 };
 /* Runs "INSERT INTO ... SELECT c0, c1, ... FROM pj_feed" over the rows of the feed. */
 pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
                             pj_error *err);
+/* The same for very many rows, as pages of records (sqlite_bulk.c), inside a transaction with
+ * foreign keys off. Not done: nothing was inserted. PJ_E_UNSUPPORTED: a row is too long, and the
+ * transaction is to be begun anew without. */
+struct pj_bulk;
+pj_status pj_sql_insert_bulk(pj_store *store, const struct pj_bulk *bulk, bool *done,
+                             pj_error *err);
+void pj_sql_bulk_end(pj_store *store, const char *table); /* behind the transaction */
 struct sqlite3;
 typedef struct pj_feed_run pj_feed_run;                            /* a feed that is being read */
 int pj_sql_feed_register(struct sqlite3 *db, pj_feed_run **place); /* a code of SQLite's */

@@ -6,8 +6,7 @@
  */
 #include "store/aggregate.h"
 #include "store/extras.h"
-#include "store/rows.h"
-#include "store/sqlite.h"
+#include "store/saving.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -121,17 +120,8 @@ static pj_status save_texts(pj_store *store, const pj_run_info *info, pj_error *
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-typedef struct saving {
-    pj_store *store;
-    const pj_run_data *data;
-    int64_t first[PJ_TABLE_COUNT];
-    /* Operations of component c are begins[c] to begins[c + 1] in the order in which they are
-     * stored; order[i] is the index in memory of the i-th, NULL where it is i. */
-    uint32_t *begins, *order;
-} saving;
-
 /* A counting sort by component. Recorded operations lie in that order already. */
-static pj_status sort_operations(saving *s, pj_error *err)
+static pj_status sort_operations(pj_saving *s, pj_error *err)
 {
     const pj_run_data *d = s->data;
     uint32_t components = d->component_count, previous = 0;
@@ -160,7 +150,7 @@ static pj_status sort_operations(saving *s, pj_error *err)
 /* One table as a feed: column 0 is the id, then run_id where the table has it, then its columns,
  * then those that only the database has. */
 typedef struct table_feed {
-    saving *saving;
+    pj_saving *saving;
     const pj_table *table;
     pj_table_id id;
     const char *known[PJ_FEED_COLUMNS]; /* the column's last text that was UTF-8 */
@@ -173,7 +163,7 @@ static void set_made_text(pj_value *value, pj_value_type type, size_t begin, con
     *value = (pj_value){.type = type, .integer = (int64_t)begin, .bytes = texts->length - begin};
 }
 
-static void get_extras(const saving *s, const pj_table *table, const unsigned char *row,
+static void get_extras(const pj_saving *s, const pj_table *table, const unsigned char *row,
                        pj_value *value, pj_buffer *texts)
 {
     uint32_t range[2]; /* begin, count */
@@ -223,7 +213,7 @@ static void get_table_value(table_feed *f, int c, const void *row, pj_value *val
 }
 
 /* Of a component: id of its first operation, and how many it has. */
-static void get_operation_range(const saving *s, uint32_t component, pj_value values[2])
+static void get_operation_range(const pj_saving *s, uint32_t component, pj_value values[2])
 {
     uint32_t count = s->begins ? s->begins[component + 1] - s->begins[component] : 0;
     if (count)
@@ -235,7 +225,7 @@ static void get_operation_range(const saving *s, uint32_t component, pj_value va
 static void get_row(void *context, uint32_t index, pj_value *value, pj_buffer *texts)
 {
     table_feed *f = context;
-    const saving *s = f->saving;
+    const pj_saving *s = f->saving;
     uint32_t at = f->id == PJ_TABLE_OPERATIONS && s->order ? s->order[index] : index;
     const void *row = pj_table_row(s->data, f->id, at, f->scratch);
     *value++ = (pj_value){.type = PJ_VALUE_INT, .integer = s->first[f->id] + index};
@@ -264,7 +254,7 @@ static void insert_text(const pj_table *table, bool has_range, char *text)
     snprintf(text + n, SQL_BYTES - (size_t)n, " FROM pj_feed");
 }
 
-static pj_status save_range(saving *s, const pj_table *table, int64_t first, uint32_t count,
+static pj_status save_range(pj_saving *s, const pj_table *table, int64_t first, uint32_t count,
                             pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);
@@ -277,7 +267,7 @@ static pj_status save_range(saving *s, const pj_table *table, int64_t first, uin
 }
 
 /* The id that the run's first row of each table gets. */
-static pj_status find_first_ids(saving *s, pj_error *err)
+static pj_status find_first_ids(pj_saving *s, pj_error *err)
 {
     char text[96];
     pj_status status = PJ_OK;
@@ -289,7 +279,7 @@ static pj_status find_first_ids(saving *s, pj_error *err)
     return status;
 }
 
-static pj_status save_table(saving *s, pj_table_id id, pj_error *err)
+static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
 {
     const pj_table *table = &pj_tables[id];
     bool has_range = id == PJ_TABLE_COMPONENTS;
@@ -297,14 +287,18 @@ static pj_status save_table(saving *s, pj_table_id id, pj_error *err)
     pj_sql_feed feed = {&rows, pj_table_rows(s->data, id), (uint32_t)feed_columns(table, has_range),
                         get_row};
     char text[SQL_BYTES];
+    bool done;
     if (feed.rows == 0) return PJ_OK;
-    insert_text(table, has_range, text);
-    pj_status status = pj_sql_insert_all(s->store, text, &feed, err);
+    pj_status status = pj_saving_bulk(s, id, &done, err);
+    if (status == PJ_OK && !done) {
+        insert_text(table, has_range, text);
+        status = pj_sql_insert_all(s->store, text, &feed, err);
+    }
     return status == PJ_OK ? save_range(s, table, s->first[id], feed.rows, err) : status;
 }
 
 /* Readings of each rail beside the summed columns: float64, one a sample. */
-static pj_status save_rail_series(saving *s, pj_error *err)
+static pj_status save_rail_series(pj_saving *s, pj_error *err)
 {
     const pj_run_data *data = s->data;
     pj_sql *sql = pj_sql_begin(s->store, "UPDATE run_rails SET power_mw = ? WHERE id = ?", err);
@@ -382,7 +376,7 @@ static void charts_fini(charts *c)
     }
 }
 
-static pj_status save_charts(const saving *s, charts *c, pj_error *err)
+static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
 {
     charts_wait(c);
     if (c->status != PJ_OK) {
@@ -409,7 +403,7 @@ static bool is_large(const pj_run_data *data)
            LARGE_RUN_ROWS;
 }
 
-static pj_status save_all(saving *s, pj_error *err)
+static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
@@ -437,24 +431,36 @@ static void hold_checkpoints(pj_store *store, const pj_run_data *data)
     pj_sql_hold_checkpoints(store, true);
 }
 
+static pj_status save_in_transaction(pj_saving *s, pj_error *err)
+{
+    pj_store *store = s->store;
+    pj_status status = pj_sql_transaction(store, true, err);
+    if (status != PJ_OK) return status;
+    if (is_large(s->data)) pj_sql_log_begin(store);
+    status = save_all(s, err);
+    if (status == PJ_OK)
+        status = pj_sql_commit(store, err);
+    else
+        pj_sql_rollback(store);
+    pj_sql_log_end(store);
+    pj_saving_bulk_end(s);
+    pj_free(s->begins);
+    pj_free(s->order);
+    s->begins = s->order = NULL;
+    return status;
+}
+
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 {
-    saving s = {.store = store, .data = data};
+    pj_saving s = {.store = store, .data = data};
     hold_checkpoints(store, data);
     pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
-    if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
-    if (status == PJ_OK) {
-        if (is_large(data)) pj_sql_log_begin(store);
-        status = save_all(&s, err);
-        if (status == PJ_OK)
-            status = pj_sql_commit(store, err);
-        else
-            pj_sql_rollback(store);
-        pj_sql_log_end(store);
+    if (status == PJ_OK) status = save_in_transaction(&s, err);
+    if (status == PJ_E_UNSUPPORTED) {
+        s.one_by_one = true;
+        status = save_in_transaction(&s, err);
     }
     pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
     pj_sql_hold_checkpoints(store, false);
-    pj_free(s.begins);
-    pj_free(s.order);
     return status;
 }

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* 34,800 rows: beyond the bound from which the thread is used; 8 MB of log. */
+/* 34,800 rows: beyond the bound from which the thread is used; 6 MB of log. */
 static const made_run large = {.seed = 7, .tokens = 60, .layers = 20, .depth = PJ_DEPTH_DEEP};
 
 typedef struct fixture {
@@ -127,7 +127,7 @@ static void save_on_a_full_disk(const char *path, rlim_t bytes)
 static void a_disk_that_fills_up_at_any_moment(void **state)
 {
     fixture *f = *state;
-    for (rlim_t mb = 1; mb <= 7; mb += 2) {
+    for (rlim_t mb = 1; mb <= 5; mb += 2) {
         pj_store *store = open_at(f->path);
         pj_error err = {0};
         assert_int_equal(pj_sql_run(store, "DELETE FROM profiling_runs", &err), PJ_OK);
