@@ -21,9 +21,13 @@
 typedef struct pj_window {
     int64_t begin_ns, end_ns;
     double energy_mj; /* gross, over [begin, end) */
-    double sd_mj;     /* 1 sigma known beforehand: resolution, ticks; 0: none */
+    double sd_mj;     /* 1 sigma known beforehand, of this window alone: resolution; 0: none */
     double shift_s;   /* 1 sigma of where the window lies: off by this, it holds as much more or
                          less as power differs from the window before; 0: where it says */
+    /* Between two readings of a counter. A reading that closes one window opens the next, which
+     * begins where that one ends: what is wrong with it is in both, with opposite signs. */
+    double reading_mj;     /* 1 sigma of each of the two: rounding; 0: none */
+    double begin_s, end_s; /* 1 sigma of when they were taken; 0: then */
 } pj_window;
 
 /* One stretch of one class of work. Leaves are sorted by begin_ns; they may overlap when several
@@ -43,10 +47,11 @@ typedef struct pj_fit_input {
     const pj_leaf *leaves;
     size_t leaf_count;
     uint32_t class_count;
-    double idle_mw;     /* baseline; NAN: unknown, powers are then gross */
-    double total_mj;    /* gross energy of [begin, end) that the parts must add up to */
-    double total_sd_mj; /* how well that is known (gain apart): a sensor that sees a quarter of the
-                           time does not know it exactly; 0 or NAN: exactly */
+    double idle_mw;  /* baseline; NAN: unknown, powers are then gross */
+    double total_mj; /* gross energy of [begin, end) that the parts must add up to */
+    double
+        total_sd_mj; /* how well that is known (gain apart, and the windows' noise): a sensor that
+                        sees a quarter of the time does not know it exactly; 0 or NAN: exactly */
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
     double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
@@ -65,7 +70,8 @@ typedef struct pj_fit {
     double mean_mw;          /* net mean power of the run: the centre of the prior */
     double noise;            /* relative noise of a window that the evidence chose */
     double drift_mw;         /* 1 sigma of the baseline's drift that the evidence chose */
-    double condition_number; /* of the windows' normal matrix: what the sensor can tell apart */
+    double condition_number; /* of the windows' normal matrix, each window by itself: what the
+                                sensor can tell apart */
     double predicted_mj, predicted_sd_mj; /* gross total that the prior alone expects */
 } pj_fit;
 

@@ -5,21 +5,22 @@
 
 #include "base/memory.h"
 
-#include <string.h>
+#include <math.h>
 
 void pj_design_fini(pj_design *design)
 {
     pj_free(design->row_begin);
     pj_free(design->column);
-    pj_free(design->time_ms);
-    pj_free(design->total_ms);
+    pj_free(design->seconds);
+    pj_free(design->total_s);
     *design = (pj_design){0};
 }
 
 typedef struct sweep {
     const pj_fit_input *input;
+    size_t knots;
     int64_t *reach;  /* [leaves] largest end of leaves 0..i */
-    double *scratch; /* [classes] time in the present window */
+    double *scratch; /* [classes] seconds in the present window */
     uint32_t *touched;
     size_t capacity;
 } sweep;
@@ -31,11 +32,30 @@ static bool reserve(pj_design *d, size_t *capacity, size_t needed)
     uint32_t *column = pj_resize(d->column, larger, sizeof *column);
     if (!column) return false;
     d->column = column;
-    double *time_ms = pj_resize(d->time_ms, larger, sizeof *time_ms);
-    if (!time_ms) return false;
-    d->time_ms = time_ms;
+    double *seconds = pj_resize(d->seconds, larger, sizeof *seconds);
+    if (!seconds) return false;
+    d->seconds = seconds;
     *capacity = larger;
     return true;
+}
+
+/* Writes the (at most two) hats that a window lies under. A piecewise linear hat is integrated at
+ * the window's middle: windows are short beside it. */
+static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, size_t at)
+{
+    if (s->knots == 0) return 0;
+    const pj_fit_input *in = s->input;
+    double length = (double)(w->end_ns - w->begin_ns);
+    double position = ((double)(w->begin_ns - in->begin_ns) + length / 2) /
+                      (double)(in->end_ns - in->begin_ns) * (double)(s->knots - 1);
+    size_t count = 0, before = position > 0 ? (size_t)position : 0;
+    for (size_t k = before; k < before + 2 && k < s->knots; k++) {
+        double height = 1 - fabs(position - (double)k);
+        if (!(height > 0)) continue;
+        d->column[at + count] = in->class_count + (uint32_t)k;
+        d->seconds[at + count++] = height * length * 1e-9;
+    }
+    return count;
 }
 
 /* Adds one window's row; `first` is the first leaf that can reach it. */
@@ -50,40 +70,45 @@ static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
         int64_t end = leaf->end_ns < w->end_ns ? leaf->end_ns : w->end_ns;
         if (end <= begin) continue;
         if (s->scratch[leaf->class_] == 0) s->touched[count++] = leaf->class_;
-        s->scratch[leaf->class_] += (double)(end - begin) * 1e-6;
+        s->scratch[leaf->class_] += (double)(end - begin) * 1e-9;
     }
-    if (!reserve(d, &s->capacity, at + count)) return false;
+    if (!reserve(d, &s->capacity, at + count + 2)) return false;
     for (size_t k = 0; k < count; k++) {
         d->column[at + k] = s->touched[k];
-        d->time_ms[at + k] = s->scratch[s->touched[k]];
+        d->seconds[at + k] = s->scratch[s->touched[k]];
         s->scratch[s->touched[k]] = 0;
     }
+    count += add_hats(d, s, w, at + count);
     d->row_begin[row + 1] = at + count;
     return true;
 }
 
-static void add_totals(pj_design *d, const pj_fit_input *in)
+static void add_totals(pj_design *d, const pj_fit_input *in, size_t knots)
 {
+    double length = (double)(in->end_ns - in->begin_ns) * 1e-9;
     for (size_t i = 0; i < in->leaf_count; i++) {
         int64_t begin = in->leaves[i].begin_ns, end = in->leaves[i].end_ns;
         if (begin < in->begin_ns) begin = in->begin_ns;
         if (end > in->end_ns) end = in->end_ns;
-        if (end > begin) d->total_ms[in->leaves[i].class_] += (double)(end - begin) * 1e-6;
+        if (end > begin) d->total_s[in->leaves[i].class_] += (double)(end - begin) * 1e-9;
     }
+    for (size_t k = 0; k < knots; k++) /* a hat's area; half of it at the ends of the run */
+        d->total_s[in->class_count + k] =
+            length / (double)(knots - 1) * (k == 0 || k + 1 == knots ? .5 : 1);
 }
 
-pj_status pj_design_init(pj_design *design, const pj_fit_input *in, pj_error *err)
+pj_status pj_design_init(pj_design *design, const pj_fit_input *in, size_t knots, pj_error *err)
 {
-    sweep s = {.input = in};
+    sweep s = {.input = in, .knots = knots};
     pj_status status = PJ_OK;
     size_t first = 0;
-    *design = (pj_design){.rows = in->window_count};
+    *design = (pj_design){.rows = in->window_count, .columns = in->class_count + knots};
     design->row_begin = pj_alloc(in->window_count + 1, sizeof *design->row_begin);
-    design->total_ms = pj_alloc(in->class_count, sizeof *design->total_ms);
+    design->total_s = pj_alloc(design->columns, sizeof *design->total_s);
     s.reach = pj_alloc(in->leaf_count, sizeof *s.reach);
     s.scratch = pj_alloc(in->class_count, sizeof *s.scratch);
     s.touched = pj_alloc(in->class_count, sizeof *s.touched);
-    if (!design->row_begin || !design->total_ms || !s.reach || !s.scratch || !s.touched) goto fail;
+    if (!design->row_begin || !design->total_s || !s.reach || !s.scratch || !s.touched) goto fail;
     for (size_t i = 0; i < in->leaf_count; i++) {
         int64_t end = in->leaves[i].end_ns;
         s.reach[i] = i > 0 && s.reach[i - 1] > end ? s.reach[i - 1] : end;
@@ -92,7 +117,7 @@ pj_status pj_design_init(pj_design *design, const pj_fit_input *in, pj_error *er
         while (first < in->leaf_count && s.reach[first] <= in->windows[row].begin_ns) first++;
         if (!add_row(design, &s, row, first)) goto fail;
     }
-    add_totals(design, in);
+    add_totals(design, in, knots);
     goto done;
 fail:
     status = pj_fail_memory(err, "the attribution's design matrix");

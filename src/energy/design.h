@@ -1,19 +1,21 @@
-/* The design matrix of the regression: time of each class inside each window, sparse by rows, since
- * a short window holds few classes. */
+/* The design matrix of the regression, sparse by rows, since a short window holds few classes: the
+ * time of each class inside each window, and beside the classes the hats of the baseline's drift,
+ * one around each of a few knots evenly spaced over the run. */
 #ifndef PJ_ENERGY_DESIGN_H
 #define PJ_ENERGY_DESIGN_H
 
 #include "energy/attribute.h"
 
 typedef struct pj_design {
-    size_t rows;
-    size_t *row_begin; /* [rows + 1] into the entries */
-    uint32_t *column;  /* per entry: class */
-    double *time_ms;   /* per entry */
-    double *total_ms;  /* [classes]: time of the class in the whole run */
+    size_t rows, columns; /* columns: classes, then knots */
+    size_t *row_begin;    /* [rows + 1] into the entries */
+    uint32_t *column;     /* per entry */
+    double *seconds;      /* per entry: time of the class, area of the hat, in the window */
+    double *total_s;      /* [columns]: the same in the whole run */
 } pj_design;
 
-pj_status pj_design_init(pj_design *design, const pj_fit_input *input, pj_error *err);
+/* `knots`: 0, or at least 2. */
+pj_status pj_design_init(pj_design *design, const pj_fit_input *input, size_t knots, pj_error *err);
 void pj_design_fini(pj_design *design); /* may run twice */
 
 #endif

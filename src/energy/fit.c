@@ -58,24 +58,49 @@ static void set_prior(pj_regression *r)
 
 /* ---- noise and drift ------------------------------------------------------------------------ */
 
-/* Grids: the noise from "a perfect counter" to "useless", the drift relative to the mean power. */
-static const double drift_grid[] = {1e-6, 0.005, 0.02, 0.08};
-#define LEAST_NOISE  1e-6
-#define MOST_NOISE   0.5
-#define COARSE_STEP  1.6
-#define FINE_STEP    1.12
-#define LEAST_WEIGHT 1e-3 /* relative to the best: what is less likely is left out */
-enum { DRIFTS = sizeof drift_grid / sizeof *drift_grid, MAX_LEVELS = 4 * 64 };
+/* Grids: the noise from "a perfect sensor" to "useless", the drift relative to the mean power. A
+ * counter that does not wander shows it to many more digits than any power reading could. */
+static const double drift_grid[] = {0.005, 0.02, 0.08}; /* and none to speak of */
+#define LEAST_NOISE      1e-6
+#define LEAST_NOISE_EVER 1e-9
+#define MOST_NOISE       0.5
+#define FIRST_NOISE      1e-3 /* to take sums around what is roughly right */
+#define COARSE_STEP      2.5
+#define FINE_STEP        1.12
+#define LARGEST_STEP     1.6  /* where the evidence is flat */
+#define FLAT             0.1  /* a smaller change of the evidence makes steps larger, */
+#define STEEP            0.5  /* a larger one fine again */
+#define LEAST_WEIGHT     1e-3 /* relative to the best: what is less likely is left out */
+enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_LEVELS = DRIFTS * 64 };
 
 typedef struct level {
-    double noise, drift, evidence, weight;
+    double noise, drift, evidence;
+    double width;  /* logarithm of noise that it stands for */
+    double weight; /* of all levels together: 1 */
 } level;
 
 typedef struct levels {
+    double least_noise, drifts[DRIFTS]; /* that are looked at */
     level items[MAX_LEVELS];
     size_t count;
     level best;
 } levels;
+
+/* No less noise and drift than a counter's rounding would let one see over the whole run. */
+static void set_range(const pj_regression *r, levels *l)
+{
+    static const double seconds_a_drift = 4;
+    double noise = pj_regression_least_noise(r), drift = 0.1 * sqrt(r->loose / 2) / seconds_a_drift;
+    l->least_noise = noise > 0 ? fmin(fmax(noise, LEAST_NOISE_EVER), LEAST_NOISE) : LEAST_NOISE;
+    l->drifts[0] = noise > 0 ? fmin(fmax(drift, LEAST_NOISE_EVER), LEAST_NOISE) : LEAST_NOISE;
+    for (size_t k = 1; k < DRIFTS; k++) l->drifts[k] = drift_grid[k - 1];
+}
+
+static void start(levels *l, double noise)
+{
+    l->count = 0;
+    l->best = (level){noise, l->drifts[0], -INFINITY, 0, 1};
+}
 
 /* What is thought of a noise beforehand: with few windows the least noise explains all of them,
  * and a power sensor of one part in a million is not to be had. */
@@ -88,12 +113,13 @@ static double log_prior_noise(const pj_fit_input *in, double noise)
 }
 
 /* Takes up one noise with every drift; returns the best evidence among them. */
-static double try_noise(pj_regression *r, double noise, levels *l)
+static double try_noise(pj_regression *r, double noise, double width, levels *l)
 {
     double best = -INFINITY, prior = log_prior_noise(r->in, noise);
     pj_regression_set_noise(r, noise);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
-        level at = {noise, drift_grid[k], prior + pj_regression_evidence(r, drift_grid[k]), 0};
+        double evidence = prior + pj_regression_evidence(r, l->drifts[k]);
+        level at = {noise, l->drifts[k], evidence, width, 0};
         if (at.evidence > best) best = at.evidence;
         if (at.evidence > l->best.evidence) l->best = at;
         if (l->count < MAX_LEVELS) l->items[l->count++] = at;
@@ -104,29 +130,38 @@ static double try_noise(pj_regression *r, double noise, levels *l)
 /* Coarse steps over the whole range, to know where to look. */
 static void find_noise(pj_regression *r, levels *l)
 {
-    *l = (levels){.best = {MOST_NOISE, drift_grid[0], -INFINITY, 1}};
-    for (double s = LEAST_NOISE; s < MOST_NOISE; s *= COARSE_STEP) try_noise(r, s, l);
+    set_range(r, l);
+    start(l, MOST_NOISE);
+    for (double s = l->least_noise; s < MOST_NOISE; s *= COARSE_STEP) try_noise(r, s, 0, l);
 }
 
-/* Even steps around `middle` as far as they matter: the noise that a sensor may have, given what it
- * said. */
-static void weigh_noise(pj_regression *r, double middle, levels *l)
+/* Steps from `middle` down or up as far as they matter, larger ones where nothing changes. */
+static void walk_noise(pj_regression *r, double middle, double middle_evidence, bool up, levels *l)
 {
     enum { MOST_STEPS = 30 };
-    *l = (levels){.best = {middle, drift_grid[0], -INFINITY, 1}};
-    try_noise(r, middle, l);
-    for (int side = 0; side < 2; side++) {
-        double s = middle;
-        for (int i = 0; i < MOST_STEPS; i++) {
-            s = side ? s * FINE_STEP : s / FINE_STEP;
-            if (s < LEAST_NOISE || s > MOST_NOISE) break;
-            if (try_noise(r, s, l) < l->best.evidence + log(LEAST_WEIGHT)) break;
-        }
+    double s = middle, step = FINE_STEP, before = middle_evidence;
+    for (int i = 0; i < MOST_STEPS; i++) {
+        s = up ? s * step : s / step;
+        if (s < l->least_noise || s > MOST_NOISE) break;
+        double evidence = try_noise(r, s, log(step), l);
+        if (evidence < l->best.evidence + log(LEAST_WEIGHT)) break;
+        double change = fabs(evidence - before);
+        if (change < FLAT) step = fmin(step * FINE_STEP, LARGEST_STEP);
+        if (change > STEEP) step = FINE_STEP;
+        before = evidence;
     }
-    double sum = 0;
+}
+
+/* The noise that a sensor may have, given what it said. */
+static void weigh_noise(pj_regression *r, double middle, levels *l)
+{
+    start(l, middle);
+    double evidence = try_noise(r, middle, log(FINE_STEP), l), sum = 0;
+    walk_noise(r, middle, evidence, false, l);
+    walk_noise(r, middle, evidence, true, l);
     for (size_t i = 0; i < l->count; i++) {
         double weight = exp(l->items[i].evidence - l->best.evidence);
-        sum += l->items[i].weight = weight < LEAST_WEIGHT ? 0 : weight;
+        sum += l->items[i].weight = weight < LEAST_WEIGHT ? 0 : weight * l->items[i].width;
     }
     for (size_t i = 0; i < l->count; i++) l->items[i].weight /= sum;
 }
@@ -174,7 +209,7 @@ static bool solve_truncated(pj_regression *r, const levels *l, estimate *e)
         for (size_t c = 0; c < r->classes; c++) {
             if (e->held[c]) continue;
             e->free_variance[c] = e->cov[c * r->n + c];
-            if (e->mean[c] < 0 && r->total[c] > 0 &&
+            if (e->mean[c] < 0 && r->design.total_s[c] > 0 &&
                 (worst == r->classes || e->mean[c] < e->mean[worst]))
                 worst = c;
         }
@@ -186,6 +221,15 @@ static bool solve_truncated(pj_regression *r, const levels *l, estimate *e)
     return true;
 }
 
+/* Puts the sums around what the readings say with this noise. */
+static bool centre(pj_regression *r, double noise, double drift, estimate *e)
+{
+    pj_regression_set_noise(r, noise);
+    bool ok = pj_regression_posterior(r, drift, e->one_mean, e->one_cov);
+    if (ok) pj_regression_centre(r, e->one_mean);
+    return ok;
+}
+
 static double condition_of(const pj_regression *r)
 {
     size_t n = r->classes, used = 0;
@@ -194,7 +238,7 @@ static double condition_of(const pj_regression *r)
     double condition = NAN;
     if (a && index) {
         for (size_t c = 0; c < n; c++)
-            if (r->total[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
+            if (r->design.total_s[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
         for (size_t i = 0; i < used; i++)
             for (size_t k = 0; k < used; k++)
                 a[i * used + k] = r->normal[index[i] * r->n + index[k]] /
@@ -211,9 +255,9 @@ static void predict_total(const pj_regression *r, pj_fit *fit)
 {
     double mean = 0, variance = 0, common[2] = {0, 0};
     for (size_t c = 0; c < r->classes; c++) {
-        mean += r->total[c] * r->m0[c];
-        variance += r->total[c] * r->total[c] * r->d0[c];
-        common[r->calibrated[c]] += r->total[c] * r->common[c];
+        mean += r->design.total_s[c] * r->m0[c];
+        variance += r->design.total_s[c] * r->design.total_s[c] * r->d0[c];
+        common[r->calibrated[c]] += r->design.total_s[c] * r->common[c];
     }
     double idle = isfinite(r->in->idle_mw) ? r->in->idle_mw : 0;
     fit->predicted_mj = mean * r->scale + idle * (double)(r->in->end_ns - r->in->begin_ns) * 1e-9;
@@ -229,7 +273,7 @@ static void publish(const pj_regression *r, const double *prior, const estimate 
         double variance = e->free_variance[c];
         fit->truncated[c] = e->held[c];
         fit->power_mw[c] = e->held[c] || e->mean[c] < 0 ? 0 : e->mean[c] * r->scale;
-        fit->time_ms[c] = r->design.total_ms[c];
+        fit->time_ms[c] = r->design.total_s[c] * 1e3;
         fit->data_share[c] = variance < prior[c] ? 1 - fmax(variance, 0) / prior[c] : 0;
         for (size_t k = 0; k < classes; k++)
             fit->covariance[c * classes + k] = e->cov[c * r->n + k] * r->scale * r->scale;
@@ -272,6 +316,7 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     if (status == PJ_OK) status = pj_regression_init(&r, input, err);
     if (status != PJ_OK) goto done;
     set_prior(&r);
+    pj_regression_centre(&r, r.m0);
     l = pj_alloc(1, sizeof *l);
     prior = pj_alloc(r.classes, sizeof *prior);
     if (!fit_alloc(fit, &e, r.classes, r.n) || !l || !prior) {
@@ -281,10 +326,9 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     for (size_t c = 0; c < r.classes; c++) /* an open mean is no knowledge of a class */
         prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
     predict_total(&r, fit);
+    centre(&r, FIRST_NOISE, LEAST_NOISE, &e);
     find_noise(&r, l);
-    pj_regression_set_noise(&r, l->best.noise);
-    if (pj_regression_posterior(&r, l->best.drift, e.one_mean, e.one_cov))
-        pj_regression_relevel(&r, e.one_mean);
+    if (centre(&r, l->best.noise, l->best.drift, &e)) pj_regression_relevel(&r, e.one_mean);
     weigh_noise(&r, l->best.noise, l);
     if (!solve_truncated(&r, l, &e)) {
         status = pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
@@ -293,6 +337,7 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     fit->noise = l->best.noise;
     fit->mean_mw = r.scale;
     fit->drift_mw = r.knots ? l->best.drift * r.scale : 0;
+    pj_regression_set_apart(&r);
     fit->condition_number = condition_of(&r);
     publish(&r, prior, &e, fit);
 done:

@@ -1,4 +1,4 @@
-/* Cholesky and Jacobi, written plainly: the matrices are small and the time is not here. */
+/* Cholesky and Jacobi, written plainly: dense matrices are small and the time is not here. */
 #include "energy/linear.h"
 
 #include <math.h>
@@ -86,4 +86,24 @@ double pj_condition_number(double *a, size_t n)
         most = v > most ? v : most;
     }
     return least > most * 1e-16 ? most / least : INFINITY;
+}
+
+/* V = L D L' with L unit lower bidiagonal: row i of L has below[i] / pivot[i - 1] left of its 1.
+ * Then from the last row back, V^-1[i][i] = 1 / pivot[i] + (that of row i + 1)^2 V^-1[i + 1][i +
+ * 1]. Every term of both sums has the sign of its sum: nothing cancels but in the pivots. */
+bool pj_tridiagonal_invert(double *diagonal, double *below, size_t n, double *log_det)
+{
+    double product = 1, log_sum = 0; /* the logarithm of many pivots at a time */
+    for (size_t i = 0; i < n; i++) {
+        double step = i > 0 && below[i] != 0 ? -below[i] * diagonal[i - 1] : 0;
+        double pivot = diagonal[i] + (step != 0 ? below[i] * step : 0);
+        if (!(pivot > 0) || !isfinite(pivot)) return false;
+        below[i] = step;
+        diagonal[i] = 1 / pivot;
+        product *= pivot;
+        if (product < 1e-100 || product > 1e100) log_sum += log(product), product = 1;
+    }
+    for (size_t i = n; i-- > 1;) diagonal[i - 1] += below[i] * below[i] * diagonal[i];
+    *log_det = log_sum + log(product);
+    return true;
 }

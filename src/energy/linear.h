@@ -1,5 +1,5 @@
-/* Small dense linear algebra for the estimator: symmetric positive definite, n of 10 to a few
- * hundred, row-major doubles in the caller's memory. */
+/* Linear algebra for the estimator, symmetric positive definite matrices in the caller's memory:
+ * small dense ones (n of 10 to a few hundred, row-major), and tridiagonal ones of any length. */
 #ifndef PJ_ENERGY_LINEAR_H
 #define PJ_ENERGY_LINEAR_H
 
@@ -16,5 +16,11 @@ void pj_cholesky_inverse(const double *factor, size_t n, double *inverse);
 /* Ratio of the largest to the least eigenvalue of the symmetric a[n][n], which is destroyed
  * (cyclic Jacobi); INFINITY when it is singular to rounding, NAN for n == 0. */
 double pj_condition_number(double *a, size_t n);
+
+/* A tridiagonal V of n rows: `diagonal`, and `below`[i] left of it in row i (below[0] is not looked
+ * at). Becomes what its inverse is made of: for k < j, V^-1[j][k] is V^-1[j][j] times the product
+ * of step[k + 1..j]. `below` becomes step, `diagonal` the diagonal of V^-1; step[0] is 0, and where
+ * row i has nothing to do with row i - 1 so is step[i]. False: not positive definite. */
+bool pj_tridiagonal_invert(double *diagonal, double *below, size_t n, double *log_det);
 
 #endif

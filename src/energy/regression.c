@@ -1,5 +1,5 @@
-/* The linear model: rows of the design with the drift's hats beside them, normal equations, and
- * Gaussian conditioning. Memory is taken at init; nothing else fails. */
+/* The linear model: what is known of the windows' noise, normal equations, and Gaussian
+ * conditioning. Memory is taken at init; nothing else fails. */
 #include "energy/regression.h"
 
 #include "base/memory.h"
@@ -10,50 +10,6 @@
 
 #define DRIFT_KNOT_NS 4000000000LL
 enum { DRIFT_MAX_KNOTS = 96, DRIFT_WINDOWS_A_KNOT = 12 };
-
-/* ---- columns ------------------------------------------------------------------------------ */
-
-/* Integral over [begin, end) of the hat around knot k, in seconds. Knots are evenly spaced over the
- * run. The piecewise linear hat is integrated at the window's middle: windows are short beside it.
- */
-static double hat_seconds(const pj_regression *r, size_t k, int64_t begin, int64_t end)
-{
-    double span = (double)(r->in->end_ns - r->in->begin_ns);
-    double position = ((double)(begin - r->in->begin_ns) + (double)(end - begin) / 2) / span *
-                      (double)(r->knots - 1);
-    double height = 1 - fabs(position - (double)k);
-    return height > 0 ? height * (double)(end - begin) * 1e-9 : 0;
-}
-
-typedef struct row {
-    uint32_t column[4096];
-    double seconds[4096];
-    size_t count;
-} row;
-
-static void get_row(const pj_regression *r, size_t w, row *out)
-{
-    const pj_design *d = &r->design;
-    const pj_window *window = &r->in->windows[w];
-    out->count = 0;
-    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1] && out->count < 4000; i++) {
-        out->column[out->count] = d->column[i];
-        out->seconds[out->count++] = d->time_ms[i] * 1e-3;
-    }
-    for (size_t k = 0; k < r->knots; k++) {
-        double s = hat_seconds(r, k, window->begin_ns, window->end_ns);
-        if (s == 0) continue;
-        out->column[out->count] = (uint32_t)(r->classes + k);
-        out->seconds[out->count++] = s;
-    }
-}
-
-static double expect(const row *w, const double *powers)
-{
-    double sum = 0;
-    for (size_t i = 0; i < w->count; i++) sum += w->seconds[i] * powers[w->column[i]];
-    return sum;
-}
 
 static size_t choose_knots(const pj_fit_input *in)
 {
@@ -69,8 +25,9 @@ static size_t choose_knots(const pj_fit_input *in)
 
 void pj_regression_fini(pj_regression *r)
 {
-    double *const arrays[] = {r->y,     r->level,  r->sd,  r->m0,     r->d0,    r->common,
-                              r->total, r->normal, r->rhs, r->factor, r->vector};
+    double *const arrays[] = {r->y,    r->level,  r->known,  r->link,   r->m0,
+                              r->d0,   r->common, r->around, r->pull,   r->weight,
+                              r->step, r->normal, r->rhs,    r->factor, r->vector};
     pj_design_fini(&r->design);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
     pj_free(r->calibrated);
@@ -83,9 +40,10 @@ static bool allocate(pj_regression *r)
     const struct {
         double **array;
         size_t count;
-    } arrays[] = {{&r->y, rows},   {&r->level, rows},   {&r->sd, rows},     {&r->m0, n},
-                  {&r->d0, n},     {&r->common, n},     {&r->total, n},     {&r->rhs, n},
-                  {&r->vector, n}, {&r->normal, n * n}, {&r->factor, n * n}};
+    } arrays[] = {{&r->y, rows},      {&r->level, rows},   {&r->known, rows},  {&r->link, rows},
+                  {&r->weight, rows}, {&r->step, rows},    {&r->m0, n},        {&r->d0, n},
+                  {&r->common, n},    {&r->around, n},     {&r->pull, n},      {&r->rhs, n},
+                  {&r->vector, n},    {&r->normal, n * n}, {&r->factor, n * n}};
     r->calibrated = pj_alloc(n, sizeof *r->calibrated);
     bool ok = r->calibrated != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -111,7 +69,7 @@ static double mean_power(const pj_regression *r, double net_mj)
     const pj_fit_input *in = r->in;
     double busy_s = 0, rest_s = 0, rest_mj = net_mj;
     for (size_t c = 0; c < r->classes; c++) {
-        double s = r->design.total_ms[c] * 1e-3;
+        double s = r->design.total_s[c];
         busy_s += s;
         if (has_prior(in, c))
             rest_mj -= in->priors[c].power_mw * s;
@@ -124,10 +82,73 @@ static double mean_power(const pj_regression *r, double net_mj)
     return gross > 0 ? gross : 1;
 }
 
-/* What is known of a window's noise, when power differs so much from the window before. */
-static double known_sd(const pj_window *window, double difference_mw)
+static double window_seconds(const pj_regression *r, size_t w)
 {
-    return hypot(window->sd_mj, difference_mw * window->shift_s);
+    return (double)(r->in->windows[w].end_ns - r->in->windows[w].begin_ns) * 1e-9;
+}
+
+static double expect(const pj_design *d, size_t w, const double *powers)
+{
+    double sum = 0;
+    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+        sum += d->seconds[i] * powers[d->column[i]];
+    return sum;
+}
+
+static bool is_empty(const pj_design *d, size_t w)
+{
+    return d->row_begin[w] == d->row_begin[w + 1];
+}
+
+/* ---- noise known beforehand ----------------------------------------------------------------- */
+
+/* Variance of a counter's reading that was taken `at_s` or so, when it rose by `mw`. */
+static double reading_variance(const pj_regression *r, double reading_mj, double mw, double at_s)
+{
+    double rounding = reading_mj / r->scale, early = mw * at_s;
+    return rounding * rounding + early * early;
+}
+
+/* What both readings of a window do to it, and to the window before. */
+static void judge_readings(pj_regression *r, size_t w)
+{
+    const pj_window *window = &r->in->windows[w], *before = w > 0 ? window - 1 : NULL;
+    double seconds = window_seconds(r, w), mw = r->level[w] / seconds;
+    bool linked = before && before->end_ns == window->begin_ns && !is_empty(&r->design, w - 1) &&
+                  !is_empty(&r->design, w);
+    if (linked) { /* the window before took its end for one that nobody shares */
+        double last_seconds = window_seconds(r, w - 1), last_mw = r->level[w - 1] / last_seconds;
+        double alone = reading_variance(r, before->reading_mj, last_mw, before->end_s);
+        double mean_mw = (r->level[w - 1] + r->level[w]) / (last_seconds + seconds);
+        double shared = reading_variance(r, window->reading_mj, mean_mw, window->begin_s);
+        r->known[w - 1] += shared - alone;
+        r->loose -= alone;
+        r->known[w] += shared;
+        r->link[w] = -shared;
+    } else {
+        double begin = reading_variance(r, window->reading_mj, mw, window->begin_s);
+        r->known[w] += begin;
+        r->loose += begin;
+    }
+    double end = reading_variance(r, window->reading_mj, mw, window->end_s);
+    r->known[w] += end;
+    r->loose += end;
+}
+
+static void judge_windows(pj_regression *r)
+{
+    double before_mw = 0;
+    r->loose = 0;
+    for (size_t w = 0; w < r->design.rows; w++) {
+        const pj_window *window = &r->in->windows[w];
+        double mw = r->level[w] / window_seconds(r, w);
+        double sd = window->sd_mj / r->scale;
+        double shift = w > 0 ? (mw - before_mw) * window->shift_s : 0;
+        r->known[w] = sd * sd + shift * shift;
+        r->link[w] = 0;
+        judge_readings(r, w);
+        before_mw = mw;
+    }
 }
 
 static void fill(pj_regression *r)
@@ -137,79 +158,143 @@ static void fill(pj_regression *r)
     double net_mj = in->total_mj - idle_mw(in) * seconds;
     r->scale = mean_power(r, net_mj);
     r->total_y = net_mj / r->scale;
-    double before_mw = 0;
     for (size_t w = 0; w < in->window_count; w++) {
-        const pj_window *window = &in->windows[w];
-        double s = (double)(window->end_ns - window->begin_ns) * 1e-9;
-        r->y[w] = (window->energy_mj - idle_mw(in) * s) / r->scale;
-        r->level[w] = fabs(window->energy_mj) / r->scale;
-        double mw = fabs(window->energy_mj) / s;
-        r->sd[w] = known_sd(window, w > 0 ? mw - before_mw : 0) / r->scale;
-        before_mw = mw;
+        double mj = in->windows[w].energy_mj;
+        r->y[w] = (mj - idle_mw(in) * window_seconds(r, w)) / r->scale;
+        r->level[w] = fabs(mj) / r->scale;
     }
-    for (size_t c = 0; c < r->classes; c++) r->total[c] = r->design.total_ms[c] * 1e-3;
-    for (size_t k = 0; k < r->knots; k++) /* a hat's area; half of it at the ends of the run */
-        r->total[r->classes + k] =
-            seconds / (double)(r->knots - 1) * (k == 0 || k + 1 == r->knots ? .5 : 1);
+    judge_windows(r);
 }
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error *err)
 {
     *r = (pj_regression){.in = in, .classes = in->class_count, .knots = choose_knots(in)};
     r->n = r->classes + r->knots;
-    pj_status status = pj_design_init(&r->design, in, err);
+    pj_status status = pj_design_init(&r->design, in, r->knots, err);
     if (status != PJ_OK) return status;
     if (!allocate(r)) return pj_fail_memory(err, "attribution");
     fill(r);
     return PJ_OK;
 }
 
-/* ---- likelihood ---------------------------------------------------------------------------- */
-
-void pj_regression_set_noise(pj_regression *r, double noise)
+void pj_regression_centre(pj_regression *r, const double *mean)
 {
-    size_t n = r->n;
-    row w;
-    r->noise = noise;
-    memset(r->normal, 0, n * n * sizeof(double));
-    memset(r->rhs, 0, n * sizeof(double));
-    r->residual = r->log_v = 0;
-    for (size_t i = 0; i < r->design.rows; i++) {
-        get_row(r, i, &w);
-        if (w.count == 0) continue;
-        double sd = noise * r->level[i], v = sd * sd + r->sd[i] * r->sd[i];
-        if (!(v > 0)) v = 1e-24;
-        double rest = r->y[i] - expect(&w, r->m0);
-        r->residual += rest * rest / v;
-        r->log_v += log(v);
-        for (size_t a = 0; a < w.count; a++) {
-            double weighted = w.seconds[a] / v;
-            r->rhs[w.column[a]] += weighted * rest;
-            double *line = r->normal + w.column[a] * n;
-            for (size_t b = 0; b < w.count; b++) line[w.column[b]] += weighted * w.seconds[b];
-        }
-    }
+    memcpy(r->around, mean, r->n * sizeof(double));
 }
 
 void pj_regression_relevel(pj_regression *r, const double *mean)
 {
-    row w;
-    double before_mw = 0;
-    for (size_t i = 0; i < r->design.rows; i++) {
-        const pj_window *window = &r->in->windows[i];
-        double s = (double)(window->end_ns - window->begin_ns) * 1e-9;
-        double read = fabs(window->energy_mj) / r->scale;
-        get_row(r, i, &w);
-        double predicted = expect(&w, mean) + idle_mw(r->in) * s / r->scale;
-        double mw = predicted * r->scale / s;
-        r->level[i] = fmin(fmax(predicted, read / 2), 2 * read);
-        r->sd[i] = known_sd(window, i > 0 ? mw - before_mw : 0) / r->scale;
-        before_mw = mw;
+    for (size_t w = 0; w < r->design.rows; w++) {
+        double idle = idle_mw(r->in) * window_seconds(r, w) / r->scale;
+        double read = fabs(r->in->windows[w].energy_mj) / r->scale;
+        double predicted = expect(&r->design, w, mean) + idle;
+        r->level[w] = fmin(fmax(predicted, read / 2), 2 * read);
+    }
+    judge_windows(r);
+}
+
+/* ---- likelihood ---------------------------------------------------------------------------- */
+
+/* to[0..n) += factor x from[0..n) */
+static void add_scaled(double *restrict to, const double *restrict from, double factor, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] += factor * from[i];
+}
+
+/* far := step x (far + row w), with which the rows before w weigh on the one after it. */
+static void carry(const pj_regression *r, size_t w, double step, double *far)
+{
+    const pj_design *d = &r->design;
+    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+        far[d->column[i]] += d->seconds[i];
+    for (size_t i = 0; i < r->n; i++) far[i] *= step;
+}
+
+/* normal, rhs and residual from weight and step. For every pair of rows k <= j, V^-1[j][k] is
+ * weight[j] times a product of steps: `far` has the rows k < j with these products, and the lower
+ * triangle of pairs is mirrored at the end. */
+static void accumulate(pj_regression *r)
+{
+    const pj_design *d = &r->design;
+    size_t n = r->n;
+    double *far = r->vector, far_rest = 0, rest = 0;
+    memset(r->normal, 0, n * n * sizeof(double));
+    memset(r->rhs, 0, n * sizeof(double));
+    memset(far, 0, n * sizeof(double));
+    r->residual = 0;
+    for (size_t w = 0; w < d->rows; w++) {
+        bool linked = r->step[w] != 0;
+        if (linked) {
+            carry(r, w - 1, r->step[w], far);
+            far_rest = r->step[w] * (far_rest + rest);
+        } else if (w > 0 && r->step[w - 1] != 0) {
+            memset(far, 0, n * sizeof(double));
+            far_rest = 0;
+        }
+        if (is_empty(d, w)) continue;
+        rest = r->y[w] - expect(d, w, r->around);
+        double weight = r->weight[w];
+        r->residual += weight * rest * (rest + 2 * far_rest);
+        if (linked) add_scaled(r->rhs, far, weight * rest, n);
+        for (size_t a = d->row_begin[w]; a < d->row_begin[w + 1]; a++) {
+            double weighted = weight * d->seconds[a];
+            double *line = r->normal + d->column[a] * n;
+            r->rhs[d->column[a]] += weighted * (rest + far_rest);
+            if (linked) add_scaled(line, far, weighted, n);
+            for (size_t b = d->row_begin[w]; b < d->row_begin[w + 1]; b++)
+                line[d->column[b]] += weighted / 2 * d->seconds[b];
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k <= i; k++)
+            r->normal[i * n + k] = r->normal[k * n + i] =
+                r->normal[i * n + k] + r->normal[k * n + i];
+}
+
+static double window_variance(const pj_regression *r, size_t w)
+{
+    double sd = r->noise * r->level[w], v = sd * sd + r->known[w];
+    return v > 0 ? v : 1e-24;
+}
+
+void pj_regression_set_noise(pj_regression *r, double noise)
+{
+    r->noise = noise;
+    for (size_t w = 0; w < r->design.rows; w++) {
+        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w);
+        r->step[w] = r->link[w];
+    }
+    if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
+    accumulate(r);
+}
+
+void pj_regression_set_apart(pj_regression *r)
+{
+    for (size_t w = 0; w < r->design.rows; w++) {
+        r->weight[w] = 1 / window_variance(r, w);
+        r->step[w] = 0;
+    }
+    accumulate(r);
+}
+
+/* pull := P0^-1 (m0 - around), misfit := (m0 - around)' P0^-1 (m0 - around); `along` as below. */
+static void weigh_prior(pj_regression *r, const double along[2])
+{
+    double moved[2] = {0, 0};
+    r->misfit = 0;
+    for (size_t i = 0; i < r->n; i++)
+        moved[r->calibrated[i]] += r->common[i] * (r->m0[i] - r->around[i]) / r->d0[i];
+    for (size_t i = 0; i < r->n; i++) {
+        int group = r->calibrated[i];
+        double away = r->m0[i] - r->around[i];
+        r->pull[i] = (away - r->common[i] * moved[group] / along[group]) / r->d0[i];
+        r->misfit += away * r->pull[i];
     }
 }
 
-/* factor := Cholesky of P0^-1 + normal; *log_prior := log |P0|. P0 is a diagonal D with a direction
- * u added in each group: P0^-1 = D^-1 - (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u), group by group. */
+/* factor := Cholesky of P0^-1 + normal, pull and misfit; *log_prior := log |P0|. P0 is a diagonal D
+ * with a direction u added in each group: P0^-1 = D^-1 - (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u), group
+ * by group. */
 static bool factorise(pj_regression *r, double drift_sd, double *log_prior, double *log_det)
 {
     size_t n = r->n;
@@ -221,6 +306,7 @@ static bool factorise(pj_regression *r, double drift_sd, double *log_prior, doub
         *log_prior += log(r->d0[c]);
     }
     *log_prior += log(along[0]) + log(along[1]);
+    weigh_prior(r, along);
     for (size_t i = 0; i < n; i++) {
         double ui = r->common[i] / r->d0[i] / along[r->calibrated[i]];
         for (size_t k = 0; k <= i; k++) {
@@ -232,50 +318,70 @@ static bool factorise(pj_regression *r, double drift_sd, double *log_prior, doub
     return pj_cholesky(r->factor, n, log_det);
 }
 
+/* x := what is to be added to `around` for the posterior mean; returns how much the fit gains. */
+static double solve(const pj_regression *r, double *x)
+{
+    double gain = 0;
+    for (size_t i = 0; i < r->n; i++) x[i] = r->rhs[i] + r->pull[i];
+    pj_cholesky_solve(r->factor, r->n, x);
+    for (size_t i = 0; i < r->n; i++) gain += x[i] * (r->rhs[i] + r->pull[i]);
+    return gain;
+}
+
 double pj_regression_evidence(pj_regression *r, double drift_sd)
 {
-    double log_prior, log_det, gain = 0, *delta = r->vector;
+    double log_prior, log_det;
     if (!factorise(r, drift_sd, &log_prior, &log_det)) return -INFINITY;
-    memcpy(delta, r->rhs, r->n * sizeof(double));
-    pj_cholesky_solve(r->factor, r->n, delta);
-    for (size_t i = 0; i < r->n; i++) gain += delta[i] * r->rhs[i];
-    return -0.5 * (r->log_v + log_det + log_prior + r->residual - gain);
+    double gain = solve(r, r->vector);
+    return -0.5 * (r->log_v + log_det + log_prior + r->residual + r->misfit - gain);
 }
 
 /* ---- posterior ----------------------------------------------------------------------------- */
 
+static double sum_of_squares(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sum;
+}
+
+double pj_regression_least_noise(const pj_regression *r)
+{
+    double squares = sum_of_squares(r->level, r->design.rows);
+    return squares > 0 && r->loose > 0 ? 0.1 * sqrt(r->loose / 2 / squares) : 0;
+}
+
 /* Variance of the run's measured total by the noise of the windows it is made of; windows that
- * overlap or leave time unseen count for the time there is to each. */
+ * overlap or leave time unseen count for the time there is to each. A reading that two windows
+ * share does nothing to their sum. */
 static double total_variance(const pj_regression *r)
 {
-    double squares = 0, seen_ns = 0;
-    for (size_t w = 0; w < r->design.rows; w++) {
-        const pj_window *window = &r->in->windows[w];
-        squares += r->level[w] * r->level[w];
-        seen_ns += (double)(window->end_ns - window->begin_ns);
-    }
-    if (!(seen_ns > 0)) return 0;
-    double each = (double)(r->in->end_ns - r->in->begin_ns) / seen_ns;
-    return r->noise * r->noise * squares * each * each;
+    double seen_s = 0, squares = sum_of_squares(r->level, r->design.rows);
+    for (size_t w = 0; w < r->design.rows; w++) seen_s += window_seconds(r, w);
+    if (!(seen_s > 0)) return 0;
+    double each = (double)(r->in->end_ns - r->in->begin_ns) * 1e-9 / seen_s;
+    return (r->noise * r->noise * squares + r->loose) * each * each;
 }
 
 /* Conditions N(mean, cov) on total' x = total_y: parts add up to what was measured. The total is a
  * sum over the same noisy windows, so its noise stays in the intervals: moved by k per unit of
  * total, the powers are as uncertain along k as the total is. What the curve itself does not know
- * of the total (time that nobody saw) weakens the condition. */
+ * of the total (time that nobody saw) weakens the condition, as do the digits of its sum. */
 static void condition_on_total(const pj_regression *r, double *mean, double *cov)
 {
     size_t n = r->n;
+    const double *total = r->design.total_s;
     double *st = r->vector, tst = 0, expected = 0;
     for (size_t i = 0; i < n; i++) {
         st[i] = 0;
-        for (size_t k = 0; k < n; k++) st[i] += cov[i * n + k] * r->total[k];
-        tst += st[i] * r->total[i];
-        expected += r->total[i] * mean[i];
+        for (size_t k = 0; k < n; k++) st[i] += cov[i * n + k] * total[k];
+        tst += st[i] * total[i];
+        expected += total[i] * mean[i];
     }
     if (!(tst > 0)) return;
     double sd = isfinite(r->in->total_sd_mj) ? r->in->total_sd_mj / r->scale : 0;
-    double variance = tst + sd * sd, noise = total_variance(r);
+    double digits = 1e-7 * r->total_y;
+    double variance = tst + sd * sd + digits * digits, noise = total_variance(r);
     for (size_t i = 0; i < n; i++) mean[i] += st[i] / variance * (r->total_y - expected);
     double kept = 1 / variance - noise / (variance * variance);
     for (size_t i = 0; i < n; i++)
@@ -286,10 +392,9 @@ bool pj_regression_posterior(pj_regression *r, double drift_sd, double *mean, do
 {
     double log_prior, log_det;
     if (!factorise(r, drift_sd, &log_prior, &log_det)) return false;
-    memcpy(mean, r->rhs, r->n * sizeof(double));
-    pj_cholesky_solve(r->factor, r->n, mean);
+    solve(r, mean);
     pj_cholesky_inverse(r->factor, r->n, cov);
-    for (size_t c = 0; c < r->n; c++) mean[c] += r->m0[c];
+    for (size_t c = 0; c < r->n; c++) mean[c] += r->around[c];
     condition_on_total(r, mean, cov);
     return true;
 }

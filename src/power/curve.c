@@ -388,6 +388,14 @@ static sums sums_until(const pj_curve *c, int64_t at_ns)
     return s;
 }
 
+/* Half width of the uncertainty of when piece i began: the tick that ended the one before, or,
+ * after a hole, one like its own. */
+static double begin_edge_ns(const pj_curve *c, size_t i)
+{
+    const piece *p = &c->pieces[i];
+    return (double)(i > 0 && p[-1].end_ns == p->begin_ns ? p[-1].edge_ns : p->edge_ns);
+}
+
 /* Variance of where the energy of the pieces at both edges lies, and of their ticks. */
 static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
 {
@@ -482,15 +490,12 @@ static size_t window_at(const pj_curve *c, int64_t at_ns)
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
-    double tick_before = i > 0 ? (double)p[-1].edge_ns : (double)p->edge_ns;
-    double ticks_ns =
-        sqrt(((double)p->edge_ns * (double)p->edge_ns + tick_before * tick_before) / 3);
-    return (pj_curve_window){p->begin_ns,
-                             p->end_ns,
-                             p->energy_mj,
-                             resolution_mj(c, 0),
-                             piece_mw(p) * ticks_ns * 1e-9,
-                             0};
+    return (pj_curve_window){.begin_ns = p->begin_ns,
+                             .end_ns = p->end_ns,
+                             .energy_mj = p->energy_mj,
+                             .resolution_mj = resolution_mj(c, 0),
+                             .begin_s = begin_edge_ns(c, i) * 1e-9 / sqrt(3),
+                             .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }
 
 static pj_curve_window window_of_power(const pj_curve *c, size_t i)
@@ -498,8 +503,11 @@ static pj_curve_window window_of_power(const pj_curve *c, size_t i)
     const pj_curve_point *w = &c->windows[i];
     double length = (double)(w->end_ns - w->begin_ns);
     double shift_s = (double)c->window_edges[i] * 1e-9 / 1.732 + delay_sd_s(c);
-    return (pj_curve_window){
-        w->begin_ns, w->end_ns, w->power_mw * length * 1e-9, resolution_mj(c, length), 0, shift_s};
+    return (pj_curve_window){.begin_ns = w->begin_ns,
+                             .end_ns = w->end_ns,
+                             .energy_mj = w->power_mw * length * 1e-9,
+                             .resolution_mj = resolution_mj(c, length),
+                             .shift_s = shift_s};
 }
 
 size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

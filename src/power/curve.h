@@ -63,9 +63,9 @@ double pj_curve_power_mw(const pj_curve *curve, int64_t at_ns);
 typedef struct pj_curve_window {
     int64_t begin_ns, end_ns;
     double energy_mj;
-    double resolution_mj; /* step of the reading over the window; 0: unknown */
-    double sd_mj;         /* 1 sigma of a counter's ticks, without resolution and gain */
-    double shift_s;       /* 1 sigma of where the interval of a power reading lies */
+    double resolution_mj;  /* step of the reading over the window; 0: unknown */
+    double begin_s, end_s; /* counters: 1 sigma of when the ticks were at either edge */
+    double shift_s;        /* 1 sigma of where the interval of a power reading lies */
 } pj_curve_window;
 
 /* Windows that touch [begin, end); writes up to `max`, returns how many there are. */

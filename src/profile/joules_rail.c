@@ -15,6 +15,7 @@ static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_wind
                              size_t *count, pj_error *err)
 {
     const pj_curve *curve = j->curves[result->rail];
+    bool counter = j->d->rails[result->rail].kind == PJ_RAIL_COUNTER;
     size_t n = pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, NULL, 0);
     pj_curve_window *seen = pj_alloc(n, sizeof *seen);
     *windows = pj_alloc(n, sizeof **windows);
@@ -25,13 +26,18 @@ static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_wind
     pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, seen, n);
     *count = 0;
     for (size_t i = 0; i < n; i++) {
-        double q = seen[i].resolution_mj, sd = seen[i].sd_mj;
+        double step_sd = isnan(seen[i].resolution_mj) ? 0 : seen[i].resolution_mj / sqrt(12);
         if (isnan(seen[i].energy_mj)) continue;
         if (result->begin_ns > seen[i].begin_ns) result->begin_ns = seen[i].begin_ns;
         if (result->end_ns < seen[i].end_ns) result->end_ns = seen[i].end_ns;
-        (*windows)[(*count)++] = (pj_window){
-            seen[i].begin_ns, seen[i].end_ns, seen[i].energy_mj,
-            sqrt((isnan(sd) ? 0 : sd * sd) + (isnan(q) ? 0 : q * q / 6)), seen[i].shift_s};
+        (*windows)[(*count)++] = (pj_window){.begin_ns = seen[i].begin_ns,
+                                             .end_ns = seen[i].end_ns,
+                                             .energy_mj = seen[i].energy_mj,
+                                             .sd_mj = counter ? 0 : step_sd,
+                                             .shift_s = seen[i].shift_s,
+                                             .reading_mj = counter ? step_sd : 0,
+                                             .begin_s = seen[i].begin_s,
+                                             .end_s = seen[i].end_s};
     }
     pj_free(seen);
     return PJ_OK;
@@ -96,7 +102,7 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
                           size_t count, const pj_curve_energy *total, pj_error *err)
 {
     const pj_tree *tree = j->tree;
-    const pj_rail *rail = &j->d->rails[result->rail];
+    bool counter = j->d->rails[result->rail].kind == PJ_RAIL_COUNTER;
     pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
     if (!priors) return pj_fail_memory(err, "the priors of a fit");
     for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
@@ -107,11 +113,12 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
                           .class_count = tree->class_count,
                           .idle_mw = j->d->baseline_mw[result->rail],
                           .total_mj = total->energy_mj,
-                          .total_sd_mj = hypot(total->random_sd_mj, total->bias_sd_mj),
+                          .total_sd_mj =
+                              hypot(counter ? 0 : total->random_sd_mj, total->bias_sd_mj),
                           .begin_ns = result->begin_ns,
                           .end_ns = result->end_ns,
                           .priors = priors,
-                          .usual_noise = rail->kind == PJ_RAIL_COUNTER ? 0 : USUAL_POWER_NOISE};
+                          .usual_noise = counter ? 0 : USUAL_POWER_NOISE};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
     for (uint32_t c = 0; j->options->observe && result->has_fit && c < tree->class_count; c++) {

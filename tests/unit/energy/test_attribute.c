@@ -123,6 +123,39 @@ static void errors_stay_below_the_table(void **state)
     assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
 }
 
+/* Cumulative readings: what rounding or a late look takes from one window it gives to the next. An
+ * estimator that takes these errors for independent is off two to three times as far, and covers 85
+ * to 98 % of cases. Counters that rise by 15.3 and 61 uJ, some looked at up to 0.5 ms too late or
+ * too early. */
+static void errors_of_a_counters_readings_cancel(void **state)
+{
+    (void)state;
+    static const row rows[] = {
+        {{"61 uJ, 1 ms", 1, 0, 0, 0.061, true, 0}, 50, 0, 0.00012},
+        {{"15.3 uJ, 1 ms", 1, 0, 0, 0.0153, true, 0}, 10, 0, 0.00028},
+        {{"61 uJ, 1 ms, 1 % noise", 1, 0, 0.01, 0.061, true, 0}, 10, 0, 0.03},
+        {{"61 uJ, 1 ms, 0.4 ms late", 1, 0, 0, 0.061, true, 0.4}, 10, 0, 0.35},
+        {{"61 uJ, 100 ms", 100, 0, 0, 0.061, true, 0}, 50, 0, 0.0015},
+        {{"61 uJ, 100 ms, 0.5 ms late", 100, 0, 0, 0.061, true, 0.5}, 50, 0, 0.4},
+    };
+    static score s;
+    const char *more = getenv("PJ_RUNS");
+    unsigned runs = more ? (unsigned)atoi(more) : 12, covered = 0, judged = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        s = (score){0};
+        for (unsigned k = 0; k < runs; k++)
+            judge(&s, 1000 * i + k + 7, &rows[i].sensor, rows[i].token_ms, 0, 0);
+        double error = p95(&s);
+        printf("%-26s %8.0f %7.3f%% %8.3f%% %8.1f%%\n", rows[i].sensor.name, rows[i].token_ms,
+               100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
+        covered += s.covered;
+        judged += s.judged;
+        if (!more) assert_true(error <= rows[i].limit);
+    }
+    printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
+    assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
+}
+
 static void a_calibration_that_does_not_explain_is_seen(void **state)
 {
     truth t;
@@ -318,6 +351,33 @@ static void linear_algebra_inverts(void **state)
     assert_false(pj_cholesky(not_positive, 2, NULL));
 }
 
+/* Against the dense inverse; rows 3 and 6 begin anew. */
+static void a_tridiagonal_matrix_is_inverted(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    double diagonal[N], below[N], dense[N * N] = {0}, inverse[N * N], log_dense, log_det;
+    pj_random r = {4};
+    for (int i = 0; i < N; i++) {
+        diagonal[i] = dense[i * N + i] = 2.01 + pj_random_unit(&r);
+        below[i] = i % 3 == 0 ? 0 : -1;
+        if (i > 0) dense[i * N + i - 1] = dense[(i - 1) * N + i] = below[i];
+    }
+    assert_true(pj_tridiagonal_invert(diagonal, below, N, &log_det));
+    assert_true(pj_cholesky(dense, N, &log_dense));
+    pj_cholesky_inverse(dense, N, inverse);
+    assert_true(fabs(log_det - log_dense) < 1e-12);
+    for (int j = 0; j < N; j++) {
+        double value = diagonal[j];
+        for (int k = j; k >= 0; k--) {
+            assert_true(fabs(value - inverse[j * N + k]) < 1e-12);
+            value *= below[k];
+        }
+    }
+    double not_positive[2] = {1, 1}, link[2] = {0, -1.5};
+    assert_false(pj_tridiagonal_invert(not_positive, link, 2, &log_det));
+}
+
 static void unit_costs_recover_planted_ones(void **state)
 {
     enum { N = 8 };
@@ -340,6 +400,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_stay_below_the_table),
+        cmocka_unit_test(errors_of_a_counters_readings_cancel),
         cmocka_unit_test(a_calibration_that_does_not_explain_is_seen),
         cmocka_unit_test(negative_powers_are_truncated_and_said),
         cmocka_unit_test(bad_input_is_refused),
@@ -349,6 +410,7 @@ int main(void)
         cmocka_unit_test(parallel_leaves_share_their_time),
         cmocka_unit_test(the_interval_is_that_of_the_classes_counted),
         cmocka_unit_test(linear_algebra_inverts),
+        cmocka_unit_test(a_tridiagonal_matrix_is_inverted),
         cmocka_unit_test(unit_costs_recover_planted_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

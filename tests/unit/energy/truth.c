@@ -74,25 +74,43 @@ double truth_energy_mj(const truth *t, int64_t begin_ns, int64_t end_ns)
            t->idle_mw * (double)(end_ns - begin_ns) * 1e-9;
 }
 
+/* A counter is read at its ticks, or so; each reading closes a window and opens the next. */
+static pj_window *counter_windows(const truth *t, const sensor *s, pj_random *r, size_t *count)
+{
+    int64_t period = (int64_t)(s->period_ms * 1e6);
+    int64_t at = t->begin_ns + (int64_t)(pj_random_unit(r) * (double)period);
+    pj_window *w = pj_alloc((size_t)((t->end_ns - t->begin_ns) / period) + 2, sizeof *w);
+    double phase = pj_random_unit(r), before_mj = 0;
+    *count = 0;
+    for (int64_t tick = at; tick <= t->end_ns; tick += period) {
+        int64_t late = (int64_t)(s->late_ms * 1e6 * (2 * pj_random_unit(r) - 1));
+        double mj = truth_energy_mj(t, t->begin_ns, tick + late);
+        if (s->step_mj > 0) mj = floor(mj / s->step_mj + phase) * s->step_mj;
+        if (tick > at)
+            w[(*count)++] =
+                (pj_window){.begin_ns = tick - period,
+                            .end_ns = tick,
+                            .energy_mj = (mj - before_mj) * (1 + s->noise * pj_random_normal(r)),
+                            .reading_mj = s->step_mj / sqrt(12),
+                            .begin_s = s->late_ms * 1e-3 / sqrt(3),
+                            .end_s = s->late_ms * 1e-3 / sqrt(3)};
+        before_mj = mj;
+    }
+    return w;
+}
+
 pj_window *truth_windows(const truth *t, const sensor *s, uint64_t seed, size_t *count)
 {
     pj_random r = {seed ^ 0x5eed};
+    if (s->counter) return counter_windows(t, s, &r, count);
     int64_t period = (int64_t)(s->period_ms * 1e6);
     int64_t window = s->window_ms > 0 ? (int64_t)(s->window_ms * 1e6) : period;
     int64_t at = t->begin_ns + (int64_t)(pj_random_unit(&r) * (double)period);
     pj_window *w = pj_alloc((size_t)((t->end_ns - t->begin_ns) / period) + 2, sizeof *w);
-    double phase = pj_random_unit(&r);
     *count = 0;
     for (at += window; at <= t->end_ns; at += period) {
-        double begin_mj = truth_energy_mj(t, t->begin_ns, at - window), sd = 0;
-        double end_mj = truth_energy_mj(t, t->begin_ns, at), mj = end_mj - begin_mj;
-        if (s->counter && s->step_mj > 0) {
-            mj = (floor(end_mj / s->step_mj + phase) - floor(begin_mj / s->step_mj + phase)) *
-                 s->step_mj;
-            sd = s->step_mj / sqrt(6);
-        }
-        mj *= 1 + s->noise * pj_random_normal(&r);
-        w[(*count)++] = (pj_window){at - window, at, mj, sd, 0};
+        double mj = truth_energy_mj(t, at - window, at) * (1 + s->noise * pj_random_normal(&r));
+        w[(*count)++] = (pj_window){.begin_ns = at - window, .end_ns = at, .energy_mj = mj};
     }
     return w;
 }

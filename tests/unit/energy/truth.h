@@ -22,6 +22,7 @@ typedef struct sensor {
     double noise;                /* relative, of a reading */
     double step_mj;              /* counters: quantisation; 0 and not a counter: none */
     bool counter;
+    double late_ms; /* counters: a reading was taken up to this much before or after its time */
 } sensor;
 
 void truth_init(truth *t, uint64_t seed, unsigned tokens, double token_ms);
