@@ -147,7 +147,7 @@ typedef struct pj_run_options {
     const char *const *tags; /* NULL-terminated list, or NULL */
     pj_depth depth;
     uint32_t batch_size;       /* 0 means 1 */
-    const char *settings_json; /* free object kept with the run, or NULL */
+    const char *settings_json; /* a JSON object of your own, kept with the run; or NULL */
 } pj_run_options;
 
 /* Starts recording. The strings are copied. */
@@ -242,7 +242,8 @@ typedef struct pj_device_span {
 } pj_device_span;
 
 /* Places a device span on the host's clock by two pairs, one from before and one from after it
- * (they also give the drift). May be called any time before pj_run_end. */
+ * (they also give the drift). May be called any time before pj_run_end. What lies outside the run's
+ * time is cut off; a span wholly outside is dropped and counted. */
 PJ_API void pj_device_span_add(pj_lane *lane, const pj_device_span *span,
                                const pj_clock_pair *before, const pj_clock_pair *after,
                                const pj_work *work);

@@ -41,11 +41,6 @@ static const char *keep_text(pj_run *run, const char *text, bool *failed)
     return copy;
 }
 
-static bool is_json_object(const char *text)
-{
-    return text && text[strspn(text, " \t\r\n")] == '{';
-}
-
 /* Appends a JSON record; the caller holds no lock. */
 static pj_status append_json(pj_run *run, pj_record_type type, const pj_buffer *buffer,
                              pj_error *err)
@@ -137,8 +132,9 @@ static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *er
     info->model_path = keep_text(run, o->model_path, &failed);
     info->engine = keep_text(run, o->engine ? o->engine : "custom", &failed);
     info->experiment_name = keep_text(run, o->experiment_name, &failed);
-    if (is_json_object(o->settings_json))
-        info->settings_json = keep_text(run, o->settings_json, &failed);
+    if (o->settings_json && !pj_run_is_json_object(o->settings_json))
+        return pj_fail(err, PJ_E_INVALID, "settings_json is not a JSON object");
+    info->settings_json = keep_text(run, o->settings_json, &failed);
     while (o->tags && o->tags[tags]) tags++;
     const char **list = pj_arena_alloc(&run->arena, tags + 1, sizeof *list);
     for (uint32_t i = 0; list && i < tags; i++) list[i] = keep_text(run, o->tags[i], &failed);
@@ -357,8 +353,9 @@ pj_lane *pj_run_lane(pj_run *run)
 void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens)
 {
     pthread_mutex_lock(&run->spool_mutex);
-    run->info.input_tokens = input_tokens;
-    run->info.output_tokens = output_tokens;
+    /* the largest number that the spool and the database know */
+    run->info.input_tokens = input_tokens < INT64_MAX ? input_tokens : INT64_MAX;
+    run->info.output_tokens = output_tokens < INT64_MAX ? output_tokens : INT64_MAX;
     pthread_mutex_unlock(&run->spool_mutex);
     append_info(run, NULL);
 }

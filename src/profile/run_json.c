@@ -118,6 +118,21 @@ static void get_text(const json_t *object, const char *key, pj_arena *arena, con
     if (copy) *text = copy;
 }
 
+bool pj_run_is_json_object(const char *text)
+{
+    json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    bool is_object = json_is_object(value);
+    json_decref(value);
+    return is_object;
+}
+
+/* Goes into other JSON as it stands: what is none would spoil that too. */
+static void get_object(const json_t *object, const char *key, pj_arena *arena, const char **text)
+{
+    const char *given = json_string_value(json_object_get(object, key));
+    if (given && pj_run_is_json_object(given)) get_text(object, key, arena, text);
+}
+
 static void get_chars(const json_t *object, const char *key, char *text, size_t bytes)
 {
     const json_t *value = json_object_get(object, key);
@@ -204,10 +219,10 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_text(o, "dtype", arena, &info->dtype);
     get_text(o, "isa", arena, &info->isa);
     get_text(o, "machine", arena, &info->machine);
-    get_text(o, "machine_json", arena, &info->machine_json);
+    get_object(o, "machine_json", arena, &info->machine_json);
     get_text(o, "failure", arena, &info->failure);
-    get_text(o, "settings_json", arena, &info->settings_json);
-    get_text(o, "model_json", arena, &info->model_json);
+    get_object(o, "settings_json", arena, &info->settings_json);
+    get_object(o, "model_json", arena, &info->model_json);
     get_text(o, "repeat_group", arena, &info->repeat_group);
     get_text(o, "power_sources", arena, &info->power_sources);
     get_u32(o, "repeat_index", &info->repeat_index);

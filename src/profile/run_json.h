@@ -13,6 +13,7 @@
 void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns);
 /* Fields that are there replace those in `info`; strings go to the arena. Lenient: a field of
  * another type is left out. */
+bool pj_run_is_json_object(const char *text); /* that other JSON may hold as it stands */
 pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *info,
                            int64_t *start_ns, pj_error *err);
 

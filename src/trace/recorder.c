@@ -261,28 +261,35 @@ void pj_statistics_time(pj_lane *lane, int64_t ns)
         atomic_fetch_add_explicit(&lane->statistics_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
-static int64_t host_time(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
+/* Nanoseconds after before->host_ns, as a double: a client's clock may say anything. */
+static double host_offset(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
 {
     double span = after->device_ns - before->device_ns;
-    double slope = span > 0 ? (double)(after->host_ns - before->host_ns) / span : 1;
-    return before->host_ns + (int64_t)llround((device_ns - before->device_ns) * slope);
+    double slope = span > 0 ? ((double)after->host_ns - (double)before->host_ns) / span : 1;
+    return (device_ns - before->device_ns) * slope;
+}
+
+/* Work of a run lies between its begin and now; what the pairs put outside of that is cut off. */
+static bool place_in_run(const pj_recorder *recorder, const pj_device_span *span,
+                         const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
+{
+    int64_t now_ns = pj_clock_ns();
+    if (before->host_ns < 0) return false;
+    double first = (double)(recorder->begun_ns - before->host_ns);
+    double last = (double)(now_ns - before->host_ns);
+    double begin = host_offset(span->begin_device_ns, before, after);
+    double end = host_offset(span->end_device_ns, before, after);
+    if (!(begin <= end && begin <= last && end >= first)) return false;
+    s->begin_ns = begin > first ? before->host_ns + llround(begin) : recorder->begun_ns;
+    s->end_ns = end < last ? before->host_ns + llround(end) : now_ns;
+    return true;
 }
 
 void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_clock_pair *before,
                         const pj_clock_pair *after, const pj_work *work)
 {
     if (!lane || is_finer_than(span->kind, lane->recorder->depth)) return;
-    if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
-        !(span->end_device_ns >= span->begin_device_ns) ||
-        !isfinite(span->end_device_ns - before->device_ns) || span->section > PJ_MAX_NAMES ||
-        span->component > PJ_MAX_NAMES) {
-        misuse(lane);
-        return;
-    }
     pj_span s = {
-        .begin_ns = host_time(span->begin_device_ns, before, after),
-        .end_ns = host_time(span->end_device_ns, before, after),
-        .serial = lane->serial++,
         .id = span->id,
         .token = span->token,
         .layer = (int16_t)span->layer,
@@ -293,6 +300,13 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
         .phase = (uint8_t)span->phase,
         .flags = PJ_SPAN_DEVICE,
     };
+    if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
+        span->section > PJ_MAX_NAMES || span->component > PJ_MAX_NAMES ||
+        !place_in_run(lane->recorder, span, before, after, &s)) {
+        misuse(lane);
+        return;
+    }
+    s.serial = lane->serial++;
     put_span(lane, &s, PJ_RECORD_SPAN, work);
 }
 
@@ -491,6 +505,7 @@ pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_
     int rc = pthread_mutex_init(&recorder->mutex, NULL);
     if (rc) return pj_fail_errno(err, rc, "cannot make a mutex");
     recorder->generation = atomic_fetch_add(&generations, 1) + 1;
+    recorder->begun_ns = pj_clock_ns();
     recorder->depth = depth;
     recorder->lane_bytes = bytes;
     static const int32_t nowhere[PJ_SPAN_KIND_COUNT] = {PJ_PHASE_IDLE, 0, -1, -1, 0, 0};

@@ -23,6 +23,7 @@ enum { PJ_MAX_OPEN_SPANS = 16, PJ_MAX_LANES = 1024, PJ_MAX_NAMES = 65535 };
 
 typedef struct pj_recorder {
     uint64_t generation; /* never used twice in a process: tells a reused address from its ghost */
+    int64_t begun_ns;
     pj_depth depth;
     _Atomic uint64_t context; /* phase, section, token, layer open somewhere in the run */
     _Atomic(pj_lane *) lanes; /* newest first; only grows until fini */

@@ -127,6 +127,35 @@ static void a_run_comes_out_of_the_database_as_it_went_in(void **state)
     pj_session_close(NULL);
 }
 
+/* Whatever a client says must leave the run, its spool and every list of runs readable. */
+static void what_a_client_says_spoils_nothing(void **state)
+{
+    static const char *const no_objects[] = {
+        "",        "text",        "[1]",          "{\"a\":1}x",
+        "{\"a\":", "{\"a\":NaN}", "{\"\xff\":1}", "{\"a\":1,\"a\":2}"};
+    pj_session *session = open_session("none");
+    pj_run *run;
+    pj_run_data data, loaded = {0};
+    pj_error err = {0};
+    for (size_t i = 0; i < sizeof no_objects / sizeof *no_objects; i++) {
+        pj_run_options options = {.settings_json = no_objects[i]};
+        assert_int_equal(pj_run_begin(session, &options, &run, &err), PJ_E_INVALID);
+        assert_null(run);
+    }
+    pj_run_options options = {.prompt = "\xff\x01", .settings_json = " {\"a\": [1]} "};
+    assert_int_equal(pj_run_begin(session, &options, &run, &err), PJ_OK);
+    pj_run_set_tokens(run, UINT64_MAX, UINT64_MAX);
+    char id[PJ_UUID_BYTES];
+    memcpy(id, pj_run_id(run), sizeof id);
+    assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+    assert_int_equal(pj_store_load(session->store, id, &loaded, &err), PJ_OK);
+    assert_true(loaded.info.input_tokens == INT64_MAX);
+    assert_string_equal(loaded.info.settings_json, " {\"a\": [1]} ");
+    pj_run_data_fini(&data);
+    pj_run_data_fini(&loaded);
+    pj_session_close(session);
+}
+
 static void without_a_sensor_only_energy_is_missing(void **state)
 {
     setenv("PERJOULE_SYSFS", folder, 1); /* an empty machine */
@@ -423,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_comes_out_of_the_database_as_it_went_in),
+        cmocka_unit_test(what_a_client_says_spoils_nothing),
         cmocka_unit_test(without_a_sensor_only_energy_is_missing),
         cmocka_unit_test(listeners_hear_the_run),
         cmocka_unit_test(no_run_is_lost_by_a_kill),

@@ -243,7 +243,10 @@ static void device_spans_land_on_the_host_clock(void **state)
     pj_recorder_init(&r, PJ_DEPTH_DEEP, 0, NULL);
     pj_lane *lane = pj_recorder_lane(&r);
     /* A device whose clock starts elsewhere and runs 1 % fast. */
-    pj_clock_pair before = {5000, 1000000}, after = {5000 + 1010000, 2000000};
+    int64_t host_ns = pj_clock_ns();
+    pj_clock_pair before = {5000, host_ns}, after = {5000 + 1010000, host_ns + 1000000};
+    while (pj_clock_ns() < after.host_ns) {
+    }
     pj_device_span span = {.kind = PJ_SPAN_OPERATION,
                            .id = 3,
                            .phase = PJ_PHASE_DECODE,
@@ -260,10 +263,40 @@ static void device_spans_land_on_the_host_clock(void **state)
     drain(&r);
     assert_int_equal(count_of(PJ_RECORD_SPAN), 1);
     assert_int_equal(pj_recorder_count(&r).misused, 2);
-    assert_int_equal(ended(0)->span.begin_ns, 1100000);
-    assert_int_equal(ended(0)->span.end_ns, 1200000);
+    assert_int_equal(ended(0)->span.begin_ns, host_ns + 100000);
+    assert_int_equal(ended(0)->span.end_ns, host_ns + 200000);
     assert_int_equal(ended(0)->span.flags & PJ_SPAN_DEVICE, PJ_SPAN_DEVICE);
     assert_int_equal(ended(0)->span.layer, 5);
+    pj_recorder_fini(&r);
+}
+
+/* A wrong pair, or a clock that says anything, cannot make a run longer than it was. */
+static void device_spans_stay_within_the_run(void **state)
+{
+    static const double outside[][2] = {
+        {1e300, INFINITY}, {-INFINITY, -1e300}, {-1e30, -1e29}, {1e29, 1e30}, {NAN, 0}, {NAN, NAN}};
+    pj_recorder r;
+    int64_t earliest_ns = pj_clock_ns();
+    pj_recorder_init(&r, PJ_DEPTH_DEEP, 0, NULL);
+    pj_lane *lane = pj_recorder_lane(&r);
+    pj_clock_pair before = {0, pj_clock_ns()}, after = {1000, before.host_ns + 1000};
+    pj_device_span span = {.kind = PJ_SPAN_COMPONENT, .token = -1, .layer = -1};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        span.begin_device_ns = outside[i][0];
+        span.end_device_ns = outside[i][1];
+        pj_device_span_add(lane, &span, &before, &after, NULL);
+    }
+    pj_clock_pair odd = {0, INT64_MIN};
+    pj_device_span_add(lane, &span, &odd, &after, NULL);
+    span.begin_device_ns = -1e30; /* this one covers the run */
+    span.end_device_ns = 1e30;
+    pj_device_span_add(lane, &span, &before, &after, NULL);
+    drain(&r);
+    assert_int_equal(count_of(PJ_RECORD_SPAN), 1);
+    assert_int_equal(pj_recorder_count(&r).misused, sizeof outside / sizeof *outside + 1);
+    assert_true(ended(0)->span.begin_ns >= earliest_ns);
+    assert_true(ended(0)->span.end_ns <= pj_clock_ns());
+    assert_true(ended(0)->span.end_ns >= ended(0)->span.begin_ns);
     pj_recorder_fini(&r);
 }
 
@@ -384,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_full_ring_counts_losses_and_goes_on),
         cmocka_unit_test(hot_path_allocates_nothing),
         cmocka_unit_test(device_spans_land_on_the_host_clock),
+        cmocka_unit_test(device_spans_stay_within_the_run),
         cmocka_unit_test(open_spans_are_closed_as_unfinished),
         cmocka_unit_test(many_threads_lose_and_mix_nothing),
         cmocka_unit_test(nth_allocation_may_fail),
