@@ -182,6 +182,27 @@ static void sum_children(pj_joules *j, uint32_t index)
     }
 }
 
+/* A leaf's energy to every span around it but those that keep only what is their own. */
+static void add_upwards(pj_joules *j, uint32_t leaf, int64_t planted_nj)
+{
+    const pj_tree *tree = j->tree;
+    uint32_t below = 0; /* kinds on the way, a bit each */
+    for (uint32_t at = tree->leaves[leaf].node;; at = tree->nodes[at].parent) {
+        pj_energy *node = pj_joules_of(j, at);
+        bool owns = true;
+        for (uint32_t kind = 0; kind < PJ_SPAN_KIND_COUNT; kind++)
+            owns &=
+                !(below >> kind & 1 && pj_tree_stands_apart(tree->nodes[at].kind, (uint8_t)kind));
+        if (owns) {
+            pj_nj_add(&node->gross_nj, j->gross[leaf]);
+            pj_nj_add(&node->net_nj, j->net[leaf]);
+            pj_nj_add(&node->planted_nj, planted_nj);
+        }
+        if (at == 0) return;
+        below |= 1u << tree->nodes[at].kind;
+    }
+}
+
 static void sum_nodes(pj_joules *j)
 {
     const pj_tree *tree = j->tree;
@@ -191,12 +212,17 @@ static void sum_nodes(pj_joules *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_tree_leaf *leaf = &tree->leaves[i];
         pj_energy *node = pj_joules_of(j, leaf->node);
-        pj_nj_add(&node->gross_nj, j->gross[i]);
+        int64_t planted_nj = has_planted ? pj_joules_planted(j, leaf) : PJ_NJ_UNKNOWN;
         pj_nj_add(&node->self_nj, j->gross[i]);
+        if (tree->nested) {
+            add_upwards(j, i, planted_nj);
+            continue;
+        }
+        pj_nj_add(&node->gross_nj, j->gross[i]);
         pj_nj_add(&node->net_nj, j->net[i]);
-        if (has_planted) node->planted_nj += pj_joules_planted(j, leaf);
+        pj_nj_add(&node->planted_nj, planted_nj);
     }
-    sum_children(j, 0);
+    if (!tree->nested) sum_children(j, 0);
 }
 
 /* ---- uncertainty and method ---------------------------------------------------------------- */
@@ -261,13 +287,15 @@ static void add_class_time(class_times *t, const pj_tree_leaf *leaf)
     t->times_ms[*where - 1] += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
 }
 
-static void collect_times(const pj_joules *j, uint32_t index, class_times *t)
+/* Of node `index` and what lies in it, as far as it belongs to a span of kind `outer` above. */
+static void collect_times(const pj_joules *j, uint32_t index, uint8_t outer, class_times *t)
 {
     const pj_tree *tree = j->tree;
     for (uint32_t k = j->leaf_begin[index]; k < j->leaf_begin[index + 1]; k++)
         add_class_time(t, &tree->leaves[j->leaf_of[k]]);
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++)
-        collect_times(j, tree->children[k], t);
+        if (!tree->nested || !pj_tree_stands_apart(outer, tree->nodes[tree->children[k]].kind))
+            collect_times(j, tree->children[k], outer, t);
 }
 
 static void forget_times(class_times *t)
@@ -350,7 +378,7 @@ static void *judge(void *context)
         const pj_node *node = &j->tree->nodes[i];
         pj_energy *e = pj_joules_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
-        collect_times(j, i, times);
+        collect_times(j, i, node->kind, times);
         rate(j, node->begin_ns, node->end_ns, is_integrated(j, node),
              fit_sd_mj(j, times->classes, times->times_ms, times->count), common, e);
         forget_times(times);

@@ -391,8 +391,27 @@ static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
     return PJ_SPAN_KIND_COUNT;
 }
 
-/* Everything lies in a phase, a layer in a token, an operation in a component: what a client did
- * not open, or what was lost, is made up around what is there. */
+/* Neither a layer, nor a section or token, is around it. */
+static bool is_bare_component(const pj_tree *tree, uint32_t index)
+{
+    if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return false;
+    uint32_t at = tree->nodes[index].parent;
+    while (at &&
+           (tree->nodes[at].kind == PJ_SPAN_COMPONENT || tree->nodes[at].kind == PJ_SPAN_OPERATION))
+        at = tree->nodes[at].parent;
+    return at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
+}
+
+/* A token in a section may lie in another token: rare enough to be counted as nested. */
+static bool is_nested(const pj_tree *tree, uint32_t index)
+{
+    uint8_t kind = tree->nodes[index].kind, outer = tree->nodes[tree->nodes[index].parent].kind;
+    return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
+}
+
+/* Everything lies in a phase, a layer in a token, an operation in a component, a component in a
+ * token or a section: what a client did not open, or what was lost, is made up around what is
+ * there. */
 static bool complete(pj_tree *tree)
 {
     made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count};
@@ -407,6 +426,13 @@ static bool complete(pj_tree *tree)
     }
     if (ok) memset(m.last, 0, m.nodes * sizeof *m.last);
     for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
+        if (is_bare_component(tree, i))
+            ok = make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
+        else if (tree->nodes[i].parent < m.nodes)
+            m.last[tree->nodes[i].parent] = 0;
+    }
+    if (ok) memset(m.last, 0, m.nodes * sizeof *m.last);
+    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
         if (tree->nodes[i].parent != 0) continue;
         if (tree->nodes[i].kind == PJ_SPAN_PHASE)
             m.last[0] = 0;
@@ -414,6 +440,8 @@ static bool complete(pj_tree *tree)
             ok = make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
     }
     pj_free(m.last);
+    for (uint32_t i = 1; ok && i < tree->node_count && !tree->nested; i++)
+        tree->nested = is_nested(tree, i);
     return ok;
 }
 

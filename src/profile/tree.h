@@ -64,6 +64,7 @@ typedef struct pj_tree {
     uint32_t class_count, class_capacity;
     uint32_t recent_class[PJ_RECENT_CLASSES]; /* by a hash of what makes a class */
     uint32_t idle_class;                      /* of time outside phases, and outside the run */
+    bool nested;             /* some span may stand apart inside another, see below */
     bool overlaps;           /* some leaves lie over others: several threads or devices */
     const pj_record **notes; /* facts, rails, warnings and readings: for the build to read */
     uint32_t note_count, note_capacity;
@@ -82,6 +83,14 @@ pj_status pj_tree_cut(pj_tree *tree, pj_error *err);
 void pj_tree_fini(pj_tree *tree); /* may run twice */
 /* "q_proj", "attention/softmax", or "(between)"; writes into `text`. */
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);
+/* What an inner span that is no finer than the one around it spent is not the outer one's, which
+ * keeps what is its own: a component in a component, a token in a token. Only a section in a token
+ * is a part of it. */
+static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
+{
+    return inner <= outer && outer != PJ_NODE_ROOT &&
+           !(outer == PJ_SPAN_TOKEN && inner == PJ_SPAN_SECTION);
+}
 /* The nearest ancestor of that kind, UINT32_MAX: none. */
 uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);
 static inline const char *pj_tree_name(const pj_tree *tree, uint32_t id)

@@ -166,6 +166,45 @@ static void add(int64_t *sums, uint32_t index, uint32_t count, int64_t value)
     sums[index] += value;
 }
 
+/* A token is what its sections keep to themselves, its layers and its components outside them; a
+ * phase is its tokens and the sections outside them. Rows of a batch's step count as one. */
+static void assert_tokens_and_phases_conserved(const pj_run_data *d)
+{
+    int64_t *token = calloc(d->token_count + 1, 8), *phase = calloc(d->phase_count + 1, 8);
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        const pj_section_row *s = &d->sections[i];
+        bool inside = s->token != PJ_NO_PARENT;
+        add(inside ? token : phase, inside ? s->token : s->phase,
+            inside ? d->token_count : d->phase_count, s->energy.self_nj);
+    }
+    for (uint32_t i = 0; i < d->layer_count; i++)
+        add(token, d->layers[i].token, d->token_count, d->layers[i].energy.gross_nj);
+    for (uint32_t i = 0; i < d->component_count; i++) {
+        const pj_component_row *c = &d->components[i];
+        if (c->layer != PJ_NO_PARENT) continue;
+        if (c->token != PJ_NO_PARENT) {
+            add(token, c->token, d->token_count, c->energy.gross_nj);
+            continue;
+        }
+        assert_true(c->section < d->section_count);
+        add(phase, d->sections[c->section].phase, d->phase_count, c->energy.gross_nj);
+    }
+    int64_t parts = 0, whole = 0;
+    for (uint32_t i = 0; i < d->token_count; i++) {
+        const pj_token_row *t = &d->tokens[i];
+        parts += token[i] + t->energy.self_nj;
+        whole += t->energy.gross_nj;
+        add(phase, t->phase, d->phase_count, t->energy.gross_nj);
+        if (i + 1 < d->token_count && d->tokens[i + 1].sequence > t->sequence) continue;
+        assert_int_equal(parts, whole);
+        parts = whole = 0;
+    }
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        assert_int_equal(phase[i] + d->phases[i].energy.self_nj, d->phases[i].energy.gross_nj);
+    free(token);
+    free(phase);
+}
+
 /* children + self = parent, to the nanojoule, at every level. */
 static void assert_conserved(const pj_run_data *d)
 {
@@ -187,6 +226,7 @@ static void assert_conserved(const pj_run_data *d)
         free(layer);
         return;
     }
+    assert_tokens_and_phases_conserved(d);
     for (uint32_t i = 0; i < d->phase_count; i++) run += d->phases[i].energy.gross_nj;
     assert_true(fabs((double)run * 1e-6 - d->info.total_mj) <= 1e-9 * d->info.total_mj);
     free(component);
@@ -391,8 +431,52 @@ static void what_a_client_leaves_out_is_made_up(void **state)
     assert_int_equal(d.layers[1].token, 0);
     assert_int_equal(d.component_count, 2);
     assert_string_equal(d.components[d.operations[0].component].name, "softmax");
-    assert_int_equal(d.section_count, 1);
+    assert_int_equal(d.section_count, 2); /* the component stands in one that is made up */
     assert_int_equal(d.phases[d.sections[0].phase].phase, PJ_PHASE_DECODE);
+    assert_int_equal(d.components[d.operations[0].component].section, 1);
+    assert_int_equal(d.phases[d.sections[1].phase].phase, PJ_PHASE_PREFILL);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+/* Of two nested spans of one kind the outer one keeps what is its own, so that all still add up. */
+static void nested_spans_of_one_kind_stand_apart(void **state)
+{
+    enum { US = 1000 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    pj_sim_parse("period_ms=0.1", &sim, NULL);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    /* phase 0 { phase 1 { token 2 { section 3 { token 4 { layer 5 { layer 6 { component 7
+     * { component 8 { operation 9 { operation 10 } } } } } } } } } component 11 }, by their
+     * serials, each ending 100 us after the one inside it */
+    static const uint8_t kinds[] = {PJ_SPAN_PHASE,     PJ_SPAN_PHASE,     PJ_SPAN_TOKEN,
+                                    PJ_SPAN_SECTION,   PJ_SPAN_TOKEN,     PJ_SPAN_LAYER,
+                                    PJ_SPAN_LAYER,     PJ_SPAN_COMPONENT, PJ_SPAN_COMPONENT,
+                                    PJ_SPAN_OPERATION, PJ_SPAN_OPERATION};
+    enum { INNERMOST = sizeof kinds - 1 };
+    for (int i = INNERMOST; i >= 0; i--) {
+        uint32_t id =
+            kinds[i] == PJ_SPAN_PHASE ? PJ_PHASE_DECODE - (uint32_t)i : (uint32_t)i % 8 + 1;
+        put_span(&w,
+                 make(kinds[i], id, PJ_PHASE_DECODE, -1, -1, (100 + 100 * i) * US,
+                      (4000 - 100 * i) * US),
+                 (uint32_t)i);
+        if (i == 1)
+            put_span(&w,
+                     make(PJ_SPAN_COMPONENT, Q_PROJ, PJ_PHASE_DECODE, -1, -1, 3910 * US, 3990 * US),
+                     11);
+    }
+    put_end(&w, 4000 * US);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.operation_count, 2);
+    assert_conserved(&d);
+    for (uint32_t i = 0; i < d.operation_count; i++) /* 2 ms inside, 100 us on either side */
+        assert_true(d.operations[i].energy.gross_nj > 0);
+    assert_true(d.operations[0].energy.gross_nj > 5 * d.operations[1].energy.gross_nj);
+    assert_true(d.operations[1].energy.sd_mj >= 0);
     pj_run_data_fini(&d);
     pj_spool_close(&w.spool, true);
 }
@@ -540,6 +624,7 @@ int main(void)
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_batch_shares_its_steps),
         cmocka_unit_test(what_a_client_leaves_out_is_made_up),
+        cmocka_unit_test(nested_spans_of_one_kind_stand_apart),
         cmocka_unit_test(device_spans_find_their_place),
         cmocka_unit_test(a_cut_spool_is_an_interrupted_run),
         cmocka_unit_test(nth_allocation_may_fail),
