@@ -10,8 +10,8 @@
 
 enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
 /* Gaps shorter than this are the recorder's own time between two spans; they go to the span before
- * them instead of being leaves of their own. Time outside phases counts as idle from 50 us. */
-enum { LEAST_GAP_NS = 500, LEAST_IDLE_NS = 50000 };
+ * them instead of being leaves of their own. */
+enum { LEAST_GAP_NS = 500 };
 
 /* ---- growing arrays ------------------------------------------------------------------------ */
 
@@ -543,10 +543,9 @@ static bool add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t n
 static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end_ns)
 {
     const pj_node *node = &tree->nodes[index];
-    int64_t least = node->kind == PJ_NODE_ROOT ? LEAST_IDLE_NS : LEAST_GAP_NS;
     if (end_ns <= begin_ns) return true;
     pj_tree_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
-    if (end_ns - begin_ns < least && (!last || last->end_ns == begin_ns)) {
+    if (end_ns - begin_ns < LEAST_GAP_NS && (!last || last->end_ns == begin_ns)) {
         if (last) last->end_ns = end_ns; /* else the first leaf begins with the run */
         return true;
     }

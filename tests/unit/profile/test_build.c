@@ -378,6 +378,36 @@ static void short_idle_time_is_known(void **state)
     pj_spool_close(&w.spool, true);
 }
 
+/* The time between two phases belongs to neither: what a phase draws idle is the baseline times its
+ * own duration. */
+static void a_phase_has_the_energy_of_its_own_time(void **state)
+{
+    enum { US = 1000, BASELINE_MW = 10000 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=0.1", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    put_span(&w, make(PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, -1, US, 4000 * US), 0);
+    put_span(
+        &w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, -1, 4020 * US, 8000 * US), 1);
+    put_end(&w, 8030 * US);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.phase_count, 4); /* those two, and idle behind each */
+    double sum_ms = 0;
+    for (uint32_t i = 0; i < d.phase_count; i++) {
+        const pj_energy *e = &d.phases[i].energy;
+        double idle_mj = BASELINE_MW * d.phases[i].duration_ms * 1e-3;
+        sum_ms += d.phases[i].duration_ms;
+        assert_true(fabs(pj_mj_of_nj(e->gross_nj - e->net_nj) - idle_mj) < 1e-3);
+    }
+    assert_true(fabs(sum_ms - d.info.total_ms) < 1e-9);
+    assert_conserved(&d);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
 static void a_batch_shares_its_steps(void **state)
 {
     writer w;
@@ -622,6 +652,7 @@ int main(void)
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
         cmocka_unit_test(a_large_run_is_made_by_several_threads),
         cmocka_unit_test(short_idle_time_is_known),
+        cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
         cmocka_unit_test(a_batch_shares_its_steps),
         cmocka_unit_test(what_a_client_leaves_out_is_made_up),
         cmocka_unit_test(nested_spans_of_one_kind_stand_apart),
