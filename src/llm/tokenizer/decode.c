@@ -2,7 +2,7 @@
  * From ids to text. A text at once goes through the decoders as written: lists of strings, step by
  * step. A stream takes the short way where the decoders allow it (each token gives bytes, whole
  * characters leave); for any other list of decoders it decodes a window of tokens again for each
- * new one.
+ * new one, and the window begins anew wherever that gives the same text.
  */
 #include "llm/tokenizer/parts.h"
 
@@ -428,25 +428,59 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
     release(s, false, text);
 }
 
-/* Any other decoders: the text of a window of ids, less the text that was given out already. The
- * window begins anew when its text ends in a whole character. */
+/* How much of the window's text was given out already. What was cannot be taken back: where a new
+ * id changes it, as many characters are passed over. */
+static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
+{
+    if (bytes >= held->length && memcmp(now, pj_buffer_get(held), held->length) == 0)
+        return held->length;
+    size_t at = 0;
+    for (size_t i = 0; i < held->length; i++) {
+        uint32_t c;
+        if (((unsigned char)held->data[i] & 0xc0) == 0x80) continue;
+        size_t n = at < bytes ? pj_utf8_next(now + at, bytes - at, &c) : 0;
+        at += at < bytes && n == 0 ? 1 : n;
+    }
+    return at;
+}
+
+/* Forgets the ids before the newest ones where those give the same text without them. */
+static pj_status shorten_window(pj_token_stream *s, size_t given, pj_error *err)
+{
+    pj_buffer_clear(&s->held);
+    pj_status status =
+        pj_tokenizer_decode(s->t, s->window.ids + s->window_old, s->window.count - s->window_old,
+                            s->skip_special, &s->held, err);
+    bool same =
+        s->held.length == s->work.length - given &&
+        memcmp(pj_buffer_get(&s->held), pj_buffer_get(&s->work) + given, s->held.length) == 0;
+    if (status != PJ_OK) return status;
+    if (same) {
+        memmove(s->window.ids, s->window.ids + s->window_old,
+                (s->window.count - s->window_old) * sizeof *s->window.ids);
+        s->window.count -= s->window_old;
+    } else {
+        pj_buffer swap = s->held;
+        s->held = s->work;
+        s->work = swap;
+    }
+    s->window_old = s->window.count;
+    return PJ_OK;
+}
+
+/* Any other decoders: the text of a window of ids, less the text that was given out already. */
 static pj_status push_window(pj_token_stream *s, bool all, pj_buffer *text, pj_error *err)
 {
     pj_buffer_clear(&s->work);
     pj_status status =
         pj_tokenizer_decode(s->t, s->window.ids, s->window.count, s->skip_special, &s->work, err);
-    if (status != PJ_OK || s->work.length <= s->held.length) return status;
-    const char *now = s->work.data;
-    bool open = s->work.length >= 3 && memcmp(now + s->work.length - 3, "\xef\xbf\xbd", 3) == 0;
-    if (open && !all) return PJ_OK;
-    pj_buffer_append(text, now + s->held.length, s->work.length - s->held.length);
-    memmove(s->window.ids, s->window.ids + s->window_old,
-            (s->window.count - s->window_old) * sizeof *s->window.ids);
-    s->window.count -= s->window_old;
-    s->window_old = s->window.count;
-    pj_buffer_clear(&s->held);
-    return pj_tokenizer_decode(s->t, s->window.ids, s->window.count, s->skip_special, &s->held,
-                               err);
+    if (status != PJ_OK) return status;
+    const char *now = pj_buffer_get(&s->work);
+    size_t bytes = s->work.length, given = given_out(&s->held, now, bytes);
+    bool open = bytes >= 3 && memcmp(now + bytes - 3, "\xef\xbf\xbd", 3) == 0;
+    if (given == bytes || (open && !all)) return PJ_OK;
+    pj_buffer_append(text, now + given, bytes - given);
+    return shorten_window(s, given, err);
 }
 
 pj_status pj_token_stream_push(pj_token_stream *s, int32_t id, pj_buffer *text, pj_error *err)
