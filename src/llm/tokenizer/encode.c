@@ -162,7 +162,7 @@ static pj_status encode_word(encoder *e, const char *word, size_t bytes)
 static pj_status encode_piece(encoder *e, const char *text, size_t bytes)
 {
     static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
-    if (!e->t->bpe.cut_at_mark) return encode_word(e, text, bytes);
+    if (!e->t->bpe.cut_at_mark || e->t->letters_last) return encode_word(e, text, bytes);
     pj_status status = PJ_OK;
     size_t begin = 0, at = 0;
     bool after_mark = true;
@@ -221,6 +221,7 @@ typedef struct section {
     const char *text;
     size_t bytes, offset;
     bool moved, literal;
+    bool beheaded; /* the normalizer took away what the text began with */
 } section;
 
 typedef pj_status between_fn(encoder *e, section part);
@@ -279,8 +280,8 @@ static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_f
 
 static pj_status encode_normalized(encoder *e, section part)
 {
-    pj_status status =
-        pj_split(e->t, &e->w->split, part.text, part.bytes, part.offset == 0, e->err);
+    bool first = part.offset == 0 && !part.beheaded;
+    pj_status status = pj_split(e->t, &e->w->split, part.text, part.bytes, first, e->err);
     const pj_split_state *split = &e->w->split;
     for (size_t i = 0; status == PJ_OK && i < split->pieces.count; i++) {
         pj_piece piece = split->pieces.items[i];
@@ -293,9 +294,12 @@ static pj_status encode_raw(encoder *e, section part)
 {
     if (e->t->normalizer_count > 0) {
         pj_workspace *w = e->w;
+        uint32_t c;
+        size_t head = part.offset == 0 ? pj_utf8_next(part.text, part.bytes, &c) : 0;
         pj_status status =
-            pj_normalize(e->t, part.text, part.bytes, &w->normalized, &w->scratch, e->err);
+            pj_normalize(e->t, part.text, part.bytes, &w->normalized, &w->scratch, &head, e->err);
         if (status != PJ_OK) return status;
+        part.beheaded = head == 0;
         part.moved = true;
         part.literal = in_literal(e, part.offset, part.offset + part.bytes);
         part.text = pj_buffer_get(&w->normalized);

@@ -146,8 +146,39 @@ static bool apply(const pj_normalizer *step, text_view in, pj_buffer *out)
     return false;
 }
 
+/* ---- where the text began ---- */
+
+static size_t head_replaced(const pj_normalizer *step, text_view in, size_t head)
+{
+    pj_regex_cursor cursor = {0, SIZE_MAX};
+    size_t begin, end, plain = 0, kept = 0;
+    while (plain < head &&
+           pj_pattern_next(&step->pattern, in.text, in.bytes, &cursor, &begin, &end) > 0) {
+        if (begin >= head) break;
+        kept += begin - plain;
+        if (end > head) return kept; /* the content stands where the match ended */
+        kept += step->content_bytes;
+        plain = end;
+    }
+    return kept + head - plain;
+}
+
+/* Of the result of a step, the bytes at the front that come from the first `head` bytes of `in`. */
+static size_t head_after(const pj_normalizer *step, text_view in, size_t head)
+{
+    pj_normalizer front = *step;
+    pj_buffer out;
+    if (step->kind == PJ_NORMALIZER_REPLACE) return head_replaced(step, in, head);
+    front.right = false; /* what is stripped from the end is not at the front */
+    pj_buffer_init(&out, SIZE_MAX / 2);
+    apply(&front, (text_view){in.text, head}, &out);
+    size_t bytes = out.length;
+    pj_buffer_fini(&out);
+    return bytes;
+}
+
 pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
-                       pj_buffer *out, pj_buffer *scratch, pj_error *err)
+                       pj_buffer *out, pj_buffer *scratch, size_t *head, pj_error *err)
 {
     text_view in = {text, bytes};
     pj_buffer *now = out, *other = scratch;
@@ -162,6 +193,7 @@ pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t b
     }
     for (uint32_t i = 0; i < count; i++) {
         pj_buffer_clear(now);
+        if (head && *head > 0) *head = head_after(&tokenizer->normalizers[i], in, *head);
         if (!apply(&tokenizer->normalizers[i], in, now) || now->failed)
             return pj_fail(err, PJ_E_FULL, "the text cannot be normalised: %s",
                            now->failed ? "it becomes too large" : "a pattern takes too long");

@@ -276,9 +276,11 @@ int pj_letter_byte(uint32_t letter); /* -1: it stands for none */
 
 /* ---- normalizer.c ---- */
 
-/* From `text` into `out`, by way of `scratch`; both are cleared first. */
+/* From `text` into `out`, by way of `scratch`; both are cleared first. `head`, unless NULL, is the
+ * number of bytes at the front of the text that matter, and becomes that of the bytes at the front
+ * of `out` which come from them. */
 pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
-                       pj_buffer *out, pj_buffer *scratch, pj_error *err);
+                       pj_buffer *out, pj_buffer *scratch, size_t *head, pj_error *err);
 
 /* ---- splitter.c ---- */
 

@@ -85,6 +85,8 @@ static pj_status read_pattern(const loader *l, json_t *value, pj_pattern *patter
     if (json_is_string(regex))
         return read_regex(l, json_string_value(regex), json_string_length(regex), &pattern->regex);
     if (!json_is_string(plain)) return bad(l, "a pattern", "is neither a String nor a Regex");
+    if (json_string_length(plain) == 0) /* between any two characters, as the expression */
+        return read_regex(l, "", 0, &pattern->regex);
     pattern->plain = text_of(l, plain, &pattern->plain_bytes);
     return pattern->plain ? PJ_OK : pj_fail_memory(l->err, "a tokenizer");
 }
@@ -549,7 +551,8 @@ static pj_status normalize_added(const loader *l, pj_added_token *token)
     pj_buffer out, scratch;
     pj_buffer_init(&out, 1 << 20);
     pj_buffer_init(&scratch, 1 << 20);
-    pj_status status = pj_normalize(l->t, token->content, token->bytes, &out, &scratch, l->err);
+    pj_status status =
+        pj_normalize(l->t, token->content, token->bytes, &out, &scratch, NULL, l->err);
     bool same =
         out.length == token->bytes && memcmp(pj_buffer_get(&out), token->content, out.length) == 0;
     if (status == PJ_OK && !same) {

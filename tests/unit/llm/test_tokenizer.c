@@ -262,6 +262,103 @@ static void test_classes(void **state)
     }
 }
 
+/* The first piece is the one that holds the first character of the text: a normalizer may have
+ * taken it away. */
+static void test_mark_of_the_start(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *normalizer, *text, *want;
+    } cases[] = {
+        {"null", "ab", "\xe2\x96\x81 ab"},
+        {"{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}", " ab ", "ab"},
+        {"{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}", "ab ", "\xe2\x96\x81 ab"},
+        {"{\"type\":\"StripAccents\"}",
+         "\xcc\x81"
+         "ab",
+         "ab"},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"b\"}", "ab", "b"},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"b\"}", "ab",
+         "\xe2\x96\x81 b b"},
+        {"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"b\"},"
+         "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ba\"},\"content\":\"a\"}]}",
+         "ab", "\xe2\x96\x81 ab"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        snprintf(json, sizeof json,
+                 "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,"
+                 "\"\xe2\x96\x81\":3},\"merges\":[\"a b\"]},\"normalizer\":%s,"
+                 "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+                 "\"prepend_scheme\":\"first\"}}",
+                 cases[i].normalizer);
+        pj_tokenizer *t = parse(json);
+        assert_tokens(t, cases[i].text, NULL, cases[i].want);
+        pj_tokenizer_close(t);
+    }
+}
+
+/* An empty text is found between any two characters. */
+static void test_empty_pattern(void **state)
+{
+    (void)state;
+    pj_tokenizer *t = parse("{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":"
+                            "{\"String\":\"\"},\"behavior\":\"Isolated\"}}");
+    assert_tokens(t, "abab", NULL, "a b a b");
+    pj_tokenizer_close(t);
+}
+
+/* In letters that stand for bytes U+2581 is three letters like others, and merges cross them. */
+static void test_mark_in_letters(void **state)
+{
+    (void)state;
+    pj_tokenizer *t =
+        parse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xc3\xa2\":1,\"\xc4\xb8\":2,"
+              "\"\xc4\xa3\":3,\"\xe2\x96\x81\":4,\"a\xc3\xa2\":5},\"merges\":[\"a \xc3\xa2\"]},"
+              "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+              "\"use_regex\":false}}");
+    assert_tokens(t, "a\xe2\x96\x81", NULL, "a\xc3\xa2 \xc4\xb8 \xc4\xa3");
+    pj_tokenizer_close(t);
+}
+
+static void assert_streams(const char *json, const int32_t *ids, size_t count, const char *want)
+{
+    pj_tokenizer *t = parse(json);
+    pj_token_stream *stream;
+    pj_buffer out;
+    pj_error err;
+    pj_buffer_init(&out, 1024);
+    assert_int_equal(pj_token_stream_new(t, true, &stream, &err), PJ_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(pj_token_stream_push(stream, ids[i], &out, &err), PJ_OK);
+    assert_int_equal(pj_token_stream_finish(stream, &out, &err), PJ_OK);
+    assert_string_equal(pj_buffer_get(&out), want);
+    pj_token_stream_free(stream);
+    pj_buffer_fini(&out);
+    pj_tokenizer_close(t);
+}
+
+#define STRIP "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"
+
+/* Decoders that a stream has no short way for: what is stripped from a text's start is not stripped
+ * from what follows, and bytes that turn out to be no text leave whole characters behind. */
+static void test_stream_of_any_decoders(void **state)
+{
+    (void)state;
+    static const int32_t spaces[] = {0, 2, 2, 1}, bytes[] = {3, 4, 0};
+    assert_streams(
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2},\"merges\":[]},"
+        "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}," STRIP "," STRIP
+        "]}}",
+        spaces, 4, "a  b");
+    assert_streams("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2,\"<0x31>\":3,"
+                   "\"<0xC3>\":4},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+                   "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}," STRIP "," STRIP "]}}",
+                   bytes, 3,
+                   "1\xef\xbf\xbd"
+                   "a");
+}
+
 /* "a", "ba", "bba" and so on */
 static void letters(char *text, size_t length)
 {
@@ -382,12 +479,22 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_byte_level),    cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_words),         cmocka_unit_test(test_stream_holds_back),
-        cmocka_unit_test(test_literals),      cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_many_merges),   cmocka_unit_test(test_bad_merge_is_named),
-        cmocka_unit_test(test_repeated_keys), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_byte_level),
+        cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_stream_holds_back),
+        cmocka_unit_test(test_literals),
+        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_mark_of_the_start),
+        cmocka_unit_test(test_empty_pattern),
+        cmocka_unit_test(test_mark_in_letters),
+        cmocka_unit_test(test_stream_of_any_decoders),
+        cmocka_unit_test(test_many_merges),
+        cmocka_unit_test(test_bad_merge_is_named),
+        cmocka_unit_test(test_repeated_keys),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
