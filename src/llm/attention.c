@@ -1,8 +1,9 @@
 /*
- * Attention. A *unit* of work is some query rows that read the same keys: in decode the heads that
- * share a KV head, in prefill a tile of positions of one head. Units go to threads as they are
- * free; each runs the stages (scores, scale, mask, softmax, values) over a tile of weights that
- * stays in its cache. A deep profile runs the same stages over the same units, one stage at a time
+ * Attention. A *unit* of work is some query rows that read the same keys: the heads that share a KV
+ * head, at one position in decode, at a tile of positions in prefill. So keys and values are
+ * brought into the kernels' form once for all of them. Units go to threads as they are free; each
+ * runs the stages (scores, scale, mask, softmax, values) over a tile of weights that stays in its
+ * cache. A deep profile runs the same stages over the same units, one stage at a time
  * over as many units as the score buffer holds, so that each stage is a span and every number is
  * the same.
  */
@@ -14,15 +15,23 @@
 
 /* A deep profile's stages hand each other WAVE_FLOATS of weights a thread: half of a second cache.
  */
-enum { TILE_ROWS = 32, WAVE_FLOATS = 1 << 17 };
+enum {
+    UNIT_ROWS = 64,
+    TILE_POSITIONS = 32, /* of a unit: half of the last ones' square is masked */
+    WAVE_FLOATS = 1 << 17
+};
+
+_Static_assert(PJ_ATTENTION_SCRATCH_BYTES + PJ_MAX_HEAD_DIM * 4 <= PJ_TEAM_SCRATCH_BYTES,
+               "behind the kernels' scratch there is room for a row");
 
 typedef struct unit {
     const pj_segment *segment;
-    uint32_t head;            /* first query head */
-    uint32_t rows;            /* query rows */
-    uint32_t first, position; /* decode: row of the pass; prefill: first row of the tile */
+    uint32_t head, heads;     /* query heads */
+    uint32_t first;           /* row of the pass */
+    uint32_t position;        /* of that row in the sequence */
+    uint32_t positions;       /* from there on */
+    uint32_t rows;            /* heads x positions, heads of a position side by side */
     uint32_t key_begin, keys; /* positions [key_begin, key_begin + keys) are read */
-    bool decode;              /* rows are heads, not positions */
 } unit;
 
 typedef struct attention {
@@ -50,33 +59,33 @@ static uint32_t keys_begin(const attention *a, uint32_t first)
     return first + 1 > a->window ? first + 1 - a->window : 0;
 }
 
-/* Positions in a tile of this segment: fewer when rows of weights are so long that they would not
- * fit a thread's buffer. */
-static uint32_t tile_rows(const attention *a, const pj_segment *g)
-{
-    uint32_t last = a->s->state->sequences[g->sequence].length + g->count;
-    uint32_t widest =
-        last > TILE_ROWS && a->window < last - TILE_ROWS ? a->window + TILE_ROWS : last;
-    size_t rows = a->s->state->score_floats / score_stride(widest);
-    return rows >= TILE_ROWS ? TILE_ROWS : (uint32_t)rows;
-}
+/* How a segment is cut: fewer rows a unit when rows of weights are so long, or heads so wide, that
+ * they would not fit a thread's buffers. */
+typedef struct cut {
+    uint32_t heads, positions; /* of a unit */
+} cut;
 
-static uint32_t heads_at_once(const attention *a, const pj_segment *g)
+static cut cut_of(const attention *a, const pj_segment *g)
 {
-    uint32_t last = a->s->state->sequences[g->sequence].length + 1;
-    size_t rows = a->s->state->score_floats / score_stride(last < a->window ? last : a->window);
-    uint32_t heads = a->group;
-    while (heads > rows) heads = (heads + 1) / 2;
-    while (a->group % heads) heads--;
-    return heads;
+    const pj_state *state = a->s->state;
+    uint32_t last = state->sequences[g->sequence].length + g->count;
+    uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
+    uint32_t widest = a->window < last - tile ? a->window + tile : last;
+    size_t rows = state->score_floats / score_stride(widest);
+    size_t fit = (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) /
+                 a->s->model->config.head_dim;
+    if (rows > fit) rows = fit;
+    if (rows > UNIT_ROWS) rows = UNIT_ROWS;
+    cut c = {.heads = a->group};
+    while (c.heads > rows || a->group % c.heads) c.heads--;
+    c.positions = rows / c.heads < tile ? (uint32_t)rows / c.heads : tile;
+    return c;
 }
 
 static uint32_t segment_units(const attention *a, const pj_segment *g)
 {
-    uint32_t heads = a->s->model->config.heads;
-    if (g->count == 1) return heads / heads_at_once(a, g);
-    uint32_t rows = tile_rows(a, g);
-    return heads * ((g->count + rows - 1) / rows);
+    cut c = cut_of(a, g);
+    return a->s->model->config.heads / c.heads * ((g->count + c.positions - 1) / c.positions);
 }
 
 static const pj_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
@@ -96,33 +105,27 @@ static unit unit_at(const attention *a, uint32_t index)
 {
     const pj_segment *g = segment_of_unit(a->s->pass, index);
     uint32_t cached = a->s->state->sequences[g->sequence].length;
-    unit u = {.segment = g, .decode = g->count == 1};
+    cut c = cut_of(a, g);
     index -= g->unit_begin;
-    if (u.decode) {
-        u.rows = heads_at_once(a, g);
-        u.head = index * u.rows;
-        u.first = g->row;
-        u.position = cached;
-        u.key_begin = keys_begin(a, cached);
-        u.keys = cached + 1 - u.key_begin;
-        return u;
-    }
-    uint32_t tile = tile_rows(a, g), tiles = (g->count + tile - 1) / tile;
-    uint32_t begin = index % tiles * tile;
-    u.head = index / tiles;
-    u.rows = g->count - begin < tile ? g->count - begin : tile;
-    u.first = g->row + begin;
-    u.position = cached + begin;
+    /* long tiles first: what is left at the end is short */
+    uint32_t tiles = (g->count + c.positions - 1) / c.positions;
+    uint32_t begin = (tiles - 1 - index % tiles) * c.positions;
+    unit u = {.segment = g,
+              .head = index / tiles * c.heads,
+              .heads = c.heads,
+              .first = g->row + begin,
+              .position = cached + begin,
+              .positions = g->count - begin < c.positions ? g->count - begin : c.positions};
+    u.rows = u.heads * u.positions;
     u.key_begin = keys_begin(a, u.position);
-    u.keys = u.position + u.rows - u.key_begin;
+    u.keys = u.position + u.positions - u.key_begin;
     return u;
 }
 
 /* Keys, counted from the unit's first, that row i of a unit sees. */
 static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 {
-    if (u->decode) return (pj_visible){0, u->keys};
-    uint32_t position = u->position + i;
+    uint32_t position = u->position + i / u->heads;
     return (pj_visible){keys_begin(a, position) - u->key_begin, position + 1 - u->key_begin};
 }
 
@@ -134,15 +137,24 @@ static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
                        u->key_begin);
 }
 
+/* The thread's room for a unit's queries or results, [rows][head_dim]: together, they neither meet
+ * in one cache set, as rows of a pass do, nor need two strides. */
+static float *unit_rows(const attention *a, unsigned thread)
+{
+    char *scratch = pj_team_scratch(a->s->team, thread);
+    return (float *)(void *)(scratch + PJ_ATTENTION_SCRATCH_BYTES);
+}
+
 static void stage_scores(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    const pj_state *state = a->s->state;
-    size_t dim = a->s->model->config.head_dim;
-    const float *q = state->qkv + u->first * a->token_floats + u->head * dim;
+    size_t dim = a->s->model->config.head_dim, position_floats = u->heads * dim;
+    const float *from = a->s->state->qkv + u->first * a->token_floats + u->head * dim;
+    float *q = unit_rows(a, thread);
     pj_kv_rows keys = unit_kv(a, u, 0);
-    a->s->kernels->attention_scores(scores, score_stride(u->keys), q,
-                                    u->decode ? dim : a->token_floats, u->rows, &keys, u->keys, dim,
-                                    pj_team_scratch(a->s->team, thread));
+    for (uint32_t i = 0; i < u->positions; i++)
+        memcpy(q + i * position_floats, from + i * a->token_floats, position_floats * sizeof *q);
+    a->s->kernels->attention_scores(scores, score_stride(u->keys), q, dim, u->rows, &keys, u->keys,
+                                    dim, pj_team_scratch(a->s->team, thread));
 }
 
 static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
@@ -153,8 +165,8 @@ static void stage_scale(const attention *a, const unit *u, float *scores, unsign
 
 static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    pj_visible seen[TILE_ROWS];
-    if (u->decode) return; /* every key that is read is seen */
+    pj_visible seen[UNIT_ROWS];
+    if (u->positions == 1) return; /* every key that is read is seen */
     for (uint32_t i = 0; i < u->rows; i++) seen[i] = visible(a, u, i);
     a->s->kernels->attention_mask(scores, score_stride(u->keys), u->rows, u->keys, seen);
 }
@@ -164,15 +176,28 @@ static void stage_softmax(const attention *a, const unit *u, float *scores, unsi
     a->s->kernels->attention_softmax(scores, score_stride(u->keys), u->rows, u->keys);
 }
 
+static size_t output_floats(const attention *a)
+{
+    return (size_t)a->s->model->config.heads * a->s->model->config.head_dim;
+}
+
+/* Where a unit's results go: positions lie output_floats apart. */
+static float *unit_output(const attention *a, const unit *u)
+{
+    return a->s->state->attended + u->first * output_floats(a) +
+           (size_t)u->head * a->s->model->config.head_dim;
+}
+
 static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    const pj_state *state = a->s->state;
-    size_t dim = a->s->model->config.head_dim, stride = a->s->model->config.heads * dim;
-    float *y = state->attended + u->first * stride + u->head * dim;
+    size_t dim = a->s->model->config.head_dim, position_floats = u->heads * dim;
+    float *y = unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
-    a->s->kernels->attention_values(y, u->decode ? dim : stride, scores, score_stride(u->keys),
-                                    u->rows, &values, u->keys, dim, false,
-                                    pj_team_scratch(a->s->team, thread));
+    a->s->kernels->attention_values(y, dim, scores, score_stride(u->keys), u->rows, &values,
+                                    u->keys, dim, false, pj_team_scratch(a->s->team, thread));
+    for (uint32_t i = 0; i < u->positions; i++)
+        memcpy(unit_output(a, u) + i * output_floats(a), y + i * position_floats,
+               position_floats * sizeof *y);
 }
 
 /* ---- all stages of a unit at once --------------------------------------------------------- */
@@ -180,11 +205,10 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 /* Statistics of what a unit puts out. */
 static void sum_attended(const attention *a, const unit *u, unsigned thread)
 {
-    size_t dim = a->s->model->config.head_dim, stride = a->s->model->config.heads * dim;
     int64_t look = pj_look_begin();
-    a->s->kernels->value_sums(a->s->state->attended + u->first * stride + u->head * dim, u->rows,
-                              dim, u->decode ? dim : stride, PJ_SPARSITY_TAU,
-                              pj_seam_sums(a->s->seam, thread));
+    a->s->kernels->value_sums(unit_output(a, u), u->positions,
+                              (size_t)u->heads * a->s->model->config.head_dim, output_floats(a),
+                              PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
     pj_look_end(look);
 }
 
@@ -210,8 +234,8 @@ static void run_units(void *context, unsigned thread)
 static bool row_is_looked_at(const unit *u, uint32_t i)
 {
     uint32_t count = u->segment->count, step = (uint32_t)pj_look_step(count);
-    uint32_t row = u->first + i - u->segment->row;
-    return u->decode || (count - 1 - row) % step == 0;
+    uint32_t row = u->first + i / u->heads - u->segment->row;
+    return (count - 1 - row) % step == 0;
 }
 
 /* Scores, before and after scaling, and weights of the rows that are looked at. */
@@ -250,7 +274,7 @@ static void look_at_unit(const attention *a, const unit *u, const float *scores,
         if (!row_is_looked_at(u, i)) continue;
         pj_visible v = visible(a, u, i);
         look_at_row(a->s->kernels, scores + i * score_stride(u->keys) + v.begin, v.end - v.begin,
-                    &figures[u->head + (u->decode ? i : 0)]);
+                    &figures[u->head + i % u->heads]);
     }
 }
 
@@ -352,7 +376,7 @@ static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
             e.pairs += v.end - v.begin;
         }
         /* a group's keys count once, with the unit that sees the last of them */
-        if (u.head % a->group || (!u.decode && u.first + u.rows < g->row + g->count)) continue;
+        if (u.head % a->group || u.first + u.positions < g->row + g->count) continue;
         uint32_t first = keys_begin(a, a->s->state->sequences[g->sequence].length);
         e.kv_floats += (double)(u.key_begin + u.keys - first) * dim;
     }
