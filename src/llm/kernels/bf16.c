@@ -181,7 +181,7 @@ static const pj_tile_kernels by_bf16 = {.form = PJ_FORM_BF16,
                                         .dot = dot,
                                         .tile = tile,
                                         .rows = ROWS,
-                                        .stretch = 1024, /* 96 KiB of the panel */
+                                        .stretch = 2048, /* 192 KiB of the panel */
                                         .unpack = unpack,
                                         .unpacked_bytes = 2,
                                         .direct = true};

@@ -18,8 +18,10 @@
 
 enum {
     BLOCK_MAX_ROWS = 128,
-    CACHE_BYTES = 448 << 10, /* of a block of weights: less than half of a 1 MiB second cache */
-    CHUNK_BYTES = 8192,      /* of a row at a time: a block has 56 rows or more */
+    CACHE_BYTES = 640 << 10, /* of a block, a stretch of a panel and the next: the second cache has
+                                1 MiB, and results and the next block come into it meanwhile */
+    BLOCK_BYTES = 448 << 10, /* of a block at most, for the same reason */
+    CHUNK_BYTES = 8192,      /* of a row at a time: a block has 31 rows or more */
     DOT_BYTES = 1 << 20,     /* of weights a thread takes at a time */
     SUMS_BYTES = 256 << 10   /* of a block over many panels; at least of one */
 };
@@ -47,6 +49,8 @@ size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
     if (pj_mul_overflows(bytes, 4, &bytes) || pj_add_overflows(bytes, 256, &bytes)) return 0;
     return bytes;
 }
+
+static const size_t value_bytes[] = {[PJ_FORM_F32] = 4, [PJ_FORM_BF16] = 2, [PJ_FORM_Q8] = 1};
 
 /* ---- packing ---------------------------------------------------------------------------- */
 
@@ -109,7 +113,6 @@ static void pack_some(void *context, unsigned thread)
 void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, const float *x,
                     size_t x_stride, size_t tokens, size_t cols, void *memory, pj_packed *packed)
 {
-    static const size_t value_bytes[] = {[PJ_FORM_F32] = 4, [PJ_FORM_BF16] = 2, [PJ_FORM_Q8] = 1};
     pj_form form = pj_linear_form(kernels, type);
     packing p = {
         .form = kernels->forms[form], .team = team, .to = packed, .value_bytes = value_bytes[form]};
@@ -138,14 +141,19 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
 
 /* ---- multiplying ------------------------------------------------------------------------ */
 
+/* How the rows of a job are handed out: `whole` takes of `grain` rows, and then, up to `units`
+ * takes in all, of `fine` rows. */
+typedef struct cut {
+    size_t grain, whole, fine, units;
+} cut;
+
 typedef struct product {
     const pj_kernels *kernels;
     pj_team *team;
     const pj_packed *x;
     const pj_linear_job *jobs;
     size_t count;
-    size_t grain[PJ_LINEAR_MAX_JOBS]; /* rows a thread takes at once */
-    size_t units[PJ_LINEAR_MAX_JOBS]; /* such takes a job has */
+    cut cuts[PJ_LINEAR_MAX_JOBS];
 } product;
 
 static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
@@ -311,7 +319,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     size_t tokens = smaller(panel, x->tokens - token);
     size_t width = round_up(tokens, b->form->lanes);
     size_t padded = round_up(x->cols, b->form->group), blocks = x->cols / PJ_Q8_BLOCK;
-    size_t bytes = x->form == PJ_FORM_F32 ? 4 : x->form == PJ_FORM_BF16 ? 2 : 1;
+    size_t bytes = value_bytes[x->form];
     output none = {0}, to = {job->y + token * job->y_stride + b->begin, job->y_stride, tokens};
     for (size_t at = 0; at < b->cols; at += b->kernels->stretch) {
         size_t col = b->col + at;
@@ -400,16 +408,26 @@ static void multiply_some(void *context, unsigned thread)
     product *p = context;
     void *scratch = pj_team_scratch(p->team, thread);
     size_t all = 0, unit, end;
-    for (size_t j = 0; j < p->count; j++) all += p->units[j];
+    for (size_t j = 0; j < p->count; j++) all += p->cuts[j].units;
     while (pj_team_take(p->team, all, 1, &unit, &end)) {
         size_t j = 0;
-        while (unit >= p->units[j]) unit -= p->units[j++];
-        size_t rows = p->jobs[j].weights->rows, first = unit * p->grain[j];
-        size_t last = smaller(first + p->grain[j], rows);
+        while (unit >= p->cuts[j].units) unit -= p->cuts[j++].units;
+        const cut *c = &p->cuts[j];
+        size_t first =
+            unit < c->whole ? unit * c->grain : c->whole * c->grain + (unit - c->whole) * c->fine;
+        size_t last =
+            smaller(first + (unit < c->whole ? c->grain : c->fine), p->jobs[j].weights->rows);
         pj_thread_sums *sums = p->jobs[j].sums;
         (p->x->panels ? tile_unit : dot_unit)(p, &p->jobs[j], first, last, scratch,
                                               sums ? &sums[thread].sums : NULL);
     }
+}
+
+/* Whole tiles, and whole cache lines of results. */
+static size_t round_rows(size_t rows, const pj_tile_kernels *kernels)
+{
+    enum { LINE = 16 };
+    return round_up(rows, kernels->rows > LINE ? kernels->rows : LINE);
 }
 
 /* Rows of a unit: as many as the cache holds, fewer where the threads would not share evenly. */
@@ -421,19 +439,34 @@ static size_t unit_rows(const product *p, const pj_matrix *w)
         size_t rows = DOT_BYTES / (w->row_bytes + 1) + 1;
         return round_up(smaller(rows, share), 8);
     }
-    size_t bytes = unpacked_stride(k, smaller(w->cols, chunk_cols(k)));
-    size_t rows = smaller(smaller(CACHE_BYTES / bytes, BLOCK_MAX_ROWS), share);
-    return round_up(rows ? rows : 1, k->rows);
+    const pj_form_kernels *form = p->kernels->forms[k->form];
+    size_t cols = smaller(w->cols, chunk_cols(k));
+    size_t panel = form->lanes * form->vectors * smaller(cols, k->stretch) * value_bytes[k->form];
+    size_t bytes = smaller(BLOCK_BYTES, CACHE_BYTES - smaller(CACHE_BYTES, 2 * panel));
+    size_t rows = smaller(smaller(bytes / unpacked_stride(k, cols), BLOCK_MAX_ROWS), share);
+    return round_rows(rows ? rows : 1, k);
+}
+
+/* The last rows of all, where threads would wait for one that has just begun, go in smaller
+ * pieces. */
+static cut cut_job(const product *p, size_t j)
+{
+    const pj_matrix *w = p->jobs[j].weights;
+    cut c = {.grain = unit_rows(p, w)};
+    size_t threads = pj_team_threads(p->team);
+    bool last = p->x->panels && threads > 1 && j + 1 == p->count;
+    c.fine = last ? round_rows(c.grain / 4, p->kernels->linear[w->type]) : c.grain;
+    c.whole = w->rows / c.grain;
+    if (last) c.whole -= smaller(c.whole, threads);
+    c.units = c.whole + (w->rows - c.whole * c.grain + c.fine - 1) / c.fine;
+    return c;
 }
 
 void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *packed,
                    const pj_linear_job *jobs, size_t count)
 {
     product p = {.kernels = kernels, .team = team, .x = packed, .jobs = jobs, .count = count};
-    for (size_t j = 0; j < count; j++) {
-        p.grain[j] = unit_rows(&p, jobs[j].weights);
-        p.units[j] = (jobs[j].weights->rows + p.grain[j] - 1) / p.grain[j];
-    }
+    for (size_t j = 0; j < count; j++) p.cuts[j] = cut_job(&p, j);
     pj_team_offer(team, multiply_some, &p);
 }
 

@@ -172,9 +172,9 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * LANES * (double)rounds;
 }
 
-/* A panel's stretch of about 96 KiB stays in the second cache. Shorter ones would fit the first,
+/* A panel's stretch of about 192 KiB stays in the second cache. Shorter ones would fit the first,
  * but loading and storing the sums more often costs more than that saves. */
-enum { STRETCH = 98304 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
+enum { STRETCH = 196608 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
 
 #define TYPE(name)                                                               \
     {                                                                            \
