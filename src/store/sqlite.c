@@ -241,14 +241,34 @@ static pj_status migrate(pj_store *store, pj_error *err)
     return status;
 }
 
-/* URIs are for what sqlite_bulk.c attaches: a path that looks like one stays a path. */
+/* A log beside the database needs a file of shared memory, which cannot be made in a folder that
+ * may only be read: without a log nobody writes there, and the file can be read as it lies. */
+static bool lies_still(const char *path)
+{
+    char beside[PATH_BYTES + 8], *slash;
+    snprintf(beside, sizeof beside, "%s-wal", path);
+    if (pj_file_exists(beside)) return false;
+    snprintf(beside, sizeof beside, "%s", path);
+    slash = strrchr(beside, '/');
+    if (slash) slash[slash == beside] = 0;
+    return access(slash ? beside : ".", W_OK) != 0;
+}
+
+/* URIs are for what sqlite_bulk.c attaches, and for files that lie still: a path that looks like
+ * one stays a path. */
 static int open_file(pj_store *store)
 {
-    char path[PATH_BYTES + 2];
+    char path[3 * PATH_BYTES + 32];
     bool is_like_uri = strncmp(store->path, "file:", 5) == 0;
     int flags =
         store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     snprintf(path, sizeof path, "%s%s", is_like_uri ? "./" : "", store->path);
+    if (store->read_only && lies_still(store->path)) {
+        char *at = path + snprintf(path, sizeof path, "file:");
+        for (const char *c = store->path; *c; c++)
+            at += sprintf(at, strchr("?#%", *c) ? "%%%02X" : "%c", *c);
+        strcpy(at, "?immutable=1");
+    }
     return sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
 }
 

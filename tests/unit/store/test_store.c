@@ -416,6 +416,35 @@ static void reading_only_needs_a_file(void **state)
     assert_int_equal(pj_store_open(&options, &store, &err), PJ_E_NOT_FOUND);
 }
 
+/* A log needs a folder that may be written; a file without one is read where it lies. */
+static void a_folder_for_reading_only_is_enough(void **state)
+{
+    if (geteuid() == 0) {
+        print_message("root may write into any folder\n");
+        skip();
+    }
+    fixture *f = *state;
+    pj_store *store;
+    pj_error err = {0};
+    char folder[4096], copy[4200], command[9000];
+    snprintf(folder, sizeof folder, "%s.folder", f->path);
+    snprintf(copy, sizeof copy, "%s/odd?name#%%41.db", folder);
+    save_and_free(f->store, &(made_run){.seed = 1, .tokens = 3});
+    assert_int_equal(pj_sql_run(f->store, "PRAGMA wal_checkpoint(TRUNCATE)", &err), PJ_OK);
+    snprintf(command, sizeof command, "mkdir '%s' && cp '%s' '%s' && chmod 555 '%s'", folder,
+             f->path, copy, folder);
+    assert_int_equal(system(command), 0);
+    pj_store_options options = {.path = copy, .read_only = true};
+    pj_status status = pj_store_open(&options, &store, &err);
+    if (status == PJ_OK) {
+        assert_int_equal(matches(store, &(pj_run_query){0}), 1);
+        pj_store_close(store);
+    }
+    snprintf(command, sizeof command, "chmod 755 '%s' && rm -r '%s'", folder, folder);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(status, PJ_OK);
+}
+
 /* Overwrites a part of the file behind SQLite's back. */
 static void damage(const char *path, long at, size_t count)
 {
@@ -604,6 +633,7 @@ int main(void)
         TEST(status_can_be_marked),
         TEST(other_files_are_refused),
         TEST(reading_only_needs_a_file),
+        TEST(a_folder_for_reading_only_is_enough),
         TEST(damaged_files_give_errors),
         TEST(lying_rows_give_errors),
         TEST(a_full_disk_keeps_what_was_there),
