@@ -237,7 +237,7 @@ static bool has_choice(const json_t *view)
 }
 
 /* "components" or "operations" of a view that was asked for some of them. */
-static void print_parts(const json_t *view, const char *kind, const char *depth)
+static void print_parts(const json_t *view, const char *kind, const char *none)
 {
     size_t i;
     json_t *o;
@@ -247,7 +247,7 @@ static void print_parts(const json_t *view, const char *kind, const char *depth)
         if (has_choice(view))
             printf("\nthe run has no %s there\n", kind);
         else
-            printf("\nno %s: only runs of depth %s record them\n", kind, depth);
+            printf("\n%s\n", none);
         return;
     }
     print_head("component            operation           layer  count   duration      energy");
@@ -269,12 +269,13 @@ static void print_parts(const json_t *view, const char *kind, const char *depth)
 
 void pj_show_operations(const json_t *view)
 {
-    print_parts(view, "operations", "deep");
+    print_parts(view, "operations", "no operations: only runs of depth deep record them");
 }
 
 void pj_show_some_components(const json_t *view)
 {
-    print_parts(view, "components", "module and deep");
+    print_parts(view, "components",
+                "no components: only runs of depth module and deep record them");
 }
 
 /* ---- heatmap ----------------------------------------------------------------------------------
