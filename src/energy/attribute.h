@@ -35,6 +35,7 @@ typedef struct pj_window {
 typedef struct pj_leaf {
     int64_t begin_ns, end_ns;
     uint32_t class_;
+    uint32_t node; /* the caller's own: whose time it is */
 } pj_leaf;
 
 typedef struct pj_class_prior {

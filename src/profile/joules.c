@@ -142,7 +142,7 @@ static pj_status make_curves(pj_joules *j, const pj_readings *readings, pj_error
 /* ---- sums, bottom up ----------------------------------------------------------------------- */
 
 /* Planted energy of a leaf: all rails of a simulation together. mW x ns = pJ. */
-int64_t pj_joules_planted(const pj_joules *j, const pj_tree_leaf *leaf)
+int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf)
 {
     double ns = (double)(leaf->end_ns - leaf->begin_ns);
     return llround((j->sim_mw[leaf->class_] + j->options->sim->idle_mw) * ns * 1e-3);
@@ -210,7 +210,7 @@ static void sum_nodes(pj_joules *j)
     for (uint32_t i = 0; i < tree->node_count; i++)
         start_node(pj_joules_of(j, i), j->result_count > 0, has_planted);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        const pj_tree_leaf *leaf = &tree->leaves[i];
+        const pj_leaf *leaf = &tree->leaves[i];
         pj_energy *node = pj_joules_of(j, leaf->node);
         int64_t planted_nj = has_planted ? pj_joules_planted(j, leaf) : PJ_NJ_UNKNOWN;
         pj_nj_add(&node->self_nj, j->gross[i]);
@@ -276,7 +276,7 @@ typedef struct class_times {
     uint32_t count;
 } class_times;
 
-static void add_class_time(class_times *t, const pj_tree_leaf *leaf)
+static void add_class_time(class_times *t, const pj_leaf *leaf)
 {
     uint32_t *where = &t->where[leaf->class_];
     if (!*where) {
@@ -336,7 +336,7 @@ static void rate(const pj_joules *j, int64_t begin_ns, int64_t end_ns, bool inte
     e->sd_mj = (float)sd;
 }
 
-void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e)
+void pj_joules_judge_leaf(const pj_joules *j, const pj_leaf *leaf, pj_energy *e)
 {
     double ms = (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
     rate(j, leaf->begin_ns, leaf->end_ns, is_long(j, leaf->end_ns - leaf->begin_ns),
@@ -432,22 +432,12 @@ static pj_status prepare(pj_joules *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
-    j->leaves = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->leaves);
-    j->gross = pj_alloc(tree->leaf_count, sizeof *j->gross);
-    j->net = pj_alloc(tree->leaf_count, sizeof *j->net);
-    j->rail_gross = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_gross);
-    j->rail_net = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_net);
     j->equal = pj_alloc(tree->class_count, sizeof *j->equal);
-    if (!j->class_names || !j->leaves || !j->gross || !j->net || !j->rail_gross || !j->rail_net ||
-        !j->equal)
-        return pj_fail_memory(err, "the energies of a run");
+    if (!j->class_names || !j->equal) return pj_fail_memory(err, "the energies of a run");
     for (uint32_t c = 0; c < tree->class_count; c++) {
         pj_tree_class_name(tree, &tree->classes[c], j->class_names[c], sizeof *j->class_names);
         j->equal[c] = 1;
     }
-    for (uint32_t i = 0; i < tree->leaf_count; i++)
-        j->leaves[i + 1] =
-            (pj_leaf){tree->leaves[i].begin_ns, tree->leaves[i].end_ns, tree->leaves[i].class_};
     return PJ_OK;
 }
 
@@ -484,11 +474,10 @@ void pj_joules_free(pj_joules *j)
         if (j->results[i].has_fit) pj_fit_fini(&j->results[i].fit);
     pj_free(j->class_names);
     pj_free(j->sim_mw);
-    pj_free(j->leaves);
-    pj_free(j->gross);
-    pj_free(j->net);
-    pj_free(j->rail_gross);
-    pj_free(j->rail_net);
+    pj_joules_free_energies(j->gross);
+    pj_joules_free_energies(j->net);
+    pj_joules_free_energies(j->rail_gross);
+    pj_joules_free_energies(j->rail_net);
     pj_free(j->equal);
     pj_free(j->leaf_begin);
     pj_free(j->leaf_of);

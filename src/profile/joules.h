@@ -23,10 +23,9 @@ struct pj_joules {
     pj_run_data *d;
     pj_curve *curves[PJ_MAX_RAILS];
     char (*class_names)[128];
-    double *sim_mw; /* [class] planted net power, NULL: nothing is simulated */
-    pj_leaf *leaves;
-    int64_t *gross, *net;           /* [leaf] over all rails */
-    int64_t *rail_gross, *rail_net; /* [leaf + 2] of the rail at hand */
+    double *sim_mw;                 /* [class] planted net power, NULL: nothing is simulated */
+    int64_t *gross, *net;           /* [leaf] over all rails; one more lies before and after */
+    int64_t *rail_gross, *rail_net; /* [leaf] likewise, of the second rail and further ones */
     double *equal;                  /* [class] 1: energy by time, where there is no fit */
     pj_energy run;                  /* the root's; every other node's are its row's */
     uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
@@ -42,6 +41,7 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
 }
 
 pj_status pj_joules_rails(pj_joules *j, pj_error *err); /* gross and net of every leaf */
+void pj_joules_free_energies(int64_t *energies);        /* of leaves; NULL is allowed */
 /* The energy of a node: it lies in the node's row. */
 pj_energy *pj_joules_of(pj_joules *j, uint32_t node);
 /* What rows have beside the energy of their node: classes, shares of a batch, idle time. */
@@ -49,10 +49,10 @@ pj_status pj_joules_rows(pj_joules *j, pj_error *err);
 /* Classes, rail energies, and the figures of the run. */
 pj_status pj_joules_run(pj_joules *j, pj_error *err);
 /* Planted energy of a leaf: all rails of a simulation together. */
-int64_t pj_joules_planted(const pj_joules *j, const pj_tree_leaf *leaf);
+int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf);
 /* 1 sigma of an interval from the curves alone: for what is longer than the sensor's period. */
 double pj_joules_curve_sd_mj(const pj_joules *j, int64_t begin_ns, int64_t end_ns);
 /* Method and 1 sigma of a leaf that is shown by itself; its gross energy is known. */
-void pj_joules_judge_leaf(const pj_joules *j, const pj_tree_leaf *leaf, pj_energy *e);
+void pj_joules_judge_leaf(const pj_joules *j, const pj_leaf *leaf, pj_energy *e);
 
 #endif

@@ -76,9 +76,10 @@ static pj_status get_segments(const pj_joules *j, const pj_rail_result *result,
 /* Does the time before and after the run, as far as windows reach, belong to leaves of its own. */
 static void set_outside(pj_joules *j, const pj_rail_result *result)
 {
-    uint32_t idle = j->tree->idle_class;
-    j->leaves[0] = (pj_leaf){result->begin_ns, j->tree->begin_ns, idle};
-    j->leaves[j->tree->leaf_count + 1] = (pj_leaf){j->tree->end_ns, result->end_ns, idle};
+    const pj_tree *tree = j->tree;
+    uint32_t idle = tree->idle_class;
+    tree->leaves[-1] = (pj_leaf){result->begin_ns, tree->begin_ns, idle, 0};
+    tree->leaves[tree->leaf_count] = (pj_leaf){tree->end_ns, result->end_ns, idle, 0};
 }
 
 /* What is known of a class beforehand: a calibration's word, or that an idle machine draws its
@@ -108,7 +109,7 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
     for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
     pj_fit_input input = {.windows = windows,
                           .window_count = count,
-                          .leaves = j->leaves,
+                          .leaves = tree->leaves - 1,
                           .leaf_count = (size_t)tree->leaf_count + 2,
                           .class_count = tree->class_count,
                           .idle_mw = j->d->baseline_mw[result->rail],
@@ -132,20 +133,41 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window 
     return status;
 }
 
-static void share_rail(pj_joules *j, pj_rail_result *result, const pj_segment *segments,
-                       size_t count)
+/* Energies of leaves and of the two outside them, index -1 on. NULL: no memory. */
+static int64_t *new_energies(const pj_joules *j)
+{
+    int64_t *all = pj_alloc((size_t)j->tree->leaf_count + 2, sizeof *all);
+    return all ? all + 1 : NULL;
+}
+
+void pj_joules_free_energies(int64_t *energies)
+{
+    if (energies) pj_free(energies - 1);
+}
+
+/* The first rail's share is the sum so far; those of further rails are added to it. */
+static pj_status share_rail(pj_joules *j, pj_rail_result *result, const pj_segment *segments,
+                            size_t count, pj_error *err)
 {
     const pj_tree *tree = j->tree;
+    bool is_first = result == j->results;
     double idle_mw = j->d->baseline_mw[result->rail];
-    pj_share_result shared = {.gross_nj = j->rail_gross, .net_nj = j->rail_net};
-    pj_share_run(segments, count, j->leaves, (size_t)tree->leaf_count + 2,
+    if (!is_first && !j->rail_gross) j->rail_gross = new_energies(j);
+    if (!is_first && !j->rail_net) j->rail_net = new_energies(j);
+    int64_t *gross = is_first ? j->gross : j->rail_gross, *net = is_first ? j->net : j->rail_net;
+    if (!gross || !net) return pj_fail_memory(err, "the energies of a run");
+    pj_share_result shared = {.gross_nj = gross - 1, .net_nj = net - 1};
+    pj_share_run(segments, count, tree->leaves - 1, (size_t)tree->leaf_count + 2,
                  result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         double *phase_mj = &result->phase_mj[tree->classes[tree->leaves[i].class_].phase];
-        *phase_mj += pj_mj_of_nj(j->rail_gross[i + 1]);
-        pj_nj_add(&j->gross[i], j->rail_gross[i + 1]);
-        pj_nj_add(&j->net[i], isnan(idle_mw) ? PJ_NJ_UNKNOWN : j->rail_net[i + 1]);
+        *phase_mj += pj_mj_of_nj(gross[i]);
+        if (isnan(idle_mw)) net[i] = PJ_NJ_UNKNOWN;
+        if (is_first) continue;
+        pj_nj_add(&j->gross[i], gross[i]);
+        pj_nj_add(&j->net[i], net[i]);
     }
+    return PJ_OK;
 }
 
 static pj_status attribute_rail(pj_joules *j, uint32_t rail, pj_error *err)
@@ -168,7 +190,7 @@ static pj_status attribute_rail(pj_joules *j, uint32_t rail, pj_error *err)
             status = fit_rail(j, result, windows, window_count, &total, err);
         if (status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE) status = PJ_OK;
     }
-    if (status == PJ_OK) share_rail(j, result, segments, segment_count);
+    if (status == PJ_OK) status = share_rail(j, result, segments, segment_count, err);
     pj_free(windows);
     pj_free(segments);
     return status;
@@ -180,6 +202,9 @@ pj_status pj_joules_rails(pj_joules *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
+    j->gross = new_energies(j);
+    j->net = new_energies(j);
+    if (!j->gross || !j->net) return pj_fail_memory(err, "the energies of a run");
     for (uint32_t r = 0; r < d->rail_count; r++) {
         in_total[r] = pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
         whole[r] = in_total[r] &&

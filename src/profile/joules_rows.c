@@ -66,7 +66,7 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
     if (d->phase_count) memcpy(rows, d->phases, d->phase_count * sizeof *rows);
     d->phases = rows;
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        const pj_tree_leaf *leaf = &tree->leaves[i];
+        const pj_leaf *leaf = &tree->leaves[i];
         if (leaf->node != 0) continue;
         pj_phase_row *row = &d->phases[d->phase_count++];
         *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(leaf->begin_ns - tree->begin_ns) / 1e6,

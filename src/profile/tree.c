@@ -527,16 +527,24 @@ static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
     return class_of(tree, node->phase, component, operation);
 }
 
+static bool make_room_for_leaf(pj_tree *tree)
+{
+    void *all = tree->leaves ? tree->leaves - 1 : NULL;
+    if (!all && (all = pj_alloc((size_t)tree->node_count + 3, sizeof *tree->leaves)))
+        tree->leaf_capacity = tree->node_count + 3; /* rarely more */
+    bool good = grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves);
+    if (all) tree->leaves = (pj_leaf *)all + 1;
+    return good;
+}
+
 static bool add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
                      uint32_t class_)
 {
-    if (class_ == UINT32_MAX ||
-        !grow((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count, sizeof *tree->leaves))
-        return false;
+    if (class_ == UINT32_MAX || !make_room_for_leaf(tree)) return false;
     if (tree->leaf_count == 0 && tree->begin_ns < begin_ns) begin_ns = tree->begin_ns;
     if (tree->leaf_count && tree->leaves[tree->leaf_count - 1].end_ns > begin_ns)
         tree->overlaps = true;
-    tree->leaves[tree->leaf_count++] = (pj_tree_leaf){begin_ns, end_ns, node, class_};
+    tree->leaves[tree->leaf_count++] = (pj_leaf){begin_ns, end_ns, class_, node};
     return true;
 }
 
@@ -544,7 +552,7 @@ static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end
 {
     const pj_node *node = &tree->nodes[index];
     if (end_ns <= begin_ns) return true;
-    pj_tree_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
+    pj_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
     if (end_ns - begin_ns < LEAST_GAP_NS && (!last || last->end_ns == begin_ns)) {
         if (last) last->end_ns = end_ns; /* else the first leaf begins with the run */
         return true;
@@ -578,7 +586,7 @@ static bool add_leaves(pj_tree *tree, uint32_t index)
 
 static int leaf_by_begin(const void *a, const void *b)
 {
-    const pj_tree_leaf *x = a, *y = b;
+    const pj_leaf *x = a, *y = b;
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
@@ -618,12 +626,22 @@ static int64_t sound_time(int64_t ns)
     return ns < 0 || ns >= PJ_LATEST_NS ? 0 : ns;
 }
 
+/* A span's record takes 64 bytes at least; those with statistics and figures take 100 and more. */
+static uint32_t likely_nodes(const pj_spool_reader *reader)
+{
+    size_t nodes = reader->mapping.size / 100 + 1024;
+    return nodes < UINT32_MAX / 4 ? (uint32_t)nodes : UINT32_MAX / 4;
+}
+
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err)
 {
     *tree = (pj_tree){.spool_ns = reader->start_ns,
                       .spool_wall_ns = reader->start_wall_ns,
                       .status = PJ_RUN_INTERRUPTED};
     reading_state r = {.tree = tree, .arena = arena, .last_ns = sound_time(reader->start_ns)};
+    uint32_t likely = likely_nodes(reader); /* saves moving them as they become more */
+    tree->nodes = pj_alloc(likely, sizeof *tree->nodes);
+    if (tree->nodes) tree->node_capacity = likely;
     pj_status status = read_spans(&r, reader, err);
     for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
     pj_free(r.lanes);
@@ -642,7 +660,7 @@ void pj_tree_begin(pj_tree *tree, int64_t begin_ns)
 
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err)
 {
-    if (!group_children(tree) || !add_leaves(tree, 0) ||
+    if (!group_children(tree) || !make_room_for_leaf(tree) || !add_leaves(tree, 0) ||
         (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
         return pj_fail_memory(err, "the spans of a run");
     if (tree->overlaps) qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);
@@ -656,7 +674,7 @@ void pj_tree_fini(pj_tree *tree)
     pj_free(tree->texts);
     pj_free(tree->children);
     pj_free(tree->child_begin);
-    pj_free(tree->leaves);
+    if (tree->leaves) pj_free(tree->leaves - 1);
     pj_free(tree->classes);
     pj_free(tree->notes);
     *tree = (pj_tree){0};

@@ -10,6 +10,7 @@
 #ifndef PJ_PROFILE_TREE_H
 #define PJ_PROFILE_TREE_H
 
+#include "energy/attribute.h"
 #include "trace/run_data.h"
 #include "trace/spool.h"
 
@@ -28,12 +29,6 @@ typedef struct pj_node {
     uint8_t kind;            /* pj_span_kind or PJ_NODE_ROOT */
     uint8_t phase;           /* pj_phase */
 } pj_node;
-
-typedef struct pj_tree_leaf {
-    int64_t begin_ns, end_ns;
-    uint32_t node;
-    uint32_t class_;
-} pj_tree_leaf;
 
 /* A class of work: leaves that are alike and share one power. */
 typedef struct pj_tree_class {
@@ -58,7 +53,9 @@ typedef struct pj_tree {
     uint32_t text_count, text_capacity;
     uint32_t *children;    /* node indices grouped by parent, in order of time */
     uint32_t *child_begin; /* [node_count + 1] into children */
-    pj_tree_leaf *leaves;  /* in order of begin */
+    /* In order of begin, between two more that nobody has filled: for what lies before and after.
+     */
+    pj_leaf *leaves;
     uint32_t leaf_count, leaf_capacity;
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
