@@ -530,11 +530,14 @@ static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
 static bool make_room_for_leaf(pj_tree *tree)
 {
     void *all = tree->leaves ? tree->leaves - 1 : NULL;
-    if (!all && (all = pj_alloc((size_t)tree->node_count + 3, sizeof *tree->leaves)))
-        tree->leaf_capacity = tree->node_count + 3; /* rarely more */
-    bool good = grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves);
+    if (!all) { /* at once: there are rarely more */
+        tree->leaf_capacity = tree->node_count + 3;
+        all = pj_alloc(tree->leaf_capacity, sizeof *tree->leaves);
+    } else if (!grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves)) {
+        return false;
+    }
     if (all) tree->leaves = (pj_leaf *)all + 1;
-    return good;
+    return all != NULL;
 }
 
 static bool add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
@@ -641,8 +644,9 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
     reading_state r = {.tree = tree, .arena = arena, .last_ns = sound_time(reader->start_ns)};
     uint32_t likely = likely_nodes(reader); /* saves moving them as they become more */
     tree->nodes = pj_alloc(likely, sizeof *tree->nodes);
-    if (tree->nodes) tree->node_capacity = likely;
-    pj_status status = read_spans(&r, reader, err);
+    tree->node_capacity = tree->nodes ? likely : 0;
+    pj_status status =
+        tree->nodes ? read_spans(&r, reader, err) : pj_fail_memory(err, "the spans of a run");
     for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
     pj_free(r.lanes);
     if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
