@@ -134,6 +134,7 @@ static bool take_text(reading_state *r, const pj_record *record)
     pj_tree *tree = r->tree;
     if (pj_record_bytes(record) < sizeof(pj_token_text_record)) return true;
     const pj_token_text_record *head = (const pj_token_text_record *)record->payload;
+    if (head->lane >= MAX_LANES) return true; /* no span has such a lane */
     lane_state *lane = lane_of(r, head->lane);
     if (!lane ||
         !grow((void **)&tree->texts, &tree->text_capacity, tree->text_count, sizeof *tree->texts))

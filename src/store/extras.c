@@ -2,6 +2,7 @@
 #include "store/extras.h"
 
 #include "base/decimal.h"
+#include "base/utf8.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -22,9 +23,13 @@ static void put_number(pj_buffer *buffer, double value)
 static void put_name(pj_buffer *buffer, const char *name)
 {
     pj_buffer_append(buffer, "\"", 1);
-    for (const char *c = name; *c; c++) {
-        bool plain = (unsigned char)*c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f;
-        pj_buffer_append(buffer, plain ? c : "_", 1);
+    size_t bytes = strlen(name), n;
+    for (const char *c = name, *end = name + bytes; c < end; c += n) {
+        uint32_t code_point;
+        n = pj_utf8_next(c, (size_t)(end - c), &code_point);
+        bool plain = n > 1 || (n && *c >= 0x20 && *c != '"' && *c != '\\' && *c != 0x7f);
+        if (n == 0) n = 1;
+        pj_buffer_append(buffer, plain ? c : "_", plain ? n : 1);
     }
     pj_buffer_append(buffer, "\":", 2);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "store/extras.h"
 #include "store/sqlite.h"
 #include "store/store.h"
 
@@ -416,6 +417,18 @@ static void reading_only_needs_a_file(void **state)
     assert_int_equal(pj_store_open(&options, &store, &err), PJ_E_NOT_FOUND);
 }
 
+/* Names of clients become keys of JSON that others read. */
+static void names_of_extras_are_made_fit_for_json(void **state)
+{
+    const pj_extra_row extras[] = {{"\"\xff\xc3\x01\\", PJ_EXTRA_SCALAR, 1.5},
+                                   {"h\xc3\xb6he", PJ_EXTRA_SCALAR, 2}};
+    pj_buffer buffer;
+    pj_buffer_init(&buffer, 1 << 16);
+    assert_true(pj_extras_write(&buffer, extras, 2));
+    assert_string_equal(pj_buffer_get(&buffer), "{\"_____\":1.5,\"h\xc3\xb6he\":2}");
+    pj_buffer_fini(&buffer);
+}
+
 /* A log needs a folder that may be written; a file without one is read where it lies. */
 static void a_folder_for_reading_only_is_enough(void **state)
 {
@@ -634,6 +647,7 @@ int main(void)
         TEST(other_files_are_refused),
         TEST(reading_only_needs_a_file),
         TEST(a_folder_for_reading_only_is_enough),
+        TEST(names_of_extras_are_made_fit_for_json),
         TEST(damaged_files_give_errors),
         TEST(lying_rows_give_errors),
         TEST(a_full_disk_keeps_what_was_there),
