@@ -152,10 +152,12 @@ static void walk_noise(pj_regression *r, double middle, double middle_evidence, 
     }
 }
 
-/* The noise that a sensor may have, given what it said. */
+/* The noise that a sensor may have, given what it said. That a counter has none but the rounding of
+ * its readings is, beforehand, as likely as that it has some. */
 static void weigh_noise(pj_regression *r, double middle, levels *l)
 {
     start(l, middle);
+    if (r->loose > 0) try_noise(r, l->least_noise, log(MOST_NOISE / l->least_noise), l);
     double evidence = try_noise(r, middle, log(FINE_STEP), l), sum = 0;
     walk_noise(r, middle, evidence, false, l);
     walk_noise(r, middle, evidence, true, l);
