@@ -396,25 +396,39 @@ static double begin_edge_ns(const pj_curve *c, size_t i)
     return (double)(i > 0 && p[-1].end_ns == p->begin_ns ? p[-1].edge_ns : p->edge_ns);
 }
 
+/* Variance of what a part of piece i holds, by where its energy lies. */
+static double spread_variance(const pj_curve *c, size_t i, double part)
+{
+    const piece *p = &c->pieces[i];
+    double length = (double)(p->end_ns - p->begin_ns), smear_ns = (double)c->rail.window_ns;
+    double energy = p->energy_mj;
+    if (!c->resolved && c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length)
+        energy *= smear_ns / length;
+    return energy * energy * part * (1 - part) / 3;
+}
+
+/* Variance by when the ticks of piece i were, each moving so much of its energy. */
+static double tick_variance(const pj_curve *c, size_t i, double begin_part, double end_part)
+{
+    double begin = begin_part * begin_edge_ns(c, i);
+    double end = end_part * (double)c->pieces[i].edge_ns;
+    double mw = piece_mw(&c->pieces[i]) * 1e-9;
+    return mw * mw * (begin * begin + end * end) / 3;
+}
+
+/* Of the energy up to an instant: it lies between two ticks, nearer to one. */
+static double variance_until(const pj_curve *c, const sums *s)
+{
+    size_t i = s->index < c->count ? s->index : c->count - 1;
+    return spread_variance(c, i, s->part) + tick_variance(c, i, 1 - s->part, s->part);
+}
+
 /* Variance of where the energy of the pieces at both edges lies, and of their ticks. */
 static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
 {
-    double smear_ns = (double)c->rail.window_ns;
-    double variance = 0;
-    const sums *edges[2] = {a, b};
-    bool same = a->index == b->index;
-    for (int i = 0; i < 2; i++) {
-        if (edges[i]->index >= c->count) continue;
-        const piece *p = &c->pieces[edges[i]->index];
-        double part = same ? b->part - a->part : edges[i]->part;
-        double tick = edges[i]->mw * (double)p->edge_ns * 1e-9;
-        double length = (double)(p->end_ns - p->begin_ns), energy = p->energy_mj;
-        if (!c->resolved && c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length)
-            energy *= smear_ns / length;
-        if (!(same && i == 1)) variance += energy * energy * part * (1 - part) / 3;
-        if (part > 0) variance += tick * tick / 3;
-    }
-    return variance;
+    if (a->index != b->index) return variance_until(c, a) + variance_until(c, b);
+    double part = b->part - a->part; /* ticks matter for the length of the piece */
+    return spread_variance(c, a->index, part) + tick_variance(c, a->index, part, part);
 }
 
 static double gain_sd(const pj_curve *c)
@@ -498,11 +512,14 @@ static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
                              .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }
 
+/* A reading with a time of its own lies where it says, but for the delay. */
 static pj_curve_window window_of_power(const pj_curve *c, size_t i)
 {
     const pj_curve_point *w = &c->windows[i];
     double length = (double)(w->end_ns - w->begin_ns);
-    double shift_s = (double)c->window_edges[i] * 1e-9 / 1.732 + delay_sd_s(c);
+    double edge_s = (double)c->window_edges[i] * 1e-9;
+    double shift_s =
+        edge_s / sqrt(3) + (edge_s > 0 ? delay_sd_s(c) : 0.1e-9 * (double)c->rail.delay_ns);
     return (pj_curve_window){.begin_ns = w->begin_ns,
                              .end_ns = w->end_ns,
                              .energy_mj = w->power_mw * length * 1e-9,

@@ -217,6 +217,31 @@ static void lag_is_undone(void **state)
     pj_curve_free(curve);
 }
 
+/* 10 W, ticks every 10 ms, each known to half a millisecond: what is between two ticks is uncertain
+ * by both, what ends half way between two by the mean of them. */
+static void ticks_seen_late_widen_the_interval(void **state)
+{
+    (void)state;
+    pj_curve *curve = pj_curve_new(&counter);
+    for (int t = 0; t <= 200; t += 10) {
+        pj_reading r = reading(t, t * 1e4);
+        r.status = t ? PJ_READING_OK : PJ_READING_RESET;
+        r.fresh_error_ns = MS / 2;
+        assert_int_equal(pj_curve_add(curve, &r, NULL), PJ_OK);
+    }
+    double tick = 10e3 * 0.5e-3 / sqrt(3), rounding = 0.061 / sqrt(6);
+    pj_curve_energy whole, part;
+    pj_curve_query(curve, 50 * MS, 150 * MS, &whole);
+    pj_curve_query(curve, 50 * MS, 145 * MS, &part);
+    NEAR(whole.random_sd_mj, sqrt(2 * tick * tick + rounding * rounding), 1e-9);
+    NEAR(part.random_sd_mj, sqrt(1.5 * tick * tick + rounding * rounding + 100 * 100 / 12.0), 1e-9);
+    pj_curve_window windows[2];
+    assert_int_equal(pj_curve_windows(curve, 50 * MS, 60 * MS, windows, 2), 1);
+    NEAR(windows[0].begin_s, 0.5e-3 / sqrt(3), 1e-6);
+    NEAR(windows[0].end_s, 0.5e-3 / sqrt(3), 1e-6);
+    pj_curve_free(curve);
+}
+
 static void long_averages_are_resolved(void **state)
 {
     (void)state;
@@ -329,6 +354,7 @@ int main(void)
         cmocka_unit_test(long_hole_is_unknown),
         cmocka_unit_test(repeats_extend_what_is_known),
         cmocka_unit_test(lag_is_undone),
+        cmocka_unit_test(ticks_seen_late_widen_the_interval),
         cmocka_unit_test(long_averages_are_resolved),
         cmocka_unit_test(long_curves_can_be_thinned),
         cmocka_unit_test(energy_is_monotone),
