@@ -257,8 +257,13 @@ INLINE float vec_largest(vec v)
 INLINE vec vec_exp(vec x)
 {
     const float low = -87.3f, high = 88.72f;
+#if defined(__AVX512F__) /* of a NaN, min and max give their second operand */
+    vec bounded = (vec)_mm512_min_ps(_mm512_set1_ps(2 * high),
+                                     _mm512_max_ps(_mm512_set1_ps(2 * low), (__m512)x));
+#else
     veci tiny = x<low, huge = x> high;
     vec bounded = vec_select(tiny, vec_of(low), vec_select(huge, vec_of(high), x));
+#endif
     const float magic = 12582912.0f; /* 1.5 x 2^23: adding it rounds to a whole number */
     vec shifted = bounded * 1.44269504f + magic;
     vec n = shifted - magic;
@@ -271,11 +276,16 @@ INLINE vec vec_exp(vec x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
+#if defined(__AVX512F__)
+    __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(low), _CMP_NLT_UQ);
+    return (vec)_mm512_maskz_scalef_ps(normal, (__m512)p, (__m512)n);
+#else
     /* 2^n in two factors, because n may be 128. */
     veci whole = (veci)shifted - (veci)vec_of(magic), half = whole >> 1;
     vec power = (vec)((half + 127) << 23), rest = (vec)((whole - half + 127) << 23);
     vec y = p * power * rest;
     return vec_select(tiny, vec_of(0), vec_select(huge, vec_of(INFINITY), y));
+#endif
 }
 
 /* ln x for normal x > 0, to about 1e-7. */
