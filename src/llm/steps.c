@@ -33,18 +33,17 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
     }
 }
 
-static void run_share(void *context, unsigned thread)
+static void run_some(void *context, unsigned thread)
 {
     const rows_task *t = context;
-    size_t begin, end;
-    pj_team_share(t->s->team, thread, t->rows, 1, &begin, &end);
-    run_rows(t, begin, end, thread);
+    size_t begin, end, grain = t->rows / (8 * pj_team_threads(t->s->team)) + 1;
+    while (pj_team_take(t->s->team, t->rows, grain, &begin, &end)) run_rows(t, begin, end, thread);
 }
 
 static void run_task(const rows_task *t, size_t work)
 {
     if (t->rows > 1 && work >= TEAM_VALUES)
-        pj_team_run(t->s->team, run_share, (void *)(uintptr_t)t);
+        pj_team_offer(t->s->team, run_some, (void *)(uintptr_t)t);
     else
         run_rows(t, 0, t->rows, 0);
 }
