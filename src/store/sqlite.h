@@ -54,7 +54,7 @@ pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argu
                              int64_t *value, pj_error *err);
 
 /* Rows from memory for one INSERT. `get` gives the values of a row, zeroed before; rows come in
- * order, perhaps on another thread. A text lasts as long as the feed, or is appended to `texts`:
+ * order. A text lasts as long as the feed, or is appended to `texts`:
  * then `text` stays NULL and `integer` is where it begins there. */
 struct pj_value;
 typedef struct pj_sql_feed {

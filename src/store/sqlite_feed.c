@@ -1,26 +1,19 @@
 /*
- * A table whose rows are made up as they are read: SQLite's way to take a million rows from memory
- * in one statement, without binding, stepping and resetting each. The connection has one such
- * table, `pj_feed`; what it holds is what pj_sql_insert_all lends it for the length of a statement.
- * The schema of a database can't name it (direct use only).
- *
- * Rows come in batches. Those of a large feed are made by a thread of its own, a few batches ahead
- * of SQLite, which then finds the values ready: looking them up and writing them as JSON takes as
- * long as storing them.
- *
- * Threads: `fill` runs on the maker, or on the connection's thread where there is none; a batch
- * belongs to the maker until it is full, to the connection's thread from then on until it is empty.
+ * A table whose rows are made up as they are read: SQLite's way to take many rows from memory in
+ * one statement, without binding, stepping and resetting each. The connection has one such table,
+ * `pj_feed`; what it holds is what pj_sql_insert_all lends it for the length of a statement. The
+ * schema of a database can't name it (direct use only). Very many rows take another way
+ * (sqlite_bulk.c).
  */
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "base/thread.h"
 #include "store/rows.h"
 #include "store/sqlite.h"
 
 #include <sqlite3.h>
 #include <string.h>
 
-enum { BATCHES = 4, BATCH_ROWS = 256, LARGE_FEED_ROWS = 20000, MAX_TEXT_BYTES = 1 << 30 };
+enum { BATCH_ROWS = 256, MAX_TEXT_BYTES = 1 << 30 };
 
 /* As many columns as the widest table, with id and run_id, has room for. */
 static const char declaration[] =
@@ -29,125 +22,48 @@ static const char declaration[] =
 
 /* ---- batches ------------------------------------------------------------------------------- */
 
-typedef struct batch {
-    pj_value *values; /* [BATCH_ROWS][columns] */
-    pj_buffer texts;
-    uint32_t count; /* of rows */
-} batch;
-
 struct pj_feed_run {
     const pj_sql_feed *feed;
     uint32_t next_row; /* to be made */
-    bool no_memory;    /* for a text */
-    bool has_thread;
-    pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows */
-    pthread_cond_t changed;
-    batch batches[BATCHES]; /* a ring: full ones, then those to be filled */
-    uint32_t first, full;
-    bool stop;
+    uint32_t count;    /* of rows in the batch */
+    pj_value *values;  /* [BATCH_ROWS][columns] */
+    pj_buffer texts;
+    bool no_memory; /* for a text */
 };
 
-static void fill(pj_feed_run *run, batch *b)
+/* The next rows; false when there are no more. */
+static bool next_batch(pj_feed_run *run)
 {
     const pj_sql_feed *feed = run->feed;
     uint32_t left = feed->rows - run->next_row;
-    b->count = left < BATCH_ROWS ? left : BATCH_ROWS;
-    pj_buffer_clear(&b->texts);
-    for (uint32_t i = 0; i < b->count; i++) {
-        pj_value *row = &b->values[i * feed->columns];
+    run->count = left < BATCH_ROWS ? left : BATCH_ROWS;
+    pj_buffer_clear(&run->texts);
+    for (uint32_t i = 0; i < run->count && !run->no_memory; i++) {
+        pj_value *row = &run->values[i * feed->columns];
         memset(row, 0, feed->columns * sizeof *row);
-        feed->get(feed->context, run->next_row++, row, &b->texts);
+        feed->get(feed->context, run->next_row++, row, &run->texts);
     }
-    run->no_memory |= b->texts.failed;
-}
-
-static void *make_batches(void *context)
-{
-    pj_feed_run *run = context;
-    pthread_mutex_lock(&run->mutex);
-    while (run->next_row < run->feed->rows && !run->no_memory) {
-        while (run->full == BATCHES && !run->stop) pthread_cond_wait(&run->changed, &run->mutex);
-        if (run->stop) break;
-        batch *b = &run->batches[(run->first + run->full) % BATCHES];
-        pthread_mutex_unlock(&run->mutex);
-        fill(run, b);
-        pthread_mutex_lock(&run->mutex);
-        run->full++;
-        pthread_cond_signal(&run->changed);
-    }
-    run->stop = true;
-    pthread_cond_signal(&run->changed);
-    pthread_mutex_unlock(&run->mutex);
-    return NULL;
-}
-
-/* The next full batch; NULL when there are no more. */
-static const batch *first_batch(pj_feed_run *run)
-{
-    const batch *b = NULL;
-    if (!run->has_thread) {
-        if (run->next_row == run->feed->rows) return NULL;
-        fill(run, &run->batches[0]);
-        return &run->batches[0];
-    }
-    pthread_mutex_lock(&run->mutex);
-    while (!run->full && !run->stop) pthread_cond_wait(&run->changed, &run->mutex);
-    if (run->full) b = &run->batches[run->first];
-    pthread_mutex_unlock(&run->mutex);
-    return b;
-}
-
-static const batch *next_batch(pj_feed_run *run)
-{
-    if (run->has_thread) {
-        pthread_mutex_lock(&run->mutex);
-        run->first = (run->first + 1) % BATCHES;
-        run->full--;
-        pthread_cond_signal(&run->changed);
-        pthread_mutex_unlock(&run->mutex);
-    }
-    return first_batch(run);
+    run->no_memory |= run->texts.failed;
+    return run->count > 0 && !run->no_memory;
 }
 
 pj_feed_run *pj_feed_run_new(const pj_sql_feed *feed)
 {
     pj_feed_run *run = pj_alloc(1, sizeof *run);
-    bool large = feed->rows >= LARGE_FEED_ROWS, good = run != NULL;
     if (!run) return NULL;
     run->feed = feed;
-    pthread_mutex_init(&run->mutex, NULL);
-    pthread_cond_init(&run->changed, NULL);
-    for (int i = 0; i < (large ? BATCHES : 1) && good; i++) {
-        run->batches[i].values = pj_alloc(BATCH_ROWS * (size_t)feed->columns, sizeof(pj_value));
-        good = run->batches[i].values != NULL;
-        pj_buffer_init(&run->batches[i].texts, MAX_TEXT_BYTES);
-    }
-    if (good && large)
-        run->has_thread =
-            pj_thread_start(&run->thread, "pj-feed", make_batches, run, NULL) == PJ_OK;
-    if (good) return run;
-    pj_feed_run_free(run);
+    run->values = pj_alloc(BATCH_ROWS * (size_t)feed->columns, sizeof(pj_value));
+    pj_buffer_init(&run->texts, MAX_TEXT_BYTES);
+    if (run->values) return run;
+    pj_free(run);
     return NULL;
 }
 
 bool pj_feed_run_free(pj_feed_run *run)
 {
     bool good = !run->no_memory;
-    if (run->has_thread) {
-        pthread_mutex_lock(&run->mutex);
-        run->stop = true;
-        pthread_cond_signal(&run->changed);
-        pthread_mutex_unlock(&run->mutex);
-        pthread_join(run->thread, NULL);
-        good = !run->no_memory;
-    }
-    for (int i = 0; i < BATCHES; i++) {
-        pj_free(run->batches[i].values);
-        pj_buffer_fini(&run->batches[i].texts);
-    }
-    pthread_cond_destroy(&run->changed);
-    pthread_mutex_destroy(&run->mutex);
+    pj_free(run->values);
+    pj_buffer_fini(&run->texts);
     pj_free(run);
     return good;
 }
@@ -162,8 +78,8 @@ typedef struct feed_table {
 typedef struct feed_cursor {
     sqlite3_vtab_cursor base;
     pj_feed_run *run;
-    const batch *batch; /* NULL: behind the last row */
-    uint32_t at;        /* row of the batch */
+    bool at_end;
+    uint32_t at; /* row of the batch */
 } feed_cursor;
 
 static int feed_connect(sqlite3 *db, void *context, int argc, const char *const *argv,
@@ -218,7 +134,7 @@ static int feed_filter(sqlite3_vtab_cursor *cursor, int plan, const char *name, 
     (void)argc;
     (void)argv;
     feed_cursor *c = (feed_cursor *)cursor;
-    c->batch = c->run ? first_batch(c->run) : NULL;
+    c->at_end = !c->run || !next_batch(c->run);
     c->at = 0;
     return SQLITE_OK;
 }
@@ -226,35 +142,35 @@ static int feed_filter(sqlite3_vtab_cursor *cursor, int plan, const char *name, 
 static int feed_next(sqlite3_vtab_cursor *cursor)
 {
     feed_cursor *c = (feed_cursor *)cursor;
-    if (++c->at < c->batch->count) return SQLITE_OK;
-    c->batch = next_batch(c->run);
+    if (++c->at < c->run->count) return SQLITE_OK;
+    c->at_end = !next_batch(c->run);
     c->at = 0;
     return SQLITE_OK;
 }
 
 static int feed_eof(sqlite3_vtab_cursor *cursor)
 {
-    return !((const feed_cursor *)cursor)->batch;
+    return ((const feed_cursor *)cursor)->at_end;
 }
 
-static const char *text_of(const batch *b, const pj_value *v)
+static const char *text_of(const pj_feed_run *run, const pj_value *v)
 {
-    return v->text ? v->text : b->texts.data + v->integer;
+    return v->text ? v->text : run->texts.data + v->integer;
 }
 
 static int feed_column(sqlite3_vtab_cursor *cursor, sqlite3_context *result, int column)
 {
     const feed_cursor *c = (const feed_cursor *)cursor;
-    const pj_value *v = &c->batch->values[c->at * c->run->feed->columns + (uint32_t)column];
+    const pj_value *v = &c->run->values[c->at * c->run->feed->columns + (uint32_t)column];
     switch (v->type) {
     case PJ_VALUE_NULL: break; /* what a result is unless it is set */
     case PJ_VALUE_INT: sqlite3_result_int64(result, v->integer); break;
     case PJ_VALUE_DOUBLE: sqlite3_result_double(result, v->number); break;
     case PJ_VALUE_TEXT:
-        sqlite3_result_text64(result, text_of(c->batch, v), v->bytes, SQLITE_STATIC, SQLITE_UTF8);
+        sqlite3_result_text64(result, text_of(c->run, v), v->bytes, SQLITE_STATIC, SQLITE_UTF8);
         break;
     case PJ_VALUE_BLOB:
-        sqlite3_result_blob64(result, text_of(c->batch, v), v->bytes, SQLITE_STATIC);
+        sqlite3_result_blob64(result, text_of(c->run, v), v->bytes, SQLITE_STATIC);
         break;
     }
     return SQLITE_OK;
