@@ -217,12 +217,18 @@ static void read_block(reader *r, pj_model_config *config)
     read_activation(r, config);
 }
 
-/* Newer configs name the attention of each layer; older ones of the dense Qwens begin the window at
- * a layer. */
-static void read_windowed_layer(reader *r, pj_model_config *config, json_t *types, uint32_t layer,
-                                uint32_t first)
+/* Where no list names the attention of each layer: the dense Qwens begin the window at a layer,
+ * Qwen2-MoE has it in every second one before that, the others everywhere. */
+static bool is_windowed(const pj_model_config *config, uint32_t layer, uint32_t border)
 {
-    config->layer_is_windowed[layer] = layer >= first;
+    if (config->arch == PJ_ARCH_QWEN2_MOE) return layer % 2 == 0 && layer < border;
+    return layer >= border;
+}
+
+static void read_windowed_layer(reader *r, pj_model_config *config, json_t *types, uint32_t layer,
+                                uint32_t border)
+{
+    config->layer_is_windowed[layer] = is_windowed(config, layer, border);
     if (!types) return;
     const char *name = json_string_value(json_array_get(types, layer));
     bool sliding = name && strcmp(name, "sliding_attention") == 0;
@@ -231,11 +237,11 @@ static void read_windowed_layer(reader *r, pj_model_config *config, json_t *type
     config->layer_is_windowed[layer] = sliding;
 }
 
-static void read_windowed_layers(reader *r, pj_model_config *config, uint32_t first)
+static void read_windowed_layers(reader *r, pj_model_config *config)
 {
     json_t *types = get(r, "layer_types");
+    uint32_t border = want_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
     bool any = false;
-    if (config->window == 0 || (!types && first == 0)) return;
     if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
         refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
         return;
@@ -247,24 +253,26 @@ static void read_windowed_layers(reader *r, pj_model_config *config, uint32_t fi
         return;
     }
     for (uint32_t layer = 0; layer < config->layers; layer++) {
-        read_windowed_layer(r, config, types, layer, first);
+        read_windowed_layer(r, config, types, layer, border);
         any |= config->layer_is_windowed[layer];
     }
     if (!any) config->window = 0;
 }
 
+/* Layers differ in Qwen2, Qwen3 and Qwen2-MoE; elsewhere a window covers all of them. */
 static void read_window(reader *r, pj_model_config *config)
 {
-    bool qwen = config->arch == PJ_ARCH_QWEN2 || config->arch == PJ_ARCH_QWEN3 ||
-                config->arch == PJ_ARCH_QWEN2_MOE || config->arch == PJ_ARCH_QWEN3_MOE;
+    pj_arch arch = config->arch;
+    bool by_layer = arch == PJ_ARCH_QWEN2_MOE || is_one_of(arch, PJ_ARCH_QWEN2, PJ_ARCH_QWEN3);
+    bool qwen = by_layer || arch == PJ_ARCH_QWEN3_MOE;
     bool used = !qwen || want_bool(r, "use_sliding_window", false);
-    uint32_t window = want_count(r, "sliding_window", 0, 0, PJ_MAX_CONTEXT), first = 0;
-    bool has = config->arch != PJ_ARCH_LLAMA && config->arch != PJ_ARCH_PHI;
+    /* Not null but absent, Mistral's and the Qwens' is 4096. */
+    bool silent = !json_object_get(r->object, "sliding_window");
+    uint32_t absent = silent && (qwen || arch == PJ_ARCH_MISTRAL) ? 4096 : 0;
+    uint32_t window = want_count(r, "sliding_window", absent, 0, PJ_MAX_CONTEXT);
+    bool has = !is_one_of(arch, PJ_ARCH_LLAMA, PJ_ARCH_PHI);
     config->window = used && has ? window : 0;
-    /* A Qwen3-MoE window covers every layer; the dense Qwens start it at max_window_layers. */
-    if (qwen && config->arch != PJ_ARCH_QWEN3_MOE && config->window > 0)
-        first = want_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
-    read_windowed_layers(r, config, first);
+    if (by_layer && config->window > 0) read_windowed_layers(r, config);
 }
 
 static const double *read_factors(reader *r, const char *key, uint32_t count)
@@ -373,9 +381,10 @@ static void read_rope(reader *r, pj_model_config *config)
     pj_rope_config *rope = &config->rope;
     json_t *object = rope_object(r);
     double theta = config->arch == PJ_ARCH_MIXTRAL ? 1e6 : 1e4;
+    bool partly = is_one_of(config->arch, PJ_ARCH_PHI, PJ_ARCH_PHI3); /* others rotate all */
     double partial = config->arch == PJ_ARCH_PHI ? 0.5 : 1;
     rope->theta = want_number(r, "rope_theta", theta, 1, 1e15);
-    partial = want_number(r, "partial_rotary_factor", partial, 1e-6, 1);
+    if (partly) partial = want_number(r, "partial_rotary_factor", partial, 1e-6, 1);
     rope->original_context =
         want_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
@@ -387,7 +396,7 @@ static void read_rope(reader *r, pj_model_config *config)
     inner.object = object;
     if (object) {
         rope->theta = want_number(&inner, "rope_theta", rope->theta, 1, 1e15);
-        partial = want_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
+        if (partly) partial = want_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
     }
     config->rotary_dims = (uint32_t)(config->head_dim * partial);
     if (config->rotary_dims < 2 || config->rotary_dims % 2 != 0)

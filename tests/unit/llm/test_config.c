@@ -67,6 +67,37 @@ static void test_generations(void **state)
     assert_int_equal(old.rotary_dims, 16);
 }
 
+/* What a config leaves out means what it means to each architecture. */
+static void test_silent_windows(void **state)
+{
+    (void)state;
+    pj_model_config moe = read("{\"model_type\":\"qwen2_moe\"," SIZES ",\"sliding_window\":32,"
+                               "\"num_experts\":4,\"num_experts_per_tok\":2,"
+                               "\"moe_intermediate_size\":8,\"shared_expert_intermediate_size\":8,"
+                               "\"use_sliding_window\":true,\"max_window_layers\":2}");
+    assert_int_equal(moe.window, 32);
+    assert_true(moe.layer_is_windowed[0]);
+    assert_false(moe.layer_is_windowed[1]);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES "}").window, 4096);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}").window,
+                     0);
+    assert_int_equal(read("{\"model_type\":\"mixtral\"," SIZES "}").window, 0);
+    pj_model_config all = read("{\"model_type\":\"phi3\"," SIZES ",\"sliding_window\":8,"
+                               "\"layer_types\":[\"full_attention\",\"full_attention\"]}");
+    assert_int_equal(all.window, 8);
+    assert_null(all.layer_is_windowed);
+}
+
+/* Only the Phis rotate a part of a head. */
+static void test_partial_rotation(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        read("{\"model_type\":\"phi3\"," SIZES ",\"partial_rotary_factor\":0.5}").rotary_dims, 8);
+    assert_int_equal(
+        read("{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}").rotary_dims, 16);
+}
+
 static void test_windows(void **state)
 {
     (void)state;
@@ -185,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generations),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_silent_windows),   cmocka_unit_test(test_partial_rotation),
         cmocka_unit_test(test_windows_by_layer), cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),          cmocka_unit_test(test_eos),
         cmocka_unit_test(test_refused),
