@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "profile/calibration.h"
+#include "profile/find_model.h"
 
 #include <math.h>
 #include <signal.h>
@@ -82,14 +83,15 @@ static int measure(const pj_command *command, const calibrate *o)
     pj_session *session = NULL;
     pj_model_slot slot = {0};
     pj_calibration *calibration = NULL;
-    char path[4096];
+    char path[4096], model[4096];
     pj_error err = {0};
     pj_session_options options = {
         .power = o->power, .interval_ns = o->interval_ns, .database = "none"};
-    pj_status status = pj_session_open(&options, &session, &err);
+    pj_status status = pj_model_find(o->model, NULL, model, sizeof model, &err);
+    if (status == PJ_OK) status = pj_session_open(&options, &session, &err);
     if (status == PJ_OK)
         status = pj_calibrate(session, &slot,
-                              &(pj_calibration_options){.engine = {.model = o->model,
+                              &(pj_calibration_options){.engine = {.model = model,
                                                                    .dtype = o->dtype,
                                                                    .threads = (uint32_t)o->threads,
                                                                    .no_tokenizer = true},
@@ -116,7 +118,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL",
-         "model folder, GGUF file, or synthetic:SHAPE", 0, 0},
+         "folder, GGUF file, name under ./models, or synthetic:SHAPE", 0, 0},
         {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources (default auto)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE",
