@@ -133,6 +133,21 @@ static double interval_now(const pj_joules *j, const pj_fit *fit)
     return interval;
 }
 
+/* By how much the run's energy differs from what the calibration says of the classes it knows: the
+ * rest of the run has no power of its own to be held against, and would take up any difference. */
+static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
+{
+    double seen = 0, expected = 0, mw, sd_mw;
+    for (uint32_t c = 0; j->options->prior && c < j->tree->class_count; c++) {
+        if (!j->options->prior(j->options->context, &j->d->rails[leading->rail], j->class_names[c],
+                               (pj_phase)j->tree->classes[c].phase, &mw, &sd_mw))
+            continue;
+        seen += leading->fit.power_mw[c] * leading->fit.time_ms[c];
+        expected += mw * leading->fit.time_ms[c];
+    }
+    return expected > 0 ? seen / expected - 1 : NAN;
+}
+
 static void fill_attribution(pj_joules *j, pj_run_info *info)
 {
     const pj_rail_result *leading = main_rail(j);
@@ -163,8 +178,7 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
     info->attribution_interval_calibrated =
         j->replayed ? info->attribution_interval
                     : calibrated_interval(j, leading, info->attribution_interval);
-    if (j->replayed && leading->fit.predicted_mj > 0)
-        info->calibration_gap = leading->weight_mj / leading->fit.predicted_mj - 1;
+    if (j->replayed) info->calibration_gap = calibration_gap(j, leading);
 }
 
 static void fill_info(pj_joules *j)

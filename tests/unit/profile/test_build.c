@@ -511,6 +511,59 @@ static void nested_spans_of_one_kind_stand_apart(void **state)
     pj_spool_close(&w.spool, true);
 }
 
+typedef struct made_calibration {
+    double mw[8], factor; /* by name */
+} made_calibration;
+
+static bool calibrated(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                       double *power_mw, double *sd_mw)
+{
+    const made_calibration *made = context;
+    for (uint32_t id = Q_PROJ; id <= DOWN_PROJ; id++) {
+        if (phase != PJ_PHASE_DECODE || strcmp(class_name, names[id]) != 0) continue;
+        *power_mw = made->mw[id] * made->factor;
+        *sd_mw = 0.005 * *power_mw;
+        return true;
+    }
+    return false;
+}
+
+/* Work that the calibration does not know must not hide that it is wrong about what it knows. */
+static void a_wrong_calibration_is_seen(void **state)
+{
+    made_calibration made = {.factor = 1};
+    const double factors[] = {0, 1, 0.8, 1.25};
+    for (int round = 0; round < 4; round++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        pj_spool_reader reader;
+        pj_sim_parse("period_ms=0.1", &sim, NULL);
+        open_spool(&w);
+        put_rail(&w, &sim);
+        put_run(&w, 40, 1);
+        put_end(&w, 10401000);
+        made.factor = factors[round];
+        assert_int_equal(pj_spool_flush(&w.spool, NULL), PJ_OK);
+        assert_int_equal(pj_spool_reader_of(&w.spool, &reader, NULL), PJ_OK);
+        pj_build_options options = {
+            .sim = &sim, .prior = round ? calibrated : NULL, .context = &made};
+        assert_int_equal(pj_build_run(&reader, &options, &d, NULL), PJ_OK);
+        pj_spool_reader_close(&reader);
+        for (uint32_t c = 0; round == 0 && c < d.class_count; c++)
+            for (uint32_t id = Q_PROJ; id <= DOWN_PROJ; id++)
+                if (d.classes[c].phase == PJ_PHASE_DECODE &&
+                    strcmp(d.classes[c].name, names[id]) == 0)
+                    made.mw[id] = d.classes[c].power_mw;
+        if (round == 0)
+            assert_true(isnan(d.info.calibration_gap));
+        else
+            assert_true(fabs((1 + d.info.calibration_gap) * made.factor - 1) < 0.03);
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
 static void device_spans_find_their_place(void **state)
 {
     writer w;
@@ -656,6 +709,7 @@ int main(void)
         cmocka_unit_test(a_batch_shares_its_steps),
         cmocka_unit_test(what_a_client_leaves_out_is_made_up),
         cmocka_unit_test(nested_spans_of_one_kind_stand_apart),
+        cmocka_unit_test(a_wrong_calibration_is_seen),
         cmocka_unit_test(device_spans_find_their_place),
         cmocka_unit_test(a_cut_spool_is_an_interrupted_run),
         cmocka_unit_test(nth_allocation_may_fail),
