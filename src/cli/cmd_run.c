@@ -281,7 +281,7 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     pj_run_live_end(&s->live);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
     if (result.data.info.id[0]) {
-        if (result.run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result.data.info);
+        if (result.run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result.data);
         if (last) pj_series_finish(&s->series);
         if (result.run_status != PJ_RUN_FAILED) print_result(s, &result, last || status != PJ_OK);
     }

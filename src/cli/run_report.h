@@ -32,25 +32,31 @@ void pj_run_report_write_text(pj_json *json, const pj_generate_result *generated
 
 /* ---- series of repeated runs ---- */
 
-enum { PJ_SERIES_MAX = 1000 };
+enum { PJ_SERIES_MAX = 1000, PJ_SERIES_FIGURES = 256 };
 
-/* One figure over the runs of a series; NAN where fewer than two have it. */
+typedef enum pj_series_group {
+    PJ_SERIES_RUN,
+    PJ_SERIES_PHASE,
+    PJ_SERIES_COMPONENT
+} pj_series_group;
+
+/* One figure of the run, of a phase or of a component, over the runs of a series that have it. */
 typedef struct pj_series_figure {
+    pj_series_group group;
+    char part[64]; /* the phase or component */
     const char *name, *unit;
-    double values[PJ_SERIES_MAX];
     uint32_t count;
-    double mean, sd, low, high; /* 95 % interval of the mean */
+    double mean, squares; /* squares: sum of squared distances from the mean */
+    double sd, low, high; /* 95 % interval of the mean; NAN where fewer than two have it */
 } pj_series_figure;
 
-enum { PJ_SERIES_FIGURES = 8 };
-
 typedef struct pj_series {
-    uint32_t runs;
+    uint32_t runs, count;
     pj_series_figure figures[PJ_SERIES_FIGURES];
 } pj_series;
 
-void pj_series_add(pj_series *series, const pj_run_info *info);
-void pj_series_finish(pj_series *series); /* works out means and intervals */
+void pj_series_add(pj_series *series, const pj_run_data *run);
+void pj_series_finish(pj_series *series); /* works out intervals */
 void pj_series_print(FILE *out, const pj_series *series);
 void pj_series_write(pj_json *json, const pj_series *series);
 /* Quantile 0.975 of Student's t with that many degrees of freedom. */

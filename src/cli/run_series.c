@@ -1,8 +1,10 @@
-/* Repeated runs: mean, standard deviation and the 95 % interval of the mean of each figure. */
+/* Repeated runs: mean, standard deviation and the 95 % interval of the mean of each figure, of the
+ * run, its phases and its components. */
 #include "cli/run_report.h"
 #include "trace/summary.h"
 
 #include <math.h>
+#include <string.h>
 
 double pj_student_t975(uint32_t degrees)
 {
@@ -15,69 +17,206 @@ double pj_student_t975(uint32_t degrees)
     return z + (z * z * z + z) / (4 * n) + (5 * pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * n * n);
 }
 
-static void add(pj_series *series, int which, const char *name, const char *unit, double value)
+static pj_series_figure *figure_of(pj_series *series, pj_series_group group, const char *part,
+                                   const char *name, const char *unit)
 {
-    pj_series_figure *f = &series->figures[which];
-    f->name = name;
-    f->unit = unit;
-    if (!isnan(value) && f->count < PJ_SERIES_MAX) f->values[f->count++] = value;
+    for (uint32_t i = 0; i < series->count; i++) {
+        pj_series_figure *f = &series->figures[i];
+        if (f->group == group && strcmp(f->name, name) == 0 && strcmp(f->part, part) == 0) return f;
+    }
+    if (series->count == PJ_SERIES_FIGURES) return NULL;
+    pj_series_figure *f = &series->figures[series->count++];
+    *f = (pj_series_figure){.group = group, .name = name, .unit = unit};
+    snprintf(f->part, sizeof f->part, "%s", part);
+    return f;
 }
 
-void pj_series_add(pj_series *series, const pj_run_info *info)
+/* Mean and squares as values come (Welford). */
+static void add(pj_series *series, pj_series_group group, const char *part, const char *name,
+                const char *unit, double value)
+{
+    pj_series_figure *f = figure_of(series, group, part, name, unit);
+    if (!f || isnan(value)) return;
+    double away = value - f->mean;
+    f->mean += away / ++f->count;
+    f->squares += away * (value - f->mean);
+}
+
+typedef struct part_sum {
+    char name[64];
+    double ms, gross_mj, net_mj;
+} part_sum;
+
+enum { MAX_PARTS = 100 };
+
+typedef struct part_list {
+    part_sum parts[MAX_PARTS];
+    uint32_t count;
+} part_list;
+
+static void add_part(part_list *list, const char *name, double ms, const pj_energy *energy)
+{
+    char key[64];
+    uint32_t i = 0;
+    snprintf(key, sizeof key, "%s", name);
+    while (i < list->count && strcmp(list->parts[i].name, key) != 0) i++;
+    if (i == MAX_PARTS) return;
+    part_sum *part = &list->parts[i];
+    if (i == list->count) {
+        list->count++;
+        *part = (part_sum){0};
+        memcpy(part->name, key, sizeof key);
+    }
+    part->ms += ms;
+    part->gross_mj += pj_mj_of_nj(energy->gross_nj);
+    part->net_mj += pj_mj_of_nj(energy->net_nj);
+}
+
+static void add_parts(pj_series *series, pj_series_group group, const part_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        const part_sum *p = &list->parts[i];
+        add(series, group, p->name, "duration_ms", "ms", p->ms);
+        add(series, group, p->name, "energy_mj", "mJ", p->gross_mj);
+        if (group == PJ_SERIES_PHASE) add(series, group, p->name, "net_energy_mj", "mJ", p->net_mj);
+    }
+}
+
+static void add_run(pj_series *series, const pj_run_info *info)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
+    const struct {
+        const char *name, *unit;
+        double value;
+    } figures[] = {
+        {"total_duration_ms", "ms", info->total_ms},
+        {"prefill_tokens_per_second", "tokens/s", r.prefill_tokens_per_second},
+        {"tokens_per_second", "tokens/s", r.tokens_per_second},
+        {"total_energy_mj", "mJ", info->total_mj},
+        {"idle_energy_mj", "mJ", info->idle_mj},
+        {"net_energy_mj", "mJ", info->net_mj},
+        {"joules_per_token", "J", r.joules_per_token},
+        {"joules_per_token_net", "J", r.joules_per_token_net},
+        {"joules_per_input_token", "J", r.joules_per_input_token},
+        {"joules_per_output_token", "J", r.joules_per_output_token},
+        {"tokens_per_joule", "1/J", r.tokens_per_joule},
+        {"energy_delay_product", "J s", r.energy_delay_product},
+        {"mean_power_mw", "mW", r.mean_power_mw},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        add(series, PJ_SERIES_RUN, "", figures[i].name, figures[i].unit, figures[i].value);
+}
+
+void pj_series_add(pj_series *series, const pj_run_data *run)
+{
+    part_list phases = {.count = 0}, components = {.count = 0};
     series->runs++;
-    add(series, 0, "total_duration_ms", "ms", info->total_ms);
-    add(series, 1, "prefill_tokens_per_second", "tokens/s", r.prefill_tokens_per_second);
-    add(series, 2, "tokens_per_second", "tokens/s", r.tokens_per_second);
-    add(series, 3, "total_energy_mj", "mJ", info->total_mj);
-    add(series, 4, "net_energy_mj", "mJ", info->net_mj);
-    add(series, 5, "joules_per_token", "J", r.joules_per_token);
-    add(series, 6, "joules_per_token_net", "J", r.joules_per_token_net);
-    add(series, 7, "mean_power_mw", "mW", r.mean_power_mw);
+    add_run(series, &run->info);
+    for (uint32_t i = 0; i < run->phase_count; i++)
+        add_part(&phases, pj_phase_name(run->phases[i].phase), run->phases[i].duration_ms,
+                 &run->phases[i].energy);
+    for (uint32_t i = 0; i < run->component_count; i++)
+        add_part(&components, run->components[i].name, run->components[i].duration_ms,
+                 &run->components[i].energy);
+    add_parts(series, PJ_SERIES_PHASE, &phases);
+    add_parts(series, PJ_SERIES_COMPONENT, &components);
 }
 
 void pj_series_finish(pj_series *series)
 {
-    for (int i = 0; i < PJ_SERIES_FIGURES; i++) {
+    for (uint32_t i = 0; i < series->count; i++) {
         pj_series_figure *f = &series->figures[i];
-        double sum = 0, squares = 0, n = f->count;
-        for (uint32_t k = 0; k < f->count; k++) sum += f->values[k];
-        f->mean = n > 0 ? sum / n : NAN;
-        for (uint32_t k = 0; k < f->count; k++)
-            squares += (f->values[k] - f->mean) * (f->values[k] - f->mean);
-        f->sd = n > 1 ? sqrt(squares / (n - 1)) : NAN;
+        double n = f->count;
+        if (f->count == 0) f->mean = NAN;
+        f->sd = n > 1 ? sqrt(f->squares / (n - 1)) : NAN;
         double half = n > 1 ? pj_student_t975(f->count - 1) * f->sd / sqrt(n) : NAN;
         f->low = f->mean - half;
         f->high = f->mean + half;
     }
 }
 
+static void print_figure(FILE *out, const pj_series_figure *f)
+{
+    char label[96];
+    snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
+    fprintf(out, "  %-28s %12.6g %-9s sd %-10.3g %.6g to %.6g\n", label, f->mean, f->unit, f->sd,
+            f->low, f->high);
+}
+
+/* The components that took most, energy where it is known, else time. */
+static void print_components(FILE *out, const pj_series *series)
+{
+    enum { HOTTEST = 8 };
+    bool shown[PJ_SERIES_FIGURES] = {false}, joules = false;
+    for (uint32_t i = 0; i < series->count; i++) {
+        const pj_series_figure *f = &series->figures[i];
+        joules |= f->group == PJ_SERIES_COMPONENT && f->count && strcmp(f->name, "energy_mj") == 0;
+    }
+    for (int k = 0; k < HOTTEST; k++) {
+        const pj_series_figure *best = NULL;
+        for (uint32_t i = 0; i < series->count; i++) {
+            const pj_series_figure *f = &series->figures[i];
+            if (f->group == PJ_SERIES_COMPONENT && !shown[i] && f->count &&
+                strcmp(f->name, joules ? "energy_mj" : "duration_ms") == 0 &&
+                (!best || f->mean > best->mean))
+                best = f;
+        }
+        if (!best) return;
+        shown[best - series->figures] = true;
+        print_figure(out, best);
+    }
+}
+
 void pj_series_print(FILE *out, const pj_series *series)
 {
     fprintf(out, "\n%u runs: mean, standard deviation, 95 %% interval of the mean\n", series->runs);
-    for (int i = 0; i < PJ_SERIES_FIGURES; i++) {
+    for (uint32_t i = 0; i < series->count; i++)
+        if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].count)
+            print_figure(out, &series->figures[i]);
+    print_components(out, series);
+}
+
+static void write_figure(pj_json *json, const pj_series_figure *f)
+{
+    pj_json_key(json, f->name);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "n", f->count);
+    pj_json_kv_double(json, "mean", f->mean);
+    pj_json_kv_double(json, "sd", f->sd);
+    pj_json_kv_double(json, "low", f->low);
+    pj_json_kv_double(json, "high", f->high);
+    pj_json_object_end(json);
+}
+
+/* One object a part; the figures of a part follow each other. */
+static void write_group(pj_json *json, const pj_series *series, pj_series_group group,
+                        const char *key)
+{
+    const char *part = NULL;
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    for (uint32_t i = 0; i < series->count; i++) {
         const pj_series_figure *f = &series->figures[i];
-        if (isnan(f->mean)) continue;
-        fprintf(out, "  %-26s %12.6g %-9s sd %-10.3g %.6g to %.6g\n", f->name, f->mean, f->unit,
-                f->sd, f->low, f->high);
+        if (f->group != group) continue;
+        if (!part || strcmp(part, f->part) != 0) {
+            if (part) pj_json_object_end(json);
+            pj_json_key(json, f->part);
+            pj_json_object_begin(json);
+            part = f->part;
+        }
+        write_figure(json, f);
     }
+    if (part) pj_json_object_end(json);
+    pj_json_object_end(json);
 }
 
 void pj_series_write(pj_json *json, const pj_series *series)
 {
     pj_json_object_begin(json);
-    for (int i = 0; i < PJ_SERIES_FIGURES; i++) {
-        const pj_series_figure *f = &series->figures[i];
-        pj_json_key(json, f->name);
-        pj_json_object_begin(json);
-        pj_json_kv_uint(json, "n", f->count);
-        pj_json_kv_double(json, "mean", f->mean);
-        pj_json_kv_double(json, "sd", f->sd);
-        pj_json_kv_double(json, "low", f->low);
-        pj_json_kv_double(json, "high", f->high);
-        pj_json_object_end(json);
-    }
+    for (uint32_t i = 0; i < series->count; i++)
+        if (series->figures[i].group == PJ_SERIES_RUN) write_figure(json, &series->figures[i]);
+    write_group(json, series, PJ_SERIES_PHASE, "phases");
+    write_group(json, series, PJ_SERIES_COMPONENT, "components");
     pj_json_object_end(json);
 }
