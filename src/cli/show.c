@@ -116,6 +116,39 @@ void pj_show_overview(const json_t *s)
 /* ---- tables -----------------------------------------------------------------------------------
  */
 
+static void print_phase(const char *name, double ms, double mj, double sd, const char *method)
+{
+    char a[32];
+    printf("%-16s %-20s %5s %10s  ", name, "", "", duration(ms, a));
+    print_interval(mj, sd);
+    printf(" %s\n", method);
+}
+
+/* Idle time that no client filled with sections. */
+static bool is_plain_idle(const json_t *phase)
+{
+    return strcmp(pj_member_text(phase, "phase"), "idle") == 0 &&
+           json_array_size(json_object_get(phase, "section_totals")) == 0;
+}
+
+/* It lies between the phases, in many pieces: one line for all of them. */
+static void print_idle(const json_t *phases)
+{
+    size_t i;
+    json_t *phase, *first = NULL;
+    double ms = 0, mj = 0, variance = 0;
+    json_array_foreach(phases, i, phase)
+    {
+        if (!is_plain_idle(phase)) continue;
+        double sd = pj_member_number(phase, "energy_sd_mj");
+        if (!first) first = phase;
+        ms += pj_member_number(phase, "duration_ms");
+        mj += pj_member_number(phase, "energy_mj");
+        variance += sd * sd;
+    }
+    if (first) print_phase("idle", ms, mj, sqrt(variance), pj_member_text(first, "method"));
+}
+
 void pj_show_phases(const json_t *s)
 {
     size_t i, j;
@@ -124,11 +157,10 @@ void pj_show_phases(const json_t *s)
     print_head("phase            section              count   duration      energy");
     json_array_foreach(json_object_get(s, "phases"), i, phase)
     {
-        printf("%-16s %-20s %5s %10s  ", pj_member_text(phase, "phase"), "", "",
-               duration(pj_member_number(phase, "duration_ms"), a));
-        print_interval(pj_member_number(phase, "energy_mj"),
-                       pj_member_number(phase, "energy_sd_mj"));
-        printf(" %s\n", pj_member_text(phase, "method"));
+        if (is_plain_idle(phase)) continue; /* below */
+        print_phase(pj_member_text(phase, "phase"), pj_member_number(phase, "duration_ms"),
+                    pj_member_number(phase, "energy_mj"), pj_member_number(phase, "energy_sd_mj"),
+                    pj_member_text(phase, "method"));
         json_array_foreach(json_object_get(phase, "section_totals"), j, section)
         {
             printf("%-16s %-20s %5.0f %10s  ", "", pj_member_text(section, "section_name"),
@@ -138,6 +170,7 @@ void pj_show_phases(const json_t *s)
             putchar('\n');
         }
     }
+    print_idle(json_object_get(s, "phases"));
 }
 
 void pj_show_layers(const json_t *s)
