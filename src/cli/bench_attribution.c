@@ -4,7 +4,8 @@
  * power of its own, a simulated sensor looks at it, and the estimator that serves every run works
  * from what the sensor saw. Printed for each kind of sensor: the 95th percentile of the relative
  * error of class powers (classes with at least 1 % of the energy), how often the nominal 95 %
- * intervals hold the truth, and how exactly parts add up to the whole.
+ * intervals hold the truth, of these powers and of the energy of every single component of every
+ * token, and how exactly parts add up to the whole.
  */
 #include "cli/options.h"
 
@@ -72,7 +73,8 @@ typedef struct bench {
     double *errors, *equal;
     size_t count;
     unsigned judged, covered, unknown;
-    class_score *classes; /* [class_count] of the row at hand */
+    uint64_t parts, parts_covered; /* rows of components */
+    class_score *classes;          /* [class_count] of the row at hand */
     uint32_t class_count;
     double residual; /* largest relative error of a sum */
     double token_ms;
@@ -136,6 +138,18 @@ static void score(bench *b, uint32_t c, const pj_class_row *row, double truth)
     if (row->power_sd_mw > 0) s->squares += off * off / (row->power_sd_mw * row->power_sd_mw);
 }
 
+/* Single parts of a token: their energies are what the windows around them were read as. */
+static void judge_parts(bench *b, const pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->component_count; i++) {
+        const pj_energy *e = &d->components[i].energy;
+        if (e->gross_nj == PJ_NJ_UNKNOWN || e->planted_nj <= 0) continue;
+        double off_mj = fabs(pj_mj_of_nj(e->gross_nj) - pj_mj_of_nj(e->planted_nj));
+        b->parts++;
+        b->parts_covered += off_mj <= 1.96 * (double)e->sd_mj;
+    }
+}
+
 static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
 {
     double net = 0, time = 0;
@@ -193,6 +207,7 @@ static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t see
     pj_joules_free(joules);
     if (status == PJ_OK) {
         judge(b, &spec, &d);
+        judge_parts(b, &d);
         b->residual = fmax(b->residual, sum_error(&d));
     }
     pj_run_data_fini(&d);
@@ -236,12 +251,13 @@ static void print_row(bench *b, const sensor *s)
 {
     double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
     double coverage = (double)b->covered / b->judged;
+    double parts = (double)b->parts_covered / (double)b->parts;
     double published = s->limits[b->token_ms < sqrt(50 * 10)];
     if (!b->json) {
         char limit[16] = "";
         if (published > 0) snprintf(limit, sizeof limit, "%.2f %%", 100 * published);
-        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.0e", s->name, 100 * error, limit,
-               100 * equal, 100 * coverage, b->residual);
+        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.1f %%  %8.0e", s->name, 100 * error,
+               limit, 100 * equal, 100 * coverage, 100 * parts, b->residual);
         if (b->unknown) printf("  (%u of %u unknown)", b->unknown, b->unknown + b->judged);
         printf("\n");
         fflush(stdout);
@@ -254,6 +270,7 @@ static void print_row(bench *b, const sensor *s)
     pj_json_kv_double(b->out, "published_p95", published > 0 ? published : NAN);
     pj_json_kv_double(b->out, "equal_power_p95", equal);
     pj_json_kv_double(b->out, "coverage", coverage);
+    pj_json_kv_double(b->out, "parts_coverage", parts);
     pj_json_kv_uint(b->out, "classes_judged", b->judged);
     pj_json_kv_uint(b->out, "classes_unknown", b->unknown);
     pj_json_kv_double(b->out, "sum_error", b->residual);
@@ -293,14 +310,15 @@ static void run_all(void *context, pj_spool_reader *reader)
     if (status == PJ_OK && (!b->errors || !b->equal || !b->classes))
         status = pj_fail_memory(&err, "the errors of a bench");
     if (status == PJ_OK && !b->json)
-        printf("%-28s  %11s  %10s  %11s  %11s  %8s\n", "sensor", "error, p95", "published",
-               "equal power", "coverage", "sums");
+        printf("%-28s  %11s  %10s  %11s  %11s  %10s  %8s\n", "sensor", "error, p95", "published",
+               "equal power", "coverage", "parts", "sums");
     b->token_ms = decode_token_ms(&tree);
     snprintf(b->recorded, sizeof b->recorded, "%s",
              facts.info.model_name ? facts.info.model_name : "");
     for (int i = 0; i < SENSORS && status == PJ_OK; i++) {
         if (b->only && !strstr(sensors[i].name, b->only)) continue;
         b->count = b->judged = b->covered = b->unknown = 0;
+        b->parts = b->parts_covered = 0;
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)

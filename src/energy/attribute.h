@@ -106,6 +106,7 @@ typedef struct pj_share_result {
     int64_t total_nj;    /* sum over all known segments */
     int64_t unshared_nj; /* of segments or parts of them that no leaf touches */
     size_t by_time;      /* segments with net energy <= 0, shared by time instead of power */
+    double *expected_mj; /* [segment_count] gross, as powers and idle have it; NULL: not wanted */
 } pj_share_result;
 
 /* total_nj == sum of gross_nj over leaves + unshared_nj, exactly, when every leaf is known. The
@@ -113,5 +114,22 @@ typedef struct pj_share_result {
 void pj_share_run(const pj_segment *segments, size_t segment_count, const pj_leaf *leaves,
                   size_t leaf_count, const double *class_power_mw, double idle_mw,
                   pj_share_result *result);
+
+/* How far the energy of so many segments on end lies from what class powers predict: what is wrong
+ * with the energy of a part that is no longer than they are, whoever it belongs to. */
+enum { PJ_MISFIT_SCALES = 32 };
+
+typedef struct pj_misfit {
+    double relative[PJ_MISFIT_SCALES]; /* 1 sigma for 2^k segments */
+    unsigned scales;                   /* judged by enough of them; 0: nothing is known */
+    double segment_ns;                 /* mean */
+} pj_misfit;
+
+/* From the segments' energies, NAN where unknown; both arrays are destroyed. They last `length_ns`
+ * together. `least`: relative noise of a segment that there is in any case. */
+void pj_misfit_measure(double *measured_mj, double *expected_mj, size_t count, int64_t length_ns,
+                       double least, pj_misfit *misfit);
+/* 1 sigma for a part of that length, relative to its energy. */
+double pj_misfit_relative(const pj_misfit *misfit, int64_t ns);
 
 #endif

@@ -134,5 +134,8 @@ void pj_share_run(const pj_segment *segments, size_t segment_count, const pj_lea
         cumulative_mj += s->energy_mj;
         r->total_nj = (int64_t)llround(cumulative_mj * 1e6);
         share_segment(s, leaves, w.first, &t, class_power_mw, idle, r->total_nj - before, r);
+        if (r->expected_mj)
+            r->expected_mj[s - segments] =
+                idle * (double)(s->end_ns - s->begin_ns) * 1e-9 + t.work * 1e-3; /* mW ms = uJ */
     }
 }

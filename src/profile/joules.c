@@ -321,19 +321,33 @@ static bool is_integrated(const pj_joules *j, const pj_node *node)
     return is_long(j, node->end_ns - node->begin_ns);
 }
 
-/* Method and 1 sigma of a part with gross energy, from what the fit says of it. What is longer than
- * the sensor's period is integrated; the fit may still know its edges better than the curve does,
- * which spreads power evenly over a window. */
+/* Relative sd of what the sensors said of so long a time, apart from what all parts share. */
+static double reading_sd(const pj_joules *j, int64_t ns)
+{
+    double variance = 0, total = 0;
+    for (uint32_t i = 0; i < j->result_count; i++) {
+        const pj_rail_result *result = &j->results[i];
+        double sd = pj_misfit_relative(&result->misfit, ns) * result->weight_mj;
+        variance += sd * sd;
+        total += result->weight_mj;
+    }
+    return total > 0 ? sqrt(variance) / total : 0;
+}
+
+/* Method and 1 sigma of a part with gross energy: what the fit says of its powers, and what is
+ * wrong with the readings that its energy comes from. What is longer than the sensor's period is
+ * integrated; the fit may still know its edges better than the curve does, which spreads power
+ * evenly over a window. */
 static void rate(const pj_joules *j, int64_t begin_ns, int64_t end_ns, bool integrated,
                  double fit_sd, double common, pj_energy *e)
 {
-    double sd = hypot(fit_sd, common * pj_mj_of_nj(e->gross_nj));
+    double gross_mj = pj_mj_of_nj(e->gross_nj), sd = hypot(fit_sd, common * gross_mj);
     e->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
     if (integrated) {
         e->method = PJ_METHOD_INTEGRATE;
         sd = fmin(sd, pj_joules_curve_sd_mj(j, begin_ns, end_ns));
     }
-    e->sd_mj = (float)sd;
+    e->sd_mj = (float)hypot(sd, reading_sd(j, end_ns - begin_ns) * gross_mj);
 }
 
 void pj_joules_judge_leaf(const pj_joules *j, const pj_leaf *leaf, pj_energy *e)

@@ -15,6 +15,7 @@ typedef struct pj_rail_result {
     double weight_mj;                /* net energy, to find the rail that matters most */
     pj_fit fit;
     bool has_fit;
+    pj_misfit misfit; /* of its measured energies to the fit */
 } pj_rail_result;
 
 struct pj_joules {

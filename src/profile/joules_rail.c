@@ -146,6 +146,19 @@ void pj_joules_free_energies(int64_t *energies)
 }
 
 /* The first rail's share is the sum so far; those of further rails are added to it. */
+static void measure_misfit(pj_rail_result *result, const pj_segment *segments, size_t count,
+                           double *measured_mj, double *expected_mj)
+{
+    int64_t known_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        measured_mj[i] = segments[i].energy_mj;
+        known_ns += segments[i].end_ns - segments[i].begin_ns;
+    }
+    if (result->has_fit && count > 0)
+        pj_misfit_measure(measured_mj, expected_mj, count, known_ns, result->fit.noise,
+                          &result->misfit);
+}
+
 static pj_status share_rail(pj_joules *j, pj_rail_result *result, const pj_segment *segments,
                             size_t count, pj_error *err)
 {
@@ -155,10 +168,16 @@ static pj_status share_rail(pj_joules *j, pj_rail_result *result, const pj_segme
     if (!is_first && !j->rail_gross) j->rail_gross = new_energies(j);
     if (!is_first && !j->rail_net) j->rail_net = new_energies(j);
     int64_t *gross = is_first ? j->gross : j->rail_gross, *net = is_first ? j->net : j->rail_net;
-    if (!gross || !net) return pj_fail_memory(err, "the energies of a run");
-    pj_share_result shared = {.gross_nj = gross - 1, .net_nj = net - 1};
+    double *expected_mj = pj_alloc(2 * count, sizeof *expected_mj);
+    if (!gross || !net || !expected_mj) {
+        pj_free(expected_mj);
+        return pj_fail_memory(err, "the energies of a run");
+    }
+    pj_share_result shared = {.gross_nj = gross - 1, .net_nj = net - 1, .expected_mj = expected_mj};
     pj_share_run(segments, count, tree->leaves - 1, (size_t)tree->leaf_count + 2,
                  result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
+    measure_misfit(result, segments, count, expected_mj + count, expected_mj);
+    pj_free(expected_mj);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         double *phase_mj = &result->phase_mj[tree->classes[tree->leaves[i].class_].phase];
         *phase_mj += pj_mj_of_nj(gross[i]);

@@ -314,6 +314,12 @@ static void simulated_energy_is_conserved_and_right(void **state)
                 assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
             }
         }
+        uint32_t covered = 0;
+        for (uint32_t i = 0; i < d.component_count; i++) {
+            const pj_energy *e = &d.components[i].energy;
+            covered += fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
+        }
+        assert_true(covered >= 0.9 * d.component_count); /* each with its window's own noise */
         for (uint32_t i = 0; i < d.token_count; i++) assert_false(isnan(d.tokens[i].power_mw));
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
