@@ -355,6 +355,7 @@ static void cut_long_chains(pj_tree *tree)
 typedef struct made_up {
     uint32_t *last; /* [nodes at the start] */
     uint32_t nodes;
+    bool any; /* of `last` is set */
 } made_up;
 
 static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
@@ -372,6 +373,7 @@ static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind
         node->id = id;
         node->text = UINT32_MAX;
         if (parent < m->nodes) m->last[parent] = around;
+        m->any = true;
     }
     pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
     if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
@@ -410,29 +412,41 @@ static bool is_nested(const pj_tree *tree, uint32_t index)
     return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
 }
 
+/* Most runs lack nothing: then nothing is written, and the memory is never touched. */
+static void stands_by_itself(made_up *m, uint32_t parent)
+{
+    if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
+}
+
+static void forget_made_up(made_up *m)
+{
+    if (m->any) memset(m->last, 0, m->nodes * sizeof *m->last);
+    m->any = false;
+}
+
 /* Everything lies in a phase, a layer in a token, an operation in a component, a component in a
  * token or a section: what a client did not open, or what was lost, is made up around what is
  * there. */
 static bool complete(pj_tree *tree)
 {
-    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count};
+    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
     bool ok = m.last != NULL;
     for (uint32_t i = 1; ok && i < m.nodes; i++) {
         pj_span_kind missing = lacks(tree, i);
         if (missing == PJ_SPAN_KIND_COUNT)
-            m.last[tree->nodes[i].parent] = 0;
+            stands_by_itself(&m, tree->nodes[i].parent);
         else
             ok = make_up(tree, &m, i, missing, missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
                          missing == PJ_SPAN_COMPONENT);
     }
-    if (ok) memset(m.last, 0, m.nodes * sizeof *m.last);
+    if (ok) forget_made_up(&m);
     for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
         if (is_bare_component(tree, i))
             ok = make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
-        else if (tree->nodes[i].parent < m.nodes)
-            m.last[tree->nodes[i].parent] = 0;
+        else
+            stands_by_itself(&m, tree->nodes[i].parent);
     }
-    if (ok) memset(m.last, 0, m.nodes * sizeof *m.last);
+    if (ok) forget_made_up(&m);
     for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
         if (tree->nodes[i].parent != 0) continue;
         if (tree->nodes[i].kind == PJ_SPAN_PHASE)
