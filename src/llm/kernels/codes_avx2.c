@@ -1,16 +1,18 @@
 /*
  * Weights in 8-bit and smaller codes by AVX2's products of unsigned with signed bytes, which add
- * neighbouring pairs in 16 bits. Signed weights are multiplied as |w| times x with w's sign, which
- * cannot overflow there; nibbles stay unsigned, so small that the sixteen products of a block that
- * fall in one lane add up in 16 bits, and their offset is taken out by the activations' block sums.
- * Types with blocks of 256 are in k_avx2.h.
+ * neighbouring pairs in 16 bits. For few tokens signed weights are multiplied as |w| times x with
+ * w's sign, which cannot overflow there; nibbles stay unsigned, so small that the sixteen products
+ * of a block that fall in one lane add up in 16 bits, and their offset is taken out by the
+ * activations' block sums. Few tokens with blocks of 256 are in k_avx2.h, many tokens with weights
+ * of more than four bits in words_avx2.h.
  */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/k_avx2.h"
+#include "llm/kernels/pack_avx2.h"
 #include "llm/kernels/vector.h"
+#include "llm/kernels/words_avx2.h"
 
-enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2, SHARED = 4 };
-enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -29,27 +31,15 @@ INLINE int32_t sum_codes(__m256i codes)
     return _mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2) - 128 * PJ_Q8_BLOCK;
 }
 
-/* Up to SHARED blocks of one token by one scale: the tiles then apply it once, and with 128 columns
- * instead of 32 the codes round little more coarsely. Every block's entry in `scales` is written,
- * `apart` from each other like those of `sums` (-128 x sum of codes). */
+/* Every block's entry in `scales` is written, `apart` from each other like those of `sums` (-128 x
+ * sum of codes). */
 INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
                        int32_t *sums, size_t apart)
 {
-    vec most = vec_of(0);
-    for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 8)
-        most = vec_max(most, vec_abs(vec_load(x + i)));
-    float largest = vec_largest(most);
-    float inverse = largest > 0 ? 127 / largest : 0;
-    for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
-        __m256i part[4];
-        UNROLL for (size_t i = 0; i < 4; i++) part[i] =
-            _mm256_cvtps_epi32((__m256)(vec_load(x + i * 8) * inverse));
-        /* Packing works within halves: put the groups of four back in order. */
-        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(part[0], part[1]),
-                                           _mm256_packs_epi32(part[2], part[3]));
-        codes[b] = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        scales[b * apart] = largest / 127;
-        sums[b * apart] = -PJ_Q8_OFFSET * sum_codes(bytes);
+    float scale = quantise_group(x, blocks, codes);
+    for (size_t b = 0; b < blocks; b++) {
+        scales[b * apart] = scale;
+        sums[b * apart] = -PJ_Q8_OFFSET * sum_codes(codes[b]);
     }
 }
 
@@ -273,20 +263,8 @@ INLINE __m256i four_codes(const char *at)
     return _mm256_set1_epi32(codes);
 }
 
-/* The two ways of adding products to a sum are written out, because the compilers start all of a
- * tile's products before they add any, and have no registers for that. */
-
-/* sum (32 bits) += products of w with x: |w| times x with w's sign. */
-INLINE void add_signed(__m256i *sum, __m256i magnitudes, __m256i w, __m256i x, __m256i ones)
-{
-    __m256i part;
-    __asm__("vpsignb %[w], %[x], %[part]\n\t"
-            "vpmaddubsw %[part], %[magnitudes], %[part]\n\t"
-            "vpmaddwd %[ones], %[part], %[part]\n\t"
-            "vpaddd %[part], %[sum], %[sum]"
-            : [sum] "+x"(*sum), [part] "=&x"(part)
-            : [magnitudes] "x"(magnitudes), [w] "x"(w), [x] "x"(x), [ones] "x"(ones));
-}
+/* Written out, because the compilers start all of a tile's products before they add any, and have
+ * no registers for that. */
 
 /* sum (16 bits) += products of small codes with x. */
 INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
@@ -296,21 +274,6 @@ INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
             "vpaddw %[part], %[sum], %[sum]"
             : [sum] "+x"(*sum), [part] "=&x"(part)
             : [w] "x"(w), [x] "x"(x));
-}
-
-/* A block of signed codes, in fours that are followed by their magnitudes. */
-INLINE void block_signed(const char *const *rows, const char *x, const size_t V,
-                         __m256i whole[ROWS][VECTORS])
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
-        _mm256_setzero_si256();
-    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
-    {
-        __m256i w = four_codes(rows[r] + g * 8), magnitudes = four_codes(rows[r] + g * 8 + 4);
-        UNROLL for (size_t v = 0; v < V; v++)
-            add_signed(&whole[r][v], magnitudes, w, load_32(x + v * 32), ones);
-    }
 }
 
 /* A block of codes 0 .. 15, of which 8 is taken when `centred`: the sums start at what that makes,
@@ -335,14 +298,10 @@ INLINE void block_small(const char *const *rows, const char *x, const int32_t *x
         _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
 }
 
-typedef enum code_kind { SIGNED, SIGNED_MINIMA, SMALL, SMALL_MINIMA } code_kind;
-
 /* Blocks that share the activations' scale: the weights' scales are applied to each, that at the
  * end. */
-INLINE void tile_of(const pj_tile *t, const code_kind kind, const size_t V)
+INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
 {
-    bool minima = kind == SIGNED_MINIMA || kind == SMALL_MINIMA;
-    bool small = kind == SMALL || kind == SMALL_MINIMA;
     const char *x = t->x;
     size_t blocks = t->cols / PJ_Q8_BLOCK;
     if (!t->add)
@@ -357,11 +316,8 @@ INLINE void tile_of(const pj_tile *t, const code_kind kind, const size_t V)
             const char *rows[ROWS];
             __m256i whole[ROWS][VECTORS];
             UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
-                (const char *)t->weights[r] + b * (small ? 32 : 64);
-            if (small)
-                block_small(rows, x, x_sums, kind == SMALL, V, whole);
-            else
-                block_signed(rows, x, V, whole);
+                (const char *)t->weights[r] + b * PJ_Q8_BLOCK;
+            block_small(rows, x, x_sums, !minima, V, whole);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
                 __m256 scale = _mm256_set1_ps(t->scales[r][b]);
@@ -388,41 +344,14 @@ INLINE void tile_of(const pj_tile *t, const code_kind kind, const size_t V)
     }
 }
 
-#define TILE(name, kind)                      \
-    static void tile_##name(const pj_tile *t) \
-    {                                         \
-        if (t->vectors == 2)                  \
-            tile_of(t, kind, 2);              \
-        else                                  \
-            tile_of(t, kind, 1);              \
-    }
-TILE(signed, SIGNED)
-TILE(signed_minima, SIGNED_MINIMA)
-TILE(small, SMALL)
-TILE(small_minima, SMALL_MINIMA)
-
-/* To what the tiles take: nibbles as they are, or codes - 128 in fours, each followed by their
- * magnitudes. */
-INLINE void store_signed(char *to, __m256i w)
+static void tile_small(const pj_tile *t)
 {
-    __m256i magnitudes = _mm256_abs_epi8(w);
-    __m256i low = _mm256_unpacklo_epi32(w, magnitudes);
-    __m256i high = _mm256_unpackhi_epi32(w, magnitudes);
-    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permute2x128_si256(low, high, 0x20));
-    _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
+    t->vectors == 2 ? tile_of(t, false, 2) : tile_of(t, false, 1);
 }
 
-enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
-
-static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+static void tile_small_minima(const pj_tile *t)
 {
-    const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q8_BYTES, to += 64) {
-        __builtin_prefetch(at + UNPACK_AHEAD);
-        store_signed(to, load_block(PJ_Q8_0, at));
-        scales[b] = _cvtsh_ss(pj_load_u16(at));
-    }
+    t->vectors == 2 ? tile_of(t, true, 2) : tile_of(t, true, 1);
 }
 
 static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
@@ -436,92 +365,21 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* Q4_K: codes as they are; Q5_K: as signed ones. */
-INLINE void unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
-                          float *minima)
-{
-    const char *at = row;
-    size_t bytes = type == PJ_Q4_K ? 144 : 176;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
-        k_header header;
-        for (size_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(at + UNPACK_AHEAD + line);
-        k_load_header(at, &header);
-        UNROLL for (int p = 0; p < K_PARTS; p++)
-        {
-            __m256i codes = k_codes(type, at, p);
-            if (type == PJ_Q4_K)
-                _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), codes);
-            else
-                store_signed(to + 64 * p, codes);
-        }
-        to += type == PJ_Q4_K ? K_COLUMNS : 2 * K_COLUMNS;
-        __m256i words = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(header.scales));
-        __m256 minima_unit = _mm256_broadcastss_ps(header.minima_unit);
-        _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(header.unit, _mm256_cvtepi32_ps(words)));
-        words = _mm256_cvtepi16_epi32(header.minima);
-        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, _mm256_cvtepi32_ps(words)));
-    }
-}
-
 static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    unpack_minima(PJ_Q4_K, row, cols, values, scales, minima);
-}
-
-static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    unpack_minima(PJ_Q5_K, row, cols, values, scales, minima);
-}
-
-/* Eight scales as four for 32 columns each, and what the codes of each sixteen are multiplied with
- * then (over 256): see pj_codes_q6_k. */
-INLINE void q6_k_ratios(const char *from, float unit, float *scales, int32_t *ratios)
-{
-    const float stretch = 3.96f;
-    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)from);
-    __m256 each = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
-    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), each);
-    __m256 largest = _mm256_max_ps(size, _mm256_permute_ps(size, 0xb1)); /* of neighbours */
-    __m256 some = _mm256_cmp_ps(largest, _mm256_setzero_ps(), _CMP_GT_OQ);
-    __m256 inverse = _mm256_and_ps(some, _mm256_div_ps(_mm256_set1_ps(stretch * 256), largest));
-    __m256 pairs = _mm256_mul_ps(largest, _mm256_set1_ps(unit / stretch));
-    pairs = _mm256_permutevar8x32_ps(pairs, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
-    _mm_storeu_ps(scales, _mm256_castps256_ps128(pairs));
-    _mm256_storeu_si256((__m256i *)(void *)ratios,
-                        _mm256_cvtps_epi32(_mm256_mul_ps(each, inverse)));
-}
-
-/* Sixteen codes, less 32, times a ratio over 256. */
-INLINE __m256i q6_k_words(__m128i codes, int32_t ratio)
-{
-    __m256i words = _mm256_sub_epi16(_mm256_cvtepu8_epi16(codes), _mm256_set1_epi16(32));
-    words = _mm256_mullo_epi16(words, _mm256_set1_epi16((short)ratio));
-    return _mm256_srai_epi16(_mm256_add_epi16(words, _mm256_set1_epi16(128)), 8);
-}
-
-static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
     const char *at = row;
     char *to = values;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210) {
-        int32_t ratios[16];
-        float unit = _cvtsh_ss(pj_load_u16(at + 208));
-        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
-        q6_k_ratios(at + 192, unit, scales + 8 * b, ratios);
-        q6_k_ratios(at + 200, unit, scales + 8 * b + 4, ratios + 8);
-        UNROLL for (int p = 0; p < K_PARTS; p++, to += 64)
-        {
-            __m256i codes = k_codes(PJ_Q6_K, at, p);
-            __m256i low = q6_k_words(_mm256_castsi256_si128(codes), ratios[2 * p]);
-            __m256i high = q6_k_words(_mm256_extracti128_si256(codes, 1), ratios[2 * p + 1]);
-            store_signed(to, _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8));
-        }
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 144, to += K_COLUMNS) {
+        k_header header;
+        for (size_t line = 0; line < 144; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        k_load_header(at, &header);
+        k_float_header(&header, scales + 8 * b, minima + 8 * b);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(PJ_Q4_K, at, p));
     }
 }
 
-/* Pairs of bytes, then pairs of pairs: what signed codes need. Half as many sums again as a tile
- * has, because here every one waits for its own products. */
+/* Half as many sums again as a tile has, because here every one waits for its own products. */
 static double peak(size_t rounds)
 {
     enum { SUMS = 12 };
@@ -529,24 +387,33 @@ static double peak(size_t rounds)
     __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
     UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
     for (size_t i = 0; i < rounds; i++)
-        UNROLL for (size_t s = 0; s < SUMS; s++) add_signed(&sums[s], w, w, w, w);
+        UNROLL for (size_t s = 0; s < SUMS; s++) add_small(&sums[s], w, w);
     UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define TYPE(type, dot_, tile_, bytes)                                                   \
+#define SMALL(type, tile_)                                                               \
     static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
-                                              .dot = dot_,                               \
+                                              .dot = dot_##type,                         \
                                               .tile = tile_,                             \
                                               .rows = ROWS,                              \
                                               .stretch = 1024, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                   \
-                                              .unpacked_bytes = bytes}
-TYPE(q8_0, dot_q8_0, tile_signed, 2);
-TYPE(q4_0, dot_q4_0, tile_small, 1);
-TYPE(q4_k, dot_q4_k, tile_small_minima, 1);
-TYPE(q5_k, dot_q5_k, tile_signed_minima, 2);
-TYPE(q6_k, dot_q6_k, tile_signed, 2);
+                                              .unpacked_bytes = 1}
+SMALL(q4_0, tile_small);
+SMALL(q4_k, tile_small_minima);
+
+#define WORDS(type)                                                                     \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WORDS,                 \
+                                              .dot = dot_##type,                        \
+                                              .tile = tile_words,                       \
+                                              .rows = WORD_ROWS,                        \
+                                              .stretch = 384, /* 24 KiB of the panel */ \
+                                              .unpack = unpack_##type,                  \
+                                              .unpacked_bytes = 2}
+WORDS(q8_0);
+WORDS(q5_k);
+WORDS(q6_k);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,
@@ -555,6 +422,13 @@ static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .shared_blocks = SHARED,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
+static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
+                                              .lanes = 8,
+                                              .vectors = WORD_VECTORS,
+                                              .group = 4,
+                                              .shared_blocks = SHARED,
+                                              .pack_row = pack_row,
+                                              .pack_panel = pack_panel_words};
 
 void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
 {
@@ -564,5 +438,7 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;
     kernels->peak[PJ_FORM_Q8] = peak;
+    kernels->peak[PJ_FORM_Q8_WORDS] = peak_words;
 }

@@ -63,6 +63,16 @@ INLINE void k_load_header_q6(const char *at, k_header *h)
     h->unit = _mm256_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)));
 }
 
+/* Scales and minima of Q4_K and Q5_K as floats, of 32 columns each. */
+INLINE void k_float_header(const k_header *h, float *scales, float *minima)
+{
+    __m256i words = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(h->scales));
+    __m256 minima_unit = _mm256_broadcastss_ps(h->minima_unit);
+    _mm256_storeu_ps(scales, _mm256_mul_ps(h->unit, _mm256_cvtepi32_ps(words)));
+    words = _mm256_cvtepi16_epi32(h->minima);
+    _mm256_storeu_ps(minima, _mm256_mul_ps(minima_unit, _mm256_cvtepi32_ps(words)));
+}
+
 /* Codes of 32 columns, part p of a block. */
 INLINE __m256i k_codes(pj_dtype type, const char *at, const int p)
 {

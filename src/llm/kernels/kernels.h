@@ -64,7 +64,13 @@ typedef struct pj_kv_rows {
 } pj_kv_rows;
 
 /* Forms of activations: what a weight type's kernels read. */
-typedef enum pj_form { PJ_FORM_F32 = 0, PJ_FORM_BF16, PJ_FORM_Q8, PJ_FORM_COUNT } pj_form;
+typedef enum pj_form {
+    PJ_FORM_F32 = 0,
+    PJ_FORM_BF16,
+    PJ_FORM_Q8,
+    PJ_FORM_Q8_WORDS, /* as Q8 for few tokens; the same codes in words for many */
+    PJ_FORM_COUNT
+} pj_form;
 
 typedef struct pj_tile_kernels pj_tile_kernels; /* tile.h, as the next */
 typedef struct pj_form_kernels pj_form_kernels;

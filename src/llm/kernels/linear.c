@@ -43,14 +43,24 @@ pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type)
 
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 {
-    /* The largest form: 4 bytes a value and, for Q8, 8 a block. */
+    /* The largest form: 4 bytes a value, of which codes need 2 and 8 a block. */
     size_t bytes;
     if (pj_mul_overflows(round_up(tokens, 16), round_up(cols, 64), &bytes)) return 0;
     if (pj_mul_overflows(bytes, 4, &bytes) || pj_add_overflows(bytes, 256, &bytes)) return 0;
     return bytes;
 }
 
-static const size_t value_bytes[] = {[PJ_FORM_F32] = 4, [PJ_FORM_BF16] = 2, [PJ_FORM_Q8] = 1};
+static bool has_codes(pj_form form)
+{
+    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WORDS;
+}
+
+/* Of a packed value. */
+static size_t value_bytes(pj_form form, bool panels)
+{
+    if (form == PJ_FORM_Q8_WORDS) return panels ? 2 : 1;
+    return form == PJ_FORM_F32 ? 4 : form == PJ_FORM_BF16 ? 2 : 1;
+}
 
 /* ---- packing ---------------------------------------------------------------------------- */
 
@@ -114,8 +124,7 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
                     size_t x_stride, size_t tokens, size_t cols, void *memory, pj_packed *packed)
 {
     pj_form form = pj_linear_form(kernels, type);
-    packing p = {
-        .form = kernels->forms[form], .team = team, .to = packed, .value_bytes = value_bytes[form]};
+    packing p = {.form = kernels->forms[form], .team = team, .to = packed};
     *packed = (pj_packed){.form = form,
                           .tokens = tokens,
                           .cols = cols,
@@ -123,10 +132,11 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
                           .x_stride = x_stride,
                           .panels = tokens > p.form->dot_tokens,
                           .values = memory};
+    p.value_bytes = value_bytes(form, packed->panels);
     if (packed->panels) p.panel = panel_tokens(p.form, tokens);
-    if (form == PJ_FORM_Q8) {
+    if (has_codes(form)) {
         size_t padded = round_up(tokens, 16);
-        packed->scales = (float *)((char *)memory + round_up(padded * cols, 64));
+        packed->scales = (float *)((char *)memory + round_up(padded * cols * p.value_bytes, 64));
         packed->sums = (int32_t *)(packed->scales + padded * (cols / PJ_Q8_BLOCK));
     }
     if (packed->panels) {
@@ -276,7 +286,7 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
         for (size_t r = 0; r < k->rows; r++) {
             size_t row = smaller(first + r, rows - 1);
             tile.weights[r] = b->values + row * b->stride + at * k->unpacked_bytes;
-            if (b->kernels->form != PJ_FORM_Q8) continue;
+            if (!has_codes(b->kernels->form)) continue;
             tile.scales[r] = b->scales + row * b->scale_stride + at / PJ_Q8_BLOCK;
             tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
         }
@@ -319,7 +329,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     size_t tokens = smaller(panel, x->tokens - token);
     size_t width = round_up(tokens, b->form->lanes);
     size_t padded = round_up(x->cols, b->form->group), blocks = x->cols / PJ_Q8_BLOCK;
-    size_t bytes = value_bytes[x->form];
+    size_t bytes = value_bytes(x->form, true);
     output none = {0}, to = {job->y + token * job->y_stride + b->begin, job->y_stride, tokens};
     for (size_t at = 0; at < b->cols; at += b->kernels->stretch) {
         size_t col = b->col + at;
@@ -327,7 +337,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
                         .cols = smaller(b->kernels->stretch, b->cols - at),
                         .vectors = width / b->form->lanes,
                         .add = col > 0};
-        if (x->form == PJ_FORM_Q8) {
+        if (has_codes(x->form)) {
             tile.x_scales = x->scales + token * blocks + col / PJ_Q8_BLOCK * width;
             tile.x_sums = x->sums + token * blocks + col / PJ_Q8_BLOCK * width;
         }
@@ -441,7 +451,8 @@ static size_t unit_rows(const product *p, const pj_matrix *w)
     }
     const pj_form_kernels *form = p->kernels->forms[k->form];
     size_t cols = smaller(w->cols, chunk_cols(k));
-    size_t panel = form->lanes * form->vectors * smaller(cols, k->stretch) * value_bytes[k->form];
+    size_t panel =
+        form->lanes * form->vectors * smaller(cols, k->stretch) * value_bytes(k->form, true);
     size_t bytes = smaller(BLOCK_BYTES, CACHE_BYTES - smaller(CACHE_BYTES, 2 * panel));
     size_t rows = smaller(smaller(bytes / unpacked_stride(k, cols), BLOCK_MAX_ROWS), share);
     return round_rows(rows ? rows : 1, k);

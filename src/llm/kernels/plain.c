@@ -336,7 +336,10 @@ const pj_kernels pj_kernels_c = {
                [PJ_Q4_K] = &by_codes,
                [PJ_Q5_K] = &by_codes,
                [PJ_Q6_K] = &by_codes},
-    .forms = {[PJ_FORM_F32] = &form_f32, [PJ_FORM_BF16] = &form_f32, [PJ_FORM_Q8] = &form_q8},
-    .peak = {peak, peak, peak},
+    .forms = {[PJ_FORM_F32] = &form_f32,
+              [PJ_FORM_BF16] = &form_f32,
+              [PJ_FORM_Q8] = &form_q8,
+              [PJ_FORM_Q8_WORDS] = &form_q8},
+    .peak = {peak, peak, peak, peak},
     .tile_store = tile_store,
 };

@@ -6,10 +6,13 @@
  *   Q8: i8 [tokens][cols], scales and sums [tokens][cols / 32].
  * Many tokens: activations lie in panels of `vectors` x `lanes` tokens (the last one zero-filled),
  *   values  [panel][cols / group][panel tokens][group]   (cols rounded up to group, zero-filled)
- *   scales, sums  [panel][cols / 32][panel tokens]       (Q8 only)
+ *   scales, sums  [panel][cols / 32][panel tokens]       (codes only)
  * so that a vector holds `lanes` tokens and one weight (group) is broadcast against it. Panels
  * follow each other without gaps: the one that starts at token t starts at t x padded cols values.
- * `tile` multiplies some weight rows with one panel over a stretch of columns.
+ * `tile` multiplies some weight rows with one panel over a stretch of columns. Q8_WORDS is Q8 but
+ * for its panels: a code takes a word, a vector has every other column of a group, and `scales` and
+ * `sums` mean something in the first of the neighbouring blocks that share a scale alone; what a
+ * row's minimum would be, and the sum, are integers there at which products start (words_avx2.h).
  *
  * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products want one side unsigned,
  * which the weight codes become by adding 128, and the sum takes that out again.
@@ -32,7 +35,7 @@ struct pj_form_kernels {
     size_t lanes;         /* tokens of a vector: 16, 8 or 4; 0 when there are no panels */
     size_t vectors;       /* of a panel, at most; vectors x lanes <= PJ_TILE_MAX_TOKENS */
     size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
-    size_t shared_blocks; /* Q8: neighbouring blocks with one scale; 0 means 1 */
+    size_t shared_blocks; /* codes: neighbouring blocks with one scale; 0 means 1 */
     /* One token; not for F32. `n` columns; BF16 fills up to a multiple of 32. */
     void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);
     /* `tokens` rows of x into a panel of `width` tokens. */
@@ -55,13 +58,13 @@ typedef struct pj_dot {
  * matrix repeat a valid one; their results are not used. */
 typedef struct pj_tile {
     const void *weights[PJ_TILE_MAX_ROWS]; /* at the first column of the stretch */
-    const float *scales[PJ_TILE_MAX_ROWS]; /* Q8: one a block of 32 */
-    const float *minima[PJ_TILE_MAX_ROWS]; /* Q8, types with a minimum a block */
+    const float *scales[PJ_TILE_MAX_ROWS]; /* codes: one a block of 32 */
+    const float *minima[PJ_TILE_MAX_ROWS]; /* codes, types with a minimum a block */
     size_t stride;                         /* bytes between rows, 0: not evenly spaced */
     const void *x;                         /* panel at the first column of the stretch */
     const float *x_scales;
     const int32_t *x_sums;
-    size_t cols;    /* of the stretch: a multiple of group (Q8: of 32) */
+    size_t cols;    /* of the stretch: a multiple of group (codes: of 32) */
     size_t vectors; /* of the panel */
     /* What later tiles will read lies here: a kernel may prefetch the first byte with its first
      * group of columns, and `ahead_step` bytes on with every other. */

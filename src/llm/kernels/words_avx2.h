@@ -1,0 +1,355 @@
+/*
+ * Many tokens with weights of five bits and more (Q8_0, Q5_K, Q6_K) on AVX2, which has no product
+ * of signed bytes. Values are widened to words, and two columns cost one product instead of two
+ * (Winograd's inner product of 1968):
+ *
+ *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
+ *
+ * What is taken off depends on one side alone and is known ahead: the sums start there. So 32
+ * products cost four instructions, of which only one multiplies; the others run on every pipe.
+ * Sums wrap around in between, which does no harm: the end of 128 columns fits.
+ *
+ * Activations are the same codes (8 bits, a scale to 128 columns) that few tokens meet, one to a
+ * word. The weights have the rest of a word's room: those of 128 columns are brought to one scale,
+ * 32640 the largest that can occur, so that whole numbers add up over 128 columns and become floats
+ * once. Rounding takes 1/65280 of that at most from a value; Q6_K's codes times scales fit as they
+ * are.
+ *
+ * Four columns of eight tokens lie together, columns 0 and 2 of each token, then 1 and 3; so do
+ * those of one weight row. Included by codes_avx2.c alone.
+ */
+#ifndef PJ_LLM_WORDS_AVX2_H
+#define PJ_LLM_WORDS_AVX2_H
+
+#include "llm/kernels/k_avx2.h"
+#include "llm/kernels/pack_avx2.h"
+
+enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four: of a block */
+
+/* With a sum of two, an activation's 127 on top still fits a word. */
+#define WORD_LARGEST 32640.0f
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+/* Up to SHARED blocks of up to eight tokens; a vector of every group of four columns at `to`,
+ * `apart` bytes from each other. */
+INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t blocks, char *to,
+                       size_t apart, float *scales, int32_t *sums)
+{
+    __m256i codes[8][SHARED] = {0};
+    vec products[8];
+    for (size_t t = 0; t < 8; t++)
+        scales[t] = t < tokens ? quantise_group(x + t * x_stride, blocks, codes[t]) : 0;
+    for (size_t t = 0; t < 8; t++) products[t] = vec_of(0);
+    for (size_t b = 0; b < blocks; b++, to += WORD_GROUPS * apart) {
+        vec even[8], odd[8];
+        UNROLL for (size_t t = 0; t < 8; t++)
+        {
+            __m256i first = _mm256_srai_epi16(_mm256_slli_epi16(codes[t][b], 8), 8);
+            __m256i second = _mm256_srai_epi16(codes[t][b], 8);
+            even[t] = (vec)first, odd[t] = (vec)second;
+            products[t] = (vec)_mm256_sub_epi32((__m256i)products[t], //
+                                                _mm256_madd_epi16(first, second));
+        }
+        vec_transpose(even);
+        vec_transpose(odd);
+        UNROLL for (size_t g = 0; g < WORD_GROUPS; g++)
+        {
+            vec_store((float *)(void *)(to + g * apart), even[g]);
+            vec_store((float *)(void *)(to + g * apart + 32), odd[g]);
+        }
+    }
+    vec_transpose(products);
+    __m256i all = (__m256i)products[0];
+    UNROLL for (size_t i = 1; i < 8; i++) all = _mm256_add_epi32(all, (__m256i)products[i]);
+    _mm256_storeu_si256((__m256i *)(void *)sums, all);
+}
+
+static void pack_panel_words(const float *x, size_t x_stride, size_t tokens, size_t width,
+                             size_t cols, void *values, float *scales, int32_t *sums)
+{
+    size_t blocks = cols / PJ_Q8_BLOCK, apart = width * 8;
+    for (size_t b = 0; b < blocks; b += SHARED)
+        for (size_t t = 0; t < width; t += 8) {
+            size_t some = blocks - b < SHARED ? blocks - b : SHARED;
+            size_t have = t >= tokens ? 0 : tokens - t < 8 ? tokens - t : 8;
+            pack_words(x + t * x_stride + b * PJ_Q8_BLOCK, x_stride, have, some,
+                       (char *)values + b * WORD_GROUPS * apart + t * 8, apart,
+                       scales + b * width + t, sums + b * width + t);
+        }
+}
+
+/* ---- weights ---------------------------------------------------------------------------- */
+
+/* 128 columns: a value is a word times `scale`. */
+typedef struct word_scale {
+    float scale, inverse;
+} word_scale;
+
+/* `sum` has all that goes into the values: one that is not finite makes them all so. */
+INLINE word_scale scale_words(float largest, float sum)
+{
+    return (word_scale){largest / WORD_LARGEST + 0 * sum, largest > 0 ? WORD_LARGEST / largest : 0};
+}
+
+INLINE float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes of four columns in the order of the words. */
+INLINE __m256i order_words(__m256i bytes)
+{
+    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(order));
+}
+
+/* Stores sixteen; takes their products from `start`, each in two lanes. */
+INLINE __m256i store_words(char *to, __m256i words, __m256i start)
+{
+    _mm256_storeu_si256((__m256i *)(void *)to, words);
+    return _mm256_sub_epi32(start, _mm256_madd_epi16(words, _mm256_shuffle_epi32(words, 0xb1)));
+}
+
+/* The sum of every other lane, in the place of a minimum. */
+INLINE void store_start(float *to, __m256i start)
+{
+    __m128i two = _mm_add_epi32(_mm256_castsi256_si128(start), _mm256_extracti128_si256(start, 1));
+    int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_unpackhi_epi64(two, two)));
+    memcpy(to, &sum, sizeof sum);
+}
+
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
+
+static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    size_t blocks = cols / PJ_Q8_BLOCK;
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t some = blocks - first < SHARED ? blocks - first : SHARED;
+        float each[SHARED], largest = 0, sum = 0;
+        for (size_t b = 0; b < some; b++) {
+            __builtin_prefetch(at + b * Q8_BYTES + UNPACK_AHEAD);
+            each[b] = _cvtsh_ss(pj_load_u16(at + b * Q8_BYTES));
+            largest = larger(fabsf(each[b]), largest);
+            sum += each[b];
+        }
+        word_scale scale = scale_words(largest, sum);
+        scales[first] = scale.scale * (WORD_LARGEST / 255); /* -128 must fit, too: 255 a step */
+        __m256i start = _mm256_setzero_si256();
+        for (size_t b = 0; b < some; b++, at += Q8_BYTES, to += 64) {
+            int ratio = _mm_cvtss_si32(_mm_set_ss(each[b] * scale.inverse)); /* over 32768 */
+            __m256i times = _mm256_set1_epi16((short)ratio), zero = _mm256_setzero_si256();
+            __m256i codes = _mm256_permute4x64_epi64(order_words(k_load(at + 2)), 0xd8);
+            __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), times);
+            __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), times);
+            start = store_words(to, low, start);
+            start = store_words(to + 32, high, start);
+        }
+        store_start(starts + first, start);
+    }
+}
+
+/* Eight codes of 8 bits times `scale`, less `minimum`. */
+INLINE __m256i scaled_words(__m128i codes, __m256 scale, __m256 minimum)
+{
+    __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes));
+    return _mm256_cvtps_epi32(_mm256_fmsub_ps(values, scale, minimum));
+}
+
+INLINE __m256i q5_k_words(__m128i codes, __m256 scale, __m256 minimum)
+{
+    __m256i low = scaled_words(codes, scale, minimum);
+    __m256i high = scaled_words(_mm_unpackhi_epi64(codes, codes), scale, minimum);
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+}
+
+/* Half a block. */
+INLINE void unpack_q5_k_half(const char *at, const float *each, const float *minima, const int half,
+                             char *to, float *scales, float *starts)
+{
+    float largest = 0, sum = 0;
+    for (int p = 4 * half; p < 4 * half + 4; p++) {
+        largest = larger(fabsf(31 * each[p] - minima[p]), larger(fabsf(minima[p]), largest));
+        sum += each[p] + minima[p];
+    }
+    word_scale scale = scale_words(largest, sum);
+    __m256i start = _mm256_setzero_si256();
+    UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
+    {
+        __m256i codes = order_words(k_codes(PJ_Q5_K, at, p));
+        __m256 times = _mm256_set1_ps(each[p] * scale.inverse);
+        __m256 less = _mm256_set1_ps(minima[p] * scale.inverse);
+        start = store_words(to, q5_k_words(_mm256_castsi256_si128(codes), times, less), start);
+        start = store_words(to + 32, q5_k_words(_mm256_extracti128_si256(codes, 1), times, less),
+                            start);
+    }
+    *scales = scale.scale;
+    store_start(starts, start);
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 176, to += 2 * K_COLUMNS) {
+        k_header header;
+        float each[8], minima[8];
+        for (size_t line = 0; line < 176; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        k_load_header(at, &header);
+        k_float_header(&header, each, minima);
+        unpack_q5_k_half(at, each, minima, 0, to, scales + 8 * b, starts + 8 * b);
+        unpack_q5_k_half(at, each, minima, 1, to + K_COLUMNS, scales + 8 * b + 4,
+                         starts + 8 * b + 4);
+    }
+}
+
+/* Sixteen codes of 6 bits, less 32, times their scale: 4096 at most. */
+INLINE __m256i q6_k_words(__m128i codes, char scale)
+{
+    __m256i words = _mm256_sub_epi16(_mm256_cvtepu8_epi16(codes), _mm256_set1_epi16(32));
+    return _mm256_mullo_epi16(words, _mm256_set1_epi16((int8_t)scale));
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210) {
+        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256i start = _mm256_setzero_si256();
+            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
+            {
+                __m256i codes = order_words(k_codes(PJ_Q6_K, at, p));
+                const char *scale = at + 192 + 2 * p;
+                __m256i low = q6_k_words(_mm256_castsi256_si128(codes), scale[0]);
+                __m256i high = q6_k_words(_mm256_extracti128_si256(codes, 1), scale[1]);
+                start = store_words(to, low, start);
+                start = store_words(to + 32, high, start);
+            }
+            scales[8 * b + 4 * (size_t)half] = _cvtsh_ss(pj_load_u16(at + 208));
+            store_start(starts + 8 * b + 4 * half, start);
+        }
+    }
+}
+
+/* ---- products --------------------------------------------------------------------------- */
+
+INLINE __m256i words_at(const void *at)
+{
+    int32_t words;
+    memcpy(&words, at, sizeof words);
+    return _mm256_set1_epi32(words);
+}
+
+/* Products are written out, because the compilers would start more of them than there are
+ * registers. AT&T order: the last operand is written. */
+#define WORD_PRODUCTS(x_even, x_odd, row, a, b)                                              \
+    "vpaddw " x_even ", %[odd" row "], " a "\n\tvpaddw " x_odd ", %[even" row "], " b "\n\t" \
+    "vpmaddwd " a ", " b ", " a "\n\tvpaddd " a ", %[sum" row "], %[sum" row "]\n\t"
+
+/* A group of four columns: two rows times a vector of tokens. */
+INLINE void add_words(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
+                      const __m256i odd[2])
+{
+    const __m256i_u *at = (const __m256i_u *)(const void *)x;
+    __m256i x_even, x_odd, a, b;
+    __asm__("vmovdqu %[at_even], %[x_even]\n\tvmovdqu %[at_odd], %[x_odd]\n\t" //
+            WORD_PRODUCTS("%[x_even]", "%[x_odd]", "0", "%[a]", "%[b]")
+                WORD_PRODUCTS("%[x_even]", "%[x_odd]", "1", "%[x_even]", "%[x_odd]")
+            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [x_even] "=&x"(x_even), [x_odd] "=&x"(x_odd),
+              [a] "=&x"(a), [b] "=&x"(b)
+            : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
+              [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
+}
+
+/* The same with the tokens read twice, where that costs less than an instruction more: loads and
+ * instructions that reach the vector unit are about equally short. */
+INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
+                             const __m256i odd[2])
+{
+    const __m256i_u *at = (const __m256i_u *)(const void *)x;
+    __m256i a, b;
+    __asm__(WORD_PRODUCTS("%[at_even]", "%[at_odd]", "0", "%[a]", "%[b]")
+                WORD_PRODUCTS("%[at_even]", "%[at_odd]", "1", "%[a]", "%[b]")
+            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [a] "=&x"(a), [b] "=&x"(b)
+            : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
+              [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
+}
+
+/* Two rows from `row` on: with four vectors their sums, their weights and what a product needs are
+ * all the registers there are. */
+INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
+{
+    const char *x = t->x, *w[2] = {t->weights[row], t->weights[row + 1]};
+    float *c = t->c + row * PJ_TILE_MAX_TOKENS;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m256i sums[2][WORD_VECTORS];
+        UNROLL for (size_t r = 0; r < 2; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            _mm256_add_epi32(words_at(t->minima[row + r] + first),
+                             k_load(t->x_sums + (first * V + v) * 8));
+        for (size_t b = first; b < last; b++, x += WORD_GROUPS * V * 64, w[0] += 64, w[1] += 64)
+            UNROLL for (size_t g = 0; g < WORD_GROUPS; g++)
+            {
+                __m256i even[2], odd[2];
+                UNROLL for (size_t r = 0; r < 2; r++)
+                {
+                    even[r] = words_at(w[r] + 8 * g);
+                    odd[r] = words_at(w[r] + 8 * g + 4);
+                }
+                UNROLL for (size_t v = 0; v < V; v++)
+                {
+                    const char *at = x + (g * V + v) * 64;
+                    if (v == 3)
+                        add_words_loaded(&sums[0][v], &sums[1][v], at, even, odd);
+                    else
+                        add_words(&sums[0][v], &sums[1][v], at, even, odd);
+                }
+            }
+        UNROLL for (size_t r = 0; r < 2; r++) UNROLL for (size_t v = 0; v < V; v++)
+        {
+            float *to = c + r * PJ_TILE_MAX_TOKENS + v * 8;
+            __m256 scale = _mm256_mul_ps(_mm256_set1_ps(t->scales[row + r][first]),
+                                         _mm256_loadu_ps(t->x_scales + (first * V + v) * 8));
+            _mm256_storeu_ps(
+                to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][v]), scale, _mm256_loadu_ps(to)));
+        }
+    }
+}
+
+static void tile_words(const pj_tile *t)
+{
+    for (size_t r = 0; r < WORD_ROWS && !t->add; r++)
+        memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, t->vectors * 32);
+    for (size_t r = 0; r < WORD_ROWS; r += 2) switch (t->vectors) {
+        case 4: tile_two_rows(t, r, 4); break;
+        case 3: tile_two_rows(t, r, 3); break;
+        case 2: tile_two_rows(t, r, 2); break;
+        default: tile_two_rows(t, r, 1); break;
+        }
+}
+
+static double peak_words(size_t rounds)
+{
+    enum { SUMS = 8 };
+    volatile int outside = 0;
+    __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++) UNROLL for (size_t s = 0; s < SUMS; s++)
+        {
+            __m256i a, b;
+            __asm__(WORD_PRODUCTS("%[odd0]", "%[even0]", "0", "%[a]", "%[b]")
+                    : [sum0] "+x"(sums[s]), [a] "=&x"(a), [b] "=&x"(b)
+                    : [even0] "x"(w), [odd0] "x"(w));
+        }
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
+    return 2.0 * SUMS * 32 * (double)rounds;
+}
+
+#endif
