@@ -392,13 +392,13 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define SMALL(type, tile_)                                                               \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
-                                              .dot = dot_##type,                         \
-                                              .tile = tile_,                             \
-                                              .rows = ROWS,                              \
-                                              .stretch = 1024, /* 16 KiB of the panel */ \
-                                              .unpack = unpack_##type,                   \
+#define SMALL(type, tile_)                                                              \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
+                                              .dot = dot_##type,                        \
+                                              .tile = tile_,                            \
+                                              .rows = ROWS,                             \
+                                              .stretch = 256, /* 16 KiB of the panel */ \
+                                              .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
 SMALL(q4_0, tile_small);
 SMALL(q4_k, tile_small_minima);
@@ -408,7 +408,7 @@ SMALL(q4_k, tile_small_minima);
                                               .dot = dot_##type,                        \
                                               .tile = tile_words,                       \
                                               .rows = WORD_ROWS,                        \
-                                              .stretch = 384, /* 24 KiB of the panel */ \
+                                              .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 2}
 WORDS(q8_0);

@@ -122,34 +122,50 @@ INLINE void store_start(float *to, __m256i start)
 
 enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
 
+/* The scales of up to four blocks. */
+INLINE __m128 q8_0_scales(const char *at, size_t blocks)
+{
+    uint64_t halves = 0;
+    for (size_t b = blocks; b-- > 0;) halves = halves << 16 | pj_load_u16(at + b * Q8_BYTES);
+    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
+}
+
+/* Up to four blocks. A code times 256 and its scale's ratio to the largest, over 32768: 255 to a
+ * step of the largest, so that -128 fits, too. */
+INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m128 each = q8_0_scales(at, blocks), size = _mm_andnot_ps(_mm_set1_ps(-0.0f), each);
+    __m128 two = _mm_max_ps(size, _mm_movehl_ps(size, size));
+    __m128 sum = _mm_add_ps(size, _mm_movehl_ps(size, size));
+    word_scale words = scale_words(larger(_mm_cvtss_f32(two), _mm_cvtss_f32(_mm_movehdup_ps(two))),
+                                   _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_movehdup_ps(sum)));
+    __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
+    __m256i products = zero;
+    for (size_t b = 0; b < blocks; b++, at += Q8_BYTES, to += 64) {
+        __m256i ratio = _mm256_broadcastw_epi16(ratios);
+        ratios = _mm_srli_si128(ratios, 4);
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m256i codes = _mm256_permute4x64_epi64(order_words(k_load(at + 2)), 0xd8);
+        __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), ratio);
+        __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), ratio);
+        products = store_words(to, low, products);
+        products = store_words(to + 32, high, products);
+    }
+    *scale = words.scale * (WORD_LARGEST / 255);
+    store_start(start, products);
+}
+
 static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *starts)
 {
     const char *at = row;
-    char *to = values;
-    size_t blocks = cols / PJ_Q8_BLOCK;
-    for (size_t first = 0; first < blocks; first += SHARED) {
-        size_t some = blocks - first < SHARED ? blocks - first : SHARED;
-        float each[SHARED], largest = 0, sum = 0;
-        for (size_t b = 0; b < some; b++) {
-            __builtin_prefetch(at + b * Q8_BYTES + UNPACK_AHEAD);
-            each[b] = _cvtsh_ss(pj_load_u16(at + b * Q8_BYTES));
-            largest = larger(fabsf(each[b]), largest);
-            sum += each[b];
-        }
-        word_scale scale = scale_words(largest, sum);
-        scales[first] = scale.scale * (WORD_LARGEST / 255); /* -128 must fit, too: 255 a step */
-        __m256i start = _mm256_setzero_si256();
-        for (size_t b = 0; b < some; b++, at += Q8_BYTES, to += 64) {
-            int ratio = _mm_cvtss_si32(_mm_set_ss(each[b] * scale.inverse)); /* over 32768 */
-            __m256i times = _mm256_set1_epi16((short)ratio), zero = _mm256_setzero_si256();
-            __m256i codes = _mm256_permute4x64_epi64(order_words(k_load(at + 2)), 0xd8);
-            __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), times);
-            __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), times);
-            start = store_words(to, low, start);
-            start = store_words(to + 32, high, start);
-        }
-        store_start(starts + first, start);
-    }
+    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / SHARED * SHARED;
+    for (size_t b = 0; b < whole; b += SHARED)
+        unpack_q8_0_group(at + b * Q8_BYTES, SHARED, (char *)values + b * 64, scales + b,
+                          starts + b);
+    if (whole < blocks)
+        unpack_q8_0_group(at + whole * Q8_BYTES, blocks - whole, (char *)values + whole * 64,
+                          scales + whole, starts + whole);
 }
 
 /* Eight codes of 8 bits times `scale`, less `minimum`. */
@@ -291,9 +307,14 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
     for (size_t first = 0; first < blocks; first += SHARED) {
         size_t last = blocks - first < SHARED ? blocks : first + SHARED;
         __m256i sums[2][WORD_VECTORS];
-        UNROLL for (size_t r = 0; r < 2; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-            _mm256_add_epi32(words_at(t->minima[row + r] + first),
-                             k_load(t->x_sums + (first * V + v) * 8));
+        __m256i start0 = words_at(t->minima[row] + first);
+        __m256i start1 = words_at(t->minima[row + 1] + first);
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m256i start = k_load(t->x_sums + (first * V + v) * 8);
+            sums[0][v] = _mm256_add_epi32(start, start0);
+            sums[1][v] = _mm256_add_epi32(start, start1);
+        }
         for (size_t b = first; b < last; b++, x += WORD_GROUPS * V * 64, w[0] += 64, w[1] += 64)
             UNROLL for (size_t g = 0; g < WORD_GROUPS; g++)
             {
@@ -323,16 +344,24 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
     }
 }
 
+/* A function for each number of vectors, or clang would not unroll all of their loops. */
+#define TILE_WORDS(V)                                                      \
+    __attribute__((noinline)) static void tile_words_##V(const pj_tile *t) \
+    {                                                                      \
+        for (size_t r = 0; r < WORD_ROWS; r += 2) tile_two_rows(t, r, V);  \
+    }
+TILE_WORDS(1)
+TILE_WORDS(2)
+TILE_WORDS(3)
+TILE_WORDS(4)
+
 static void tile_words(const pj_tile *t)
 {
+    static void (*const by_vectors[])(const pj_tile *) = {tile_words_1, tile_words_2, tile_words_3,
+                                                          tile_words_4};
     for (size_t r = 0; r < WORD_ROWS && !t->add; r++)
         memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, t->vectors * 32);
-    for (size_t r = 0; r < WORD_ROWS; r += 2) switch (t->vectors) {
-        case 4: tile_two_rows(t, r, 4); break;
-        case 3: tile_two_rows(t, r, 3); break;
-        case 2: tile_two_rows(t, r, 2); break;
-        default: tile_two_rows(t, r, 1); break;
-        }
+    by_vectors[t->vectors - 1](t);
 }
 
 static double peak_words(size_t rounds)
