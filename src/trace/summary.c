@@ -29,7 +29,7 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     r->joules_per_token = divide(total_j, output);
     r->joules_per_token_net = divide(info->net_mj / 1e3, output);
     r->joules_per_input_token = divide(info->prefill_mj / 1e3, (double)info->input_tokens);
-    r->joules_per_output_token = divide(info->decode_mj / 1e3, decoded);
+    r->joules_per_output_token = decoded > 0 ? divide(info->decode_mj / 1e3, output) : NAN;
     r->tokens_per_joule = divide(output, total_j);
     r->energy_delay_product = total_j * info->total_ms / 1e3;
     r->mean_power_mw = divide(info->total_mj * 1e3, info->total_ms);

@@ -22,7 +22,7 @@ typedef struct pj_run_ratios {
     double joules_per_token;          /* gross energy of the run / output tokens */
     double joules_per_token_net;
     double joules_per_input_token;  /* prefill / input tokens */
-    double joules_per_output_token; /* decode / output tokens after the first of each sequence */
+    double joules_per_output_token; /* decode / output tokens; NAN where nothing was decoded */
     double tokens_per_joule;
     double energy_delay_product; /* J s */
     double mean_power_mw;

@@ -44,10 +44,13 @@ static void ratios_follow_their_definitions(void **state)
     assert_true(r.joules_per_token == 2);
     assert_true(r.joules_per_token_net == 1.5);
     assert_true(r.joules_per_input_token == 0.5);
-    assert_true(r.joules_per_output_token == 1.5);
+    assert_true(r.joules_per_output_token == 30.0 / 22); /* those first ones count here */
     assert_true(r.tokens_per_joule == 0.5);
     assert_true(r.energy_delay_product == 44);
     assert_true(r.mean_power_mw == 44000);
+    info.output_tokens = info.batch_size, info.decode_mj = 0; /* all of them out of prefill */
+    pj_run_ratios_get(&info, &r);
+    assert_true(isnan(r.tokens_per_second) && isnan(r.joules_per_output_token));
 }
 
 static void units_are_not_off_by_a_thousand(void **state)
