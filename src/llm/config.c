@@ -259,12 +259,14 @@ static void read_windowed_layers(reader *r, pj_model_config *config)
     if (!any) config->window = 0;
 }
 
-/* Layers differ in Qwen2, Qwen3 and Qwen2-MoE; elsewhere a window covers all of them. */
+/* Layers differ in Qwen2, Qwen3 and Qwen2-MoE, and in a Mistral that lists them (Ministral);
+ * elsewhere a window covers all. */
 static void read_window(reader *r, pj_model_config *config)
 {
     pj_arch arch = config->arch;
     bool by_layer = arch == PJ_ARCH_QWEN2_MOE || is_one_of(arch, PJ_ARCH_QWEN2, PJ_ARCH_QWEN3);
     bool qwen = by_layer || arch == PJ_ARCH_QWEN3_MOE;
+    if (arch == PJ_ARCH_MISTRAL && get(r, "layer_types")) by_layer = true;
     bool used = !qwen || want_bool(r, "use_sliding_window", false);
     /* Not null but absent, Mistral's and the Qwens' is 4096. */
     bool silent = !json_object_get(r->object, "sliding_window");

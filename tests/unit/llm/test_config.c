@@ -82,6 +82,9 @@ static void test_silent_windows(void **state)
     assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}").window,
                      0);
     assert_int_equal(read("{\"model_type\":\"mixtral\"," SIZES "}").window, 0);
+    pj_model_config listed = read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8,"
+                                  "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}");
+    assert_true(!listed.layer_is_windowed[0] && listed.layer_is_windowed[1]);
     pj_model_config all = read("{\"model_type\":\"phi3\"," SIZES ",\"sliding_window\":8,"
                                "\"layer_types\":[\"full_attention\",\"full_attention\"]}");
     assert_int_equal(all.window, 8);
