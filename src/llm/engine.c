@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 8192, EVAL_LOGITS = 32 };
@@ -148,10 +149,14 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     e->options = *options;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
-    e->kernels = options->isa ? pj_kernels_find(options->isa) : pj_kernels_get();
+    const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
+    e->kernels = pj_kernels_find(mask);
     e->options.model = pj_strdup(options->model);
     if (!e->kernels) {
-        status = pj_fail(err, PJ_E_INVALID, "there is no kernel set \"%.40s\"", options->isa);
+        status = pj_fail(err, PJ_E_INVALID,
+                         "there is no kernel set \"%.40s\"; there are c, avx2, avx512, vnni, bf16, "
+                         "amx, neon, dotprod and i8mm",
+                         mask);
         goto fail;
     }
     status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
