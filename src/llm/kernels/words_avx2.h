@@ -297,6 +297,14 @@ INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const 
               [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
 }
 
+/* Sums stay in registers only when every loop over them is unrolled, of which clang has to be told
+ * in words of its own. */
+#if defined(__clang__)
+#define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_WHOLE UNROLL
+#endif
+
 /* Two rows from `row` on: with four vectors their sums, their weights and what a product needs are
  * all the registers there are. */
 INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
@@ -309,22 +317,22 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
         __m256i sums[2][WORD_VECTORS];
         __m256i start0 = words_at(t->minima[row] + first);
         __m256i start1 = words_at(t->minima[row + 1] + first);
-        UNROLL for (size_t v = 0; v < V; v++)
+        UNROLL_WHOLE for (size_t v = 0; v < V; v++)
         {
             __m256i start = k_load(t->x_sums + (first * V + v) * 8);
             sums[0][v] = _mm256_add_epi32(start, start0);
             sums[1][v] = _mm256_add_epi32(start, start1);
         }
         for (size_t b = first; b < last; b++, x += WORD_GROUPS * V * 64, w[0] += 64, w[1] += 64)
-            UNROLL for (size_t g = 0; g < WORD_GROUPS; g++)
+            UNROLL_WHOLE for (size_t g = 0; g < WORD_GROUPS; g++)
             {
                 __m256i even[2], odd[2];
-                UNROLL for (size_t r = 0; r < 2; r++)
+                UNROLL_WHOLE for (size_t r = 0; r < 2; r++)
                 {
                     even[r] = words_at(w[r] + 8 * g);
                     odd[r] = words_at(w[r] + 8 * g + 4);
                 }
-                UNROLL for (size_t v = 0; v < V; v++)
+                UNROLL_WHOLE for (size_t v = 0; v < V; v++)
                 {
                     const char *at = x + (g * V + v) * 64;
                     if (v == 3)
@@ -333,7 +341,7 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
                         add_words(&sums[0][v], &sums[1][v], at, even, odd);
                 }
             }
-        UNROLL for (size_t r = 0; r < 2; r++) UNROLL for (size_t v = 0; v < V; v++)
+        UNROLL_WHOLE for (size_t r = 0; r < 2; r++) UNROLL_WHOLE for (size_t v = 0; v < V; v++)
         {
             float *to = c + r * PJ_TILE_MAX_TOKENS + v * 8;
             __m256 scale = _mm256_mul_ps(_mm256_set1_ps(t->scales[row + r][first]),
@@ -344,7 +352,6 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
     }
 }
 
-/* A function for each number of vectors, or clang would not unroll all of their loops. */
 #define TILE_WORDS(V)                                                      \
     __attribute__((noinline)) static void tile_words_##V(const pj_tile *t) \
     {                                                                      \
