@@ -71,7 +71,8 @@ static const double drift_grid[] = {0.005, 0.02, 0.08}; /* and none to speak of 
 #define FLAT             0.1  /* a smaller change of the evidence makes steps larger, */
 #define STEEP            0.5  /* a larger one fine again */
 #define LEAST_WEIGHT     1e-3 /* relative to the best: what is less likely is left out */
-enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_LEVELS = DRIFTS * 64 };
+enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_NOISES = 64 };
+enum { MAX_LEVELS = DRIFTS * MAX_NOISES, MAX_KEPT_BYTES = 64 << 20 };
 
 typedef struct level {
     double noise, drift, evidence;
@@ -84,6 +85,7 @@ typedef struct levels {
     level items[MAX_LEVELS];
     size_t count;
     level best;
+    pj_regression_sums kept[MAX_NOISES]; /* of the noises that have a weight, in their order */
 } levels;
 
 /* No less noise and drift than a counter's rounding would let one see over the whole run. */
@@ -177,17 +179,30 @@ typedef struct estimate {
     double *free_variance;      /* [classes] what each one's variance was before it was held */
 } estimate;
 
-/* Mean and covariance of the mixture: levels that disagree widen it. */
-static bool average(pj_regression *r, const levels *l, estimate *e)
+/* The sums of the noise of that place in their order: they stay, only the prior changes. */
+static void come_back(pj_regression *r, levels *l, size_t place, double noise)
 {
-    size_t n = r->n;
+    pj_regression_sums *kept = &l->kept[place];
+    if (kept->normal) {
+        pj_regression_recall(r, kept);
+        return;
+    }
+    pj_regression_set_noise(r, noise);
+    if ((place + 1) * (r->n + 1) * r->n * sizeof(double) <= MAX_KEPT_BYTES)
+        pj_regression_keep(r, kept);
+}
+
+/* Mean and covariance of the mixture: levels that disagree widen it. */
+static bool average(pj_regression *r, levels *l, estimate *e)
+{
+    size_t n = r->n, noises = 0;
     memset(e->mean, 0, n * sizeof(double));
     memset(e->cov, 0, n * n * sizeof(double));
     double noise = NAN;
     for (size_t k = 0; k < l->count; k++) {
         const level *at = &l->items[k];
         if (at->weight == 0) continue;
-        if (at->noise != noise) pj_regression_set_noise(r, noise = at->noise);
+        if (at->noise != noise) come_back(r, l, noises++, noise = at->noise);
         if (!pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov)) return false;
         for (size_t i = 0; i < n; i++) {
             e->mean[i] += at->weight * e->one_mean[i];
@@ -203,7 +218,7 @@ static bool average(pj_regression *r, const levels *l, estimate *e)
 
 /* Solves, and as long as some class comes out negative, makes "it is 0" the prior of the most
  * negative one. */
-static bool solve_truncated(pj_regression *r, const levels *l, estimate *e)
+static bool solve_truncated(pj_regression *r, levels *l, estimate *e)
 {
     for (size_t round = 0; round <= r->classes; round++) {
         if (!average(r, l, e)) return false;
@@ -346,6 +361,7 @@ done:
     if (status != PJ_OK) pj_fit_fini(fit);
     pj_regression_fini(&r);
     estimate_fini(&e);
+    for (size_t i = 0; l && i < MAX_NOISES; i++) pj_free(l->kept[i].normal);
     pj_free(l);
     pj_free(prior);
     return status;

@@ -1,25 +1,31 @@
-/* Cholesky and Jacobi, written plainly: dense matrices are small and the time is not here. */
+/* Cholesky and Jacobi, written plainly, but with rows inside: those loops the compiler turns into
+ * vectors, which sums of products along a row would wait for one by one. */
 #include "energy/linear.h"
 
 #include <math.h>
 
+/* to[0..n) -= factor x from[0..n) */
+static void subtract_scaled(double *restrict to, const double *restrict from, double factor,
+                            size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] -= factor * from[i];
+}
+
+/* Column by column: a finished one is taken out of all that follow. The column lies in row 0's
+ * upper triangle meanwhile, which nobody needs. */
 bool pj_cholesky(double *a, size_t n, double *log_det)
 {
     double log_sum = 0;
     for (size_t j = 0; j < n; j++) {
-        double *row = a + j * n;
-        double d = row[j];
-        for (size_t k = 0; k < j; k++) d -= row[k] * row[k];
+        double d = a[j * n + j];
         if (!(d > 0) || !isfinite(d)) return false;
         d = sqrt(d);
-        row[j] = d;
+        a[j * n + j] = d;
         log_sum += 2 * log(d);
-        for (size_t i = j + 1; i < n; i++) {
-            double *lower = a + i * n;
-            double s = lower[j];
-            for (size_t k = 0; k < j; k++) s -= lower[k] * row[k];
-            lower[j] = s / d;
-        }
+        double *column = a; /* [i]: a[i][j] for i > j; a[0][i] is above the diagonal */
+        for (size_t i = j + 1; i < n; i++) column[i] = a[i * n + j] /= d;
+        for (size_t i = j + 1; i < n; i++)
+            subtract_scaled(a + i * n + j + 1, column + j + 1, column[i], i - j);
     }
     if (log_det) *log_det = log_sum;
     return true;
@@ -37,12 +43,21 @@ void pj_cholesky_solve(const double *factor, size_t n, double *x)
     }
 }
 
+/* All columns of the unit matrix at once, each solved as above. */
 void pj_cholesky_inverse(const double *factor, size_t n, double *inverse)
 {
-    for (size_t j = 0; j < n; j++) {
-        double *row = inverse + j * n; /* symmetric: columns are rows */
-        for (size_t i = 0; i < n; i++) row[i] = i == j;
-        pj_cholesky_solve(factor, n, row);
+    for (size_t i = 0; i < n; i++) {
+        double *row = inverse + i * n;
+        for (size_t c = 0; c < n; c++) row[c] = c == i;
+        for (size_t k = 0; k < i; k++) /* column c begins in row c */
+            subtract_scaled(row, inverse + k * n, factor[i * n + k], k + 1);
+        for (size_t c = 0; c <= i; c++) row[c] /= factor[i * n + i];
+    }
+    for (size_t i = n; i-- > 0;) {
+        double *row = inverse + i * n;
+        for (size_t k = i + 1; k < n; k++)
+            subtract_scaled(row, inverse + k * n, factor[k * n + i], n);
+        for (size_t c = 0; c < n; c++) row[c] /= factor[i * n + i];
     }
 }
 

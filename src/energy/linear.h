@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Replaces the lower triangle of a[n][n] by its Cholesky factor; false when it is not positive
- * definite (to rounding). *log_det (may be NULL) becomes log |a|. */
+/* Replaces the lower triangle of a[n][n] by its Cholesky factor, and loses what is right of
+ * a[0][0]; false when it is not positive definite (to rounding). *log_det (may be NULL) becomes log
+ * |a|. */
 bool pj_cholesky(double *a, size_t n, double *log_det);
 /* x := a^-1 x from the factor. */
 void pj_cholesky_solve(const double *factor, size_t n, double *x);

@@ -268,6 +268,24 @@ void pj_regression_set_noise(pj_regression *r, double noise)
     accumulate(r);
 }
 
+void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums)
+{
+    size_t n = r->n;
+    *sums = (pj_regression_sums){r->noise, r->residual, r->log_v, NULL, NULL};
+    sums->normal = pj_alloc(n * n + n, sizeof(double));
+    if (!sums->normal) return;
+    sums->rhs = sums->normal + n * n;
+    memcpy(sums->normal, r->normal, n * n * sizeof(double));
+    memcpy(sums->rhs, r->rhs, n * sizeof(double));
+}
+
+void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums)
+{
+    r->noise = sums->noise, r->residual = sums->residual, r->log_v = sums->log_v;
+    memcpy(r->normal, sums->normal, r->n * r->n * sizeof(double));
+    memcpy(r->rhs, sums->rhs, r->n * sizeof(double));
+}
+
 void pj_regression_set_apart(pj_regression *r)
 {
     for (size_t w = 0; w < r->design.rows; w++) {

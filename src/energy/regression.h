@@ -48,8 +48,16 @@ typedef struct pj_regression {
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *input, pj_error *err);
 void pj_regression_fini(pj_regression *r); /* may run twice */
-/* Normal equations for a relative noise; the next three speak of it. */
+/* Normal equations for a relative noise; the functions below speak of it. */
 void pj_regression_set_noise(pj_regression *r, double noise);
+/* What that made, to come back to while neither windows nor `around` change. */
+typedef struct pj_regression_sums {
+    double noise, residual, log_v;
+    double *normal, *rhs; /* one allocation; NULL: nothing is kept */
+} pj_regression_sums;
+
+void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums); /* or nothing */
+void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums);
 /* Relative noise that cannot be told from none: its sum over the run is a tenth of what is not
  * known of one reading of the counter; 0: the windows are no counter's. */
 double pj_regression_least_noise(const pj_regression *r);
