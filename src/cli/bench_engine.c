@@ -249,7 +249,10 @@ static void print_table(const settings *s, const row *rows, int count)
         printf("%-6s %-8s %7u %9.1f %14.1f %9.1f", r->dtype, r->isa, r->threads, r->load_ms,
                r->prefill, r->prefill_gflop_s);
         print_share(r->of_peak);
-        printf(" %13.2f %7.2f", r->decode, r->decode_gb_s);
+        if (isfinite(r->decode))
+            printf(" %13.2f %7.2f", r->decode, r->decode_gb_s);
+        else
+            printf(" %13s %7s", "-", "-");
         print_share(r->of_read);
         printf(" %8.3f  %016llx\n", r->cpu_s, (unsigned long long)r->hash);
     }

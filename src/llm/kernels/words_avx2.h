@@ -12,7 +12,7 @@
  * Activations are the same codes (8 bits, a scale to 128 columns) that few tokens meet, one to a
  * word. The weights have the rest of a word's room: those of 128 columns are brought to one scale,
  * 32640 the largest that can occur, so that whole numbers add up over 128 columns and become floats
- * once. Rounding takes 1/65280 of that at most from a value; Q6_K's codes times scales fit as they
+ * once. Rounding takes 1/32640 of that at most from a value; Q6_K's codes times scales fit as they
  * are.
  *
  * Four columns of eight tokens lie together, columns 0 and 2 of each token, then 1 and 3; so do
