@@ -121,6 +121,8 @@ static double try_noise(pj_regression *r, double noise, double width, levels *l)
     pj_regression_set_noise(r, noise);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
         double evidence = prior + pj_regression_evidence(r, l->drifts[k]);
+        if (k > 0)
+            evidence -= log(DRIFTS - 1); /* that there is none is as likely as that there is */
         level at = {noise, l->drifts[k], evidence, width, 0};
         if (at.evidence > best) best = at.evidence;
         if (at.evidence > l->best.evidence) l->best = at;
