@@ -159,8 +159,8 @@ PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_error *err);
 PJ_API const char *pj_run_id(const pj_run *run); /* UUIDv7 as text, borrowed */
 PJ_API pj_depth pj_run_depth(const pj_run *run);
 /* Interns a section, component or operation name; equal names give equal ids. Not for hot paths.
- * 0 is never a valid name: it is returned for an empty text, one of more than 1000 bytes, when memory
- * is out or the table is full (65535). */
+ * 0 is never a valid name: it is returned for an empty text, one of more than 1000 bytes, when
+ * memory is out or the table is full (65535). */
 PJ_API uint32_t pj_run_name(pj_run *run, const char *name);
 /* The calling thread's lane, made on first use; NULL when memory is out. The owner keeps the
  * pointer; pj_run_lane is not for hot paths. Every call on a NULL lane does nothing. */

@@ -267,7 +267,7 @@ static int open_file(pj_store *store)
         char *at = path + snprintf(path, sizeof path, "file:");
         for (const char *c = store->path; *c; c++)
             at += sprintf(at, strchr("?#%", *c) ? "%%%02X" : "%c", *c);
-        strcpy(at, "?immutable=1");
+        snprintf(at, (size_t)(path + sizeof path - at), "?immutable=1");
     }
     return sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
 }

@@ -333,6 +333,11 @@ static bulk_source *source_new(pj_store *store, const pj_bulk *bulk)
     return NULL;
 }
 
+static bool was_opened(void)
+{
+    return !opening; /* the file's opening took it */
+}
+
 static bool attach(pj_store *store, bulk_source *s)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -342,7 +347,7 @@ static bool attach(pj_store *store, bulk_source *s)
              s->bulk->table, s->bulk->table);
     opening = s;
     bool good = vfs_is_there && pj_sql_run(store, text, NULL) == PJ_OK;
-    if (opening) file_close(&(bulk_file){.source = s}.base); /* it was never opened */
+    if (!was_opened()) file_close(&(bulk_file){.source = s}.base);
     opening = NULL;
     return good;
 }

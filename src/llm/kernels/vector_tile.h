@@ -51,9 +51,9 @@ INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, cons
 }
 
 /* The same for any number of rows up to TILE_ROWS and vectors up to TILE_VECTORS. */
-static __attribute__((noinline)) void tile_any(float *c, size_t c_stride, const float *const *a, const float *b,
-                            size_t b_stride, size_t k, bool add, tile_ahead ahead, size_t rows,
-                            size_t vectors)
+static __attribute__((noinline)) void tile_any(float *c, size_t c_stride, const float *const *a,
+                                               const float *b, size_t b_stride, size_t k, bool add,
+                                               tile_ahead ahead, size_t rows, size_t vectors)
 {
     if (rows == TILE_ROWS && vectors == 3) {
         tile_multiply(c, c_stride, a, b, b_stride, k, add, ahead, TILE_ROWS, 3);
