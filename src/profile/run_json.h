@@ -11,9 +11,9 @@
 /* Facts known while the run goes on; figures are worked out when it is built. `start_ns` is when
  * recording began, 0 before that. */
 void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns);
+bool pj_run_is_json_object(const char *text); /* that other JSON may hold as it stands */
 /* Fields that are there replace those in `info`; strings go to the arena. Lenient: a field of
  * another type is left out. */
-bool pj_run_is_json_object(const char *text); /* that other JSON may hold as it stands */
 pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *info,
                            int64_t *start_ns, pj_error *err);
 

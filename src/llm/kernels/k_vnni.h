@@ -219,28 +219,7 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
     }
 }
 
-INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
-{
-    size_t apart = (d->end - d->begin) / K_STREAMS;
-    for (size_t r = 0; r < apart; r++) k_dot_group(d, type, d->begin + r, apart, K_STREAMS);
-    for (size_t row = d->begin + apart * K_STREAMS; row < d->end; row++)
-        k_dot_group(d, type, row, 1, 1);
-}
-
-static void dot_q4_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q4_K);
-}
-
-static void dot_q5_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q5_K);
-}
-
-static void dot_q6_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q6_K);
-}
+#include "llm/kernels/k_dot.h"
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 

@@ -326,7 +326,6 @@ static void simulated_energy_is_conserved_and_right(void **state)
     }
 }
 
-/* Idle time far shorter than a reading is known by the baseline, not by the reading around it. */
 /* From 20,000 nodes on rows and energies are made by several threads; one of them without memory
  * fails the whole. */
 static void a_large_run_is_made_by_several_threads(void **state)
@@ -361,6 +360,7 @@ static void a_large_run_is_made_by_several_threads(void **state)
     pj_spool_close(&w.spool, true);
 }
 
+/* Idle time far shorter than a reading is known by the baseline, not by the reading around it. */
 static void short_idle_time_is_known(void **state)
 {
     writer w;
