@@ -1,7 +1,7 @@
 /* A spool from anywhere, through the reader and the whole build. Checksums are put right first, or
  * hardly a mutation would get past them. */
 #include "base/ids.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 #include "profile/generate.h"
 
 #include <math.h>

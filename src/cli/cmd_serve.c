@@ -1,7 +1,7 @@
 /* perjoule serve: one process that runs models, streams what happens, and serves dashboard and API.
  */
 #include "cli/options.h"
-#include "cli/serve_service.h"
+#include "serve/service.h"
 #include "cli/terminal.h"
 #include "net/server.h"
 

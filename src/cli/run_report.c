@@ -2,6 +2,7 @@
 #include "cli/run_report.h"
 
 #include "base/clock.h"
+#include "cli/run_parts.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOTTEST = 8, MAX_HOT = 256 };
+enum { HOTTEST = 8 };
 
 static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
 {
@@ -35,36 +36,15 @@ static void print_padded(FILE *out, const char *text, int width, bool right)
 
 /* ---- phases -------------------------------------------------------------------------------- */
 
-typedef struct phase_line {
-    double ms, gross_mj, net_mj, variance;
-    uint32_t rows;
-} phase_line;
-
-static phase_line sum_phase(const pj_run_data *d, pj_phase phase)
-{
-    phase_line line = {0};
-    for (uint32_t i = 0; i < d->phase_count; i++) {
-        const pj_phase_row *row = &d->phases[i];
-        if (row->phase != phase) continue;
-        line.rows++;
-        line.ms += row->duration_ms;
-        line.gross_mj += pj_mj_of_nj(row->energy.gross_nj);
-        line.net_mj += pj_mj_of_nj(row->energy.net_nj);
-        line.variance += (double)row->energy.sd_mj * (double)row->energy.sd_mj;
-    }
-    return line;
-}
-
-static void print_line(FILE *out, const char *name, const phase_line *line)
+static void print_line(FILE *out, const pj_run_part *line)
 {
     char time[32], gross[64], net[64], power[32];
-    double sd = sqrt(line->variance);
     pj_format_time(line->ms, time, sizeof time);
-    energy_text(line->gross_mj, sd, gross, sizeof gross);
+    energy_text(line->gross_mj, line->sd_mj, gross, sizeof gross);
     energy_text(line->net_mj, NAN, net, sizeof net);
     pj_format_power(line->gross_mj / line->ms * 1e3, power, sizeof power);
     if (isnan(line->gross_mj)) snprintf(power, sizeof power, "-");
-    fprintf(out, "  %-15s", name);
+    fprintf(out, "  %-15s", line->name);
     print_padded(out, time, 10, true);
     print_padded(out, gross, 24, true);
     print_padded(out, net, 12, true);
@@ -76,66 +56,45 @@ static void print_phases(FILE *out, const pj_run_data *d)
 {
     fprintf(out, "%s  %-15s%10s%24s%12s%11s%s\n", pj_style_on(out, PJ_STYLE_DIM), "phase", "time",
             "energy", "net of idle", "power", pj_style_off(out));
+    pj_run_parts phases;
+    pj_run_parts_phases(&phases, d);
     for (int p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
-        phase_line line = sum_phase(d, (pj_phase)p);
-        if (line.rows) print_line(out, pj_phase_name((pj_phase)p), &line);
+        const pj_run_part *line = pj_run_parts_find(&phases, pj_phase_name((pj_phase)p));
+        if (line) print_line(out, line);
     }
     const pj_run_info *info = &d->info;
-    phase_line run = {info->total_ms, info->total_mj, info->net_mj,
-                      info->total_sd_mj * info->total_sd_mj, 1};
+    pj_run_part run = {"run", info->total_ms, info->total_mj, info->net_mj, info->total_sd_mj};
     fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
-    print_line(out, "run", &run);
+    print_line(out, &run);
     fputs(pj_style_off(out), out);
 }
 
 /* ---- the hottest components ---------------------------------------------------------------- */
 
-typedef struct hot {
-    const char *name;
-    double ms, mj, sd_mj; /* errors of equal parts go together: their sds add up, as in the store */
-} hot;
-
-static uint32_t gather(const pj_run_data *d, hot *list)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < d->component_count; i++) {
-        const pj_component_row *row = &d->components[i];
-        uint32_t k = 0;
-        while (k < count && strcmp(list[k].name, row->name) != 0) k++;
-        if (k == count) {
-            if (count == MAX_HOT) continue;
-            list[count++] = (hot){.name = row->name};
-        }
-        list[k].ms += row->duration_ms;
-        list[k].mj += pj_mj_of_nj(row->energy.gross_nj);
-        list[k].sd_mj += (double)row->energy.sd_mj;
-    }
-    return count;
-}
-
 static int hotter(const void *a, const void *b)
 {
-    const hot *x = a, *y = b;
-    bool known = !isnan(x->mj) && !isnan(y->mj);
-    double p = known ? x->mj : x->ms, q = known ? y->mj : y->ms;
+    const pj_run_part *x = a, *y = b;
+    bool known = !isnan(x->gross_mj) && !isnan(y->gross_mj);
+    double p = known ? x->gross_mj : x->ms, q = known ? y->gross_mj : y->ms;
     return p > q ? -1 : p < q;
 }
 
 static void print_hottest(FILE *out, const pj_run_data *d)
 {
-    hot list[MAX_HOT];
-    uint32_t count = gather(d, list);
+    pj_run_parts parts;
+    pj_run_part *list = parts.items;
+    pj_run_parts_components(&parts, d);
     double whole_mj = d->info.total_mj, whole_ms = d->info.total_ms;
-    if (!count) return;
-    qsort(list, count, sizeof *list, hotter);
+    if (!parts.count) return;
+    qsort(list, parts.count, sizeof *list, hotter);
     fprintf(out, "\n%s  %-15s%10s%24s%12s%s\n", pj_style_on(out, PJ_STYLE_DIM),
             isnan(whole_mj) ? "longest" : "hottest", "time", "energy", "share", pj_style_off(out));
-    for (uint32_t i = 0; i < count && i < HOTTEST; i++) {
+    for (uint32_t i = 0; i < parts.count && i < HOTTEST; i++) {
         char time[32], energy[64], share[32];
         pj_format_time(list[i].ms, time, sizeof time);
-        energy_text(list[i].mj, list[i].sd_mj, energy, sizeof energy);
+        energy_text(list[i].gross_mj, list[i].sd_mj, energy, sizeof energy);
         snprintf(share, sizeof share, "%.1f %%",
-                 100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].mj / whole_mj));
+                 100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj));
         fprintf(out, "  %-15.32s", list[i].name);
         print_padded(out, time, 10, true);
         print_padded(out, energy, 24, true);

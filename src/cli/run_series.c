@@ -1,5 +1,6 @@
 /* Repeated runs: mean, standard deviation and the 95 % interval of the mean of each figure, of the
  * run, its phases and its components. */
+#include "cli/run_parts.h"
 #include "cli/run_report.h"
 #include "trace/summary.h"
 
@@ -22,7 +23,9 @@ static pj_series_figure *figure_of(pj_series *series, pj_series_group group, con
 {
     for (uint32_t i = 0; i < series->count; i++) {
         pj_series_figure *f = &series->figures[i];
-        if (f->group == group && strcmp(f->name, name) == 0 && strcmp(f->part, part) == 0) return f;
+        if (f->group == group && strcmp(f->name, name) == 0 &&
+            strncmp(f->part, part, sizeof f->part - 1) == 0)
+            return f;
     }
     if (series->count == PJ_SERIES_FIGURES) return NULL;
     pj_series_figure *f = &series->figures[series->count++];
@@ -42,40 +45,10 @@ static void add(pj_series *series, pj_series_group group, const char *part, cons
     f->squares += away * (value - f->mean);
 }
 
-typedef struct part_sum {
-    char name[64];
-    double ms, gross_mj, net_mj;
-} part_sum;
-
-enum { MAX_PARTS = 100 };
-
-typedef struct part_list {
-    part_sum parts[MAX_PARTS];
-    uint32_t count;
-} part_list;
-
-static void add_part(part_list *list, const char *name, double ms, const pj_energy *energy)
+static void add_parts(pj_series *series, pj_series_group group, const pj_run_parts *parts)
 {
-    char key[64];
-    uint32_t i = 0;
-    snprintf(key, sizeof key, "%s", name);
-    while (i < list->count && strcmp(list->parts[i].name, key) != 0) i++;
-    if (i == MAX_PARTS) return;
-    part_sum *part = &list->parts[i];
-    if (i == list->count) {
-        list->count++;
-        *part = (part_sum){0};
-        memcpy(part->name, key, sizeof key);
-    }
-    part->ms += ms;
-    part->gross_mj += pj_mj_of_nj(energy->gross_nj);
-    part->net_mj += pj_mj_of_nj(energy->net_nj);
-}
-
-static void add_parts(pj_series *series, pj_series_group group, const part_list *list)
-{
-    for (uint32_t i = 0; i < list->count; i++) {
-        const part_sum *p = &list->parts[i];
+    for (uint32_t i = 0; i < parts->count; i++) {
+        const pj_run_part *p = &parts->items[i];
         add(series, group, p->name, "duration_ms", "ms", p->ms);
         add(series, group, p->name, "energy_mj", "mJ", p->gross_mj);
         if (group == PJ_SERIES_PHASE) add(series, group, p->name, "net_energy_mj", "mJ", p->net_mj);
@@ -110,17 +83,13 @@ static void add_run(pj_series *series, const pj_run_info *info)
 
 void pj_series_add(pj_series *series, const pj_run_data *run)
 {
-    part_list phases = {.count = 0}, components = {.count = 0};
+    pj_run_parts parts;
     series->runs++;
     add_run(series, &run->info);
-    for (uint32_t i = 0; i < run->phase_count; i++)
-        add_part(&phases, pj_phase_name(run->phases[i].phase), run->phases[i].duration_ms,
-                 &run->phases[i].energy);
-    for (uint32_t i = 0; i < run->component_count; i++)
-        add_part(&components, run->components[i].name, run->components[i].duration_ms,
-                 &run->components[i].energy);
-    add_parts(series, PJ_SERIES_PHASE, &phases);
-    add_parts(series, PJ_SERIES_COMPONENT, &components);
+    pj_run_parts_phases(&parts, run);
+    add_parts(series, PJ_SERIES_PHASE, &parts);
+    pj_run_parts_components(&parts, run);
+    add_parts(series, PJ_SERIES_COMPONENT, &parts);
 }
 
 void pj_series_finish(pj_series *series)

@@ -1,7 +1,7 @@
 /*
  * What the server can be asked to do, as functions: the routes know HTTP, whoever fills this struct
  * knows runs. Net may not know the store or the profiler, so the command that starts the server
- * wires them together (cli/serve_service.c); tests wire something small.
+ * wires them together (serve/service.c); tests wire something small.
  *
  * Every function may be called from any thread, several at a time, and may block. They answer with
  * a pj_status that becomes the HTTP status and a sentence that becomes the problem's detail.

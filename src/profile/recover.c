@@ -5,7 +5,7 @@
 #include "profile/recover.h"
 
 #include "base/file.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 #include "trace/spool.h"
 
 #include <dirent.h>

@@ -5,11 +5,11 @@
 #include "profile/run.h"
 
 #include "base/clock.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 #include "profile/calibration.h"
 #include "profile/collector.h"
 #include "profile/insight.h"
-#include "profile/run_json.h"
+#include "trace/run_json.h"
 #include "trace/summary.h"
 
 #include <math.h>

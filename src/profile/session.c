@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 #include "profile/recover.h"
 #include "profile/run.h"
 #include "trace/recorder.h"

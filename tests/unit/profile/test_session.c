@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 #include "profile/run.h"
 
 #include <fcntl.h>

@@ -2,12 +2,12 @@
  * From a spool to a finished run in memory: facts, rows, samples, and energies on every row. Used
  * at the end of a run, for leftovers of dead processes, and to import a spool.
  */
-#ifndef PJ_PROFILE_BUILD_H
-#define PJ_PROFILE_BUILD_H
+#ifndef PJ_ATTRIBUTION_BUILD_H
+#define PJ_ATTRIBUTION_BUILD_H
 
 #include "power/curve.h"
 #include "power/sim.h"
-#include "profile/tree.h"
+#include "attribution/tree.h"
 
 typedef struct pj_build_options {
     const pj_sim_spec *sim; /* rails of source "sim" are read from this truth; NULL: none */

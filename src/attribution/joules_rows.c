@@ -1,5 +1,5 @@
 /* What rows have beside the energy of their node. */
-#include "profile/joules.h"
+#include "attribution/joules.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "cli/serve_service.h"
+#include "serve/service.h"
 
 #include "base/clock.h"
-#include "cli/serve_machine.h"
+#include "serve/machine.h"
 #include "profile/insight.h"
 #include "store/export.h"
 #include "store/views.h"

@@ -7,8 +7,8 @@
  * collector, those of the queue itself (queued, ended before it began) from the caller's or the
  * worker's thread.
  */
-#ifndef PJ_PROFILE_QUEUE_H
-#define PJ_PROFILE_QUEUE_H
+#ifndef PJ_SERVE_QUEUE_H
+#define PJ_SERVE_QUEUE_H
 
 #include "base/buffer.h"
 #include "profile/generate.h"

@@ -11,7 +11,7 @@
  * With simulated sensors the truth (one power for each class of leaf) is made here, the readings
  * are drawn from it, and the planted energy stands beside the attributed one.
  */
-#include "profile/joules.h"
+#include "attribution/joules.h"
 
 #include "base/thread.h"
 #include "power/meter.h"

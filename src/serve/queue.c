@@ -1,4 +1,4 @@
-#include "profile/queue.h"
+#include "serve/queue.h"
 
 #include "base/clock.h"
 #include "base/json.h"

@@ -7,8 +7,8 @@
  * Every moment of the run belongs to a leaf: a span without children, or the time of a span that
  * none of its children covers. Time outside the phases is phase `idle`.
  */
-#ifndef PJ_PROFILE_TREE_H
-#define PJ_PROFILE_TREE_H
+#ifndef PJ_ATTRIBUTION_TREE_H
+#define PJ_ATTRIBUTION_TREE_H
 
 #include "energy/attribute.h"
 #include "trace/run_data.h"

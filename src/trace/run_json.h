@@ -2,8 +2,8 @@
  * The JSON objects in a spool: facts of the run, rails with their baselines, warnings, the end.
  * What is written here is read back here, by this process or the next.
  */
-#ifndef PJ_PROFILE_RUN_JSON_H
-#define PJ_PROFILE_RUN_JSON_H
+#ifndef PJ_TRACE_RUN_JSON_H
+#define PJ_TRACE_RUN_JSON_H
 
 #include "base/json.h"
 #include "trace/run_data.h"

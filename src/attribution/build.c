@@ -1,9 +1,9 @@
 /* Facts and rows. Rows are laid out by kind in the order in which their spans ended, which on one
  * thread is the order of time. */
-#include "profile/build.h"
+#include "attribution/build.h"
 
 #include "base/thread.h"
-#include "profile/run_json.h"
+#include "trace/run_json.h"
 #include "trace/summary.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Writing and reading the spool's JSON objects. */
-#include "profile/run_json.h"
+#include "trace/run_json.h"
 
 #include "trace/summary.h"
 

@@ -1,5 +1,5 @@
 /* What the run as a whole learned: classes of work, rails, totals, pJ per FLOP and byte. */
-#include "profile/joules.h"
+#include "attribution/joules.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * the phase that held most of its window and the share of the window that it held.
  */
 #include "power/meter.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 
 #include <math.h>
 

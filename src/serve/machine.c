@@ -1,4 +1,4 @@
-#include "cli/serve_machine.h"
+#include "serve/machine.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

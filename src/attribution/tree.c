@@ -1,7 +1,7 @@
 /* From records to the tree, and from the tree to leaves. */
-#include "profile/tree.h"
+#include "attribution/tree.h"
 
-#include "profile/run_json.h"
+#include "trace/run_json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * out, cut spools, energies that add up at every level, phase tags. Spans are written with times
  * of the test's choosing, so that every expectation is exact. */
 #include "base/clock.h"
-#include "profile/build.h"
-#include "profile/run_json.h"
+#include "attribution/build.h"
+#include "trace/run_json.h"
 
 #include <math.h>
 #include <setjmp.h>

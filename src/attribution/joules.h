@@ -2,11 +2,11 @@
  * The working state of joules.c and its parts: joules_rail.c attributes one rail, joules_rows.c
  * puts energies into rows, joules_run.c sums up classes, rails and the run. Private to them.
  */
-#ifndef PJ_PROFILE_JOULES_H
-#define PJ_PROFILE_JOULES_H
+#ifndef PJ_ATTRIBUTION_JOULES_H
+#define PJ_ATTRIBUTION_JOULES_H
 
 #include "energy/attribute.h"
-#include "profile/build.h"
+#include "attribution/build.h"
 
 typedef struct pj_rail_result {
     uint32_t rail;

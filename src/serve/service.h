@@ -3,12 +3,12 @@
  * the queue, models and sensors of this machine. A pool of database connections serves the threads
  * of requests, as a connection belongs to one thread at a time.
  */
-#ifndef PJ_CLI_SERVE_SERVICE_H
-#define PJ_CLI_SERVE_SERVICE_H
+#ifndef PJ_SERVE_SERVICE_H
+#define PJ_SERVE_SERVICE_H
 
 #include "net/live_json.h"
 #include "net/service.h"
-#include "profile/queue.h"
+#include "serve/queue.h"
 
 enum { PJ_SERVE_STORES = 8 };
 

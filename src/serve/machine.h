@@ -1,6 +1,6 @@
 /* Models and sensors of this machine, as the server tells of them. */
-#ifndef PJ_CLI_SERVE_MACHINE_H
-#define PJ_CLI_SERVE_MACHINE_H
+#ifndef PJ_SERVE_MACHINE_H
+#define PJ_SERVE_MACHINE_H
 
 #include "net/service.h"
 #include "power/meter.h"

@@ -1,5 +1,5 @@
 /* One rail: the fit of class powers over its windows, and its energy shared out over the leaves. */
-#include "profile/joules.h"
+#include "attribution/joules.h"
 
 #include "power/meter.h"
 

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Fails when source files of one room call each other in a circle.
+
+Two files depend on each other when each uses a function or an object that the other defines, in
+however many steps. This is read from the symbol tables of the room's static library, because
+includes do not tell: several files may share one header. Usage: check_circles.py ROOM.a...
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+# Circles still to be opened, as "room: file file ...". An entry that is no longer a circle is an
+# error too, so the list can only shrink.
+KNOWN = {
+    "attribution: joules joules_rows",
+    "llm: checkpoint gguf gguf_config safetensors",
+    "llm: tokenizer_bpe tokenizer_encode",
+    "llm: tokenizer_gguf tokenizer_tokenizer",
+    "power: estimate hwmon nvml powermetrics rapl replay sim_source sources sysfs",
+    "profile: calibration generate run session",
+}
+
+LINE = re.compile(r"(?:.*:)?([^:]+)\.c\.o:\s*[0-9a-f]*\s+([A-Za-z])\s+(\S+)$")
+
+
+def arrows(library):
+    """File -> files whose symbols it uses, by the names that Meson gives objects."""
+    listing = subprocess.run(["nm", "-A", library], capture_output=True, text=True, check=True).stdout
+    defined, used = {}, collections.defaultdict(set)
+    for line in listing.splitlines():
+        found = LINE.match(line.replace("(", ":").replace("):", ":"))
+        if not found:
+            continue
+        name, kind, symbol = found[1].rsplit("/", 1)[-1], found[2], found[3]
+        if kind in "TDBRCVWS":
+            defined[symbol] = name
+        elif kind == "U":
+            used[name].add(symbol)
+    if not defined:
+        sys.exit(f"{library}: no symbols were read")
+    return {name: {defined[s] for s in symbols if s in defined} - {name}
+            for name, symbols in used.items()}
+
+
+def circles(graph):
+    """Strongly connected components of more than one file (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(name):
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            part = set()
+            while name not in part:
+                part.add(stack.pop())
+            if len(part) > 1:
+                found.append(part)
+
+    for name in sorted(graph):
+        if name not in index:
+            visit(name)
+    return found
+
+
+def main():
+    found = set()
+    for library in map(pathlib.Path, sys.argv[1:]):
+        room = library.stem.removeprefix("libpj_")
+        for part in circles(arrows(library)):
+            files = sorted(name.removeprefix(f"src_{room}_") for name in part)
+            found.add(f"{room}: {' '.join(files)}")
+    rooms = {pathlib.Path(name).stem.removeprefix("libpj_") for name in sys.argv[1:]}
+    gone = {known for known in KNOWN - found if known.split(":")[0] in rooms}
+    for circle in sorted(found - KNOWN):
+        print(f"a circle inside a room: {circle}")
+    for circle in sorted(gone):
+        print(f"tools/check_circles.py: no longer a circle: {circle}")
+    if found - KNOWN or gone:
+        return 1
+    print("circles: none that are new")
+    return 0
+
+
+sys.exit(main())
