@@ -1,4 +1,5 @@
-/* Pages: a header, pointers to cells behind it, and the cells from the end of the page upwards. */
+/* B-tree pages: a header, then pointers to the cells, and the cells themselves from the end of the
+ * page towards the front. */
 #include "store/bulk_pages.h"
 
 #include "base/memory.h"
@@ -17,7 +18,7 @@ enum {
     GROUP_BITS = 13 /* pages of a group */
 };
 
-/* A payload of more goes to pages of its own in SQLite; here such a row is too long. */
+/* A larger payload needs SQLite's overflow pages; here such a row is too long. */
 #define MOST_PAYLOAD (PJ_PAGE_BYTES - 35)
 /* A root's cell: a page number, a key, a pointer to the cell. */
 #define MOST_GROUPS ((PJ_PAGE_BYTES - INTERIOR_HEADER) / (4 + PJ_VARINT_BYTES + 2))
@@ -28,8 +29,8 @@ enum {
 
 _Static_assert(LEAF_HEADER + (LEAF_ENTRIES + 1) * (ENTRY_BYTES + 2) <= PJ_PAGE_BYTES, "leaves fit");
 _Static_assert(MOST_GROUPS <= 1 << (TREE_BITS - GROUP_BITS), "numbers of groups fit");
-/* A byte of the file that no page may hold lies in page 16385: below every tree. */
-_Static_assert(16385 < 1 << TREE_BITS, "that page is nobody's");
+/* SQLite's lock-byte page (at 1 GiB: number 16385) may hold no data; it lies before all B-trees. */
+_Static_assert(16385 < 1 << TREE_BITS, "the lock-byte page is unused");
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
@@ -67,7 +68,7 @@ pj_page_place pj_page_find(uint32_t number)
 
 typedef struct page_writer {
     unsigned char *page;
-    uint32_t header; /* where it lies: behind the file's on page 1 */
+    uint32_t header; /* offset in the page: after the file header on page 1 */
     uint32_t pointers, cells, content;
     unsigned char kind;
 } page_writer;
@@ -187,7 +188,7 @@ static bool add_row(const pj_row_record *record, int64_t id, uint32_t row, pj_pa
     return true;
 }
 
-/* Page 0 of the group: what knows its leaves, or the leaf where there is but one. */
+/* Page 0 of the group: its interior page, or the leaf itself if there is only one. */
 static void top_off(const pj_bulk *bulk, uint32_t group, pj_page_group *g)
 {
     if (g->count == 2) {
@@ -230,8 +231,8 @@ static void make_table_root(const pj_bulk *bulk, unsigned char *page)
 
 /* ---- indices ------------------------------------------------------------------------------- */
 
-/* The entry behind each leaf but the last stands in the root. The last leaf takes one more rather
- * than leave one over, which would need a leaf without entries. */
+/* The entry after each leaf but the last is stored in the root. The last leaf takes one entry more
+ * where otherwise an empty leaf would follow. */
 static uint32_t leaf_count(const pj_bulk_index *index)
 {
     uint32_t leaves = (uint32_t)(((uint64_t)index->count + LEAF_ENTRIES - 1) / (LEAF_ENTRIES + 1));

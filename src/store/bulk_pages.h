@@ -1,12 +1,12 @@
 /*
- * Rows of one table and of its indices as pages of a database file, in SQLite's published format.
- * They are made to be read once, from front to back, by SQLite itself (sqlite_bulk.c), so that they
- * need no more memory than a group of rows.
+ * Rows of one table and its indices as pages of a database file, in SQLite's published file format
+ * (sections 1.3 to 1.6). SQLite reads them once, in order (sqlite_bulk.c), so that only one group
+ * of rows is in memory at a time.
  *
- * A tree of pages is found by its number: the table is 0, its indices follow. A table of more than
- * one group has three levels: a root that knows the groups, for ids are consecutive; a page that
- * knows the leaves of its group; and the leaves. Page numbers say where a page belongs, so that
- * they run far apart, and nothing is known of a group before it is made.
+ * B-trees are numbered: the table is 0, its indices follow. A table of more than one group has
+ * three levels: a root that points to the groups, which is possible beforehand because row ids are
+ * consecutive; one interior page per group; and the leaves. The page number alone tells tree, group
+ * and page, so the numbers are sparse and a page can be generated without knowing the others.
  */
 #ifndef PJ_STORE_BULK_PAGES_H
 #define PJ_STORE_BULK_PAGES_H
@@ -15,8 +15,8 @@
 
 enum { PJ_PAGE_BYTES = 1 << 16, PJ_GROUP_ROWS = 4096, PJ_BULK_INDICES = 4 };
 
-/* Which row an entry of an index names, and the index of the row that its key names; PJ_NO_KEY is
- * NULL and comes first. */
+/* An index entry: the row it points to, and the row number that its key stands for. PJ_NO_KEY is
+ * NULL and sorts first. */
 typedef struct pj_bulk_entry {
     uint32_t key, row;
 } pj_bulk_entry;
@@ -33,14 +33,14 @@ typedef struct pj_bulk {
     const char *table;
     uint32_t rows;
     int64_t first_id; /* of row 0; the others follow */
-    /* One value a column of the table, the id's NULL; rows come in order, on another thread. */
+    /* One value per column, the id NULL; called for rows in order, on another thread. */
     void (*write)(void *context, uint32_t row, pj_row_record *record);
     void *context;
     pj_bulk_index indices[PJ_BULK_INDICES];
     uint32_t index_count;
 } pj_bulk;
 
-/* Whether the table is large enough to have groups, and every tree small enough for its root. */
+/* Whether the table is large enough to have groups, and every tree small enough for one root. */
 bool pj_bulk_fits(const pj_bulk *bulk);
 /* Sorts entries as an index has them; those of a recorded run are sorted already. */
 void pj_bulk_sort(pj_bulk_entry *entries, uint32_t count);

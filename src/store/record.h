@@ -1,10 +1,11 @@
 /*
- * One row as SQLite keeps it in a file: a record, which is a header of one type a column and the
- * values behind it. Written here column by column, so that rows by the million need not pass
- * through a statement one value at a time (sqlite_bulk.c says what becomes of them).
+ * One row in SQLite's record format (its published file format, section 2.1): a header with one
+ * type code per column, followed by the values. Rows are encoded column by column, so that millions
+ * of them can be inserted without binding each value (sqlite_bulk.c); inserting by statement reads
+ * the same records back with pj_record_next.
  *
- * The format is SQLite's published file format ("2.1 Record Format"), and values become what SQLite
- * itself would make of them: whole numbers in as few bytes as hold them, in a REAL column too.
+ * Values are stored as SQLite itself would store them: whole numbers in the fewest bytes that hold
+ * them, also in a REAL column.
  */
 #ifndef PJ_STORE_RECORD_H
 #define PJ_STORE_RECORD_H
@@ -14,10 +15,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { PJ_RECORD_COLUMNS = 48, PJ_VARINT_BYTES = 9 };
+enum { PJ_RECORD_COLUMNS = 128, PJ_VARINT_BYTES = 9 };
 
 typedef struct pj_row_record {
-    unsigned char types[PJ_RECORD_COLUMNS * PJ_VARINT_BYTES]; /* varints, one a column */
+    unsigned char types[PJ_RECORD_COLUMNS * PJ_VARINT_BYTES]; /* one varint per column */
     uint32_t type_bytes;
     pj_buffer body; /* failed: no memory */
 } pj_row_record;
@@ -60,7 +61,7 @@ static inline void pj_row_record_begin(pj_row_record *record)
 {
     record->type_bytes = 0;
     pj_buffer_clear(&record->body);
-    /* Numbers are put down without asking for room again. */
+    /* Numbers are then appended without asking for room again. */
     pj_buffer_reserve(&record->body, (size_t)PJ_RECORD_COLUMNS * sizeof(uint64_t));
 }
 
@@ -131,6 +132,49 @@ static inline void pj_row_record_text(pj_row_record *record, const char *text, s
 {
     pj_buffer_append(&record->body, text, bytes);
     pj_row_record_text_written(record, bytes, blob);
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* A value of a record: type codes as in the file format, the bytes big-endian. */
+typedef struct pj_record_value {
+    uint64_t type;
+    const unsigned char *bytes;
+    size_t count;
+} pj_record_value;
+
+typedef struct pj_record_reader {
+    const unsigned char *type, *end, *bytes;
+} pj_record_reader;
+
+static inline pj_record_reader pj_record_read(const pj_row_record *record)
+{
+    return (pj_record_reader){record->types, record->types + record->type_bytes,
+                              (const unsigned char *)record->body.data};
+}
+
+/* The next value; false after the last. */
+static inline bool pj_record_next(pj_record_reader *reader, pj_record_value *value)
+{
+    static const unsigned char widths[12] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0};
+    if (reader->type == reader->end) return false;
+    uint64_t type = 0;
+    for (int i = 0; i < PJ_VARINT_BYTES; i++) {
+        unsigned char byte = *reader->type++;
+        type = i == 8 ? type << 8 | byte : type << 7 | (byte & 0x7f);
+        if (byte < 0x80) break;
+    }
+    *value = (pj_record_value){type, reader->bytes, type < 12 ? widths[type] : (type - 12) / 2};
+    reader->bytes += value->count;
+    return true;
+}
+
+/* Of a value of type 1 to 6: a signed whole number. */
+static inline int64_t pj_record_integer(const pj_record_value *value)
+{
+    uint64_t bits = value->count && value->bytes[0] & 0x80 ? UINT64_MAX : 0;
+    for (size_t i = 0; i < value->count; i++) bits = bits << 8 | value->bytes[i];
+    return (int64_t)bits;
 }
 
 /* Bytes of the header, its own length included. */

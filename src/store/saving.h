@@ -1,6 +1,4 @@
-/*
- * A run on its way into the database: what the parts of saving share. Private to them.
- */
+/* A run being saved: what the files that save it share. Private to them. */
 #ifndef PJ_STORE_SAVING_H
 #define PJ_STORE_SAVING_H
 
@@ -14,14 +12,15 @@ typedef struct pj_saving {
     /* Operations of component c are begins[c] to begins[c + 1] in the order in which they are
      * stored; order[i] is the index in memory of the i-th, NULL where it is i. */
     uint32_t *begins, *order;
-    bool one_by_one; /* rows go in by statements alone */
-    bool has_bulk;   /* some went in otherwise */
+    bool by_statements; /* never as pages */
+    bool has_bulk;      /* pages were tried: pj_saving_bulk_end is due */
 } pj_saving;
 
-/* The rows of a large table, faster than by a statement. Not done: they are to be inserted so.
- * PJ_E_UNSUPPORTED: the whole run is to be saved again, one by one. */
-pj_status pj_saving_bulk(pj_saving *saving, pj_table_id table, bool *done, pj_error *err);
-/* Behind the transaction. */
-void pj_saving_bulk_end(const pj_saving *saving);
+/* The rows of a large table as pages. Not done: insert them by statement. PJ_E_UNSUPPORTED: roll
+ * back and save the whole run by statements. */
+struct pj_row_encoder;
+pj_status pj_saving_bulk(pj_saving *saving, struct pj_row_encoder *encoder, bool *done,
+                         pj_error *err);
+void pj_saving_bulk_end(const pj_saving *saving); /* after the transaction */
 
 #endif

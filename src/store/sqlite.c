@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "store/record.h"
 #include "store/rows.h"
 #include "store/schema.h"
 
@@ -39,8 +40,9 @@ struct pj_sql {
 struct pj_store {
     sqlite3 *db;
     bool read_only;
+    bool without_pages; /* rows go in by statements alone */
+    uint64_t page_rows; /* that went in as pages */
     char path[PATH_BYTES];
-    pj_feed_run *feed; /* what pj_feed holds now */
     pj_sql kept[STATEMENTS_KEPT];
 };
 
@@ -162,8 +164,6 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
     sqlite3_busy_timeout(store->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    int code = pj_sql_feed_register(store->db, &store->feed);
-    if (code != SQLITE_OK) return fail_code(store, code, err);
     pj_status status = pj_sql_run(store, "PRAGMA cell_size_check=ON", err);
     if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA foreign_keys=ON", err);
     if (status == PJ_OK && !store->read_only) {
@@ -171,7 +171,7 @@ static pj_status set_up_connection(pj_store *store, pj_error *err)
         if (status == PJ_OK) status = switch_to_wal(store, err);
         if (status == PJ_OK) status = pj_sql_run(store, "PRAGMA synchronous=NORMAL", err);
     }
-    /* Behind the page size: a cache is counted in pages of the size known when it is set. */
+    /* After the page size: a cache is counted in pages of the size known when it is set. */
     return status == PJ_OK ? pj_sql_run(store, USUAL_CACHE, err) : status;
 }
 
@@ -278,6 +278,8 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     pj_store *store = pj_alloc(1, sizeof *store);
     if (!store) return pj_fail_memory(err, "the database");
     store->read_only = options->read_only;
+    const char *pages = getenv("PERJOULE_STORE_PAGES");
+    store->without_pages = options->without_pages || (pages && strcmp(pages, "0") == 0);
     pj_status status = pj_store_default_path(options->path, store->path, sizeof store->path, err);
     if (status == PJ_OK && !store->read_only) status = make_folder(store->path, err);
     if (status != PJ_OK) goto fail;
@@ -314,6 +316,21 @@ void pj_store_close(pj_store *store)
 const char *pj_store_path(const pj_store *store)
 {
     return store->path;
+}
+
+bool pj_store_takes_pages(const pj_store *store)
+{
+    return !store->without_pages;
+}
+
+void pj_store_add_page_rows(pj_store *store, uint64_t rows)
+{
+    store->page_rows += rows;
+}
+
+uint64_t pj_store_page_rows(const pj_store *store)
+{
+    return store->page_rows;
 }
 
 /* ---- statements ---------------------------------------------------------------------------- */
@@ -402,6 +419,37 @@ void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
     if (sql) note(sql, sqlite3_bind_blob64(sql->statement, index, bytes, count, SQLITE_STATIC));
 }
 
+static void bind_record_value(pj_sql *sql, int index, const pj_record_value *value)
+{
+    uint64_t bits;
+    double number;
+    switch (value->type) {
+    case 0: pj_sql_null(sql, index); break;
+    case 7:
+        bits = (uint64_t)pj_record_integer(value);
+        memcpy(&number, &bits, sizeof number);
+        pj_sql_double(sql, index, number);
+        break;
+    case 8:
+    case 9: pj_sql_int(sql, index, (int64_t)value->type - 8); break;
+    default:
+        if (value->type < 7)
+            pj_sql_int(sql, index, pj_record_integer(value));
+        else if (value->type % 2)
+            pj_sql_text_n(sql, index, (const char *)value->bytes, value->count);
+        else
+            pj_sql_blob(sql, index, value->bytes, value->count);
+    }
+}
+
+void pj_sql_record(pj_sql *sql, const pj_row_record *record)
+{
+    pj_record_reader reader = pj_record_read(record);
+    pj_record_value value;
+    for (int index = 1; sql && pj_record_next(&reader, &value); index++)
+        bind_record_value(sql, index, &value);
+}
+
 bool pj_sql_step(pj_sql *sql)
 {
     if (!sql || sql->code != SQLITE_OK) return false;
@@ -468,19 +516,6 @@ pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argu
     return pj_sql_end(sql, err);
 }
 
-pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
-                            pj_error *err)
-{
-    store->feed = pj_feed_run_new(feed);
-    if (!store->feed) return pj_fail_memory(err, "a run to be stored");
-    pj_sql *sql = pj_sql_begin(store, text, err);
-    pj_sql_step(sql);
-    pj_status status = pj_sql_end(sql, err);
-    bool whole = pj_feed_run_free(store->feed);
-    store->feed = NULL;
-    return status == PJ_OK && !whole ? pj_fail_memory(err, "a run to be stored") : status;
-}
-
 /* ---- transactions -------------------------------------------------------------------------- */
 
 pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err)
@@ -500,21 +535,13 @@ void pj_sql_rollback(pj_store *store)
     if (!sqlite3_get_autocommit(store->db)) pj_sql_run(store, "ROLLBACK", NULL);
 }
 
-/* With another journal (a file system that has no shared memory) the order of writes matters. What
- * is inserted in bulk is not looked at again: a small cache hands its pages on while they still lie
- * in the processor's, and takes no memory that others need. */
-void pj_sql_log_begin(pj_store *store)
+void pj_sql_large_begin(pj_store *store)
 {
     pj_sql_run(store, BULK_CACHE, NULL);
-    pj_sql *sql = pj_sql_begin(store, "PRAGMA journal_mode", NULL);
-    const char *mode = pj_sql_step(sql) ? pj_sql_get_text(sql, 0, NULL) : NULL;
-    bool has_log = mode && strcmp(mode, "wal") == 0;
-    if (pj_sql_end(sql, NULL) == PJ_OK && has_log) pj_sql_log_writer_begin(store->db);
 }
 
-void pj_sql_log_end(pj_store *store)
+void pj_sql_large_end(pj_store *store)
 {
-    pj_sql_log_writer_end();
     pj_sql_run(store, USUAL_CACHE, NULL);
 }
 

@@ -29,6 +29,9 @@ void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
 void pj_sql_text(pj_sql *sql, int index, const char *text);
 void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes);
 void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count);
+/* Every value of an encoded row, from parameter 1 on. */
+struct pj_row_record;
+void pj_sql_record(pj_sql *sql, const struct pj_row_record *record);
 /* The next row; false at the end and on failure. */
 bool pj_sql_step(pj_sql *sql);
 void pj_sql_reset(pj_sql *sql); /* for the next execution; bindings stay */
@@ -53,45 +56,26 @@ pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no re
 pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
                              int64_t *value, pj_error *err);
 
-/* Rows from memory for one INSERT. `get` gives the values of a row, zeroed before; rows come in
- * order. A text lasts as long as the feed, or is appended to `texts`:
- * then `text` stays NULL and `integer` is where it begins there. */
-struct pj_value;
-typedef struct pj_sql_feed {
-    void *context;
-    uint32_t rows, columns;
-    void (*get)(void *context, uint32_t row, struct pj_value *values, pj_buffer *texts);
-} pj_sql_feed;
-enum { PJ_FEED_COLUMNS = 32 };
-/* Runs "INSERT INTO ... SELECT c0, c1, ... FROM pj_feed" over the rows of the feed. */
-pj_status pj_sql_insert_all(pj_store *store, const char *text, const pj_sql_feed *feed,
-                            pj_error *err);
-/* The same for very many rows, as pages of records (sqlite_bulk.c), inside a transaction with
- * foreign keys off. Not done: nothing was inserted. PJ_E_UNSUPPORTED: a row is too long, and the
- * transaction is to be begun anew without. */
+/* Very many rows as pages of records (sqlite_bulk.c), inside a transaction with foreign keys off.
+ * Not done: nothing was inserted, use statements. PJ_E_UNSUPPORTED: a row is too long for a page;
+ * roll back and save the run by statements. */
 struct pj_bulk;
 pj_status pj_sql_insert_bulk(pj_store *store, const struct pj_bulk *bulk, bool *done,
                              pj_error *err);
-void pj_sql_bulk_end(pj_store *store, const char *table); /* behind the transaction */
-struct sqlite3;
-typedef struct pj_feed_run pj_feed_run;                            /* a feed that is being read */
-int pj_sql_feed_register(struct sqlite3 *db, pj_feed_run **place); /* a code of SQLite's */
-pj_feed_run *pj_feed_run_new(const pj_sql_feed *feed);             /* NULL: no memory */
-bool pj_feed_run_free(pj_feed_run *run); /* false: rows were left out, there was no memory */
-void pj_sql_log_writer_begin(struct sqlite3 *db); /* which has a write-ahead log */
-void pj_sql_log_writer_end(void);
+void pj_sql_bulk_end(pj_store *store, const char *table); /* after the transaction has ended */
 
 /* Write transactions take the lock at once, so that they never fail half-way for want of it. */
 pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err);
 pj_status pj_sql_commit(pj_store *store, pj_error *err);
 void pj_sql_rollback(pj_store *store);
-/* From the begin of a write transaction until behind its commit or rollback, on one thread: the
- * write-ahead log is written by another thread meanwhile (sqlite_log.c). Best effort. */
-void pj_sql_log_begin(pj_store *store);
-void pj_sql_log_end(pj_store *store);
+/* Around a transaction that inserts very many rows, which are not read again: a small page cache
+ * hands pages on while they are still in the processor's cache. */
+void pj_sql_large_begin(pj_store *store);
+void pj_sql_large_end(pj_store *store);
 /* While held, a commit leaves its pages in the write-ahead log, however long that has grown. */
 void pj_sql_hold_checkpoints(pj_store *store, bool hold);
 
+struct pj_value;
 void pj_sql_get_value(pj_sql *sql, int column, struct pj_value *value); /* blobs as texts */
 /* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
 int pj_info_columns(char *text, size_t bytes);
@@ -100,6 +84,10 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
                        pj_error *err);
 /* Inside a write transaction with foreign keys off; a run that is not there is removed already. */
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
+
+bool pj_store_takes_pages(const pj_store *store);
+void pj_store_add_page_rows(pj_store *store, uint64_t rows);
+uint64_t pj_store_page_rows(const pj_store *store); /* rows inserted as pages since opening */
 
 int64_t pj_store_log_bytes(const pj_store *store); /* of the write-ahead log; 0: there is none */
 

@@ -14,6 +14,9 @@ typedef struct pj_store pj_store;
 typedef struct pj_store_options {
     const char *path; /* NULL: $PERJOULE_DB, else perjoule.db in the user's data folder */
     bool read_only;   /* the file must exist; nothing is migrated */
+    /* Insert rows by statements alone, never as pages (sqlite_bulk.c). PERJOULE_STORE_PAGES=0 in
+     * the environment does the same. The database is equal, saving a large run is slower. */
+    bool without_pages;
 } pj_store_options;
 
 /* Creates and migrates as needed. */

@@ -1,5 +1,5 @@
-/* Rows that go in as pages of records: the same rows as by statements, in every table and index,
- * whatever stands in them. */
+/* Rows inserted as pages: they were (counted), they equal rows inserted by statements in every
+ * table and index, and what cannot be a page goes in by statement. */
 #include "made_run.h"
 
 #include "store/record.h"
@@ -43,13 +43,18 @@ static int tear_down(void **state)
     return code;
 }
 
-static pj_store *open_at(const char *path)
+static pj_store *open_with(const char *path, bool without_pages)
 {
     pj_store *store = NULL;
     pj_error err = {0};
-    if (pj_store_open(&(pj_store_options){.path = path}, &store, &err) != PJ_OK)
-        fail_msg("%s", err.text);
+    pj_store_options options = {.path = path, .without_pages = without_pages};
+    if (pj_store_open(&options, &store, &err) != PJ_OK) fail_msg("%s", err.text);
     return store;
+}
+
+static pj_store *open_at(const char *path)
+{
+    return open_with(path, false);
 }
 
 static void run_sql(pj_store *store, const char *sql)
@@ -84,12 +89,17 @@ static void assert_comes_back(pj_store *store, const pj_run_data *data)
     pj_run_data_fini(&back);
 }
 
-/* An index that nobody expects keeps a table from going in as pages. */
+/* An index that the store did not declare keeps a table from being inserted as pages. */
 static void forbid_pages(pj_store *store)
 {
     run_sql(store, "CREATE INDEX more_1 ON layer_metrics(layer_index);"
                    "CREATE INDEX more_2 ON component_metrics(class_id);"
                    "CREATE INDEX more_3 ON deep_operation_metrics(class_id)");
+}
+
+static uint64_t rows_of(const pj_run_data *data)
+{
+    return (uint64_t)data->layer_count + data->component_count + data->operation_count;
 }
 
 static void assert_tables_equal(fixture *f, pj_store *store)
@@ -128,19 +138,48 @@ static void pages_hold_what_statements_insert(void **state)
                          .no_energy = true,
                          .no_extras = true},
              &second);
-    pj_store *other = open_at(f->other), *store = open_at(f->path);
-    forbid_pages(other);
+    pj_store *other = open_with(f->other, true), *store = open_at(f->path);
     for (int i = 0; i < 2; i++) {
         const pj_run_data *run = i ? &second : &data;
         save(other, run);
         save(store, run);
         assert_comes_back(store, run);
     }
+    assert_int_equal(pj_store_page_rows(other), 0);
+    assert_int_equal(pj_store_page_rows(store), rows_of(&data) + rows_of(&second));
     pj_store_close(other);
     assert_tables_equal(f, store);
     pj_store_close(store);
     pj_run_data_fini(&data);
     pj_run_data_fini(&second);
+}
+
+static void an_index_of_somebody_else_is_kept_up(void **state)
+{
+    fixture *f = *state;
+    pj_run_data data;
+    make_run(&large, &data);
+    pj_store *store = open_at(f->path);
+    forbid_pages(store);
+    save(store, &data);
+    assert_int_equal(pj_store_page_rows(store), 0);
+    assert_comes_back(store, &data);
+    pj_store_close(store);
+    pj_run_data_fini(&data);
+}
+
+static void pages_can_be_switched_off_from_outside(void **state)
+{
+    fixture *f = *state;
+    pj_run_data data;
+    make_run(&large, &data);
+    setenv("PERJOULE_STORE_PAGES", "0", 1);
+    pj_store *store = open_at(f->path);
+    unsetenv("PERJOULE_STORE_PAGES");
+    save(store, &data);
+    assert_int_equal(pj_store_page_rows(store), 0);
+    pj_store_close(store);
+    pj_run_data_fini(&data);
 }
 
 /* As a client may record them: layers not in order, components without one. */
@@ -267,6 +306,8 @@ int main(void)
         cmocka_unit_test(numbers_take_as_few_bytes_as_hold_them),
         cmocka_unit_test(lengths_are_written_and_read_alike),
         cmocka_unit_test_setup_teardown(pages_hold_what_statements_insert, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_index_of_somebody_else_is_kept_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pages_can_be_switched_off_from_outside, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rows_out_of_order_keep_their_indices, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_row_that_is_too_long_goes_in_all_the_same, set_up,
                                         tear_down),

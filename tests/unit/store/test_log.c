@@ -1,5 +1,5 @@
-/* Large runs, whose log is written by a thread of its own: they come back, and whatever ends the
- * saving (a full disk, no memory, a kill) leaves the database whole. */
+/* Large runs: they come back, and whatever ends the saving (a full disk, no memory, a kill) leaves
+ * the database whole. */
 #include "made_run.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* 34,800 rows: beyond the bound from which the thread is used; 6 MB of log. */
+/* 34,800 rows: saved as a large run, with pages; 6 MB of log. */
 static const made_run large = {.seed = 7, .tokens = 60, .layers = 20, .depth = PJ_DEPTH_DEEP};
 
 typedef struct fixture {
