@@ -151,7 +151,9 @@ int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf)
 static void start_node(pj_energy *node, bool known, bool has_planted)
 {
     int64_t zero = known ? 0 : PJ_NJ_UNKNOWN;
-    *node = (pj_energy){zero, zero, zero, has_planted ? 0 : PJ_NJ_UNKNOWN, NAN, PJ_METHOD_NONE};
+    *node = PJ_ENERGY_UNKNOWN;
+    node->gross_nj = node->net_nj = node->self_nj = zero;
+    node->planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
 }
 
 /* A batch's step has several rows; until it is shared out, all of it is the first one's. */

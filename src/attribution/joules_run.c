@@ -30,6 +30,10 @@ static pj_status fill_classes(pj_joules *j, pj_error *err)
                               .power_sd_mw = NAN,
                               .energy_mj = NAN,
                               .energy_sd_mj = NAN,
+                              .net_energy_mj = NAN,
+                              .net_energy_sd_mj = NAN,
+                              .energy_sd = PJ_SD_UNKNOWN,
+                              .net_energy_sd = PJ_SD_UNKNOWN,
                               .data_share = leading ? leading->fit.data_share[c] : NAN};
         row->name = pj_arena_strndup(&d->arena, j->class_names[c], strlen(j->class_names[c]));
         if (!row->name) return pj_fail_memory(err, "the classes of a run");
@@ -62,7 +66,8 @@ static double add_if_known(double sum, double value)
 
 static pj_rail_energy rail_energy(const pj_joules *j, uint32_t rail, uint8_t phase)
 {
-    pj_rail_energy row = {phase, (uint16_t)rail, NAN, NAN, NAN, NAN};
+    pj_rail_energy row = {phase, (uint16_t)rail, NAN, NAN, NAN, NAN, NAN,
+                          PJ_SD_UNKNOWN, PJ_SD_UNKNOWN};
     const pj_tree *tree = j->tree;
     double baseline = j->d->baseline_mw[rail], ms = 0;
     for (uint32_t k = tree->child_begin[0]; k <= tree->child_begin[1]; k++) {
@@ -189,6 +194,11 @@ static void fill_info(pj_joules *j)
     info->net_mj = pj_mj_of_nj(run->net_nj);
     info->idle_mj = info->total_mj - info->net_mj;
     info->total_sd_mj = (double)run->sd_mj;
+    info->net_sd_mj = (double)run->net_sd_mj;
+    info->total_sd = run->sd;
+    info->net_sd = run->net_sd;
+    info->upper_mj = (double)run->upper_mj;
+    info->absence = run->absence;
     info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
     for (uint32_t i = 0; i < j->d->phase_count; i++) {
         const pj_phase_row *row = &j->d->phases[i];

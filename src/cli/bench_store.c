@@ -49,7 +49,17 @@ static pj_stats some_stats(maker *m)
 static pj_energy some_energy(maker *m)
 {
     int64_t nj = 1000 + (int64_t)(pj_random_unit(&m->random) * 1e5);
-    return (pj_energy){nj, nj / 2, nj, PJ_NJ_UNKNOWN, (float)nj * 1e-7f, PJ_METHOD_FIT};
+    float sd = (float)nj * 1e-7f;
+    return (pj_energy){.gross_nj = nj,
+                       .net_nj = nj / 2,
+                       .self_nj = nj,
+                       .planted_nj = PJ_NJ_UNKNOWN,
+                       .sd_mj = sd,
+                       .net_sd_mj = sd,
+                       .sd = {sd * 0.8f, sd * 0.4f, sd * 0.2f},
+                       .net_sd = {sd * 0.8f, sd * 0.5f, sd * 0.1f},
+                       .upper_mj = NAN,
+                       .method = PJ_METHOD_FIT};
 }
 
 static void add(pj_energy *whole, const pj_energy *part)

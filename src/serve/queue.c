@@ -453,6 +453,8 @@ static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
                                &info->idle_mj,
                                &info->net_mj,
                                &info->total_sd_mj,
+                               &info->net_sd_mj,
+                               &info->upper_mj,
                                &info->prefill_mj,
                                &info->decode_mj,
                                &info->prefill_net_mj,

@@ -32,6 +32,20 @@
         COLUMN("planted_mj", NJ, row, member.planted_nj),  \
         NAMED("method", METHOD_U8, row, member.method)
 
+/* What its standard deviation consists of; the random part of net energy is that of gross. */
+#define UNCERTAINTY(row, member)                                           \
+    COLUMN("net_energy_sd_mj", FLOAT, row, member.net_sd_mj),              \
+        COLUMN("energy_sd_random_mj", FLOAT, row, member.sd.random_mj),    \
+        COLUMN("energy_sd_bias_mj", FLOAT, row, member.sd.bias_mj),        \
+        COLUMN("energy_sd_gain_mj", FLOAT, row, member.sd.gain_mj),        \
+        COLUMN("net_energy_sd_bias_mj", FLOAT, row, member.net_sd.bias_mj), \
+        COLUMN("net_energy_sd_gain_mj", FLOAT, row, member.net_sd.gain_mj)
+
+/* Of what may be unavailable by itself. */
+#define BOUND(row, member)                                  \
+    COLUMN("energy_upper_mj", FLOAT, row, member.upper_mj), \
+        NAMED("unavailable_reason", ABSENCE_U8, row, member.absence)
+
 #define STATS(row, prefix)                                           \
     COLUMN(prefix "_mean", STAT_FLOAT, row, stats.mean_abs),         \
         COLUMN(prefix "_std", STAT_FLOAT, row, stats.std),           \
@@ -66,8 +80,17 @@ static const pj_column run_columns[] = {
     NAMED("method", METHOD, pj_run_info, method),
     COLUMN("total_energy_mj", DOUBLE, pj_run_info, total_mj),
     COLUMN("total_energy_sd_mj", DOUBLE, pj_run_info, total_sd_mj),
+    COLUMN("total_energy_sd_random_mj", FLOAT, pj_run_info, total_sd.random_mj),
+    COLUMN("total_energy_sd_bias_mj", FLOAT, pj_run_info, total_sd.bias_mj),
+    COLUMN("total_energy_sd_gain_mj", FLOAT, pj_run_info, total_sd.gain_mj),
     COLUMN("idle_energy_mj", DOUBLE, pj_run_info, idle_mj),
     COLUMN("net_energy_mj", DOUBLE, pj_run_info, net_mj),
+    COLUMN("net_energy_sd_mj", DOUBLE, pj_run_info, net_sd_mj),
+    COLUMN("net_energy_sd_random_mj", FLOAT, pj_run_info, net_sd.random_mj),
+    COLUMN("net_energy_sd_bias_mj", FLOAT, pj_run_info, net_sd.bias_mj),
+    COLUMN("net_energy_sd_gain_mj", FLOAT, pj_run_info, net_sd.gain_mj),
+    COLUMN("energy_upper_mj", DOUBLE, pj_run_info, upper_mj),
+    NAMED("unavailable_reason", ABSENCE, pj_run_info, absence),
     COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
     COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
     COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
@@ -136,6 +159,13 @@ static const pj_column rail_energy_columns[] = {
     COLUMN("idle_mj", DOUBLE, pj_rail_energy, idle_mj),
     COLUMN("net_mj", DOUBLE, pj_rail_energy, net_mj),
     COLUMN("sd_mj", DOUBLE, pj_rail_energy, sd_mj),
+    COLUMN("sd_random_mj", FLOAT, pj_rail_energy, sd.random_mj),
+    COLUMN("sd_bias_mj", FLOAT, pj_rail_energy, sd.bias_mj),
+    COLUMN("sd_gain_mj", FLOAT, pj_rail_energy, sd.gain_mj),
+    COLUMN("net_sd_mj", DOUBLE, pj_rail_energy, net_sd_mj),
+    COLUMN("net_sd_random_mj", FLOAT, pj_rail_energy, net_sd.random_mj),
+    COLUMN("net_sd_bias_mj", FLOAT, pj_rail_energy, net_sd.bias_mj),
+    COLUMN("net_sd_gain_mj", FLOAT, pj_rail_energy, net_sd.gain_mj),
 };
 
 static const pj_column phase_columns[] = {
@@ -143,6 +173,8 @@ static const pj_column phase_columns[] = {
     COLUMN("start_ms", DOUBLE, pj_phase_row, start_ms),
     COLUMN("duration_ms", DOUBLE, pj_phase_row, duration_ms),
     ENERGY(pj_phase_row, energy),
+    UNCERTAINTY(pj_phase_row, energy),
+    BOUND(pj_phase_row, energy),
 };
 
 static const pj_column class_columns[] = {
@@ -155,6 +187,14 @@ static const pj_column class_columns[] = {
     COLUMN("power_sd_mw", DOUBLE, pj_class_row, power_sd_mw),
     COLUMN("energy_mj", DOUBLE, pj_class_row, energy_mj),
     COLUMN("energy_sd_mj", DOUBLE, pj_class_row, energy_sd_mj),
+    COLUMN("energy_sd_random_mj", FLOAT, pj_class_row, energy_sd.random_mj),
+    COLUMN("energy_sd_bias_mj", FLOAT, pj_class_row, energy_sd.bias_mj),
+    COLUMN("energy_sd_gain_mj", FLOAT, pj_class_row, energy_sd.gain_mj),
+    COLUMN("net_energy_mj", DOUBLE, pj_class_row, net_energy_mj),
+    COLUMN("net_energy_sd_mj", DOUBLE, pj_class_row, net_energy_sd_mj),
+    COLUMN("net_energy_sd_random_mj", FLOAT, pj_class_row, net_energy_sd.random_mj),
+    COLUMN("net_energy_sd_bias_mj", FLOAT, pj_class_row, net_energy_sd.bias_mj),
+    COLUMN("net_energy_sd_gain_mj", FLOAT, pj_class_row, net_energy_sd.gain_mj),
     COLUMN("data_share", DOUBLE, pj_class_row, data_share),
     COLUMN("truncated", BOOL, pj_class_row, truncated),
 };
@@ -170,6 +210,8 @@ static const pj_column token_columns[] = {
     COLUMN("sequence", U32, pj_token_view, row.sequence),
     COLUMN("vocabulary_id", I32, pj_token_view, row.token_id),
     REFERENCE("phase_id", PHASES, pj_token_view, row.phase),
+    UNCERTAINTY(pj_token_view, row.energy),
+    BOUND(pj_token_view, row.energy),
 };
 
 static const pj_column section_columns[] = {
@@ -181,6 +223,8 @@ static const pj_column section_columns[] = {
     ENERGY(pj_section_view, row.energy),
     REFERENCE("phase_id", PHASES, pj_section_view, row.phase),
     REFERENCE("token_id", TOKENS, pj_section_view, row.token),
+    UNCERTAINTY(pj_section_view, row.energy),
+    BOUND(pj_section_view, row.energy),
 };
 
 static const pj_column layer_columns[] = {
@@ -192,6 +236,7 @@ static const pj_column layer_columns[] = {
     ENERGY(pj_layer_row, energy),
     STATS(pj_layer_row, "activation"),
     COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
+    UNCERTAINTY(pj_layer_row, energy),
 };
 
 static const pj_column component_columns[] = {
@@ -207,6 +252,7 @@ static const pj_column component_columns[] = {
     REFERENCE("section_id", SECTIONS, pj_component_row, section),
     REFERENCE("class_id", CLASSES, pj_component_row, class_),
     COLUMN("extra_metrics", EXTRAS, pj_component_row, extra_begin),
+    UNCERTAINTY(pj_component_row, energy),
 };
 
 /* An operation has no children, so all of its energy is its own, and its method is that of its
@@ -223,6 +269,9 @@ static const pj_column operation_columns[] = {
     COLUMN("start_ms", DOUBLE, pj_operation_row, start_ms),
     COLUMN("net_energy_mj", NJ, pj_operation_row, energy.net_nj),
     COLUMN("energy_sd_mj", FLOAT, pj_operation_row, energy.sd_mj),
+    COLUMN("net_energy_sd_mj", FLOAT, pj_operation_row, energy.net_sd_mj),
+    COLUMN("energy_sd_bias_mj", FLOAT, pj_operation_row, energy.sd.bias_mj),
+    COLUMN("energy_sd_gain_mj", FLOAT, pj_operation_row, energy.sd.gain_mj),
     COLUMN("planted_mj", NJ, pj_operation_row, energy.planted_nj),
     REFERENCE("class_id", CLASSES, pj_operation_row, class_),
 };
@@ -514,6 +563,8 @@ static const char *name_of(pj_names names, int v)
     case PJ_NAMES_PHASE_U8: return v == PJ_PHASE_COUNT ? "run" : pj_phase_name((pj_phase)v);
     case PJ_NAMES_METHOD_U8:
     case PJ_NAMES_METHOD: return pj_method_name((pj_method)v);
+    case PJ_NAMES_ABSENCE_U8:
+    case PJ_NAMES_ABSENCE: return v ? pj_absence_name((pj_absence)v) : NULL;
     case PJ_NAMES_STATUS: return pj_run_status_name((pj_run_status)v);
     case PJ_NAMES_DEPTH: return pj_depth_name((pj_depth)v);
     case PJ_NAMES_QUALITY: return pj_quality_name((pj_source_quality)v);
@@ -538,6 +589,8 @@ static int value_of(pj_names names, const char *name)
     case PJ_NAMES_PHASE_U8: return phase_parse(name);
     case PJ_NAMES_METHOD_U8:
     case PJ_NAMES_METHOD: return pj_method_parse(name);
+    case PJ_NAMES_ABSENCE_U8:
+    case PJ_NAMES_ABSENCE: return pj_absence_parse(name);
     case PJ_NAMES_STATUS: return pj_run_status_parse(name);
     case PJ_NAMES_DEPTH: return pj_depth_parse(name);
     case PJ_NAMES_QUALITY: return pj_quality_parse(name);
@@ -550,7 +603,8 @@ static int value_of(pj_names names, const char *name)
 
 static bool is_byte(pj_names names)
 {
-    return names == PJ_NAMES_PHASE_U8 || names == PJ_NAMES_METHOD_U8;
+    return names == PJ_NAMES_PHASE_U8 || names == PJ_NAMES_METHOD_U8 ||
+           names == PJ_NAMES_ABSENCE_U8;
 }
 
 /* ---- values out ---------------------------------------------------------------------------- */
@@ -611,7 +665,7 @@ void pj_column_get(const pj_table *table, const pj_column *column, const void *r
     case PJ_COLUMN_BOOL: give_int(v, AT(bool)); break;
     case PJ_COLUMN_NAME: {
         const char *name = name_of(column->kind, is_byte(column->kind) ? AT(uint8_t) : AT(int));
-        give_text(v, name, strlen(name));
+        give_text(v, name, name ? strlen(name) : 0);
         break;
     }
     case PJ_COLUMN_STAT_FLOAT:

@@ -35,6 +35,8 @@ typedef enum pj_names {
     PJ_NAMES_PHASE_U8, /* uint8_t, PJ_PHASE_COUNT is "run" */
     PJ_NAMES_METHOD_U8,
     PJ_NAMES_METHOD,
+    PJ_NAMES_ABSENCE_U8, /* uint8_t, 0 is NULL */
+    PJ_NAMES_ABSENCE,
     PJ_NAMES_STATUS,
     PJ_NAMES_DEPTH,
     PJ_NAMES_QUALITY,

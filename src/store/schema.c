@@ -257,4 +257,29 @@ static const char version_3[] =
 /* What looking at outputs took of overhead_ms; of older runs it is not known. */
 static const char version_4[] = "ALTER TABLE profiling_runs ADD COLUMN statistics_ms REAL;";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, NULL};
+/* What standard deviations consist of, those of net energies, and why a figure is unavailable. */
+#define ADD(table, column, type) "ALTER TABLE " table " ADD COLUMN " column " " type ";"
+#define ADD_SDS(table, prefix)                                                             \
+    ADD(table, prefix "sd_random_mj", "REAL")                                              \
+    ADD(table, prefix "sd_bias_mj", "REAL") ADD(table, prefix "sd_gain_mj", "REAL")
+#define ADD_UNCERTAINTY(table)                                                     \
+    ADD(table, "net_energy_sd_mj", "REAL") ADD_SDS(table, "energy_")               \
+    ADD(table, "net_energy_sd_bias_mj", "REAL") ADD(table, "net_energy_sd_gain_mj", "REAL")
+#define ADD_BOUND(table) ADD(table, "energy_upper_mj", "REAL") ADD(table, "unavailable_reason", "TEXT")
+
+static const char version_5[] =
+    ADD_SDS("profiling_runs", "total_energy_") ADD("profiling_runs", "net_energy_sd_mj", "REAL")
+    ADD_SDS("profiling_runs", "net_energy_") ADD_BOUND("profiling_runs")
+    ADD_SDS("run_rail_energy", "") ADD("run_rail_energy", "net_sd_mj", "REAL")
+    ADD_SDS("run_rail_energy", "net_")
+    ADD_SDS("run_classes", "energy_") ADD("run_classes", "net_energy_mj", "REAL")
+    ADD("run_classes", "net_energy_sd_mj", "REAL") ADD_SDS("run_classes", "net_energy_")
+    ADD_UNCERTAINTY("run_phases") ADD_BOUND("run_phases")
+    ADD_UNCERTAINTY("tokens") ADD_BOUND("tokens")
+    ADD_UNCERTAINTY("pipeline_sections") ADD_BOUND("pipeline_sections")
+    ADD_UNCERTAINTY("layer_metrics") ADD_UNCERTAINTY("component_metrics")
+    ADD("deep_operation_metrics", "net_energy_sd_mj", "REAL")
+    ADD("deep_operation_metrics", "energy_sd_bias_mj", "REAL")
+    ADD("deep_operation_metrics", "energy_sd_gain_mj", "REAL");
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5, NULL};

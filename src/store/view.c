@@ -54,6 +54,15 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_float(json, (float)(mj + 1.96 * sd));
     pj_json_kv_double(json, "planted_mj", pj_sql_get_double(sql, column + 4));
     pj_json_kv_string(json, "method", pj_sql_get_text(sql, column + 5, NULL));
+    static const char *const rest[] = {"net_energy_sd_mj",      "energy_sd_random_mj",
+                                       "energy_sd_bias_mj",     "energy_sd_gain_mj",
+                                       "net_energy_sd_bias_mj", "net_energy_sd_gain_mj",
+                                       "energy_upper_mj"};
+    for (int i = 0; i < 7; i++) {
+        pj_json_key(json, rest[i]);
+        pj_json_float(json, (float)pj_sql_get_double(sql, column + 6 + i));
+    }
+    pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
 pj_status pj_view_load_nodes(pj_view *view, pj_nodes *nodes, pj_error *err)

@@ -25,9 +25,12 @@ pj_sql *pj_view_select(pj_view *view, pj_table_id table, const char *columns, co
                        pj_error *err);
 /* run_id, energy_source, and method if asked for: the head of every chart. */
 void pj_view_head(pj_view *view, bool method);
-void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column); /* six columns, see below */
+void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column); /* as below */
 #define PJ_ENERGY_COLUMNS \
-    "energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj, method"
+    "energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj, method,"             \
+    " net_energy_sd_mj, energy_sd_random_mj, energy_sd_bias_mj, energy_sd_gain_mj,"           \
+    " net_energy_sd_bias_mj, net_energy_sd_gain_mj, energy_upper_mj, unavailable_reason"
+enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 
 pj_status pj_view_load_nodes(pj_view *view, pj_nodes *nodes, pj_error *err);
 

@@ -109,15 +109,30 @@ static pj_status write_common(pj_view *view, pj_error *err)
         "gross_mj",
         "idle_mj",
         "net_mj",
-        "sd_mj"};
-    static const char *const energy_fields[] = {"phase",   "rail",   "gross_mj",
-                                                "idle_mj", "net_mj", "sd_mj"};
+        "sd_mj",
+        "sd_random_mj",
+        "sd_bias_mj",
+        "sd_gain_mj",
+        "net_sd_mj",
+        "net_sd_random_mj",
+        "net_sd_bias_mj",
+        "net_sd_gain_mj"};
+    static const char *const energy_fields[] = {
+        "phase",      "rail",      "gross_mj",         "idle_mj",        "net_mj",
+        "sd_mj",      "sd_random_mj", "sd_bias_mj",    "sd_gain_mj",     "net_sd_mj",
+        "net_sd_random_mj", "net_sd_bias_mj", "net_sd_gain_mj"};
     static const char *const class_columns[] = {
         "class_name",  "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
-        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated"};
+        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated",
+        "energy_sd_random_mj", "energy_sd_bias_mj", "energy_sd_gain_mj", "net_energy_mj",
+        "net_energy_sd_mj", "net_energy_sd_random_mj", "net_energy_sd_bias_mj",
+        "net_energy_sd_gain_mj"};
     static const char *const class_fields[] = {
         "name",        "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
-        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated"};
+        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated",
+        "energy_sd_random_mj", "energy_sd_bias_mj", "energy_sd_gain_mj", "net_energy_mj",
+        "net_energy_sd_mj", "net_energy_sd_random_mj", "net_energy_sd_bias_mj",
+        "net_energy_sd_gain_mj"};
     static const char *const warnings[] = {"t_ms", "code", "text"};
     static const char *const counts[] = {"samples", "phases",     "sections",  "tokens",
                                          "layers",  "components", "operations"};

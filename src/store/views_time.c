@@ -416,7 +416,7 @@ static void write_token(pj_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 6));
     pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 7));
     pj_json_kv_energies(json, sql, 8);
-    pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, 14));
+    pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, 8 + PJ_ENERGY_COLUMN_COUNT));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
     pj_json_object_end(json);
 }

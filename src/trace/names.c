@@ -38,7 +38,11 @@ static const char *const status_names[] = {"running",   "completed",   "failed",
                                            "cancelled", "interrupted", NULL};
 static const char *const depth_names[] = {"off", "module", "deep", NULL};
 static const char *const quality_names[] = {"unavailable", "modelled", "measured", NULL};
-static const char *const method_names[] = {"none", "integrate", "fit", "replay", "allocated", NULL};
+static const char *const method_names[] = {"none", "integrate", "fit", "replay",
+                                           "allocated", "time", NULL};
+
+static const char *const absence_names[] = {"", "no_sensor", "sensor_gap", "below_resolution",
+                                            NULL};
 
 static int find(const char *const *names, const char *name)
 {
@@ -65,7 +69,17 @@ const char *pj_quality_name(pj_source_quality quality)
 
 const char *pj_method_name(pj_method method)
 {
-    return (unsigned)method <= PJ_METHOD_ALLOCATED ? method_names[method] : "unknown";
+    return (unsigned)method <= PJ_METHOD_TIME ? method_names[method] : "unknown";
+}
+
+const char *pj_absence_name(pj_absence absence)
+{
+    return (unsigned)absence <= PJ_ABSENT_BELOW_RESOLUTION ? absence_names[absence] : "unknown";
+}
+
+int pj_absence_parse(const char *name)
+{
+    return find(absence_names, name);
 }
 
 int pj_run_status_parse(const char *name)

@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/memory.h"
 #include "trace/rail.h"
+#include "trace/uncertainty.h"
 
 #define PJ_NJ_UNKNOWN INT64_MIN
 #define PJ_NO_PARENT  UINT32_MAX
@@ -24,20 +25,34 @@ typedef enum pj_method {
     PJ_METHOD_INTEGRATE,
     PJ_METHOD_FIT,
     PJ_METHOD_REPLAY,
-    PJ_METHOD_ALLOCATED
+    PJ_METHOD_ALLOCATED,
+    PJ_METHOD_TIME /* shared by time: the fit failed, or nothing tells classes apart */
 } pj_method;
+
+/* Why a figure is unavailable, or 0. */
+typedef enum pj_absence {
+    PJ_ABSENT_NOT = 0,
+    PJ_ABSENT_NO_SENSOR,       /* no rail that counts in the total */
+    PJ_ABSENT_SENSOR_GAP,      /* a sensor was lost or silent for part of it */
+    PJ_ABSENT_BELOW_RESOLUTION /* no sensor window observed it; `upper_mj` bounds it */
+} pj_absence;
 
 typedef struct pj_energy {
     int64_t gross_nj;   /* = sum of the children's gross + self */
     int64_t net_nj;     /* gross - idle power x time; may be negative within its interval */
     int64_t self_nj;    /* gross energy of time that no child covers ("unattributed") */
     int64_t planted_nj; /* simulated truth (gross), else PJ_NJ_UNKNOWN */
-    float sd_mj;        /* 1 sigma of gross; the 95 % interval is +- 1.96 of it */
-    uint8_t method;     /* pj_method */
+    float sd_mj, net_sd_mj; /* 1 sigma of gross and net; the 95 % interval is +- 1.96 of it */
+    pj_sd sd, net_sd;       /* what they consist of */
+    float upper_mj;         /* unavailable below resolution: at most this much gross; else NAN */
+    uint8_t method;         /* pj_method */
+    uint8_t absence;        /* pj_absence */
 } pj_energy;
 
-#define PJ_ENERGY_UNKNOWN \
-    ((pj_energy){PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, __builtin_nanf(""), 0})
+#define PJ_ENERGY_UNKNOWN                                                                       \
+    ((pj_energy){PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, __builtin_nanf(""), \
+                 __builtin_nanf(""), PJ_SD_UNKNOWN, PJ_SD_UNKNOWN, __builtin_nanf(""),          \
+                 PJ_METHOD_NONE, PJ_ABSENT_NOT})
 
 /* Power samples by column: one row a time; mw[r] is the column of rails[r], NAN where it has no
  * reading. columns[c] is the sum over class c (total: own rail or sum), NAN when nothing is known.
@@ -61,7 +76,9 @@ typedef struct pj_phase_row {
 typedef struct pj_rail_energy {
     uint8_t phase;
     uint16_t rail;
-    double gross_mj, idle_mj, net_mj, sd_mj; /* NAN: unavailable */
+    double gross_mj, idle_mj, net_mj; /* NAN: unavailable */
+    double sd_mj, net_sd_mj;
+    pj_sd sd, net_sd;
 } pj_rail_energy;
 
 typedef struct pj_section_row {
@@ -135,6 +152,8 @@ typedef struct pj_class_row {
     double time_ms, flops, bytes;
     double power_mw, power_sd_mw;   /* net */
     double energy_mj, energy_sd_mj; /* gross, net share included */
+    double net_energy_mj, net_energy_sd_mj;
+    pj_sd energy_sd, net_energy_sd;
     double data_share;              /* 1 - posterior / prior variance: what the data said */
     bool truncated;                 /* its power came out negative and was set to 0 */
 } pj_class_row;
@@ -169,7 +188,10 @@ typedef struct pj_run_info {
     pj_source_quality quality;
     const char *power_sources; /* "rapl,nvml"; NULL: none */
     pj_method method;          /* of figures below the token */
-    double total_mj, idle_mj, net_mj, total_sd_mj;
+    double total_mj, idle_mj, net_mj, total_sd_mj, net_sd_mj;
+    pj_sd total_sd, net_sd; /* what the two consist of */
+    double upper_mj;        /* unavailable below resolution: at most this much; else NAN */
+    pj_absence absence;      /* why total_mj is not known */
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
     bool total_is_partial; /* a rail that the total should hold was missing */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- ratios -------------------------------------------------------------------------------- */
@@ -28,6 +29,8 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     r->prefill_tokens_per_second = divide((double)info->input_tokens, info->prefill_ms / 1e3);
     r->joules_per_token = divide(total_j, output);
     r->joules_per_token_net = divide(info->net_mj / 1e3, output);
+    r->joules_per_token_sd = divide(info->total_sd_mj / 1e3, output);
+    r->joules_per_token_net_sd = divide(info->net_sd_mj / 1e3, output);
     r->joules_per_input_token = divide(info->prefill_mj / 1e3, (double)info->input_tokens);
     r->joules_per_output_token = decoded > 0 ? divide(info->decode_mj / 1e3, output) : NAN;
     r->tokens_per_joule = divide(output, total_j);
@@ -97,6 +100,20 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     write_optional_object(json, "model", info->model_json);
 }
 
+void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd)
+{
+    const struct {
+        const char *name;
+        float mj;
+    } terms[] = {{"random", sd->random_mj}, {"bias", sd->bias_mj}, {"gain", sd->gain_mj}};
+    char key[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, sizeof key, "%s_sd_%s_mj", prefix, terms[i].name);
+        pj_json_key(json, key);
+        pj_json_float(json, terms[i].mj);
+    }
+}
+
 static void write_energy(pj_json *json, const pj_run_info *info)
 {
     pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
@@ -104,8 +121,13 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "method", pj_method_name(info->method));
     pj_json_kv_double(json, "total_energy_mj", info->total_mj);
     pj_json_kv_double(json, "total_energy_sd_mj", info->total_sd_mj);
+    pj_json_kv_sd(json, "total_energy", &info->total_sd);
     pj_json_kv_double(json, "idle_energy_mj", info->idle_mj);
     pj_json_kv_double(json, "net_energy_mj", info->net_mj);
+    pj_json_kv_double(json, "net_energy_sd_mj", info->net_sd_mj);
+    pj_json_kv_sd(json, "net_energy", &info->net_sd);
+    pj_json_kv_double(json, "energy_upper_mj", info->upper_mj);
+    pj_json_kv_string(json, "unavailable_reason", info->absence ? pj_absence_name(info->absence) : NULL);
     pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
     pj_json_kv_double(json, "prefill_energy_mj", info->prefill_mj);
     pj_json_kv_double(json, "decode_energy_mj", info->decode_mj);
@@ -123,6 +145,8 @@ static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_r
     pj_json_kv_double(json, "prefill_tokens_per_second", r.prefill_tokens_per_second);
     pj_json_kv_double(json, "joules_per_token", r.joules_per_token);
     pj_json_kv_double(json, "joules_per_token_net", r.joules_per_token_net);
+    pj_json_kv_double(json, "joules_per_token_sd", r.joules_per_token_sd);
+    pj_json_kv_double(json, "joules_per_token_net_sd", r.joules_per_token_net_sd);
     pj_json_kv_double(json, "joules_per_input_token", r.joules_per_input_token);
     pj_json_kv_double(json, "joules_per_output_token", r.joules_per_output_token);
     pj_json_kv_double(json, "tokens_per_joule", r.tokens_per_joule);

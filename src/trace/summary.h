@@ -21,6 +21,7 @@ typedef struct pj_run_ratios {
     double prefill_tokens_per_second; /* input tokens / prefill time */
     double joules_per_token;          /* gross energy of the run / output tokens */
     double joules_per_token_net;
+    double joules_per_token_sd, joules_per_token_net_sd; /* 1 sigma of the two */
     double joules_per_input_token;  /* prefill / input tokens */
     double joules_per_output_token; /* decode / output tokens; NAN where nothing was decoded */
     double tokens_per_joule;
@@ -37,13 +38,19 @@ double pj_co2_grams(double mj, const pj_cost_rates *rates);
 void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
+/* PREFIX_sd_random_mj, PREFIX_sd_bias_mj and PREFIX_sd_gain_mj. */
+void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd);
+
 /* The status of a run that waits for its turn: shown, never stored, and no pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */
 const char *pj_depth_name(pj_depth depth);              /* "off", "module", "deep" */
 const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled", ... */
 const char *pj_method_name(pj_method method);           /* "none", "integrate", "fit", ... */
+/* "": available; "no_sensor", "sensor_gap", "below_resolution". */
+const char *pj_absence_name(pj_absence absence);
 /* The value of a name, or -1. */
+int pj_absence_parse(const char *name);
 int pj_run_status_parse(const char *name);
 int pj_depth_parse(const char *name);
 int pj_quality_parse(const char *name);

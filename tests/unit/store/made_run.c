@@ -56,7 +56,17 @@ static pj_energy own_energy(maker *m, double scale)
 {
     if (m->like->no_energy) return PJ_ENERGY_UNKNOWN;
     int64_t nj = some_nj(m, scale);
-    return (pj_energy){nj, nj - nj / 3, nj, nj + 5, (float)((double)nj * 1e-7), PJ_METHOD_FIT};
+    float sd = (float)((double)nj * 1e-7);
+    return (pj_energy){.gross_nj = nj,
+                       .net_nj = nj - nj / 3,
+                       .self_nj = nj,
+                       .planted_nj = nj + 5,
+                       .sd_mj = sd,
+                       .net_sd_mj = sd / 2,
+                       .sd = {sd / 3, sd / 4, sd / 5},
+                       .net_sd = {sd / 3, sd / 6, sd / 7},
+                       .upper_mj = NAN,
+                       .method = PJ_METHOD_FIT};
 }
 
 /* The whole takes in a part. */
@@ -268,7 +278,8 @@ static void add_rails(maker *m)
     for (int p = 1; p <= PJ_PHASE_COUNT; p++)
         for (int r = 0; r < 2; r++)
             data->rail_energy[data->rail_energy_count++] = (pj_rail_energy){
-                (uint8_t)p, (uint16_t)r, 100 * unit(m), 30 * unit(m), 60 * unit(m), NAN};
+                (uint8_t)p, (uint16_t)r, 100 * unit(m), 30 * unit(m), 60 * unit(m), NAN, 7.5,
+                {1, 2, 3}, {4, 5, 6}};
 }
 
 static void add_classes(maker *m)
@@ -276,8 +287,21 @@ static void add_classes(maker *m)
     m->data->classes = room(m, 4, sizeof *m->data->classes);
     for (int i = 0; i < 4; i++)
         m->data->classes[m->data->class_count++] =
-            (pj_class_row){components[i], PJ_PHASE_DECODE, unit(m), 1e9, NAN,   1e4 * unit(m),
-                           100,           unit(m),         0.1,     0.5, i == 3};
+            (pj_class_row){.name = components[i],
+                           .phase = PJ_PHASE_DECODE,
+                           .time_ms = unit(m),
+                           .flops = 1e9,
+                           .bytes = NAN,
+                           .power_mw = 1e4 * unit(m),
+                           .power_sd_mw = 100,
+                           .energy_mj = unit(m),
+                           .energy_sd_mj = 0.1,
+                           .net_energy_mj = unit(m),
+                           .net_energy_sd_mj = 0.2,
+                           .energy_sd = {1, 2, 3},
+                           .net_energy_sd = {4, 5, 6},
+                           .data_share = 0.5,
+                           .truncated = i == 3};
 }
 
 static void fill_info(maker *m)
@@ -321,6 +345,11 @@ static void fill_info(maker *m)
     i->idle_mj = total / 4;
     i->net_mj = total - total / 4;
     i->total_sd_mj = total / 50;
+    i->net_sd_mj = total / 60;
+    i->total_sd = like->no_energy ? PJ_SD_UNKNOWN : (pj_sd){1, 2, 3};
+    i->net_sd = like->no_energy ? PJ_SD_UNKNOWN : (pj_sd){4, 5, 6};
+    i->upper_mj = NAN;
+    i->absence = like->no_energy ? PJ_ABSENT_NO_SENSOR : PJ_ABSENT_NOT;
     i->prefill_mj = pj_mj_of_nj(m->data->phases[1].energy.gross_nj);
     i->decode_mj = pj_mj_of_nj(m->data->phases[2].energy.gross_nj);
     i->prefill_net_mj = i->prefill_mj / 2;
