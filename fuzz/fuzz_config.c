@@ -8,8 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check(const pj_model_config *c)
 {
     bool fine = c->layers > 0 && c->hidden > 0 && c->kv_heads > 0 && c->vocab > 0 &&
-                c->heads % c->kv_heads == 0 && c->rotary_dims % 2 == 0 &&
-                c->rotary_dims <= c->head_dim && c->experts_per_token <= c->experts &&
+                c->heads % c->kv_heads == 0 && c->rope.dims % 2 == 0 &&
+                c->rope.dims <= c->head_dim && c->experts_per_token <= c->experts &&
                 c->eos_count <= PJ_MAX_EOS && c->norm_eps > 0;
     bool any = c->window > 0 && !c->layer_is_windowed;
     for (uint32_t i = 0; c->layer_is_windowed && i < c->layers; i++) any |= c->layer_is_windowed[i];

@@ -36,7 +36,7 @@ typedef struct unit {
 
 typedef struct attention {
     const pj_steps *s;
-    uint32_t layer, window;
+    const pj_layer *layer;
     uint32_t group;       /* query heads to a KV head */
     uint32_t units;       /* of the pass */
     uint32_t unit_floats; /* of the largest unit's scores */
@@ -56,7 +56,7 @@ static uint32_t score_stride(uint32_t keys)
 /* Keys that a tile ending at position `last` and beginning at `first` reads. */
 static uint32_t keys_begin(const attention *a, uint32_t first)
 {
-    return first + 1 > a->window ? first + 1 - a->window : 0;
+    return first + 1 > a->layer->window ? first + 1 - a->layer->window : 0;
 }
 
 /* How a segment is cut: fewer rows a unit when rows of weights are so long, or heads so wide, that
@@ -70,10 +70,10 @@ static cut cut_of(const attention *a, const pj_segment *g)
     const pj_state *state = a->s->state;
     uint32_t last = state->sequences[g->sequence].length + g->count;
     uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
-    uint32_t widest = a->window < last - tile ? a->window + tile : last;
+    uint32_t widest = a->layer->window < last - tile ? a->layer->window + tile : last;
     size_t rows = state->score_floats / score_stride(widest);
     size_t fit = (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) /
-                 a->s->model->config.head_dim;
+                 a->layer->head_dim;
     if (rows > fit) rows = fit;
     if (rows > UNIT_ROWS) rows = UNIT_ROWS;
     cut c = {.heads = a->group};
@@ -85,7 +85,7 @@ static cut cut_of(const attention *a, const pj_segment *g)
 static uint32_t segment_units(const attention *a, const pj_segment *g)
 {
     cut c = cut_of(a, g);
-    return a->s->model->config.heads / c.heads * ((g->count + c.positions - 1) / c.positions);
+    return a->layer->heads / c.heads * ((g->count + c.positions - 1) / c.positions);
 }
 
 static const pj_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
@@ -133,7 +133,7 @@ static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 
 static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
 {
-    return pj_state_kv(a->s->state, a->layer, u->segment->sequence, which, u->head / a->group,
+    return pj_state_kv(a->s->state, a->layer->index, u->segment->sequence, which, u->head / a->group,
                        u->key_begin);
 }
 
@@ -147,7 +147,7 @@ static float *unit_rows(const attention *a, unsigned thread)
 
 static void stage_scores(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    size_t dim = a->s->model->config.head_dim, position_floats = u->heads * dim;
+    size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
     const float *from = a->s->state->qkv + u->first * a->token_floats + u->head * dim;
     float *q = unit_rows(a, thread);
     pj_kv_rows keys = unit_kv(a, u, 0);
@@ -159,8 +159,8 @@ static void stage_scores(const attention *a, const unit *u, float *scores, unsig
 
 static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    float scale = 1.0f / sqrtf((float)a->s->model->config.head_dim);
-    a->s->kernels->attention_scale(scores, score_stride(u->keys), u->rows, u->keys, scale);
+    a->s->kernels->attention_scale(scores, score_stride(u->keys), u->rows, u->keys,
+                                   a->layer->score_scale);
 }
 
 static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
@@ -178,19 +178,19 @@ static void stage_softmax(const attention *a, const unit *u, float *scores, unsi
 
 static size_t output_floats(const attention *a)
 {
-    return (size_t)a->s->model->config.heads * a->s->model->config.head_dim;
+    return (size_t)a->layer->heads * a->layer->head_dim;
 }
 
 /* Where a unit's results go: positions lie output_floats apart. */
 static float *unit_output(const attention *a, const unit *u)
 {
     return a->s->state->attended + u->first * output_floats(a) +
-           (size_t)u->head * a->s->model->config.head_dim;
+           (size_t)u->head * a->layer->head_dim;
 }
 
 static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    size_t dim = a->s->model->config.head_dim, position_floats = u->heads * dim;
+    size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
     float *y = unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
     a->s->kernels->attention_values(y, dim, scores, score_stride(u->keys), u->rows, &values,
@@ -207,7 +207,7 @@ static void sum_attended(const attention *a, const unit *u, unsigned thread)
 {
     int64_t look = pj_look_begin();
     a->s->kernels->value_sums(unit_output(a, u), u->positions,
-                              (size_t)u->heads * a->s->model->config.head_dim, output_floats(a),
+                              (size_t)u->heads * a->layer->head_dim, output_floats(a),
                               PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
     pj_look_end(look);
 }
@@ -269,7 +269,7 @@ static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys
 
 static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
-    pj_head_figures *figures = a->s->state->figures + (size_t)thread * a->s->model->config.heads;
+    pj_head_figures *figures = a->s->state->figures + (size_t)thread * a->layer->heads;
     for (uint32_t i = 0; i < u->rows; i++) {
         if (!row_is_looked_at(u, i)) continue;
         pj_visible v = visible(a, u, i);
@@ -297,10 +297,11 @@ static void run_stage(void *context, unsigned thread)
 }
 
 /* The figures of the whole layer. */
-static void record_figures(const pj_steps *s)
+static void record_figures(const attention *a)
 {
+    const pj_steps *s = a->s;
     pj_seam *r = s->seam;
-    uint32_t heads = s->model->config.heads;
+    uint32_t heads = a->layer->heads;
     pj_head_figures *figures = s->state->figures, all = {0};
     for (unsigned t = 1; t < pj_team_threads(s->team); t++)
         for (uint32_t h = 0; h < heads; h++) {
@@ -344,10 +345,11 @@ static void record_figures(const pj_steps *s)
 
 /* Extras of the last part of a stage: how many rows of each head were looked at, and what was seen
  * in the weights. */
-static void record_extras(const pj_steps *s, pj_seam_name stage)
+static void record_extras(const attention *a, pj_seam_name stage)
 {
+    const pj_steps *s = a->s;
     size_t rows = 0;
-    if (stage == PJ_N_OP_SOFTMAX) record_figures(s);
+    if (stage == PJ_N_OP_SOFTMAX) record_figures(a);
     if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_look_step(count);
@@ -366,7 +368,7 @@ typedef struct extent {
 static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
 {
     extent e = {0};
-    uint32_t dim = a->s->model->config.head_dim;
+    uint32_t dim = a->layer->head_dim;
     for (uint32_t i = begin; i < end; i++) {
         unit u = unit_at(a, i);
         const pj_segment *g = u.segment;
@@ -406,11 +408,10 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
-    uint32_t dim = s->model->config.head_dim, threads = pj_team_threads(s->team);
+    uint32_t dim = a->layer->head_dim, threads = pj_team_threads(s->team);
     size_t wave = a->unit_floats > WAVE_FLOATS ? a->unit_floats : WAVE_FLOATS;
     size_t fit = threads * wave / a->unit_floats;
-    memset(s->state->figures, 0,
-           (size_t)threads * s->model->config.heads * sizeof *s->state->figures);
+    memset(s->state->figures, 0, (size_t)threads * a->layer->heads * sizeof *s->state->figures);
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
         extent e = extent_of(a, a->begin, a->end);
@@ -427,7 +428,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
             }
             if (stage->run == stage_values) pj_seam_add_sums(attended, &sums);
             int64_t look = pj_look_begin();
-            if (a->end == a->units) record_extras(s, stage->name);
+            if (a->end == a->units) record_extras(a, stage->name);
             pj_look_end(look);
             pj_work work = {
                 .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
@@ -448,84 +449,124 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
 static void rope_row(void *context, size_t row)
 {
     const attention *a = context;
-    const pj_model_config *c = &a->s->model->config;
+    const pj_layer *l = a->layer;
     const pj_state *state = a->s->state;
-    size_t pairs = a->s->model->rope.pairs;
+    const pj_rope *rope = &a->s->model->ropes[l->rope];
+    size_t pairs = rope->pairs;
     /* the heads of k lie behind those of q */
-    a->s->kernels->rope(state->qkv + row * a->token_floats, c->heads + c->kv_heads, c->head_dim,
-                        state->cosine + row * pairs, state->sine + row * pairs, 2 * pairs,
-                        a->s->model->rope.neighbours);
+    a->s->kernels->rope(state->qkv + row * a->token_floats, l->heads + l->kv_heads, l->head_dim,
+                        state->cosine[l->rope] + row * pairs, state->sine[l->rope] + row * pairs,
+                        2 * pairs, rope->neighbours);
 }
 
 static void append_row(void *context, size_t row)
 {
     const attention *a = context;
-    const pj_model_config *c = &a->s->model->config;
+    const pj_layer *l = a->layer;
     const pj_state *state = a->s->state;
-    const float *from = state->qkv + row * a->token_floats + (size_t)c->heads * c->head_dim;
+    const float *from = state->qkv + row * a->token_floats + (size_t)l->heads * l->head_dim;
     for (uint32_t which = 0; which < 2; which++)
-        for (uint32_t head = 0; head < c->kv_heads; head++, from += c->head_dim) {
-            pj_kv_rows to = pj_state_kv(state, a->layer, state->row_sequence[row], which, head,
+        for (uint32_t head = 0; head < l->kv_heads; head++, from += l->head_dim) {
+            pj_kv_rows to = pj_state_kv(state, l->index, state->row_sequence[row], which, head,
                                         state->row_position[row]);
-            a->s->kernels->quantise(to.type, from, (void *)(uintptr_t)to.data, c->head_dim);
+            a->s->kernels->quantise(to.type, from, (void *)(uintptr_t)to.data, l->head_dim);
         }
 }
 
-void pj_steps_attention(const pj_steps *s, uint32_t layer)
+/* Values that rotation touches in one row. */
+static double rotated_values(const attention *a)
+{
+    const pj_layer *l = a->layer;
+    if (l->rope == PJ_NO_ROPE) return 0;
+    return 2.0 * a->s->model->ropes[l->rope].pairs * (double)(l->heads + l->kv_heads);
+}
+
+static void rotate(const attention *a)
+{
+    const pj_steps *s = a->s;
+    double values = (double)s->rows * rotated_values(a);
+    pj_done done = {.flops = 3 * values,
+                    .bytes = 8 * values,
+                    .x = s->state->qkv,
+                    .rows = s->rows,
+                    .cols = (size_t)(a->layer->heads + a->layer->kv_heads) * a->layer->head_dim,
+                    .stride = a->token_floats};
+    if (a->layer->rope == PJ_NO_ROPE) return;
+    pj_seam_operation(s->seam, PJ_N_OP_ROPE);
+    if (s->seam->deep)
+        pj_steps_rows_summed(s, s->rows, s->rows * a->token_floats, rope_row,
+                             (void *)(uintptr_t)a, &done);
+    else
+        pj_steps_rows(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a);
+    pj_seam_operation_end(s->seam, done);
+}
+
+/* Bytes that a position adds to the layer's cache. */
+static double cached_bytes(const attention *a)
+{
+    return 2.0 * a->layer->kv_heads * (double)pj_state_kv_row_bytes(a->s->state, a->layer);
+}
+
+static void append(const attention *a)
+{
+    const pj_steps *s = a->s;
+    pj_seam_operation(s->seam, PJ_N_OP_KV_APPEND);
+    pj_steps_rows(s, s->rows, s->rows * a->token_floats, append_row, (void *)(uintptr_t)a);
+    pj_seam_operation_end(s->seam, (pj_done){.bytes = (double)s->rows * cached_bytes(a)});
+}
+
+/* ---- the component ------------------------------------------------------------------------ */
+
+static void cut_units(attention *a)
+{
+    const pj_pass *pass = a->s->pass;
+    for (uint32_t i = 0; i < pass->segment_count; i++) {
+        pass->segments[i].unit_begin = a->units;
+        a->units += segment_units(a, &pass->segments[i]);
+    }
+    for (uint32_t i = 0; a->s->seam->deep && i < a->units; i++) {
+        unit u = unit_at(a, i);
+        uint32_t floats = u.rows * score_stride(u.keys);
+        if (floats > a->unit_floats) a->unit_floats = floats;
+    }
+}
+
+/* Scores, softmax and values of all units. */
+static void run(attention *a, pj_value_sums *attended)
+{
+    const pj_steps *s = a->s;
+    if (s->seam->deep) {
+        run_stages_apart(a, attended);
+        return;
+    }
+    pj_team_offer(s->team, run_units, a);
+    if (s->seam->module) pj_seam_take_sums(s->seam, attended);
+}
+
+void pj_steps_attention(const pj_steps *s, const pj_layer *l)
 {
     if (!pj_steps_want(s, PJ_N_ATTENTION)) return;
-    const pj_model_config *c = &s->model->config;
-    pj_seam *r = s->seam;
-    size_t heads = c->heads, kv_heads = c->kv_heads, dim = c->head_dim;
+    size_t dim = l->head_dim;
     attention a = {.s = s,
-                   .layer = layer,
-                   .window = s->model->layers[layer].window,
-                   .group = c->heads / c->kv_heads,
-                   .token_floats = (heads + 2 * kv_heads) * dim};
-    for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        s->pass->segments[i].unit_begin = a.units;
-        a.units += segment_units(&a, &s->pass->segments[i]);
-    }
-    double rows = (double)s->rows,
-           rotated = 2.0 * s->model->rope.pairs * (double)(heads + kv_heads);
-    double kv_row = (double)kv_heads * (double)s->state->kv_row_bytes;
+                   .layer = l,
+                   .group = l->heads / l->kv_heads,
+                   .token_floats = (l->heads + 2 * (size_t)l->kv_heads) * dim};
     extent e = {0};
     pj_value_sums attended = {0};
-    if (r->module) e = extent_of(&a, 0, a.units);
-    pj_seam_component(r, PJ_N_ATTENTION);
-    pj_seam_operation(r, PJ_N_OP_ROPE);
-    pj_done roped = {.flops = 3 * rows * rotated,
-                     .bytes = 8 * rows * rotated,
-                     .x = s->state->qkv,
-                     .rows = s->rows,
-                     .cols = (heads + kv_heads) * dim,
-                     .stride = a.token_floats};
-    if (r->deep)
-        pj_steps_rows_summed(s, s->rows, s->rows * a.token_floats, rope_row, &a, &roped);
-    else
-        pj_steps_rows(s, s->rows, s->rows * a.token_floats, rope_row, &a);
-    pj_seam_operation_end(r, roped);
-    pj_seam_operation(r, PJ_N_OP_KV_APPEND);
-    pj_steps_rows(s, s->rows, s->rows * a.token_floats, append_row, &a);
-    pj_seam_operation_end(r, (pj_done){.bytes = 2 * rows * kv_row});
-    if (r->deep) {
-        for (uint32_t i = 0; i < a.units; i++) {
-            unit u = unit_at(&a, i);
-            uint32_t floats = u.rows * score_stride(u.keys);
-            if (floats > a.unit_floats) a.unit_floats = floats;
-        }
-        run_stages_apart(&a, &attended);
-    } else {
-        pj_team_offer(s->team, run_units, &a);
-        if (r->module) pj_seam_take_sums(r, &attended);
-    }
-    pj_done done = {.flops = 3 * rows * rotated + e.pairs * (4.0 * (double)dim + 7),
-                    .bytes = 8 * rows * rotated + 2 * rows * kv_row +
+    cut_units(&a);
+    if (s->seam->module) e = extent_of(&a, 0, a.units);
+    pj_seam_component(s->seam, PJ_N_ATTENTION);
+    rotate(&a);
+    append(&a);
+    run(&a, &attended);
+    double rows = (double)s->rows, rotated = rows * rotated_values(&a);
+    pj_done done = {.flops = 3 * rotated + e.pairs * (4.0 * (double)dim + 7),
+                    .bytes = 8 * rotated + rows * cached_bytes(&a) +
                              2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
                     .x = s->state->attended,
                     .rows = s->rows,
-                    .cols = heads * dim,
-                    .stride = heads * dim};
-    if (r->module) pj_seam_keep(r, &done, &attended);
-    pj_seam_module_end(r, done);
+                    .cols = l->heads * dim,
+                    .stride = l->heads * dim};
+    if (s->seam->module) pj_seam_keep(s->seam, &done, &attended);
+    pj_seam_module_end(s->seam, done);
 }

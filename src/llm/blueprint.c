@@ -1,12 +1,15 @@
 /* The table of architectures. */
 #include "llm/blueprint.h"
 
-#define NAMES .o_name = "o_proj", .down_name = "down_proj", .final_norm_name = "norm"
+/* A norm before each half of a layer, as Llama has them. */
+#define PRE_NORM                                                                         \
+    .attention_norm = PJ_N_INPUT_LAYERNORM, .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM,   \
+    .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
 
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = {NAMES, .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION,
+    [PJ_ARCH_LLAMA] = {PRE_NORM, .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION,
                        .mlp_bias = PJ_BIAS_MLP},
-    [PJ_ARCH_MISTRAL] = {NAMES},
+    [PJ_ARCH_MISTRAL] = {PRE_NORM},
     [PJ_ARCH_PHI] = {.norm = PJ_NORM_LAYER,
                      .parallel_block = true,
                      .mlp = PJ_MLP_PLAIN,
@@ -14,18 +17,19 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                      .o_bias = PJ_BIAS_ALWAYS,
                      .mlp_bias = PJ_BIAS_ALWAYS,
                      .head_bias = PJ_BIAS_ALWAYS,
-                     .o_name = "dense",
-                     .up_name = "fc1",
-                     .down_name = "fc2",
-                     .final_norm_name = "final_layernorm"},
-    [PJ_ARCH_PHI3] = {NAMES, .fused_qkv = true, .mlp = PJ_MLP_GATED_FUSED},
-    [PJ_ARCH_QWEN2] = {NAMES, .qkv_bias = PJ_BIAS_ALWAYS},
-    [PJ_ARCH_QWEN3] = {NAMES, .qk_norm = true, .qkv_bias = PJ_BIAS_ATTENTION,
+                     .attention_norm = PJ_N_INPUT_LAYERNORM,
+                     .o = PJ_N_DENSE,
+                     .up = PJ_N_FC1,
+                     .down = PJ_N_FC2,
+                     .final_norm = PJ_N_FINAL_LAYERNORM},
+    [PJ_ARCH_PHI3] = {PRE_NORM, .fused_qkv = true, .mlp = PJ_MLP_GATED_FUSED},
+    [PJ_ARCH_QWEN2] = {PRE_NORM, .qkv_bias = PJ_BIAS_ALWAYS},
+    [PJ_ARCH_QWEN3] = {PRE_NORM, .qk_norm = PJ_QK_NORM_HEAD, .qkv_bias = PJ_BIAS_ATTENTION,
                        .o_bias = PJ_BIAS_ATTENTION},
-    [PJ_ARCH_MIXTRAL] = {NAMES, .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
-    [PJ_ARCH_QWEN2_MOE] = {NAMES, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true,
+    [PJ_ARCH_MIXTRAL] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
+    [PJ_ARCH_QWEN2_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true,
                            .qkv_bias = PJ_BIAS_QKV},
-    [PJ_ARCH_QWEN3_MOE] = {NAMES, .router = PJ_ROUTER_SOFTMAX, .qk_norm = true,
+    [PJ_ARCH_QWEN3_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .qk_norm = PJ_QK_NORM_HEAD,
                            .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION},
 };
 

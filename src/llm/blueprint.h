@@ -1,14 +1,22 @@
 /*
- * What differs between architectures, one row each. The forward pass and the loader read the row;
- * nothing else in the engine asks which architecture it runs. Names are those of checkpoints, and
- * the last part of a name is also the name of the recorded component.
+ * What differs between architectures: one row each. The loader and the forward pass read the row;
+ * nothing else in the engine asks which architecture it runs. A component that the row does not
+ * name does not exist; one that it names is found in the checkpoint, and recorded, under that name.
  */
 #ifndef PJ_LLM_BLUEPRINT_H
 #define PJ_LLM_BLUEPRINT_H
 
 #include "llm/config.h"
+#include "llm/names.h"
 
 typedef enum pj_norm_kind { PJ_NORM_RMS = 0, PJ_NORM_LAYER } pj_norm_kind;
+
+/* RMSNorm of queries and keys, before rotation. */
+typedef enum pj_qk_norm {
+    PJ_QK_NORM_NONE = 0,
+    PJ_QK_NORM_HEAD, /* over each head, with weights that all heads share */
+    PJ_QK_NORM_FULL  /* over all heads of a token together */
+} pj_qk_norm;
 
 /* Whether a linear layer carries a bias. */
 typedef enum pj_bias_rule {
@@ -33,17 +41,22 @@ typedef enum pj_router_kind {
 
 typedef struct pj_blueprint {
     pj_norm_kind norm;
+    bool norm_adds_one;  /* config.json checkpoints store norm weights as w - 1 */
     bool fused_qkv;      /* rows of q, then k, then v in one matrix */
-    bool qk_norm;        /* RMSNorm over each head of q and k, before rope */
     bool parallel_block; /* x + attention(n x) + mlp(n x) with one norm */
+    pj_qk_norm qk_norm;
     pj_mlp_kind mlp;
     pj_router_kind router;
-    bool shared_expert; /* one more expert for every token, behind a sigmoid gate */
+    bool shared_expert; /* one more expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
-    const char *o_name;          /* "o_proj" */
-    const char *up_name;         /* plain MLP: "fc1" */
-    const char *down_name;       /* "down_proj", "fc2" */
-    const char *final_norm_name; /* "norm" */
+    /* Components in the order of a layer; PJ_N_NONE: the architecture has no such norm. */
+    pj_seam_name attention_norm;     /* before attention */
+    pj_seam_name o;                  /* attention's output projection */
+    pj_seam_name attention_out_norm; /* of attention's output, before the residual sum */
+    pj_seam_name mlp_norm;           /* before the feed-forward block */
+    pj_seam_name up, down;           /* first layer of a plain block; last layer of any */
+    pj_seam_name mlp_out_norm;       /* of the block's output, before the residual sum */
+    pj_seam_name final_norm;
 } pj_blueprint;
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch); /* static */

@@ -10,32 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-static const struct {
-    const char *class_name, *model_type;
-} archs[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = {"LlamaForCausalLM", "llama"},
-    [PJ_ARCH_MISTRAL] = {"MistralForCausalLM", "mistral"},
-    [PJ_ARCH_PHI] = {"PhiForCausalLM", "phi"},
-    [PJ_ARCH_PHI3] = {"Phi3ForCausalLM", "phi3"},
-    [PJ_ARCH_QWEN2] = {"Qwen2ForCausalLM", "qwen2"},
-    [PJ_ARCH_QWEN3] = {"Qwen3ForCausalLM", "qwen3"},
-    [PJ_ARCH_MIXTRAL] = {"MixtralForCausalLM", "mixtral"},
-    [PJ_ARCH_QWEN2_MOE] = {"Qwen2MoeForCausalLM", "qwen2_moe"},
-    [PJ_ARCH_QWEN3_MOE] = {"Qwen3MoeForCausalLM", "qwen3_moe"},
-};
-
-const char *pj_arch_name(pj_arch arch)
-{
-    return archs[arch].class_name;
-}
-
-const char *pj_arch_list(void)
-{
-    return "LlamaForCausalLM, MistralForCausalLM, PhiForCausalLM, Phi3ForCausalLM, "
-           "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, "
-           "Qwen3MoeForCausalLM";
-}
-
 /* A JSON object being read, and the first thing that was wrong with it. */
 typedef struct reader {
     json_t *object;
@@ -136,16 +110,15 @@ static void read_arch(reader *r, pj_model_config *config)
     }
     if (!name && !type) refuse(r, PJ_E_INVALID, "architectures", "is missing");
     if (r->status != PJ_OK) return;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++) {
-        if (strcmp(name ? name : type, name ? archs[i].class_name : archs[i].model_type) != 0)
-            continue;
-        config->arch = (pj_arch)i;
-        snprintf(config->arch_name, sizeof config->arch_name, "%s", archs[i].class_name);
+    config->arch = name ? pj_arch_of_class(name) : pj_arch_of_model_type(type);
+    if (config->arch != PJ_ARCH_COUNT) {
+        snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
         return;
     }
+    char known[PJ_ARCH_LIST_BYTES];
     r->status = pj_fail(r->err, PJ_E_UNSUPPORTED,
                         "%s: the architecture %.60s is not supported (supported: %s)", r->name,
-                        name ? name : type, pj_arch_list());
+                        name ? name : type, pj_arch_list(known));
 }
 
 static bool is_one_of(pj_arch arch, pj_arch a, pj_arch b)
@@ -211,7 +184,6 @@ static void read_block(reader *r, pj_model_config *config)
     config->mlp_bias = phi || want_bool(r, "mlp_bias", false);
     config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
                        (arch == PJ_ARCH_QWEN2_MOE && want_bool(r, "qkv_bias", true));
-    config->qk_norm = is_one_of(arch, PJ_ARCH_QWEN3, PJ_ARCH_QWEN3_MOE);
     if (want_bool(r, "qk_layernorm", false))
         refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
     read_activation(r, config);
@@ -339,7 +311,7 @@ static void read_scaling(reader *r, pj_model_config *config)
             rope->original_context = 4096;
         if (rope->original_context == 0) rope->original_context = config->context;
         rope->factor = want_number(r, "factor", extension(config), 1e-6, 1e6);
-        rope->factor_count = config->rotary_dims / 2;
+        rope->factor_count = rope->dims / 2;
         rope->short_factor = read_factors(r, "short_factor", rope->factor_count);
         rope->long_factor = read_factors(r, "long_factor", rope->factor_count);
         return;
@@ -400,8 +372,8 @@ static void read_rope(reader *r, pj_model_config *config)
         rope->theta = want_number(&inner, "rope_theta", rope->theta, 1, 1e15);
         if (partly) partial = want_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
     }
-    config->rotary_dims = (uint32_t)(config->head_dim * partial);
-    if (config->rotary_dims < 2 || config->rotary_dims % 2 != 0)
+    rope->dims = (uint32_t)(config->head_dim * partial);
+    if (rope->dims < 2 || rope->dims % 2 != 0)
         refuse(&inner, PJ_E_INVALID, "head_dim", "times partial_rotary_factor must be even");
     if (object && inner.status == PJ_OK) {
         const char *name = want_text(&inner, "type", "default");
@@ -532,7 +504,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
         read_arch,    read_sizes, read_block, read_rope,       read_window,
         read_experts, read_eos,   read_bos,   read_dtype_hint,
     };
-    *config = (pj_model_config){.bos = -1};
+    *config = PJ_MODEL_CONFIG_NONE;
     json_t *object = load_object(text, bytes, name, err);
     if (!object) return PJ_E_INVALID;
     reader r = {.object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};

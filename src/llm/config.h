@@ -9,21 +9,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "llm/arch.h"
 
 #include <math.h>
-
-typedef enum pj_arch {
-    PJ_ARCH_LLAMA = 0,
-    PJ_ARCH_MISTRAL,
-    PJ_ARCH_PHI,  /* Phi-1, 1.5, 2 */
-    PJ_ARCH_PHI3, /* Phi-3, 3.5, 4, 4-mini */
-    PJ_ARCH_QWEN2,
-    PJ_ARCH_QWEN3,
-    PJ_ARCH_MIXTRAL,
-    PJ_ARCH_QWEN2_MOE,
-    PJ_ARCH_QWEN3_MOE,
-    PJ_ARCH_COUNT
-} pj_arch;
 
 typedef enum pj_rope_type {
     PJ_ROPE_DEFAULT = 0,
@@ -36,6 +24,7 @@ typedef enum pj_rope_type {
 
 typedef struct pj_rope_config {
     pj_rope_type type;
+    uint32_t dims; /* of a head that rotate: head_dim x partial_rotary_factor, even */
     double theta;
     double factor;
     double low_freq_factor, high_freq_factor; /* llama3 */
@@ -44,10 +33,10 @@ typedef struct pj_rope_config {
     double attention_factor;                  /* NAN: not given */
     double mscale, mscale_all_dim;            /* yarn variants, NAN: not given */
     uint32_t original_context;                /* 0: not given */
-    const double *short_factor, *long_factor; /* longrope: rotary_dims / 2 values, in the arena */
+    const double *short_factor, *long_factor; /* longrope: dims / 2 values, in the arena */
     uint32_t factor_count;
     const double *divisors; /* [factor_count], of the frequencies, in the arena; NULL: none */
-    bool neighbours;        /* pairs (2i, 2i + 1) rotate, not (i, i + rotary_dims / 2) */
+    bool neighbours;        /* pairs (2i, 2i + 1) rotate, not (i, i + dims / 2) */
 } pj_rope_config;
 
 /* Bounds that no published model comes near; beyond them a file is wrong, not large. */
@@ -66,16 +55,20 @@ typedef struct pj_model_config {
     pj_arch arch;
     char arch_name[64]; /* as the file has it: "LlamaForCausalLM" */
     uint32_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
-    uint32_t context;     /* max_position_embeddings */
-    uint32_t rotary_dims; /* head_dim x partial_rotary_factor, even */
+    uint32_t context; /* max_position_embeddings */
     double norm_eps;
     double initializer_range; /* 0.02 when absent; for synthetic models */
     pj_rope_config rope;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
     bool tied_head;          /* a hint; presence of lm_head.weight decides */
+    /* Factors of single architectures; 1 changes nothing. */
+    double embedding_scale; /* of the rows of the embedding */
+    double residual_scale;  /* of what a half of a layer adds to the residual stream */
+    double logit_scale;
+    double score_scale;                         /* of q k^T; 0: head_dim^-0.5 */
+    double attention_softcap, logit_softcap;    /* x becomes cap tanh(x / cap); 0: none */
     bool attention_bias, mlp_bias, qkv_bias;
-    bool qk_norm;
     bool gelu; /* gelu_new instead of silu */
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
@@ -86,6 +79,10 @@ typedef struct pj_model_config {
     uint32_t eos_count;
     char dtype_hint[16]; /* torch_dtype or dtype, "" when absent */
 } pj_model_config;
+
+/* What holds before a file has been read. */
+#define PJ_MODEL_CONFIG_NONE \
+    ((pj_model_config){.bos = -1, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1})
 
 /* Sampling defaults of generation_config.json; NAN or 0 (top_k) where it says nothing. */
 typedef struct pj_generation_config {
@@ -106,7 +103,5 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
 pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
                                      pj_model_config *config, pj_generation_config *generation,
                                      pj_error *err);
-const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
-const char *pj_arch_list(void); /* "LlamaForCausalLM, MistralForCausalLM, ..." for refusals */
 
 #endif

@@ -168,8 +168,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     choose_kv_type(e);
     e->context = e->model.config.context;
     /* past its training length this type of rope is still defined */
-    if (e->model.rope.type == PJ_ROPE_DYNAMIC)
-        e->context = (uint32_t)(e->context * e->model.rope.factor);
+    if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)
+        e->context = (uint32_t)(e->context * e->model.ropes[0].factor);
     e->facts.model_ns = pj_clock_ns() - begin_ns;
     status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
@@ -288,7 +288,7 @@ pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const
     uint32_t chunk = state->options.max_tokens;
     pj_status status = PJ_OK;
     if (horizon != UINT32_MAX)
-        status = rebuild(e, state, sequence, pj_rope_generation(&e->model.rope, horizon), cancel);
+        status = rebuild(e, state, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
         pj_segment segment = {.sequence = sequence, .count = n};

@@ -37,7 +37,8 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_vector(t, pj_bias_wanted(b->qkv_bias, c), q + 2 * kv);
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
-    add_vector(t, b->qk_norm, 2 * (uint64_t)c->head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, 2 * (uint64_t)c->head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
 }
 
 static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
@@ -71,8 +72,10 @@ static tally count(const pj_model_config *c)
     const pj_blueprint *b = pj_blueprint_get(c->arch);
     tally t = {0};
     for (uint32_t i = 0; i < c->layers; i++) {
-        add_norm(&t, b, c->hidden);
-        if (!b->parallel_block) add_norm(&t, b, c->hidden);
+        const pj_seam_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
+                                      b->mlp_out_norm};
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
+            if (norms[n]) add_norm(&t, b, c->hidden);
         add_attention(&t, c, b);
         if (has_experts(c, i))
             add_experts(&t, c, b);

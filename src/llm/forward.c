@@ -1,4 +1,8 @@
-/* The pass itself: embedding, positions, layers, head, and the sections they are recorded in. */
+/*
+ * The forward pass, top to bottom: embedding, positions, layers (queries, keys and values,
+ * attention, feed-forward block), head, and the sections they are recorded in. The parts of a
+ * layer that an architecture lacks are absent from the model, and their steps do nothing.
+ */
 #include "llm/forward.h"
 
 #include "llm/pass.h"
@@ -48,10 +52,12 @@ static void angles_row(void *context, size_t row)
 {
     const pj_steps *s = context;
     const pj_state *state = s->state;
-    size_t pairs = s->model->rope.pairs;
-    pj_rope_angles(&s->model->rope, state->sequences[state->row_sequence[row]].generation,
-                   state->row_position[row], state->cosine + row * pairs,
-                   state->sine + row * pairs);
+    uint32_t generation = state->sequences[state->row_sequence[row]].generation;
+    for (uint32_t i = 0; i < PJ_ROPES; i++) {
+        const pj_rope *rope = &s->model->ropes[i];
+        pj_rope_angles(rope, generation, state->row_position[row],
+                       state->cosine[i] + row * rope->pairs, state->sine[i] + row * rope->pairs);
+    }
 }
 
 /* Where every row stands, and the angles of its rotation. */
@@ -65,20 +71,20 @@ static void place(const pj_steps *s)
             s->state->row_position[g->row + row] = s->state->sequences[g->sequence].length + row;
         }
     }
+    size_t pairs = 0;
+    for (uint32_t i = 0; i < PJ_ROPES; i++) pairs += s->model->ropes[i].pairs;
     /* a sine costs about as much as twenty simple values */
-    pj_steps_rows(s, s->rows, s->rows * s->model->rope.pairs * 20, angles_row,
-                  (void *)(uintptr_t)s);
+    pj_steps_rows(s, s->rows, s->rows * pairs * 20, angles_row, (void *)(uintptr_t)s);
     pj_seam_end(s->seam);
 }
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-static void norm_hidden(const pj_steps *s, pj_seam_name name, const pj_norm *norm, const float *x,
-                        size_t rows)
+/* The normed rows, or x itself where there is no such norm. */
+static pj_rows norm(const pj_steps *s, const pj_norm *norm, const float *x, size_t rows)
 {
     size_t hidden = s->model->config.hidden;
-    pj_norm_step step = {.name = name,
-                         .norm = norm,
+    pj_norm_step step = {.norm = norm,
                          .kind = s->model->blueprint->norm,
                          .x = x,
                          .y = s->state->normed,
@@ -88,69 +94,100 @@ static void norm_hidden(const pj_steps *s, pj_seam_name name, const pj_norm *nor
                          .x_stride = hidden,
                          .y_stride = hidden};
     pj_steps_norm(s, &step);
+    return (pj_rows){norm->w ? step.y : x, rows, hidden};
 }
 
-/* RMSNorm of every head of q or k, where it lies. */
-static void norm_heads(const pj_steps *s, pj_seam_name name, const pj_norm *norm, float *x,
-                       uint32_t heads, size_t stride)
+/* The norm of what half of a layer put out, in place, added to the residual stream. */
+static void norm_output(const pj_steps *s, const pj_norm *norm)
 {
-    pj_norm_step step = {.name = name,
-                         .norm = norm,
+    size_t hidden = s->model->config.hidden;
+    pj_norm_step step = {.norm = norm,
+                         .kind = s->model->blueprint->norm,
+                         .x = s->state->y,
+                         .y = s->state->y,
+                         .rows = s->rows,
+                         .n = hidden,
+                         .per_token = 1,
+                         .x_stride = hidden,
+                         .y_stride = hidden,
+                         .residual = s->state->x};
+    pj_steps_norm(s, &step);
+}
+
+/* RMSNorm of queries or keys where they lie: each head by itself, or all of a token together. */
+static void norm_heads(const pj_steps *s, const pj_norm *norm, float *x, uint32_t heads,
+                       uint32_t head_dim, size_t stride)
+{
+    bool together = s->model->blueprint->qk_norm == PJ_QK_NORM_FULL;
+    pj_norm_step step = {.norm = norm,
                          .kind = PJ_NORM_RMS,
                          .x = x,
                          .y = x,
-                         .rows = s->rows * heads,
-                         .n = s->model->config.head_dim,
-                         .per_token = heads,
+                         .rows = s->rows * (together ? 1 : heads),
+                         .n = together ? (size_t)heads * head_dim : head_dim,
+                         .per_token = together ? 1 : heads,
                          .x_stride = stride,
                          .y_stride = stride};
     pj_steps_norm(s, &step);
 }
 
-static void attend(const pj_steps *s, uint32_t index, float *y, float *residual)
+/* Queries, keys and values of h, side by side in state->qkv. */
+static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
-    const pj_model_config *c = &s->model->config;
-    const pj_layer *layer = &s->model->layers[index];
-    const pj_state *state = s->state;
-    size_t q = (size_t)c->heads * c->head_dim, kv = (size_t)c->kv_heads * c->head_dim;
-    size_t stride = q + 2 * kv;
-    if (layer->qkv.w.data) {
-        pj_product fused = {PJ_N_QKV_PROJ, &layer->qkv, state->qkv, stride};
-        pj_steps_products(s, &fused, 1, state->normed, c->hidden, s->rows, true, NULL);
-    } else {
-        pj_product apart[] = {{PJ_N_Q_PROJ, &layer->q, state->qkv, stride},
-                              {PJ_N_K_PROJ, &layer->k, state->qkv + q, stride},
-                              {PJ_N_V_PROJ, &layer->v, state->qkv + q + kv, stride}};
-        pj_steps_products(s, apart, 3, state->normed, c->hidden, s->rows, true, NULL);
-    }
-    if (layer->q_norm.w) {
-        norm_heads(s, PJ_N_Q_NORM, &layer->q_norm, state->qkv, c->heads, stride);
-        norm_heads(s, PJ_N_K_NORM, &layer->k_norm, state->qkv + q, c->kv_heads, stride);
-    }
-    pj_steps_attention(s, index);
-    bool dense = s->model->blueprint->parallel_block;
-    pj_product out = {dense ? PJ_N_DENSE : PJ_N_O_PROJ, &layer->o, y, c->hidden};
-    pj_steps_products(s, &out, 1, state->attended, q, s->rows, true, residual);
+    size_t q_floats = (size_t)l->heads * l->head_dim, kv_floats = (size_t)l->kv_heads * l->head_dim;
+    size_t stride = q_floats + 2 * kv_floats;
+    float *q = s->state->qkv, *k = q + q_floats, *v = k + kv_floats;
+    const pj_product products[] = {
+        {&l->qkv, q, stride, NULL}, /* fused, or */
+        {&l->q, q, stride, NULL},
+        {&l->k, k, stride, NULL},
+        {&l->v, v, stride, NULL},
+    };
+    pj_steps_products(s, &h, products, 4);
+    norm_heads(s, &l->q_norm, q, l->heads, l->head_dim, stride);
+    norm_heads(s, &l->k_norm, k, l->kv_heads, l->head_dim, stride);
 }
 
-static void run_layer(const pj_steps *s, uint32_t index)
+/* What attention gathered, back into the residual stream. */
+static void project_output(const pj_steps *s, const pj_layer *l)
 {
-    const pj_layer *layer = &s->model->layers[index];
-    pj_state *state = s->state;
-    size_t hidden = s->model->config.hidden;
-    pj_seam_layer(s->seam, index);
-    norm_hidden(s, PJ_N_INPUT_LAYERNORM, &layer->input_norm, state->x, s->rows);
-    attend(s, index, state->y, state->x);
-    /* in a parallel block both halves read the first norm, which is still there */
-    if (!s->model->blueprint->parallel_block)
-        norm_hidden(s, PJ_N_POST_ATTENTION_LAYERNORM, &layer->post_norm, state->x, s->rows);
-    if (layer->experts)
-        pj_steps_experts(s, layer, state->x);
+    pj_state *t = s->state;
+    size_t floats = (size_t)l->heads * l->head_dim;
+    pj_rows attended = {t->attended, s->rows, floats};
+    bool normed = l->attention_out_norm.w != NULL;
+    pj_steps_product(s, &attended, &l->o, t->y, s->model->config.hidden, normed ? NULL : t->x);
+    norm_output(s, &l->attention_out_norm);
+}
+
+static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
+{
+    pj_state *t = s->state;
+    float *residual = l->mlp_out_norm.w ? NULL : t->x;
+    if (l->experts)
+        pj_steps_experts(s, l, &h, residual);
     else
-        pj_steps_mlp(s, &layer->mlp, state->y, state->x);
+        pj_steps_mlp(s, &l->mlp, &h, t->y, residual);
+    norm_output(s, &l->mlp_out_norm);
+}
+
+static void run_layer(const pj_steps *s, const pj_layer *l)
+{
+    float *x = s->state->x; /* the residual stream */
+    size_t hidden = s->model->config.hidden;
+    pj_seam_layer(s->seam, l->index);
+
+    pj_rows h = norm(s, &l->attention_norm, x, s->rows);
+    project_qkv(s, l, h);
+    pj_steps_attention(s, l);
+    project_output(s, l);
+
+    /* in a parallel block both halves read the first norm, which is still there */
+    if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);
+    feed_forward(s, l, h);
+
     pj_seam_module_end(s->seam, (pj_done){.flops = NAN,
                                           .bytes = NAN,
-                                          .x = state->x,
+                                          .x = x,
                                           .rows = s->rows,
                                           .cols = hidden,
                                           .stride = hidden});
@@ -165,7 +202,7 @@ static pj_status run_layers(const pj_steps *s)
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             status = PJ_E_CANCELLED;
         else
-            run_layer(s, i);
+            run_layer(s, &s->model->layers[i]);
     }
     pj_seam_end(s->seam);
     return status;
@@ -177,17 +214,15 @@ static pj_status run_layers(const pj_steps *s)
 static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
 {
     const pj_model *m = s->model;
-    pj_state *state = s->state;
+    pj_state *t = s->state;
     size_t hidden = m->config.hidden;
-    bool layer_norm = m->blueprint->norm == PJ_NORM_LAYER;
-    pj_product head = {PJ_N_LM_HEAD, &m->head, state->logits, m->config.vocab};
     pj_seam_section(s->seam, PJ_N_FINAL_NORM);
     for (uint32_t i = 0; i < count; i++)
-        memcpy(state->y + i * hidden, state->x + rows[i] * hidden, hidden * sizeof(float));
-    norm_hidden(s, layer_norm ? PJ_N_FINAL_LAYERNORM : PJ_N_NORM, &m->final_norm, state->y, count);
+        memcpy(t->y + i * hidden, t->x + rows[i] * hidden, hidden * sizeof(float));
+    pj_rows h = norm(s, &m->final_norm, t->y, count);
     pj_seam_end(s->seam);
     pj_seam_section(s->seam, PJ_N_LM_HEAD);
-    pj_steps_products(s, &head, 1, state->normed, hidden, count, true, NULL);
+    pj_steps_product(s, &h, &m->head, t->logits, m->config.vocab, NULL);
     pj_seam_end(s->seam);
 }
 
@@ -217,10 +252,10 @@ void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, stru
 {
     pj_steps s = steps_of(state, pass, silent);
     s.part = part;
-    if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_NORM || part->only == PJ_N_FINAL_LAYERNORM)
+    if (part->only == PJ_N_LM_HEAD || part->only == state->model->final_norm.name)
         run_head(&s, pass->logit_rows, pass->logit_count);
     else
-        run_layer(&s, layer);
+        run_layer(&s, &state->model->layers[layer]);
 }
 
 /* ---- the cache ---------------------------------------------------------------------------- */

@@ -271,7 +271,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
         uint32_t left = r->prompt_count - *done, n = left < room - rows ? left : room - rows;
         if (*done == 0)
             g->state.sequences[*next].generation =
-                pj_rope_generation(&g->engine->model.rope, r->prompt_count);
+                pj_rope_generation(&g->engine->model.ropes[0], r->prompt_count);
         g->segments[segments++] = (pj_segment){.sequence = *next, .row = rows, .count = n};
         memcpy(g->ids + rows, r->prompt_ids + *done, n * sizeof *g->ids);
         rows += n;

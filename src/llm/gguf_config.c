@@ -17,21 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    pj_arch arch;
-} archs[] = {
-    {"llama", PJ_ARCH_LLAMA},        {"phi2", PJ_ARCH_PHI},           {"phi3", PJ_ARCH_PHI3},
-    {"qwen2", PJ_ARCH_QWEN2},        {"qwen2moe", PJ_ARCH_QWEN2_MOE}, {"qwen3", PJ_ARCH_QWEN3},
-    {"qwen3moe", PJ_ARCH_QWEN3_MOE},
-};
-
-enum { ARCH_COUNT = sizeof archs / sizeof *archs, KEY_BYTES = 160 };
+enum { KEY_BYTES = 160 };
 
 typedef struct reader {
     const pj_gguf *gguf;
     const char *name; /* the file */
-    const char *arch; /* as its keys begin */
+    char arch[64];    /* as its keys begin */
     pj_arena *arena;
     pj_error *err;
     pj_status status;
@@ -126,13 +117,6 @@ static const pj_tensor *tensor(const reader *r, const char *name)
 
 /* ---- architecture ------------------------------------------------------------------------- */
 
-static void arch_list(char *text, size_t bytes)
-{
-    size_t used = 0;
-    for (int i = 0; i < ARCH_COUNT && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", archs[i].name);
-}
-
 static bool text_of(const reader *r, const char *key, char *out, size_t bytes)
 {
     pj_gguf_text text;
@@ -144,7 +128,7 @@ static bool text_of(const reader *r, const char *key, char *out, size_t bytes)
 
 static void read_arch(reader *r, pj_model_config *config)
 {
-    char name[64], type[64], list[128];
+    char name[64], type[64], list[PJ_ARCH_LIST_BYTES];
     if (text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
         r->status = pj_fail(r->err, PJ_E_UNSUPPORTED, "%s holds no model but a %s", r->name, type);
         return;
@@ -153,17 +137,15 @@ static void read_arch(reader *r, pj_model_config *config)
         r->status = pj_fail(r->err, PJ_E_INVALID, "%s has no general.architecture", r->name);
         return;
     }
-    for (int i = 0; i < ARCH_COUNT; i++)
-        if (strcmp(archs[i].name, name) == 0) {
-            r->arch = archs[i].name;
-            config->arch = archs[i].arch;
-        }
-    arch_list(list, sizeof list);
-    if (!r->arch)
+    config->arch = pj_arch_of_gguf(name);
+    if (config->arch == PJ_ARCH_COUNT) {
         r->status = pj_fail(r->err, PJ_E_UNSUPPORTED,
                             "%s: the architecture %s is not supported (of GGUF files, %s are)",
-                            r->name, name, list);
-    else if (config->arch == PJ_ARCH_LLAMA && want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS))
+                            r->name, name, pj_arch_gguf_list(list));
+        return;
+    }
+    snprintf(r->arch, sizeof r->arch, "%s", name);
+    if (config->arch == PJ_ARCH_LLAMA && want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS))
         config->arch = PJ_ARCH_MIXTRAL;
     snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
 }
@@ -249,7 +231,6 @@ static void read_block(reader *r, pj_model_config *c)
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
     c->initializer_range = 0.02;
     c->gelu = phi;
-    c->qk_norm = c->arch == PJ_ARCH_QWEN3 || c->arch == PJ_ARCH_QWEN3_MOE;
     c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
@@ -349,7 +330,7 @@ static void read_scaling_type(reader *r, pj_rope_config *rope)
 static void read_longrope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
-    uint32_t pairs = c->rotary_dims / 2;
+    uint32_t pairs = rope->dims / 2;
     rope->type = PJ_ROPE_LONGROPE;
     rope->factor_count = pairs;
     rope->short_factor = read_factors(r, "rope_factors_short.weight", pairs);
@@ -366,10 +347,10 @@ static void read_longrope(reader *r, pj_model_config *c)
 static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
-    rope->neighbours = c->arch == PJ_ARCH_LLAMA || c->arch == PJ_ARCH_MIXTRAL;
+    rope->neighbours = pj_arch_gguf_neighbours(c->arch);
     rope->theta = want_number(r, "rope.freq_base", 1e4, 1, 1e15);
-    c->rotary_dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
-    if (c->rotary_dims % 2 != 0 || c->rotary_dims > c->head_dim)
+    rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
+    if (rope->dims % 2 != 0 || rope->dims > c->head_dim)
         refuse(r, PJ_E_INVALID, "rope.dimension_count", "must be even, and at most the head's");
     rope->original_context =
         want_count(r, "rope.scaling.original_context_length", 0, 0, PJ_MAX_CONTEXT);
@@ -385,7 +366,7 @@ static void read_rope(reader *r, pj_model_config *c)
         rope->attention_factor = attention;
         return;
     }
-    rope->factor_count = c->rotary_dims / 2;
+    rope->factor_count = rope->dims / 2;
     rope->divisors = read_factors(r, "rope_freqs.weight", rope->factor_count);
     if (rope->type != PJ_ROPE_YARN) return;
     if (rope->original_context == 0) rope->original_context = c->context;
@@ -447,7 +428,7 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
     static void (*const parts[])(reader *, pj_model_config *) = {
         read_arch, refuse_unknown, read_sizes, read_block, read_experts, read_rope, read_ends,
     };
-    *config = (pj_model_config){.bos = -1};
+    *config = PJ_MODEL_CONFIG_NONE;
     reader r = {.gguf = gguf, .name = name, .arena = arena, .err = err};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);

@@ -141,25 +141,21 @@ static void activate(const activation *a, size_t rows, bool component)
 
 /* ---- one block ---------------------------------------------------------------------------- */
 
-/* x [rows][hidden] through the block into y [rows][hidden]. */
-static void block(const pj_steps *s, const pj_mlp *mlp, const float *x, size_t rows, float *y,
-                  bool components, float *residual)
+/* x through the block into y [rows][hidden]: down(act(gate x) * up x), or down(act(up x)). */
+void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,
+                  float *residual)
 {
     const pj_state *state = s->state;
     size_t f = mlp->width, hidden = s->model->config.hidden;
     bool plain = !mlp->gate.w.data && !mlp->gate_up.w.data;
     float *gate = state->gate_up, *up = plain ? NULL : gate + f;
     size_t stride = (plain ? f : 2 * f) + PJ_GATE_GAP;
-    pj_product fused = {PJ_N_GATE_UP_PROJ, &mlp->gate_up, gate, stride};
-    pj_product apart[2] = {{PJ_N_GATE_PROJ, &mlp->gate, gate, stride},
-                           {PJ_N_UP_PROJ, &mlp->up, up, stride}};
-    pj_product first = {PJ_N_FC1, &mlp->up, gate, stride};
-    if (plain)
-        pj_steps_products(s, &first, 1, x, hidden, rows, components, NULL);
-    else if (mlp->gate_up.w.data)
-        pj_steps_products(s, &fused, 1, x, hidden, rows, components, NULL);
-    else
-        pj_steps_products(s, apart, 2, x, hidden, rows, components, NULL);
+    const pj_product inputs[] = {
+        {&mlp->gate_up, gate, stride, NULL}, /* fused, or */
+        {&mlp->gate, gate, stride, NULL},
+        {&mlp->up, plain ? gate : up, stride, NULL},
+    };
+    pj_steps_products(s, x, inputs, 3);
     activation a = {.s = s,
                     .gate = gate,
                     .up = up,
@@ -167,20 +163,16 @@ static void block(const pj_steps *s, const pj_mlp *mlp, const float *x, size_t r
                     .f = f,
                     .stride = stride,
                     .gelu = s->model->config.gelu};
-    activate(&a, rows, components);
-    pj_product down = {plain ? PJ_N_FC2 : PJ_N_DOWN_PROJ, &mlp->down, y, hidden};
-    pj_steps_products(s, &down, 1, state->act, f, rows, components, residual);
-}
-
-void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, float *y, float *residual)
-{
-    block(s, mlp, s->state->normed, s->rows, y, true, residual);
+    activate(&a, x->count, mlp->down.name != PJ_N_NONE);
+    pj_rows act = {state->act, x->count, f};
+    pj_steps_product(s, &act, &mlp->down, y, hidden, residual);
 }
 
 /* ---- router ------------------------------------------------------------------------------- */
 
 typedef struct routing {
     const pj_steps *s;
+    const pj_rows *x; /* what the experts read */
     uint32_t experts, chosen;
     bool renormalise;
 } routing;
@@ -285,11 +277,9 @@ static void route(const routing *t, const pj_layer *layer)
 {
     const pj_steps *s = t->s;
     pj_seam *r = s->seam;
-    pj_product product = {PJ_N_ROUTER, &layer->router, s->state->routing, t->experts};
     double values = (double)s->rows * t->experts;
     pj_seam_component(r, PJ_N_ROUTER);
-    pj_steps_products(s, &product, 1, s->state->normed, s->model->config.hidden, s->rows, false,
-                      NULL);
+    pj_steps_product(s, t->x, &layer->router, s->state->routing, t->experts, NULL);
     pj_seam_operation(r, PJ_N_OP_TOP_K);
     pj_steps_rows(s, s->rows, s->rows * t->experts * t->chosen, choose_row, (void *)(uintptr_t)t);
     sort_by_expert(t);
@@ -310,6 +300,7 @@ static void route(const routing *t, const pj_layer *layer)
 
 typedef struct expert_rows {
     const pj_steps *s;
+    const pj_rows *x;
     uint32_t begin; /* first entry of the expert */
 } expert_rows;
 
@@ -318,8 +309,8 @@ static void gather_row(void *context, size_t i)
     const expert_rows *t = context;
     size_t hidden = t->s->model->config.hidden;
     const pj_state *state = t->s->state;
-    memcpy(state->gathered + i * hidden, state->normed + state->expert_row[t->begin + i] * hidden,
-           hidden * sizeof(float));
+    memcpy(state->gathered + i * hidden,
+           t->x->x + state->expert_row[t->begin + i] * t->x->stride, hidden * sizeof(float));
 }
 
 static void scatter_row(void *context, size_t i)
@@ -343,15 +334,17 @@ static double block_bytes(const pj_mlp *mlp, size_t rows)
            pj_product_bytes(&mlp->down, rows) + 12.0 * (double)rows * mlp->width;
 }
 
-static void run_expert(const pj_steps *s, const pj_mlp *mlp, uint32_t begin, uint32_t rows)
+static void run_expert(const routing *routed, const pj_mlp *mlp, uint32_t begin, uint32_t rows)
 {
+    const pj_steps *s = routed->s;
     size_t hidden = s->model->config.hidden;
     double values = (double)rows * (double)hidden;
-    expert_rows t = {s, begin};
+    expert_rows t = {s, routed->x, begin};
+    pj_rows gathered = {s->state->gathered, rows, hidden};
     pj_seam_operation(s->seam, PJ_N_OP_GATHER);
     pj_steps_rows(s, rows, rows * hidden, gather_row, &t);
     pj_seam_operation_end(s->seam, (pj_done){.bytes = 8 * values});
-    block(s, mlp, s->state->gathered, rows, s->state->y2, false, NULL);
+    pj_steps_mlp(s, mlp, &gathered, s->state->y2, NULL);
     pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, rows, rows * hidden, scatter_row, &t);
     pj_seam_operation_end(s->seam, (pj_done){.flops = 2 * values, .bytes = 12 * values});
@@ -374,7 +367,7 @@ static void run_experts(const routing *t, const pj_layer *layer, float *residual
     for (uint32_t e = 0; e < t->experts; e++) {
         uint32_t rows = begin[e + 1] - begin[e];
         if (rows == 0) continue;
-        run_expert(s, &layer->experts[e], begin[e], rows);
+        run_expert(t, &layer->experts[e], begin[e], rows);
         flops += block_flops(&layer->experts[e], rows);
         bytes += block_bytes(&layer->experts[e], rows);
     }
@@ -396,26 +389,27 @@ static void gate_shared_row(void *context, size_t row)
 }
 
 /* One more expert for every token, weighted by a sigmoid of its own. */
-static void run_shared(const pj_steps *s, const pj_layer *layer, float *residual)
+static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *x,
+                       float *residual)
 {
-    pj_product gate = {PJ_N_NONE, &layer->shared_gate, s->state->routing, 1};
     size_t hidden = s->model->config.hidden;
     double flops = block_flops(&layer->shared, s->rows),
            bytes = block_bytes(&layer->shared, s->rows);
     pj_seam_component(s->seam, PJ_N_SHARED_EXPERT);
-    block(s, &layer->shared, s->state->normed, s->rows, s->state->y2, false, NULL);
-    pj_steps_products(s, &gate, 1, s->state->normed, hidden, s->rows, false, NULL);
+    pj_steps_mlp(s, &layer->shared, x, s->state->y2, NULL);
+    pj_steps_product(s, x, &layer->shared_gate, s->state->routing, 1, NULL);
     pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, s->rows, s->rows * hidden, gate_shared_row, (void *)(uintptr_t)s);
     pj_seam_operation_end(s->seam, (pj_done){0});
-    pj_steps_add(s, residual, s->state->y, s->rows, hidden);
+    if (residual) pj_steps_add(s, residual, s->state->y, s->rows, hidden);
     pj_seam_module_end(s->seam, hidden_done(s, s->state->y2, flops, bytes));
 }
 
-void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual)
+void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual)
 {
     const pj_model_config *c = &s->model->config;
     routing t = {.s = s,
+                 .x = x,
                  .experts = c->experts,
                  .chosen = c->experts_per_token,
                  .renormalise =
@@ -423,5 +417,5 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual)
     bool shared = layer->shared.width > 0;
     if (pj_steps_want(s, PJ_N_ROUTER)) route(&t, layer);
     if (pj_steps_want(s, PJ_N_EXPERTS)) run_experts(&t, layer, shared ? NULL : residual);
-    if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer, residual);
+    if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer, x, residual);
 }

@@ -179,14 +179,25 @@ static pj_status load_linear(loader *l, const char *prefix, const char *part, si
     return load_vector(l, name, rows, 0, &out->bias);
 }
 
-static pj_status load_norm(loader *l, const char *prefix, const char *part, size_t count, bool bias,
-                           pj_norm *out)
+/* A projection that is recorded as a component of its own. */
+static pj_status load_component(loader *l, const char *prefix, pj_seam_name part, size_t rows,
+                                size_t cols, bool bias, pj_projection *out)
+{
+    out->name = part;
+    return load_linear(l, prefix, pj_seam_text(part), rows, cols, bias, out);
+}
+
+/* PJ_N_NONE: the architecture has no such norm. */
+static pj_status load_norm(loader *l, const char *prefix, pj_seam_name part, size_t count,
+                           bool bias, pj_norm *out)
 {
     char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    out->name = part;
+    if (part == PJ_N_NONE) return PJ_OK;
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_seam_text(part));
     pj_status status = load_vector(l, name, count, 1, &out->w);
     if (status || !bias) return status;
-    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_seam_text(part));
     return load_vector(l, name, count, 0, &out->b);
 }
 
@@ -208,10 +219,12 @@ static pj_matrix matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
     return part;
 }
 
-static pj_projection projection_rows(const pj_projection *whole, size_t first, size_t rows)
+static pj_projection projection_rows(const pj_projection *whole, size_t first, size_t rows,
+                                     pj_seam_name name)
 {
     return (pj_projection){.w = matrix_rows(&whole->w, first, rows),
-                           .bias = whole->bias ? whole->bias + first : NULL};
+                           .bias = whole->bias ? whole->bias + first : NULL,
+                           .name = name};
 }
 
 /* Some files fuse what the architecture has apart: the parts are rows of the whole. */
@@ -222,58 +235,75 @@ static pj_status load_split_qkv(loader *l, const char *attn, size_t q_rows, size
     pj_status status = load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows,
                                    l->model->config.hidden, bias, &whole);
     if (status) return status;
-    layer->q = projection_rows(&whole, 0, q_rows);
-    layer->k = projection_rows(&whole, q_rows, kv_rows);
-    layer->v = projection_rows(&whole, q_rows + kv_rows, kv_rows);
+    layer->q = projection_rows(&whole, 0, q_rows, PJ_N_Q_PROJ);
+    layer->k = projection_rows(&whole, q_rows, kv_rows, PJ_N_K_PROJ);
+    layer->v = projection_rows(&whole, q_rows + kv_rows, kv_rows, PJ_N_V_PROJ);
     return PJ_OK;
+}
+
+static pj_status load_qkv(loader *l, const char *attn, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    const pj_blueprint *b = l->model->blueprint;
+    size_t q = (size_t)layer->heads * layer->head_dim, kv = (size_t)layer->kv_heads * layer->head_dim;
+    bool bias = pj_bias_wanted(b->qkv_bias, c);
+    if (b->fused_qkv)
+        return load_component(l, attn, PJ_N_QKV_PROJ, q + 2 * kv, c->hidden, bias, &layer->qkv);
+    if (has_tensor(l, attn, "qkv_proj.weight")) return load_split_qkv(l, attn, q, kv, bias, layer);
+    pj_status status = load_component(l, attn, PJ_N_Q_PROJ, q, c->hidden, bias, &layer->q);
+    if (!status) status = load_component(l, attn, PJ_N_K_PROJ, kv, c->hidden, bias, &layer->k);
+    if (!status) status = load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
+    return status;
+}
+
+static pj_status load_qk_norms(loader *l, const char *attn, pj_layer *layer)
+{
+    pj_qk_norm kind = l->model->blueprint->qk_norm;
+    bool full = kind == PJ_QK_NORM_FULL;
+    size_t q = full ? (size_t)layer->heads * layer->head_dim : layer->head_dim;
+    size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
+    if (kind == PJ_QK_NORM_NONE) return PJ_OK;
+    pj_status status = load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
+    return status ? status : load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
 static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
-    size_t q_rows = (size_t)c->heads * c->head_dim, kv_rows = (size_t)c->kv_heads * c->head_dim;
-    bool bias = pj_bias_wanted(b->qkv_bias, c), o_bias = pj_bias_wanted(b->o_bias, c);
+    size_t q_rows = (size_t)layer->heads * layer->head_dim;
     char attn[NAME_BYTES];
     snprintf(attn, sizeof attn, "%s.self_attn", prefix);
-    pj_status status;
-    if (b->fused_qkv) {
-        status =
-            load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows, c->hidden, bias, &layer->qkv);
-    } else if (has_tensor(l, attn, "qkv_proj.weight")) {
-        status = load_split_qkv(l, attn, q_rows, kv_rows, bias, layer);
-    } else {
-        status = load_linear(l, attn, "q_proj", q_rows, c->hidden, bias, &layer->q);
-        if (!status) status = load_linear(l, attn, "k_proj", kv_rows, c->hidden, bias, &layer->k);
-        if (!status) status = load_linear(l, attn, "v_proj", kv_rows, c->hidden, bias, &layer->v);
-    }
-    if (!status) status = load_linear(l, attn, b->o_name, c->hidden, q_rows, o_bias, &layer->o);
-    if (!status && b->qk_norm) {
-        status = load_norm(l, attn, "q_norm", c->head_dim, false, &layer->q_norm);
-        if (!status) status = load_norm(l, attn, "k_norm", c->head_dim, false, &layer->k_norm);
-    }
-    return status;
+    pj_status status = load_qkv(l, attn, layer);
+    if (!status)
+        status = load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c),
+                                &layer->o);
+    return status ? status : load_qk_norms(l, attn, layer);
 }
 
+/* Names of the parts, by kind of block; those of a named block are components of their own. */
 static pj_status load_mlp(loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
                           pj_mlp *mlp)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
     bool bias = pj_bias_wanted(b->mlp_bias, c);
+    size_t f = mlp->width = width, d = c->hidden;
     pj_status status = PJ_OK;
-    mlp->width = width;
-    if (kind == PJ_MLP_GATED_FUSED) {
-        status = load_linear(l, prefix, "gate_up_proj", 2 * (size_t)width, c->hidden, bias,
-                             &mlp->gate_up);
-    } else if (kind == PJ_MLP_GATED) {
-        status = load_linear(l, prefix, "gate_proj", width, c->hidden, bias, &mlp->gate);
-        if (!status) status = load_linear(l, prefix, "up_proj", width, c->hidden, bias, &mlp->up);
-    } else {
-        status = load_linear(l, prefix, b->up_name, width, c->hidden, bias, &mlp->up);
-    }
-    if (!status) status = load_linear(l, prefix, b->down_name, c->hidden, width, bias, &mlp->down);
+    if (kind == PJ_MLP_GATED_FUSED)
+        status = load_component(l, prefix, PJ_N_GATE_UP_PROJ, 2 * f, d, bias, &mlp->gate_up);
+    if (kind == PJ_MLP_GATED)
+        status = load_component(l, prefix, PJ_N_GATE_PROJ, f, d, bias, &mlp->gate);
+    if (!status && kind != PJ_MLP_GATED_FUSED)
+        status = load_component(l, prefix, b->up, f, d, bias, &mlp->up);
+    if (!status) status = load_component(l, prefix, b->down, d, f, bias, &mlp->down);
     return status;
+}
+
+/* The block belongs to a component of another name: its parts are operations of that one. */
+static void unname(pj_mlp *mlp)
+{
+    mlp->gate.name = mlp->up.name = mlp->gate_up.name = mlp->down.name = PJ_N_NONE;
 }
 
 /* All experts in one tensor [experts, rows, cols], as newer files have it. */
@@ -361,7 +391,7 @@ static pj_status load_router(loader *l, const char *prefix, pj_projection *out)
     const pj_model_config *c = &l->model->config;
     pj_projection read = {0};
     pj_status status = load_linear(l, prefix, "gate", c->experts, c->hidden, false, &read);
-    *out = read;
+    *out = read; /* unnamed: its component, the router, also chooses */
     if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
     return make_matrix(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
 }
@@ -387,34 +417,59 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
     char shared[NAME_BYTES + 16];
     snprintf(shared, sizeof shared, "%s.shared_expert", block);
     status = load_mlp(l, shared, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    unname(&layer->shared);
     if (!status)
         status =
             load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
     return status;
 }
 
-static pj_status load_layer(loader *l, uint32_t index)
+static bool is_windowed(const pj_model_config *c, uint32_t index)
+{
+    return c->window && (!c->layer_is_windowed || c->layer_is_windowed[index]);
+}
+
+/* What the configuration says of one layer. */
+static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
+{
+    const pj_model_config *c = &m->config;
+    layer->index = index;
+    layer->heads = c->heads;
+    layer->kv_heads = c->kv_heads;
+    layer->head_dim = c->head_dim;
+    layer->window = is_windowed(c, index) ? c->window : UINT32_MAX;
+    layer->rope = 0;
+    layer->score_scale = c->score_scale > 0 ? (float)c->score_scale
+                                            : 1.0f / sqrtf((float)layer->head_dim);
+}
+
+static pj_status load_feed_forward(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
-    const pj_blueprint *b = l->model->blueprint;
-    pj_layer *layer = &l->model->layers[index];
-    char prefix[NAME_BYTES / 2];
-    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
-    bool norm_bias = b->norm == PJ_NORM_LAYER;
-    bool windowed = c->window && (!c->layer_is_windowed || c->layer_is_windowed[index]);
-    layer->window = windowed ? c->window : UINT32_MAX;
-    pj_status status =
-        load_norm(l, prefix, "input_layernorm", c->hidden, norm_bias, &layer->input_norm);
-    if (!status && !b->parallel_block)
-        status = load_norm(l, prefix, "post_attention_layernorm", c->hidden, norm_bias,
-                           &layer->post_norm);
-    if (!status) status = load_attention(l, prefix, layer);
-    if (status) return status;
-    bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[index]);
-    if (!dense) return load_experts(l, prefix, layer);
+    bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[NAME_BYTES];
     snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
-    return load_mlp(l, mlp, c->intermediate, b->mlp, &layer->mlp);
+    if (!dense) return load_experts(l, prefix, layer);
+    return load_mlp(l, mlp, c->intermediate, l->model->blueprint->mlp, &layer->mlp);
+}
+
+static pj_status load_layer(loader *l, uint32_t index)
+{
+    const pj_blueprint *b = l->model->blueprint;
+    pj_layer *layer = &l->model->layers[index];
+    size_t hidden = l->model->config.hidden;
+    bool bias = b->norm == PJ_NORM_LAYER;
+    char prefix[NAME_BYTES / 2];
+    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
+    shape_layer(l->model, index, layer);
+    pj_status status = load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
+    if (!status)
+        status =
+            load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
+    if (!status) status = load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
+    if (!status) status = load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
+    if (!status) status = load_attention(l, prefix, layer);
+    return status ? status : load_feed_forward(l, prefix, layer);
 }
 
 static pj_status load_ends(loader *l)
@@ -426,9 +481,10 @@ static pj_status load_ends(loader *l)
     pj_status status =
         load_matrix(l, "model.embed_tokens.weight", ROLE_TABLE, c->vocab, c->hidden, &m->embedding);
     if (!status)
-        status = load_norm(l, "model", m->blueprint->final_norm_name, c->hidden,
+        status = load_norm(l, "model", m->blueprint->final_norm, c->hidden,
                            m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
     m->head.w = m->embedding;
+    m->head.name = PJ_N_LM_HEAD;
     if (!status && own_head)
         status = load_matrix(l, "lm_head.weight", ROLE_TABLE, c->vocab, c->hidden, &m->head.w);
     if (!status && pj_bias_wanted(m->blueprint->head_bias, c))
@@ -474,15 +530,17 @@ static void count_weights(pj_model *m)
     double chosen = c->experts ? (double)c->experts_per_token / c->experts : 1;
     for (uint32_t i = 0; i < c->layers; i++) {
         const pj_layer *layer = &m->layers[i];
-        const pj_norm norms[] = {layer->input_norm, layer->post_norm};
+        const pj_norm norms[] = {layer->attention_norm, layer->attention_out_norm, layer->mlp_norm,
+                                 layer->mlp_out_norm};
         const pj_projection linears[] = {layer->q, layer->k,      layer->v,          layer->qkv,
                                          layer->o, layer->router, layer->shared_gate};
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
             count_vector(norms[n].w, c->hidden, facts);
             count_vector(norms[n].b, c->hidden, facts);
         }
-        count_vector(layer->q_norm.w, c->head_dim, facts);
-        count_vector(layer->k_norm.w, c->head_dim, facts);
+        bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
+        count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), facts);
+        count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), facts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
             count_linear(&linears[n], 1, facts);
         count_mlp(&layer->mlp, 1, facts);
@@ -547,7 +605,7 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     pj_status status = open_source(model, options->path, &l.synthetic, err);
     if (status) goto fail;
     model->blueprint = pj_blueprint_get(model->config.arch);
-    status = pj_rope_init(&model->rope, &model->config, err);
+    status = pj_rope_init(&model->ropes[0], &model->config.rope, model->config.context, err);
     if (status) goto fail;
     model->layers = small_alloc(&l, model->config.layers, sizeof *model->layers);
     status = model->layers ? load_ends(&l) : PJ_E_NO_MEMORY;
@@ -566,7 +624,7 @@ void pj_model_close(pj_model *model)
 {
     for (pj_slab *slab = model->slabs; slab; slab = slab->next)
         pj_pages_free(slab->data, slab->bytes);
-    pj_rope_fini(&model->rope);
+    for (int i = 0; i < PJ_ROPES; i++) pj_rope_fini(&model->ropes[i]);
     pj_arena_fini(&model->arena);
     pj_checkpoint_close(model->checkpoint);
     *model = (pj_model){0};

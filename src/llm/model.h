@@ -16,13 +16,15 @@
 
 /* y = w x + bias */
 typedef struct pj_projection {
-    pj_matrix w;       /* [out, in]; data NULL: the model has no such layer */
-    const float *bias; /* [out] or NULL */
+    pj_matrix w;        /* [out, in]; data NULL: the model has no such layer */
+    const float *bias;  /* [out] or NULL */
+    pj_seam_name name;  /* of the component; PJ_N_NONE: a part of another one */
 } pj_projection;
 
 typedef struct pj_norm {
-    const float *w; /* [dims]; NULL: the model has no such norm */
-    const float *b; /* [dims] or NULL */
+    const float *w;    /* [dims]; NULL: the model has no such norm */
+    const float *b;    /* [dims] or NULL */
+    pj_seam_name name; /* of the component */
 } pj_norm;
 
 /* One feed-forward block; f is its width. Exactly one of {gate and up}, {gate_up}, {up} is there.
@@ -35,19 +37,28 @@ typedef struct pj_mlp {
     uint32_t width;        /* f */
 } pj_mlp;
 
+enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
+
 typedef struct pj_layer {
-    pj_norm input_norm, post_norm; /* [hidden]; post_norm is absent in a parallel block */
-    pj_projection q;               /* [heads head_dim, hidden] */
-    pj_projection k, v;            /* [kv_heads head_dim, hidden] */
-    pj_projection qkv;             /* fused: instead of the three */
-    pj_projection o;               /* [hidden, heads head_dim] */
-    pj_norm q_norm, k_norm;        /* [head_dim] or absent */
-    pj_mlp mlp;                    /* dense layers */
-    pj_projection router;          /* [experts, hidden]; absent in dense layers */
-    pj_mlp *experts;               /* [experts] or NULL */
-    pj_mlp shared;                 /* width 0: none */
-    pj_projection shared_gate;     /* [1, hidden] */
-    uint32_t window;               /* keys a query sees, itself included; UINT32_MAX: all */
+    uint32_t index;
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t window;            /* keys a query sees, itself included; UINT32_MAX: all */
+    uint32_t rope;              /* of pj_model.ropes; PJ_NO_ROPE: positions do not rotate */
+    float score_scale;          /* of q k^T */
+    pj_norm attention_norm;     /* [hidden] */
+    pj_projection q;            /* [heads head_dim, hidden] */
+    pj_projection k, v;         /* [kv_heads head_dim, hidden] */
+    pj_projection qkv;          /* fused: instead of the three */
+    pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
+    pj_projection o;            /* [hidden, heads head_dim] */
+    pj_norm attention_out_norm; /* [hidden] */
+    pj_norm mlp_norm;           /* [hidden] */
+    pj_mlp mlp;                 /* dense layers */
+    pj_projection router;       /* [experts, hidden]; absent in dense layers */
+    pj_mlp *experts;            /* [experts] or NULL */
+    pj_mlp shared;              /* width 0: none */
+    pj_projection shared_gate;  /* [1, hidden] */
+    pj_norm mlp_out_norm;       /* [hidden] */
 } pj_layer;
 
 typedef struct pj_model_facts {
@@ -63,8 +74,8 @@ typedef struct pj_model {
     pj_model_config config;
     pj_generation_config generation;
     const pj_blueprint *blueprint;
-    pj_rope rope;
-    pj_matrix embedding; /* [vocab, hidden] */
+    pj_rope ropes[PJ_ROPES]; /* that of full layers, that of windowed ones where it differs */
+    pj_matrix embedding;     /* [vocab, hidden] */
     pj_projection head;  /* [vocab, hidden]; the embedding itself when tied */
     pj_norm final_norm;  /* [hidden] */
     pj_layer *layers;    /* [config.layers] */

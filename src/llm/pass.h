@@ -1,4 +1,8 @@
-/* Inside the forward pass: steps that its files share. */
+/*
+ * Inside the forward pass: the steps that its files share. A step knows its component's name from
+ * the part of the model that it runs (pj_norm, pj_projection), records it through the seam and
+ * leaves itself out where the model has no such part.
+ */
 #ifndef PJ_LLM_PASS_H
 #define PJ_LLM_PASS_H
 
@@ -12,7 +16,7 @@ typedef struct pj_steps {
     pj_seam *seam;
     const pj_pass *pass;
     size_t rows; /* of the pass */
-    /* Calibration runs one component alone: others are left out. NULL: all run. */
+    /* Calibration runs one component alone and leaves the others out. NULL: all run. */
     struct pj_part *part;
 } pj_steps;
 
@@ -21,10 +25,10 @@ typedef struct pj_part {
     bool seen[PJ_N_COUNT];
 } pj_part;
 
-/* Whether the component is to run now. */
+/* Whether the component is to run now; PJ_N_NONE is a part of the one that runs. */
 static inline bool pj_steps_want(const pj_steps *s, pj_seam_name component)
 {
-    if (__builtin_expect(s->part == NULL, 1)) return true;
+    if (__builtin_expect(s->part == NULL, 1) || component == PJ_N_NONE) return true;
     s->part->seen[component] = true;
     return s->part->only == PJ_N_NONE || s->part->only == component;
 }
@@ -38,45 +42,58 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
                           void *context, const pj_done *done);
 
-/* The extra that says how many there were, where it is not all. */
+/* The extra that says how many rows were looked at, where it is not all. */
 void pj_steps_record_rows(const pj_steps *s, size_t rows);
+
+/* Rows of activations. */
+typedef struct pj_rows {
+    const float *x; /* [count][stride] */
+    size_t count, stride;
+} pj_rows;
 
 /* A norm of `rows` rows of n values as a component; y == x is allowed. Heads of a token are rows
  * too: row i lies at x + (i / per_token) * stride + (i % per_token) * n. */
 typedef struct pj_norm_step {
-    pj_seam_name name;
     const pj_norm *norm;
     pj_norm_kind kind;
     const float *x;
     float *y;
     size_t rows, n, per_token, x_stride, y_stride;
+    float *residual; /* [rows][n] that y is added to, or NULL */
 } pj_norm_step;
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step);
 
-/* y = x w + bias for one of several projections of the same x. */
+/* y = x w + bias, as a component under the projection's name, or as operations of the component
+ * that is open where it has none. */
 typedef struct pj_product {
-    pj_seam_name name;
-    const pj_projection *projection;
-    float *y; /* [rows][y_stride] */
+    const pj_projection *projection; /* left out when the model does not have it */
+    float *y;                        /* [rows][y_stride] */
     size_t y_stride;
+    float *residual; /* [rows][out] that y is added to, or NULL */
 } pj_product;
 
-/* `components`: each product is a component of its own; else its operations belong to the
- * component that is open. `residual` [rows][out] or NULL: the last product is added to it. */
-void pj_steps_products(const pj_steps *s, const pj_product *products, size_t count, const float *x,
-                       size_t x_stride, size_t rows, bool components, float *residual);
-/* y += x, as an operation; both [rows][n] without gaps. */
+enum { PJ_MAX_PRODUCTS = 4 };
+/* Up to PJ_MAX_PRODUCTS products of the same rows, which are brought into the kernels' form once;
+ * all named, or none. */
+void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product *products,
+                       size_t count);
+void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
+                      float *y, size_t y_stride, float *residual);
+/* y += x times the model's residual scale, as an operation; both [rows][n] without gaps. */
 void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n);
 
 /* Floating point operations and bytes of a product, by the conventions. */
 double pj_product_flops(const pj_projection *p, size_t rows);
 double pj_product_bytes(const pj_projection *p, size_t rows);
 
-/* Queries, keys and values of a layer are in state->qkv: leaves the attended values. */
-void pj_steps_attention(const pj_steps *s, uint32_t layer);
-/* state->normed through a dense block: output in y; added to `residual` when that is not NULL. */
-void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, float *y, float *residual);
-/* state->normed through the experts of a layer, added to `residual`. */
-void pj_steps_experts(const pj_steps *s, const pj_layer *layer, float *residual);
+/* Rotates the queries and keys in state->qkv, stores keys and values, and leaves the attended
+ * values in state->attended. */
+void pj_steps_attention(const pj_steps *s, const pj_layer *layer);
+/* x [rows][hidden] through a dense block into y [rows][hidden], which is added to `residual` when
+ * that is not NULL. */
+void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,
+                  float *residual);
+/* x [rows][hidden] through the experts of a layer into state->y, added to `residual`, or NULL. */
+void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual);
 
 #endif

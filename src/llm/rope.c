@@ -56,11 +56,10 @@ static double attention_factor(const pj_rope_config *rope, double original)
     return 1;
 }
 
-pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *err)
+pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *c, uint32_t context, pj_error *err)
 {
-    const pj_rope_config *c = &config->rope;
-    uint32_t dims = config->rotary_dims, pairs = dims / 2;
-    double original = c->original_context ? c->original_context : config->context;
+    uint32_t dims = c->dims, pairs = dims / 2;
+    double original = c->original_context ? c->original_context : context;
     *rope = (pj_rope){.type = c->type,
                       .pairs = pairs,
                       .neighbours = c->neighbours,
@@ -94,7 +93,7 @@ pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *e
         rope->frequency[i] = (float)f;
     }
     if (is_long) rope->switch_at = (uint32_t)original;
-    if (c->type == PJ_ROPE_DYNAMIC) rope->switch_at = config->context;
+    if (c->type == PJ_ROPE_DYNAMIC) rope->switch_at = context;
     return PJ_OK;
 }
 

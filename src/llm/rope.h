@@ -20,7 +20,8 @@ typedef struct pj_rope {
     double theta, factor;  /* dynamic */
 } pj_rope;
 
-pj_status pj_rope_init(pj_rope *rope, const pj_model_config *config, pj_error *err);
+/* `context` is the model's: where a scaling does not say what it was trained with. */
+pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *config, uint32_t context, pj_error *err);
 void pj_rope_fini(pj_rope *rope); /* may run twice */
 /* Which frequencies a sequence of `length` tokens uses. */
 uint32_t pj_rope_generation(const pj_rope *rope, uint32_t length);

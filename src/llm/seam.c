@@ -10,17 +10,6 @@
 /* Below this many values one thread is faster than a dispatch. */
 enum { TEAM_VALUES = 32768 };
 
-static const char *const name_texts[PJ_N_COUNT] = {
-#define X(symbol, text) [PJ_N_##symbol] = text,
-    PJ_SEAM_NAMES(X)
-#undef X
-};
-
-const char *pj_seam_text(pj_seam_name name)
-{
-    return name_texts[name];
-}
-
 pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
                        pj_error *err)
 {
@@ -33,7 +22,7 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
     r->module = pj_run_depth(run) >= PJ_DEPTH_MODULE;
     r->deep = pj_run_depth(run) >= PJ_DEPTH_DEEP;
     for (uint32_t i = 1; i < PJ_N_COUNT; i++) {
-        r->names[i] = pj_run_name(run, name_texts[i]);
+        r->names[i] = pj_run_name(run, pj_seam_text((pj_seam_name)i));
         if (r->names[i] == 0) return pj_fail_memory(err, "the names of spans");
     }
     r->sums = pj_alloc_aligned(64, pj_team_threads(team), sizeof *r->sums);

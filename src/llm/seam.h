@@ -9,108 +9,10 @@
 #define PJ_LLM_SEAM_H
 
 #include "llm/kernels/kernels.h"
+#include "llm/names.h"
 #include "llm/team.h"
 
 #include <math.h>
-
-/* Every name the engine records, with its spelling. */
-#define PJ_SEAM_NAMES(X)                                            \
-    /* sections */                                                  \
-    X(TOKENIZATION, "tokenization")                                 \
-    X(KV_CACHE_INIT, "kv_cache_init")                               \
-    X(EMBEDDING, "embedding")                                       \
-    X(POSITION_EMBEDDING, "position_embedding")                     \
-    X(LAYERS, "layers")                                             \
-    X(FINAL_NORM, "final_norm")                                     \
-    X(LM_HEAD, "lm_head")                                           \
-    X(KV_CACHE_STORE, "kv_cache_store")                             \
-    X(KV_CACHE_APPEND, "kv_cache_append")                           \
-    X(KV_CACHE_REBUILD, "kv_cache_rebuild")                         \
-    X(SAMPLING, "sampling")                                         \
-    X(DETOKENIZATION, "detokenization")                             \
-    X(CLEANUP, "cleanup")                                           \
-    /* components */                                                \
-    X(EMBED_TOKENS, "embed_tokens")                                 \
-    X(ROTARY_EMB, "rotary_emb")                                     \
-    X(INPUT_LAYERNORM, "input_layernorm")                           \
-    X(POST_ATTENTION_LAYERNORM, "post_attention_layernorm")         \
-    X(Q_PROJ, "q_proj")                                             \
-    X(K_PROJ, "k_proj")                                             \
-    X(V_PROJ, "v_proj")                                             \
-    X(QKV_PROJ, "qkv_proj")                                         \
-    X(Q_NORM, "q_norm")                                             \
-    X(K_NORM, "k_norm")                                             \
-    X(ATTENTION, "attention")                                       \
-    X(O_PROJ, "o_proj")                                             \
-    X(DENSE, "dense")                                               \
-    X(GATE_PROJ, "gate_proj")                                       \
-    X(UP_PROJ, "up_proj")                                           \
-    X(GATE_UP_PROJ, "gate_up_proj")                                 \
-    X(FC1, "fc1")                                                   \
-    X(ACT, "act")                                                   \
-    X(DOWN_PROJ, "down_proj")                                       \
-    X(FC2, "fc2")                                                   \
-    X(ROUTER, "router")                                             \
-    X(EXPERTS, "experts")                                           \
-    X(SHARED_EXPERT, "shared_expert")                               \
-    X(NORM, "norm")                                                 \
-    X(FINAL_LAYERNORM, "final_layernorm")                           \
-    /* operations */                                                \
-    X(OP_GATHER, "gather")                                          \
-    X(OP_DEQUANTISE, "dequantise")                                  \
-    X(OP_NORM, "norm")                                              \
-    X(OP_PACK, "pack")                                              \
-    X(OP_MATMUL, "matmul")                                          \
-    X(OP_BIAS_ADD, "bias_add")                                      \
-    X(OP_ROPE, "rope")                                              \
-    X(OP_KV_APPEND, "kv_append")                                    \
-    X(OP_QK_MATMUL, "qk_matmul")                                    \
-    X(OP_SCALE, "scale")                                            \
-    X(OP_MASK_APPLY, "mask_apply")                                  \
-    X(OP_SOFTMAX, "softmax")                                        \
-    X(OP_ATTN_DROPOUT, "attn_dropout")                              \
-    X(OP_VALUE_MATMUL, "value_matmul")                              \
-    X(OP_ACTIVATION, "activation")                                  \
-    X(OP_GATE_MUL, "gate_mul")                                      \
-    X(OP_RESIDUAL_ADD, "residual_add")                              \
-    X(OP_TOP_K, "top_k")                                            \
-    X(OP_SCATTER_ADD, "scatter_add")                                \
-    /* extras */                                                    \
-    X(X_ENTROPY, "attention_entropy")                               \
-    X(X_ENTROPY_NORMALISED, "attention_entropy_normalised")         \
-    X(X_LARGEST, "attention_largest_weight")                        \
-    X(X_LARGEST_OF_ALL, "attention_largest_weight_of_all")          \
-    X(X_ATTENTION_SPARSITY, "attention_sparsity")                   \
-    X(X_ATTENTION_SPARSITY_RELATIVE, "attention_sparsity_relative") \
-    X(X_ATTENTION_ROWS, "attention_rows")                           \
-    X(X_ENTROPY_HEAD, "attention_entropy_head")                     \
-    X(X_LARGEST_HEAD, "attention_largest_weight_head")              \
-    X(X_ATTENTION_SPARSITY_HEAD, "attention_sparsity_head")         \
-    X(X_ROWS, "rows")                                               \
-    X(X_STATISTICS_ROWS, "statistics_rows")                         \
-    X(X_KILL_RATIO, "kill_ratio")                                   \
-    X(X_DEAD_RATIO, "dead_ratio")                                   \
-    X(X_GATED_SPARSITY, "gated_sparsity")                           \
-    X(X_VARIANCE_RATIO, "variance_ratio")                           \
-    X(X_VARIANCE_RATIO_P95, "variance_ratio_p95")                   \
-    X(X_MEAN_SQUARE_RATIO, "mean_square_ratio")                     \
-    X(X_ROUTING_ENTROPY, "routing_entropy")                         \
-    X(X_ROUTING_ENTROPY_NORMALISED, "routing_entropy_normalised")   \
-    X(X_ROUTING_MARGIN, "routing_margin")                           \
-    X(X_EXPERT, "expert")                                           \
-    X(X_EXPERT_WEIGHT, "expert_weight")                             \
-    X(X_EXPERT_LOAD, "expert_load")                                 \
-    X(X_EXPERT_LOAD_VARIATION, "expert_load_variation")             \
-    X(X_LOAD_BALANCE, "load_balance")                               \
-    X(X_UNIQUE_EXPERTS, "unique_experts")
-
-typedef enum pj_seam_name {
-    PJ_N_NONE = 0,
-#define X(symbol, text) PJ_N_##symbol,
-    PJ_SEAM_NAMES(X)
-#undef X
-        PJ_N_COUNT
-} pj_seam_name;
 
 /* Extras and statistics look at all rows of passes of up to 64, and of longer ones at about 32,
  * evenly spaced, the last one always: every step-th. */
@@ -157,8 +59,7 @@ typedef struct pj_seam {
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
 pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj_team *team,
                        pj_error *err);
-void pj_seam_fini(pj_seam *seam);            /* may run twice */
-const char *pj_seam_text(pj_seam_name name); /* its spelling, static */
+void pj_seam_fini(pj_seam *seam); /* may run twice */
 
 /* What a span did, on the way to its end. */
 typedef struct pj_done {

@@ -40,16 +40,34 @@ static size_t widest_mlp(const pj_model_config *c)
     return larger(widest, c->shared_intermediate);
 }
 
+/* Values of the queries of a token, and of its queries, keys and values, in the widest layer. */
+static size_t widest_query(const pj_model *m)
+{
+    size_t widest = 0;
+    for (uint32_t i = 0; i < m->config.layers; i++)
+        widest = larger(widest, (size_t)m->layers[i].heads * m->layers[i].head_dim);
+    return widest;
+}
+
+static size_t widest_qkv(const pj_model *m)
+{
+    size_t widest = 0;
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        const pj_layer *l = &m->layers[i];
+        widest = larger(widest, ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
+    }
+    return widest;
+}
+
 static void cut_activations(pj_state *s, cutter *c)
 {
     const pj_model_config *m = &s->model->config;
-    size_t tokens = s->options.max_tokens, heads = (size_t)m->heads * m->head_dim;
-    size_t kv_heads = (size_t)m->kv_heads * m->head_dim, f = widest_mlp(m);
+    size_t tokens = s->options.max_tokens, heads = widest_query(s->model), f = widest_mlp(m);
     size_t experts = m->experts, chosen = m->experts_per_token;
     size_t cols = larger(larger(m->hidden, heads), f);
     s->x = cut(c, tokens, m->hidden, sizeof(float));
     s->normed = cut(c, tokens, m->hidden, sizeof(float));
-    s->qkv = cut(c, tokens, heads + 2 * kv_heads, sizeof(float));
+    s->qkv = cut(c, tokens, widest_qkv(s->model), sizeof(float));
     s->attended = cut(c, tokens, heads, sizeof(float));
     s->y = cut(c, tokens, m->hidden, sizeof(float));
     s->y2 = cut(c, tokens, m->hidden, sizeof(float));
@@ -65,8 +83,10 @@ static void cut_activations(pj_state *s, cutter *c)
     s->expert_weight = cut(c, tokens, chosen, sizeof(float));
     s->row_sequence = cut(c, tokens, 1, sizeof(uint32_t));
     s->row_position = cut(c, tokens, 1, sizeof(uint32_t));
-    s->cosine = cut(c, tokens, m->rotary_dims / 2, sizeof(float));
-    s->sine = cut(c, tokens, m->rotary_dims / 2, sizeof(float));
+    for (uint32_t i = 0; i < PJ_ROPES; i++) {
+        s->cosine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
+        s->sine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
+    }
     s->ratios = cut(c, tokens, 2 * (size_t)m->heads, sizeof(float));
     s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
     s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
@@ -88,12 +108,13 @@ static bool place_kv(pj_state *s, cutter *c)
 {
     const pj_model_config *m = &s->model->config;
     for (uint32_t i = 0; i < m->layers; i++) {
-        uint32_t slots = s->model->layers[i].window == UINT32_MAX ? s->full_slots : s->window_slots;
+        const pj_layer *l = &s->model->layers[i];
+        uint32_t slots = l->window == UINT32_MAX ? s->full_slots : s->window_slots;
         s->kv_offset[i] = c->used;
         size_t rows;
-        if (pj_mul_overflows(2 * (size_t)m->kv_heads * s->options.sequences, slots, &rows))
+        if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
-        cut(c, rows, s->kv_row_bytes, 1);
+        cut(c, rows, pj_state_kv_row_bytes(s, l), 1);
     }
     return !c->overflow;
 }
@@ -105,7 +126,6 @@ pj_status pj_state_init(pj_state *s, const pj_model *model, const pj_kernels *ke
     *s = (pj_state){.model = model, .kernels = kernels, .team = team, .options = *options};
     s->full_slots = options->context;
     s->window_slots = window_slots(model, options);
-    s->kv_row_bytes = pj_dtype_row_bytes(options->kv_type, m->head_dim);
     s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 15) / 16 * 16);
     s->sequences = pj_alloc(options->sequences, sizeof *s->sequences);
     s->kv_offset = pj_alloc(m->layers, sizeof *s->kv_offset);
@@ -145,10 +165,19 @@ void pj_state_fini(pj_state *s)
     *s = (pj_state){0};
 }
 
+size_t pj_state_kv_row_bytes(const pj_state *s, const pj_layer *layer)
+{
+    return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
+}
+
 size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
 {
-    const pj_model_config *m = &model->config;
-    return 2 * (size_t)m->layers * m->kv_heads * pj_dtype_row_bytes(kv_type, m->head_dim);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < model->config.layers; i++) {
+        const pj_layer *l = &model->layers[i];
+        bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
+    }
+    return bytes;
 }
 
 static bool windowed(const pj_state *s, uint32_t layer)
@@ -160,17 +189,19 @@ static bool windowed(const pj_state *s, uint32_t layer)
 static unsigned char *kv_start(const pj_state *s, uint32_t layer, uint32_t sequence, uint32_t which,
                                uint32_t head)
 {
+    const pj_layer *l = &s->model->layers[layer];
     size_t slots = windowed(s, layer) ? s->window_slots : s->full_slots;
-    size_t run = ((size_t)sequence * 2 + which) * s->model->config.kv_heads + head;
-    return s->kv + s->kv_offset[layer] + run * slots * s->kv_row_bytes;
+    size_t run = ((size_t)sequence * 2 + which) * l->kv_heads + head;
+    return s->kv + s->kv_offset[layer] + run * slots * pj_state_kv_row_bytes(s, l);
 }
 
 pj_kv_rows pj_state_kv(const pj_state *s, uint32_t layer, uint32_t sequence, uint32_t which,
                        uint32_t head, uint32_t first)
 {
     uint32_t slot = first - (windowed(s, layer) ? s->sequences[sequence].base : 0);
-    return (pj_kv_rows){kv_start(s, layer, sequence, which, head) + slot * s->kv_row_bytes,
-                        s->kv_row_bytes, s->options.kv_type};
+    size_t row_bytes = pj_state_kv_row_bytes(s, &s->model->layers[layer]);
+    return (pj_kv_rows){kv_start(s, layer, sequence, which, head) + slot * row_bytes, row_bytes,
+                        s->options.kv_type};
 }
 
 void pj_state_reset(pj_state *s, uint32_t sequence)
@@ -190,10 +221,12 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     uint32_t base = q->length - keep;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         if (!windowed(s, layer)) continue;
+        const pj_layer *l = &s->model->layers[layer];
+        size_t row_bytes = pj_state_kv_row_bytes(s, l);
         for (uint32_t which = 0; which < 2; which++)
-            for (uint32_t head = 0; head < m->kv_heads; head++) {
+            for (uint32_t head = 0; head < l->kv_heads; head++) {
                 unsigned char *rows = kv_start(s, layer, sequence, which, head);
-                memmove(rows, rows + (base - q->base) * s->kv_row_bytes, keep * s->kv_row_bytes);
+                memmove(rows, rows + (base - q->base) * row_bytes, keep * row_bytes);
             }
     }
     q->base = base;

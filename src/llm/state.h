@@ -48,9 +48,9 @@ typedef struct pj_state {
     pj_sequence *sequences; /* [options.sequences] */
 
     /* KV cache: layer i starts at kv + kv_offset[i], holds [sequences][2: K, V][kv_heads][slots]
-     * rows of kv_row_bytes. */
+     * rows of head_dim values. */
     unsigned char *kv;
-    size_t kv_bytes, kv_row_bytes;
+    size_t kv_bytes;
     size_t *kv_offset; /* [layers] */
     uint32_t full_slots, window_slots;
 
@@ -75,7 +75,8 @@ typedef struct pj_state {
     float *expert_weight;     /* [T experts_per_token] their weights */
     uint32_t *row_sequence;   /* [T] sequence of a row */
     uint32_t *row_position;   /* [T] its position */
-    float *cosine, *sine;     /* [T][rotary / 2] */
+    float *cosine[PJ_ROPES];  /* [T][pairs] of each rope */
+    float *sine[PJ_ROPES];
     float *ratios;            /* [2][T heads] variance and mean square ratios of a norm */
     pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
     float *logits;            /* [max_logits][vocab] */
@@ -90,6 +91,9 @@ void pj_state_fini(pj_state *state); /* may run twice; a zeroed state is allowed
 
 /* Bytes that a state of these options has in its KV cache for one token. */
 size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type);
+
+/* Bytes of one position's keys, or values, of one head. */
+size_t pj_state_kv_row_bytes(const pj_state *state, const pj_layer *layer);
 
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
 pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence, uint32_t which,

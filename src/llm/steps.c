@@ -182,7 +182,7 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
 
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
 {
-    if (!pj_steps_want(s, step->name)) return;
+    if (!step->norm->w || !pj_steps_want(s, step->norm->name)) return;
     norm_task task = {s, step, (float)s->model->config.norm_eps};
     size_t values = step->rows * step->n;
     pj_done done = {.flops = 7.0 * (double)values,
@@ -191,12 +191,13 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
                     .rows = step->rows / step->per_token,
                     .cols = step->n * step->per_token,
                     .stride = step->y_stride};
-    pj_seam_component(s->seam, step->name);
+    pj_seam_component(s->seam, step->norm->name);
     pj_seam_operation(s->seam, PJ_N_OP_NORM);
     pj_steps_rows_summed(s, step->rows, values, s->seam->deep ? norm_row_looked_at : norm_row,
                          &task, &done);
     if (s->seam->deep) record_ratios(s, step);
     pj_seam_operation_end(s->seam, done);
+    if (step->residual) pj_steps_add(s, step->residual, step->y, step->rows, step->n);
     pj_seam_module_end(s->seam, done);
 }
 
@@ -274,59 +275,84 @@ static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stri
         pj_seam_operation_end(s->seam, (pj_done){.bytes = 4.0 * (double)rows * (double)cols});
 }
 
-/* All products in one dispatch, when nobody wants to tell them apart. */
-static bool products_together(const pj_steps *s, const pj_product *products, size_t count,
-                              const pj_packed *packed)
+static pj_done product_done(const pj_product *p, size_t rows)
 {
-    pj_linear_job jobs[PJ_LINEAR_MAX_JOBS];
+    const pj_projection *w = p->projection;
+    return (pj_done){.flops = pj_product_flops(w, rows),
+                     .bytes = pj_product_bytes(w, rows),
+                     .x = p->y,
+                     .rows = rows,
+                     .cols = w->w.rows,
+                     .stride = p->y_stride};
+}
+
+static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
+{
+    if (p->residual) pj_steps_add(s, p->residual, p->y, rows, p->projection->w.rows);
+}
+
+/* All products in one dispatch, when nobody wants to tell them apart and they read one form. */
+static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
+                              size_t count)
+{
+    pj_linear_job jobs[PJ_MAX_PRODUCTS];
+    pj_packed packed;
+    const pj_matrix *first = &products[0].projection->w;
     for (size_t i = 0; i < count; i++) {
         const pj_projection *p = products[i].projection;
-        if (pj_linear_form(s->kernels, p->w.type) != packed->form) return false;
+        if (pj_linear_form(s->kernels, p->w.type) != pj_linear_form(s->kernels, first->type))
+            return false;
         jobs[i] = (pj_linear_job){.weights = &p->w,
                                   .bias = p->bias,
                                   .y = products[i].y,
                                   .y_stride = products[i].y_stride};
     }
-    pj_linear_run(s->kernels, s->team, packed, jobs, count);
+    pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
+    pj_linear_run(s->kernels, s->team, &packed, jobs, count);
+    for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);
     return true;
 }
 
-void pj_steps_products(const pj_steps *s, const pj_product *products, size_t count, const float *x,
-                       size_t x_stride, size_t rows, bool components, float *residual)
+/* One after the other, each with its spans and statistics. */
+static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_product *products,
+                             size_t count)
 {
     pj_seam *r = s->seam;
     pj_packed packed = {0};
-    const pj_projection *last = products[count - 1].projection;
-    bool named = components && r->module;
-    if (components && s->part) {
-        for (size_t i = 0; i < count; i++)
-            if (pj_steps_want(s, products[i].name) && count > 1)
-                pj_steps_products(s, &products[i], 1, x, x_stride, rows, true, residual);
-        if (count > 1 || !pj_steps_want(s, products[0].name)) return;
-    }
     for (size_t i = 0; i < count; i++) {
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
-        if (named) pj_seam_component(r, p->name);
+        pj_done done = product_done(p, rows->count);
+        if (w->name) pj_seam_component(r, w->name);
         if (i == 0 || pj_linear_form(s->kernels, w->w.type) != packed.form)
-            pack(s, w->w.type, x, x_stride, rows, w->w.cols, &packed);
-        if (!named && !r->deep && i == 0 && products_together(s, products, count, &packed)) {
-            if (residual) pj_steps_add(s, residual, products[count - 1].y, rows, last->w.rows);
-            return;
-        }
-        pj_done done = {.flops = pj_product_flops(w, rows),
-                        .bytes = pj_product_bytes(w, rows),
-                        .x = p->y,
-                        .rows = rows,
-                        .cols = w->w.rows,
-                        .stride = p->y_stride};
+            pack(s, w->w.type, rows->x, rows->stride, rows->count, w->w.cols, &packed);
         if (r->deep)
             product_apart(s, p, &packed);
         else
-            product_alone(s, p, w->bias, &packed, named ? &done : NULL);
-        if (residual && i + 1 == count) pj_steps_add(s, residual, p->y, rows, w->w.rows);
-        if (named) pj_seam_module_end(r, done);
+            product_alone(s, p, w->bias, &packed, w->name && r->module ? &done : NULL);
+        add_residual(s, p, rows->count);
+        if (w->name) pj_seam_module_end(r, done);
     }
+}
+
+void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product *products,
+                       size_t count)
+{
+    pj_product present[PJ_MAX_PRODUCTS];
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (products[i].projection->w.data && pj_steps_want(s, products[i].projection->name))
+            present[n++] = products[i];
+    if (n == 0) return;
+    bool apart = s->seam->deep || (s->seam->module && present[0].projection->name);
+    if (apart || !products_together(s, rows, present, n)) products_in_turn(s, rows, present, n);
+}
+
+void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
+                      float *y, size_t y_stride, float *residual)
+{
+    pj_product product = {projection, y, y_stride, residual};
+    pj_steps_products(s, rows, &product, 1);
 }
 
 /* ---- sums --------------------------------------------------------------------------------- */
@@ -336,21 +362,30 @@ typedef struct add_task {
     float *y;
     const float *x;
     size_t n;
+    float scale;
 } add_task;
 
 static void add_row(void *context, size_t row)
 {
     const add_task *t = context;
-    t->kernels->add(t->y + row * t->n, t->x + row * t->n, t->n);
+    if (t->scale == 1)
+        t->kernels->add(t->y + row * t->n, t->x + row * t->n, t->n);
+    else
+        t->kernels->add_scaled(t->y + row * t->n, t->x + row * t->n, t->scale, t->n);
 }
 
 void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n)
 {
+    float scale = (float)s->model->config.residual_scale;
     double values = (double)rows * (double)n;
-    pj_done done = {
-        .flops = values, .bytes = 12 * values, .x = y, .rows = rows, .cols = n, .stride = n};
+    pj_done done = {.flops = (scale == 1 ? 1 : 2) * values,
+                    .bytes = 12 * values,
+                    .x = y,
+                    .rows = rows,
+                    .cols = n,
+                    .stride = n};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
     /* summed at depth `module` too: a layer ends with its last addition */
-    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n}, &done);
+    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n, scale}, &done);
     pj_seam_operation_end(s->seam, done);
 }

@@ -528,10 +528,10 @@ static void factors(const copy *k, const char *name, const double *values, uint3
 static void llama3_factors(const copy *k)
 {
     const pj_rope_config *r = &k->c->rope;
-    uint32_t pairs = k->c->rotary_dims / 2;
+    uint32_t pairs = k->c->rope.dims / 2;
     double list[256];
     for (uint32_t i = 0; i < pairs; i++) {
-        double wavelength = 2 * M_PI * pow(r->theta, 2.0 * i / k->c->rotary_dims);
+        double wavelength = 2 * M_PI * pow(r->theta, 2.0 * i / k->c->rope.dims);
         double turns = r->original_context / wavelength;
         double smooth = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
         list[i] = turns < r->low_freq_factor    ? r->factor
@@ -546,7 +546,7 @@ static void write_rope(const copy *k)
     const pj_model_config *c = k->c;
     const pj_rope_config *r = &c->rope;
     real(k, "rope.freq_base", r->theta);
-    number(k, "rope.dimension_count", c->rotary_dims);
+    number(k, "rope.dimension_count", c->rope.dims);
     if (r->type == PJ_ROPE_LLAMA3) llama3_factors(k);
     if (r->type == PJ_ROPE_LINEAR || r->type == PJ_ROPE_YARN) {
         word(k, "rope.scaling.type", r->type == PJ_ROPE_YARN ? "yarn" : "linear");

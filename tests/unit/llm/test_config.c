@@ -64,7 +64,7 @@ static void test_generations(void **state)
     assert_int_equal(new.rope.type, PJ_ROPE_LINEAR);
     assert_true(old.rope.theta == new.rope.theta &&old.rope.factor == new.rope.factor);
     assert_int_equal(old.head_dim, 16);
-    assert_int_equal(old.rotary_dims, 16);
+    assert_int_equal(old.rope.dims, 16);
 }
 
 /* What a config leaves out means what it means to each architecture. */
@@ -96,9 +96,9 @@ static void test_partial_rotation(void **state)
 {
     (void)state;
     assert_int_equal(
-        read("{\"model_type\":\"phi3\"," SIZES ",\"partial_rotary_factor\":0.5}").rotary_dims, 8);
+        read("{\"model_type\":\"phi3\"," SIZES ",\"partial_rotary_factor\":0.5}").rope.dims, 8);
     assert_int_equal(
-        read("{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}").rotary_dims, 16);
+        read("{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}").rope.dims, 16);
 }
 
 static void test_windows(void **state)
@@ -166,7 +166,7 @@ static void test_experts(void **state)
              "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,\"mlp_only_layers\":[1],"
              "\"norm_topk_prob\":true}");
     assert_int_equal(config.experts, 8);
-    assert_true(config.norm_topk && config.qk_norm);
+    assert_true(config.norm_topk);
     assert_true(config.layer_is_dense && !config.layer_is_dense[0] && config.layer_is_dense[1]);
     /* By hand: embedding and head, two layers of attention and norms, one of experts, one dense. */
     uint64_t attention = 64 * (128 + 64 + 64) + 128 * 64 + 2 * 32 + 2 * 64;

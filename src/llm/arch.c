@@ -1,0 +1,75 @@
+/* The list of architectures' names. */
+#include "llm/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct names {
+    const char *class_name, *model_type;
+    const char *gguf; /* NULL: GGUF files have it under another architecture's name */
+    bool neighbours;
+} names;
+
+static const names archs[PJ_ARCH_COUNT] = {
+    [PJ_ARCH_LLAMA] = {"LlamaForCausalLM", "llama", "llama", true},
+    [PJ_ARCH_MISTRAL] = {"MistralForCausalLM", "mistral", NULL, true},
+    [PJ_ARCH_PHI] = {"PhiForCausalLM", "phi", "phi2", false},
+    [PJ_ARCH_PHI3] = {"Phi3ForCausalLM", "phi3", "phi3", false},
+    [PJ_ARCH_QWEN2] = {"Qwen2ForCausalLM", "qwen2", "qwen2", false},
+    [PJ_ARCH_QWEN3] = {"Qwen3ForCausalLM", "qwen3", "qwen3", false},
+    [PJ_ARCH_MIXTRAL] = {"MixtralForCausalLM", "mixtral", NULL, true},
+    [PJ_ARCH_QWEN2_MOE] = {"Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", false},
+    [PJ_ARCH_QWEN3_MOE] = {"Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", false},
+};
+
+pj_arch pj_arch_of_class(const char *class_name)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && strcmp(archs[i].class_name, class_name) != 0) i++;
+    return (pj_arch)i;
+}
+
+pj_arch pj_arch_of_model_type(const char *model_type)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && strcmp(archs[i].model_type, model_type) != 0) i++;
+    return (pj_arch)i;
+}
+
+pj_arch pj_arch_of_gguf(const char *name)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && !(archs[i].gguf && strcmp(archs[i].gguf, name) == 0)) i++;
+    return (pj_arch)i;
+}
+
+const char *pj_arch_name(pj_arch arch)
+{
+    return archs[arch].class_name;
+}
+
+bool pj_arch_gguf_neighbours(pj_arch arch)
+{
+    return archs[arch].neighbours;
+}
+
+static void append(char *text, size_t *used, const char *name)
+{
+    int n = snprintf(text + *used, PJ_ARCH_LIST_BYTES - *used, "%s%s", *used ? ", " : "", name);
+    if (n > 0 && *used + (size_t)n < PJ_ARCH_LIST_BYTES) *used += (size_t)n;
+}
+
+const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++) append(text, &used, archs[i].model_type);
+    return text;
+}
+
+const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++)
+        if (archs[i].gguf) append(text, &used, archs[i].gguf);
+    return text;
+}

@@ -1,0 +1,40 @@
+/*
+ * What files call the architectures: the one list behind reading config.json and GGUF metadata,
+ * refusals, and the list of models.
+ */
+#ifndef PJ_LLM_ARCH_H
+#define PJ_LLM_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum pj_arch {
+    PJ_ARCH_LLAMA = 0,
+    PJ_ARCH_MISTRAL,
+    PJ_ARCH_PHI,  /* Phi-1, 1.5, 2 */
+    PJ_ARCH_PHI3, /* Phi-3, 3.5, 4, 4-mini */
+    PJ_ARCH_QWEN2,
+    PJ_ARCH_QWEN3,
+    PJ_ARCH_MIXTRAL,
+    PJ_ARCH_QWEN2_MOE,
+    PJ_ARCH_QWEN3_MOE,
+    PJ_ARCH_COUNT
+} pj_arch;
+
+/* By `architectures[0]` or `model_type` of a config.json, or by `general.architecture` of a GGUF
+ * file; PJ_ARCH_COUNT: there is none of that name. */
+pj_arch pj_arch_of_class(const char *class_name);
+pj_arch pj_arch_of_model_type(const char *model_type);
+pj_arch pj_arch_of_gguf(const char *name);
+
+const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
+/* Whether GGUF files hold the rows of q and k so that neighbouring pairs rotate. */
+bool pj_arch_gguf_neighbours(pj_arch arch);
+
+/* For refusals: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2, ..."),
+ * written to `text`, which is returned. */
+enum { PJ_ARCH_LIST_BYTES = 1024 };
+const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES]);
+const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES]);
+
+#endif
