@@ -1,5 +1,5 @@
 # The front door. Meson and ninja do the work; `make help` lists the targets.
-# Variables: BUILD (folder), PORT, DB, FIXTURES and GOLDEN (conformance), PREFIX and DESTDIR.
+# Variables: BUILD (folder), PORT, DB, FIXTURES, GOLDEN and GOLDEN_GGUF (conformance), PREFIX and DESTDIR.
 BUILD    ?= build
 PREFIX   ?= /usr/local
 PORT     ?= 8000
@@ -45,6 +45,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (60) with the address and undefined 
 
 conformance: all ## the large sets: make conformance FIXTURES=dir GOLDEN=dir
 	@PJ_FIXTURES="$(if $(FIXTURES),$(abspath $(FIXTURES)))" PJ_GOLDEN="$(if $(GOLDEN),$(abspath $(GOLDEN)))" \
+	PJ_GOLDEN_GGUF="$(if $(GOLDEN_GGUF),$(abspath $(GOLDEN_GGUF)),$(wildcard $(GOLDEN)-gguf))" \
 	    $(MESON) test -C $(BUILD) $(TEST_ARGS) --verbose --suite conformance
 
 cross: ## compile everything for macOS, run the NEON kernels under an emulator

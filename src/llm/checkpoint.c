@@ -152,17 +152,23 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
 
 bool pj_file_dtype(pj_file_type type, pj_dtype *dtype)
 {
-    switch (type) {
-    case PJ_FILE_F32: *dtype = PJ_F32; return true;
-    case PJ_FILE_F16: *dtype = PJ_F16; return true;
-    case PJ_FILE_BF16: *dtype = PJ_BF16; return true;
-    case PJ_FILE_Q8_0: *dtype = PJ_Q8_0; return true;
-    case PJ_FILE_Q4_0: *dtype = PJ_Q4_0; return true;
-    case PJ_FILE_Q4_K: *dtype = PJ_Q4_K; return true;
-    case PJ_FILE_Q5_K: *dtype = PJ_Q5_K; return true;
-    case PJ_FILE_Q6_K: *dtype = PJ_Q6_K; return true;
-    default: return false;
+    static const struct {
+        pj_file_type file;
+        pj_dtype dtype;
+    } types[] = {
+        {PJ_FILE_F32, PJ_F32},       {PJ_FILE_F16, PJ_F16},   {PJ_FILE_BF16, PJ_BF16},
+        {PJ_FILE_Q8_0, PJ_Q8_0},     {PJ_FILE_Q4_0, PJ_Q4_0}, {PJ_FILE_Q4_K, PJ_Q4_K},
+        {PJ_FILE_Q5_K, PJ_Q5_K},     {PJ_FILE_Q6_K, PJ_Q6_K}, {PJ_FILE_Q4_1, PJ_Q4_1},
+        {PJ_FILE_Q5_0, PJ_Q5_0},     {PJ_FILE_Q5_1, PJ_Q5_1}, {PJ_FILE_IQ4_NL, PJ_IQ4_NL},
+        {PJ_FILE_MXFP4, PJ_MXFP4},   {PJ_FILE_Q2_K, PJ_Q2_K}, {PJ_FILE_Q3_K, PJ_Q3_K},
+        {PJ_FILE_IQ4_XS, PJ_IQ4_XS},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].file != type) continue;
+        *dtype = types[i].dtype;
+        return true;
     }
+    return false;
 }
 
 /* Shapes are equal but for dimensions of 1 in front, which GGUF files leave out or put in. */

@@ -36,6 +36,14 @@ typedef enum pj_file_type {
     PJ_FILE_Q4_K,
     PJ_FILE_Q5_K,
     PJ_FILE_Q6_K,
+    PJ_FILE_Q4_1,
+    PJ_FILE_Q5_0,
+    PJ_FILE_Q5_1,
+    PJ_FILE_IQ4_NL,
+    PJ_FILE_MXFP4,
+    PJ_FILE_Q2_K,
+    PJ_FILE_Q3_K,
+    PJ_FILE_IQ4_XS,
     PJ_FILE_TYPE_COUNT
 } pj_file_type;
 

@@ -9,11 +9,19 @@ typedef enum pj_dtype {
     PJ_F32 = 0,
     PJ_F16,
     PJ_BF16,
-    PJ_Q8_0, /* 32 values: f16 d; 32 x i8 q; value d q */
-    PJ_Q4_0, /* 32 values: f16 d; 16 bytes of nibbles; value d (q - 8) */
-    PJ_Q4_K, /* 256 values in 144 bytes */
-    PJ_Q5_K, /* 256 values in 176 bytes */
-    PJ_Q6_K, /* 256 values in 210 bytes */
+    PJ_Q8_0,   /* 32 values: f16 d; 32 x i8 q; value d q */
+    PJ_Q4_0,   /* 32 values: f16 d; 16 bytes of nibbles; value d (q - 8) */
+    PJ_Q4_K,   /* 256 values in 144 bytes */
+    PJ_Q5_K,   /* 256 values in 176 bytes */
+    PJ_Q6_K,   /* 256 values in 210 bytes */
+    PJ_Q4_1,   /* 32 values: f16 d, f16 m; 16 bytes of nibbles; value d q + m */
+    PJ_Q5_0,   /* 32 values: f16 d; 4 bytes of fifth bits; nibbles; value d (q - 16) */
+    PJ_Q5_1,   /* 32 values: f16 d, f16 m; 4 bytes of fifth bits; nibbles; value d q + m */
+    PJ_IQ4_NL, /* 32 values: f16 d; nibbles that index a table of 16 levels */
+    PJ_MXFP4,  /* 32 values: a power of two in a byte; nibbles that are 4-bit floats */
+    PJ_Q2_K,   /* 256 values in 84 bytes */
+    PJ_Q3_K,   /* 256 values in 110 bytes */
+    PJ_IQ4_XS, /* 256 values in 136 bytes */
     PJ_DTYPE_COUNT
 } pj_dtype;
 

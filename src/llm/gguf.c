@@ -1,7 +1,7 @@
 /*
- * Reading a GGUF header: magic, version, two counts, then key-value pairs, then tensor infos, each
- * of a length that only reading it tells. A cursor walks the file once and fails at the first thing
- * that does not fit; tables grow with what was read, never with what is promised.
+ * Reading a GGUF header: magic, version, two counts, then key-value pairs, then tensor infos, none
+ * of which has a length known in advance. A cursor walks the file once and stops at the first entry
+ * that does not fit; tables grow with what was read, never with what the counts promise.
  */
 #include "llm/gguf.h"
 
@@ -28,8 +28,8 @@ static const uint8_t scalar_bytes[PJ_GGUF_TYPE_COUNT] = {
     [PJ_GGUF_U64] = 8, [PJ_GGUF_I64] = 8, [PJ_GGUF_F64] = 8,
 };
 
-/* Tensor types by their number in a file. Those that no kernel reads are here by their names, so
- * that a refusal can say which it met. */
+/* Tensor types by their number in a file. Types that no kernel reads are listed too, so that the
+ * error can name them. */
 static const struct {
     const char *name;
     pj_file_type type;
@@ -38,13 +38,13 @@ static const struct {
     [0] = {"F32", PJ_FILE_F32, 1, 4},
     [1] = {"F16", PJ_FILE_F16, 1, 2},
     [2] = {"Q4_0", PJ_FILE_Q4_0, 32, 18},
-    [3] = {"Q4_1"},
-    [6] = {"Q5_0"},
-    [7] = {"Q5_1"},
+    [3] = {"Q4_1", PJ_FILE_Q4_1, 32, 20},
+    [6] = {"Q5_0", PJ_FILE_Q5_0, 32, 22},
+    [7] = {"Q5_1", PJ_FILE_Q5_1, 32, 24},
     [8] = {"Q8_0", PJ_FILE_Q8_0, 32, 34},
     [9] = {"Q8_1"},
-    [10] = {"Q2_K"},
-    [11] = {"Q3_K"},
+    [10] = {"Q2_K", PJ_FILE_Q2_K, 256, 84},
+    [11] = {"Q3_K", PJ_FILE_Q3_K, 256, 110},
     [12] = {"Q4_K", PJ_FILE_Q4_K, 256, 144},
     [13] = {"Q5_K", PJ_FILE_Q5_K, 256, 176},
     [14] = {"Q6_K", PJ_FILE_Q6_K, 256, 210},
@@ -53,10 +53,10 @@ static const struct {
     [17] = {"IQ2_XS"},
     [18] = {"IQ3_XXS"},
     [19] = {"IQ1_S"},
-    [20] = {"IQ4_NL"},
+    [20] = {"IQ4_NL", PJ_FILE_IQ4_NL, 32, 18},
     [21] = {"IQ3_S"},
     [22] = {"IQ2_S"},
-    [23] = {"IQ4_XS"},
+    [23] = {"IQ4_XS", PJ_FILE_IQ4_XS, 256, 136},
     [24] = {"I8", PJ_FILE_I8, 1, 1},
     [25] = {"I16", PJ_FILE_I16, 1, 2},
     [26] = {"I32", PJ_FILE_I32, 1, 4},
@@ -64,9 +64,15 @@ static const struct {
     [28] = {"F64", PJ_FILE_F64, 1, 8},
     [29] = {"IQ1_M"},
     [30] = {"BF16", PJ_FILE_BF16, 1, 2},
+    [31] = {"Q4_0_4_4"},
+    [32] = {"Q4_0_4_8"},
+    [33] = {"Q4_0_8_8"},
     [34] = {"TQ1_0"},
     [35] = {"TQ2_0"},
-    [39] = {"MXFP4"},
+    [36] = {"IQ4_NL_4_4"},
+    [37] = {"IQ4_NL_4_8"},
+    [38] = {"IQ4_NL_8_8"},
+    [39] = {"MXFP4", PJ_FILE_MXFP4, 32, 17},
 };
 
 /* ---- the cursor --------------------------------------------------------------------------- */
@@ -242,8 +248,8 @@ static pj_status set_type(reader *r, pj_tensor *tensor, uint32_t type, uint64_t 
                        tensor->name, type);
     if (tensor_types[type].bytes == 0)
         return pj_fail(r->err, PJ_E_UNSUPPORTED,
-                       "%s: tensor %s is %s, which is not supported (F32, F16, BF16, Q8_0, Q4_0, "
-                       "Q4_K, Q5_K and Q6_K are); use a file of another quantisation",
+                       "%s: tensor %s is %s, which is not supported; use a file of another "
+                       "quantisation, such as Q4_K_M or IQ4_XS",
                        r->name, tensor->name, tensor_types[type].name);
     if (*row % tensor_types[type].values != 0)
         return pj_fail(r->err, PJ_E_INVALID,

@@ -27,10 +27,11 @@ static const struct {
 
 const char *pj_file_type_name(pj_file_type type)
 {
-    static const char *const blocks[] = {"Q8_0", "Q4_0", "Q4_K", "Q5_K", "Q6_K"};
+    static const char *const blocks[] = {"Q8_0", "Q4_0",   "Q4_K",  "Q5_K", "Q6_K", "Q4_1",  "Q5_0",
+                                         "Q5_1", "IQ4_NL", "MXFP4", "Q2_K", "Q3_K", "IQ4_XS"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].type == type) return type == PJ_FILE_F8 ? "F8" : types[i].name;
-    return type >= PJ_FILE_Q8_0 && type <= PJ_FILE_Q6_K ? blocks[type - PJ_FILE_Q8_0] : "?";
+    return type >= PJ_FILE_Q8_0 && type <= PJ_FILE_IQ4_XS ? blocks[type - PJ_FILE_Q8_0] : "?";
 }
 
 /* What one entry of the header says, before it is believed. */

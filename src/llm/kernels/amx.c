@@ -216,6 +216,14 @@ UNPACK(unpack_q4_0, PJ_Q4_0)
 UNPACK(unpack_q4_k, PJ_Q4_K)
 UNPACK(unpack_q5_k, PJ_Q5_K)
 UNPACK(unpack_q6_k, PJ_Q6_K)
+UNPACK(unpack_q4_1, PJ_Q4_1)
+UNPACK(unpack_q5_0, PJ_Q5_0)
+UNPACK(unpack_q5_1, PJ_Q5_1)
+UNPACK(unpack_iq4_nl, PJ_IQ4_NL)
+UNPACK(unpack_mxfp4, PJ_MXFP4)
+UNPACK(unpack_q2_k, PJ_Q2_K)
+UNPACK(unpack_q3_k, PJ_Q3_K)
+UNPACK(unpack_iq4_xs, PJ_IQ4_XS)
 
 /* ---- peaks ------------------------------------------------------------------------------ */
 
@@ -292,5 +300,13 @@ void PJ_SET_SYMBOL(apply)(pj_kernels *kernels)
         replace(kernels, PJ_Q4_K, tile_bytes_minima, unpack_q4_k);
         replace(kernels, PJ_Q5_K, tile_bytes_minima, unpack_q5_k);
         replace(kernels, PJ_Q6_K, tile_bytes, unpack_q6_k);
+        replace(kernels, PJ_Q4_1, tile_bytes_minima, unpack_q4_1);
+        replace(kernels, PJ_Q5_0, tile_bytes, unpack_q5_0);
+        replace(kernels, PJ_Q5_1, tile_bytes_minima, unpack_q5_1);
+        replace(kernels, PJ_IQ4_NL, tile_bytes, unpack_iq4_nl);
+        replace(kernels, PJ_MXFP4, tile_bytes, unpack_mxfp4);
+        replace(kernels, PJ_Q2_K, tile_bytes, unpack_q2_k);
+        replace(kernels, PJ_Q3_K, tile_bytes, unpack_q3_k);
+        replace(kernels, PJ_IQ4_XS, tile_bytes, unpack_iq4_xs);
     }
 }

@@ -1,10 +1,19 @@
 /*
- * The block layouts of stored weights, field by field:
- *   Q8_0  f16 d, 32 i8:                      value = d q
- *   Q4_0  f16 d, 16 bytes of nibbles:        value = d (q - 8); byte j holds values j and j + 16
- *   Q4_K  f16 d, f16 dmin, 12 scale bytes, 128 bytes of nibbles
- *   Q5_K  the same with 32 bytes of fifth bits before the nibbles
- *   Q6_K  128 bytes of low nibbles, 64 of high pairs, 16 i8 scales, f16 d
+ * The block layouts of stored weights, field by field ("nibbles": byte j holds value j in its low
+ * four bits and value j + 16 in its high four):
+ *   Q8_0    f16 d, 32 i8:                     value = d q
+ *   Q4_0    f16 d, nibbles:                   value = d (q - 8)
+ *   Q4_1    f16 d, f16 m, nibbles:            value = d q + m
+ *   Q5_0    f16 d, u32 of fifth bits, nibbles:          value = d (q - 16)
+ *   Q5_1    f16 d, f16 m, u32 of fifth bits, nibbles:   value = d q + m
+ *   IQ4_NL  f16 d, nibbles:                   value = d level[q], sixteen uneven levels
+ *   MXFP4   u8 e, nibbles:                    value = 2^(e - 128) level[q], twice a 4-bit float
+ *   Q4_K    f16 d, f16 dmin, 12 scale bytes, 128 bytes of nibbles
+ *   Q5_K    the same with 32 bytes of fifth bits before the nibbles
+ *   Q6_K    128 bytes of low nibbles, 64 of high pairs, 16 i8 scales, f16 d
+ *   Q2_K    16 bytes of scale and minimum, 64 bytes of pairs, f16 d, f16 dmin
+ *   Q3_K    32 bytes of third bits, 64 bytes of pairs, 12 scale bytes, f16 d
+ *   IQ4_XS  f16 d, u16 and 4 bytes of scales, 8 times 16 bytes of nibbles
  */
 #include "llm/kernels/blocks.h"
 
@@ -59,6 +68,69 @@ static void q6_k_block(const uint8_t *block, float *y)
         y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_k_code(block, i) - 32);
 }
 
+const int8_t pj_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t pj_mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* d q + m, with the fifth bits of q where the type has them. */
+static void even_block(float d, float m, const uint8_t *nibbles, uint32_t fifth, float *y)
+{
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)((nibbles[i] & 15) | (fifth >> i & 1) << 4) + m;
+        y[i + 16] = d * (float)(nibbles[i] >> 4 | (fifth >> (i + 16) & 1) << 4) + m;
+    }
+}
+
+static void q5_0_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    even_block(d, -16 * d, block + 6, pj_blocks_u32(block + 2), y);
+}
+
+/* Q4_1, and Q5_1 with its fifth bits. */
+static void offset_block(const uint8_t *block, bool five, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block)), m = pj_float_of_f16(pj_load_u16(block + 2));
+    even_block(d, m, block + (five ? 8 : 4), five ? pj_blocks_u32(block + 4) : 0, y);
+}
+
+static void level_block(float d, const int8_t levels[16], const uint8_t *nibbles, float *y)
+{
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * levels[nibbles[i] & 15];
+        y[i + 16] = d * levels[nibbles[i] >> 4];
+    }
+}
+
+static void iq4_xs_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block));
+    for (int j = 0; j < 8; j++)
+        level_block(d * (float)pj_blocks_iq4_xs_scale(block, j), pj_iq4_levels, block + 8 + 16 * j,
+                    y + 32 * j);
+}
+
+static void q2_k_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block + 80));
+    float dmin = pj_float_of_f16(pj_load_u16(block + 82));
+    for (int i = 0; i < 256; i++) {
+        int q = block[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        uint8_t both = block[i / 16];
+        y[i] = d * (float)((both & 15) * q) - dmin * (float)(both >> 4);
+    }
+}
+
+static void q3_k_block(const uint8_t *block, float *y)
+{
+    float d = pj_float_of_f16(pj_load_u16(block + 108));
+    for (int i = 0; i < 256; i++) {
+        int q = block[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        if (!(block[i % 32] >> (i / 32) & 1)) q -= 4;
+        y[i] = d * (float)(pj_blocks_q3_k_scale(block + 96, i / 16) * q);
+    }
+}
+
 void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
 {
     const uint8_t *bytes = row;
@@ -75,6 +147,18 @@ void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
         case PJ_Q4_K: k_block(bytes, NULL, bytes + 16, y + i); break;
         case PJ_Q5_K: k_block(bytes, bytes + 16, bytes + 48, y + i); break;
         case PJ_Q6_K: q6_k_block(bytes, y + i); break;
+        case PJ_Q4_1: offset_block(bytes, false, y + i); break;
+        case PJ_Q5_0: q5_0_block(bytes, y + i); break;
+        case PJ_Q5_1: offset_block(bytes, true, y + i); break;
+        case PJ_IQ4_NL:
+            level_block(pj_float_of_f16(pj_load_u16(bytes)), pj_iq4_levels, bytes + 2, y + i);
+            break;
+        case PJ_MXFP4:
+            level_block(pj_blocks_mxfp4_scale(bytes[0]), pj_mxfp4_levels, bytes + 1, y + i);
+            break;
+        case PJ_Q2_K: q2_k_block(bytes, y + i); break;
+        case PJ_Q3_K: q3_k_block(bytes, y + i); break;
+        case PJ_IQ4_XS: iq4_xs_block(bytes, y + i); break;
         default: break;
         }
 }
@@ -122,7 +206,7 @@ void pj_blocks_quantise(pj_dtype type, const float *x, void *row, size_t n)
         case PJ_BF16: half = pj_bf16_of_float(x[i]), memcpy(bytes, &half, 2); break;
         case PJ_Q8_0: to_q8_0(x + i, bytes); break;
         case PJ_Q4_0: to_q4_0(x + i, bytes); break;
-        default: return; /* the K types are only read */
+        default: return; /* the other types are only read */
         }
     }
 }

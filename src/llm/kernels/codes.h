@@ -1,16 +1,22 @@
 /*
- * Stored weights as one unsigned byte a value with float scales, the common ground of all kernels
- * that multiply bytes: value = scale (code - 128) - minimum, one scale a block of 32 (and a
- * minimum, for types that have one). In a header, so that every set compiles it with its own
- * instructions.
+ * Stored weights as one unsigned byte per value with float scales, the form that all kernels for
+ * quantised types multiply: value = scale (code - 128) - minimum, with one scale per block of 32
+ * (and one minimum, for types that have one). A header, so that every instruction set compiles it
+ * with its own flags. The types whose codes come from a table are in codes_lookup.h.
  */
 #ifndef PJ_LLM_CODES_H
 #define PJ_LLM_CODES_H
 
 #include "llm/kernels/blocks.h"
+#include "llm/kernels/codes_lookup.h"
 #include "llm/kernels/half.h"
 
 #include <math.h>
+
+static inline bool pj_codes_have_minima(pj_dtype type)
+{
+    return type == PJ_Q4_K || type == PJ_Q5_K || type == PJ_Q4_1 || type == PJ_Q5_1;
+}
 
 static inline void pj_codes_q8_0(const uint8_t *block, uint8_t *codes, float *scale)
 {
@@ -92,7 +98,7 @@ static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *sc
     }
 }
 
-/* `n` values, whole blocks; minima for Q4_K and Q5_K only. */
+/* `n` values, whole blocks; minima of types that have them only. */
 static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_t *codes,
                                 float *scales, float *minima)
 {
@@ -106,6 +112,14 @@ static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_
         case PJ_Q4_K: pj_codes_k(bytes, NULL, bytes + 16, codes + i, scale, minimum); break;
         case PJ_Q5_K: pj_codes_k(bytes, bytes + 16, bytes + 48, codes + i, scale, minimum); break;
         case PJ_Q6_K: pj_codes_q6_k(bytes, codes + i, scale); break;
+        case PJ_Q4_1: pj_codes_q4_1(bytes, codes + i, scale, minimum); break;
+        case PJ_Q5_0: pj_codes_q5_0(bytes, codes + i, scale); break;
+        case PJ_Q5_1: pj_codes_q5_1(bytes, codes + i, scale, minimum); break;
+        case PJ_IQ4_NL: pj_codes_iq4_nl(bytes, codes + i, scale); break;
+        case PJ_MXFP4: pj_codes_mxfp4(bytes, codes + i, scale); break;
+        case PJ_Q2_K: pj_codes_q2_k(bytes, codes + i, scale); break;
+        case PJ_Q3_K: pj_codes_q3_k(bytes, codes + i, scale); break;
+        case PJ_IQ4_XS: pj_codes_iq4_xs(bytes, codes + i, scale); break;
         default: return;
         }
     }

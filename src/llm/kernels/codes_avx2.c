@@ -254,6 +254,25 @@ static void dot_q4_0(const pj_dot *d)
         dot_group(d, PJ_Q4_0, row, 1, 1);
 }
 
+/* ---- few tokens, types without kernels of their own ------------------------------------- */
+
+INLINE float unpacked_row(const uint8_t *codes, const float *scales, const float *minima,
+                          const int8_t *x, const float *x_scales, const int32_t *x_sums,
+                          size_t blocks)
+{
+    __m256 acc = _mm256_setzero_ps();
+    float low = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        __m256i w = _mm256_xor_si256(load_32(codes + b * 32), _mm256_set1_epi8((char)128));
+        __m256 product = _mm256_cvtepi32_ps(multiply_signed(w, load_32(x + b * 32)));
+        acc = _mm256_fmadd_ps(product, _mm256_set1_ps(scales[b] * x_scales[b]), acc);
+        if (minima) low += minima[b] * x_scales[b] * (float)(x_sums[b] / PJ_Q8_OFFSET);
+    }
+    return vec_sum((vec)acc) + low;
+}
+
+#include "llm/kernels/unpacked_dot.h"
+
 /* ---- many tokens ------------------------------------------------------------------------ */
 
 INLINE __m256i four_codes(const char *at)
@@ -414,6 +433,14 @@ SMALL(q4_k, tile_small_minima);
 WORDS(q8_0);
 WORDS(q5_k);
 WORDS(q6_k);
+WORDS(q4_1);
+WORDS(q5_0);
+WORDS(q5_1);
+WORDS(iq4_nl);
+WORDS(mxfp4);
+WORDS(q2_k);
+WORDS(q3_k);
+WORDS(iq4_xs);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,
@@ -437,6 +464,14 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     kernels->linear[PJ_Q4_K] = &by_q4_k;
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
+    kernels->linear[PJ_Q4_1] = &by_q4_1;
+    kernels->linear[PJ_Q5_0] = &by_q5_0;
+    kernels->linear[PJ_Q5_1] = &by_q5_1;
+    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
+    kernels->linear[PJ_MXFP4] = &by_mxfp4;
+    kernels->linear[PJ_Q2_K] = &by_q2_k;
+    kernels->linear[PJ_Q3_K] = &by_q3_k;
+    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;
     kernels->peak[PJ_FORM_Q8] = peak;

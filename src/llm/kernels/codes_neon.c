@@ -139,8 +139,8 @@ static void unpack(pj_dtype type, const void *row, size_t cols, void *values, fl
     for (size_t i = 0; i < cols; i++) codes[i] ^= 128; /* signed */
 }
 
-/* Types with blocks of 256: a row is unpacked, then multiplied. */
-static void dot_k(const pj_dot *d)
+/* All other types: a row is unpacked, then multiplied. */
+static void dot_unpacked(const pj_dot *d)
 {
     const pj_matrix *w = d->weights;
     const pj_dtype_info *info = pj_dtype_get(w->type);
@@ -307,9 +307,17 @@ TILE(tile_minima, true)
                                               .unpacked_bytes = 1};
 TYPE(q8_0, PJ_Q8_0, dot_q8_0, tile)
 TYPE(q4_0, PJ_Q4_0, dot_q4_0, tile)
-TYPE(q4_k, PJ_Q4_K, dot_k, tile_minima)
-TYPE(q5_k, PJ_Q5_K, dot_k, tile_minima)
-TYPE(q6_k, PJ_Q6_K, dot_k, tile)
+TYPE(q4_k, PJ_Q4_K, dot_unpacked, tile_minima)
+TYPE(q5_k, PJ_Q5_K, dot_unpacked, tile_minima)
+TYPE(q6_k, PJ_Q6_K, dot_unpacked, tile)
+TYPE(q4_1, PJ_Q4_1, dot_unpacked, tile_minima)
+TYPE(q5_0, PJ_Q5_0, dot_unpacked, tile)
+TYPE(q5_1, PJ_Q5_1, dot_unpacked, tile_minima)
+TYPE(iq4_nl, PJ_IQ4_NL, dot_unpacked, tile)
+TYPE(mxfp4, PJ_MXFP4, dot_unpacked, tile)
+TYPE(q2_k, PJ_Q2_K, dot_unpacked, tile)
+TYPE(q3_k, PJ_Q3_K, dot_unpacked, tile)
+TYPE(iq4_xs, PJ_IQ4_XS, dot_unpacked, tile)
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 4,
@@ -325,6 +333,14 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     kernels->linear[PJ_Q4_K] = &by_q4_k;
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
+    kernels->linear[PJ_Q4_1] = &by_q4_1;
+    kernels->linear[PJ_Q5_0] = &by_q5_0;
+    kernels->linear[PJ_Q5_1] = &by_q5_1;
+    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
+    kernels->linear[PJ_MXFP4] = &by_mxfp4;
+    kernels->linear[PJ_Q2_K] = &by_q2_k;
+    kernels->linear[PJ_Q3_K] = &by_q3_k;
+    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->peak[PJ_FORM_Q8] = peak;
 }

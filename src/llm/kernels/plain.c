@@ -259,7 +259,7 @@ static void dot_q8(const pj_dot *d)
     const pj_matrix *w = d->weights;
     const pj_dtype_info *info = pj_dtype_get(w->type);
     enum { CHUNK = 2048 };
-    bool has_minima = w->type == PJ_Q4_K || w->type == PJ_Q5_K;
+    bool has_minima = pj_codes_have_minima(w->type);
     uint8_t codes[CHUNK];
     float scales[CHUNK / 32], minima[CHUNK / 32];
     for (size_t row = d->begin; row < d->end; row++) {
@@ -335,7 +335,15 @@ const pj_kernels pj_kernels_c = {
                [PJ_Q4_0] = &by_codes,
                [PJ_Q4_K] = &by_codes,
                [PJ_Q5_K] = &by_codes,
-               [PJ_Q6_K] = &by_codes},
+               [PJ_Q6_K] = &by_codes,
+               [PJ_Q4_1] = &by_codes,
+               [PJ_Q5_0] = &by_codes,
+               [PJ_Q5_1] = &by_codes,
+               [PJ_IQ4_NL] = &by_codes,
+               [PJ_MXFP4] = &by_codes,
+               [PJ_Q2_K] = &by_codes,
+               [PJ_Q3_K] = &by_codes,
+               [PJ_IQ4_XS] = &by_codes},
     .forms = {[PJ_FORM_F32] = &form_f32,
               [PJ_FORM_BF16] = &form_f32,
               [PJ_FORM_Q8] = &form_q8,

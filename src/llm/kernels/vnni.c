@@ -244,6 +244,55 @@ static void dot_q4_0(const pj_dot *d)
     dot_type(d, PJ_Q4_0);
 }
 
+/* ---- few tokens, types without kernels of their own ------------------------------------- */
+
+/* Up to two blocks of one unpacked row; what is past the end is zero on the activations' side. */
+INLINE __m512 add_unpacked(__m512 acc, const uint8_t *codes, const float *scales, const int8_t *x,
+                           const float *x_scales, const int32_t *x_sums, size_t blocks)
+{
+    const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    __mmask64 bytes = blocks == 2 ? ~0ull : 0xffffffff;
+    __mmask16 two = (__mmask16)(blocks == 2 ? 3 : 1);
+    __m512i start =
+        _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_maskz_loadu_epi32(two, x_sums));
+    __m512 scale =
+        _mm512_mul_ps(_mm512_maskz_loadu_ps(two, scales), _mm512_maskz_loadu_ps(two, x_scales));
+    __m512i product = _mm512_dpbusd_epi32(start, _mm512_maskz_loadu_epi8(bytes, codes),
+                                          _mm512_maskz_loadu_epi8(bytes, x));
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_permutexvar_ps(spread, scale), acc);
+}
+
+INLINE float unpacked_row(const uint8_t *codes, const float *scales, const float *minima,
+                          const int8_t *x, const float *x_scales, const int32_t *x_sums,
+                          size_t blocks)
+{
+    __m512 acc = _mm512_setzero_ps();
+    float low = 0;
+    for (size_t b = 0; b < blocks; b += 2)
+        acc = add_unpacked(acc, codes + b * 32, scales + b, x + b * 32, x_scales + b, x_sums + b,
+                           blocks - b < 2 ? 1 : 2);
+    for (size_t b = 0; minima && b < blocks; b++)
+        low += minima[b] * x_scales[b] * (float)(x_sums[b] / PJ_Q8_OFFSET);
+    return _mm512_reduce_add_ps(acc) + low;
+}
+
+#include "llm/kernels/unpacked_dot.h"
+
+#define UNPACK_CODES(name, type)                                                         \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        pj_codes_row(PJ_##type, row, cols, values, scales, minima);                      \
+    }
+UNPACK_CODES(q4_1, Q4_1)
+UNPACK_CODES(q5_0, Q5_0)
+UNPACK_CODES(q5_1, Q5_1)
+UNPACK_CODES(iq4_nl, IQ4_NL)
+UNPACK_CODES(mxfp4, MXFP4)
+UNPACK_CODES(q2_k, Q2_K)
+UNPACK_CODES(q3_k, Q3_K)
+UNPACK_CODES(iq4_xs, IQ4_XS)
+
 /* ---- many tokens ------------------------------------------------------------------------ */
 
 INLINE __m512i four_codes(const char *at)
@@ -398,6 +447,14 @@ TYPE(q4_0, dot_q4_0, tile);
 TYPE(q4_k, dot_q4_k, tile_minima);
 TYPE(q5_k, dot_q5_k, tile_minima);
 TYPE(q6_k, dot_q6_k, tile);
+TYPE(q4_1, dot_q4_1, tile_minima);
+TYPE(q5_0, dot_q5_0, tile);
+TYPE(q5_1, dot_q5_1, tile_minima);
+TYPE(iq4_nl, dot_iq4_nl, tile);
+TYPE(mxfp4, dot_mxfp4, tile);
+TYPE(q2_k, dot_q2_k, tile);
+TYPE(q3_k, dot_q3_k, tile);
+TYPE(iq4_xs, dot_iq4_xs, tile);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .lanes = 16,
@@ -414,6 +471,14 @@ void pj_kernels_vnni_apply(pj_kernels *kernels)
     kernels->linear[PJ_Q4_K] = &by_q4_k;
     kernels->linear[PJ_Q5_K] = &by_q5_k;
     kernels->linear[PJ_Q6_K] = &by_q6_k;
+    kernels->linear[PJ_Q4_1] = &by_q4_1;
+    kernels->linear[PJ_Q5_0] = &by_q5_0;
+    kernels->linear[PJ_Q5_1] = &by_q5_1;
+    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
+    kernels->linear[PJ_MXFP4] = &by_mxfp4;
+    kernels->linear[PJ_Q2_K] = &by_q2_k;
+    kernels->linear[PJ_Q3_K] = &by_q3_k;
+    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->peak[PJ_FORM_Q8] = peak;
 }

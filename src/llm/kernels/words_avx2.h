@@ -253,6 +253,85 @@ static void unpack_q6_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
+/* ---- types without kernels of their own -------------------------------------------------- */
+
+/* Sixteen values as words of `inverse` each, in the order of the words. */
+INLINE __m256i value_words(const float *values, float inverse)
+{
+    __m256 times = _mm256_set1_ps(inverse);
+    __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values), times));
+    __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values + 8), times));
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+}
+
+/* A block's values out of its codes; gives the largest and the sum of their magnitudes. */
+INLINE void value_block(const uint8_t *codes, float scale, float minimum, float *values, vec *most,
+                        vec *all)
+{
+    __m256 times = _mm256_set1_ps(scale), less = _mm256_set1_ps(128 * scale + minimum);
+    UNROLL for (size_t i = 0; i < PJ_Q8_BLOCK; i += 8)
+    {
+        __m128i eight = _mm_loadl_epi64((const __m128i *)(const void *)(codes + i));
+        vec v = (vec)_mm256_fmsub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)), times, less);
+        *most = vec_max(*most, vec_abs(v));
+        *all += v;
+        vec_store(values + i, v);
+    }
+}
+
+/* Up to four blocks of codes (codes.h) as words of one scale. */
+INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const float *minima,
+                               size_t blocks, char *to, float *scale, float *start)
+{
+    float values[SHARED * PJ_Q8_BLOCK];
+    vec most = vec_of(0), all = vec_of(0);
+    for (size_t b = 0; b < blocks; b++)
+        value_block(codes + b * 32, each[b], minima ? minima[b] : 0, values + b * 32, &most, &all);
+    word_scale words = scale_words(vec_largest(most), vec_sum(all));
+    __m256i products = _mm256_setzero_si256();
+    for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 16, to += 32)
+        products = store_words(to, value_words(values + i, words.inverse), products);
+    *scale = words.scale;
+    store_start(start, products);
+}
+
+INLINE void unpack_codes(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
+                         float *starts, const bool minima)
+{
+    enum { CHUNK = 1024, BLOCKS = CHUNK / PJ_Q8_BLOCK };
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t at = 0; at < cols; at += CHUNK) {
+        uint8_t codes[CHUNK];
+        float each[BLOCKS], lows[BLOCKS];
+        size_t n = cols - at < CHUNK ? cols - at : CHUNK, first = at / PJ_Q8_BLOCK;
+        const char *from = (const char *)row + at / info->block_values * info->block_bytes;
+        __builtin_prefetch(from + UNPACK_AHEAD);
+        pj_codes_row(type, from, n, codes, each, lows);
+        for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += SHARED) {
+            size_t left = n / PJ_Q8_BLOCK - b, some = left < SHARED ? left : SHARED;
+            unpack_codes_group(codes + b * 32, each + b, minima ? lows + b : NULL, some,
+                               (char *)values + (first + b) * 64, scales + first + b,
+                               starts + first + b);
+        }
+    }
+}
+
+#define UNPACK_CODES(name, type, minima)                                                 \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *starts)                                             \
+    {                                                                                    \
+        unpack_codes(PJ_##type, row, cols, values, scales, starts, minima);              \
+    }
+UNPACK_CODES(q4_1, Q4_1, true)
+UNPACK_CODES(q5_0, Q5_0, false)
+UNPACK_CODES(q5_1, Q5_1, true)
+UNPACK_CODES(iq4_nl, IQ4_NL, false)
+UNPACK_CODES(mxfp4, MXFP4, false)
+UNPACK_CODES(q2_k, Q2_K, false)
+UNPACK_CODES(q3_k, Q3_K, false)
+UNPACK_CODES(iq4_xs, IQ4_XS, false)
+
 /* ---- products --------------------------------------------------------------------------- */
 
 INLINE __m256i words_at(const void *at)

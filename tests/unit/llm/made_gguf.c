@@ -236,16 +236,93 @@ static void to_q6_k(const float *x, uint8_t *block)
     }
 }
 
+/* ---- the types that are unpacked to codes ---- */
+
+/* Code q of value i into a block whose codes are zero. */
+static void put_code(pj_dtype type, uint8_t *block, size_t i, unsigned q)
+{
+    size_t half = i / 128, part = i % 128 / 32; /* of types with pairs of bits */
+    uint8_t nibble = (uint8_t)(q << (i % 32 / 16 * 4)), pair = (uint8_t)(q << (2 * part));
+    if (type == PJ_Q4_1) block[4 + i % 16] |= nibble;
+    if (type == PJ_IQ4_NL) block[2 + i % 16] |= nibble;
+    if (type == PJ_MXFP4) block[1 + i % 16] |= nibble;
+    if (type == PJ_IQ4_XS) block[8 + i / 32 * 16 + i % 16] |= nibble;
+    if (type == PJ_Q5_0 || type == PJ_Q5_1) {
+        size_t at = type == PJ_Q5_0 ? 2 : 4;
+        block[at + 4 + i % 16] |= (uint8_t)((q & 15) << (i / 16 * 4));
+        block[at + i / 8] |= (uint8_t)((q >> 4) << (i % 8));
+    }
+    if (type == PJ_Q2_K) block[16 + half * 32 + i % 32] |= pair;
+    if (type == PJ_Q3_K) {
+        block[32 + half * 32 + i % 32] |= (uint8_t)((q & 3) << (2 * part));
+        block[i % 32] |= (uint8_t)((q >> 2) << (i / 32));
+    }
+}
+
+/* A scale under which the codes span -most .. most; gives the number of codes. */
+static unsigned put_scale(pj_dtype type, float most, uint8_t *block)
+{
+    static const struct {
+        pj_dtype type;
+        float span; /* of the codes: d is the largest value by this */
+        size_t at, after;
+        unsigned codes;
+    } scales[] = {
+        {PJ_Q4_1, 7.5f, 0, 2, 16},   {PJ_Q5_0, 16, 0, 0, 32},        {PJ_Q5_1, 15.5f, 0, 2, 32},
+        {PJ_IQ4_NL, 113, 0, 0, 16},  {PJ_IQ4_XS, 113 * 9, 0, 0, 16}, {PJ_Q2_K, 10.5f, 80, 82, 4},
+        {PJ_Q3_K, 3 * 9, 108, 0, 8},
+    };
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        if (scales[i].type != type) continue;
+        uint16_t d = half_of(most / scales[i].span),
+                 m = half_of(type == PJ_Q2_K ? most / 7 : -most);
+        memcpy(block + scales[i].at, &d, 2);
+        if (scales[i].after) memcpy(block + scales[i].after, &m, 2);
+        if (type == PJ_Q2_K) memset(block, 0x77, 16);
+        /* six bits each: 41 - 32 = 9 */
+        if (type == PJ_Q3_K) memset(block + 96, 0x99, 8), memset(block + 104, 0xaa, 4);
+        if (type == PJ_IQ4_XS) memset(block + 2, 0xaa, 2), memset(block + 4, 0x99, 4);
+        return scales[i].codes;
+    }
+    block[0] = (uint8_t)(most > 0 ? 128 + (int)ceilf(log2f(most / 12)) : 0);
+    return 16;
+}
+
+/* The nearest of all codes, whatever they stand for. */
+static void to_codes(pj_dtype type, const float *x, uint8_t *block)
+{
+    const pj_dtype_info *info = pj_dtype_get(type);
+    unsigned best[256] = {0};
+    uint8_t empty[256] = {0}, trial[256];
+    float most = 0, nearest[256], y[256];
+    for (size_t i = 0; i < info->block_values; i++) most = fmaxf(most, fabsf(x[i]));
+    unsigned codes = put_scale(type, most, empty);
+    for (unsigned q = 0; q < codes; q++) {
+        memcpy(trial, empty, info->block_bytes);
+        for (size_t i = 0; i < info->block_values; i++) put_code(type, trial, i, q);
+        pj_blocks_dequantise(type, trial, y, info->block_values);
+        for (size_t i = 0; i < info->block_values; i++) {
+            if (q > 0 && fabsf(y[i] - x[i]) >= nearest[i]) continue;
+            nearest[i] = fabsf(y[i] - x[i]);
+            best[i] = q;
+        }
+    }
+    memcpy(block, empty, info->block_bytes);
+    for (size_t i = 0; i < info->block_values; i++) put_code(type, block, i, best[i]);
+}
+
 void made_gguf_quantise(pj_dtype type, const float *x, void *row, size_t n)
 {
     uint8_t *block = row;
     const pj_dtype_info *info = pj_dtype_get(type);
-    if (type != PJ_Q4_K && type != PJ_Q5_K && type != PJ_Q6_K) {
+    if (type <= PJ_Q4_0) {
         pj_blocks_quantise(type, x, row, n);
         return;
     }
-    for (size_t i = 0; i < n; i += 256, block += info->block_bytes) {
-        if (type == PJ_Q6_K)
+    for (size_t i = 0; i < n; i += info->block_values, block += info->block_bytes) {
+        if (type > PJ_Q6_K)
+            to_codes(type, x + i, block);
+        else if (type == PJ_Q6_K)
             to_q6_k(x + i, block);
         else
             to_k(x + i, type == PJ_Q4_K ? 4 : 5, block);
@@ -265,8 +342,10 @@ typedef struct copy {
 static uint32_t file_type(pj_dtype type)
 {
     static const uint32_t types[PJ_DTYPE_COUNT] = {
-        [PJ_F32] = 0,  [PJ_F16] = 1,   [PJ_BF16] = 30, [PJ_Q8_0] = 8,
-        [PJ_Q4_0] = 2, [PJ_Q4_K] = 12, [PJ_Q5_K] = 13, [PJ_Q6_K] = 14,
+        [PJ_F32] = 0,    [PJ_F16] = 1,   [PJ_BF16] = 30, [PJ_Q8_0] = 8,
+        [PJ_Q4_0] = 2,   [PJ_Q4_K] = 12, [PJ_Q5_K] = 13, [PJ_Q6_K] = 14,
+        [PJ_Q4_1] = 3,   [PJ_Q5_0] = 6,  [PJ_Q5_1] = 7,  [PJ_IQ4_NL] = 20,
+        [PJ_MXFP4] = 39, [PJ_Q2_K] = 10, [PJ_Q3_K] = 11, [PJ_IQ4_XS] = 23,
     };
     return types[type];
 }

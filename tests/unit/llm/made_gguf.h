@@ -45,7 +45,8 @@ typedef struct made_gguf_options {
 /* A copy of the weights and the configuration. */
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options);
 
-/* `n` values, whole blocks, to any type of weights; a plain quantiser for the K types. */
+/* `n` values, whole blocks, to any type of weights; plain quantisers, nearest codes under
+ * one scale. */
 void made_gguf_quantise(pj_dtype type, const float *x, void *row, size_t n);
 
 #endif

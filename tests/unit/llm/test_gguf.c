@@ -137,7 +137,23 @@ static void no_such_type(made_gguf *g)
 static void unread_type(made_gguf *g)
 {
     uint64_t size = 32;
-    made_gguf_tensor(g, "t", &size, 1, 6, "0123456789abcdef012345", 22);
+    made_gguf_tensor(g, "t", &size, 1, 21, "0123456789abcdef012345", 22);
+}
+
+/* Rows that are no multiple of the block of 256. */
+static void half_block(made_gguf *g)
+{
+    static const char bytes[110];
+    uint64_t size = 128;
+    made_gguf_tensor(g, "t", &size, 1, 11, bytes, sizeof bytes);
+}
+
+/* Fewer bytes than two blocks of MXFP4 have. */
+static void lying_type(made_gguf *g)
+{
+    static const char bytes[33];
+    uint64_t size = 64;
+    made_gguf_tensor(g, "t", &size, 1, 39, bytes, sizeof bytes);
 }
 
 static void long_name(made_gguf *g)
@@ -240,7 +256,9 @@ static void test_lies(void **state)
         {half_a_block, PJ_E_INVALID, "no whole blocks of Q8_0"},
         {overflowing_size, PJ_E_INVALID, "overflows"},
         {no_such_type, PJ_E_INVALID, "unknown type 250"},
-        {unread_type, PJ_E_UNSUPPORTED, "is Q5_0, which is not supported"},
+        {unread_type, PJ_E_UNSUPPORTED, "is IQ3_S, which is not supported"},
+        {half_block, PJ_E_INVALID, "no whole blocks of Q3_K"},
+        {lying_type, PJ_E_INVALID, "beyond the"},
         {long_name, PJ_E_INVALID, "has 65 bytes"},
         {odd_alignment, PJ_E_INVALID, "general.alignment"},
         {no_alignment, PJ_E_INVALID, "general.alignment"},

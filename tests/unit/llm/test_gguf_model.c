@@ -139,7 +139,9 @@ static tiny_shape large_shape(void)
 /* Weights in blocks against the same values as floats: only activations are rounded. */
 static void blocks(void **state)
 {
-    static const pj_dtype types[] = {PJ_Q8_0, PJ_Q4_0, PJ_Q4_K, PJ_Q5_K, PJ_Q6_K};
+    static const pj_dtype types[] = {PJ_Q8_0, PJ_Q4_0, PJ_Q4_K,  PJ_Q5_K,   PJ_Q6_K,
+                                     PJ_Q4_1, PJ_Q5_0, PJ_Q5_1,  PJ_IQ4_NL, PJ_MXFP4,
+                                     PJ_Q2_K, PJ_Q3_K, PJ_IQ4_XS};
     static float want[TOKENS * MAX_VOCAB], got[TOKENS * MAX_VOCAB];
     const char *isas[16];
     size_t n = pj_kernels_list(isas, 16);

@@ -153,6 +153,65 @@ static void test_block_layouts(void **state)
     assert_true(y[64] == 5.0f * (2 + 32 - 32) && y[96] == 7.0f * (4 + 48 - 32));
 }
 
+/* The types that are unpacked to codes, likewise. */
+static void test_unpacked_layouts(void **state)
+{
+    const pj_kernels *k = pj_kernels_get();
+    uint8_t block[256] = {0};
+    float y[256];
+    block[1] = 0x38, block[3] = 0xbc; /* d = 0.5, m = -1 */
+    block[4] = 0x9f;                  /* low 15, high 9 */
+    k->dequantise(PJ_Q4_1, block, y, 32);
+    assert_true(y[0] == 6.5f && y[16] == 3.5f && y[1] == -1.0f);
+    k->dequantise(PJ_IQ4_NL, block, y, 32); /* its nibbles start at byte 2: 0, 0xbc, 0x9f */
+    assert_true(y[0] == -63.5f && y[1] == 0.5f * 53 && y[17] == 0.5f * 38 && y[2] == 0.5f * 113);
+
+    memset(block, 0, sizeof block);
+    block[1] = 0x3c, block[2] = 0x01, block[4] = 0x02; /* d = 1; fifth bits of values 0 and 17 */
+    block[6] = 0x21, block[7] = 0x43;
+    k->dequantise(PJ_Q5_0, block, y, 32);
+    assert_true(y[0] == 1.0f && y[16] == -14.0f && y[1] == -13.0f && y[17] == 4.0f);
+    memmove(block + 4, block + 2, 6);
+    block[2] = 0, block[3] = 0x40; /* m = 2 */
+    memset(block + 10, 0, 16);
+    block[8] = 0x21, block[9] = 0x43;
+    k->dequantise(PJ_Q5_1, block, y, 32);
+    assert_true(y[0] == 19.0f && y[16] == 4.0f && y[1] == 5.0f && y[17] == 22.0f);
+
+    memset(block, 0, sizeof block);
+    block[0] = 129, block[1] = 0xf7, block[2] = 0x1a; /* twice 6 and -6, then -1 and 0.5 */
+    k->dequantise(PJ_MXFP4, block, y, 32);
+    assert_true(y[0] == 24.0f && y[16] == -24.0f && y[1] == -4.0f && y[17] == 2.0f);
+    block[0] = 0;
+    k->dequantise(PJ_MXFP4, block, y, 32);
+    assert_true(y[0] == 12 * 0x1p-128f && y[17] == 0x1p-128f);
+
+    memset(block, 0, sizeof block);
+    block[81] = 0x3c, block[83] = 0x40; /* d = 1, dmin = 2 */
+    block[0] = 0x35, block[11] = 0x12;  /* scale 5, minimum 3; of values 176 on: 2 and 1 */
+    block[16] = 0x03, block[64] = 0x10; /* value 0: 3; value 176 (second half, shift 2, 16 on) */
+    block[16 + 32 + 16] = 0x08;         /* value 176: 2 */
+    k->dequantise(PJ_Q2_K, block, y, 256);
+    assert_true(y[0] == 15.0f - 6 && y[1] == -6.0f && y[176] == 4.0f - 2 && y[177] == -2.0f);
+
+    memset(block, 0, sizeof block);
+    block[109] = 0x3c;                          /* d = 1 */
+    block[96] = 0x31, block[96 + 8] = 0x40 | 2; /* scales 0: 1 + 32 - 32, 8: 3 - 32, 12: 0 + 16 */
+    block[0] = 0x01;                            /* third bit of value 0 */
+    block[32] = 0x02, block[32 + 32] = 0x03;    /* value 0: 2; value 128: 3, less 4 */
+    k->dequantise(PJ_Q3_K, block, y, 256);
+    assert_true(y[0] == 1.0f * 2 && y[1] == 1.0f * -4 && y[128] == -29.0f * -1);
+    assert_true(y[192] == -16.0f * -4);
+
+    memset(block, 0, sizeof block);
+    block[1] = 0x3c;                  /* d = 1 */
+    block[2] = 0x08, block[4] = 0x51; /* scales 0: 1 - 32; 1: 5 + 32 - 32 */
+    block[8] = 0xf0, block[24] = 0x7f;
+    k->dequantise(PJ_IQ4_XS, block, y, 256);
+    assert_true(y[0] == -31.0f * -127 && y[16] == -31.0f * 113);
+    assert_true(y[32] == 5.0f * 113 && y[48] == 5.0f * -10 && y[64] == -32.0f * -127);
+}
+
 static void test_quantise(void **state)
 {
     FOR_SETS(k)
@@ -469,6 +528,19 @@ static void test_gate_counts(void **state)
 
 /* ---- products --------------------------------------------------------------------------- */
 
+/* Where a block has its scale. */
+static size_t scale_place(pj_dtype type)
+{
+    return type == PJ_Q6_K ? 208 : type == PJ_Q2_K ? 80 : type == PJ_Q3_K ? 108 : 0;
+}
+
+/* A minimum or an offset follows the scale. */
+static bool has_offset(pj_dtype type)
+{
+    return type == PJ_Q4_K || type == PJ_Q5_K || type == PJ_Q2_K || type == PJ_Q4_1 ||
+           type == PJ_Q5_1;
+}
+
 /* Random bytes of a type with scales that are sane floats. */
 static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
 {
@@ -482,8 +554,12 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
             continue;
         }
         for (size_t b = 0; b < info->block_bytes; b++) row[b] = (uint8_t)up_to(256);
-        memcpy(row + (type == PJ_Q6_K ? 208 : 0), &d, 2);
-        if (type == PJ_Q4_K || type == PJ_Q5_K) memcpy(row + 2, &m, 2);
+        if (type == PJ_MXFP4) {
+            row[0] = (uint8_t)(118 + up_to(6)); /* 2^-10 to 2^-5 */
+            continue;
+        }
+        memcpy(row + scale_place(type), &d, 2);
+        if (has_offset(type)) memcpy(row + scale_place(type) + 2, &m, 2);
     }
 }
 
@@ -547,8 +623,9 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
     pj_linear(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
-    /* As bytes, Q6_K is coded anew, see codes.h. */
-    double slack = c->type == PJ_Q6_K && !words ? 6e-3 : form == PJ_FORM_BF16 ? 2e-5 : 3e-6;
+    /* As bytes, Q6_K and Q2_K are coded anew, see codes.h and codes_lookup.h. */
+    bool anew = (c->type == PJ_Q6_K && !words) || c->type == PJ_Q2_K;
+    double slack = anew ? 6e-3 : form == PJ_FORM_BF16 ? 2e-5 : 3e-6;
     for (size_t r = 0; r < c->rows; r++) {
         pj_kernels_find("c")->dequantise(c->type, bytes + 1 + r * w.row_bytes, row, c->cols);
         for (size_t t = 0; t < c->tokens; t++) {
@@ -799,6 +876,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_dequantise_floats),
         cmocka_unit_test(test_block_layouts),
+        cmocka_unit_test(test_unpacked_layouts),
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rope),
