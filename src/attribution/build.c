@@ -3,6 +3,7 @@
 #include "attribution/build.h"
 
 #include "base/thread.h"
+#include "trace/request.h"
 #include "trace/run_json.h"
 #include "trace/summary.h"
 
@@ -56,6 +57,8 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     info->overhead_ms = info->statistics_ms = info->sampler_cpu_share = info->sampler_jitter_us =
         NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    info->parameters = info->active_parameters = NAN;
+    pj_request_clear(info);
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;
     info->created_wall_ns = tree->spool_wall_ns;
@@ -155,7 +158,8 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                                 .start_ms = start_ms,
                                 .duration_ms = duration_ms,
                                 .power_mw = NAN,
-                                .energy = PJ_ENERGY_UNKNOWN};
+                                .energy = PJ_ENERGY_UNKNOWN,
+                                .disturbed = -1};
         token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
                                        text ? text->bytes : 0);
         if (!token->text) return false;

@@ -9,9 +9,10 @@
 #include <string.h>
 
 typedef struct ls_args {
-    const char *db, *sort, *from, *to, *status, *model, *experiment, *search, *source;
+    const char *db, *sort, *from, *to, *status, *model, *experiment, *search, *source, *engine,
+        *dtype, *machine;
     pj_text_list tags;
-    double min_joules, max_joules;
+    double min_joules, max_joules, min_joules_per_token, max_joules_per_token;
     int64_t limit, offset;
     bool ascending, json;
     pj_price_options prices;
@@ -39,6 +40,13 @@ static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *
                             .experiment = args->experiment,
                             .status = args->status,
                             .energy_source = args->source,
+                            .engine = args->engine,
+                            .dtype = args->dtype,
+                            .machine = args->machine,
+                            .has_min_joules_per_token = !isnan(args->min_joules_per_token),
+                            .has_max_joules_per_token = !isnan(args->max_joules_per_token),
+                            .min_joules_per_token = args->min_joules_per_token,
+                            .max_joules_per_token = args->max_joules_per_token,
                             .tags = args->tags.items,
                             .tag_count = (uint32_t)args->tags.count,
                             .from = args->from,
@@ -149,7 +157,12 @@ static int list_runs(const pj_command *command, const ls_args *args)
 
 static int run_ls(const pj_command *command, int argc, char **argv)
 {
-    ls_args args = {.limit = 50, .min_joules = NAN, .max_joules = NAN, .prices = PJ_PRICES_NONE};
+    ls_args args = {.limit = 50,
+                    .min_joules = NAN,
+                    .max_joules = NAN,
+                    .min_joules_per_token = NAN,
+                    .max_joules_per_token = NAN,
+                    .prices = PJ_PRICES_NONE};
     const pj_option options[] = {
         {"search", 's', PJ_OPTION_TEXT, &args.search, "TEXT", "part of the prompt"},
         {"model", 'm', PJ_OPTION_TEXT, &args.model, "NAME", "runs of this model"},
@@ -164,6 +177,14 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"to", 0, PJ_OPTION_TEXT, &args.to, "TIME", "created before"},
         {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "energy of the run at least"},
         {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "energy of the run at most"},
+        {"engine", 0, PJ_OPTION_TEXT, &args.engine, "NAME", "runs of this engine"},
+        {"dtype", 0, PJ_OPTION_TEXT, &args.dtype, "TYPE", "runs with weights of this type"},
+        {"machine", 0, PJ_OPTION_TEXT, &args.machine, "TEXT",
+         "part of the machine's name (CPU model and host)"},
+        {"min-joules-per-token", 0, PJ_OPTION_DOUBLE, &args.min_joules_per_token, "J",
+         "energy of the request per output token at least"},
+        {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &args.max_joules_per_token, "J",
+         "energy of the request per output token at most"},
         {"sort", 0, PJ_OPTION_TEXT, &args.sort, "BY",
          "date, duration, energy, tokens_per_second, joules_per_token"},
         {"ascending", 'r', PJ_OPTION_FLAG, &args.ascending, NULL, "smallest or oldest first"},

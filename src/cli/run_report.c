@@ -105,10 +105,21 @@ static void print_hottest(FILE *out, const pj_run_data *d)
 
 /* ---- lines below --------------------------------------------------------------------------- */
 
+static void print_disturbed(FILE *out, const pj_run_info *info)
+{
+    if (info->disturbed_tokens <= 0) return;
+    fprintf(out, "  %sdisturbed:%s %d token%s took over 3 times as long as their neighbours",
+            pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), info->disturbed_tokens,
+            info->disturbed_tokens == 1 ? "" : "s");
+    if (!isnan(info->disturbed_share))
+        fprintf(out, " (%.1f %% of the request's energy)", 100 * info->disturbed_share);
+    fputc('\n', out);
+}
+
 static void print_rates(FILE *out, const pj_run_info *info)
 {
     pj_run_ratios r;
-    char figure[32];
+    char figure[64];
     pj_run_ratios_get(info, &r);
     fprintf(out, "\n  %llu tokens in, %llu out", (unsigned long long)info->input_tokens,
             (unsigned long long)info->output_tokens);
@@ -116,15 +127,29 @@ static void print_rates(FILE *out, const pj_run_info *info)
         fprintf(out, "; prefill %.1f tokens/s", r.prefill_tokens_per_second);
     if (!isnan(r.tokens_per_second)) fprintf(out, "; decode %.2f tokens/s", r.tokens_per_second);
     fputc('\n', out);
-    if (isnan(r.joules_per_token)) return;
-    pj_format_energy(r.joules_per_token * 1e3, figure, sizeof figure);
-    fprintf(out, "  %s%s a token%s (gross)", pj_style_on(out, PJ_STYLE_GREEN), figure,
+    if (isnan(r.joules_per_token)) {
+        print_disturbed(out, info);
+        return;
+    }
+    energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3, figure, sizeof figure);
+    fprintf(out, "  %s%s per token%s (gross", pj_style_on(out, PJ_STYLE_GREEN), figure,
             pj_style_off(out));
+    if (!isnan(info->model_load_mj)) fprintf(out, ", without loading the model");
+    fprintf(out, ")");
     if (!isnan(r.joules_per_token_net)) {
         pj_format_energy(r.joules_per_token_net * 1e3, figure, sizeof figure);
         fprintf(out, ", %s net of idle", figure);
     }
     fprintf(out, "; %s\n", pj_quality_name(info->quality));
+    if (!isnan(r.joules_per_token_typical)) {
+        pj_format_energy(r.joules_per_token_typical * 1e3, figure, sizeof figure);
+        fprintf(out, "  %s for a typical token (median of decode)\n", figure);
+    }
+    if (!isnan(info->model_load_mj)) {
+        pj_format_energy(info->model_load_mj, figure, sizeof figure);
+        fprintf(out, "  %s for loading the model, once\n", figure);
+    }
+    print_disturbed(out, info);
 }
 
 /* Both numbers to the digit that the interval reaches. */

@@ -83,6 +83,31 @@ static void print_figure(const char *name, double value, const char *unit)
     if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
 }
 
+static void show_per_token(const json_t *s)
+{
+    char a[32], b[32];
+    double joules = pj_member_number(s, "joules_per_token");
+    double sd = pj_member_number(s, "joules_per_token_sd");
+    double typical = pj_member_number(s, "joules_per_token_typical");
+    double disturbed = pj_member_number(s, "disturbed_tokens");
+    double share = pj_member_number(s, "disturbed_share");
+    if (!isnan(pj_member_number(s, "model_load_energy_mj")))
+        printf("%-12s %s, without %s for loading the model\n", "request",
+               energy(pj_member_number(s, "request_energy_mj"), a),
+               energy(pj_member_number(s, "model_load_energy_mj"), b));
+    if (!isnan(joules)) {
+        printf("%-12s %s", "per token", energy(joules * 1e3, a));
+        if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd * 1e3, a));
+        if (!isnan(typical)) printf(", typically %s", energy(typical * 1e3, a));
+        putchar('\n');
+    }
+    if (disturbed > 0) {
+        printf("%-12s %.0f token%s", "disturbed", disturbed, disturbed == 1 ? "" : "s");
+        if (!isnan(share)) printf(", %.1f %% of the request's energy", 100 * share);
+        putchar('\n');
+    }
+}
+
 void pj_show_overview(const json_t *s)
 {
     char a[32], b[32];
@@ -105,7 +130,7 @@ void pj_show_overview(const json_t *s)
     if (!isnan(pj_member_number(s, "net_energy_mj")))
         printf("%-12s %s\n", "net of idle", energy(pj_member_number(s, "net_energy_mj"), a));
     print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");
-    print_figure("per token", pj_member_number(s, "joules_per_token"), "J");
+    show_per_token(s);
     print_figure("cost", pj_member_number(s, "cost_usd"), "USD");
     print_figure("CO2", pj_member_number(s, "co2_grams"), "g");
     print_warnings(s);
@@ -239,7 +264,7 @@ void pj_show_tokens(const json_t *view)
         print_interval(pj_member_number(t, "energy_mj"), pj_member_number(t, "energy_sd_mj"));
         printf(" |");
         print_text(pj_member_text(t, "text"));
-        printf("|\n");
+        printf("|%s\n", json_is_true(json_object_get(t, "disturbed")) ? " disturbed" : "");
     }
 }
 

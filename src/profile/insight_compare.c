@@ -61,6 +61,10 @@ FIGURE(tokens_per_second, r->tokens_per_second)
 FIGURE(prefill_speed, r->prefill_tokens_per_second)
 FIGURE(tokens_per_joule, r->tokens_per_joule)
 FIGURE(energy_delay, r->energy_delay_product)
+FIGURE(request_energy, info->request_mj)
+FIGURE(joules_per_typical_token, r->joules_per_token_typical)
+FIGURE(per_million_parameters, r->mj_per_million_parameters)
+FIGURE(per_million_active_parameters, r->mj_per_million_active_parameters)
 #undef FIGURE
 
 static const struct figure {
@@ -79,6 +83,10 @@ static const struct figure {
     {"prefill_tokens_per_second", "1/s", "higher", prefill_speed},
     {"tokens_per_joule", "1/J", "higher", tokens_per_joule},
     {"energy_delay_product", "J s", "lower", energy_delay},
+    {"request_energy_mj", "mJ", "lower", request_energy},
+    {"joules_per_token_typical", "J", "lower", joules_per_typical_token},
+    {"energy_per_million_parameters_mj", "mJ", "lower", per_million_parameters},
+    {"energy_per_million_active_parameters_mj", "mJ", "lower", per_million_active_parameters},
 };
 
 enum { FIGURE_COUNT = sizeof figures / sizeof *figures };

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "trace/request.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -446,6 +447,8 @@ static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
         tags[i] = keep(arena, j->ask.tags[i], &ok);
     info->tags = tags;
     if (!tags) info->tag_count = 0;
+    pj_request_clear(info);
+    info->parameters = info->active_parameters = NAN;
     double *const unknown[] = {&info->total_ms,
                                &info->prefill_ms,
                                &info->decode_ms,

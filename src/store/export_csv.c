@@ -116,13 +116,13 @@ static pj_status write_run(csv *c, pj_view *view, pj_error *err)
     char columns[4096], text[4200];
     int n = pj_info_columns(columns, sizeof columns);
     snprintf(columns + n, sizeof columns - (size_t)n,
-             ", created_at, tokens_per_second, joules_per_token");
+             ", created_at, tokens_per_second, joules_per_token, joules_per_token_sd");
     pj_status status = begin_file(c, "profiling_runs", columns, err);
     if (status != PJ_OK) return status;
     snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
     pj_sql *sql = pj_sql_begin(view->store, text, err);
     pj_sql_text(sql, 1, view->info->id);
-    return put_lines(c, sql, pj_run_table.column_count + 5, NULL, 0, err);
+    return put_lines(c, sql, pj_run_table.column_count + 6, NULL, 0, err);
 }
 
 pj_status pj_export_csv(pj_view *view, const pj_output *out, pj_error *err)

@@ -7,6 +7,7 @@
 #include "store/export.h"
 #include "store/extras.h"
 #include "store/rows.h"
+#include "trace/request.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -23,7 +24,7 @@ typedef struct importing {
     pj_extra_list extras;
     uint32_t capacity[PJ_TABLE_COUNT];
     json_t *series[PJ_MAX_RAILS]; /* power_mw of each rail */
-    bool has_format, has_run;
+    bool has_format, has_run, has_request;
     pj_error *err;
 } importing;
 
@@ -204,6 +205,7 @@ static pj_status read_run(importing *im)
     }
     im->has_run = true;
     memcpy(info->id, id, PJ_UUID_BYTES);
+    im->has_request = json_object_get(object, "request_energy_mj") != NULL;
     status = set_columns(im, &pj_run_table, object, info);
     if (status == PJ_OK) status = read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
@@ -302,6 +304,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     if (status == PJ_OK) status = take_extras(&im);
     if (status == PJ_OK) pj_rows_complete(data);
     if (status == PJ_OK) status = pj_rows_check(data, err);
+    if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);
     for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
     pj_free(im.extras.rows);
     if (status != PJ_OK) pj_run_data_fini(data);

@@ -110,6 +110,13 @@ static void derive_joules_per_token(const pj_saving *s, uint32_t row, pj_row_rec
     pj_row_record_double(record, ratios.joules_per_token);
 }
 
+static void derive_joules_per_token_sd(const pj_saving *s, uint32_t row, pj_row_record *record)
+{
+    pj_run_ratios ratios;
+    pj_run_ratios_get(&s->data->info, &ratios);
+    pj_row_record_double(record, ratios.joules_per_token_sd);
+}
+
 static const struct {
     pj_table_id id;
     const char *column;
@@ -122,6 +129,7 @@ static const struct {
     {PJ_TABLE_COUNT, "tags", derive_tags},
     {PJ_TABLE_COUNT, "tokens_per_second", derive_tokens_per_second},
     {PJ_TABLE_COUNT, "joules_per_token", derive_joules_per_token},
+    {PJ_TABLE_COUNT, "joules_per_token_sd", derive_joules_per_token_sd},
 };
 
 /* ---- the plan ------------------------------------------------------------------------------ */

@@ -114,6 +114,17 @@ static const pj_column run_columns[] = {
     COLUMN("samples_missed", U64, pj_run_info, samples_missed),
     COLUMN("spans_lost", U64, pj_run_info, spans_lost),
     COLUMN("failure", TEXT, pj_run_info, failure),
+    COLUMN("request_energy_mj", DOUBLE, pj_run_info, request_mj),
+    COLUMN("request_energy_sd_mj", DOUBLE, pj_run_info, request_sd_mj),
+    COLUMN("request_energy_net_mj", DOUBLE, pj_run_info, request_net_mj),
+    COLUMN("request_energy_net_sd_mj", DOUBLE, pj_run_info, request_net_sd_mj),
+    COLUMN("request_duration_ms", DOUBLE, pj_run_info, request_ms),
+    COLUMN("model_load_energy_mj", DOUBLE, pj_run_info, model_load_mj),
+    COLUMN("typical_token_energy_mj", DOUBLE, pj_run_info, typical_token_mj),
+    COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
+    COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
+    COLUMN("parameters", DOUBLE, pj_run_info, parameters),
+    COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),
     COLUMN("model", JSON, pj_run_info, model_json),
     COLUMN("prompt", TEXT, pj_run_info, prompt),
@@ -212,6 +223,7 @@ static const pj_column token_columns[] = {
     REFERENCE("phase_id", PHASES, pj_token_view, row.phase),
     UNCERTAINTY(pj_token_view, row.energy),
     BOUND(pj_token_view, row.energy),
+    COLUMN("disturbed", I32, pj_token_view, row.disturbed),
 };
 
 static const pj_column section_columns[] = {

@@ -282,4 +282,65 @@ static const char version_5[] =
     ADD("deep_operation_metrics", "energy_sd_bias_mj", "REAL")
     ADD("deep_operation_metrics", "energy_sd_gain_mj", "REAL");
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5, NULL};
+/* Figures of the request: the run without loading the model and without idle gaps. What older runs
+ * stored is enough for all of them but the judgement of disturbed steps, which stays NULL. */
+#define OF_MODEL_LOAD " FROM pipeline_sections s WHERE s.run_id = profiling_runs.id AND" \
+    " s.section_name = 'model_load'"
+#define OF_IDLE " FROM run_phases p WHERE p.run_id = profiling_runs.id AND p.phase = 'idle'"
+/* NULL where the part exists and its figure is unavailable, 0 where there is no such part. */
+#define PART(column, of) "(SELECT CASE WHEN count(*) = count(" column ") THEN" \
+    " total(" column ") END" of ")"
+#define REQUEST(of_run, of_part) of_run " - " PART(of_part, OF_MODEL_LOAD) " - " \
+    PART(of_part, OF_IDLE)
+
+static const char version_6[] =
+    "ALTER TABLE profiling_runs ADD COLUMN request_energy_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN request_energy_sd_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN request_energy_net_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN request_energy_net_sd_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN request_duration_ms REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN model_load_energy_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN typical_token_energy_mj REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN disturbed_tokens INTEGER;"
+    "ALTER TABLE profiling_runs ADD COLUMN disturbed_share REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN parameters REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN active_parameters REAL;"
+    "ALTER TABLE profiling_runs ADD COLUMN joules_per_token_sd REAL;"
+    "ALTER TABLE tokens ADD COLUMN disturbed INTEGER;"
+    "UPDATE profiling_runs SET"
+    " request_energy_mj = " REQUEST("total_energy_mj", "energy_mj") ","
+    " request_energy_net_mj = " REQUEST("net_energy_mj", "net_energy_mj") ","
+    " request_duration_ms = " REQUEST("total_duration_ms", "duration_ms") ","
+    " model_load_energy_mj = (SELECT sum(energy_mj)" OF_MODEL_LOAD "),"
+    " parameters = CASE WHEN json_valid(model) THEN json_extract(model, '$.parameters') END,"
+    " active_parameters ="
+    "  CASE WHEN json_valid(model) THEN json_extract(model, '$.active_parameters') END;"
+    "UPDATE profiling_runs SET request_energy_sd_mj ="
+    " total_energy_sd_mj * (request_energy_mj / total_energy_mj),"
+    " joules_per_token = CASE WHEN output_tokens > 0 THEN request_energy_mj / 1e3 / output_tokens"
+    " END;"
+    "UPDATE profiling_runs SET joules_per_token_sd = CASE WHEN output_tokens > 0 THEN"
+    " request_energy_sd_mj / 1e3 / output_tokens END;"
+    "UPDATE profiling_runs SET typical_token_energy_mj = m.mj FROM (SELECT run_id,"
+    "  avg(energy_mj) AS mj FROM (SELECT run_id, energy_mj,"
+    "   row_number() OVER (PARTITION BY run_id ORDER BY energy_mj) AS rank,"
+    "   count(*) OVER (PARTITION BY run_id) AS n FROM tokens"
+    "   WHERE phase = 'decode' AND energy_mj IS NOT NULL)"
+    "  WHERE rank IN ((n + 1) / 2, (n + 2) / 2) GROUP BY run_id) AS m"
+    " WHERE m.run_id = profiling_runs.id;"
+    "DROP VIEW run_efficiency;"
+    "CREATE VIEW run_efficiency AS SELECT id AS run_id, created_at, status, model_name, engine,"
+    " dtype, batch_size, threads, machine, energy_source, input_tokens, output_tokens,"
+    " total_duration_ms / 1000 AS seconds, request_duration_ms / 1000 AS request_seconds,"
+    " total_energy_mj / 1000 AS joules, net_energy_mj / 1000 AS net_joules,"
+    " request_energy_mj / 1000 AS request_joules, model_load_energy_mj / 1000 AS"
+    " model_load_joules, tokens_per_second, joules_per_token, joules_per_token_sd,"
+    " typical_token_energy_mj / 1000 AS joules_per_token_typical, disturbed_tokens,"
+    " disturbed_share, 1 / joules_per_token AS tokens_per_joule,"
+    " request_energy_mj * request_duration_ms / 1e6 AS energy_delay_product,"
+    " request_energy_mj / (parameters / 1e6) AS mj_per_million_parameters,"
+    " request_energy_mj / (active_parameters / 1e6) AS mj_per_million_active_parameters,"
+    " total_energy_mj / 3.6e9 AS kwh, tags, experiment_name FROM profiling_runs;";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3,
+                                       version_4, version_5, version_6, NULL};

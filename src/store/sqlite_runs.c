@@ -45,12 +45,17 @@ static void write_conditions(pj_buffer *sql, const pj_run_query *q)
     CONDITION(q->repeat_group, "repeat_group = ?")
     CONDITION(q->energy_source, "energy_source = ?")
     CONDITION(q->status, "status = ?")
+    CONDITION(q->engine, "engine = ?")
+    CONDITION(q->dtype, "dtype = ?")
+    CONDITION(q->machine, "instr(machine, ?) > 0")
     for (uint32_t i = 0; i < q->tag_count; i++)
         CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ?)")
     CONDITION(q->from, "created_ns >= ?")
     CONDITION(q->to, "created_ns < ?")
     CONDITION(q->has_min_energy, "total_energy_mj >= ?")
     CONDITION(q->has_max_energy, "total_energy_mj <= ?")
+    CONDITION(q->has_min_joules_per_token, "joules_per_token >= ?")
+    CONDITION(q->has_max_joules_per_token, "joules_per_token <= ?")
 #undef CONDITION
 }
 
@@ -68,11 +73,16 @@ static int bind_conditions(pj_sql *sql, const pj_run_query *q, const bounds *b)
     if (q->repeat_group) pj_sql_text(sql, index++, q->repeat_group);
     if (q->energy_source) pj_sql_text(sql, index++, q->energy_source);
     if (q->status) pj_sql_text(sql, index++, q->status);
+    if (q->engine) pj_sql_text(sql, index++, q->engine);
+    if (q->dtype) pj_sql_text(sql, index++, q->dtype);
+    if (q->machine) pj_sql_text(sql, index++, q->machine);
     for (uint32_t i = 0; i < q->tag_count; i++) pj_sql_text(sql, index++, q->tags[i]);
     if (q->from) pj_sql_int(sql, index++, b->from_ns);
     if (q->to) pj_sql_int(sql, index++, b->to_ns);
     if (q->has_min_energy) pj_sql_double(sql, index++, q->min_energy_mj);
     if (q->has_max_energy) pj_sql_double(sql, index++, q->max_energy_mj);
+    if (q->has_min_joules_per_token) pj_sql_double(sql, index++, q->min_joules_per_token);
+    if (q->has_max_joules_per_token) pj_sql_double(sql, index++, q->max_joules_per_token);
     return index;
 }
 

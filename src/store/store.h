@@ -51,13 +51,16 @@ int pj_run_sort_parse(const char *name); /* "date", ...; -1: none of them */
 /* Zeroed, it asks for the newest PJ_QUERY_LIMIT runs. NULL and 0 mean "any". */
 typedef struct pj_run_query {
     const char *search; /* part of the prompt, without regard to (ASCII) case */
-    const char *model, *experiment, *repeat_group, *energy_source;
+    const char *model, *experiment, *repeat_group, *energy_source, *engine, *dtype;
+    const char *machine; /* part of its name: the CPU's model and the host */
     const char *status;
     const char *const *tags; /* a run must carry all of them */
     uint32_t tag_count;
     const char *from, *to; /* ISO 8601 times or dates: created at or after, and before */
     bool has_min_energy, has_max_energy;
     double min_energy_mj, max_energy_mj;
+    bool has_min_joules_per_token, has_max_joules_per_token;
+    double min_joules_per_token, max_joules_per_token;
     pj_run_sort sort; /* runs that lack the figure come last */
     bool ascending;
     uint32_t limit; /* 0: PJ_QUERY_LIMIT */

@@ -1,7 +1,6 @@
 /* Views of runs as a whole: lists, one run with its rows, its summary statistics. */
 #include "store/view.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +47,12 @@ pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
         {"tags", "SELECT tag, count(*) FROM run_tags GROUP BY tag ORDER BY 2 DESC LIMIT 1000"},
         {"experiments", "SELECT experiment_name, count(*) FROM profiling_runs WHERE"
                         " experiment_name IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1000"},
+        {"engines", "SELECT engine, count(*) FROM profiling_runs WHERE engine IS NOT NULL"
+                    " GROUP BY engine ORDER BY 2 DESC LIMIT 1000"},
+        {"dtypes", "SELECT dtype, count(*) FROM profiling_runs WHERE dtype IS NOT NULL"
+                   " GROUP BY dtype ORDER BY 2 DESC LIMIT 1000"},
+        {"machines", "SELECT machine, count(*) FROM profiling_runs WHERE machine IS NOT NULL"
+                     " GROUP BY machine ORDER BY 2 DESC LIMIT 1000"},
         {"statuses",
          "SELECT status, count(*) FROM profiling_runs GROUP BY status ORDER BY 2 DESC"}};
     pj_status status = PJ_OK;
@@ -452,26 +457,13 @@ static pj_status write_components(pj_view *view, pj_error *err)
     return PJ_OK;
 }
 
-/* The model's own count of parameters, if it says so. */
-static double parameters_of(const pj_run_info *info)
-{
-    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
-    const json_t *count = json_object_get(model, "parameters");
-    double parameters = json_is_number(count) ? json_number_value(count) : NAN;
-    json_decref(model);
-    return parameters;
-}
-
 pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
                                   pj_json *json, pj_error *err)
 {
     pj_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) {
-        double millions = parameters_of(view.info) / 1e6;
         pj_summary_write_members(json, view.info, rates);
-        pj_json_kv_double(json, "energy_per_million_parameters_mj",
-                          millions > 0 ? view.info->total_mj / millions : NAN);
         status = write_common(&view, err);
     }
     if (status == PJ_OK)

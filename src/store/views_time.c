@@ -418,6 +418,11 @@ static void write_token(pj_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_energies(json, sql, 8);
     pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, 8 + PJ_ENERGY_COLUMN_COUNT));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
+    pj_json_key(json, "disturbed");
+    if (pj_sql_get_type(sql, 15) == PJ_SQL_NULL)
+        pj_json_null(json);
+    else
+        pj_json_bool(json, pj_sql_get_int(sql, 15) != 0);
     pj_json_object_end(json);
 }
 
@@ -434,7 +439,8 @@ static pj_status write_tokens(pj_view *view, uint64_t offset, uint32_t limit, pj
     pj_json_kv_uint(json, "offset", offset);
     pj_sql *sql = pj_view_select(view, PJ_TABLE_TOKENS,
                                  "id, position, sequence, vocabulary_id, text, phase, start_ms,"
-                                 " duration_ms, " PJ_ENERGY_COLUMNS ", power_snapshot_mw",
+                                 " duration_ms, " PJ_ENERGY_COLUMNS
+                                 ", power_snapshot_mw, disturbed",
                                  "AND id >= ?3 ORDER BY id LIMIT ?4", err);
     pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
     pj_sql_int(sql, 4, limit ? limit : 10000);

@@ -102,6 +102,7 @@ typedef struct pj_token_row {
     double start_ms, duration_ms;
     double power_mw; /* mean over the token, NAN: unavailable */
     pj_energy energy;
+    int32_t disturbed; /* by the machine, see trace/request.h: 1, 0; -1: not judged */
 } pj_token_row;
 
 typedef struct pj_layer_row {
@@ -195,6 +196,13 @@ typedef struct pj_run_info {
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
     bool total_is_partial; /* a rail that the total should hold was missing */
+    /* The request: the run without model loading and idle gaps (trace/request.h). */
+    double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
+    double model_load_mj;    /* NAN: unavailable, or the run loaded no model */
+    double typical_token_mj; /* median over the decode tokens */
+    double disturbed_share;  /* energy of disturbed tokens / request_mj */
+    int32_t disturbed_tokens; /* -1: not judged */
+    double parameters, active_parameters; /* of the model; NAN: unknown */
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
     double attribution_interval;            /* median relative 95 % half width of tokens' classes */

@@ -133,6 +133,17 @@ static void get_object(const json_t *object, const char *key, pj_arena *arena, c
     if (given && pj_run_is_json_object(given)) get_text(object, key, arena, text);
 }
 
+/* What figures per parameter need of the model's facts. */
+static void read_model(pj_run_info *info)
+{
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    const json_t *all = json_object_get(model, "parameters");
+    const json_t *active = json_object_get(model, "active_parameters");
+    info->parameters = json_is_number(all) ? json_number_value(all) : NAN;
+    info->active_parameters = json_is_number(active) ? json_number_value(active) : NAN;
+    json_decref(model);
+}
+
 static void get_chars(const json_t *object, const char *key, char *text, size_t bytes)
 {
     const json_t *value = json_object_get(object, key);
@@ -223,6 +234,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_text(o, "failure", arena, &info->failure);
     get_object(o, "settings_json", arena, &info->settings_json);
     get_object(o, "model_json", arena, &info->model_json);
+    read_model(info);
     get_text(o, "repeat_group", arena, &info->repeat_group);
     get_text(o, "power_sources", arena, &info->power_sources);
     get_u32(o, "repeat_index", &info->repeat_index);

@@ -24,19 +24,22 @@ static double decoded_tokens(const pj_run_info *info)
 void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
 {
     double decoded = decoded_tokens(info), output = (double)info->output_tokens;
-    double total_j = info->total_mj / 1e3;
+    double request_j = info->request_mj / 1e3;
     r->tokens_per_second = decoded > 0 ? divide(decoded, info->decode_ms / 1e3) : NAN;
     r->prefill_tokens_per_second = divide((double)info->input_tokens, info->prefill_ms / 1e3);
-    r->joules_per_token = divide(total_j, output);
-    r->joules_per_token_net = divide(info->net_mj / 1e3, output);
-    r->joules_per_token_sd = divide(info->total_sd_mj / 1e3, output);
-    r->joules_per_token_net_sd = divide(info->net_sd_mj / 1e3, output);
+    r->joules_per_token = divide(request_j, output);
+    r->joules_per_token_sd = divide(info->request_sd_mj / 1e3, output);
+    r->joules_per_token_net = divide(info->request_net_mj / 1e3, output);
+    r->joules_per_token_net_sd = divide(info->request_net_sd_mj / 1e3, output);
+    r->joules_per_token_typical = info->typical_token_mj / 1e3;
     r->joules_per_input_token = divide(info->prefill_mj / 1e3, (double)info->input_tokens);
     r->joules_per_output_token = decoded > 0 ? divide(info->decode_mj / 1e3, output) : NAN;
-    r->tokens_per_joule = divide(output, total_j);
-    r->energy_delay_product = total_j * info->total_ms / 1e3;
+    r->tokens_per_joule = divide(output, request_j);
+    r->energy_delay_product = request_j * info->request_ms / 1e3;
     r->mean_power_mw = divide(info->total_mj * 1e3, info->total_ms);
     r->prefill_decode_ratio = divide(info->prefill_mj, info->decode_mj);
+    r->mj_per_million_parameters = divide(info->request_mj, info->parameters / 1e6);
+    r->mj_per_million_active_parameters = divide(info->request_mj, info->active_parameters / 1e6);
 }
 
 /* 1 kWh = 3.6e6 J = 3.6e9 mJ. */
@@ -129,12 +132,27 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_double(json, "energy_upper_mj", info->upper_mj);
     pj_json_kv_string(json, "unavailable_reason", info->absence ? pj_absence_name(info->absence) : NULL);
     pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
+    pj_json_kv_double(json, "request_energy_mj", info->request_mj);
+    pj_json_kv_double(json, "request_energy_sd_mj", info->request_sd_mj);
+    pj_json_kv_double(json, "request_energy_net_mj", info->request_net_mj);
+    pj_json_kv_double(json, "request_energy_net_sd_mj", info->request_net_sd_mj);
+    pj_json_kv_double(json, "model_load_energy_mj", info->model_load_mj);
     pj_json_kv_double(json, "prefill_energy_mj", info->prefill_mj);
     pj_json_kv_double(json, "decode_energy_mj", info->decode_mj);
     pj_json_kv_double(json, "prefill_energy_net_mj", info->prefill_net_mj);
     pj_json_kv_double(json, "decode_energy_net_mj", info->decode_net_mj);
     pj_json_kv_double(json, "baseline_cold_mw", info->baseline_cold_mw);
     pj_json_kv_double(json, "baseline_resident_mw", info->baseline_resident_mw);
+}
+
+static void write_disturbed(pj_json *json, const pj_run_info *info)
+{
+    pj_json_key(json, "disturbed_tokens");
+    if (info->disturbed_tokens < 0)
+        pj_json_null(json);
+    else
+        pj_json_int(json, info->disturbed_tokens);
+    pj_json_kv_double(json, "disturbed_share", info->disturbed_share);
 }
 
 static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates)
@@ -144,9 +162,11 @@ static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_r
     pj_json_kv_double(json, "tokens_per_second", r.tokens_per_second);
     pj_json_kv_double(json, "prefill_tokens_per_second", r.prefill_tokens_per_second);
     pj_json_kv_double(json, "joules_per_token", r.joules_per_token);
-    pj_json_kv_double(json, "joules_per_token_net", r.joules_per_token_net);
     pj_json_kv_double(json, "joules_per_token_sd", r.joules_per_token_sd);
+    pj_json_kv_double(json, "joules_per_token_net", r.joules_per_token_net);
     pj_json_kv_double(json, "joules_per_token_net_sd", r.joules_per_token_net_sd);
+    pj_json_kv_double(json, "joules_per_token_typical", r.joules_per_token_typical);
+    write_disturbed(json, info);
     pj_json_kv_double(json, "joules_per_input_token", r.joules_per_input_token);
     pj_json_kv_double(json, "joules_per_output_token", r.joules_per_output_token);
     pj_json_kv_double(json, "tokens_per_joule", r.tokens_per_joule);
@@ -155,6 +175,12 @@ static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_r
     pj_json_kv_double(json, "prefill_decode_ratio", r.prefill_decode_ratio);
     pj_json_kv_double(json, "cost_usd", pj_cost_usd(info->total_mj, rates));
     pj_json_kv_double(json, "co2_grams", pj_co2_grams(info->total_mj, rates));
+    double mj_per_token = r.joules_per_token * 1e3;
+    pj_json_kv_double(json, "cost_usd_per_token", pj_cost_usd(mj_per_token, rates));
+    pj_json_kv_double(json, "co2_grams_per_token", pj_co2_grams(mj_per_token, rates));
+    pj_json_kv_double(json, "energy_per_million_parameters_mj", r.mj_per_million_parameters);
+    pj_json_kv_double(json, "energy_per_million_active_parameters_mj",
+                      r.mj_per_million_active_parameters);
 }
 
 static void write_attribution(pj_json *json, const pj_run_info *info)
@@ -191,6 +217,7 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     const pj_cost_rates usual = PJ_COST_RATES_DEFAULT;
     write_identity(json, info);
     pj_json_kv_double(json, "total_duration_ms", info->total_ms);
+    pj_json_kv_double(json, "request_duration_ms", info->request_ms);
     pj_json_kv_double(json, "prefill_duration_ms", info->prefill_ms);
     pj_json_kv_double(json, "decode_duration_ms", info->decode_ms);
     pj_json_kv_uint(json, "input_tokens", info->input_tokens);

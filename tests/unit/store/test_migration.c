@@ -166,7 +166,7 @@ static void forget_energy(pj_energy *e)
 static void forget_later_figures(pj_run_data *d)
 {
     pj_run_info *info = &d->info;
-    info->net_sd_mj = info->upper_mj = NAN;
+    info->net_sd_mj = info->upper_mj = info->request_net_sd_mj = NAN;
     info->total_sd = info->net_sd = PJ_SD_UNKNOWN;
     for (uint32_t i = 0; i < d->rail_energy_count; i++) {
         d->rail_energy[i].net_sd_mj = NAN;
@@ -198,6 +198,9 @@ static void version_1_is_taken_along(void **state)
                              .depth = i == 2 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP},
                  &runs[i]);
         runs[i].info.statistics_ms = NAN; /* nobody asked for it then */
+        runs[i].info.disturbed_tokens = -1;
+        runs[i].info.disturbed_share = NAN;
+        for (uint32_t t = 0; t < runs[i].token_count; t++) runs[i].tokens[t].disturbed = -1;
         save(f, &runs[i]);
         forget_later_figures(&runs[i]);
     }
@@ -210,8 +213,12 @@ static void version_1_is_taken_along(void **state)
                               " deep_operation_metrics b ON b.id = a.id + 1"
                               " WHERE b.component_metric_id < a.component_metric_id") > 0);
     open_again(f);
-    assert_int_equal(ask(f->store, "PRAGMA user_version"), 5);
+    assert_int_equal(ask(f->store, "PRAGMA user_version"), 6);
     for (int i = 1; i < RUNS; i++) assert_stored(f, &runs[i]);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs WHERE"
+                                   " joules_per_token = request_energy_mj / 1e3 / output_tokens"
+                                   " AND joules_per_token_sd > 0 AND request_energy_mj > 0"),
+                     RUNS - 1);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics c WHERE operation_count"
                                    " <> (SELECT count(*) FROM deep_operation_metrics o"
                                    "  WHERE o.component_metric_id = c.id)"),

@@ -26,7 +26,17 @@ static pj_run_info example(void)
                          .decode_ms = 500,
                          .quality = PJ_MEASURED,
                          .method = PJ_METHOD_FIT,
-                         .total_mj = 44000,
+                         .request_mj = 44000,
+                         .request_sd_mj = 220,
+                         .request_net_mj = 33000,
+                         .request_ms = 1000,
+                         .model_load_mj = 12000,
+                         .typical_token_mj = 1300,
+                         .disturbed_tokens = 2,
+                         .disturbed_share = 0.25,
+                         .parameters = 2e6,
+                         .active_parameters = 1e6,
+                         .total_mj = 56000,
                          .idle_mj = 11000,
                          .net_mj = 33000,
                          .prefill_mj = 10000,
@@ -42,12 +52,16 @@ static void ratios_follow_their_definitions(void **state)
     assert_true(r.tokens_per_second == 40); /* 22 less the first of each of two sequences */
     assert_true(r.prefill_tokens_per_second == 80);
     assert_true(r.joules_per_token == 2);
+    assert_true(fabs(r.joules_per_token_sd - 0.01) < 1e-12);
+    assert_true(r.joules_per_token_typical == 1.3);
+    assert_true(r.mj_per_million_parameters == 22000);
+    assert_true(r.mj_per_million_active_parameters == 44000);
     assert_true(r.joules_per_token_net == 1.5);
     assert_true(r.joules_per_input_token == 0.5);
     assert_true(r.joules_per_output_token == 30.0 / 22); /* those first ones count here */
     assert_true(r.tokens_per_joule == 0.5);
     assert_true(r.energy_delay_product == 44);
-    assert_true(r.mean_power_mw == 44000);
+    assert_true(r.mean_power_mw == 56000); /* the whole run */
     info.output_tokens = info.batch_size, info.decode_mj = 0; /* all of them out of prefill */
     pj_run_ratios_get(&info, &r);
     assert_true(isnan(r.tokens_per_second) && isnan(r.joules_per_output_token));
@@ -98,7 +112,16 @@ static void the_object_has_the_fields_of_the_contract(void **state)
                                          "output_tokens",
                                          "tokens_per_second",
                                          "prefill_tokens_per_second",
+                                         "request_energy_mj",
+                                         "request_duration_ms",
+                                         "model_load_energy_mj",
                                          "joules_per_token",
+                                         "joules_per_token_sd",
+                                         "joules_per_token_typical",
+                                         "disturbed_tokens",
+                                         "disturbed_share",
+                                         "engine",
+                                         "dtype",
                                          "joules_per_input_token",
                                          "joules_per_output_token",
                                          "joules_per_token_net",
@@ -125,11 +148,16 @@ static void unavailable_is_null_and_never_zero(void **state)
 {
     pj_run_info info = example();
     info.total_mj = info.idle_mj = info.net_mj = info.prefill_mj = info.decode_mj = NAN;
+    info.request_mj = info.request_net_mj = info.request_sd_mj = info.model_load_mj = NAN;
+    info.typical_token_mj = info.disturbed_share = NAN;
+    info.disturbed_tokens = -1;
     info.quality = PJ_UNAVAILABLE;
     json_t *o = summary_of(&info);
     static const char *const fields[] = {
         "total_energy_mj",  "idle_energy_mj", "joules_per_token", "joules_per_token_net",
-        "tokens_per_joule", "cost_usd",       "co2_grams",        "energy_delay_product"};
+        "tokens_per_joule", "cost_usd",       "co2_grams",        "energy_delay_product",
+        "request_energy_mj", "model_load_energy_mj", "joules_per_token_sd", "disturbed_share",
+        "joules_per_token_typical", "disturbed_tokens", "cost_usd_per_token"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_true(json_is_null(json_object_get(o, fields[i])));
     assert_true(json_number_value(json_object_get(o, "tokens_per_second")) == 40);
