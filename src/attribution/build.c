@@ -382,6 +382,7 @@ static pj_status build_rows_and_joules(pj_tree *tree, const pj_build_options *op
         status = rows.status;
     }
     if (status == PJ_OK) status = pj_joules_fill(joules, err);
+    if (status == PJ_OK) status = pj_joules_request(joules, err);
     pj_joules_free(joules);
     return status;
 }

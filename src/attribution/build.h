@@ -45,6 +45,8 @@ pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_joules **joules,
                         pj_error *err);
 pj_status pj_joules_fill(pj_joules *joules, pj_error *err);
+/* The figures of the request (trace/request.h); everything else is filled. */
+pj_status pj_joules_request(pj_joules *joules, pj_error *err);
 void pj_joules_free(pj_joules *joules); /* NULL is allowed */
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
                            pj_error *err);

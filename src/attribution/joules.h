@@ -47,8 +47,6 @@ void pj_joules_free_energies(int64_t *energies);        /* of leaves; NULL is al
 pj_energy *pj_joules_of(pj_joules *j, uint32_t node);
 /* What rows have beside the energy of their node: classes, shares of a batch, idle time. */
 pj_status pj_joules_rows(pj_joules *j, pj_error *err);
-/* The figures of the request; the run's totals and rows are there. */
-pj_status pj_joules_request(pj_joules *j, pj_error *err);
 /* Classes, rail energies, and the figures of the run. */
 pj_status pj_joules_run(pj_joules *j, pj_error *err);
 /* Planted energy of a leaf: all rails of a simulation together. */

@@ -221,5 +221,5 @@ pj_status pj_joules_run(pj_joules *j, pj_error *err)
     pj_status status = fill_classes(j, err);
     if (status == PJ_OK) status = fill_rail_energy(j, err);
     if (status == PJ_OK) fill_info(j);
-    return status == PJ_OK ? pj_joules_request(j, err) : status;
+    return status;
 }
