@@ -18,7 +18,6 @@ KNOWN = {
     "llm: checkpoint gguf gguf_config safetensors",
     "llm: tokenizer_bpe tokenizer_encode",
     "llm: tokenizer_gguf tokenizer_tokenizer",
-    "power: estimate hwmon nvml powermetrics rapl replay sim_source sources sysfs",
     "profile: calibration generate run session",
 }
 

@@ -2,7 +2,6 @@
  * Power samples as rows: one a published value of the rail that publishes most often, tagged with
  * the phase that held most of its window and the share of the window that it held.
  */
-#include "power/meter.h"
 #include "attribution/build.h"
 
 #include <math.h>
@@ -51,16 +50,14 @@ static bool make_table(pj_run_data *d, uint32_t count)
     return ok;
 }
 
+/* A column is the sum of all its rails or unknown: what one of them lacks is not taken as zero. */
 static void fill_columns(pj_run_data *d, uint32_t row)
 {
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
-        double sum = NAN;
-        for (uint32_t r = 0; r < d->rail_count; r++)
-            if (pj_rail_in_column(d->rails, d->rail_count, r, (pj_rail_class)c) &&
-                !isnan(d->samples.mw[r][row]))
-                sum = (isnan(sum) ? 0 : sum) + d->samples.mw[r][row];
-        d->samples.columns[c][row] = sum;
-    }
+    double mw[PJ_MAX_RAILS];
+    for (uint32_t r = 0; r < d->rail_count; r++) mw[r] = d->samples.mw[r][row];
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
+        d->samples.columns[c][row] =
+            pj_rail_column_sum(d->rails, d->rail_count, mw, (pj_rail_class)c);
 }
 
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *d,

@@ -336,12 +336,11 @@ static void power_frame(pj_live_json *live, const char *run_id)
 static void power_message(pj_live_json *live, const char *run_id, const pj_live_power *s,
                           pj_audience audience)
 {
-    static const char *const names[] = {"cpu_power_mw", "gpu_power_mw", "ane_power_mw",
-                                        "dram_power_mw", "total_power_mw"};
     pj_json json;
     begin(live, &json, "power_sample", run_id, s->t_ms);
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) figure(&json, names[c], s->mw[c]);
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
+        figure(&json, pj_rail_class_column((pj_rail_class)c), s->mw[c]);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
     /* What tells binary readers where figures come from must not be skipped. */
     bool state = audience == PJ_FOR_JSON;

@@ -331,24 +331,6 @@ pj_source_quality pj_meter_quality(const pj_meter *meter)
     return worst;
 }
 
-static bool in_total(pj_rail_class c)
-{
-    return c == PJ_RAIL_CPU || c == PJ_RAIL_GPU || c == PJ_RAIL_ANE || c == PJ_RAIL_DRAM;
-}
-
-bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column)
-{
-    bool own_total = false;
-    for (uint32_t i = 0; i < count; i++) own_total |= rails[i].rail_class == PJ_RAIL_TOTAL;
-    bool sum = column == PJ_RAIL_TOTAL && !own_total;
-    if (sum ? !in_total(rails[rail].rail_class) : rails[rail].rail_class != column) return false;
-    int hops = 0;
-    for (int up = rails[rail].parent; up >= 0 && up < (int)count && hops++ < PJ_MAX_RAILS;
-         up = rails[up].parent)
-        if (sum ? in_total(rails[up].rail_class) : rails[up].rail_class == column) return false;
-    return true;
-}
-
 /* Median and 99th percentile over the ticks of all samplers. */
 void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost)
 {

@@ -137,13 +137,6 @@ typedef struct pj_busy {
 void pj_busy_get(const pj_power_env *env, pj_busy *busy);
 double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unknown */
 
-/* ---- columns of a sample --------------------------------------------------------------------- */
-
-/* Whether this rail counts in the sum of its class (no rail of that class contains it), or, for
- * PJ_RAIL_TOTAL, in the total: the total's own rail, or where there is none every CPU, GPU, ANE and
- * DRAM rail that no other of these contains. */
-bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column);
-
 /* ---- simulated sensors ------------------------------------------------------------------------
  */
 

@@ -135,7 +135,7 @@ typedef enum pj_reading_reason {
 
 const char *pj_reading_reason_text(unsigned reason); /* "above the rail's limit", ... */
 
-/* ---- small helps for sources --------------------------------------------------------------- */
+/* ---- helpers for sources (source.c) --------------------------------------------------------- */
 
 /* Writes root + path; false when it does not fit. */
 bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);

@@ -106,18 +106,25 @@ void pj_live_feed_flush(pj_live_feed *feed)
     feed->sample_count = 0;
 }
 
+/* Sum of a column's rails; NAN while any of them has no value. */
+static double column_mw(const pj_live_feed *feed, int column)
+{
+    double sum = NAN;
+    for (uint32_t r = 0; r < feed->rail_count; r++) {
+        if (!feed->in_column[column][r]) continue;
+        if (isnan(feed->last_mw[r])) return NAN;
+        sum = (isnan(sum) ? 0 : sum) + feed->last_mw[r];
+    }
+    return sum;
+}
+
 /* A sample whenever the rail that leads a round has a new value: one row for all rails. */
 static void add_sample(pj_live_feed *feed, int64_t at_ns)
 {
     if (feed->sample_count == MAX_SAMPLES) pj_live_feed_flush(feed);
     pj_live_power *s = &feed->samples[feed->sample_count++];
     *s = (pj_live_power){.t_ms = ms_of(feed, at_ns), .phase = feed->phase};
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
-        s->mw[c] = NAN;
-        for (uint32_t r = 0; r < feed->rail_count; r++)
-            if (feed->in_column[c][r] && !isnan(feed->last_mw[r]))
-                s->mw[c] = (isnan(s->mw[c]) ? 0 : s->mw[c]) + feed->last_mw[r];
-    }
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->mw[c] = column_mw(feed, c);
     s->quality = pj_meter_quality(feed->meter);
 }
 
@@ -144,21 +151,22 @@ void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_
     }
 }
 
-/* Energy of an interval from what is known now; the time after the last reading counts with its
- * power, because it will be known only later. */
+/* Energy of an interval from what is known now: NAN when a rail that counts has no value. The time
+ * after the last reading counts with that reading's power, because it will be known only later. */
 static double provisional_mj(const pj_live_feed *feed, int64_t begin_ns, int64_t end_ns)
 {
     double sum = NAN;
     for (uint32_t r = 0; r < feed->rail_count; r++) {
         int64_t first, last;
-        if (!feed->in_column[PJ_RAIL_TOTAL][r] || !feed->curves[r] ||
-            !pj_curve_span(feed->curves[r], &first, &last) || isnan(feed->last_mw[r]))
-            continue;
+        if (!feed->in_column[PJ_RAIL_TOTAL][r]) continue;
+        if (!feed->curves[r] || isnan(feed->last_mw[r]) ||
+            !pj_curve_span(feed->curves[r], &first, &last))
+            return NAN;
         double mj = 0;
         int64_t known = end_ns < last ? end_ns : last;
         if (begin_ns < known) mj = pj_curve_energy_mj(feed->curves[r], begin_ns, known);
         int64_t from = begin_ns > known ? begin_ns : known;
-        if (isnan(mj)) continue;
+        if (isnan(mj)) return NAN;
         mj += feed->last_mw[r] * (double)(end_ns - from) / 1e9;
         sum = (isnan(sum) ? 0 : sum) + mj;
     }

@@ -422,7 +422,6 @@ static void fill_energy(pj_metrics *m, const pj_queue_totals *totals)
 /* While a run goes on its own samples say what is drawn; else the sensors are asked. */
 static void fill_power(const pj_serve *serve, pj_metrics *m)
 {
-    static const char *const columns[] = {"cpu", "gpu", "ane", "dram", "total"};
     pj_live_power last;
     if (!m->running) {
         pj_serve_sensors sensors = sensors_of(serve);
@@ -432,7 +431,8 @@ static void fill_power(const pj_serve *serve, pj_metrics *m)
     if (!pj_live_json_last_power(serve->live, &last)) return;
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
         if (isnan(last.mw[c])) continue;
-        pj_metric_rail *rail = rail_named(m, columns[c], last.quality == PJ_MODELLED);
+        pj_metric_rail *rail =
+            rail_named(m, pj_rail_class_name((pj_rail_class)c), last.quality == PJ_MODELLED);
         if (rail) rail->power_mw = last.mw[c];
     }
 }

@@ -558,7 +558,6 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static const char *const rail_classes[] = {"cpu", "gpu", "ane", "dram", "total", "platform"};
 static const char *const rail_kinds[] = {"counter", "instant", "average"};
 static const char *const rail_scopes[] = {"domain", "package", "board", "module", "machine"};
 
@@ -606,7 +605,7 @@ static int value_of(pj_names names, const char *name)
     case PJ_NAMES_STATUS: return pj_run_status_parse(name);
     case PJ_NAMES_DEPTH: return pj_depth_parse(name);
     case PJ_NAMES_QUALITY: return pj_quality_parse(name);
-    case PJ_NAMES_RAIL_CLASS: return find(rail_classes, PJ_RAIL_CLASS_COUNT, name);
+    case PJ_NAMES_RAIL_CLASS: return pj_rail_class_parse(name);
     case PJ_NAMES_RAIL_KIND: return find(rail_kinds, 3, name);
     case PJ_NAMES_RAIL_SCOPE: return find(rail_scopes, 5, name);
     }

@@ -329,8 +329,6 @@ static pj_status make_token_statistics(void *context, pj_json *json, pj_error *e
 static pj_status make_power_statistics(void *context, pj_json *json, pj_error *err)
 {
     pj_view *view = context;
-    static const char *const names[] = {"cpu_power_mw", "gpu_power_mw", "ane_power_mw",
-                                        "dram_power_mw", "total_power_mw"};
     pj_power_series s;
     pj_status status = pj_view_power_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
@@ -345,7 +343,7 @@ static pj_status make_power_statistics(void *context, pj_json *json, pj_error *e
             if (n == 0) continue;
             pj_json_object_begin(json);
             pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)p));
-            pj_json_kv_string(json, "column", names[c]);
+            pj_json_kv_string(json, "column", pj_rail_class_column((pj_rail_class)c));
             write_statistics(json, values, n);
             pj_json_object_end(json);
         }

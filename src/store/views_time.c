@@ -138,9 +138,6 @@ pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window
 /* ---- power ------------------------------------------------------------------------------------
  */
 
-static const char *const column_names[PJ_RAIL_TOTAL + 1] = {
-    "cpu_power_mw", "gpu_power_mw", "ane_power_mw", "dram_power_mw", "total_power_mw"};
-
 typedef struct power_table {
     pj_power_series series;
     float *confidence;
@@ -277,7 +274,7 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
     for (uint32_t i = 0; i < rows; i++) pj_json_float(json, p->confidence[sample_of(t, i)]);
     pj_json_array_end(json);
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
-        pj_json_key(json, column_names[c]);
+        pj_json_key(json, pj_rail_class_column((pj_rail_class)c));
         if (is_empty(p->series.columns[c], t->count))
             pj_json_null(json);
         else

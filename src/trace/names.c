@@ -10,28 +10,6 @@ const char *pj_phase_name(pj_phase phase)
     return (unsigned)phase < PJ_PHASE_COUNT ? names[phase] : "unknown";
 }
 
-/* ---- words of rails ----------------------------------------------------------------------------
- */
-
-const char *pj_rail_class_name(pj_rail_class rail_class)
-{
-    static const char *const names[PJ_RAIL_CLASS_COUNT] = {"cpu",  "gpu",   "ane",
-                                                           "dram", "total", "platform"};
-    return (unsigned)rail_class < PJ_RAIL_CLASS_COUNT ? names[rail_class] : "unknown";
-}
-
-const char *pj_rail_kind_name(pj_rail_kind kind)
-{
-    static const char *const names[] = {"counter", "instant", "average"};
-    return (unsigned)kind <= PJ_RAIL_AVERAGE ? names[kind] : "unknown";
-}
-
-const char *pj_rail_scope_name(pj_rail_scope scope)
-{
-    static const char *const names[] = {"domain", "package", "board", "module", "machine"};
-    return (unsigned)scope <= PJ_SCOPE_MACHINE ? names[scope] : "unknown";
-}
-
 /* ---- words of a run's facts ---------------------------------------------------------------- */
 
 static const char *const status_names[] = {"running",   "completed",   "failed",

@@ -78,9 +78,27 @@ typedef struct pj_reading {
     uint32_t sequence;           /* of the sampler's tick */
 } pj_reading;
 
+/* ---- words and rules (rail.c) ---- */
+
 /* The words as the database, the API and tables spell them. */
 const char *pj_rail_class_name(pj_rail_class rail_class);
 const char *pj_rail_kind_name(pj_rail_kind kind);
 const char *pj_rail_scope_name(pj_rail_scope scope);
+int pj_rail_class_parse(const char *name); /* of a class's own name; -1: there is none */
+/* The column of a sample, "cpu_power_mw"; NULL for PJ_RAIL_PLATFORM, which has none. */
+const char *pj_rail_class_column(pj_rail_class rail_class);
+const char *pj_rail_class_colour(pj_rail_class rail_class); /* "blue", as charts draw it */
+/* What a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else PLATFORM. */
+pj_rail_class pj_rail_class_of_name(const char *name);
+
+/* Whether this rail counts towards the column. A rail that a wider one of the same column contains
+ * does not. The total is the sum of every CPU, GPU, ANE and DRAM rail that no other of these
+ * contains; where a source reports a total itself, that and the GPU boards outside it. */
+bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column);
+/* Sum of `values` (by rail) over the column: NAN when one that counts is NAN, or none counts. */
+double pj_rail_column_sum(const pj_rail *rails, uint32_t count, const double *values,
+                          pj_rail_class column);
+/* Names of the rails whose bits are set in `which`, separated by commas. */
+void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *text, size_t bytes);
 
 #endif

@@ -1,0 +1,62 @@
+/*
+ * Helpers that every power source uses: paths below a configurable root, parsing the numbers of
+ * sysfs files, reports, and the sentences of reasons. They lie below the sources, so that the table
+ * of sources (sources.c) can name the sources without a source calling back into it.
+ */
+#include "power/source.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *pj_reading_reason_text(unsigned reason)
+{
+    static const char *const texts[PJ_REASON_COUNT] = {
+        [PJ_REASON_NONE] = "",
+        [PJ_REASON_UNSUPPORTED] = "not supported by the driver",
+        [PJ_REASON_IO] = "the read failed",
+        [PJ_REASON_DENIED] = "permission denied",
+        [PJ_REASON_NOT_A_NUMBER] = "not a number",
+        [PJ_REASON_NEGATIVE] = "negative",
+        [PJ_REASON_TOO_HIGH] = "above what the rail can draw",
+        [PJ_REASON_ZERO] = "zero where the rail is known to draw power",
+        [PJ_REASON_BACKWARDS] = "the counter stepped back",
+        [PJ_REASON_FROZEN] = "unchanged for more than 20 update periods",
+        [PJ_REASON_SUSPENDED] = "the machine or this process stood still",
+        [PJ_REASON_AMBIGUOUS] = "the counter may have wrapped more than once",
+        [PJ_REASON_GONE] = "the device or its helper process is gone",
+    };
+    return reason < PJ_REASON_COUNT ? texts[reason] : "unknown";
+}
+
+bool pj_power_path(char *out, size_t bytes, const char *root, const char *path)
+{
+    int length = snprintf(out, bytes, "%s%s", root ? root : "", path);
+    return length >= 0 && (size_t)length < bytes;
+}
+
+bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value)
+{
+    uint64_t number = 0;
+    size_t i = 0;
+    for (; i < bytes && text[i] >= '0' && text[i] <= '9'; i++)
+        if (__builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(text[i] - '0'), &number))
+            return false;
+    if (i == 0) return false;
+    if (i < bytes && text[i] != 0 && text[i] != '\n' && text[i] != ' ' && text[i] != '\t' &&
+        text[i] != '\r')
+        return false;
+    *value = number;
+    return true;
+}
+
+void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,
+                          const char *reason_format, ...)
+{
+    va_list args;
+    report->state = state;
+    va_start(args, reason_format);
+    vsnprintf(report->reason, sizeof report->reason, reason_format, args);
+    va_end(args);
+    snprintf(report->remedy, sizeof report->remedy, "%s", remedy);
+}

@@ -1,0 +1,119 @@
+/*
+ * The words of rails and the rules that follow from them, in one table: how a class is called, which
+ * column of a sample it fills, in which colour it is drawn, and whether it counts towards the total.
+ */
+#include "trace/rail.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *column, *colour;
+    bool counts; /* part of the machine's total, unless a wider rail contains it */
+} classes[PJ_RAIL_CLASS_COUNT] = {
+    [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", "blue", true},
+    [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", "green", true},
+    [PJ_RAIL_ANE] = {"ane", "ane_power_mw", "orange", true},
+    [PJ_RAIL_DRAM] = {"dram", "dram_power_mw", "purple", true},
+    [PJ_RAIL_TOTAL] = {"total", "total_power_mw", "red", true},
+    [PJ_RAIL_PLATFORM] = {"platform", NULL, "grey", false},
+};
+
+const char *pj_rail_class_name(pj_rail_class c)
+{
+    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].name : "unknown";
+}
+
+const char *pj_rail_class_column(pj_rail_class c)
+{
+    return (unsigned)c <= PJ_RAIL_TOTAL ? classes[c].column : NULL;
+}
+
+const char *pj_rail_class_colour(pj_rail_class c)
+{
+    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].colour : "grey";
+}
+
+int pj_rail_class_parse(const char *name)
+{
+    for (int c = 0; name && c < PJ_RAIL_CLASS_COUNT; c++)
+        if (strcmp(classes[c].name, name) == 0) return c;
+    return -1;
+}
+
+pj_rail_class pj_rail_class_of_name(const char *name)
+{
+    for (int c = 0; c < PJ_RAIL_PLATFORM; c++) {
+        size_t length = strlen(classes[c].name);
+        if (strncmp(name, classes[c].name, length) == 0 &&
+            strspn(name + length, "0123456789") == strlen(name + length))
+            return (pj_rail_class)c;
+    }
+    return PJ_RAIL_PLATFORM;
+}
+
+const char *pj_rail_kind_name(pj_rail_kind kind)
+{
+    static const char *const names[] = {"counter", "instant", "average"};
+    return (unsigned)kind <= PJ_RAIL_AVERAGE ? names[kind] : "unknown";
+}
+
+const char *pj_rail_scope_name(pj_rail_scope scope)
+{
+    static const char *const names[] = {"domain", "package", "board", "module", "machine"};
+    return (unsigned)scope <= PJ_SCOPE_MACHINE ? names[scope] : "unknown";
+}
+
+/* ---- what counts --------------------------------------------------------------------------- */
+
+/* A GPU's reading that holds the processor as well (an APU's package, a Grace Hopper module): it
+ * belongs to the total, and is the power of no GPU. */
+static bool holds_processor(const pj_rail *rail)
+{
+    return rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE;
+}
+
+/* Whether the rail counts for the column, containment aside. */
+static bool candidate(const pj_rail *rail, pj_rail_class column, bool has_total)
+{
+    if (column != PJ_RAIL_TOTAL) return rail->rail_class == column && !holds_processor(rail);
+    if (!classes[rail->rail_class].counts) return false;
+    /* Where something reports a total, only boards that it does not contain come on top of it. */
+    return !has_total || rail->rail_class == PJ_RAIL_TOTAL ||
+           (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_BOARD);
+}
+
+bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column)
+{
+    bool has_total = false;
+    int hops = 0;
+    for (uint32_t i = 0; i < count; i++) has_total |= rails[i].rail_class == PJ_RAIL_TOTAL;
+    if (!candidate(&rails[rail], column, has_total)) return false;
+    for (int up = rails[rail].parent; up >= 0 && up < (int)count && hops++ < PJ_MAX_RAILS;
+         up = rails[up].parent)
+        if (candidate(&rails[up], column, has_total)) return false;
+    return true;
+}
+
+double pj_rail_column_sum(const pj_rail *rails, uint32_t count, const double *values,
+                          pj_rail_class column)
+{
+    double sum = NAN;
+    for (uint32_t r = 0; r < count; r++) {
+        if (!pj_rail_in_column(rails, count, r, column)) continue;
+        if (isnan(values[r])) return NAN;
+        sum = isnan(sum) ? values[r] : sum + values[r];
+    }
+    return sum;
+}
+
+void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t r = 0; r < count && used < bytes; r++)
+        if (which >> r & 1)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
+                                     rails[r].name);
+}
