@@ -2,9 +2,10 @@
  * hwmon: energy and power inputs of GPUs, boards and systems on modules under /sys/class/hwmon.
  * Folder numbers change from boot to boot, so a rail is named by its chip and label. Of one channel
  * the best reading is taken: energy counter, else averaged power, else power, else volts times
- * amperes; disabled channels are left out. Which column a rail counts for is said by a table of
- * chips and labels below; what the table does not know is kept as a platform rail and counts for
- * none, because a wrong sum is worse than a missing one.
+ * amperes; disabled channels are left out. Older drivers put the attributes into the device's folder
+ * (hwmonN/device/power1_average); both places are looked into. Which column a rail counts for is said
+ * by the table of chips and labels below; what the table does not know is kept as a platform rail and
+ * counts for none, because a wrong sum is worse than a missing one.
  */
 #include "power/source.h"
 
@@ -19,6 +20,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* The driver's present name; "acpi_power_meter" is taken for it too. */
+#define POWER_METER "power_meter"
+
 enum { MAX_CHANNELS = 48, PATH_BYTES = 512, MAX_CHIPS = 64, MAX_CHANNEL_NUMBER = 16 };
 
 typedef enum channel_kind { ENERGY, POWER_AVERAGE, POWER, VOLTS_AMPERES } channel_kind;
@@ -29,6 +33,10 @@ typedef struct channel {
     uint32_t chip_order; /* counts chips of the same name */
     char chip[32], label[48], device[64];
     int number;
+    int socket; /* named by the label ("... Socket 1"); -1: none */
+    bool apu;   /* the GPU shares its package with the processor, and this reading holds both */
+    bool second_die; /* reads 0: another die of the board reports for both */
+    bool multi_die;  /* a board of that kind */
     double max_mw, window_ms;
 } channel;
 
@@ -41,15 +49,15 @@ typedef struct chip {
     char folder[PATH_BYTES];
     char name[32], device[64];
     uint32_t order;
+    bool apu, multi_die;
 } chip;
 
-/* What a rail is, by chip and by the start of its label; the first row that fits counts. `contains`
- * says which rails of the same chip lie inside this one ("*": all). */
+/* What a rail is, by chip and by the start of its label; the first row that fits counts. */
 static const struct {
     const char *chip, *label;
     pj_rail_class rail_class;
     pj_rail_scope scope;
-    bool holds_others;
+    bool holds_others; /* rails of the same chip and a narrower scope lie inside it */
 } known[] = {
     {"amdgpu", "", PJ_RAIL_GPU, PJ_SCOPE_BOARD, false},
     {"xe", "card", PJ_RAIL_GPU, PJ_SCOPE_BOARD, true},
@@ -63,10 +71,9 @@ static const struct {
     {"ina3221", "POM_5V_CPU", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN, false},
     {"ina3221", "POM_5V_GPU", PJ_RAIL_GPU, PJ_SCOPE_DOMAIN, false},
     {"ina3221", "VDDQ", PJ_RAIL_DRAM, PJ_SCOPE_DOMAIN, false},
-    {"power_meter", "Module Power", PJ_RAIL_TOTAL, PJ_SCOPE_MODULE, true}, /* GH200: all of it */
-    {"power_meter", "Grace Power", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
-    {"acpi_power_meter", "Module Power", PJ_RAIL_TOTAL, PJ_SCOPE_MODULE, true},
-    {"acpi_power_meter", "Grace Power", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
+    {POWER_METER, "Module Power", PJ_RAIL_TOTAL, PJ_SCOPE_MODULE, true}, /* GH200: all of it */
+    {POWER_METER, "Grace Power", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
+    {POWER_METER, "CPU Power", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN, false},
     {"amd_energy", "Esocket", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
     {"fam15h_power", "", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, false},
     {"zenpower", "", PJ_RAIL_PLATFORM, PJ_SCOPE_DOMAIN, false},
@@ -78,7 +85,7 @@ static int row_of(const char *chip_name, const char *label)
     int i = 0;
     for (; known[i].chip; i++)
         if (strcmp(known[i].chip, chip_name) == 0 &&
-            strncmp(known[i].label, label, strlen(known[i].label)) == 0)
+            strncasecmp(known[i].label, label, strlen(known[i].label)) == 0)
             break;
     return i;
 }
@@ -125,18 +132,40 @@ static int open_input(const chip *c, const char *kind, int number, const char *s
     return fd;
 }
 
-static double window_ms_of(const chip *c)
+/* What one reading averages over: said for the chip, or for averaged power by the channel. */
+static double window_ms_of(const chip *c, channel_kind kind, int number)
 {
     char path[PATH_BYTES];
     int64_t value;
+    if (kind == POWER_AVERAGE && chip_number(c, "power", number, "average_interval", &value) &&
+        value > 0)
+        return (double)value;
     snprintf(path, sizeof path, "%.480s/update_interval", c->folder);
     return pj_sysfs_number(path, &value) && value > 0 ? (double)value : 0;
+}
+
+/* The label of a channel; ACPI power meters call it power1_oem_info. */
+static void find_label(const chip *c, const char *kind, int number, char *label, size_t bytes)
+{
+    char path[PATH_BYTES];
+    static const char *const suffixes[] = {"label", "oem_info"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (chip_path(c, path, kind, number, suffixes[i]) && pj_sysfs_text(path, label, bytes))
+            return;
+    snprintf(label, bytes, "%s%d", kind, number);
+}
+
+/* "Grace Power Socket 1" is of socket 1. */
+static int socket_of(const char *label)
+{
+    const char *word = strcasestr(label, "socket");
+    int number;
+    return word && sscanf(word + 6, "%d", &number) == 1 ? number : -1;
 }
 
 static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int second_fd,
                         const char *label_kind, int number)
 {
-    char path[PATH_BYTES];
     if (h->count == MAX_CHANNELS) {
         close(fd);
         if (second_fd >= 0) close(second_fd);
@@ -148,13 +177,16 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                     .second_fd = second_fd,
                     .chip_order = c->order,
                     .number = number,
+                    .apu = c->apu,
+                    .multi_die = c->multi_die,
                     .max_mw = bound_mw(c, number),
-                    .window_ms = window_ms_of(c)};
+                    .window_ms = window_ms_of(c, kind, number)};
     memcpy(ch->chip, c->name, sizeof ch->chip);
     memcpy(ch->device, c->device, sizeof ch->device);
-    if (!chip_path(c, path, label_kind, number, "label") ||
-        !pj_sysfs_text(path, ch->label, sizeof ch->label))
-        snprintf(ch->label, sizeof ch->label, "%s%d", label_kind, number);
+    find_label(c, label_kind, number, ch->label, sizeof ch->label);
+    ch->socket = socket_of(ch->label);
+    int64_t now;
+    ch->second_die = strcmp(c->name, "amdgpu") == 0 && pj_sysfs_read(fd, &now) == PJ_OK && now == 0;
 }
 
 /* The best reading of each channel of one chip. */
@@ -180,14 +212,64 @@ static void add_chip(hwmon *h, const chip *c)
 }
 
 /* The device behind a hwmon folder: the last part of its `device` link, e.g. 0000:03:00.0. */
-static void find_device(chip *c)
+static void find_device(chip *c, const char *base)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
-    snprintf(path, sizeof path, "%.480s/device", c->folder);
+    snprintf(path, sizeof path, "%.480s/device", base);
     ssize_t length = readlink(path, target, sizeof target - 1);
     target[length > 0 ? length : 0] = 0;
     const char *name = strrchr(target, '/');
     snprintf(c->device, sizeof c->device, "%.20s %.40s", c->name, name ? name + 1 : "");
+}
+
+/* PCI device numbers of AMD's boards that report in a way of their own. */
+static bool is_one_of(const char *base, const char *const *ids)
+{
+    char path[PATH_BYTES], id[16];
+    snprintf(path, sizeof path, "%.480s/device/device", base);
+    if (!pj_sysfs_text(path, id, sizeof id)) return false;
+    for (; *ids; ids++)
+        if (strcasecmp(*ids, id) == 0) return true;
+    return false;
+}
+
+/* On an APU the driver shows the voltage of the north bridge, which it does on no other GPU. */
+static bool is_apu(const chip *c, const char *base)
+{
+    static const char *const mi300a[] = {"0x74a0", NULL};
+    char path[PATH_BYTES], label[32];
+    for (int n = 0; n <= MAX_CHANNEL_NUMBER; n++)
+        if (chip_path(c, path, "in", n, "label") && pj_sysfs_text(path, label, sizeof label) &&
+            strcasecmp(label, "vddnb") == 0)
+            return true;
+    return is_one_of(base, mi300a);
+}
+
+/* Takes the channels that lie in `folder`; false when there are none. */
+static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
+{
+    static const char *const mi250[] = {"0x7408", "0x740c", NULL};
+    uint32_t before = h->count;
+    snprintf(c->folder, sizeof c->folder, "%s", folder);
+    if (strcmp(c->name, "amdgpu") == 0) {
+        c->apu = is_apu(c, base);
+        c->multi_die = is_one_of(base, mi250);
+    }
+    add_chip(h, c);
+    return h->count > before;
+}
+
+/* The chip's name, which may lie in the device's folder too. */
+static bool find_name(const char *base, char *name, size_t bytes)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%.480s/name", base);
+    if (!pj_sysfs_text(path, name, bytes)) {
+        snprintf(path, sizeof path, "%.480s/device/name", base);
+        if (!pj_sysfs_text(path, name, bytes)) return false;
+    }
+    if (strcmp(name, "acpi_power_meter") == 0) snprintf(name, bytes, POWER_METER);
+    return true;
 }
 
 static void scan(hwmon *h, const pj_power_env *env)
@@ -197,15 +279,14 @@ static void scan(hwmon *h, const pj_power_env *env)
     uint32_t count = pj_sysfs_list(folder, "hwmon", names, MAX_CHIPS), chips = 0;
     for (uint32_t i = 0; i < count; i++) {
         chip c = {.order = 0};
-        char path[PATH_BYTES];
-        if (snprintf(c.folder, sizeof c.folder, "%.400s/%s", folder, names[i]) >= PATH_BYTES)
-            continue;
-        snprintf(path, sizeof path, "%.500s/name", c.folder);
-        if (!pj_sysfs_text(path, c.name, sizeof c.name)) continue;
+        char hwmon_path[PATH_BYTES], device[PATH_BYTES];
+        if (snprintf(hwmon_path, sizeof hwmon_path, "%.400s/%s", folder, names[i]) >= 480) continue;
+        snprintf(device, sizeof device, "%.480s/device", hwmon_path);
+        if (!find_name(hwmon_path, c.name, sizeof c.name)) continue;
         for (uint32_t k = 0; k < chips; k++) c.order += strcmp(seen[k], c.name) == 0;
         memcpy(seen[chips++], c.name, sizeof c.name);
-        find_device(&c);
-        add_chip(h, &c);
+        find_device(&c, hwmon_path);
+        if (!scan_folder(h, &c, hwmon_path, hwmon_path)) scan_folder(h, &c, device, hwmon_path);
     }
 }
 
@@ -262,22 +343,40 @@ static bool same_chip(const channel *a, const channel *b)
     return a->chip_order == b->chip_order && strcmp(a->chip, b->chip) == 0;
 }
 
-/* The rail of the same chip that holds this one: a rail that holds others, of a wider scope. */
+/* What a channel measures, where the board says more than the table: on an APU the GPU's reading is
+ * the whole package's, processor included. */
+static pj_rail_scope scope_of(const channel *c)
+{
+    if (c->apu) return PJ_SCOPE_MODULE;
+    if (c->second_die) return PJ_SCOPE_DOMAIN; /* where zero is a value */
+    return known[row_of(c->chip, c->label)].scope;
+}
+
+/* The first die of a board of two: the one before that reports for both. */
+static int first_die_of(const hwmon *h, uint32_t index)
+{
+    if (!h->channels[index].second_die || !h->channels[index].multi_die) return -1;
+    for (uint32_t i = index; i-- > 0;)
+        if (h->channels[i].multi_die && !h->channels[i].second_die) return (int)i;
+    return -1;
+}
+
+/* The rail of the same chip that holds this one: a rail that holds others, of a wider scope, and of
+ * the same socket where labels name one. */
 static int parent_of(const hwmon *h, uint32_t index)
 {
     const channel *c = &h->channels[index];
-    int own = row_of(c->chip, c->label), best = -1;
+    int best = -1;
     for (uint32_t i = 0; i < h->count; i++) {
-        int row = row_of(h->channels[i].chip, h->channels[i].label);
-        bool wider = known[row].scope > known[own].scope;
-        if (i == index || !known[row].holds_others || !wider) continue;
+        const channel *other = &h->channels[i];
+        bool wider = scope_of(other) > scope_of(c);
+        if (i == index || !known[row_of(other->chip, other->label)].holds_others || !wider) continue;
         /* Grace shows each of its sensors as a chip of its own. */
-        if (!same_chip(&h->channels[i], c) && strcmp(h->channels[i].chip, c->chip) != 0) continue;
-        if (best < 0 ||
-            known[row].scope < known[row_of(h->channels[best].chip, h->channels[best].label)].scope)
-            best = (int)i;
+        bool meters = strcmp(other->chip, POWER_METER) == 0 && strcmp(c->chip, POWER_METER) == 0;
+        if (!same_chip(other, c) && !(meters && other->socket == c->socket)) continue;
+        if (best < 0 || scope_of(other) < scope_of(&h->channels[best])) best = (int)i;
     }
-    return best;
+    return best >= 0 ? best : first_die_of(h, index);
 }
 
 static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
@@ -292,7 +391,7 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
         rails[i] = (pj_rail){
             .rail_class = known[row].rail_class,
             .kind = c->kind == ENERGY ? PJ_RAIL_COUNTER : PJ_RAIL_INSTANT,
-            .scope = known[row].scope,
+            .scope = scope_of(c),
             .quality = PJ_MEASURED,
             .parent = parent_of(h, i),
             .period_ns = (int64_t)(c->window_ms * 1e6),

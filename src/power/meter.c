@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "power/characterise.h"
+#include "power/containment.h"
 #include "power/sim_source.h"
 
 #include <math.h>
@@ -19,22 +20,30 @@ static const double MAX_DISAGREEMENT = 0.05;
 
 /* ---- which rails are kept -------------------------------------------------------------------- */
 
-/* Whether a source named earlier gives this rail already. GPUs are told apart by device, since two
- * sources may see different ones; the machine has one CPU column, however many packages. */
-static bool offered_already(const pj_meter *m, uint16_t source, const pj_rail *rail)
+/* The rail of a source named earlier that gives this one already, or -1. GPUs are told apart by
+ * device, since two sources may see different ones; the machine has one CPU column, however many
+ * packages. */
+static int offered_already(const pj_meter *m, uint16_t source, const pj_rail *rail)
 {
+    bool platform = rail->rail_class == PJ_RAIL_PLATFORM, gpu = rail->rail_class == PJ_RAIL_GPU;
     for (uint32_t i = 0; i < m->rail_count; i++) {
         const pj_rail *other = &m->rails[i];
         if (m->rail_source[i] == source || other->rail_class != rail->rail_class) continue;
-        if (rail->quality == PJ_MODELLED && rail->rail_class != PJ_RAIL_PLATFORM) return true;
         bool same_device = strcmp(other->device, rail->device) == 0;
-        if (rail->rail_class == PJ_RAIL_GPU && same_device) return true;
-        if (rail->rail_class == PJ_RAIL_PLATFORM && same_device &&
-            strcmp(other->name, rail->name) == 0)
-            return true;
-        if (rail->rail_class != PJ_RAIL_GPU && rail->rail_class != PJ_RAIL_PLATFORM) return true;
+        if (rail->quality == PJ_MODELLED && !platform) return (int)i;
+        if (gpu && same_device) return (int)i;
+        if (platform && same_device && strcmp(other->name, rail->name) == 0) return (int)i;
+        if (!gpu && !platform) return (int)i;
     }
-    return false;
+    return -1;
+}
+
+/* A second measurement of what another source gives is kept beside it, to be held against it; it
+ * counts for nothing. A model of it, or of a simulation, says nothing new. */
+static bool worth_comparing(const pj_meter *m, const pj_rail *rail, int other)
+{
+    return rail->quality == PJ_MEASURED && rail->rail_class != PJ_RAIL_PLATFORM &&
+           m->rails[other].quality == PJ_MEASURED;
 }
 
 static bool name_taken(const pj_meter *m, const char *name)
@@ -78,25 +87,47 @@ static void merge_rails(pj_meter *m, pj_power_sampler *s)
     s->first_rail = (uint16_t)m->rail_count;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
-        if (m->rail_count == PJ_MAX_RAILS || offered_already(m, s->index, &s->rails[i])) continue;
+        int other = offered_already(m, s->index, &s->rails[i]);
+        bool twin = other >= 0 && worth_comparing(m, &s->rails[i], other);
+        if (m->rail_count == PJ_MAX_RAILS || (other >= 0 && !twin)) continue;
         pj_rail *rail = &m->rails[m->rail_count];
         *rail = s->rails[i];
+        if (twin) rail->rail_class = PJ_RAIL_PLATFORM;
         make_name_unique(m, rail);
         m->rail_source[m->rail_count] = s->index;
         s->kept[i] = (int16_t)m->rail_count++;
     }
+}
+
+/* Every rail gets a bound, so that no jump passes for energy: the device's own limit where it names
+ * one, else what no rail of its class draws. */
+static void prepare_rails(pj_meter *m, pj_power_sampler *s)
+{
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        if (s->kept[i] >= 0) m->rails[s->kept[i]].parent = kept_parent(s, s->rails[i].parent);
-        pj_filter_init(&s->filters[i], &s->rails[i]);
+        pj_rail *rail = &s->rails[i];
+        pj_coarsen_init(&s->coarsen[i], rail, !s->unstated[i], m->interval_ns);
+        if (s->kept[i] >= 0) {
+            m->rails[s->kept[i]].parent = kept_parent(s, rail->parent);
+            pj_coarsen_describe(&s->coarsen[i], &m->rails[s->kept[i]]);
+        }
+        if (!(rail->max_mw > 0)) rail->max_mw = pj_rail_class_most_mw(rail->rail_class);
+        pj_filter_init(&s->filters[i], rail);
     }
+}
+
+static bool any_kept(const pj_power_sampler *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (s->kept[i] >= 0) return true;
+    return false;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Ten polls a period where the sensor is slow: ticks are then known to a twentieth of it. */
-static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
+/* Ten polls per update period where the sensor is slow: updates are then placed to a twentieth of
+ * it. */
+static int64_t own_poll_interval(const pj_power_sampler *s)
 {
-    if (asked_ns > 0) return asked_ns;
     if (s->source->flags & PJ_SOURCE_STREAM) return POLL_MAX_NS;
     int64_t shortest = 0;
     for (uint32_t i = 0; i < s->rail_count; i++) {
@@ -105,8 +136,25 @@ static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
             shortest = period;
     }
     int64_t interval = shortest > 0 ? shortest / 10 : POLL_MAX_NS;
+    return interval > POLL_MAX_NS ? POLL_MAX_NS : interval;
+}
+
+static bool only_counters(const pj_power_sampler *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (s->kept[i] >= 0 && s->rails[i].kind != PJ_RAIL_COUNTER) return false;
+    return !(s->source->flags & PJ_SOURCE_STREAM);
+}
+
+/* A counter loses nothing when it is polled no more often than was asked for. A power reading would:
+ * it is polled as often as it is published, and its samples are made coarser (coarsen.c). */
+static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
+{
+    int64_t interval = own_poll_interval(s);
     int64_t least = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : POLL_MIN_NS;
-    if (interval > POLL_MAX_NS) interval = POLL_MAX_NS;
+    int64_t most = s->source->max_gap_ns > 0 ? s->source->max_gap_ns / 2 : INT64_MAX;
+    if (asked_ns > 0 && (asked_ns < interval || only_counters(s))) interval = asked_ns;
+    if (interval > most) interval = most;
     return interval < least ? least : interval;
 }
 
@@ -123,6 +171,12 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
                             .source = (uint16_t)m->skipped_count++,
                             .rail = UINT16_MAX};
     pj_meter_note(m, &event);
+}
+
+/* Its rails are given by sources that were named before it. */
+static void skip_superfluous(pj_meter *m, const pj_power_source *source)
+{
+    remember_skipped(m, source, "sources named before it give all of its rails", "");
 }
 
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
@@ -156,10 +210,16 @@ static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_erro
     if (status != PJ_OK) goto fail;
     s->open = true;
     s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    for (uint32_t i = 0; i < s->rail_count; i++) s->unstated[i] = s->rails[i].period_ns == 0;
     status = characterise(m, s, err);
     if (status != PJ_OK) goto fail;
     merge_rails(m, s);
+    if (!any_kept(s)) {
+        if (choice->by_name && s->rail_count > 0) skip_superfluous(m, choice->source);
+        goto fail;
+    }
     s->interval_ns = poll_interval(s, m->interval_ns);
+    prepare_rails(m, s);
     m->samplers[m->sampler_count++] = s;
     return PJ_OK;
 fail:
@@ -226,7 +286,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         m->env = *options->env;
     else
         pj_power_env_get(&m->env);
-    m->interval_ns = options->interval_ns;
+    m->interval_ns = options->interval_ns > 0 ? options->interval_ns : 0;
     m->skip_characterise = options->skip_characterise;
     if (m->env.interval_ns == 0) m->env.interval_ns = options->interval_ns;
     pj_status status =
@@ -234,6 +294,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
         status = try_choice(m, &m->list.choices[i], err);
     if (status != PJ_OK) goto fail;
+    pj_rails_contain(m->rails, m->rail_count);
     write_sources(m);
     write_remedy(m);
     if (m->list.named && m->rail_count == 0) {

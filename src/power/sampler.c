@@ -55,19 +55,66 @@ static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, d
 
 /* ---- readings ------------------------------------------------------------------------------- */
 
+static void pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, int count)
+{
+    for (int i = 0; i < count; i++) {
+        readings[i].rail = (uint16_t)s->kept[rail];
+        readings[i].sequence = s->sequence;
+        pj_ring_write(&s->readings, &readings[i]);
+        atomic_fetch_add_explicit(&s->passed, 1, memory_order_relaxed);
+    }
+}
+
+/* A rail whose driver states no update period: what the filter learned of it is the rhythm of what
+ * was measured, and a value that does not change is no sign of a sensor that has stopped. */
+static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note)
+{
+    pj_filter *filter = &s->filters[rail];
+    int64_t known = s->rails[rail].period_ns;
+    bool polled_slower = s->interval_ns > known;
+    if (*note == PJ_METER_PERIOD_CHANGED && (polled_slower || known == 0)) *note = PJ_NOTE_NONE;
+    if (polled_slower || known == 0) filter->period_ns = known;
+    if (!s->unstated[rail]) return;
+    if (r->status == PJ_READING_GAP && r->reason == PJ_REASON_FROZEN) {
+        r->status = PJ_READING_REPEAT;
+        r->reason = PJ_REASON_NONE;
+        filter->frozen = false;
+    }
+    if (*note == PJ_METER_FROZEN) *note = PJ_NOTE_NONE;
+}
+
 static void pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
     int note;
     double value;
-    r->sequence = s->sequence;
+    pj_reading out[PJ_COARSEN_MOST];
     bool worth = pj_filter_take(&s->filters[rail], r, &note, &value);
+    forgive(s, rail, r, &note);
     if (note != PJ_NOTE_NONE) note_event(s, note, (int)rail, r->after_ns, value);
-    if (!worth) return;
-    r->rail = (uint16_t)s->kept[rail];
-    pj_ring_write(&s->readings, r);
-    atomic_fetch_add_explicit(&s->passed, 1, memory_order_relaxed);
+    /* An average wants every look at a value, also those that are nothing new. */
+    bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
+    if (worth || (averaged && r->status == PJ_READING_REPEAT))
+        pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
+}
+
+/* What was held back for a coarser sample, when sampling stops. */
+static void flush(pj_power_sampler *s)
+{
+    pj_reading out[PJ_COARSEN_MOST];
+    for (uint32_t rail = 0; rail < s->rail_count; rail++)
+        if (s->kept[rail] >= 0)
+            pass_on(s, rail, out,
+                    pj_coarsen_flush(&s->coarsen[rail], s->filters[rail].seen_ns, out));
+}
+
+static void rearm(pj_power_sampler *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        pj_filter_rearm(&s->filters[i]);
+        pj_coarsen_rearm(&s->coarsen[i]);
+    }
 }
 
 /* The whole source failed this time: every rail has a gap, or is lost. */
@@ -84,11 +131,16 @@ static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_n
     }
 }
 
+/* Every rail that is used of it is lost; a source of which none is used has none to lose. */
 static bool all_lost(const pj_power_sampler *s)
 {
-    for (uint32_t i = 0; i < s->rail_count; i++)
-        if (s->kept[i] >= 0 && !s->filters[i].lost) return false;
-    return true;
+    bool any = false;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        if (s->kept[i] < 0) continue;
+        if (!s->filters[i].lost) return false;
+        any = true;
+    }
+    return any;
 }
 
 /* ---- restart -------------------------------------------------------------------------------- */
@@ -114,7 +166,7 @@ static bool restart(pj_power_sampler *s)
         memset(s->state, 0, s->source->state_bytes);
         s->open = s->source->open(s->state, s->env, s->argument, NULL) == PJ_OK;
         if (s->open && same_rails(s)) {
-            for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_rearm(&s->filters[i]);
+            rearm(s);
             note_event(s, PJ_METER_SOURCE_RESTARTED, -1, now, NAN);
             return true;
         }
@@ -143,7 +195,7 @@ static void watch_for_sleep(pj_power_sampler *s, int64_t now)
     s->sleep_offset_ns = offset;
     s->last_tick_ns = now;
     if (slept > SUSPEND_NS) {
-        for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_rearm(&s->filters[i]);
+        rearm(s);
         note_event(s, PJ_METER_SUSPENDED, -1, now, (double)slept);
     } else if (still > STALL_NS && still > 10 * s->interval_ns) {
         note_event(s, PJ_METER_SUSPENDED, -1, now, (double)still);
@@ -235,6 +287,7 @@ static void *sampler_main(void *context)
         if (tick % ACCOUNT_EVERY == 0) keep_account(s, now);
         sleep_until(s, due);
     }
+    flush(s);
     keep_account(s, pj_clock_ns());
     return NULL;
 }
@@ -258,7 +311,7 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
     sampler->restarted = false;
     sampler->limit_count = 0; /* what changes between runs changes no run */
     sampler->limits_due_ns = 0;
-    for (uint32_t i = 0; i < sampler->rail_count; i++) pj_filter_rearm(&sampler->filters[i]);
+    rearm(sampler);
     atomic_store(&sampler->stop, false);
     char name[16] = "pj-";
     strncat(name, sampler->source->name, sizeof name - 4);

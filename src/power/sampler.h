@@ -7,6 +7,7 @@
 
 #include "base/ring.h"
 #include "base/thread.h"
+#include "power/coarsen.h"
 #include "power/filter.h"
 
 enum { PJ_LATENESS_BUCKETS = 128 };
@@ -22,8 +23,10 @@ typedef struct pj_power_sampler {
     uint32_t rail_count;         /* of the source, kept or not */
     pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
     int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source has it */
+    bool unstated[PJ_MAX_RAILS]; /* the source leaves the update period open */
     pj_filter filters[PJ_MAX_RAILS];
-    int64_t interval_ns;
+    pj_coarsen coarsen[PJ_MAX_RAILS];
+    int64_t interval_ns; /* between polls */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
 
     pj_ring readings; /* of pj_reading */

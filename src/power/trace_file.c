@@ -137,15 +137,14 @@ static bool cell_date(cell c, double *ms)
 /* ---- header
  * --------------------------------------------------------------------------------------- */
 
-static pj_rail_class class_of(const char *name)
+/* What a recorded column draws at most: one without a number may be the sum of several devices. */
+static double most_mw(const pj_rail *rail)
 {
-    if (strcmp(name, "cpu") == 0) return PJ_RAIL_CPU;
-    if (strncmp(name, "gpu", 3) == 0 && strspn(name + 3, "0123456789") == strlen(name + 3))
-        return PJ_RAIL_GPU;
-    if (strcmp(name, "ane") == 0) return PJ_RAIL_ANE;
-    if (strcmp(name, "dram") == 0) return PJ_RAIL_DRAM;
-    if (strcmp(name, "total") == 0) return PJ_RAIL_TOTAL;
-    return PJ_RAIL_PLATFORM;
+    enum { SOCKETS = 4, BOARDS = 8 };
+    bool numbered = rail->name[0] && strchr("0123456789", rail->name[strlen(rail->name) - 1]);
+    double each = pj_rail_class_most_mw(rail->rail_class);
+    if (numbered || rail->rail_class >= PJ_RAIL_TOTAL) return each;
+    return each * (rail->rail_class == PJ_RAIL_GPU ? BOARDS : SOCKETS);
 }
 
 /* Makes a rail of the name; names are cut to what a rail can hold and to plain characters. */
@@ -164,7 +163,8 @@ static int add_rail(pj_trace *t, const char *name, size_t length, const char *fi
     snprintf(r->source, sizeof r->source, "replay");
     memcpy(r->device, r->name, sizeof r->name);
     snprintf(r->field, sizeof r->field, "%s", field);
-    r->rail_class = class_of(r->name);
+    r->rail_class = pj_rail_class_of_name(r->name);
+    r->max_mw = most_mw(r);
     for (uint32_t i = 0; i < t->rail_count; i++)
         if (strcmp(t->rails[i].name, r->name) == 0) return -1; /* a column named twice */
     return (int)t->rail_count++;
@@ -322,13 +322,41 @@ static void set_periods(pj_trace *t)
         t->rails[i].period_ns = median < 1e7 ? (int64_t)(median * 1e6) : 0;
 }
 
-/* A total in the file holds the other columns. */
+static int find_rail(const pj_trace *t, const char *name)
+{
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        if (strcmp(t->rails[i].name, name) == 0) return (int)i;
+    return -1;
+}
+
+/* The column that holds this one by their names: "gpu" is the sum of "gpu0" and "gpu1"; cores lie in
+ * their package, a GPU's memory on its board; a total holds all that counts; -1: none. */
+static int parent_by_name(const pj_trace *t, const pj_rail *rail)
+{
+    const char *class_name = pj_rail_class_name(rail->rail_class), *name = rail->name;
+    char whole[PJ_RAIL_NAME_BYTES];
+    int found = -1;
+    if (rail->rail_class < PJ_RAIL_TOTAL && strcmp(name, class_name) != 0)
+        found = find_rail(t, class_name);
+    if (found < 0 && rail->rail_class < PJ_RAIL_TOTAL) found = find_rail(t, "total");
+    if (rail->rail_class != PJ_RAIL_PLATFORM) return found;
+    if (strncmp(name, "core", 4) == 0 || strncmp(name, "uncore", 6) == 0) {
+        snprintf(whole, sizeof whole, "cpu%s", name + (name[0] == 'u' ? 6 : 4));
+        found = find_rail(t, whole);
+        return found >= 0 ? found : find_rail(t, "cpu");
+    }
+    const char *memory = strstr(name, "-memory");
+    if (memory) {
+        snprintf(whole, sizeof whole, "%.*s", (int)(memory - name), name);
+        return find_rail(t, whole);
+    }
+    return -1;
+}
+
 static void set_parents(pj_trace *t)
 {
     for (uint32_t i = 0; i < t->rail_count; i++)
-        if (t->rails[i].rail_class == PJ_RAIL_TOTAL)
-            for (uint32_t k = 0; k < t->rail_count; k++)
-                if (t->rails[k].rail_class < PJ_RAIL_TOTAL) t->rails[k].parent = (int)i;
+        t->rails[i].parent = parent_by_name(t, &t->rails[i]);
 }
 
 pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj_trace *trace,

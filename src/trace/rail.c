@@ -10,14 +10,15 @@
 
 static const struct {
     const char *name, *column, *colour;
-    bool counts; /* part of the machine's total, unless a wider rail contains it */
+    bool counts;    /* part of the machine's total, unless a wider rail contains it */
+    double most_mw; /* what one rail of it draws at most: twice the largest device on sale */
 } classes[PJ_RAIL_CLASS_COUNT] = {
-    [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", "blue", true},
-    [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", "green", true},
-    [PJ_RAIL_ANE] = {"ane", "ane_power_mw", "orange", true},
-    [PJ_RAIL_DRAM] = {"dram", "dram_power_mw", "purple", true},
-    [PJ_RAIL_TOTAL] = {"total", "total_power_mw", "red", true},
-    [PJ_RAIL_PLATFORM] = {"platform", NULL, "grey", false},
+    [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", "blue", true, 1e6},
+    [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", "green", true, 2.5e6},
+    [PJ_RAIL_ANE] = {"ane", "ane_power_mw", "orange", true, 1e5},
+    [PJ_RAIL_DRAM] = {"dram", "dram_power_mw", "purple", true, 5e5},
+    [PJ_RAIL_TOTAL] = {"total", "total_power_mw", "red", true, 2e7},
+    [PJ_RAIL_PLATFORM] = {"platform", NULL, "grey", false, 2e7},
 };
 
 const char *pj_rail_class_name(pj_rail_class c)
@@ -33,6 +34,11 @@ const char *pj_rail_class_column(pj_rail_class c)
 const char *pj_rail_class_colour(pj_rail_class c)
 {
     return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].colour : "grey";
+}
+
+double pj_rail_class_most_mw(pj_rail_class c)
+{
+    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw : classes[PJ_RAIL_PLATFORM].most_mw;
 }
 
 int pj_rail_class_parse(const char *name)

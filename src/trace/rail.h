@@ -88,6 +88,8 @@ int pj_rail_class_parse(const char *name); /* of a class's own name; -1: there i
 /* The column of a sample, "cpu_power_mw"; NULL for PJ_RAIL_PLATFORM, which has none. */
 const char *pj_rail_class_column(pj_rail_class rail_class);
 const char *pj_rail_class_colour(pj_rail_class rail_class); /* "blue", as charts draw it */
+/* A bound for rails whose device names none. */
+double pj_rail_class_most_mw(pj_rail_class rail_class);
 /* What a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else PLATFORM. */
 pj_rail_class pj_rail_class_of_name(const char *name);
 

@@ -1,0 +1,76 @@
+/*
+ * Containment across sources. A source knows which of its own rails lie inside each other; that an
+ * APU's package power (hwmon) holds the processor that RAPL measures, or that a Grace Hopper module
+ * (hwmon) holds the GPU that NVML measures, is seen only where all rails are known. What is
+ * contained is never added to what contains it.
+ */
+#include "power/containment.h"
+
+#include <string.h>
+
+typedef struct group { /* rails by index, in order */
+    uint32_t items[PJ_MAX_RAILS];
+    uint32_t count;
+} group;
+
+static bool from(const pj_rail *rail, const char *source)
+{
+    return strcmp(rail->source, source) == 0;
+}
+
+/* The whole machine's own sum (psys) lies above every package and holds nothing back. */
+static bool outermost(const pj_rail *rails, uint32_t i)
+{
+    int parent = rails[i].parent;
+    return parent < 0 || (rails[parent].rail_class == PJ_RAIL_PLATFORM &&
+                          rails[parent].scope == PJ_SCOPE_MACHINE);
+}
+
+/* Spreads members over holders in order: with as many of both, each to its own; with more members,
+ * several to one (two GPUs on a module). */
+static void adopt(pj_rail *rails, const group *holders, const group *members)
+{
+    for (uint32_t i = 0; i < members->count && holders->count > 0; i++) {
+        pj_rail *member = &rails[members->items[i]];
+        uint32_t h = members->count > holders->count ? i * holders->count / members->count : i;
+        pj_rail *holder = &rails[holders->items[h]];
+        if (holder->parent < 0) holder->parent = member->parent; /* psys now holds the holder */
+        member->parent = (int)holders->items[h];
+    }
+}
+
+/* A module's meter holds the GPUs that sit on it, and processors that another source measures. */
+static void fill_modules(pj_rail *rails, uint32_t count)
+{
+    group modules = {.count = 0}, gpus = {.count = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_rail *r = &rails[i];
+        bool module = r->rail_class == PJ_RAIL_TOTAL && r->scope == PJ_SCOPE_MODULE;
+        if (module && from(r, "hwmon") && strstr(r->name, "power_meter"))
+            modules.items[modules.count++] = i;
+        if (r->rail_class == PJ_RAIL_GPU && from(r, "nvml") && outermost(rails, i))
+            gpus.items[gpus.count++] = i;
+    }
+    adopt(rails, &modules, &gpus);
+}
+
+/* A GPU's reading with the scope of a module holds the processor: an APU's package power, or NVML
+ * on a Grace Hopper that gives nothing narrower. */
+static void fill_apus(pj_rail *rails, uint32_t count)
+{
+    group holders = {.count = 0}, processors = {.count = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_rail *r = &rails[i];
+        if (r->rail_class == PJ_RAIL_GPU && r->scope == PJ_SCOPE_MODULE && outermost(rails, i))
+            holders.items[holders.count++] = i;
+        if (r->rail_class == PJ_RAIL_CPU && outermost(rails, i))
+            processors.items[processors.count++] = i;
+    }
+    adopt(rails, &holders, &processors);
+}
+
+void pj_rails_contain(pj_rail *rails, uint32_t count)
+{
+    fill_modules(rails, count);
+    fill_apus(rails, count);
+}

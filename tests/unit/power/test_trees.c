@@ -1,0 +1,441 @@
+/* Machines as trees of files: which rails each has, what contains what, and that a total is the sum
+ * of all that counts or none. RAPL counters are moved by a thread, as the kernel's are. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/thread.h"
+#include "power/meter.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[256];
+
+static void file_with(const char *name, const char *text)
+{
+    char path[600], parent[600];
+    assert_true(pj_path_join(path, sizeof path, folder, name));
+    snprintf(parent, sizeof parent, "%s", path);
+    *strrchr(parent, '/') = 0;
+    assert_int_equal(pj_dir_make(parent, NULL), PJ_OK);
+    assert_int_equal(pj_file_write(path, text, strlen(text), NULL), PJ_OK);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/pj-trees-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[400];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* ---- counters that move ------------------------------------------------------------------------ */
+
+typedef struct moving {
+    char path[600];
+    double watts;
+} moving;
+
+static moving counters[8];
+static uint32_t counter_count;
+static _Atomic bool stop_moving;
+
+static void zone(const char *path, const char *name, double watts)
+{
+    char file[400];
+    snprintf(file, sizeof file, "sys/class/powercap/%s/name", path);
+    file_with(file, name);
+    snprintf(file, sizeof file, "sys/class/powercap/%s/max_energy_range_uj", path);
+    file_with(file, "262143328850\n");
+    snprintf(file, sizeof file, "sys/class/powercap/%s/energy_uj", path);
+    file_with(file, "0000001000000\n");
+    moving *m = &counters[counter_count++];
+    m->watts = watts;
+    snprintf(m->path, sizeof m->path, "%s/%s", folder, file);
+}
+
+static void *move_counters(void *context)
+{
+    int files[8];
+    int64_t begin = pj_clock_ns();
+    (void)context;
+    for (uint32_t i = 0; i < counter_count; i++) files[i] = open(counters[i].path, O_WRONLY);
+    while (!atomic_load(&stop_moving)) {
+        double seconds = (double)(pj_clock_ns() - begin) * 1e-9;
+        for (uint32_t i = 0; i < counter_count; i++) {
+            char text[32];
+            int n = snprintf(text, sizeof text, "%013.0f\n", 1e6 + counters[i].watts * 1e6 * seconds);
+            if (pwrite(files[i], text, (size_t)n, 0) != n) break;
+        }
+        pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+    for (uint32_t i = 0; i < counter_count; i++) close(files[i]);
+    return NULL;
+}
+
+/* ---- what a machine draws --------------------------------------------------------------------- */
+
+typedef struct machine {
+    pj_meter *meter;
+    const pj_rail *rails;
+    uint32_t count;
+    double mw[PJ_MAX_RAILS];
+    size_t points[PJ_MAX_RAILS]; /* samples of each rail */
+    int64_t span_ns;
+    char events[4096];
+} machine;
+
+static pj_power_env env_here(void)
+{
+    return (pj_power_env){.sysfs_root = folder,
+                          .procfs_root = folder,
+                          .nvml_library = "/nonexistent",
+                          .powermetrics = "/nonexistent"};
+}
+
+/* Listens for `ms` with all that is needed before and after, as a run does. */
+static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
+{
+    machine m = {0};
+    pj_error err;
+    pj_power_env env = env_here();
+    /* to wait for the updates of values that stand still would take 3 s each time */
+    pj_meter_options options = {.sources = sources,
+                                .env = &env,
+                                .interval_ns = interval_ns,
+                                .skip_characterise = interval_ns == 0};
+    pj_curve *curves[PJ_MAX_RAILS] = {0};
+    pthread_t thread;
+    atomic_store(&stop_moving, false);
+    assert_int_equal(pj_thread_start(&thread, "mover", move_counters, NULL, NULL), PJ_OK);
+    if (pj_meter_open(&options, &m.meter, &err) != PJ_OK) fail_msg("%s: %s", sources, err.text);
+    m.rails = pj_meter_rails(m.meter, &m.count);
+    for (uint32_t i = 0; i < m.count; i++) curves[i] = pj_curve_new(&m.rails[i]);
+    assert_int_equal(pj_meter_start(m.meter, NULL), PJ_OK);
+    pj_clock_sleep_until(pj_clock_ns() + 150 * PJ_NS_PER_MS + 2 * interval_ns);
+    int64_t begin = pj_clock_ns(), end = begin + ms * PJ_NS_PER_MS;
+    pj_clock_sleep_until(end + pj_meter_settle_ns(m.meter));
+    pj_meter_stop(m.meter);
+    pj_reading reading;
+    while (pj_meter_read(m.meter, &reading, 1) == 1)
+        assert_int_equal(pj_curve_add(curves[reading.rail], &reading, NULL), PJ_OK);
+    for (uint32_t i = 0; i < m.count; i++) {
+        pj_curve_finish(curves[i], NULL);
+        m.mw[i] = pj_curve_energy_mj(curves[i], begin, end) / ((double)(end - begin) * 1e-9);
+        m.points[i] = pj_curve_points(curves[i], begin, end, NULL, 0);
+        pj_curve_free(curves[i]);
+    }
+    m.span_ns = end - begin;
+    pj_meter_event event;
+    while (pj_meter_next_event(m.meter, &event)) {
+        char text[1024];
+        pj_meter_event_text(m.meter, &event, text, sizeof text);
+        size_t used = strlen(m.events);
+        snprintf(m.events + used, sizeof m.events - used, "%s\n", text);
+    }
+    atomic_store(&stop_moving, true);
+    pthread_join(thread, NULL);
+    return m;
+}
+
+static double column(const machine *m, pj_rail_class c)
+{
+    return pj_rail_column_sum(m->rails, m->count, m->mw, c);
+}
+
+static int rail_named(const machine *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->rails[i].name, name) == 0) return (int)i;
+    fail_msg("there is no rail %s", name);
+    return -1;
+}
+
+static void near(double is, double wanted_w)
+{
+    if (!(fabs(is - wanted_w * 1e3) <= 0.05 * wanted_w * 1e3)) /* also when it is NAN */
+        fail_msg("%.1f W where %.1f W are wanted", is * 1e-3, wanted_w);
+}
+
+static void fresh_machine(void)
+{
+    remove_folder(NULL);
+    make_folder(NULL);
+    counter_count = 0;
+}
+
+static void amdgpu(const char *hwmon, const char *watts, const char *pci_id)
+{
+    char file[200], text[40];
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/name", hwmon);
+    file_with(file, "amdgpu\n");
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/power1_average", hwmon);
+    snprintf(text, sizeof text, "%s000000\n", watts);
+    file_with(file, text);
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/power1_label", hwmon);
+    file_with(file, "PPT\n");
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/device/device", hwmon);
+    if (pci_id) file_with(file, pci_id);
+}
+
+/* ---- machines ---------------------------------------------------------------------------------- */
+
+/* A GPU that idles at one and the same figure is known, and so is the total. */
+static void idle_gpu(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    amdgpu("hwmon3", "95", NULL);
+    static const int64_t intervals[] = {0, 20 * PJ_NS_PER_MS, 50 * PJ_NS_PER_MS};
+    for (int i = 0; i < 3; i++) {
+        machine m = listen_to("rapl,hwmon", intervals[i], 400);
+        near(column(&m, PJ_RAIL_CPU), 45);
+        near(column(&m, PJ_RAIL_GPU), 95);
+        near(column(&m, PJ_RAIL_TOTAL), 140);
+        assert_string_equal(m.events, "");
+        for (uint32_t r = 0; r < m.count && i; r++) {
+            double wanted = (double)m.span_ns / (double)intervals[i];
+            assert_true(m.rails[r].period_ns == intervals[i]);
+            if (!(fabs((double)m.points[r] - wanted) <= 0.2 * wanted + 1))
+                fail_msg("%s has %zu samples, not %.0f", m.rails[r].name, m.points[r], wanted);
+        }
+        pj_meter_close(m.meter);
+    }
+}
+
+/* On an APU the GPU's package power holds the processor: 35 W are 35 W, not 65 W. */
+static void apu(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 30);
+    zone("intel-rapl:0:0", "core\n", 12);
+    amdgpu("hwmon4", "35", NULL);
+    file_with("sys/class/hwmon/hwmon4/in0_label", "vddgfx\n");
+    file_with("sys/class/hwmon/hwmon4/in1_label", "vddnb\n");
+    machine m = listen_to("rapl,hwmon", 0, 300);
+    near(column(&m, PJ_RAIL_TOTAL), 35);
+    near(column(&m, PJ_RAIL_CPU), 30);
+    assert_true(isnan(column(&m, PJ_RAIL_GPU))); /* nothing measures the GPU alone */
+    assert_int_equal(m.rails[rail_named(&m, "cpu")].parent, rail_named(&m, "amdgpu-ppt"));
+    pj_meter_close(m.meter);
+    m = listen_to("hwmon", 0, 300); /* without RAPL it is still the whole package */
+    near(column(&m, PJ_RAIL_TOTAL), 35);
+    pj_meter_close(m.meter);
+}
+
+/* Of two dies the first reports for both, the second reads zero. */
+static void two_dies(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"0x7408\n", "0x740c\n", NULL};
+    for (int i = 0; i < 3; i++) {
+        fresh_machine();
+        zone("intel-rapl:0", "package-0\n", 100);
+        amdgpu("hwmon3", "420", ids[i]);
+        amdgpu("hwmon4", "0", ids[i]);
+        amdgpu("hwmon5", "380", ids[i]);
+        amdgpu("hwmon6", "0", ids[i]);
+        machine m = listen_to("auto", 0, 300);
+        near(column(&m, PJ_RAIL_GPU), 800);
+        near(column(&m, PJ_RAIL_TOTAL), 900);
+        assert_string_equal(m.events, "");
+        if (ids[i]) {
+            assert_int_equal(m.rails[rail_named(&m, "amdgpu1-ppt")].parent,
+                             rail_named(&m, "amdgpu-ppt"));
+            assert_int_equal(m.rails[rail_named(&m, "amdgpu3-ppt")].parent,
+                             rail_named(&m, "amdgpu2-ppt"));
+        }
+        pj_meter_close(m.meter);
+    }
+}
+
+static void power_meter(const char *place, const char *name, const char *label_file,
+                        const char *label, const char *watts)
+{
+    char file[200], text[40];
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/name", place);
+    file_with(file, name);
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/%s", place, label_file);
+    file_with(file, label);
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/power1_average", place);
+    snprintf(text, sizeof text, "%s000000\n", watts);
+    file_with(file, text);
+    snprintf(file, sizeof file, "sys/class/hwmon/%s/power1_average_interval", place);
+    file_with(file, "50\n");
+}
+
+/* Grace Hopper with two sockets: the module holds everything, whatever the layout. */
+static void grace_hopper(void **state)
+{
+    (void)state;
+    static const char *const watts[2][4] = {{"600", "150", "90", "30"}, {"500", "140", "80", "20"}};
+    static const char *const words[] = {"Module Power Socket", "Grace Power Socket",
+                                        "CPU Power Socket", "SysIO Power Socket"};
+    for (int layout = 0; layout < 4; layout++) {
+        fresh_machine();
+        for (int socket = 0; socket < 2; socket++)
+            for (int k = 0; k < 4; k++) {
+                char place[64], label[64];
+                snprintf(place, sizeof place, "hwmon%d%s", socket * 4 + k,
+                         layout % 2 ? "/device" : "");
+                snprintf(label, sizeof label, "%s %d\n", words[k], socket);
+                power_meter(place, layout < 2 ? "power_meter\n" : "acpi_power_meter\n",
+                            layout < 2 ? "power1_oem_info" : "power1_label", label,
+                            watts[socket][k]);
+            }
+        machine m = listen_to("auto", 0, 300);
+        assert_int_equal(m.count, 8);
+        near(column(&m, PJ_RAIL_CPU), 290);
+        near(column(&m, PJ_RAIL_TOTAL), 1100);
+        for (uint32_t r = 0; r < m.count; r++) { /* each inside something of its own socket */
+            if (m.rails[r].parent < 0) continue;
+            double own = m.mw[r], above = m.mw[m.rails[r].parent];
+            assert_true(own < above);
+            bool first = fabs(own - 150e3) < 1 || fabs(own - 90e3) < 1 || fabs(own - 30e3) < 1;
+            assert_true(fabs(above - (fabs(own - 150e3) < 1   ? 600e3
+                                      : fabs(own - 140e3) < 1 ? 500e3
+                                      : first                 ? 150e3
+                                                              : 140e3)) < 1);
+        }
+        pj_meter_close(m.meter);
+    }
+}
+
+/* Grace alone has no module: its sockets are the processors. */
+static void grace(void **state)
+{
+    (void)state;
+    fresh_machine();
+    power_meter("hwmon0/device", "power_meter\n", "power1_oem_info", "Grace Power Socket 0\n", "150");
+    power_meter("hwmon1/device", "power_meter\n", "power1_oem_info", "CPU Power Socket 0\n", "90");
+    power_meter("hwmon2", "power_meter\n", "power1_oem_info", "Grace Power Socket 1\n", "140");
+    machine m = listen_to("auto", 0, 200);
+    near(column(&m, PJ_RAIL_CPU), 290);
+    near(column(&m, PJ_RAIL_TOTAL), 290);
+    pj_meter_close(m.meter);
+}
+
+/* Two sockets with memory, cores inside, and a platform rail that counts for nothing. */
+static void two_sockets(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 120);
+    zone("intel-rapl:0:0", "dram\n", 20);
+    zone("intel-rapl:1", "package-1\n", 80);
+    zone("intel-rapl:1:0", "dram\n", 10);
+    zone("intel-rapl:2", "psys\n", 400);
+    machine m = listen_to("rapl", 0, 300);
+    near(column(&m, PJ_RAIL_CPU), 200);
+    near(column(&m, PJ_RAIL_DRAM), 30);
+    near(column(&m, PJ_RAIL_TOTAL), 230);
+    pj_meter_close(m.meter);
+}
+
+/* An energy counter that stands still, as a GPU's does that is switched off, has used nothing. */
+static void standing_counter(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    file_with("sys/class/hwmon/hwmon1/name", "i915\n");
+    file_with("sys/class/hwmon/hwmon1/energy1_input", "123456789\n");
+    for (int64_t ms = 200; ms <= 1600; ms *= 8) { /* shorter and longer than a second */
+        machine m = listen_to("auto", 0, ms);
+        assert_true(column(&m, PJ_RAIL_GPU) == 0);
+        near(column(&m, PJ_RAIL_TOTAL), 45);
+        pj_meter_close(m.meter);
+    }
+}
+
+/* A second source of one domain counts for nothing, and does not make the first one fail. */
+static void one_domain_two_sources(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    file_with("proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\n");
+    file_with("sys/class/hwmon/hwmon1/name", "fam15h_power\n");
+    file_with("sys/class/hwmon/hwmon1/power1_input", "60000000\n");
+    machine m = listen_to("auto", 0, 300);
+    near(column(&m, PJ_RAIL_TOTAL), 45);
+    assert_string_equal(m.events, "");
+    pj_meter_close(m.meter);
+    m = listen_to("rapl,estimate,sim", 0, 300);
+    near(column(&m, PJ_RAIL_TOTAL), 45);
+    assert_null(strstr(m.events, "restarted"));
+    assert_null(strstr(m.events, "is lost"));
+    assert_non_null(strstr(m.events, "estimate"));
+    assert_string_equal(pj_meter_sources(m.meter), "rapl");
+    pj_meter_close(m.meter);
+}
+
+/* A second of equal rows, ten per second. */
+static void recording(const char *name, const char *header, const char *cells)
+{
+    char text[4096];
+    int used = snprintf(text, sizeof text, "%s\n", header);
+    for (int row = 0; row <= 10; row++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%d,%s\n", row * 100, cells);
+    file_with(name, text);
+}
+
+/* Recordings: "gpu" beside "gpu0" and "gpu1" is their sum; packages may be numbered. */
+static void recordings(void **state)
+{
+    (void)state;
+    char list[600];
+    fresh_machine();
+    recording("a.csv", "timestamp_ms,cpu0_mw,cpu1_mw,core0_mw,gpu_mw,gpu0_mw,gpu1_mw",
+              "20000,10000,5000,300000,200000,100000");
+    snprintf(list, sizeof list, "replay:%s/a.csv", folder);
+    machine m = listen_to(list, 0, 100);
+    near(column(&m, PJ_RAIL_CPU), 30);
+    near(column(&m, PJ_RAIL_GPU), 300);
+    near(column(&m, PJ_RAIL_TOTAL), 330);
+    pj_meter_close(m.meter);
+    /* What no processor draws is refused, and said once. */
+    recording("b.csv", "timestamp_ms,cpu_mw,gpu_mw", "19000000,100000");
+    snprintf(list, sizeof list, "replay:%s/b.csv", folder);
+    m = listen_to(list, 0, 200);
+    assert_true(isnan(column(&m, PJ_RAIL_CPU)));
+    near(column(&m, PJ_RAIL_GPU), 100);
+    assert_true(isnan(column(&m, PJ_RAIL_TOTAL))); /* it is no total without the processor */
+    const char *first = strstr(m.events, "implausible");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "implausible"));
+    pj_meter_close(m.meter);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_gpu),         cmocka_unit_test(apu),
+        cmocka_unit_test(two_dies),         cmocka_unit_test(grace_hopper),
+        cmocka_unit_test(grace),            cmocka_unit_test(two_sockets),
+        cmocka_unit_test(standing_counter), cmocka_unit_test(one_domain_two_sources),
+        cmocka_unit_test(recordings),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
