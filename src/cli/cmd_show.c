@@ -167,8 +167,7 @@ static int run_show(const pj_command *command, int argc, char **argv)
          "operations of deep runs; see --layer, --component, --token"},
         {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
         {"metric", 0, PJ_OPTION_TEXT, &args.metric, "NAME",
-         "time, energy, power, activation_mean, activation_std, activation_max, "
-         "activation_sparsity, attention_entropy (default energy, time where there is none)"},
+         &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2]},
         {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
         {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
         {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},

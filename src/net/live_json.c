@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "trace/statistics.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ enum {
     BATCH_NS = 33 * 1000 * 1000,
     BATCH_ROWS = 512,
     POWER_COLUMNS = 7,
-    LAYER_COLUMNS = 6, /* time, energy, mean magnitude, deviation, largest, sparsity */
+    LAYER_COLUMNS = 2 + PJ_STATISTIC_SHOWN, /* time, energy, statistics as in their table */
     FRAME_HEAD = 24,
     COMPONENTS_MAX = 64, /* of a heatmap */
     LAYERS_MAX = 1024,
@@ -386,10 +387,9 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
 
 static void write_stats(pj_json *json, const pj_stats *stats)
 {
-    figure(json, "activation_mean", stats ? (double)stats->mean_abs : NAN);
-    figure(json, "activation_std", stats ? (double)stats->std : NAN);
-    figure(json, "activation_max", stats ? (double)stats->max_abs : NAN);
-    figure(json, "activation_sparsity", stats ? (double)stats->sparsity : NAN);
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        figure(json, pj_statistics[s].activation,
+               stats ? pj_statistic_get(stats, (pj_statistic)s) : NAN);
 }
 
 static void write_layer_index(pj_json *json, int32_t layer)
@@ -529,10 +529,8 @@ static void put_layer(unsigned char *at, const pj_live_part *layer)
     const pj_stats *stats = layer->stats;
     put_f32(at, (float)layer->duration_ms);
     put_f32(at + 4, (float)layer->energy_mj);
-    put_f32(at + 8, stats ? stats->mean_abs : NAN);
-    put_f32(at + 12, stats ? stats->std : NAN);
-    put_f32(at + 16, stats ? stats->max_abs : NAN);
-    put_f32(at + 20, stats ? stats->sparsity : NAN);
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        put_f32(at + 8 + 4 * s, stats ? (float)pj_statistic_get(stats, (pj_statistic)s) : NAN);
 }
 
 static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_part *parts,

@@ -6,6 +6,8 @@
 #include "net/prometheus.h"
 #include "net/stream.h"
 
+#include "trace/phases.h"
+#include "trace/statistics.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +33,7 @@ struct route {
     }
 #define PHASE                                                                              \
     {                                                                                      \
-        "phase", PJ_PARAM_CHOICE, 0, 0, "idle|pre_inference|prefill|decode|post_inference" \
+        "phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES \
     }
 #define COUNT(name, max)           \
     {                              \
@@ -79,14 +81,13 @@ static const pj_param_rule tokens_rules[] = {
     {"limit", PJ_PARAM_INT, 1, 1000000}, COUNT("offset", 1e15), {0}};
 static const pj_param_rule heatmap_rules[] = {
     {"metric", PJ_PARAM_CHOICE, 0, 0,
-     "time|energy|power|activation_mean|activation_std|activation_max|activation_sparsity|"
-     "attention_entropy"},
+     PJ_HEATMAP_CHOICES},
     COUNT("token", 4e9),
     PHASE,
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
     {0}};
 static const pj_param_rule tree_rules[] = {
-    {"metric", PJ_PARAM_CHOICE, 0, 0, "energy|time|flops|bytes"},
+    {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES},
     {"depth", PJ_PARAM_INT, 1, 4},
     {0}};
 static const pj_param_rule operations_rules[] = {

@@ -1,7 +1,7 @@
 /*
- * Sums for charts, in two passes over the rows: a hash of nodes, and planes filled by index.
- * Energies are added as integers, so that the sums keep what the rows promise: parts add up to the
- * whole.
+ * Sums for charts, in two passes over the rows: a hash table of nodes, and planes filled by index.
+ * Energies are added as integers, so that sums keep the promise of the rows: parts add up exactly
+ * to the whole.
  */
 #include "store/aggregate.h"
 
@@ -9,6 +9,7 @@
 #include "base/ids.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 enum {
@@ -16,17 +17,10 @@ enum {
     MAX_NAMES = 4096,
     MAX_LAYERS = 4096,
     MAX_COMPONENTS = 256,
+    MAX_STATISTICS = 256,
     MAX_PLANE_CELLS = 1 << 26,
     NONE = UINT32_MAX
 };
-
-const char *const pj_plane_charts[PJ_PLANE_COUNT] = {"cube_time",
-                                                     "cube_energy",
-                                                     "cube_activation_mean",
-                                                     "cube_activation_std",
-                                                     "cube_activation_max",
-                                                     "cube_activation_sparsity",
-                                                     "cube_attention_entropy"};
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
@@ -99,7 +93,7 @@ static bool grow(builder *b)
 }
 
 static const pj_node empty_node = {
-    .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN, .max = NAN};
+    .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
 
 /* The node's index; NONE when memory or the bound is reached. */
 static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
@@ -136,6 +130,21 @@ static void add_known(double *sum, double value)
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
 
+void pj_node_add_statistics(pj_node *n, const double *statistics, uint32_t count)
+{
+    bool first = n->stats_count == 0;
+    n->stats_count += count;
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
+        double *into = &n->statistics[s];
+        if (first)
+            *into = statistics[s];
+        else if (pj_statistics[s].aggregate != PJ_AGGREGATE_MAX)
+            *into += statistics[s];
+        else if (isnan(*into) || statistics[s] > *into)
+            *into = statistics[s];
+    }
+}
+
 static void add_row(pj_node *n, double ms, const pj_energy *energy, const pj_stats *stats)
 {
     bool first = n->count++ == 0;
@@ -147,11 +156,10 @@ static void add_row(pj_node *n, double ms, const pj_energy *energy, const pj_sta
     n->sd_mj += (double)energy->sd_mj;
     if (first) n->method = energy->method;
     if (!stats || isnan(stats->mean_abs)) return;
-    n->stats_count++;
-    n->mean_sum += (double)stats->mean_abs;
-    n->std_sum += (double)stats->std;
-    n->sparsity_sum += (double)stats->sparsity;
-    if (isnan(n->max) || (double)stats->max_abs > n->max) n->max = (double)stats->max_abs;
+    double values[PJ_STATISTIC_SHOWN];
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        values[s] = pj_statistic_get(stats, (pj_statistic)s);
+    pj_node_add_statistics(n, values, 1);
 }
 
 static pj_extra_sum *new_extra(builder *b)
@@ -288,16 +296,43 @@ static void add_operations(builder *b)
 
 /* ---- the stored form of the nodes ------------------------------------------------------------ */
 
+/* Followed by the nodes, the extras and the names (each with its NUL). A node has as many statistics
+ * as there were when it was stored, in the order of the table. */
 typedef struct nodes_header {
-    char magic[8]; /* "PJNODE1" */
+    char magic[8]; /* "PJNODE2" */
     uint32_t nodes, names, extras, layers;
-    /* then nodes, extras, names (each with its NUL) */
+    uint32_t statistics, reserved;
 } nodes_header;
+
+enum { NODE_BYTES = offsetof(pj_node, statistics), HEADER_1_BYTES = 24, STATISTICS_1 = 4 };
+
+_Static_assert(sizeof(pj_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double), "no padding");
+
+/* "PJNODE1": no count of statistics, and the sum of entropies after the four that there were. */
+static void read_node_1(const char *from, pj_node *node)
+{
+    size_t entropy = offsetof(pj_node, entropy_sum), bytes = STATISTICS_1 * sizeof(double);
+    memcpy(node, from, entropy);
+    memcpy(node->statistics, from + entropy, bytes);
+    memcpy(&node->entropy_sum, from + entropy + bytes, sizeof(double));
+}
+
+/* Statistics that the stored node does not know are unavailable. */
+static void read_node(const nodes_header *header, const char *from, pj_node *node)
+{
+    uint32_t known = header->statistics < PJ_STATISTIC_SHOWN ? header->statistics
+                                                            : PJ_STATISTIC_SHOWN;
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) node->statistics[s] = NAN;
+    if (header->magic[6] == '1')
+        read_node_1(from, node);
+    else
+        memcpy(node, from, NODE_BYTES + known * sizeof(double));
+}
 
 static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_error *err)
 {
-    nodes_header header = {"PJNODE1", b->node_count, b->names->count, b->extra_count,
-                           b->layer_count};
+    nodes_header header = {"PJNODE2", b->node_count, b->names->count, b->extra_count,
+                           b->layer_count, PJ_STATISTIC_SHOWN, 0};
     pj_buffer out;
     pj_buffer_init(&out, 1u << 30);
     pj_buffer_append(&out, &header, sizeof header);
@@ -337,33 +372,48 @@ static bool find_names(const char *at, const char *end, uint32_t count, const ch
     return at == end;
 }
 
+static bool read_header(const void *bytes, size_t count, nodes_header *header, size_t *header_bytes)
+{
+    *header = (nodes_header){0};
+    if (count < HEADER_1_BYTES) return false;
+    memcpy(header, bytes, HEADER_1_BYTES);
+    *header_bytes = HEADER_1_BYTES;
+    header->statistics = STATISTICS_1;
+    if (memcmp(header->magic, "PJNODE2", 8) == 0) {
+        *header_bytes = sizeof *header;
+        if (count < sizeof *header) return false;
+        memcpy(header, bytes, sizeof *header);
+    } else if (memcmp(header->magic, "PJNODE1", 8) != 0) {
+        return false;
+    }
+    return header->nodes <= MAX_NODES && header->names <= MAX_NAMES &&
+           header->extras <= MAX_NODES && header->statistics <= MAX_STATISTICS;
+}
+
 pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nodes *nodes,
                         pj_error *err)
 {
     nodes_header header;
+    size_t header_bytes;
     *nodes = (pj_nodes){0};
-    if (count < sizeof header) goto damaged;
-    memcpy(&header, bytes, sizeof header);
-    if (memcmp(header.magic, "PJNODE1", 8) != 0 || header.nodes > MAX_NODES ||
-        header.names > MAX_NAMES || header.extras > MAX_NODES)
-        goto damaged;
-    size_t node_bytes = header.nodes * sizeof(pj_node);
+    if (!read_header(bytes, count, &header, &header_bytes)) goto damaged;
+    size_t stride = NODE_BYTES + header.statistics * sizeof(double);
+    size_t node_bytes = header.nodes * stride;
     size_t extra_bytes = header.extras * sizeof(pj_extra_sum);
-    if (count - sizeof header < node_bytes + extra_bytes) goto damaged;
-    char *copy = pj_arena_alloc(arena, count, 1); /* aligned, and outlives the statement */
+    if (count - header_bytes < node_bytes + extra_bytes) goto damaged;
+    pj_node *read = pj_arena_alloc(arena, (size_t)header.nodes + 1, sizeof *read);
+    char *copy = pj_arena_alloc(arena, count + 1, 1); /* outlives the statement */
     const char **names = pj_arena_alloc(arena, header.names + 1, sizeof *names);
-    if (!copy || !names) return pj_fail_memory(err, "the sums of a run");
-    memcpy(copy, bytes, count);
-    char *at = copy + sizeof header;
-    *nodes = (pj_nodes){header.nodes,
-                        header.names,
-                        header.extras,
-                        header.layers,
-                        (const pj_node *)(void *)at,
-                        (const pj_extra_sum *)(void *)(at + node_bytes),
+    if (!read || !copy || !names) return pj_fail_memory(err, "the sums of a run");
+    const char *from = (const char *)bytes + header_bytes;
+    for (uint32_t i = 0; i < header.nodes; i++) read_node(&header, from + i * stride, &read[i]);
+    memcpy(copy, from + node_bytes, count - header_bytes - node_bytes);
+    const char *end = copy + (count - header_bytes - node_bytes);
+    *nodes = (pj_nodes){header.nodes,  header.names,
+                        header.extras, header.layers,
+                        read,          (const pj_extra_sum *)(void *)copy,
                         names};
-    if (find_names(at + node_bytes + extra_bytes, copy + count, header.names, names) &&
-        nodes_are_sound(nodes))
+    if (find_names(copy + extra_bytes, end, header.names, names) && nodes_are_sound(nodes))
         return PJ_OK;
 damaged:
     return pj_fail(err, PJ_E_INVALID,
@@ -383,18 +433,13 @@ typedef struct planes {
     float *values;
 } planes;
 
-static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_plane plane)
+static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_metric metric)
 {
-    switch (plane) {
-    case PJ_PLANE_TIME: return (float)c->duration_ms;
-    case PJ_PLANE_ENERGY: return (float)pj_mj_of_nj(c->energy.gross_nj);
-    case PJ_PLANE_MEAN: return c->has_stats ? c->stats.mean_abs : NAN;
-    case PJ_PLANE_STD: return c->has_stats ? c->stats.std : NAN;
-    case PJ_PLANE_MAX: return c->has_stats ? c->stats.max_abs : NAN;
-    case PJ_PLANE_SPARSITY: return c->has_stats ? c->stats.sparsity : NAN;
-    case PJ_PLANE_ENTROPY:
-    case PJ_PLANE_COUNT: break;
-    }
+    pj_statistic statistic = pj_metric_statistic(metric);
+    if (metric == PJ_METRIC_TIME) return (float)c->duration_ms;
+    if (metric == PJ_METRIC_ENERGY) return (float)pj_mj_of_nj(c->energy.gross_nj);
+    if (statistic < PJ_STATISTIC_SHOWN)
+        return c->has_stats ? (float)pj_statistic_get(&c->stats, statistic) : NAN;
     if (c->extra_begin > data->extra_count || c->extra_count > data->extra_count - c->extra_begin)
         return NAN;
     for (uint32_t i = 0; i < c->extra_count; i++)
@@ -417,25 +462,25 @@ static size_t cell_of(const planes *p, uint32_t row)
 /* Several rows in one cell (a component that ran twice) add up in time and energy, and average
  * nowhere: of statistics the last one stands. Entropy recorded on operations counts for their
  * component. Returns whether any cell holds a figure. */
-static bool fill_plane(planes *p, pj_plane plane)
+static bool fill_plane(planes *p, pj_metric metric)
 {
     const pj_run_data *data = p->data;
-    bool any = false, adds = plane <= PJ_PLANE_ENERGY;
+    bool any = false, adds = metric == PJ_METRIC_TIME || metric == PJ_METRIC_ENERGY;
     for (size_t i = 0; i < p->cells; i++) p->values[i] = NAN;
     for (uint32_t i = 0; i < data->component_count; i++) {
-        float value = plane_value(data, &data->components[i], plane);
+        float value = plane_value(data, &data->components[i], metric);
         size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, i);
         if (cell == SIZE_MAX) continue;
         bool add = adds && !isnan(p->values[cell]);
         p->values[cell] = add ? p->values[cell] + value : value;
         any = true;
     }
-    for (uint32_t i = 0; i < data->operation_count && plane == PJ_PLANE_ENTROPY; i++) {
+    for (uint32_t i = 0; i < data->operation_count && metric == PJ_METRIC_ENTROPY; i++) {
         const pj_operation_row *o = &data->operations[i];
         if (o->extra_count == 0 || o->component >= data->component_count) continue;
         pj_component_row as_component = {.extra_begin = o->extra_begin,
                                          .extra_count = o->extra_count};
-        float value = plane_value(data, &as_component, plane);
+        float value = plane_value(data, &as_component, metric);
         size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, o->component);
         if (cell == SIZE_MAX) continue;
         p->values[cell] = value;
@@ -498,8 +543,10 @@ static pj_status save_planes(const pj_run_data *data, name_table *names, uint32_
     memcpy(blob, &header, sizeof header);
     p.values = (float *)(void *)(blob + sizeof header);
     status = save_component_names(&p, save, context, err);
-    for (pj_plane plane = 0; plane < PJ_PLANE_COUNT && status == PJ_OK; plane++)
-        if (fill_plane(&p, plane)) status = save(context, pj_plane_charts[plane], blob, bytes, err);
+    for (pj_metric metric = 0; metric < PJ_METRIC_COUNT && status == PJ_OK; metric++) {
+        const char *chart = pj_metric_table[metric].plane;
+        if (chart && fill_plane(&p, metric)) status = save(context, chart, blob, bytes, err);
+    }
 done:
     pj_free(blob);
     pj_free(p.of_row);

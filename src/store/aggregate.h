@@ -12,24 +12,30 @@
 
 #include "base/error.h"
 #include "trace/run_data.h"
+#include "trace/statistics.h"
 
 enum { PJ_NO_NAME = 0xffff, PJ_OUTSIDE = -1 };
 
-/* Part of the stored form: little-endian, as it lies. */
+/* Stored as it is in memory, little-endian; see nodes_header in aggregate.c. */
 typedef struct pj_node {
     int32_t layer;
     uint16_t component, operation; /* indices of names; PJ_NO_NAME: the level above */
     uint8_t phase, method;
     uint16_t reserved;
     uint32_t count;
-    uint32_t stats_count, entropy_count; /* rows that had them */
+    uint32_t stats_count, entropy_count; /* rows that had statistics, an entropy */
     uint32_t first_extra;                /* index + 1 of the first of its extras; 0: none */
     double time_ms, attention_ms, mlp_ms;
     double flops, bytes; /* NAN: no row knew */
     int64_t gross_nj, net_nj, self_nj, planted_nj;
     double sd_mj; /* parts taken as fully correlated */
-    double mean_sum, std_sum, max, sparsity_sum, entropy_sum;
+    double entropy_sum;
+    /* Sums, or the largest, by pj_aggregate; meaningless while stats_count is 0. */
+    double statistics[PJ_STATISTIC_SHOWN];
 } pj_node;
+
+/* Adds the statistics of `count` rows that are aggregated already. */
+void pj_node_add_statistics(pj_node *node, const double *statistics, uint32_t count);
 
 typedef struct pj_extra_sum {
     uint16_t name, reserved;
@@ -46,21 +52,8 @@ typedef struct pj_nodes {
     const char *const *names;
 } pj_nodes;
 
-typedef enum pj_plane {
-    PJ_PLANE_TIME = 0,
-    PJ_PLANE_ENERGY,
-    PJ_PLANE_MEAN,
-    PJ_PLANE_STD,
-    PJ_PLANE_MAX,
-    PJ_PLANE_SPARSITY,
-    PJ_PLANE_ENTROPY,
-    PJ_PLANE_COUNT
-} pj_plane;
-
 /* Names of the stored charts: "nodes", "components" (names of a plane's components, each with a
- * NUL), and these. */
-extern const char *const pj_plane_charts[PJ_PLANE_COUNT];
-
+ * NUL), and pj_metric_info.plane of every metric that has one. */
 typedef struct pj_plane_header {
     char magic[8];                                 /* "PJCUBE1" */
     uint32_t tokens, layers, components, reserved; /* `layers` counts the one outside */

@@ -1,6 +1,8 @@
-/* The tables' columns over the rows in memory, and values in and out of them. */
+/* The columns of every table as members of rows in memory, and values read and written by them. */
 #include "store/rows.h"
 
+#include "trace/phases.h"
+#include "trace/statistics.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -46,14 +48,9 @@
     COLUMN("energy_upper_mj", FLOAT, row, member.upper_mj), \
         NAMED("unavailable_reason", ABSENCE_U8, row, member.absence)
 
-#define STATS(row, prefix)                                           \
-    COLUMN(prefix "_mean", STAT_FLOAT, row, stats.mean_abs),         \
-        COLUMN(prefix "_std", STAT_FLOAT, row, stats.std),           \
-        COLUMN(prefix "_max", STAT_FLOAT, row, stats.max_abs),       \
-        COLUMN(prefix "_sparsity", STAT_FLOAT, row, stats.sparsity), \
-        COLUMN(prefix "_signed_mean", STAT_FLOAT, row, stats.mean),  \
-        COLUMN("nan_count", STAT_U32, row, stats.nan_count),         \
-        COLUMN("inf_count", STAT_U32, row, stats.inf_count)
+#define STATISTIC(ID, member, type, name, aggregate, unit, label, row, prefix) \
+    COLUMN(PJ_STATISTIC_NAME_##type(prefix, name), STAT_##type, row, stats.member),
+#define STATS(row, prefix) PJ_STATISTICS(STATISTIC, row, prefix)
 
 static const pj_column run_columns[] = {
     COLUMN("created_ns", I64, pj_run_info, created_wall_ns),
@@ -246,7 +243,7 @@ static const pj_column layer_columns[] = {
     COLUMN("attention_time_ms", DOUBLE, pj_layer_row, attention_ms),
     COLUMN("mlp_time_ms", DOUBLE, pj_layer_row, mlp_ms),
     ENERGY(pj_layer_row, energy),
-    STATS(pj_layer_row, "activation"),
+    STATS(pj_layer_row, PJ_ACTIVATION)
     COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
     UNCERTAINTY(pj_layer_row, energy),
 };
@@ -256,7 +253,7 @@ static const pj_column component_columns[] = {
     COLUMN("component_name", TEXT, pj_component_row, name),
     COLUMN("time_ms", DOUBLE, pj_component_row, duration_ms),
     ENERGY(pj_component_row, energy),
-    STATS(pj_component_row, "activation"),
+    STATS(pj_component_row, PJ_ACTIVATION)
     COLUMN("start_ms", DOUBLE, pj_component_row, start_ms),
     COLUMN("flops_estimate", DOUBLE, pj_component_row, flops),
     COLUMN("bytes_estimate", DOUBLE, pj_component_row, bytes),
@@ -275,7 +272,7 @@ static const pj_column operation_columns[] = {
     COLUMN("time_ms", DOUBLE, pj_operation_row, duration_ms),
     COLUMN("energy_mj", NJ, pj_operation_row, energy.gross_nj),
     COLUMN("flops_estimate", DOUBLE, pj_operation_row, flops),
-    STATS(pj_operation_row, "tensor"),
+    STATS(pj_operation_row, PJ_TENSOR)
     COLUMN("extra_metrics", EXTRAS, pj_operation_row, extra_begin),
     COLUMN("bytes_estimate", DOUBLE, pj_operation_row, bytes),
     COLUMN("start_ms", DOUBLE, pj_operation_row, start_ms),
@@ -588,10 +585,7 @@ static const char *name_of(pj_names names, int v)
 
 static int phase_parse(const char *name)
 {
-    if (strcmp(name, "run") == 0) return PJ_PHASE_COUNT;
-    for (int i = 0; i < PJ_PHASE_COUNT; i++)
-        if (strcmp(pj_phase_name((pj_phase)i), name) == 0) return i;
-    return -1;
+    return strcmp(name, "run") == 0 ? PJ_PHASE_COUNT : pj_phase_parse(name);
 }
 
 static int value_of(pj_names names, const char *name)

@@ -187,6 +187,14 @@ static int64_t our_version(void)
     return version;
 }
 
+static pj_status fail_old_schema(const pj_store *store, pj_error *err)
+{
+    return pj_fail(err, PJ_E_STATE,
+                   "database %s has an old schema and was opened for reading only: open it once "
+                   "for writing",
+                   store->path);
+}
+
 /* Refuses other programs' databases and newer schemas before anything is written. */
 static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
 {
@@ -207,11 +215,7 @@ static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
                        "database %s was written by a newer perjoule (schema "
                        "%d, this one knows %d): update perjoule or name another file with --db",
                        store->path, (int)*version, (int)our_version());
-    if (store->read_only && *version < our_version())
-        return pj_fail(err, PJ_E_STATE,
-                       "database %s has an old schema and was opened for reading "
-                       "only: open it once for writing",
-                       store->path);
+    if (store->read_only && *version < our_version()) return fail_old_schema(store, err);
     return PJ_OK;
 }
 
@@ -226,16 +230,91 @@ static pj_status take_steps(pj_store *store, int64_t version, pj_error *err)
     return status == PJ_OK ? pj_sql_run(store, text, err) : status;
 }
 
-/* Several processes may start at once: who gets the lock migrates, the others find it done. */
+/* Columns that rows have and the database does not know yet (a new statistic, say) are added without
+ * a step of their own: they are NULL in all rows from before. */
+static const char *declared_type(const pj_column *column)
+{
+    switch ((pj_column_type)column->type) {
+    case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_JSON:
+    case PJ_COLUMN_NAME:
+    case PJ_COLUMN_EXTRAS:
+    case PJ_COLUMN_ARRAY_NAME: return "TEXT";
+    case PJ_COLUMN_DOUBLE:
+    case PJ_COLUMN_FLOAT:
+    case PJ_COLUMN_NJ:
+    case PJ_COLUMN_NS:
+    case PJ_COLUMN_STAT_FLOAT: return "REAL";
+    default: return "INTEGER";
+    }
+}
+
+static const pj_table *table_at(int index)
+{
+    return index == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[index];
+}
+
+/* Sets a bit of `known` for each column of the table that the database has. */
+static pj_status find_known_columns(pj_store *store, const pj_table *table, uint64_t known[2],
+                                    pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "SELECT name FROM pragma_table_info(?, 'main')", err);
+    pj_sql_text(sql, 1, table->name);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL);
+        for (int c = 0; c < table->column_count; c++)
+            if (strcmp(table->columns[c].name, name) == 0) known[c / 64] |= UINT64_C(1) << c % 64;
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status add_columns(pj_store *store, const pj_table *table, const uint64_t known[2],
+                             pj_error *err)
+{
+    char text[256];
+    pj_status status = PJ_OK;
+    for (int c = 0; c < table->column_count && status == PJ_OK; c++) {
+        if (known[c / 64] >> c % 64 & 1) continue;
+        snprintf(text, sizeof text, "ALTER TABLE %s ADD COLUMN %s %s", table->name,
+                 table->columns[c].name, declared_type(&table->columns[c]));
+        status = pj_sql_run(store, text, err);
+    }
+    return status;
+}
+
+/* Adds what is missing, or only says whether anything is. */
+static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (int t = 0; t <= PJ_TABLE_COUNT && status == PJ_OK; t++) {
+        const pj_table *table = table_at(t);
+        uint64_t known[2] = {0};
+        status = find_known_columns(store, table, known, err);
+        int count = __builtin_popcountll(known[0]) + __builtin_popcountll(known[1]);
+        if (status != PJ_OK || count == table->column_count) continue;
+        *missing = true;
+        if (add) status = add_columns(store, table, known, err);
+    }
+    return status;
+}
+
+/* Several processes may start at once: whoever gets the lock migrates, the others find it done. */
 static pj_status migrate(pj_store *store, pj_error *err)
 {
     int64_t version = 0;
     pj_status status = check_owner(store, &version, err);
-    if (status != PJ_OK || version == our_version()) return status;
+    if (status != PJ_OK) return status;
+    bool missing = false;
+    if (version == our_version()) {
+        status = complete_columns(store, false, &missing, err);
+        if (status != PJ_OK || !missing) return status;
+        if (store->read_only) return fail_old_schema(store, err);
+    }
     status = pj_sql_transaction(store, true, err);
     if (status != PJ_OK) return status;
     status = check_owner(store, &version, err);
     if (status == PJ_OK && version < our_version()) status = take_steps(store, version, err);
+    if (status == PJ_OK) status = complete_columns(store, true, &missing, err);
     if (status == PJ_OK) return pj_sql_commit(store, err);
     pj_sql_rollback(store);
     return status;

@@ -134,13 +134,6 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
     }
 }
 
-int pj_phase_parse(const char *name)
-{
-    for (int i = 0; i < PJ_PHASE_COUNT; i++)
-        if (strcmp(pj_phase_name((pj_phase)i), name) == 0) return i;
-    return -1;
-}
-
 /* ---- what is made once ------------------------------------------------------------------------
  */
 

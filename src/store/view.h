@@ -6,6 +6,7 @@
 #include "store/rows.h"
 #include "store/sqlite.h"
 #include "store/views.h"
+#include "trace/phases.h"
 
 typedef struct pj_view {
     pj_store *store;
@@ -43,13 +44,13 @@ void pj_view_write_phases(pj_view *view, const pj_view_window *window, bool sect
                           pj_status *status);
 
 /* The figure of a node; NAN: unavailable. */
+/* Over the rows of a node; NAN: none had it. */
+double pj_node_statistic(const pj_node *node, pj_statistic statistic);
 double pj_node_metric(const pj_node *node, pj_metric metric);
 /* Adds a node to another, e.g. one component in two phases; a `to` of count 0 becomes a copy. */
 void pj_node_merge(pj_node *to, const pj_node *node);
 /* *phase is -1 for any; fails on a name that is none. */
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err);
 
-/* Index of a phase by name, -1. */
-int pj_phase_parse(const char *name);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "store/store.h"
+#include "trace/statistics.h"
 #include "trace/summary.h"
 
 /* An array of summaries; how many match in all: *total. */
@@ -49,22 +50,6 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
                         pj_json *json, pj_error *err);
 pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
                          pj_json *json, pj_error *err);
-
-typedef enum pj_metric {
-    PJ_METRIC_TIME = 0,
-    PJ_METRIC_ENERGY,
-    PJ_METRIC_POWER,
-    PJ_METRIC_MEAN,
-    PJ_METRIC_STD,
-    PJ_METRIC_MAX,
-    PJ_METRIC_SPARSITY,
-    PJ_METRIC_ENTROPY,
-    PJ_METRIC_FLOPS, /* these two of the tree only */
-    PJ_METRIC_BYTES,
-    PJ_METRIC_COUNT
-} pj_metric;
-
-int pj_metric_parse(const char *name); /* "time", "energy", ...; -1: none of them */
 
 enum { PJ_ANY = -2 }; /* no particular token or layer */
 

@@ -104,13 +104,9 @@ static void write_sum(pj_json *json, const pj_nodes *nodes, const part_list *lis
     pj_json_kv_double(json, "planted_mj", pj_mj_of_nj(n->planted_nj));
     pj_json_kv_double(json, "flops", n->flops);
     pj_json_kv_double(json, "bytes", n->bytes);
-    pj_json_kv_double(json, operation ? "tensor_mean" : "activation_mean",
-                      pj_node_metric(n, PJ_METRIC_MEAN));
-    pj_json_kv_double(json, operation ? "tensor_std" : "activation_std",
-                      pj_node_metric(n, PJ_METRIC_STD));
-    pj_json_kv_double(json, operation ? "tensor_max" : "activation_max", n->max);
-    pj_json_kv_double(json, operation ? "tensor_sparsity" : "activation_sparsity",
-                      pj_node_metric(n, PJ_METRIC_SPARSITY));
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        pj_json_kv_double(json, operation ? pj_statistics[s].tensor : pj_statistics[s].activation,
+                          pj_node_statistic(n, (pj_statistic)s));
     write_mean_extras(json, nodes, list, which);
     pj_json_object_end(json);
 }
@@ -145,14 +141,19 @@ static pj_status write_sums(pj_view *view, const pj_view_choice *choice, pj_erro
     " AND c.layer_metric_id IS NULL AND (?2 IS NULL OR ?2 = -1)"                                \
     " AND (?3 IS NULL OR c.component_name = ?3)) "
 
+#define SELECTED(ID, member, type, name, aggregate, unit, label, table, prefix) \
+    ", " table PJ_STATISTIC_NAME_##type(prefix, name)
+
+/* Columns as write_row reads them: FIRST_STATISTIC and what follows come from the table. */
+enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
     "SELECT component_name, NULL, layer_index, time_ms, energy_mj, net_energy_mj, energy_sd_mj,"
-    " planted_mj, flops_estimate, bytes_estimate, activation_mean, activation_std, activation_max,"
-    " activation_sparsity, extra_metrics, self_energy_mj FROM chosen ORDER BY id";
+    " planted_mj, flops_estimate, bytes_estimate, extra_metrics, self_energy_mj"
+    PJ_SHOWN_STATISTICS(SELECTED, "", PJ_ACTIVATION) " FROM chosen ORDER BY id";
 static const char operation_rows[] = COMPONENTS_OF_TOKEN
     "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj,"
     " o.net_energy_mj, o.energy_sd_mj, o.planted_mj, o.flops_estimate, o.bytes_estimate,"
-    " o.tensor_mean, o.tensor_std, o.tensor_max, o.tensor_sparsity, o.extra_metrics, NULL"
+    " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
     " c.first_operation_id + c.operation_count - 1 ORDER BY o.id";
 
@@ -160,9 +161,6 @@ static void write_row(pj_json *json, pj_sql *sql, bool operation)
 {
     static const char *const figures[] = {
         "time_ms", "energy_mj", "net_energy_mj", "energy_sd_mj", "planted_mj", "flops", "bytes"};
-    static const char *const statistics[2][4] = {
-        {"activation_mean", "activation_std", "activation_max", "activation_sparsity"},
-        {"tensor_mean", "tensor_std", "tensor_max", "tensor_sparsity"}};
     size_t bytes;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", pj_sql_get_text(sql, 0, NULL));
@@ -174,12 +172,12 @@ static void write_row(pj_json *json, pj_sql *sql, bool operation)
         pj_json_int(json, pj_sql_get_int(sql, 2));
     pj_json_kv_int(json, "count", 1);
     for (int i = 0; i < 7; i++) pj_json_kv_double(json, figures[i], pj_sql_get_double(sql, 3 + i));
-    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, 15));
-    for (int i = 0; i < 4; i++) {
-        pj_json_key(json, statistics[operation][i]);
-        pj_json_float(json, (float)pj_sql_get_double(sql, 10 + i));
+    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, SELF_ENERGY));
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
+        pj_json_key(json, operation ? pj_statistics[s].tensor : pj_statistics[s].activation);
+        pj_json_float(json, (float)pj_sql_get_double(sql, FIRST_STATISTIC + s));
     }
-    const char *extras = pj_sql_get_text(sql, 14, &bytes);
+    const char *extras = pj_sql_get_text(sql, EXTRAS, &bytes);
     pj_json_key(json, "extra_metrics");
     pj_json_raw(json, extras ? extras : "{}", extras ? bytes : 2);
     pj_json_object_end(json);

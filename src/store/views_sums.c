@@ -6,27 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *unit, *aggregate;
-    int plane; /* -1: of two planes, or none */
-} metrics[PJ_METRIC_COUNT] = {
-    [PJ_METRIC_TIME] = {"time", "ms", "sum", PJ_PLANE_TIME},
-    [PJ_METRIC_ENERGY] = {"energy", "mJ", "sum", PJ_PLANE_ENERGY},
-    [PJ_METRIC_POWER] = {"power", "mW", "energy over time", -1},
-    [PJ_METRIC_MEAN] = {"activation_mean", "", "mean", PJ_PLANE_MEAN},
-    [PJ_METRIC_STD] = {"activation_std", "", "mean", PJ_PLANE_STD},
-    [PJ_METRIC_MAX] = {"activation_max", "", "max", PJ_PLANE_MAX},
-    [PJ_METRIC_SPARSITY] = {"activation_sparsity", "share", "mean", PJ_PLANE_SPARSITY},
-    [PJ_METRIC_ENTROPY] = {"attention_entropy", "nat", "mean", PJ_PLANE_ENTROPY},
-    [PJ_METRIC_FLOPS] = {"flops", "FLOP", "sum", -1},
-    [PJ_METRIC_BYTES] = {"bytes", "B", "sum", -1},
-};
-
-int pj_metric_parse(const char *name)
+double pj_node_statistic(const pj_node *n, pj_statistic statistic)
 {
-    for (int i = 0; i < PJ_METRIC_COUNT; i++)
-        if (strcmp(metrics[i].name, name) == 0) return i;
-    return -1;
+    if (statistic >= PJ_STATISTIC_SHOWN || n->stats_count == 0) return NAN;
+    double value = n->statistics[statistic];
+    return pj_statistics[statistic].aggregate == PJ_AGGREGATE_MEAN ? value / n->stats_count : value;
 }
 
 double pj_node_metric(const pj_node *n, pj_metric metric)
@@ -36,16 +20,11 @@ double pj_node_metric(const pj_node *n, pj_metric metric)
     case PJ_METRIC_TIME: return n->time_ms;
     case PJ_METRIC_ENERGY: return mj;
     case PJ_METRIC_POWER: return n->time_ms > 0 ? mj * 1000 / n->time_ms : NAN;
-    case PJ_METRIC_MEAN: return n->stats_count ? n->mean_sum / n->stats_count : NAN;
-    case PJ_METRIC_STD: return n->stats_count ? n->std_sum / n->stats_count : NAN;
-    case PJ_METRIC_MAX: return n->max;
-    case PJ_METRIC_SPARSITY: return n->stats_count ? n->sparsity_sum / n->stats_count : NAN;
     case PJ_METRIC_ENTROPY: return n->entropy_count ? n->entropy_sum / n->entropy_count : NAN;
     case PJ_METRIC_FLOPS: return n->flops;
     case PJ_METRIC_BYTES: return n->bytes;
-    case PJ_METRIC_COUNT: break;
+    default: return pj_node_statistic(n, pj_metric_statistic(metric));
     }
-    return NAN;
 }
 
 static void add_unknown(int64_t *sum, int64_t nj)
@@ -65,7 +44,7 @@ void pj_node_merge(pj_node *to, const pj_node *n)
         return;
     }
     to->count += n->count;
-    to->stats_count += n->stats_count;
+    if (n->stats_count) pj_node_add_statistics(to, n->statistics, n->stats_count);
     to->entropy_count += n->entropy_count;
     to->time_ms += n->time_ms;
     to->attention_ms += n->attention_ms;
@@ -77,11 +56,7 @@ void pj_node_merge(pj_node *to, const pj_node *n)
     add_unknown(&to->self_nj, n->self_nj);
     add_unknown(&to->planted_nj, n->planted_nj);
     to->sd_mj += n->sd_mj;
-    to->mean_sum += n->mean_sum;
-    to->std_sum += n->std_sum;
-    to->sparsity_sum += n->sparsity_sum;
     to->entropy_sum += n->entropy_sum;
-    if (isnan(to->max) || n->max > to->max) to->max = n->max;
 }
 
 static bool in_phase(const pj_node *n, int phase)
@@ -94,9 +69,7 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
     *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
     if (choice->phase && *phase < 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "there is no phase %s (one of idle, pre_inference, "
-                       "prefill, decode, post_inference)",
-                       choice->phase);
+                       "there is no phase %s (one of %s)", choice->phase, PJ_PHASE_CHOICES);
     return PJ_OK;
 }
 
@@ -143,14 +116,14 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
 }
 
 /* The plane of one token (PJ_ANY: of all). A plane that was not stored leaves values NULL. */
-static pj_status read_plane(pj_view *view, pj_plane which, int64_t token, plane_view *plane,
+static pj_status read_plane(pj_view *view, pj_metric which, int64_t token, plane_view *plane,
                             pj_error *err)
 {
     pj_status status = PJ_OK;
     pj_sql *sql = pj_sql_begin(view->store,
                                "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
     pj_sql_text(sql, 1, view->info->id);
-    pj_sql_text(sql, 2, pj_plane_charts[which]);
+    pj_sql_text(sql, 2, pj_metric_table[which].plane);
     if (pj_sql_step(sql)) {
         pj_plane_header header = {0};
         size_t bytes = 0;
@@ -182,13 +155,13 @@ static pj_status read_plane(pj_view *view, pj_plane which, int64_t token, plane_
 static pj_status read_metric_plane(pj_view *view, pj_metric metric, int64_t token,
                                    plane_view *plane, pj_error *err)
 {
-    if (metrics[metric].plane >= 0)
-        return read_plane(view, metrics[metric].plane, token, plane, err);
+    if (pj_metric_table[metric].plane)
+        return read_plane(view, metric, token, plane, err);
     if (metric != PJ_METRIC_POWER)
-        return pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", metrics[metric].name);
+        return pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", pj_metric_table[metric].name);
     plane_view time = *plane;
-    pj_status status = read_plane(view, PJ_PLANE_TIME, token, &time, err);
-    if (status == PJ_OK) status = read_plane(view, PJ_PLANE_ENERGY, token, plane, err);
+    pj_status status = read_plane(view, PJ_METRIC_TIME, token, &time, err);
+    if (status == PJ_OK) status = read_plane(view, PJ_METRIC_ENERGY, token, plane, err);
     if (status != PJ_OK || !plane->values || !time.values) return status;
     size_t cells =
         (size_t)(plane->layers + 1) * plane->components * (token == PJ_ANY ? plane->tokens : 1);
@@ -354,9 +327,9 @@ static void write_heatmap(pj_view *view, const pj_view_choice *choice, const mat
     pj_json *json = view->json;
     pj_json_object_begin(json);
     pj_view_head(view, true);
-    pj_json_kv_string(json, "metric", metrics[choice->metric].name);
-    pj_json_kv_string(json, "unit", metrics[choice->metric].unit);
-    pj_json_kv_string(json, "aggregate", metrics[choice->metric].aggregate);
+    pj_json_kv_string(json, "metric", pj_metric_table[choice->metric].name);
+    pj_json_kv_string(json, "unit", pj_metric_table[choice->metric].unit);
+    pj_json_kv_string(json, "aggregate", pj_metric_table[choice->metric].aggregate);
     pj_json_key(json, "token");
     if (choice->token == PJ_ANY)
         pj_json_null(json);
@@ -386,9 +359,9 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
     bool *inside = NULL;
     uint32_t layers = 0;
     pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK && choice->metric > PJ_METRIC_ENTROPY)
+    if (status == PJ_OK && !pj_metric_table[choice->metric].in_heatmap)
         status =
-            pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", metrics[choice->metric].name);
+            pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", pj_metric_table[choice->metric].name);
     if (status == PJ_OK) status = read_component_names(&view, &names, err);
     m.names = names.names;
     m.components = names.components;
@@ -556,8 +529,8 @@ static pj_status write_tree(tree *t, pj_error *err)
         all += children_sum(t, &(pj_node){.phase = (uint8_t)p}, 2);
     pj_json_object_begin(json);
     pj_view_head(t->view, true);
-    pj_json_kv_string(json, "metric", metrics[t->metric].name);
-    pj_json_kv_string(json, "unit", metrics[t->metric].unit);
+    pj_json_kv_string(json, "metric", pj_metric_table[t->metric].name);
+    pj_json_kv_string(json, "unit", pj_metric_table[t->metric].unit);
     pj_json_key(json, "root");
     pj_json_object_begin(json);
     pj_json_kv_string(json, "kind", "run");
@@ -580,10 +553,9 @@ pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32
     pj_view view;
     tree t = {.view = &view, .metric = metric, .levels = levels ? levels : 4};
     pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK && metric != PJ_METRIC_TIME && metric != PJ_METRIC_ENERGY &&
-        metric != PJ_METRIC_FLOPS && metric != PJ_METRIC_BYTES)
-        status = pj_fail(err, PJ_E_INVALID, "a tree has no %s (one of energy, time, flops, bytes)",
-                         metrics[metric].name);
+    if (status == PJ_OK && !pj_metric_table[metric].in_tree)
+        status = pj_fail(err, PJ_E_INVALID, "a tree has no %s (one of %s)",
+                         pj_metric_table[metric].name, PJ_TREE_CHOICES);
     if (status == PJ_OK) status = pj_view_load_nodes(&view, &t.nodes, err);
     if (status == PJ_OK) status = write_tree(&t, err);
     pj_view_close(&view);

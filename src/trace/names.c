@@ -1,13 +1,25 @@
 /* Words of the vocabulary as the database and the API spell them. */
+#include "trace/phases.h"
 #include "trace/summary.h"
 
 #include <string.h>
 
+static const char *const phase_names[PJ_PHASE_COUNT] = {
+#define X(ID, name) [PJ_PHASE_##ID] = name,
+    PJ_PHASES(X)
+#undef X
+};
+
 const char *pj_phase_name(pj_phase phase)
 {
-    static const char *const names[PJ_PHASE_COUNT] = {"idle", "pre_inference", "prefill", "decode",
-                                                      "post_inference"};
-    return (unsigned)phase < PJ_PHASE_COUNT ? names[phase] : "unknown";
+    return (unsigned)phase < PJ_PHASE_COUNT ? phase_names[phase] : "unknown";
+}
+
+int pj_phase_parse(const char *name)
+{
+    for (int i = 0; i < PJ_PHASE_COUNT; i++)
+        if (strcmp(phase_names[i], name) == 0) return i;
+    return -1;
 }
 
 /* ---- words of a run's facts ---------------------------------------------------------------- */

@@ -107,7 +107,7 @@ static void put_span(pj_lane *lane, pj_span *span, pj_record_type type, const pj
     at += sizeof *span;
     if (stats) {
         memcpy(at, work->stats, sizeof(pj_stats));
-        memset(at + sizeof(pj_stats), 0, 32 - sizeof(pj_stats));
+        if (sizeof(pj_stats) < 32) memset(at + sizeof(pj_stats), 0, 32 - sizeof(pj_stats));
         at += 32;
     }
     if (extras) memcpy(at, work->extras, extras * sizeof(pj_extra));

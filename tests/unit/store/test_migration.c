@@ -237,6 +237,30 @@ static void version_1_is_taken_along(void **state)
 }
 
 /* Recorders may finish operations in any order: those of a component are stored together. */
+/* A column that a row has and the database does not (a new statistic, a new figure of runs). */
+static void missing_columns_are_added(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    do_sql(f->store, "DROP VIEW operations_of_runs");
+    do_sql(f->store, "DROP VIEW components_of_runs; DROP VIEW energy_by_component");
+    do_sql(f->store, "ALTER TABLE component_metrics DROP COLUMN activation_sparsity;"
+                     "ALTER TABLE profiling_runs DROP COLUMN overhead_share");
+    pj_store_close(f->store);
+    f->store = NULL;
+    pj_store_options options = {.path = f->path, .read_only = true};
+    assert_int_equal(pj_store_open(&options, &f->store, &err), PJ_E_STATE);
+    open_again(f);
+    pj_run_data data;
+    make_run(&(made_run){.seed = 3, .tokens = 4, .layers = 2}, &data);
+    if (pj_store_save(f->store, &data, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_run_data back = {0};
+    if (pj_store_load(f->store, data.info.id, &back, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_runs_equal(&data, &back);
+    pj_run_data_fini(&back);
+    pj_run_data_fini(&data);
+}
+
 static void operations_of_a_component_lie_together(void **state)
 {
     fixture *f = *state;
@@ -281,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(version_1_is_taken_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(missing_columns_are_added, set_up, tear_down),
         cmocka_unit_test_setup_teardown(operations_of_a_component_lie_together, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

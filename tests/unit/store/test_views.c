@@ -2,6 +2,7 @@
 #include "made_run.h"
 
 #include "store/store.h"
+#include "store/view.h"
 #include "store/views.h"
 
 #include <jansson.h>
@@ -227,6 +228,99 @@ static void heatmaps_sum_to_the_layers(void **state)
     pj_buffer_fini(&cube);
 }
 
+/* What the table says of a statistic, computed here from the rows. */
+static double expected_statistic(const pj_run_data *run, pj_statistic statistic)
+{
+    double sum = 0, largest = -INFINITY;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < run->component_count; i++) {
+        const pj_component_row *c = &run->components[i];
+        if (c->layer == PJ_NO_PARENT || !c->has_stats || strcmp(c->name, "q_proj") != 0 ||
+            run->layers[c->layer].layer_index != 1)
+            continue;
+        double value = pj_statistic_get(&c->stats, statistic);
+        sum += value;
+        largest = fmax(largest, value);
+        count++;
+    }
+    assert_true(count > 0);
+    switch (pj_statistics[statistic].aggregate) {
+    case PJ_AGGREGATE_MEAN: return sum / count;
+    case PJ_AGGREGATE_MAX: return largest;
+    case PJ_AGGREGATE_SUM: break;
+    }
+    return sum;
+}
+
+static double column_of(const json_t *heatmap, const char *component)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(json_object_get(heatmap, "components"), i, name)
+    {
+        if (strcmp(json_string_value(name), component) == 0)
+            return json_number_value(
+                json_array_get(json_array_get(json_object_get(heatmap, "values"), 1), i));
+    }
+    fail_msg("no column %s", component);
+    return NAN;
+}
+
+/* Every line of the table arrives in heatmaps and in answers about components and operations. */
+static void every_statistic_is_shown(void **state)
+{
+    fixture *f = *state;
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
+        pj_view_choice choice = {.metric = (pj_metric)pj_metric_parse(pj_statistics[s].activation),
+                                 .token = PJ_ANY,
+                                 .layer = PJ_ANY};
+        json_t *v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+        double wanted = expected_statistic(&f->run, (pj_statistic)s);
+        assert_true(fabs(column_of(v, "q_proj") - wanted) <= 1e-6 * fabs(wanted));
+        json_decref(v);
+        choice = (pj_view_choice){.token = PJ_ANY, .layer = 1, .component = "q_proj"};
+        v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
+        json_t *one = json_array_get(json_object_get(v, "components"), 0);
+        double sum = json_number_value(json_object_get(one, pj_statistics[s].activation));
+        assert_true(fabs(sum - wanted) <= 1e-6 * fabs(wanted));
+        one = json_array_get(json_object_get(v, "operations"), 0);
+        assert_non_null(json_object_get(one, pj_statistics[s].tensor));
+        json_decref(v);
+        choice.token = 3;
+        v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
+        one = json_array_get(json_object_get(v, "components"), 0);
+        assert_true(json_is_number(json_object_get(one, pj_statistics[s].activation)));
+        json_decref(v);
+    }
+}
+
+/* The form before the count of statistics was stored: four of them, then the entropies. */
+static void sums_of_earlier_versions_are_read(void **state)
+{
+    (void)state;
+    enum { FIXED = offsetof(pj_node, entropy_sum), BYTES = 24 + FIXED + 5 * 8 + 2 };
+    pj_node node = {.count = 3, .stats_count = 2, .entropy_count = 4, .operation = PJ_NO_NAME};
+    const double tail[5] = {1, 2, 30, 0.5, 8};
+    const uint32_t counts[4] = {1, 1, 0, 1}; /* nodes, names, extras, layers */
+    char blob[BYTES] = "PJNODE1";
+    memcpy(blob + 8, counts, sizeof counts);
+    memcpy(blob + 24, &node, FIXED);
+    memcpy(blob + 24 + FIXED, tail, sizeof tail);
+    memcpy(blob + BYTES - 2, "q", 2);
+    pj_arena arena;
+    pj_nodes nodes;
+    pj_error err = {0};
+    pj_arena_init(&arena, 0);
+    if (pj_nodes_read(blob, sizeof blob, &arena, &nodes, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_true(nodes.nodes[0].entropy_sum == 8);
+    assert_true(pj_node_statistic(&nodes.nodes[0], PJ_STATISTIC_MEAN) == 0.5);
+    assert_true(pj_node_statistic(&nodes.nodes[0], PJ_STATISTIC_MAX) == 30);
+    assert_true(pj_node_statistic(&nodes.nodes[0], PJ_STATISTIC_SPARSITY) == 0.25);
+    for (size_t bytes = 0; bytes < sizeof blob; bytes++)
+        assert_int_equal(pj_nodes_read(blob, bytes, &arena, &nodes, NULL), PJ_E_INVALID);
+    pj_arena_fini(&arena);
+}
+
 /* value = self + sum of the children's values, all the way down. Returns how many nodes. */
 static int check_tree(const json_t *node)
 {
@@ -400,6 +494,8 @@ int main(void)
         TEST(thinned_power_keeps_the_extremes),
         TEST(tokens_accumulate),
         TEST(heatmaps_sum_to_the_layers),
+        TEST(every_statistic_is_shown),
+        cmocka_unit_test(sums_of_earlier_versions_are_read),
         TEST(trees_conserve),
         TEST(operations_sum_over_tokens),
         TEST(summaries_are_complete),

@@ -1,6 +1,10 @@
 // The answers of the server, as docs/api.md describes them. null is "unavailable" and stays null.
 
+import type { StatisticName } from './statistics';
+
 type N = number | null;
+/** An operation's statistics are named after its tensor. */
+type OfTensor<S> = S extends `activation_${infer Rest}` ? `tensor_${Rest}` : S;
 
 export type EnergySource = 'measured' | 'modelled' | 'unavailable';
 export type Status = 'queued' | 'running' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
@@ -215,7 +219,7 @@ export interface Tree {
 
 export type Extras = Record<string, number | number[] | null>;
 
-export interface ComponentSum {
+export interface ComponentSum extends Record<StatisticName, N> {
   component_name: string;
   count: number;
   time_ms: N;
@@ -226,14 +230,10 @@ export interface ComponentSum {
   planted_mj: N;
   flops: N;
   bytes: N;
-  activation_mean: N;
-  activation_std: N;
-  activation_max: N;
-  activation_sparsity: N;
   extra_metrics: Extras | null;
 }
 
-export interface OperationSum {
+export interface OperationSum extends Record<OfTensor<StatisticName>, N> {
   component_name: string;
   operation_name: string;
   count: number;
@@ -242,9 +242,6 @@ export interface OperationSum {
   energy_sd_mj: N;
   flops: N;
   bytes: N;
-  tensor_mean: N;
-  tensor_std: N;
-  tensor_max: N;
   extra_metrics: Extras | null;
 }
 

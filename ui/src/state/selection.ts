@@ -4,20 +4,19 @@
 // Addresses carry all state in the query (`?view=analysis&run=…`), never in the path: the page then
 // works from any folder, behind any prefix, on any server.
 import { batch, computed, effect, signal } from '@preact/signals';
+import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
 
 export type View = 'live' | 'analysis' | 'history' | 'compare';
 export const VIEWS: View[] = ['live', 'analysis', 'history', 'compare'];
 
-export const METRICS = [
+export type Metric = 'time' | 'energy' | 'power' | StatisticName | 'attention_entropy';
+export const METRICS: readonly Metric[] = [
   'time',
   'energy',
   'power',
-  'activation_mean',
-  'activation_max',
-  'activation_sparsity',
+  ...STATISTIC_NAMES,
   'attention_entropy',
-] as const;
-export type Metric = (typeof METRICS)[number];
+];
 
 /** Milliseconds from the start of the run. */
 export type Range = [number, number];

@@ -4,6 +4,7 @@ import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { Cube } from '../../api/binary';
 import { api } from '../../api/client';
+import { STATISTICS, type Statistic } from '../../api/statistics';
 import type { HeatmapAnswer } from '../../api/types';
 import { type Grid, Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel } from '../../charts/panel';
@@ -25,15 +26,20 @@ import { at, METRICS, type Metric, select, selection } from '../../state/selecti
 import { still, unit } from '../../state/settings';
 import { CUBE_CELLS, fetchCube, type RunData } from './data';
 
-export const METRIC_LABEL: Record<Metric, string> = {
+const statisticOf = (metric: string): Statistic | undefined =>
+  STATISTICS.find((s) => s.name === metric);
+
+export const METRIC_LABEL = {
   time: 'Time',
   energy: 'Energy',
   power: 'Power',
-  activation_mean: 'Activation mean |x|',
-  activation_max: 'Activation max |x|',
-  activation_sparsity: 'Activation sparsity',
+  ...Object.fromEntries(STATISTICS.map((s) => [s.name, `Activation ${s.label}`])),
   attention_entropy: 'Attention entropy',
-};
+} as Record<Metric, string>;
+
+const showStatistic = (s: Statistic, v: number | null): string =>
+  s.unit === 'share' ? percent(v) : plain(v);
+const capital = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 export function showMetric(metric: string, v: number): string {
   switch (metric) {
@@ -43,12 +49,11 @@ export function showMetric(metric: string, v: number): string {
       return energy(v, unit.peek());
     case 'power':
       return power(v);
-    case 'activation_sparsity':
-      return percent(v);
     case 'attention_entropy':
       return Number.isFinite(v) ? `${plain(v)} nat` : plain(v);
   }
-  return plain(v);
+  const statistic = statisticOf(metric);
+  return statistic ? showStatistic(statistic, v) : plain(v);
 }
 
 export const playing = signal(false);
@@ -370,10 +375,9 @@ function OperationsPanel({ data }: { data: RunData }) {
           <Fact label="Time" value={time(head.time_ms)} />
           <Fact label="FLOPs" value={count(head.flops)} />
           <Fact label="Bytes" value={count(head.bytes, 'B')} />
-          <Fact label="Mean |x|" value={plain(head.activation_mean)} />
-          <Fact label="Standard deviation" value={plain(head.activation_std)} />
-          <Fact label="Max |x|" value={plain(head.activation_max)} />
-          <Fact label="Sparsity" value={percent(head.activation_sparsity)} />
+          {STATISTICS.map((s) => (
+            <Fact key={s.name} label={capital(s.label)} value={showStatistic(s, head[s.name])} />
+          ))}
           {head.planted_mj !== null && (
             <Fact label="Planted (truth)" value={energy(head.planted_mj, unit.value)} />
           )}
