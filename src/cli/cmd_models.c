@@ -26,15 +26,16 @@ static void print_usable(const pj_model_entry *entry)
     if (f->window) printf("; window %u", f->window);
     printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
     printf("  %s\n", entry->path);
+    if (entry->first) printf("  -m %s takes %s; give this one's path\n", entry->name, entry->first);
 }
 
 static void print_list(const pj_model_list *list, const char *folder)
 {
     if (list->count == 0) {
-        printf(
-            "No models in %s or the Hugging Face cache. Put a model's folder there, name another "
-            "place with --models, or use -m synthetic:llama-3.2-1b.\n",
-            folder);
+        printf("No models in %s, nor in what Hugging Face, Ollama, LM Studio and llama.cpp keep. "
+               "Put a model's folder there, name another place with --models, or use -m "
+               "synthetic:llama-3.2-1b.\n",
+               folder);
         return;
     }
     for (size_t i = 0; i < list->count; i++) {
@@ -72,7 +73,7 @@ static int run(const pj_command *command, int argc, char **argv)
         {"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
          "where models are (default $PERJOULE_MODELS, else ./models)"},
         {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
-         "look into the Hugging Face cache too (default; --no-cache does not)"},
+         "look into what other tools keep too (default; --no-cache does not)"},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
         {0}};
     int positional;
@@ -98,7 +99,9 @@ const pj_command pj_command_models = {
     .run = run,
     .usage = "[options]",
     .text =
-        "A model is a folder as Hugging Face publishes it, or a GGUF file. Bytes a token are the "
+        "A model is a folder as Hugging Face publishes it, or a GGUF file. Besides --models, the "
+        "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are looked "
+        "into; -m takes every name that is listed. Bytes a token are the "
         "weights that decoding one token of one sequence reads; FLOPs a token are those of its "
         "matrices.\n\n"
         "What looks like a model and cannot be used is listed with the reason.",

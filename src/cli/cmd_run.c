@@ -335,6 +335,16 @@ static void release(run_state *s)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
+/* A name that was found twice is said. */
+static pj_status find_model(const pj_command *command, run_state *s, pj_error *err)
+{
+    char note[1024];
+    pj_status status = pj_model_find_noting(s->args->model, NULL, s->model_path,
+                                            sizeof s->model_path, note, sizeof note, err);
+    if (status == PJ_OK && note[0]) fprintf(stderr, "perjoule %s: %s\n", command->name, note);
+    return status;
+}
+
 static int execute(const pj_command *command, const run_args *a, const char *positional)
 {
     int64_t began_ns = pj_clock_ns();
@@ -355,7 +365,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     }
     s->args = a;
     s->began_ns = began_ns;
-    pj_status status = pj_model_find(a->model, NULL, s->model_path, sizeof s->model_path, &err);
+    pj_status status = find_model(command, s, &err);
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     set_options(s, depth, kv);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);

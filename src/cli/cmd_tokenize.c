@@ -5,6 +5,7 @@
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "llm/tokenizer.h"
+#include "profile/find_model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -122,8 +123,8 @@ static int run(const pj_command *command, int argc, char **argv)
 {
     request r = {.special = true};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &r.model, "PATH",
-         "model folder, a tokenizer.json, or a GGUF file"},
+        {"model", 'm', PJ_OPTION_TEXT, &r.model, "MODEL",
+         "name of a model, its folder, a tokenizer.json, or a GGUF file"},
         {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
@@ -142,7 +143,9 @@ static int run(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "give one of TEXT, -f FILE and --decode IDS");
     pj_tokenizer *tokenizer;
     pj_error err;
-    pj_status status = pj_tokenizer_open(r.model, &tokenizer, &err);
+    char path[4096];
+    pj_status status = pj_model_find(r.model, NULL, path, sizeof path, &err);
+    if (status == PJ_OK) status = pj_tokenizer_open(path, &tokenizer, &err);
     if (status == PJ_OK)
         status = r.decode ? decode(&r, tokenizer, &err) : encode(&r, tokenizer, &err);
     pj_tokenizer_close(tokenizer);

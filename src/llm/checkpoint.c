@@ -383,6 +383,11 @@ static pj_status map_files(pj_checkpoint *c, pj_error *err)
         pj_tensor *tensors;
         uint32_t count;
         status = join(c, c->file_names[i], path, err);
+        if (status == PJ_OK && !pj_file_exists(path))
+            status =
+                pj_fail(err, PJ_E_INVALID,
+                        "%s lacks %s, one of its %u weight files: its download is not finished",
+                        c->path, c->file_names[i], c->file_count);
         if (status == PJ_OK) status = pj_file_map(path, &c->files[i], err);
         if (status == PJ_OK)
             status = pj_safetensors_parse(c->files[i].data, c->files[i].size, path, &c->arena,
@@ -426,6 +431,11 @@ static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj
     for (int i = 0; i < parts; i++) {
         pj_gguf gguf;
         snprintf(part, sizeof part, "%.*s-%05d%s", (int)(stem - after), path, i + 1, tail);
+        if (!pj_file_exists(part))
+            return pj_fail(
+                err, PJ_E_INVALID,
+                "%s is not there: the model has %d files, and its download is not finished", part,
+                (int)parts);
         pj_status status = map_gguf(c, part, &gguf, err);
         if (status != PJ_OK) return status;
         if (split_number(&gguf, "split.count") != parts || split_number(&gguf, "split.no") != i)

@@ -7,6 +7,7 @@
 #include "llm/chat.h"
 #include "llm/engine_internal.h"
 #include "llm/kernels/limits.h"
+#include "llm/places.h"
 #include "llm/tokenizer.h"
 
 #include <math.h>
@@ -15,16 +16,6 @@
 #include <string.h>
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 8192, EVAL_LOGITS = 32 };
-
-/* The folder's own name: also for "models/x/" and for a file in it. */
-static void name_of_path(const char *path, char *name, size_t bytes)
-{
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/') begin--;
-    snprintf(name, bytes, "%.*s", (int)(end - begin), path + begin);
-}
 
 static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
 {
@@ -53,7 +44,8 @@ static void gather_facts(pj_engine *e)
     if (e->model.synthetic)
         snprintf(f->model_name, sizeof f->model_name, "%s", path);
     else
-        name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name, sizeof f->model_name);
+        pj_model_name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name,
+                              sizeof f->model_name);
     f->model_path = path;
     f->architecture = e->model.config.arch_name;
     f->dtype = pj_dtype_get(m->dtype)->name;

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "llm/kernels/linear.h"
+#include "llm/model_check.h"
 #include "llm/pages.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ typedef struct loader {
     int dtype;          /* wanted type, -1: as stored */
     pj_dtype synthetic; /* type of synthetic weights */
     uint32_t matrices;  /* made so far: the generator's stream number */
+    bool check;         /* names and shapes alone: nothing is converted */
     pj_error *err;
 } loader;
 
@@ -99,6 +101,10 @@ static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const p
     size_t row_bytes = pj_dtype_row_bytes(type, cols), bytes;
     if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes))
         return pj_fail(l->err, PJ_E_INVALID, "%s is too large: %zu x %zu", name, rows, cols);
+    if (l->check) {
+        *to = (pj_matrix){from ? from->data : l->model, type, rows, cols, row_bytes};
+        return PJ_OK;
+    }
     unsigned char *data = take_bytes(l->model, bytes);
     size_t threads = pj_team_threads(l->team);
     float *scratch = data ? pj_alloc(threads * cols, sizeof(float)) : NULL;
@@ -245,7 +251,8 @@ static pj_status load_qkv(loader *l, const char *attn, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
-    size_t q = (size_t)layer->heads * layer->head_dim, kv = (size_t)layer->kv_heads * layer->head_dim;
+    size_t q = (size_t)layer->heads * layer->head_dim,
+           kv = (size_t)layer->kv_heads * layer->head_dim;
     bool bias = pj_bias_wanted(b->qkv_bias, c);
     if (b->fused_qkv)
         return load_component(l, attn, PJ_N_QKV_PROJ, q + 2 * kv, c->hidden, bias, &layer->qkv);
@@ -439,8 +446,8 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->head_dim = c->head_dim;
     layer->window = is_windowed(c, index) ? c->window : UINT32_MAX;
     layer->rope = 0;
-    layer->score_scale = c->score_scale > 0 ? (float)c->score_scale
-                                            : 1.0f / sqrtf((float)layer->head_dim);
+    layer->score_scale =
+        c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
 }
 
 static pj_status load_feed_forward(loader *l, const char *prefix, pj_layer *layer)
@@ -462,7 +469,8 @@ static pj_status load_layer(loader *l, uint32_t index)
     char prefix[NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
-    pj_status status = load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
+    pj_status status =
+        load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
     if (!status)
         status =
             load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
@@ -592,6 +600,20 @@ static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic,
     return PJ_OK;
 }
 
+static pj_status load_all(loader *l, const char *path)
+{
+    pj_model *model = l->model;
+    pj_status status = open_source(model, path, &l->synthetic, l->err);
+    if (status) return status;
+    model->blueprint = pj_blueprint_get(model->config.arch);
+    status = pj_rope_init(&model->ropes[0], &model->config.rope, model->config.context, l->err);
+    if (status) return status;
+    model->layers = small_alloc(l, model->config.layers, sizeof *model->layers);
+    status = model->layers ? load_ends(l) : PJ_E_NO_MEMORY;
+    for (uint32_t i = 0; !status && i < model->config.layers; i++) status = load_layer(l, i);
+    return status ? status : check_all_used(model, l->err);
+}
+
 pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
                         pj_error *err)
 {
@@ -602,21 +624,24 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
                 .kernels = options->kernels,
                 .dtype = options->dtype,
                 .err = err};
-    pj_status status = open_source(model, options->path, &l.synthetic, err);
-    if (status) goto fail;
-    model->blueprint = pj_blueprint_get(model->config.arch);
-    status = pj_rope_init(&model->ropes[0], &model->config.rope, model->config.context, err);
-    if (status) goto fail;
-    model->layers = small_alloc(&l, model->config.layers, sizeof *model->layers);
-    status = model->layers ? load_ends(&l) : PJ_E_NO_MEMORY;
-    for (uint32_t i = 0; !status && i < model->config.layers; i++) status = load_layer(&l, i);
-    if (!status) status = check_all_used(model, err);
-    if (status) goto fail;
+    pj_status status = load_all(&l, options->path);
+    if (status) {
+        pj_error_prefix(err, "model %s", options->path);
+        pj_model_close(model);
+        return status;
+    }
     count_weights(model);
     return PJ_OK;
-fail:
-    pj_error_prefix(err, "model %s", options->path);
-    pj_model_close(model);
+}
+
+pj_status pj_model_check(const char *path, pj_error *err)
+{
+    pj_model model = {0};
+    pj_arena_init(&model.arena, 0);
+    loader l = {
+        .model = &model, .kernels = pj_kernels_get(), .dtype = -1, .check = true, .err = err};
+    pj_status status = load_all(&l, path);
+    pj_model_close(&model);
     return status;
 }
 

@@ -1,11 +1,12 @@
-/* Walking folders for models. */
+/* The models of all places, each opened far enough to say whether it can be used. */
 #include "llm/scan.h"
 
 #include "base/file.h"
 #include "llm/checkpoint.h"
+#include "llm/model_check.h"
+#include "llm/places.h"
 #include "llm/tokenizer.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +28,6 @@ void pj_model_list_fini(pj_model_list *list)
     }
     pj_free(list->items);
     *list = (pj_model_list){0};
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
 static pj_model_entry *add_entry(pj_model_list *list, const char *name, const char *path)
@@ -102,138 +97,54 @@ static void inspect(pj_model_entry *entry)
         entry->has_tokenizer = pj_tokenizer_in_gguf(gguf);
         entry->facts.bytes_per_token = (uint64_t)decode_bytes(checkpoint, &config);
     }
-    entry->usable = true;
     pj_checkpoint_close(checkpoint);
+    entry->usable = pj_model_check(entry->path, &entry->reason) == PJ_OK;
 }
 
-static bool add_model(pj_model_list *list, const char *name, const char *path)
+typedef struct listing {
+    pj_model_list *list;
+    bool full;
+} listing;
+
+static bool add_spot(void *context, const pj_model_spot *spot)
 {
-    pj_model_entry *entry = add_entry(list, name, path);
-    if (entry) inspect(entry);
-    return entry != NULL;
+    listing *l = context;
+    pj_model_entry *entry = add_entry(l->list, spot->name, spot->path);
+    l->full = entry == NULL;
+    if (l->full) return false;
+    entry->order = (uint32_t)l->list->count;
+    entry->place = spot->place;
+    if (spot->problem)
+        pj_fail(&entry->reason, PJ_E_INVALID, "%s", spot->problem);
+    else
+        inspect(entry);
+    return true;
 }
 
-/* A folder with a config or weights; a GGUF file, of a set the first. */
-static bool looks_like_model(const char *path)
-{
-    if (!pj_dir_exists(path)) return ends_with(path, ".gguf") && !pj_gguf_is_later_part(path);
-    bool found = false;
-    DIR *dir = opendir(path);
-    for (struct dirent *e; dir && !found && (e = readdir(dir));)
-        found = strcmp(e->d_name, "config.json") == 0 || ends_with(e->d_name, ".safetensors");
-    if (dir) closedir(dir);
-    return found;
-}
-
-/* `prefix` is "" or "org/". A folder that is no model may be an organisation that holds some. */
-static bool scan_folder(pj_model_list *list, const char *folder, const char *prefix)
-{
-    bool ok = true;
-    DIR *dir = opendir(folder);
-    if (!dir) return true;
-    for (struct dirent *e; ok && (e = readdir(dir));) {
-        char path[PATH_MAX], name[PATH_MAX];
-        if (e->d_name[0] == '.' || !pj_path_join(path, sizeof path, folder, e->d_name)) continue;
-        if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name) continue;
-        if (looks_like_model(path)) {
-            ok = add_model(list, name, path);
-        } else if (!prefix[0] && pj_dir_exists(path)) {
-            strncat(name, "/", sizeof name - strlen(name) - 1);
-            ok = scan_folder(list, path, name);
-        }
-    }
-    closedir(dir);
-    return ok;
-}
-
-/* ---- the cache of Hugging Face's tools: models--ORG--NAME/{refs/main, snapshots/REVISION} ---- */
-
-static bool cache_folder(char out[PATH_MAX])
-{
-    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *user = getenv("HOME");
-    const char *xdg = getenv("XDG_CACHE_HOME");
-    int length = -1;
-    if (hub && hub[0])
-        length = snprintf(out, PATH_MAX, "%s", hub);
-    else if (home && home[0])
-        length = snprintf(out, PATH_MAX, "%s/hub", home);
-    else if (xdg && xdg[0])
-        length = snprintf(out, PATH_MAX, "%s/huggingface/hub", xdg);
-    else if (user && user[0])
-        length = snprintf(out, PATH_MAX, "%s/.cache/huggingface/hub", user);
-    return length > 0 && length < PATH_MAX;
-}
-
-/* The revision that refs/main names, else the first there is. */
-static bool snapshot_of(const char *repository, char out[PATH_MAX])
-{
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes;
-    if (pj_path_join(path, sizeof path, repository, "refs/main") &&
-        pj_file_read(path, 256, &text, &bytes, NULL) == PJ_OK) {
-        text[strcspn(text, " \r\n/")] = 0;
-        int length = snprintf(out, PATH_MAX, "%s/snapshots/%s", repository, text);
-        bool named = text[0] && text[0] != '.' && length < PATH_MAX && pj_dir_exists(out);
-        pj_free(text);
-        if (named) return true;
-    }
-    if (!pj_path_join(path, sizeof path, repository, "snapshots")) return false;
-    bool found = false;
-    DIR *dir = opendir(path);
-    for (struct dirent *e; dir && !found && (e = readdir(dir));)
-        found = e->d_name[0] != '.' && pj_path_join(out, PATH_MAX, path, e->d_name);
-    if (dir) closedir(dir);
-    return found;
-}
-
-static bool scan_cache(pj_model_list *list, const char *cache)
-{
-    static const char prefix[] = "models--";
-    bool ok = true;
-    DIR *dir = opendir(cache);
-    for (struct dirent *e; dir && ok && (e = readdir(dir));) {
-        char repository[PATH_MAX], snapshot[PATH_MAX], name[PATH_MAX];
-        if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        snprintf(name, sizeof name, "%s", e->d_name + sizeof prefix - 1);
-        char *dashes = strstr(name, "--");
-        if (dashes) {
-            *dashes = '/';
-            memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
-        }
-        if (!pj_path_join(repository, sizeof repository, cache, e->d_name)) continue;
-        if (!snapshot_of(repository, snapshot)) continue;
-        if (looks_like_model(snapshot)) {
-            ok = add_model(list, name, snapshot);
-        } else { /* GGUF files, of which each is a model */
-            strncat(name, "/", sizeof name - strlen(name) - 1);
-            ok = scan_folder(list, snapshot, name);
-        }
-    }
-    if (dir) closedir(dir);
-    return ok;
-}
-
+/* By name, and models of one name in the order in which they are looked up. */
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const pj_model_entry *)a)->name, ((const pj_model_entry *)b)->name);
+    const pj_model_entry *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : x->order < y->order ? -1 : 1;
 }
 
 pj_status pj_models_scan(const char *folder, bool with_cache, pj_model_list *list, pj_error *err)
 {
-    char cache[PATH_MAX];
     *list = (pj_model_list){0};
-    if (!folder) folder = pj_models_default_folder();
-    bool ok = looks_like_model(folder) ? add_model(list, pj_path_name(folder), folder)
-                                       : scan_folder(list, folder, "");
-    if (ok && with_cache && cache_folder(cache)) ok = scan_cache(list, cache);
-    if (!ok) {
+    listing l = {.list = list};
+    pj_model_places_each(folder ? folder : pj_models_default_folder(), with_cache, add_spot, &l);
+    if (l.full) {
         pj_model_list_fini(list);
         return pj_fail(err, PJ_E_NO_MEMORY,
-                       "the list of models does not fit in memory, or has more than "
-                       "%d entries",
+                       "the list of models does not fit in memory, or has more than %d entries",
                        MAX_MODELS);
     }
     if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, by_name);
+    for (size_t i = 1; i < list->count; i++)
+        if (strcmp(list->items[i - 1].name, list->items[i].name) == 0)
+            list->items[i].first =
+                list->items[i - 1].first ? list->items[i - 1].first : list->items[i - 1].path;
     return PJ_OK;
 }
 
@@ -245,6 +156,8 @@ void pj_model_list_json(const pj_model_list *list, pj_json *json)
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", entry->name);
         pj_json_kv_string(json, "path", entry->path);
+        pj_json_kv_string(json, "place", entry->place);
+        if (entry->first) pj_json_kv_string(json, "hidden_by", entry->first);
         pj_json_kv_bool(json, "usable", entry->usable);
         pj_json_kv_bool(json, "has_tokenizer", entry->has_tokenizer);
         if (entry->usable)

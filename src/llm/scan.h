@@ -1,7 +1,7 @@
 /*
- * Finding models on this machine: in a folder of models, one or two levels deep, and in the cache
- * that Hugging Face's tools keep. What looks like a model and cannot be used is in the list too,
- * with the reason.
+ * The models on this machine: those of a folder, and those that the tools of Hugging Face, Ollama,
+ * LM Studio and llama.cpp keep (places.h). What looks like a model and cannot be used is in the
+ * list too, with the reason.
  */
 #ifndef PJ_LLM_SCAN_H
 #define PJ_LLM_SCAN_H
@@ -9,8 +9,11 @@
 #include "llm/facts.h"
 
 typedef struct pj_model_entry {
-    char *name; /* "llama-3", "org/name" */
-    char *path; /* what -m takes */
+    char *name;        /* "llama-3", "org/name" */
+    char *path;        /* what the engine opens */
+    const char *place; /* "Ollama's store"; static */
+    const char *first; /* path of another model of this name, which -m NAME takes; NULL: none */
+    uint32_t order;    /* in which it was found */
     bool usable;
     bool has_tokenizer;
     pj_error reason;      /* when it is not usable */

@@ -1,35 +1,193 @@
-/* Looking for a model in the places that are looked into, in order. */
+/* Looking for a model in the places where models are kept, in order. */
 #include "profile/find_model.h"
 
 #include "base/file.h"
+#include "llm/places.h"
+#include "llm/scan.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool exists(const char *path)
 {
     return pj_dir_exists(path) || pj_file_exists(path);
 }
 
-pj_status pj_model_find(const char *name, const char *models, char *path, size_t bytes,
-                        pj_error *err)
+static bool starts_with(const char *text, const char *start)
 {
-    const char *folder = models ? models : getenv("PERJOULE_MODELS");
-    if (!folder || !*folder) folder = "models";
-    const char *wanted = name ? name : "demo";
-    bool is_path = name && (strncmp(name, "synthetic:", 10) == 0 || exists(name));
-    if (is_path) {
-        if ((size_t)snprintf(path, bytes, "%s", name) < bytes) return PJ_OK;
-        return pj_fail(err, PJ_E_INVALID, "the path of the model is too long");
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static pj_status take_path(const char *path, char *out, size_t bytes, pj_error *err)
+{
+    if ((size_t)snprintf(out, bytes, "%s", path) < bytes) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "the path of the model is too long");
+}
+
+/* ---- matching names ----------------------------------------------------------------------- */
+
+typedef struct match {
+    char name[256], path[PATH_MAX], place[64];
+} match;
+
+typedef struct search {
+    const char *wanted; /* without a quantisation */
+    size_t wanted_bytes;
+    const char *quantisation; /* "Q4_K_M", or NULL */
+    match exact, also;        /* the first model of that name, and the next elsewhere */
+    match file;               /* the first GGUF file of a repository of that name */
+    unsigned files;
+    char file_names[320];
+    char problem[640]; /* of a model of that name that has nothing to open */
+} search;
+
+static void keep(match *m, const pj_model_spot *spot)
+{
+    snprintf(m->name, sizeof m->name, "%s", spot->name);
+    snprintf(m->path, sizeof m->path, "%s", spot->path);
+    snprintf(m->place, sizeof m->place, "%s", spot->place);
+}
+
+/* "x" names "x", and "ollama:x:latest" names "ollama:x". */
+static bool is_name(const search *s, const char *name)
+{
+    static const char latest[] = ":latest";
+    size_t length = strlen(name);
+    if (strcmp(name, s->wanted) == 0) return true;
+    return starts_with(name, "ollama:") && strncmp(name, s->wanted, length) == 0 &&
+           strcmp(s->wanted + length, latest) == 0;
+}
+
+/* The name of a file in the repository that is wanted, or NULL: after "org/name/", and in
+ * llama.cpp's cache after "org_name_". */
+static const char *file_of(const search *s, const char *name)
+{
+    size_t n = s->wanted_bytes;
+    for (size_t i = 0; i < n; i++) {
+        bool same = name[i] == s->wanted[i] || (s->wanted[i] == '/' && name[i] == '_');
+        if (!same) return NULL;
     }
-    if (pj_path_join(path, bytes, folder, wanted) && exists(path)) return PJ_OK;
-    if (pj_path_join(path, bytes, PJ_DATADIR "/models", wanted) && exists(path)) return PJ_OK;
+    size_t length = strlen(name);
+    bool gguf = length > n + 5 && strcmp(name + length - 5, ".gguf") == 0;
+    return gguf && (name[n] == '/' || (name[n] == '_' && memchr(s->wanted, '/', n))) ? name + n + 1
+                                                                                     : NULL;
+}
+
+/* Whether the file's name has the quantisation as a word: Q4_K is not in Q4_K_M. */
+static bool has_quantisation(const char *file, const char *quantisation)
+{
+    size_t length = strlen(quantisation);
+    for (const char *at = file; *at; at++) {
+        bool begins = at == file || strchr("-./", at[-1]);
+        if (begins && strncasecmp(at, quantisation, length) == 0 &&
+            (at[length] == '.' || at[length] == '-' || at[length] == '/'))
+            return true;
+    }
+    return false;
+}
+
+static void keep_file(search *s, const pj_model_spot *spot, const char *file)
+{
+    if (s->quantisation && !has_quantisation(file, s->quantisation)) return;
+    if (s->files++ == 0) keep(&s->file, spot);
+    size_t used = strlen(s->file_names);
+    if (used + strlen(file) + 3 < sizeof s->file_names)
+        snprintf(s->file_names + used, sizeof s->file_names - used, "%s%s", used ? ", " : "", file);
+}
+
+static bool look(void *context, const pj_model_spot *spot)
+{
+    search *s = context;
+    const char *file = file_of(s, spot->name);
+    if (file && !spot->problem) keep_file(s, spot, file);
+    if (s->quantisation || !is_name(s, spot->name)) return true;
+    if (spot->problem) {
+        if (!s->problem[0])
+            snprintf(s->problem, sizeof s->problem, "%s is in %s, but %s", spot->name, spot->place,
+                     spot->problem);
+    } else if (!s->exact.path[0]) {
+        keep(&s->exact, spot);
+    } else if (!s->also.path[0] && strcmp(s->exact.path, spot->path) != 0) {
+        keep(&s->also, spot);
+    }
+    return true;
+}
+
+/* ---- what was found ----------------------------------------------------------------------- */
+
+static pj_status not_found(const char *name, const char *folder, pj_error *err)
+{
+    char hint[512] = "";
+    const char *slash = strchr(name, '/');
+    if (starts_with(name, "ollama:"))
+        snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
+    else if (slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.')
+        snprintf(hint, sizeof hint, "; hf download %.200s fetches it from Hugging Face", name);
+    return pj_fail(err, PJ_E_NOT_FOUND,
+                   "there is no model %.200s: not a path, and not in %s or what Hugging Face, "
+                   "Ollama, LM Studio and llama.cpp keep%s",
+                   name, folder, hint);
+}
+
+static pj_status take_found(const search *s, const char *name, const char *folder, char *path,
+                            size_t bytes, char *note, size_t note_bytes, pj_error *err)
+{
+    if (s->exact.path[0]) {
+        if (s->also.path[0])
+            snprintf(note, note_bytes,
+                     "%s is in %s and in %s; the first is taken, and %s is the other", name,
+                     s->exact.place, s->also.place, s->also.path);
+        return take_path(s->exact.path, path, bytes, err);
+    }
+    if (s->files == 1) return take_path(s->file.path, path, bytes, err);
+    if (s->files > 1)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%.200s holds %u GGUF files (%s); name one as %.*s/FILE or %.*s:Q4_K_M",
+                       name, s->files, s->file_names, (int)s->wanted_bytes, s->wanted,
+                       (int)s->wanted_bytes, s->wanted);
+    if (s->problem[0]) return pj_fail(err, PJ_E_INVALID, "%s", s->problem);
+    return not_found(name, folder, err);
+}
+
+static bool find_pair(const char *folder, const char *name, char *path, size_t bytes)
+{
+    return pj_path_join(path, bytes, folder, name) && exists(path);
+}
+
+pj_status pj_model_find_noting(const char *name, const char *models, char *path, size_t bytes,
+                               char *note, size_t note_bytes, pj_error *err)
+{
+    const char *folder = models ? models : pj_models_default_folder();
+    note[0] = 0;
+    if (name && (starts_with(name, "synthetic:") || exists(name)))
+        return take_path(name, path, bytes, err);
+    const char *wanted = name ? name : "demo";
+    bool direct = find_pair(folder, wanted, path, bytes);
+    if (!name && (direct || find_pair(PJ_DATADIR "/models", wanted, path, bytes))) return PJ_OK;
     if (!name)
         return pj_fail(err, PJ_E_NOT_FOUND,
                        "no model was given with -m, and the demonstration model is neither in %s "
                        "nor in " PJ_DATADIR "/models",
                        folder);
-    return pj_fail(err, PJ_E_NOT_FOUND, "there is no model %s: not a path, and not in %s", name,
-                   folder);
+    search s = {.wanted = name, .wanted_bytes = strlen(name)};
+    const char *colon = strrchr(name, ':');
+    if (colon && strchr(name, '/') && !starts_with(name, "ollama:")) {
+        s.quantisation = colon + 1;
+        s.wanted_bytes = (size_t)(colon - name);
+    }
+    if (direct) keep(&s.exact, &(pj_model_spot){name, path, "the models folder", NULL});
+    if (!direct && find_pair(PJ_DATADIR "/models", wanted, path, bytes)) return PJ_OK;
+    pj_model_places_each(folder, true, look, &s);
+    return take_found(&s, name, folder, path, bytes, note, note_bytes, err);
+}
+
+pj_status pj_model_find(const char *name, const char *models, char *path, size_t bytes,
+                        pj_error *err)
+{
+    char note[2 * PATH_MAX];
+    return pj_model_find_noting(name, models, path, bytes, note, sizeof note, err);
 }

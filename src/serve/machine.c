@@ -51,7 +51,7 @@ static void write_model(pj_json *out, const pj_model_entry *entry)
 {
     pj_json_object_begin(out);
     pj_json_kv_string(out, "name", entry->name);
-    pj_json_kv_string(out, "path", entry->path);
+    pj_json_kv_string(out, "place", entry->place);
     pj_json_kv_bool(out, "usable", entry->usable);
     if (entry->usable) pj_model_facts_json(&entry->facts, out);
     pj_json_kv_string(out, "error", entry->usable ? NULL : entry->reason.text);

@@ -41,11 +41,13 @@ def matches(want, got):
 
 def run(case):
     # the database and the models of whoever runs the tests are no business of theirs
-    own = {k: v for k, v in os.environ.items() if not k.startswith("PERJOULE_")}
+    others = ("PERJOULE_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_")
+    own = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     env = {**own, "PERJOULE": str(PROGRAM.resolve()), "CASE": str(case.resolve()),
            "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryDirectory() as folder:
         env["XDG_DATA_HOME"] = env["HOME"] = env["XDG_CACHE_HOME"] = folder
+        env["OLLAMA_MODELS"] = folder + "/.ollama/models"
         done = subprocess.run(["sh", str((case / "cmd").resolve())], cwd=folder, env=env,
                               capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
     wrong = []

@@ -380,7 +380,7 @@ export interface Compare {
 
 export interface ModelInfo {
   name: string;
-  path: string;
+  place: string;
   architecture: string | null;
   parameters: N;
   active_parameters: N;

@@ -125,7 +125,7 @@ export function StartForm() {
           onChange={(e) => put('model', e.currentTarget.value)}
         >
           {list.map((m) => (
-            <option key={m.path} value={m.name} disabled={!!m.error}>
+            <option key={m.name} value={m.name} disabled={!!m.error}>
               {m.name}
               {m.error ? ' (cannot be read)' : ''}
             </option>
