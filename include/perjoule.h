@@ -165,6 +165,9 @@ PJ_API uint32_t pj_run_name(pj_run *run, const char *name);
 /* The calling thread's lane, made on first use; NULL when memory is out. The owner keeps the
  * pointer; pj_run_lane is not for hot paths. Every call on a NULL lane does nothing. */
 PJ_API pj_lane *pj_run_lane(pj_run *run);
+/* Tokens of each sequence's prompt, in order of the sequences: how the energy of steps that a batch
+ * shares is split depends on them. Sets the run's input tokens to their sum. */
+PJ_API void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count);
 /* Counts that spans cannot tell. */
 PJ_API void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens);
 

@@ -54,8 +54,8 @@ static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 {
     pj_run_info *info = &data->info;
-    info->overhead_ms = info->statistics_ms = info->sampler_cpu_share = info->sampler_jitter_us =
-        NAN;
+    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
     info->parameters = info->active_parameters = NAN;
     pj_request_clear(info);
@@ -296,7 +296,8 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     info->prefill_ms = phase_ms(d, PJ_PHASE_PREFILL);
     info->decode_ms = phase_ms(d, PJ_PHASE_DECODE);
     if (!info->output_tokens) info->output_tokens = d->token_count;
-    info->overhead_share = info->overhead_ms / info->total_ms;
+    if (isnan(info->overhead_share)) /* a spool of an earlier version */
+        info->overhead_share = fmin(info->overhead_ms / info->total_ms, 1);
     return PJ_OK;
 }
 

@@ -38,7 +38,8 @@ typedef struct run_state {
     char model_path[4096];
     char *texts; /* of the prompts, kept until the end */
     int32_t *ids;
-    pj_prompt *prompts;
+    pj_prompt *prompts; /* prompt_count of them, worked through in batches */
+    uint32_t prompt_count;
     char first_id[PJ_UUID_BYTES];
     int64_t began_ns, first_token_ns;
     uint32_t streamed;
@@ -88,7 +89,7 @@ static pj_status split_prompts(run_state *s, size_t bytes, pj_error *err)
     }
     if (!count)
         return pj_fail(err, PJ_E_INVALID, "there is no prompt in %s", s->args->prompts_file);
-    s->options.prompt_count = count;
+    s->prompt_count = count;
     return PJ_OK;
 }
 
@@ -100,13 +101,11 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
     if (a->prompts_file) {
         status = read_file(a->prompts_file, &s->texts, &bytes, err);
         if (status == PJ_OK) status = split_prompts(s, bytes, err);
-        s->options.prompts = s->prompts;
         return status;
     }
     s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompt");
-    s->options.prompts = s->prompts;
-    s->options.prompt_count = 1;
+    s->prompt_count = 1;
     if (a->ids) {
         status = pj_ids_parse(a->ids, &s->ids, &s->prompts->id_count, err);
         s->prompts->ids = s->ids;
@@ -168,8 +167,8 @@ static void set_options(run_state *s, int depth, int kv)
     o->engine.dtype = a->dtype;
     o->engine.threads = (uint32_t)a->threads;
     o->engine.kv = (pj_kv_type)kv;
-    o->batch = (uint32_t)a->batch;
     o->max_tokens = (uint32_t)a->max_tokens;
+    o->warmup = (uint32_t)a->warmup;
     o->chat = a->chat;
     o->ignore_eos = a->ignore_eos;
     o->sampling = get_sampling(a);
@@ -267,6 +266,19 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     fflush(stdout);
 }
 
+/* The batch of prompts that begins with prompt `first`: each prompt of a file occurs once. */
+static void choose_batch(run_state *s, uint32_t first)
+{
+    pj_profile_options *o = &s->options;
+    uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->batch;
+    o->prompts = s->prompts + first;
+    o->prompt_count = wanted && wanted < left ? wanted : left;
+    o->batch = s->prompt_count > 1 ? o->prompt_count : wanted;
+    o->first_stream = first;
+    s->first_id[0] = 0;
+    s->series = (pj_series){0};
+}
+
 /* `last` of a series prints its statistics too. */
 static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err)
 {
@@ -317,9 +329,14 @@ static pj_status run_all(run_state *s, pj_error *err)
     if (s->session->recovered)
         fprintf(stderr, "perjoule run: %u interrupted run%s recovered\n", s->session->recovered,
                 s->session->recovered == 1 ? " was" : "s were");
+    choose_batch(s, 0);
     status = warm_up(s, err);
-    for (int64_t i = 0; i < a->repeat && status == PJ_OK; i++)
-        status = run_once(s, (uint32_t)i, i + 1 == a->repeat, err);
+    for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
+         first += s->options.prompt_count) {
+        choose_batch(s, first);
+        for (int64_t i = 0; i < a->repeat && status == PJ_OK; i++)
+            status = run_once(s, (uint32_t)i, i + 1 == a->repeat, err);
+    }
     return status;
 }
 
@@ -387,7 +404,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
          "folder, name under ./models, or synthetic:SHAPE (demo)"},
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "the prompt; - is standard input"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
-        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a batch of prompts, one a line"},
+        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE",
+         "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
         {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N", "new tokens (100)", 1, 1000000},
         {"depth", 'd', PJ_OPTION_TEXT, &a.depth, "DEPTH", "off, module (default) or deep"},
@@ -420,7 +438,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
-        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object per batch"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -441,6 +459,8 @@ const pj_command pj_command_run = {
         "follows a table of phases with time and energy, the components that took most, and how "
         "sure the figures are. Energy needs a power sensor (perjoule sensors); without one the "
         "timing and the statistics are complete and energy is unavailable.\n\n"
+        "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch is a "
+        "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
         "Text is chosen greedily unless --temp, --top-k, --top-p or --min-p is given. Ctrl-C ends "
         "a run and keeps it.",
     .examples =

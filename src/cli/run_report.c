@@ -184,7 +184,7 @@ static void print_attribution(FILE *out, const pj_run_info *info)
 static void print_overhead(FILE *out, const pj_run_info *info)
 {
     if (isnan(info->overhead_share)) return;
-    fprintf(out, "  profiling cost %.2f ms (%.2f %%)", info->overhead_ms,
+    fprintf(out, "  profiling cost %.2f ms of processor time (%.2f %%)", info->overhead_ms,
             100 * info->overhead_share);
     if (info->statistics_ms > 0) fprintf(out, ", %.2f ms of it statistics", info->statistics_ms);
     if (info->spans_lost) fprintf(out, "; %llu spans lost", (unsigned long long)info->spans_lost);

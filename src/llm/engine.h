@@ -96,6 +96,8 @@ typedef struct pj_generate_request {
     const pj_prompt *prompts;
     uint32_t prompt_count;
     uint32_t sequences;  /* batch: sequence i takes prompt i % prompt_count; 0: prompt_count */
+    /* Sequence i samples with stream first_stream + i of the seed; stream 0 is the seed itself. */
+    uint32_t first_stream;
     uint32_t max_tokens; /* new tokens for each sequence */
     bool chat;           /* wrap each prompt in the model's chat format */
     bool ignore_eos;     /* go on to max_tokens */

@@ -120,14 +120,35 @@ static pj_status encode_prompts(generation *g)
     return status;
 }
 
+/* The run learns of the prompts before anything runs, so that one which dies still knows them. */
+static pj_status record_prompts(generation *g)
+{
+    if (!g->request->run) return PJ_OK;
+    uint32_t *lengths = pj_alloc(g->count, sizeof *lengths);
+    if (!lengths) return pj_fail_memory(g->err, "the prompts");
+    for (uint32_t i = 0; i < g->count; i++) lengths[i] = g->result->sequences[i].prompt_count;
+    pj_run_set_prompts(g->request->run, lengths, g->count);
+    pj_free(lengths);
+    return PJ_OK;
+}
+
+/* Each sequence draws from a generator of its own, derived from the seed, so that sequences with one
+ * prompt differ. A single sequence draws from the seed itself. */
+static uint64_t seed_of_stream(uint64_t seed, uint64_t stream)
+{
+    pj_random derived = {seed ^ stream * 0xd1342543de82ef95u};
+    return stream ? pj_random_u64(&derived) : seed;
+}
+
 static pj_status prepare_speaker(generation *g, uint32_t index)
 {
     const pj_engine *e = g->engine;
     speaker *s = &g->speakers[index];
     pj_sequence_result *r = s->result = &g->result->sequences[index];
-    const pj_sampling *sampling = &g->request->sampling;
-    uint32_t vocab = sampling->temperature > 0 ? e->vocab_limit : e->model.config.vocab;
-    pj_status status = pj_sampler_init(&s->sampler, sampling, vocab, g->err);
+    pj_sampling sampling = g->request->sampling;
+    uint32_t vocab = sampling.temperature > 0 ? e->vocab_limit : e->model.config.vocab;
+    sampling.seed = seed_of_stream(sampling.seed, (uint64_t)g->request->first_stream + index);
+    pj_status status = pj_sampler_init(&s->sampler, &sampling, vocab, g->err);
     for (uint32_t i = 0; i < r->prompt_count && !status; i++)
         pj_sampler_accept(&s->sampler, r->prompt_ids[i]);
     if (!status && e->tokenizer)
@@ -466,6 +487,7 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     else
         status = pj_fail_memory(err, "the batch");
     if (!status) status = encode_prompts(&g);
+    if (!status) status = record_prompts(&g);
     if (!status) status = prepare(&g);
     end_span(&g);
     if (!status) {

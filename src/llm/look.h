@@ -1,8 +1,8 @@
 /*
- * What looking costs: the time that statistics and extras take of the thread that drives a pass.
- * It is one of the team, so that its own share is what looking adds to the pass, whether the team
- * shares the work or waits. One look in sixteen, by chance, is timed and counts sixteenfold: a
- * reading of the clock takes as long as looking at a short row.
+ * What looking costs: the processor time that statistics and extras take on the thread that drives a
+ * pass. It does an equal share of its team's looks. One look in 32, chosen at random, is timed with
+ * the thread's processor clock and counts 32 times: reading that clock takes as long as looking at a
+ * short row. Time in which the thread was preempted does not count.
  *
  * Threads: each has its own clock, stopped until pj_look_start; a team's other threads never start
  * theirs.
@@ -16,19 +16,21 @@ typedef struct pj_look_clock {
     uint32_t wait; /* looks until the next that is timed; 0: the clock is stopped */
     uint32_t random;
     int64_t reading_ns; /* what reading the clock takes */
+    int64_t started_ns; /* processor time of the thread at the start */
     int64_t spent_ns;
 } pj_look_clock;
 
 extern _Thread_local pj_look_clock pj_looks;
 
 void pj_look_start(void);
-int64_t pj_look_stop(void); /* nanoseconds since the start */
+/* Processor time spent looking since the start, never more than the thread's own. */
+int64_t pj_look_stop(void);
 void pj_look_add(int64_t begun_ns);
 
 /* Around each look; they do not nest. */
 static inline int64_t pj_look_begin(void)
 {
-    return pj_looks.wait && --pj_looks.wait == 0 ? pj_clock_ns() : 0;
+    return pj_looks.wait && --pj_looks.wait == 0 ? pj_clock_thread_cpu_ns() : 0;
 }
 static inline void pj_look_end(int64_t begun_ns)
 {

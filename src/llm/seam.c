@@ -32,7 +32,8 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
 
 void pj_seam_fini(pj_seam *r)
 {
-    if (r->module) pj_statistics_time(r->lane, pj_look_stop());
+    /* The rest of the team does its equal share meanwhile, or spins. */
+    if (r->module) pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
     pj_free(r->sums);
     r->sums = NULL;
     r->lane = NULL;

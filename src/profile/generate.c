@@ -77,16 +77,59 @@ static void write_model(pj_json *json, const pj_engine_facts *f)
     pj_json_object_end(json);
 }
 
-static pj_status describe(pj_run *run, const pj_engine *engine, const pj_profile_options *o,
-                          pj_error *err)
+static void write_sampling(pj_json *json, const pj_sampling *s)
+{
+    pj_json_kv_double(json, "temperature", s->temperature);
+    pj_json_kv_uint(json, "top_k", s->top_k);
+    pj_json_kv_double(json, "top_p", s->top_p);
+    pj_json_kv_double(json, "min_p", s->min_p);
+    pj_json_kv_double(json, "repetition_penalty", s->repetition_penalty);
+    pj_json_kv_uint(json, "seed", s->seed);
+}
+
+/* What the run was asked to do, with what was left open filled in: `engine` is NULL before the model
+ * is open, when only it knows the threads and the model's own sampling. */
+static void write_settings(pj_json *json, const pj_session *session, const pj_profile_options *o,
+                           const pj_engine *engine)
+{
+    pj_sampling sampling = o->sampling;
+    uint32_t threads = engine ? pj_engine_get_facts(engine)->threads : o->engine.threads;
+    if (engine && o->sampling_from_model) pj_engine_sampling_defaults(engine, &sampling);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "max_tokens", o->max_tokens);
+    pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
+    pj_json_kv_bool(json, "chat", o->chat);
+    pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
+    if (o->sampling_from_model) pj_json_kv_string(json, "sampling", "as the model says");
+    if (engine || !o->sampling_from_model) write_sampling(json, &sampling);
+    pj_json_kv_string(json, "dtype", o->engine.dtype);
+    pj_json_key(json, "threads");
+    if (threads)
+        pj_json_uint(json, threads);
+    else
+        pj_json_null(json);
+    pj_json_kv_string(json, "power", session->power_asked);
+    pj_json_kv_double(json, "interval_ms", session->power_env.interval_ns
+                                               ? (double)session->power_env.interval_ns / 1e6
+                                               : NAN);
+    pj_json_kv_uint(json, "warmup", o->warmup);
+    pj_json_object_end(json);
+}
+
+static pj_status describe(const pj_session *session, pj_run *run, const pj_engine *engine,
+                          const pj_profile_options *o, pj_error *err)
 {
     const pj_engine_facts *f = pj_engine_get_facts(engine);
-    pj_buffer buffer;
+    pj_buffer buffer, settings;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
     write_model(&json, f);
     bool ok = pj_json_finish(&json);
+    pj_buffer_init(&settings, 1 << 16);
+    pj_json_init(&json, &settings);
+    write_settings(&json, session, o, engine);
+    bool complete = pj_json_finish(&json) && !o->settings_json;
     bool first = o->repeat_group && !*o->repeat_group;
     pj_status status =
         pj_run_describe(run,
@@ -95,35 +138,15 @@ static pj_status describe(pj_run *run, const pj_engine *engine, const pj_profile
                                         .dtype = f->dtype,
                                         .isa = f->isa,
                                         .model_json = ok ? buffer.data : NULL,
+                                        .settings_json = complete ? settings.data : NULL,
                                         .threads = f->threads,
                                         .layer_count = f->config->layers,
                                         .repeat_group = first ? pj_run_id(run) : o->repeat_group,
                                         .repeat_index = o->repeat_index},
                         err);
     pj_buffer_fini(&buffer);
+    pj_buffer_fini(&settings);
     return status;
-}
-
-static void write_settings(pj_json *json, const pj_profile_options *o)
-{
-    pj_json_object_begin(json);
-    pj_json_kv_uint(json, "max_tokens", o->max_tokens);
-    pj_json_kv_uint(json, "batch", o->batch);
-    pj_json_kv_bool(json, "chat", o->chat);
-    pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
-    if (o->sampling_from_model) {
-        pj_json_kv_string(json, "sampling", "as the model says");
-    } else {
-        pj_json_kv_double(json, "temperature", o->sampling.temperature);
-        pj_json_kv_uint(json, "top_k", o->sampling.top_k);
-        pj_json_kv_double(json, "top_p", o->sampling.top_p);
-        pj_json_kv_double(json, "min_p", o->sampling.min_p);
-        pj_json_kv_double(json, "repetition_penalty", o->sampling.repetition_penalty);
-        pj_json_kv_uint(json, "seed", o->sampling.seed);
-    }
-    pj_json_kv_string(json, "dtype", o->engine.dtype);
-    pj_json_kv_uint(json, "threads", o->engine.threads);
-    pj_json_object_end(json);
 }
 
 /* The prompts' text as the run keeps it: one after the other, or the ids. */
@@ -148,7 +171,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
     pj_json json;
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
-    write_settings(&json, o);
+    write_settings(&json, session, o, NULL);
     bool ok = pj_json_finish(&json);
     ok &= prompt_text(o, &prompt);
     pj_status status = PJ_E_NO_MEMORY;
@@ -180,6 +203,7 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
     pj_generate_request request = {.prompts = o->prompts,
                                    .prompt_count = o->prompt_count,
                                    .sequences = o->batch,
+                                   .first_stream = o->first_stream,
                                    .max_tokens = o->max_tokens,
                                    .chat = o->chat,
                                    .ignore_eos = o->ignore_eos,
@@ -220,8 +244,9 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
         pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
         status = pj_model_slot_open(slot, &o->engine, err);
         pj_span_end(lane, NULL);
+        if (status == PJ_OK) pj_run_keeps_model(run);
     }
-    if (status == PJ_OK) status = describe(run, slot->engine, o, err);
+    if (status == PJ_OK) status = describe(session, run, slot->engine, o, err);
     if (status == PJ_OK) take_calibration(session, slot->engine, run);
     if (status != PJ_OK) {
         pj_span_end(lane, NULL);

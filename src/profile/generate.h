@@ -25,6 +25,7 @@ typedef struct pj_profile_options {
     const pj_prompt *prompts; /* prompt_count of them; sequence i takes prompt i % count */
     uint32_t prompt_count;
     uint32_t batch; /* sequences decoded at once; 0: prompt_count */
+    uint32_t first_stream; /* of the seed, for the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;
     pj_sampling sampling;     /* complete: see pj_engine_sampling_defaults */
@@ -36,6 +37,7 @@ typedef struct pj_profile_options {
     const char *settings_json; /* what was asked for; NULL: made from these options */
     const char *repeat_group;  /* "": this run is the first of a group; NULL: of none */
     uint32_t repeat_index;
+    uint32_t warmup;    /* runs before this one that were not recorded */
     const char *run_id; /* a UUIDv7 given out before, for a run that waited; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */

@@ -21,7 +21,7 @@ struct pj_run {
     pj_session *session;
     pj_arena arena;
     pj_run_info info;
-    int64_t start_ns;
+    int64_t start_ns, start_cpu_ns; /* monotonic; processor time of the process */
     uint32_t layer_count;
     pj_recorder recorder;
     pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
@@ -29,6 +29,7 @@ struct pj_run {
     pj_collector collector;
     pj_live_feed *feed;
     bool metering, said_running, spool_failed;
+    bool model_resident; /* a model stays in memory after this run */
 };
 
 /* ---- small parts --------------------------------------------------------------------------- */
@@ -83,6 +84,11 @@ static pj_status append_rails(pj_run *run, pj_error *err)
         pj_buffer_fini(&buffer);
     }
     return status;
+}
+
+void pj_run_keeps_model(pj_run *run)
+{
+    run->model_resident = true;
 }
 
 void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
@@ -145,20 +151,12 @@ static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *er
     return failed || !list ? pj_fail_memory(err, "a run") : PJ_OK;
 }
 
-static void describe_power(pj_run *run)
+static void describe_baselines(pj_run *run)
 {
     const pj_session *s = run->session;
     pj_run_info *info = &run->info;
-    const pj_rail *rails;
     uint32_t count = 0;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->overhead_ms = info->statistics_ms = NAN;
-    info->machine = s->machine.name;
-    info->machine_json = s->machine.json;
-    if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
-    info->quality = pj_meter_quality(s->meter);
-    info->power_sources = pj_meter_sources(s->meter);
+    const pj_rail *rails = pj_meter_rails(s->meter, &count);
     for (int kind = 0; kind < 2; kind++) {
         const pj_baseline *b = kind ? &s->resident : &s->cold;
         double sum = NAN;
@@ -167,6 +165,23 @@ static void describe_power(pj_run *run)
                 sum = (isnan(sum) ? 0 : sum) + b->mw[r];
         *(kind ? &info->baseline_resident_mw : &info->baseline_cold_mw) = sum;
     }
+}
+
+static void describe_power(pj_run *run)
+{
+    const pj_session *s = run->session;
+    pj_run_info *info = &run->info;
+    const pj_rail *rails;
+    uint32_t count = 0;
+    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
+    info->machine = s->machine.name;
+    info->machine_json = s->machine.json;
+    if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
+    info->quality = pj_meter_quality(s->meter);
+    info->power_sources = pj_meter_sources(s->meter);
+    describe_baselines(run);
 }
 
 static void warn_about_power(pj_run *run)
@@ -301,6 +316,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     pj_recorder_lane(&run->recorder); /* the caller's lane is touched before the run counts time */
     start_metering(run);
     run->start_ns = pj_clock_ns();
+    run->start_cpu_ns = pj_clock_process_cpu_ns();
     status = append_info(run, err);
     if (status != PJ_OK) goto fail;
     if (session->sink.context || session->sink.token || session->sink.power) {
@@ -350,6 +366,23 @@ pj_lane *pj_run_lane(pj_run *run)
     return pj_recorder_lane(&run->recorder);
 }
 
+void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
+{
+    uint32_t *copy = pj_arena_alloc(&run->arena, (size_t)count + 1, sizeof *copy);
+    uint64_t sum = 0;
+    if (!copy) return; /* a shared step is then split as if lengths were unknown */
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = tokens[i];
+        sum += tokens[i];
+    }
+    pthread_mutex_lock(&run->spool_mutex);
+    run->info.prompt_tokens = copy;
+    run->info.prompt_count = count;
+    run->info.input_tokens = sum;
+    pthread_mutex_unlock(&run->spool_mutex);
+    append_info(run, NULL);
+}
+
 void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens)
 {
     pthread_mutex_lock(&run->spool_mutex);
@@ -369,7 +402,8 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
     } texts[] = {
         {facts->model_name, &info->model_name}, {facts->model_path, &info->model_path},
         {facts->dtype, &info->dtype},           {facts->isa, &info->isa},
-        {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group}};
+        {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group},
+        {facts->settings_json, &info->settings_json}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].from) *texts[i].to = keep_text(run, texts[i].from, &failed);
     if (facts->threads) info->threads = facts->threads;
@@ -382,17 +416,16 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
-/* What recording cost: spans at the price measured when the session opened, the time that the
- * recording threads spent on statistics, and the CPU time of the two threads that serve it, as if
- * the engine could have used it. */
+/* What recording cost, in processor time: spans at the price measured when the session opened, the
+ * time that the recording threads spent on statistics, and the two threads that serve the run. All
+ * of it is part of what the process used, which bounds the estimated parts. */
 static void account_overhead(pj_run *run, int64_t end_ns)
 {
     pj_recorder_counts counts = pj_recorder_count(&run->recorder);
     pj_run_info *info = &run->info;
+    double process_ms = (double)(pj_clock_process_cpu_ns() - run->start_cpu_ns) / 1e6;
     double ms = (double)(counts.spans * (uint64_t)run->session->span_cost_ns) / 1e6 +
                 (double)run->collector.cpu_ns / 1e6;
-    info->statistics_ms = (double)counts.statistics_ns / 1e6;
-    ms += info->statistics_ms;
     info->spans_lost = counts.lost;
     if (run->metering) {
         pj_meter_cost cost;
@@ -402,6 +435,10 @@ static void account_overhead(pj_run *run, int64_t end_ns)
         info->samples_missed = cost.missed + cost.lost;
         ms += cost.cpu_share * (double)(end_ns - run->start_ns) / 1e6;
     }
+    ms = fmin(ms, process_ms);
+    info->statistics_ms = fmin((double)counts.statistics_ns / 1e6, process_ms - ms);
+    ms += info->statistics_ms;
+    info->overhead_share = process_ms > 0 ? ms / process_ms : NAN;
     info->overhead_ms = ms;
     if (counts.lost)
         pj_run_warn(run, "spans_lost", "%llu spans were lost: the collector could not keep up",
@@ -409,6 +446,17 @@ static void account_overhead(pj_run *run, int64_t end_ns)
     if (counts.misused)
         pj_run_warn(run, "spans_misused", "%llu calls broke the rules of nesting and were dropped",
                     (unsigned long long)counts.misused);
+}
+
+/* A session's first run that loaded its model is followed by a look at the idle machine with the
+ * model in memory, which no earlier moment offered; the run itself is net of it. */
+static void listen_with_model(pj_run *run)
+{
+    pj_session *s = run->session;
+    if (!run->metering || !run->model_resident || s->has_resident) return;
+    if (pj_session_baseline(s, PJ_BASELINE_RESIDENT, NULL) != PJ_OK || !s->has_resident) return;
+    describe_baselines(run);
+    append_rails(run, NULL);
 }
 
 static void stop_recording(pj_run *run, pj_run_status status)
@@ -423,6 +471,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
         pj_collector_round(&run->collector); /* what came until the samplers stopped */
     }
     account_overhead(run, end_ns);
+    listen_with_model(run);
     append_info(run, NULL);
     pj_buffer buffer;
     pj_json json;

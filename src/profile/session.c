@@ -88,9 +88,12 @@ pj_status pj_session_open(const pj_session_options *options, pj_session **out, p
     if (!session) return pj_fail_memory(err, "a session");
     pthread_mutex_init(&session->mutex, NULL);
     pj_arena_init(&session->arena, 0);
+    const char *power = options->power ? options->power : "auto";
+    session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
     double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
-    pj_status status = open_store(session, options, err);
+    pj_status status = session->power_asked ? open_store(session, options, err)
+                                            : pj_fail_memory(err, "a session");
     if (status == PJ_OK) status = open_meter(session, options, err);
     if (status != PJ_OK) goto fail;
     const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &rail_count) : NULL;
@@ -137,7 +140,8 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
     pj_meter_set_activity(session->meter, 0);
-    status = pj_meter_baseline(session->meter, kind, session->baseline_ns,
+    /* A resident window keeps somebody waiting who has their answer already. */
+    status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
                                cold ? &session->cold : &session->resident, err);
     pj_meter_stop(session->meter);
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;

@@ -25,7 +25,8 @@ struct pj_session {
     pj_arena arena;
     pj_machine machine;
     pj_live_sink sink;
-    int64_t baseline_ns; /* length of an idle window; 0: none is taken */
+    const char *power_asked; /* the list of sources asked for */
+    int64_t baseline_ns;     /* length of the cold idle window; 0: none is taken */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */

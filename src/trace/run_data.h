@@ -185,6 +185,8 @@ typedef struct pj_run_info {
     const char *repeat_group;  /* id of the first run of a --repeat series, or NULL */
     uint32_t repeat_index;
     uint64_t input_tokens, output_tokens;
+    const uint32_t *prompt_tokens; /* [prompt_count] of each sequence; not stored as such */
+    uint32_t prompt_count;         /* 0: unknown */
     double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
     pj_source_quality quality;
     const char *power_sources; /* "rapl,nvml"; NULL: none */

@@ -41,9 +41,14 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_uint(json, "repeat_index", info->repeat_index);
     pj_json_kv_uint(json, "input_tokens", info->input_tokens);
     pj_json_kv_uint(json, "output_tokens", info->output_tokens);
+    pj_json_key(json, "prompt_tokens");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < info->prompt_count; i++) pj_json_uint(json, info->prompt_tokens[i]);
+    pj_json_array_end(json);
     pj_json_kv_string(json, "quality", pj_quality_name(info->quality));
     pj_json_kv_string(json, "power_sources", info->power_sources);
     pj_json_kv_double(json, "overhead_ms", info->overhead_ms);
+    pj_json_kv_double(json, "overhead_share", info->overhead_share);
     pj_json_kv_double(json, "statistics_ms", info->statistics_ms);
     pj_json_kv_double(json, "sampler_cpu_share", info->sampler_cpu_share);
     pj_json_kv_double(json, "sampler_jitter_us", info->sampler_jitter_us);
@@ -203,6 +208,23 @@ static pj_status get_tags(const json_t *object, pj_arena *arena, pj_run_info *in
     return PJ_OK;
 }
 
+static pj_status get_prompts(const json_t *object, pj_arena *arena, pj_run_info *info,
+                             pj_error *err)
+{
+    const json_t *list = json_object_get(object, "prompt_tokens");
+    size_t count = json_array_size(list);
+    if (!count || count > UINT32_MAX) return PJ_OK;
+    uint32_t *tokens = pj_arena_alloc(arena, count, sizeof *tokens);
+    if (!tokens) return pj_fail_memory(err, "the prompts of a run");
+    for (size_t i = 0; i < count; i++) {
+        json_int_t n = json_integer_value(json_array_get(list, i));
+        tokens[i] = n > 0 && n < UINT32_MAX ? (uint32_t)n : 0;
+    }
+    info->prompt_tokens = tokens;
+    info->prompt_count = (uint32_t)count;
+    return PJ_OK;
+}
+
 static int parsed_or(int parsed, int otherwise)
 {
     return parsed >= 0 ? parsed : otherwise;
@@ -245,12 +267,14 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_u64(o, "samples_missed", &info->samples_missed);
     get_u64(o, "spans_lost", &info->spans_lost);
     get_double(o, "overhead_ms", &info->overhead_ms);
+    get_double(o, "overhead_share", &info->overhead_share);
     get_double(o, "statistics_ms", &info->statistics_ms);
     get_double(o, "sampler_cpu_share", &info->sampler_cpu_share);
     get_double(o, "sampler_jitter_us", &info->sampler_jitter_us);
     get_double(o, "baseline_cold_mw", &info->baseline_cold_mw);
     get_double(o, "baseline_resident_mw", &info->baseline_resident_mw);
     status = get_tags(o, arena, info, err);
+    if (status == PJ_OK) status = get_prompts(o, arena, info, err);
     json_decref(o);
     return status;
 }
