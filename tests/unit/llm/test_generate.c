@@ -74,9 +74,13 @@ static void batch_equals_singles(void **state)
             assert_int_equal(all.count, PROMPTS + 1);
             assert_int_equal(all.input_tokens, 3 + 14 + 1 + 22 + 3);
             assert_int_equal(all.output_tokens, 12 * (PROMPTS + 1));
+            if (sampled) /* one prompt, two streams of the seed */
+                assert_memory_not_equal(all.sequences[0].ids, all.sequences[PROMPTS].ids,
+                                        12 * sizeof(int32_t));
             for (uint32_t i = 0; i <= PROMPTS; i++) {
                 request.prompts = &prompts[i % PROMPTS];
                 request.prompt_count = request.sequences = 1;
+                request.first_stream = i;
                 pj_generate_result one = generate(&request);
                 assert_int_equal(one.sequences[0].count, 12);
                 assert_memory_equal(one.sequences[0].ids, all.sequences[i].ids,
