@@ -20,6 +20,22 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_MIXTRAL] = {"MixtralForCausalLM", "mixtral", NULL, true},
     [PJ_ARCH_QWEN2_MOE] = {"Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", false},
     [PJ_ARCH_QWEN3_MOE] = {"Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", false},
+    [PJ_ARCH_SMOLLM3] = {"SmolLM3ForCausalLM", "smollm3", "smollm3", true},
+    [PJ_ARCH_GRANITE] = {"GraniteForCausalLM", "granite", "granite", true},
+    [PJ_ARCH_OLMO2] = {"Olmo2ForCausalLM", "olmo2", "olmo2", false},
+    [PJ_ARCH_OLMO3] = {"Olmo3ForCausalLM", "olmo3", NULL, false},
+    [PJ_ARCH_GLM4] = {"Glm4ForCausalLM", "glm4", "glm4", true},
+    [PJ_ARCH_MINISTRAL3] = {"Ministral3ForCausalLM", "ministral3", "mistral3", true},
+    [PJ_ARCH_GEMMA2] = {"Gemma2ForCausalLM", "gemma2", "gemma2", false},
+    [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
+};
+
+static const struct {
+    const char *class_name, *model_type;
+    pj_arch text;
+} wrappers[] = {
+    {"Mistral3ForConditionalGeneration", "mistral3", PJ_ARCH_MISTRAL},
+    {"Gemma3ForConditionalGeneration", "gemma3", PJ_ARCH_GEMMA3},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)
@@ -34,6 +50,15 @@ pj_arch pj_arch_of_model_type(const char *model_type)
     int i = 0;
     while (i < PJ_ARCH_COUNT && strcmp(archs[i].model_type, model_type) != 0) i++;
     return (pj_arch)i;
+}
+
+pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type)
+{
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if ((class_name && strcmp(wrappers[i].class_name, class_name) == 0) ||
+            (!class_name && model_type && strcmp(wrappers[i].model_type, model_type) == 0))
+            return wrappers[i].text;
+    return PJ_ARCH_COUNT;
 }
 
 pj_arch pj_arch_of_gguf(const char *name)

@@ -18,6 +18,14 @@ typedef enum pj_arch {
     PJ_ARCH_MIXTRAL,
     PJ_ARCH_QWEN2_MOE,
     PJ_ARCH_QWEN3_MOE,
+    PJ_ARCH_SMOLLM3,
+    PJ_ARCH_GRANITE,
+    PJ_ARCH_OLMO2,
+    PJ_ARCH_OLMO3,
+    PJ_ARCH_GLM4,
+    PJ_ARCH_MINISTRAL3,
+    PJ_ARCH_GEMMA2,
+    PJ_ARCH_GEMMA3,
     PJ_ARCH_COUNT
 } pj_arch;
 
@@ -26,6 +34,10 @@ typedef enum pj_arch {
 pj_arch pj_arch_of_class(const char *class_name);
 pj_arch pj_arch_of_model_type(const char *model_type);
 pj_arch pj_arch_of_gguf(const char *name);
+
+/* The architecture of the text part of a model that also takes images or sound, whose config.json
+ * nests it as `text_config`; for one that does not name its own type. */
+pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type);
 
 const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
 /* Whether GGUF files hold the rows of q and k so that neighbouring pairs rotate. */

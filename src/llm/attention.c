@@ -163,6 +163,13 @@ static void stage_scale(const attention *a, const unit *u, float *scores, unsign
                                    a->layer->score_scale);
 }
 
+static void stage_softcap(const attention *a, const unit *u, float *scores, unsigned thread)
+{
+    float cap = (float)a->s->model->config.attention_softcap;
+    for (uint32_t i = 0; i < u->rows; i++)
+        a->s->kernels->softcap(scores + (size_t)i * score_stride(u->keys), u->keys, cap);
+}
+
 static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
 {
     pj_visible seen[UNIT_ROWS];
@@ -216,11 +223,13 @@ static void run_units(void *context, unsigned thread)
 {
     const attention *a = context;
     float *scores = a->s->state->scores + thread * a->s->state->score_floats;
+    bool capped = a->s->model->config.attention_softcap > 0;
     size_t begin, end;
     while (pj_team_take(a->s->team, a->units, 1, &begin, &end)) {
         unit u = unit_at(a, (uint32_t)begin);
         stage_scores(a, &u, scores, thread);
         stage_scale(a, &u, scores, thread);
+        if (capped) stage_softcap(a, &u, scores, thread);
         stage_mask(a, &u, scores, thread);
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
@@ -289,7 +298,8 @@ static void run_stage(void *context, unsigned thread)
         a->stage(a, &u, scores, thread);
         if (a->stage == stage_values) sum_attended(a, &u, thread);
         int64_t look = pj_look_begin();
-        if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softmax)
+        if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softcap ||
+            a->stage == stage_softmax)
             sum_rows(a, &u, scores, thread);
         if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
         pj_look_end(look);
@@ -350,7 +360,7 @@ static void record_extras(const attention *a, pj_seam_name stage)
     const pj_steps *s = a->s;
     size_t rows = 0;
     if (stage == PJ_N_OP_SOFTMAX) record_figures(a);
-    if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE) return;
+    if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE && stage != PJ_N_OP_SOFTCAP) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_look_step(count);
         rows += (count + step - 1) / step;
@@ -395,8 +405,9 @@ typedef struct stage_row {
 
 static const stage_row stages[] = {
     {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0}, {PJ_N_OP_SCALE, stage_scale, 1, false, 2},
-    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2}, {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2},
-    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},     {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0},
+    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2}, {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2},
+    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2}, {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},
+    {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0},
 };
 
 static double kv_value_bytes(const pj_steps *s)
@@ -409,6 +420,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
     uint32_t dim = a->layer->head_dim, threads = pj_team_threads(s->team);
+    bool capped = s->model->config.attention_softcap > 0;
     size_t wave = a->unit_floats > WAVE_FLOATS ? a->unit_floats : WAVE_FLOATS;
     size_t fit = threads * wave / a->unit_floats;
     memset(s->state->figures, 0, (size_t)threads * a->layer->heads * sizeof *s->state->figures);
@@ -418,6 +430,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
         double kv_bytes = e.kv_floats * kv_value_bytes(s);
         for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
             const stage_row *stage = &stages[i];
+            if (stage->run == stage_softcap && !capped) continue;
             pj_value_sums sums = {0};
             pj_stats stats;
             a->stage = stage->run;
@@ -471,6 +484,40 @@ static void append_row(void *context, size_t row)
                                         state->row_position[row]);
             a->s->kernels->quantise(to.type, from, (void *)(uintptr_t)to.data, l->head_dim);
         }
+}
+
+static void scale_queries_row(void *context, size_t row)
+{
+    const attention *a = context;
+    const pj_model_config *c = &a->s->model->config;
+    const pj_state *state = a->s->state;
+    double periods = floor((double)state->row_position[row] / c->query_period);
+    if (periods == 0) return;
+    a->s->kernels->scale(state->qkv + row * a->token_floats,
+                         (size_t)a->layer->heads * a->layer->head_dim,
+                         (float)(1 + c->query_beta * log(1 + periods)));
+}
+
+/* Queries of far positions grow, so that attention over a long context stays sharp. */
+static void scale_queries(const attention *a)
+{
+    const pj_steps *s = a->s;
+    size_t q = (size_t)a->layer->heads * a->layer->head_dim;
+    double values = (double)s->rows * (double)q;
+    pj_done done = {.flops = values,
+                    .bytes = 8 * values,
+                    .x = s->state->qkv,
+                    .rows = s->rows,
+                    .cols = q,
+                    .stride = a->token_floats};
+    if (s->model->config.query_beta == 0) return;
+    pj_seam_operation(s->seam, PJ_N_OP_QUERY_SCALE);
+    if (s->seam->deep)
+        pj_steps_rows_summed(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a,
+                             &done);
+    else
+        pj_steps_rows(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a);
+    pj_seam_operation_end(s->seam, done);
 }
 
 /* Values that rotation touches in one row. */
@@ -557,11 +604,14 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
     if (s->seam->module) e = extent_of(&a, 0, a.units);
     pj_seam_component(s->seam, PJ_N_ATTENTION);
     rotate(&a);
+    scale_queries(&a);
     append(&a);
     run(&a, &attended);
     double rows = (double)s->rows, rotated = rows * rotated_values(&a);
-    pj_done done = {.flops = 3 * rotated + e.pairs * (4.0 * (double)dim + 7),
-                    .bytes = 8 * rotated + rows * cached_bytes(&a) +
+    double each = s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
+    double scaled = s->model->config.query_beta > 0 ? e.q_floats : 0;
+    pj_done done = {.flops = 3 * rotated + scaled + e.pairs * (4.0 * (double)dim + each),
+                    .bytes = 8 * (rotated + scaled) + rows * cached_bytes(&a) +
                              2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
                     .x = s->state->attended,
                     .rows = s->rows,

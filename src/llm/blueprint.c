@@ -1,13 +1,23 @@
 /* The table of architectures. */
 #include "llm/blueprint.h"
 
-/* A norm before each half of a layer, as Llama has them. */
-#define PRE_NORM                                                                         \
-    .attention_norm = PJ_N_INPUT_LAYERNORM, .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM,   \
-    .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
+#define PARTS .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
+#define ATTENTION_BIAS .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION
+
+/* Norms before each half of a layer, as Llama has them; after each, as OLMo 2; or both, as Gemma. */
+#define PRE_NORM \
+    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM, .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM
+#define POST_NORM                                                   \
+    PARTS, .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM,     \
+           .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
+#define SANDWICH_NORM                                               \
+    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM,                  \
+           .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM,     \
+           .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,              \
+           .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
 
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = {PRE_NORM, .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION,
+    [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS,
                        .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {PRE_NORM},
     [PJ_ARCH_PHI] = {.norm = PJ_NORM_LAYER,
@@ -31,6 +41,19 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                            .qkv_bias = PJ_BIAS_QKV},
     [PJ_ARCH_QWEN3_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .qk_norm = PJ_QK_NORM_HEAD,
                            .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION},
+    [PJ_ARCH_SMOLLM3] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_GRANITE] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_OLMO2] = {POST_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_FULL},
+    [PJ_ARCH_OLMO3] = {POST_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_FULL},
+    [PJ_ARCH_GLM4] = {PARTS, .mlp = PJ_MLP_GATED_FUSED, .qkv_bias = PJ_BIAS_ATTENTION,
+                      .attention_norm = PJ_N_INPUT_LAYERNORM,
+                      .attention_out_norm = PJ_N_POST_SELF_ATTN_LAYERNORM,
+                      .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM,
+                      .mlp_out_norm = PJ_N_POST_MLP_LAYERNORM},
+    [PJ_ARCH_MINISTRAL3] = {PRE_NORM},
+    [PJ_ARCH_GEMMA2] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true},
+    [PJ_ARCH_GEMMA3] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true,
+                        .qk_norm = PJ_QK_NORM_HEAD},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -112,7 +112,7 @@ static const pj_tensor *find_exact(const pj_checkpoint *checkpoint, const char *
 static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char *name)
 {
     char own[PJ_GGUF_NAME_BYTES];
-    if (!pj_gguf_tensor_name(name, own, sizeof own)) return NULL;
+    if (!pj_gguf_tensor_name(checkpoint->config.arch, name, own, sizeof own)) return NULL;
     const pj_tensor *found = find_exact(checkpoint, own);
     if (found) checkpoint->used[found - checkpoint->tensors] = true;
     return found;
@@ -130,13 +130,17 @@ const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char 
 {
     static const char prefix[] = "model.";
     if (checkpoint->is_gguf) return find_in_gguf(checkpoint, name);
+    /* the text part of a model that takes images too has its tensors under a name of its own */
+    static const char *const prefixes[] = {"", "model.", "language_model.", "language_model.model.",
+                                           "model.language_model."};
+    const char *stem = strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : name;
     const pj_tensor *found = find_exact(checkpoint, name);
-    if (found) return found;
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0)
-        return find_exact(checkpoint, name + sizeof prefix - 1);
-    char longer[512];
-    int length = snprintf(longer, sizeof longer, "%s%s", prefix, name);
-    return length < (int)sizeof longer ? find_exact(checkpoint, longer) : NULL;
+    for (size_t i = 0; !found && i < sizeof prefixes / sizeof *prefixes; i++) {
+        char longer[512];
+        int length = snprintf(longer, sizeof longer, "%s%s", prefixes[i], stem);
+        if (length < (int)sizeof longer) found = find_exact(checkpoint, longer);
+    }
+    return found;
 }
 
 /* "[2048, 512]" */
@@ -190,7 +194,7 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
     shape_text(&want, wanted, sizeof wanted);
     *matrix = (pj_matrix){0};
     const pj_tensor *tensor = pj_checkpoint_find(checkpoint, name);
-    if (checkpoint->is_gguf && pj_gguf_tensor_name(name, own, sizeof own)) name = own;
+    if (checkpoint->is_gguf && pj_gguf_tensor_name(checkpoint->config.arch, name, own, sizeof own)) name = own;
     if (!tensor)
         return pj_fail(err, PJ_E_INVALID, "%s has no tensor %s, which should be %s",
                        checkpoint->path, name, wanted);

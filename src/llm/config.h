@@ -59,6 +59,11 @@ typedef struct pj_model_config {
     double norm_eps;
     double initializer_range; /* 0.02 when absent; for synthetic models */
     pj_rope_config rope;
+    pj_rope_config window_rope; /* of windowed layers; dims 0: as the others */
+    bool *layer_rotates;        /* [layers], in the arena; NULL: all do */
+    /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: not at all. */
+    double query_beta;
+    uint32_t query_period;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
     bool tied_head;          /* a hint; presence of lm_head.weight decides */

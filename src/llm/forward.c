@@ -31,6 +31,28 @@ static void embed_row(void *context, size_t row)
                            s->state->x + row * m->cols, m->cols);
 }
 
+static void scale_embedding_row(void *context, size_t row)
+{
+    const pj_steps *s = context;
+    size_t n = s->model->embedding.cols;
+    s->kernels->scale(s->state->x + row * n, n, (float)s->model->config.embedding_scale);
+}
+
+/* `done`: of the component so far. */
+static void scale_embedding(const pj_steps *s, pj_done *done)
+{
+    double values = (double)(done->rows * done->cols);
+    pj_done scaled = *done;
+    scaled.flops = values;
+    scaled.bytes = 8 * values;
+    pj_seam_operation(s->seam, PJ_N_OP_SCALE);
+    pj_steps_rows_summed(s, done->rows, done->rows * done->cols, scale_embedding_row,
+                         (void *)(uintptr_t)s, &scaled);
+    pj_seam_operation_end(s->seam, scaled);
+    done->flops += scaled.flops;
+    done->bytes += scaled.bytes;
+}
+
 static void embed(const pj_steps *s)
 {
     const pj_matrix *m = &s->model->embedding;
@@ -44,6 +66,7 @@ static void embed(const pj_steps *s)
     pj_seam_operation(s->seam, m->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
     pj_steps_rows_summed(s, s->rows, s->rows * m->cols, embed_row, (void *)(uintptr_t)s, &done);
     pj_seam_operation_end(s->seam, done);
+    if (s->model->config.embedding_scale != 1) scale_embedding(s, &done);
     pj_seam_module_end(s->seam, done);
     pj_seam_end(s->seam);
 }
@@ -210,6 +233,31 @@ static pj_status run_layers(const pj_steps *s)
 
 /* ---- head --------------------------------------------------------------------------------- */
 
+static void bound_logits_row(void *context, size_t row)
+{
+    const pj_steps *s = context;
+    const pj_model_config *c = &s->model->config;
+    float *logits = s->state->logits + row * c->vocab;
+    if (c->logit_scale != 1) s->kernels->scale(logits, c->vocab, (float)c->logit_scale);
+    if (c->logit_softcap > 0) s->kernels->softcap(logits, c->vocab, (float)c->logit_softcap);
+}
+
+/* Scaled or capped logits, where the architecture has them so; after the head's component, whose
+ * statistics are those of the product. */
+static void bound_logits(const pj_steps *s, uint32_t count)
+{
+    const pj_model_config *c = &s->model->config;
+    double values = (double)count * c->vocab;
+    bool scaled = c->logit_scale != 1, capped = c->logit_softcap > 0;
+    if ((!scaled && !capped) || !pj_steps_want(s, PJ_N_LOGITS)) return;
+    pj_done done = {.flops = (scaled + 6 * capped) * values, .bytes = 8 * values};
+    pj_seam_component(s->seam, PJ_N_LOGITS);
+    pj_seam_operation(s->seam, capped ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
+    pj_steps_rows(s, count, count * (size_t)c->vocab, bound_logits_row, (void *)(uintptr_t)s);
+    pj_seam_operation_end(s->seam, done);
+    pj_seam_module_end(s->seam, done);
+}
+
 /* Rows of the residual stream move to the front of `y`, which the head reads. */
 static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
 {
@@ -223,6 +271,7 @@ static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
     pj_seam_end(s->seam);
     pj_seam_section(s->seam, PJ_N_LM_HEAD);
     pj_steps_product(s, &h, &m->head, t->logits, m->config.vocab, NULL);
+    bound_logits(s, count);
     pj_seam_end(s->seam);
 }
 
@@ -252,7 +301,8 @@ void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, stru
 {
     pj_steps s = steps_of(state, pass, silent);
     s.part = part;
-    if (part->only == PJ_N_LM_HEAD || part->only == state->model->final_norm.name)
+    if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_LOGITS ||
+        part->only == state->model->final_norm.name)
         run_head(&s, pass->logit_rows, pass->logit_count);
     else
         run_layer(&s, &state->model->layers[layer]);

@@ -10,7 +10,9 @@
  */
 #include "llm/gguf_config.h"
 
+#include "llm/blueprint.h"
 #include "llm/checkpoint.h"
+#include "llm/config_rules.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -147,38 +149,55 @@ static void read_arch(reader *r, pj_model_config *config)
     snprintf(r->arch, sizeof r->arch, "%s", name);
     if (config->arch == PJ_ARCH_LLAMA && want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS))
         config->arch = PJ_ARCH_MIXTRAL;
+    if (config->arch == PJ_ARCH_OLMO2 && get(r, "attention.sliding_window"))
+        config->arch = PJ_ARCH_OLMO3;
     snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
 }
 
-/* Keys that scale, cap or route otherwise. Writers put 0 or 1 where nothing is changed. */
+static void refuse_unless_neutral(reader *r, const char *key)
+{
+    const pj_gguf_value *value = get(r, key);
+    double number;
+    if (value &&
+        (value->is_array || !pj_gguf_number(value, 0, &number) || (number != 0 && number != 1)))
+        refuse(r, PJ_E_UNSUPPORTED, key, "is not supported");
+}
+
+/* Keys that scale, cap or route otherwise. Writers put 0 or 1 where nothing is changed. Those that
+ * an architecture does know are read in read_multipliers, read_window and read_query_scale. */
 static void refuse_unknown(reader *r, pj_model_config *config)
 {
     static const char *const keys[] = {
-        "attention.scale",
         "attention.clamp_kqv",
         "attention.max_alibi_bias",
-        "attention.sliding_window_pattern",
-        "attention.temperature_scale",
-        "attn_logit_softcapping",
-        "final_logit_softcapping",
-        "embedding_scale",
-        "residual_scale",
-        "logit_scale",
         "expert_weights_scale",
         "expert_gating_func",
         "expert_group_count",
         "leading_dense_block_count",
         "rope.scaling.yarn_ext_factor",
         "rope.scaling.yarn_attn_factor",
-        "rope.scaling.yarn_log_multiplier",
     };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const pj_gguf_value *value = get(r, keys[i]);
-        double number;
-        if (!value) continue;
-        bool neutral =
-            !value->is_array && pj_gguf_number(value, 0, &number) && (number == 0 || number == 1);
-        if (!neutral) refuse(r, PJ_E_UNSUPPORTED, keys[i], "is not supported");
+    /* of single architectures; read below where the file is of one */
+    static const struct {
+        const char *key;
+        pj_arch archs[3]; /* PJ_ARCH_COUNT ends a shorter list */
+    } known[] = {
+        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
+        {"final_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
+        {"attention.sliding_window_pattern", {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3}},
+        {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+        {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        bool here = false;
+        for (int a = 0; a < 3 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+            here |= known[i].archs[a] == config->arch;
+        if (!here) refuse_unless_neutral(r, known[i].key);
     }
     if (!want_bool(r, "attention.causal", true))
         refuse(r, PJ_E_UNSUPPORTED, "attention.causal", "false is not supported");
@@ -226,16 +245,77 @@ static void read_sizes(reader *r, pj_model_config *c)
 /* What a block computes; biases are there where the first layer has them. */
 static void read_block(reader *r, pj_model_config *c)
 {
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool phi = c->arch == PJ_ARCH_PHI;
     const char *eps = phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
     c->initializer_range = 0.02;
-    c->gelu = phi;
+    c->gelu = strcmp(rules->activation, "silu") != 0;
     c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
     c->tied_head = tensor(r, "output.weight") == NULL;
-    c->window = want_count(r, "attention.sliding_window", 0, 0, PJ_MAX_CONTEXT);
+}
+
+/* Factors and caps; Gemma's are not all in the file. Its largest models, known by their layers,
+ * scale scores by hidden / heads instead of the head's size. */
+static void read_multipliers(reader *r, pj_model_config *c)
+{
+    enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
+    if (c->arch == PJ_ARCH_GRANITE) {
+        c->embedding_scale = want_number(r, "embedding_scale", 1, 1e-6, MOST);
+        c->residual_scale = want_number(r, "residual_scale", 1, 1e-6, MOST);
+        c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
+        c->logit_scale = 1 / want_number(r, "logit_scale", 1, 1e-6, MOST);
+    }
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
+    bool largest = c->layers == (c->arch == PJ_ARCH_GEMMA2 ? GEMMA2_LARGEST : GEMMA3_LARGEST);
+    double capped = c->arch == PJ_ARCH_GEMMA2;
+    c->embedding_scale = sqrt(c->hidden);
+    c->score_scale = 1 / sqrt(largest ? (double)c->hidden / c->heads : c->head_dim);
+    c->attention_softcap = want_number(r, "attn_logit_softcapping", capped * 50, 0, MOST);
+    c->logit_softcap = want_number(r, "final_logit_softcapping", capped * 30, 0, MOST);
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+/* Every layer's kind, or a period: all but each so-manieth layer have the window. */
+static bool has_window(const pj_gguf_value *pattern, uint32_t layer, uint32_t period)
+{
+    bool flag = false;
+    int64_t number;
+    if (!pattern || !pattern->is_array) return (layer + 1) % period != 0;
+    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
+    if (layer < pattern->count && pj_gguf_integer(pattern, layer, &number)) flag = number != 0;
+    return flag;
+}
+
+static void read_window(reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    const char *key = "attention.sliding_window_pattern";
+    const pj_gguf_value *pattern = get(r, key);
+    uint32_t period = rules->window_period;
+    c->window = want_count(r, "attention.sliding_window",
+                           rules->window == PJ_WINDOW_PERIOD ? rules->window_absent : 0, 0,
+                           PJ_MAX_CONTEXT);
+    if (pattern && !pattern->is_array) period = want_count(r, key, period, 1, PJ_MAX_LAYERS);
+    if (rules->window != PJ_WINDOW_PERIOD || r->status != PJ_OK) return;
+    c->layer_is_windowed = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_windowed);
+    if (!c->layer_is_windowed) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_is_windowed && i < c->layers; i++)
+        c->layer_is_windowed[i] = has_window(pattern, i, period);
+}
+
+/* SmolLM3's files do not say that every fourth layer does without rotation. */
+static void read_rotating_layers(reader *r, pj_model_config *c)
+{
+    enum { INTERVAL = 4 };
+    if (c->arch != PJ_ARCH_SMOLLM3) return;
+    c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+    if (!c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
+        c->layer_rotates[i] = (i + 1) % INTERVAL != 0;
 }
 
 static void read_experts(reader *r, pj_model_config *c)
@@ -268,6 +348,37 @@ static void read_experts(reader *r, pj_model_config *c)
 }
 
 /* ---- rope --------------------------------------------------------------------------------- */
+
+/* Windowed layers of some architectures rotate by a base of their own, without scaling. */
+static void read_window_rope(reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    bool gemma = c->arch == PJ_ARCH_GEMMA3;
+    if (rules->window_theta == 0) return;
+    c->window_rope = (pj_rope_config){
+        .dims = c->rope.dims,
+        .theta = want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta,
+                             1, 1e15),
+        .factor = 1,
+        .attention_factor = NAN,
+        .mscale = NAN,
+        .mscale_all_dim = NAN,
+        .neighbours = c->rope.neighbours};
+}
+
+/* Ministral 3: queries grow with their position, and what YaRN adds to all scores is divided out. */
+static void read_query_scale(reader *r, pj_model_config *c)
+{
+    pj_rope_config *rope = &c->rope;
+    if (c->arch != PJ_ARCH_MINISTRAL3) return;
+    c->query_beta = want_number(r, "attention.temperature_scale", 0, 0, 1e6);
+    c->query_period = rope->original_context ? rope->original_context : c->context;
+    double log_multiplier = want_number(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e6);
+    if (log_multiplier == 0) return;
+    rope->mscale = 1;
+    rope->mscale_all_dim = log_multiplier;
+    rope->attention_factor = NAN;
+}
 
 /* A tensor of one factor for each rotating pair; NULL when it is absent or wrong. */
 static const double *read_factors(reader *r, const char *name, uint32_t pairs)
@@ -347,8 +458,9 @@ static void read_longrope(reader *r, pj_model_config *c)
 static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
+    bool gemma3 = c->arch == PJ_ARCH_GEMMA3;
     rope->neighbours = pj_arch_gguf_neighbours(c->arch);
-    rope->theta = want_number(r, "rope.freq_base", 1e4, 1, 1e15);
+    rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
     rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
     if (rope->dims % 2 != 0 || rope->dims > c->head_dim)
         refuse(r, PJ_E_INVALID, "rope.dimension_count", "must be even, and at most the head's");
@@ -426,7 +538,9 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
                          pj_model_config *config, pj_error *err)
 {
     static void (*const parts[])(reader *, pj_model_config *) = {
-        read_arch, refuse_unknown, read_sizes, read_block, read_experts, read_rope, read_ends,
+        read_arch,   refuse_unknown,       read_sizes, read_block,       read_multipliers,
+        read_window, read_rotating_layers, read_experts, read_rope, read_window_rope,
+        read_query_scale, read_ends,
     };
     *config = PJ_MODEL_CONFIG_NONE;
     reader r = {.gguf = gguf, .name = name, .arena = arena, .err = err};
@@ -458,7 +572,11 @@ static const name_pair outside[] = {
 
 static const name_pair inside[] = {
     {"input_layernorm", "attn_norm"},
-    {"post_attention_layernorm", "ffn_norm"},
+    {"post_attention_layernorm", "ffn_norm"}, /* or post_attention_norm: layer_name */
+    {"post_self_attn_layernorm", "post_attention_norm"},
+    {"pre_feedforward_layernorm", "ffn_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"},
+    {"post_mlp_layernorm", "post_ffw_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
     {"self_attn.v_proj", "attn_v"},
@@ -518,20 +636,32 @@ static bool put_name(char *out, size_t bytes, const char *format, ...)
     return length > 0 && (size_t)length < bytes;
 }
 
-static bool layer_name(const char *rest, const char *kind, char *out, size_t bytes)
+/* The norm of this name comes before the feed-forward block in some architectures, and closes the
+ * attention in others. */
+static bool closes_attention(pj_arch arch, const char *part, size_t length)
+{
+    pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
+    const char *name = pj_seam_text(norm);
+    return strlen(name) == length && memcmp(name, part, length) == 0 &&
+           pj_blueprint_get(arch)->attention_out_norm == norm;
+}
+
+static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)
 {
     char *end;
     unsigned long expert, layer = strtoul(rest, &end, 10);
     if (end == rest || *end != '.') return false;
     const char *part = end + 1;
     size_t length = (size_t)(kind - part);
-    const char *file = find_pair(inside, sizeof inside / sizeof *inside, part, length);
+    const char *file = closes_attention(arch, part, length)
+                           ? "post_attention_norm"
+                           : find_pair(inside, sizeof inside / sizeof *inside, part, length);
     if (file) return put_name(out, bytes, "blk.%lu.%s%s", layer, file, kind);
     file = find_expert(part, length, &expert);
     return file && put_name(out, bytes, "blk.%lu.%s.%lu%s", layer, file, expert, kind);
 }
 
-bool pj_gguf_tensor_name(const char *name, char *out, size_t bytes)
+bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes)
 {
     static const char layers[] = "layers.", prefix[] = "model.";
     const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
@@ -541,7 +671,7 @@ bool pj_gguf_tensor_name(const char *name, char *out, size_t bytes)
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
     if (name >= kind) return false;
     if (strncmp(name, layers, sizeof layers - 1) == 0)
-        return layer_name(name + sizeof layers - 1, kind, out, bytes);
+        return layer_name(arch, name + sizeof layers - 1, kind, out, bytes);
     const char *file =
         find_pair(outside, sizeof outside / sizeof *outside, name, (size_t)(kind - name));
     return file && put_name(out, bytes, "%s%s", file, kind);

@@ -14,7 +14,7 @@ enum { PJ_GGUF_NAME_BYTES = 96 };
 
 /* The file's name of a tensor that the loader knows by the name it has in the other formats
  * ("model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q.weight"); false: GGUF has none. */
-bool pj_gguf_tensor_name(const char *name, char *out, size_t bytes);
+bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes);
 
 /* Tensors that pj_gguf_config has read and no layer asks for. */
 bool pj_gguf_is_config_tensor(const char *name);

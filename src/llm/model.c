@@ -193,6 +193,17 @@ static pj_status load_component(loader *l, const char *prefix, pj_seam_name part
     return load_linear(l, prefix, pj_seam_text(part), rows, cols, bias, out);
 }
 
+/* GGUF files hold the sum already. */
+static bool adds_one(const pj_model *m)
+{
+    return m->blueprint->norm_adds_one && m->checkpoint && !pj_checkpoint_gguf(m->checkpoint);
+}
+
+static void add_one(float *w, size_t count)
+{
+    for (size_t i = 0; i < count; i++) w[i] += 1;
+}
+
 /* PJ_N_NONE: the architecture has no such norm. */
 static pj_status load_norm(loader *l, const char *prefix, pj_seam_name part, size_t count,
                            bool bias, pj_norm *out)
@@ -202,6 +213,7 @@ static pj_status load_norm(loader *l, const char *prefix, pj_seam_name part, siz
     if (part == PJ_N_NONE) return PJ_OK;
     snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_seam_text(part));
     pj_status status = load_vector(l, name, count, 1, &out->w);
+    if (!status && adds_one(l->model)) add_one((float *)(uintptr_t)out->w, count);
     if (status || !bias) return status;
     snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_seam_text(part));
     return load_vector(l, name, count, 0, &out->b);
@@ -436,6 +448,13 @@ static bool is_windowed(const pj_model_config *c, uint32_t index)
     return c->window && (!c->layer_is_windowed || c->layer_is_windowed[index]);
 }
 
+static uint32_t rope_of(const pj_model *m, uint32_t index)
+{
+    const pj_model_config *c = &m->config;
+    if (c->layer_rotates && !c->layer_rotates[index]) return PJ_NO_ROPE;
+    return c->window_rope.dims && c->layer_is_windowed && c->layer_is_windowed[index] ? 1 : 0;
+}
+
 /* What the configuration says of one layer. */
 static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
 {
@@ -445,7 +464,7 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->kv_heads = c->kv_heads;
     layer->head_dim = c->head_dim;
     layer->window = is_windowed(c, index) ? c->window : UINT32_MAX;
-    layer->rope = 0;
+    layer->rope = rope_of(m, index);
     layer->score_scale =
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
 }
@@ -600,13 +619,21 @@ static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic,
     return PJ_OK;
 }
 
+static pj_status open_ropes(pj_model *m, pj_error *err)
+{
+    const pj_model_config *c = &m->config;
+    pj_status status = pj_rope_init(&m->ropes[0], &c->rope, c->context, err);
+    if (status || !c->window_rope.dims) return status;
+    return pj_rope_init(&m->ropes[1], &c->window_rope, c->context, err);
+}
+
 static pj_status load_all(loader *l, const char *path)
 {
     pj_model *model = l->model;
     pj_status status = open_source(model, path, &l->synthetic, l->err);
     if (status) return status;
     model->blueprint = pj_blueprint_get(model->config.arch);
-    status = pj_rope_init(&model->ropes[0], &model->config.rope, model->config.context, l->err);
+    status = open_ropes(model, l->err);
     if (status) return status;
     model->layers = small_alloc(l, model->config.layers, sizeof *model->layers);
     status = model->layers ? load_ends(l) : PJ_E_NO_MEMORY;

@@ -52,6 +52,7 @@
     X(EXPERTS, "experts")                                           \
     X(SHARED_EXPERT, "shared_expert")                               \
     X(NORM, "norm")                                                 \
+    X(LOGITS, "logits")                                             \
     X(FINAL_LAYERNORM, "final_layernorm")                           \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
@@ -61,6 +62,7 @@
     X(OP_MATMUL, "matmul")                                          \
     X(OP_BIAS_ADD, "bias_add")                                      \
     X(OP_ROPE, "rope")                                              \
+    X(OP_QUERY_SCALE, "query_scale")                                \
     X(OP_KV_APPEND, "kv_append")                                    \
     X(OP_QK_MATMUL, "qk_matmul")                                    \
     X(OP_SCALE, "scale")                                            \

@@ -96,6 +96,8 @@ typedef struct pj_kernels {
     void (*multiply)(float *y, const float *x, size_t n);                /* y *= x */
     void (*silu)(float *y, const float *x, size_t n);                    /* x / (1 + e^-x) */
     void (*gelu)(float *y, const float *x, size_t n);                    /* gelu_new (tanh form) */
+    void (*scale)(float *x, size_t n, float scale);                      /* x *= scale */
+    void (*softcap)(float *x, size_t n, float cap);                      /* cap tanh(x / cap) */
     /* silu then multiply, in one pass with the same arithmetic. */
     void (*silu_multiply)(float *y, const float *gate, const float *up, size_t n);
     void (*softmax)(float *x, size_t n); /* in place; -inf gives 0 */

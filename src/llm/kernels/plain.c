@@ -73,6 +73,16 @@ static void gelu(float *y, const float *x, size_t n)
     }
 }
 
+static void scale_row(float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++) x[i] *= scale;
+}
+
+static void softcap(float *x, size_t n, float cap)
+{
+    for (size_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
 static void silu_multiply(float *y, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
@@ -318,6 +328,8 @@ const pj_kernels pj_kernels_c = {
     .multiply = multiply,
     .silu = silu,
     .gelu = gelu,
+    .scale = scale_row,
+    .softcap = softcap,
     .silu_multiply = silu_multiply,
     .softmax = softmax,
     .attention_scores = attention_scores,

@@ -138,6 +138,18 @@ static void gelu(float *y, const float *x, size_t n)
     }
 }
 
+static void scale_row(float *x, size_t n, float scale)
+{
+    FOR_VECTORS(n) STORE(x, LOAD(x) * scale);
+}
+
+/* tanh z = 1 - 2 / (1 + e^2z) */
+static void softcap(float *x, size_t n, float cap)
+{
+    float twice = 2 / cap;
+    FOR_VECTORS(n) STORE(x, cap - 2 * cap / (1 + vec_exp(LOAD(x) * twice)));
+}
+
 /* ---- softmax ---------------------------------------------------------------------------- */
 
 static void softmax(float *x, size_t n)
@@ -335,6 +347,8 @@ void PJ_SET_SYMBOL(rows)(pj_kernels *kernels)
     kernels->multiply = multiply;
     kernels->silu = silu;
     kernels->gelu = gelu;
+    kernels->scale = scale_row;
+    kernels->softcap = softcap;
     kernels->silu_multiply = silu_multiply;
     kernels->softmax = softmax;
     kernels->attention_softmax = attention_softmax;

@@ -400,11 +400,17 @@ static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t
 }
 
 /* "self_attn.q_proj" and so on to the part of a name in the file; NULL: handled elsewhere. */
-static const char *part_name(const char *part)
+static const char *part_name(pj_arch arch, const char *part)
 {
+    bool closes = arch == PJ_ARCH_OLMO2 || arch == PJ_ARCH_OLMO3 || arch == PJ_ARCH_GEMMA2 ||
+                  arch == PJ_ARCH_GEMMA3;
     static const char *const names[][2] = {
         {"input_layernorm", "attn_norm"},
         {"post_attention_layernorm", "ffn_norm"},
+        {"post_self_attn_layernorm", "post_attention_norm"},
+        {"post_mlp_layernorm", "post_ffw_norm"},
+        {"pre_feedforward_layernorm", "ffn_norm"},
+        {"post_feedforward_layernorm", "post_ffw_norm"},
         {"self_attn.q_proj", "attn_q"},
         {"self_attn.k_proj", "attn_k"},
         {"self_attn.v_proj", "attn_v"},
@@ -426,12 +432,13 @@ static const char *part_name(const char *part)
         {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
         {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
     };
+    if (closes && strcmp(part, "post_attention_layernorm") == 0) return "post_attention_norm";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], part) == 0) return names[i][1];
     return NULL;
 }
 
-static bool own_name(const char *name, char *out, size_t bytes)
+static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
 {
     unsigned layer;
     int end = 0;
@@ -445,7 +452,7 @@ static bool own_name(const char *name, char *out, size_t bytes)
         return snprintf(out, bytes, "output_norm%s", kind) > 0;
     if (strcmp(part, "lm_head") == 0) return snprintf(out, bytes, "output%s", kind) > 0;
     if (sscanf(part, "layers.%u.%n", &layer, &end) != 1 || end == 0) abort();
-    const char *own = part_name(part + end);
+    const char *own = part_name(arch, part + end);
     if (!own) abort();
     return snprintf(out, bytes, "blk.%u.%s%s", layer, own, kind) > 0;
 }
@@ -459,7 +466,10 @@ static pj_dtype stored_type(const pj_tensor *t)
 
 static bool is_neighbours(const copy *k)
 {
-    return strcmp(k->arch, "llama") == 0;
+    static const char *const archs[] = {"llama", "smollm3", "granite", "mistral3"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (strcmp(k->arch, archs[i]) == 0) return true;
+    return false;
 }
 
 static void copy_tensor(const copy *k, const pj_tensor *t)
@@ -468,7 +478,7 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
     size_t count;
     uint64_t sizes[PJ_TENSOR_MAX_RANK];
     const pj_model_config *c = k->c;
-    if (!own_name(t->name, name, sizeof name)) return;
+    if (!own_name(c->arch, t->name, name, sizeof name)) return;
     bool parts_of_qkv =
         strstr(name, "attn_q.") || strstr(name, "attn_k.") || strstr(name, "attn_v.");
     if (k->o->old_names && c->arch == PJ_ARCH_PHI && parts_of_qkv) return;
@@ -478,6 +488,9 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
     if (is_neighbours(k) && strstr(name, "attn_q.")) permute(values, c->heads, c->head_dim, cols);
     if (is_neighbours(k) && strstr(name, "attn_k."))
         permute(values, c->kv_heads, c->head_dim, cols);
+    /* Gemma's norms are stored as what they multiply with */
+    bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
+    for (size_t i = 0; gemma && strstr(name, "norm") && i < count; i++) values[i] += 1;
     /* the gate of a shared expert is a vector there */
     uint32_t rank = strstr(name, "gate_inp_shexp") ? 1 : t->rank;
     put(k, name, sizes, rank, values, stored_type(t));
@@ -595,6 +608,17 @@ static void word(const copy *k, const char *key, const char *value)
     made_gguf_string(k->g, full, value);
 }
 
+/* An array of booleans. */
+static void flags(const copy *k, const char *key, const bool *values, uint32_t count)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", k->arch, key);
+    made_gguf_key(k->g, full, ARRAY);
+    made_gguf_bytes(&k->g->keys, BOOL, 4);
+    made_gguf_bytes(&k->g->keys, count, 8);
+    for (uint32_t i = 0; i < count; i++) made_gguf_bytes(&k->g->keys, values[i], 1);
+}
+
 static void factors(const copy *k, const char *name, const double *values, uint32_t count)
 {
     float list[256];
@@ -631,12 +655,37 @@ static void write_rope(const copy *k)
         word(k, "rope.scaling.type", r->type == PJ_ROPE_YARN ? "yarn" : "linear");
         real(k, "rope.scaling.factor", r->factor);
     }
+    if (c->window_rope.dims) real(k, "rope.freq_base_swa", c->window_rope.theta);
+    if (r->type == PJ_ROPE_YARN && r->mscale_all_dim > 0)
+        real(k, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+    if (c->query_beta > 0) real(k, "attention.temperature_scale", c->query_beta);
     if (r->type == PJ_ROPE_YARN || r->type == PJ_ROPE_LONGROPE)
         number(k, "rope.scaling.original_context_length", r->original_context);
     if (r->type != PJ_ROPE_LONGROPE) return;
     real(k, "rope.scaling.attn_factor", sqrt(1 + log(r->factor) / log(r->original_context)));
     factors(k, "rope_factors_long.weight", r->long_factor, r->factor_count);
     factors(k, "rope_factors_short.weight", r->short_factor, r->factor_count);
+}
+
+static void write_multipliers(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    if (c->arch == PJ_ARCH_GRANITE) {
+        real(k, "embedding_scale", c->embedding_scale);
+        real(k, "residual_scale", c->residual_scale);
+        real(k, "attention.scale", c->score_scale);
+        real(k, "logit_scale", 1 / c->logit_scale);
+    }
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
+    real(k, "attn_logit_softcapping", c->attention_softcap);
+    real(k, "final_logit_softcapping", c->logit_softcap);
+}
+
+bool made_gguf_carries(const pj_model_config *c)
+{
+    for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
+        if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
+    return true;
 }
 
 static void write_sizes(const copy *k)
@@ -654,7 +703,10 @@ static void write_sizes(const copy *k)
         number(k, "attention.value_length", c->head_dim);
     }
     real(k, phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
+    write_multipliers(k);
     if (c->window) number(k, "attention.sliding_window", c->window);
+    if (c->window && c->layer_is_windowed && c->arch >= PJ_ARCH_OLMO3)
+        flags(k, "attention.sliding_window_pattern", c->layer_is_windowed, c->layers);
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
@@ -670,7 +722,11 @@ void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_opt
         [PJ_ARCH_MIXTRAL] = "llama",      [PJ_ARCH_PHI] = "phi2",
         [PJ_ARCH_PHI3] = "phi3",          [PJ_ARCH_QWEN2] = "qwen2",
         [PJ_ARCH_QWEN2_MOE] = "qwen2moe", [PJ_ARCH_QWEN3] = "qwen3",
-        [PJ_ARCH_QWEN3_MOE] = "qwen3moe",
+        [PJ_ARCH_QWEN3_MOE] = "qwen3moe", [PJ_ARCH_SMOLLM3] = "smollm3",
+        [PJ_ARCH_GRANITE] = "granite",    [PJ_ARCH_OLMO2] = "olmo2",
+        [PJ_ARCH_OLMO3] = "olmo2",        [PJ_ARCH_GLM4] = "glm4",
+        [PJ_ARCH_GEMMA2] = "gemma2",      [PJ_ARCH_GEMMA3] = "gemma3",
+        [PJ_ARCH_MINISTRAL3] = "mistral3",
     };
     const pj_model_config *c = pj_checkpoint_config(from);
     copy k = {.g = g, .from = from, .c = c, .o = options, .arch = archs[c->arch]};

@@ -43,6 +43,8 @@ typedef struct made_gguf_options {
 } made_gguf_options;
 
 /* A copy of the weights and the configuration. */
+/* Whether the format has keys for all that the configuration says. */
+bool made_gguf_carries(const pj_model_config *config);
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options);
 
 /* `n` values, whole blocks, to any type of weights; plain quantisers, nearest codes under

@@ -330,6 +330,10 @@ static void test_elements(void **state)
     } while (0)
         CHECK("silu", silu_of((double)x[i]), 1e-6, 1e-7, k->silu(y, x, n));
         CHECK("gelu", gelu_of((double)x[i]), 2e-6, 1e-6, k->gelu(y, x, n));
+        memcpy(y, x, n * sizeof *y);
+        CHECK("scale", 0.7f * (double)x[i], 1e-6, 0, k->scale(y, n, 0.7f));
+        memcpy(y, x, n * sizeof *y);
+        CHECK("softcap", 20 * tanh((double)x[i] / 20), 2e-6, 1e-5, k->softcap(y, n, 20));
         CHECK("silu_multiply", silu_of((double)x[i]) * (double)u[i], 1e-6, 1e-6,
               k->silu_multiply(y, x, u, n));
         float *fused = test_malloc(n * sizeof *fused);

@@ -1,0 +1,100 @@
+/*
+ * What differs between the layers of one model: which have a sliding window, and which do without
+ * rotation. `layer_types` lists the kinds; where it is absent the architecture's rule decides.
+ */
+#include "llm/config_parts.h"
+#include "llm/config_rules.h"
+
+#include <string.h>
+
+static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, size_t size)
+{
+    void *table = pj_arena_alloc(r->arena, config->layers, size);
+    if (!table && r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
+    return table;
+}
+
+/* ---- rotation ----------------------------------------------------------------------------- */
+
+/* A list of 1 and 0, or every interval-th layer without. */
+static void read_rotating_layers(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *list = pj_config_get(r, "no_rope_layers");
+    uint32_t interval = pj_config_count(r, "no_rope_layer_interval", 4, 1, PJ_MAX_LAYERS);
+    if (config->arch != PJ_ARCH_SMOLLM3 || r->status != PJ_OK) return;
+    if (list && (!json_is_array(list) || json_array_size(list) < config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "no_rope_layers", "must have a number for every layer");
+        return;
+    }
+    bool *rotates = config->layer_rotates = alloc_layers(r, config, sizeof *rotates);
+    for (uint32_t i = 0; rotates && i < config->layers; i++)
+        rotates[i] = list ? json_integer_value(json_array_get(list, i)) != 0
+                          : (i + 1) % interval != 0;
+}
+
+/* ---- windows ------------------------------------------------------------------------------ */
+
+static bool by_rule(const pj_model_config *config, uint32_t layer, uint32_t border, uint32_t period)
+{
+    switch (pj_config_rules_get(config->arch)->window) {
+    case PJ_WINDOW_FROM_BORDER: return layer >= border;
+    case PJ_WINDOW_EVEN_TO_BORDER: return layer % 2 == 0 && layer < border;
+    case PJ_WINDOW_PERIOD: return (layer + 1) % period != 0;
+    case PJ_WINDOW_UNROTATED: return !config->layer_rotates[layer];
+    default: return true;
+    }
+}
+
+static bool by_name(pj_config_reader *r, const char *name)
+{
+    bool sliding = name && strcmp(name, "sliding_attention") == 0;
+    if (!sliding && !(name && strcmp(name, "full_attention") == 0))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
+                         "holds an attention that is not supported");
+    return sliding;
+}
+
+static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    json_t *types = pj_config_get(r, "layer_types");
+    uint32_t border = pj_config_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
+    uint32_t period =
+        pj_config_count(r, "sliding_window_pattern", rules->window_period, 1, PJ_MAX_LAYERS);
+    bool any = false;
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
+        return;
+    }
+    bool *windowed = alloc_layers(r, config, sizeof *windowed);
+    if (!windowed || r->status != PJ_OK) return;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        windowed[i] = types ? by_name(r, json_string_value(json_array_get(types, i)))
+                            : by_rule(config, i, border, period);
+        any |= windowed[i];
+    }
+    config->layer_is_windowed = windowed;
+    if (!any) config->window = 0;
+}
+
+/* The window's size, and the layers that have it where they differ: by an architecture's rule, or
+ * in a Mistral that lists them (Ministral). */
+static void read_window(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    bool used = !rules->window_needs_switch || pj_config_bool(r, "use_sliding_window", false);
+    bool silent = !json_object_get(r->object, "sliding_window"); /* absent rather than null */
+    uint32_t window = pj_config_count(r, "sliding_window", silent ? rules->window_absent : 0, 0,
+                                      PJ_MAX_CONTEXT);
+    bool listed = rules->lists_layers ||
+                  (config->arch == PJ_ARCH_MISTRAL && pj_config_get(r, "layer_types"));
+    config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
+    /* layers that rotate by kind have their kind even without a window */
+    if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
+}
+
+void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
+{
+    read_rotating_layers(r, config);
+    if (r->status == PJ_OK) read_window(r, config);
+}
