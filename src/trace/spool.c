@@ -1,6 +1,7 @@
-/* Writing and reading the spool; its format is described in the header. */
+/* Writing and reading the spool; the header describes its format. */
 #include "trace/spool.h"
 
+#include "base/file.h"
 #include "base/ids.h"
 #include "base/memory.h"
 
@@ -13,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BATCH_BYTES = 256 << 10 };
+enum { BATCH_BYTES = 256 << 10, SCAN_BUDGET_BYTES = 64 << 20,
+       STUCK_MAX_BYTES = 1 << 30 };
 
 static const char magic[8] = "PJSPOOL";
 static const uint32_t byte_order_mark = 0x01020304;
@@ -53,7 +55,7 @@ bool pj_span_view_get(const pj_record *record, pj_span_view *view)
     return true;
 }
 
-/* The checksum covers the word behind it and the payload without padding. */
+/* The checksum covers the word after it and the payload without padding. */
 static uint32_t record_crc(const pj_record *record)
 {
     return pj_crc32c(0, &record->type_bytes, sizeof record->type_bytes + pj_record_bytes(record));
@@ -80,7 +82,7 @@ static pj_status open_file(pj_spool *spool, const char *dir, const char *run_id,
         !pj_path_join(path, sizeof path, dir, name))
         return pj_fail(err, PJ_E_INVALID, "the path of the spool folder %s is too long", dir);
     spool->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (spool->fd < 0) return pj_fail_errno(err, errno, "cannot make the spool %s", path);
+    if (spool->fd < 0) return pj_fail_errno(err, errno, "cannot create the spool %s", path);
     if (flock(spool->fd, LOCK_EX | LOCK_NB) != 0) {
         pj_fail_errno(err, errno, "cannot lock the spool %s", path);
         unlink(path);
@@ -91,6 +93,7 @@ static pj_status open_file(pj_spool *spool, const char *dir, const char *run_id,
         unlink(path);
         return pj_fail_memory(err, "a spool");
     }
+    if (pj_path_join(path, sizeof path, dir, "reserve")) spool->reserve = pj_strdup(path);
     return PJ_OK;
 }
 
@@ -135,21 +138,27 @@ static bool write_all(int fd, const char *bytes, size_t count, uint64_t offset)
     return true;
 }
 
-/* Copies what the file holds into memory and goes on there; the file stays as it is. */
-static bool move_to_memory(pj_spool *spool)
+/* Copies bytes [from, to) of one file to the same place of another. */
+static bool copy_range(int source, int target, uint64_t from, uint64_t to)
 {
     char block[16384];
+    for (uint64_t done = from; done < to;) {
+        size_t want = to - done < sizeof block ? (size_t)(to - done) : sizeof block;
+        ssize_t n = pread(source, block, want, (off_t)done);
+        if (n <= 0 || !write_all(target, block, (size_t)n, done)) return false;
+        done += (uint64_t)n;
+    }
+    return true;
+}
+
+/* Continues in memory; the file stays as it is. */
+static bool move_to_memory(pj_spool *spool)
+{
     int fd = anonymous_file();
     if (fd < 0) return false;
-    for (uint64_t done = 0; done < spool->written_bytes;) {
-        size_t want = sizeof block;
-        if (spool->written_bytes - done < want) want = (size_t)(spool->written_bytes - done);
-        ssize_t n = pread(spool->fd, block, want, (off_t)done);
-        if (n <= 0 || !write_all(fd, block, (size_t)n, done)) {
-            close(fd);
-            return false;
-        }
-        done += (uint64_t)n;
+    if (!copy_range(spool->fd, fd, 0, spool->written_bytes)) {
+        close(fd);
+        return false;
     }
     spool->file_fd = spool->fd; /* keeps the lock: the file is still this run's */
     spool->fd = fd;
@@ -157,24 +166,137 @@ static bool move_to_memory(pj_spool *spool)
     return true;
 }
 
+static bool write_batch(const pj_spool *spool)
+{
+    return write_all(spool->fd, spool->batch.data, spool->batch.length, spool->written_bytes);
+}
+
+static bool is_full_disk(int number)
+{
+    return number == ENOSPC || number == EDQUOT;
+}
+
+/* Deletes the reserve and writes into the space that it occupied. */
+static bool use_reserve(pj_spool *spool, int number, pj_error *err)
+{
+    if (!spool->reserve || !is_full_disk(number)) return false;
+    if (unlink(spool->reserve) != 0 && errno != ENOENT) return false; /* ENOENT: another run did */
+    pj_free(spool->reserve);
+    spool->reserve = NULL;
+    pj_fail_errno(err, number,
+                  "cannot write the spool %s; the %d MB held in reserve for this were released, and "
+                  "the run continues there",
+                  spool->path, PJ_SPOOL_RESERVE_BYTES >> 20);
+    return write_batch(spool);
+}
+
+static bool use_memory(pj_spool *spool, int number, pj_error *err)
+{
+    bool moved = !spool->in_memory && move_to_memory(spool) && write_batch(spool);
+    pj_fail_errno(err, number, "cannot write the spool %s, so the run continues in memory",
+                  spool->path ? spool->path : "in memory");
+    return moved;
+}
+
 pj_status pj_spool_flush(pj_spool *spool, pj_error *err)
 {
-    size_t count = spool->batch.length;
-    if (!count) return PJ_OK;
-    pj_status status = PJ_OK;
-    bool written = write_all(spool->fd, spool->batch.data, count, spool->written_bytes);
-    if (!written) {
-        int number = errno;
-        status = pj_fail_errno(err, number, "cannot write the spool %s",
-                               spool->path ? spool->path : "in memory");
-        written = !spool->in_memory && move_to_memory(spool) &&
-                  write_all(spool->fd, spool->batch.data, count, spool->written_bytes);
-    }
+    if (!spool->batch.length) return PJ_OK;
+    bool written = write_batch(spool), failed = !written;
+    int number = errno;
+    if (failed && spool->stuck) return PJ_OK; /* has been said */
+    if (!written) written = use_reserve(spool, number, err);
+    if (!written) written = use_memory(spool, number, err);
     if (written) {
-        spool->written_bytes += count;
+        spool->written_bytes += spool->batch.length;
         pj_buffer_clear(&spool->batch);
+    } else {
+        spool->stuck = true;
+        spool->batch.max_bytes = STUCK_MAX_BYTES;
     }
-    return status;
+    return failed ? pj_status_of_errno(number) : PJ_OK;
+}
+
+/* ---- keeping what could not be stored ------------------------------------------------------- */
+
+#ifdef __APPLE__
+static bool occupy(int fd)
+{
+    static const char zeros[1 << 16];
+    for (uint64_t at = 0; at < PJ_SPOOL_RESERVE_BYTES; at += sizeof zeros)
+        if (!write_all(fd, zeros, sizeof zeros, at)) return false;
+    return true;
+}
+#else
+static bool occupy(int fd)
+{
+    return posix_fallocate(fd, 0, PJ_SPOOL_RESERVE_BYTES) == 0;
+}
+#endif
+
+void pj_spool_reserve(const char *dir)
+{
+    char path[4096];
+    struct stat info;
+    if (!pj_path_join(path, sizeof path, dir, "reserve")) return;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return;
+    bool held = fstat(fd, &info) == 0 &&
+                (uint64_t)info.st_blocks * 512 >= (uint64_t)PJ_SPOOL_RESERVE_BYTES;
+    if (!held && !occupy(fd)) unlink(path); /* too little space even for this */
+    close(fd);
+}
+
+/* Everything from `from` on, what is only in the batch included. */
+static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
+{
+    return copy_range(spool->fd, fd, from, spool->written_bytes) &&
+           write_all(fd, spool->batch.data, spool->batch.length, spool->written_bytes);
+}
+
+/* Completes the file that was left behind when the spool moved to memory. */
+static bool complete_file(const pj_spool *spool)
+{
+    struct stat info;
+    if (!spool->path) return false;
+    if (!spool->file_fd) return spool->batch.length == 0 || write_batch(spool);
+    if (fstat(spool->file_fd, &info) != 0) return false;
+    /* The last write may have been cut short, so the tail is written from the last whole block. */
+    uint64_t from = (uint64_t)info.st_size / 4096 * 4096;
+    if (from > spool->written_bytes) from = 0;
+    bool whole = write_rest(spool, spool->file_fd, from);
+    if (whole || !spool->reserve || unlink(spool->reserve) != 0) return whole;
+    return write_rest(spool, spool->file_fd, from);
+}
+
+/* Writes the whole spool into a folder on another disk. */
+static bool move_elsewhere(pj_spool *spool, const char *dir, const char *run_id)
+{
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "%s.spool", run_id);
+    if (!dir || !pj_path_join(path, sizeof path, dir, name)) return false;
+    char *copy = pj_strdup(path);
+    int fd = copy ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    bool whole = fd >= 0 && write_rest(spool, fd, 0);
+    if (fd >= 0 && !whole) unlink(path);
+    if (fd >= 0) close(fd);
+    if (!whole) {
+        pj_free(copy);
+        return false;
+    }
+    if (spool->path) unlink(spool->path);
+    pj_free(spool->path);
+    spool->path = copy;
+    return true;
+}
+
+uint64_t pj_spool_keep(pj_spool *spool, const char *other_dir, const char *run_id)
+{
+    struct stat info;
+    uint64_t total = pj_spool_bytes(spool), kept = 0;
+    if (complete_file(spool) || move_elsewhere(spool, other_dir, run_id)) return total;
+    if (spool->path && fstat(spool->file_fd ? spool->file_fd : spool->fd, &info) == 0)
+        kept = (uint64_t)info.st_size;
+    return kept < total ? kept : total - 1;
 }
 
 static pj_status make_room(pj_spool *spool, size_t bytes, pj_error *err)
@@ -224,6 +346,7 @@ void pj_spool_close(pj_spool *spool, bool remove)
     if (spool->fd >= 0) close(spool->fd);
     if (spool->file_fd > 0) close(spool->file_fd);
     pj_free(spool->path);
+    pj_free(spool->reserve);
     pj_buffer_fini(&spool->batch);
     *spool = (pj_spool){.fd = -1};
 }
@@ -245,7 +368,8 @@ static pj_status check_header(pj_spool_reader *reader, const char *name, pj_erro
         return pj_fail(err, PJ_E_INVALID, "the header of %s is corrupt", name);
     reader->start_ns = header->start_ns;
     reader->start_wall_ns = header->start_wall_ns;
-    reader->offset = sizeof *header;
+    if (reader->checked < sizeof *header) reader->checked = sizeof *header;
+    pj_spool_rewind(reader);
     return PJ_OK;
 }
 
@@ -263,27 +387,54 @@ static pj_status map_fd(int fd, const char *name, pj_spool_reader *reader, pj_er
     return check_header(reader, name, err);
 }
 
-pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_error *err)
+pj_status pj_spool_reader_open_fd(int fd, const char *path, pj_spool_reader *reader, pj_error *err)
 {
-    *reader = (pj_spool_reader){.lock_fd = open(path, O_RDONLY | O_CLOEXEC)};
     pj_status status;
-    if (reader->lock_fd < 0) return pj_fail_errno(err, errno, "cannot open %s", path);
-    if (flock(reader->lock_fd, LOCK_EX | LOCK_NB) != 0)
+    *reader = (pj_spool_reader){.lock_fd = fd};
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         status = errno == EWOULDBLOCK
-                     ? pj_fail(err, PJ_E_AGAIN, "%s belongs to a run that goes on", path)
+                     ? pj_fail(err, PJ_E_AGAIN, "%s belongs to a run that is in progress", path)
                      : pj_fail_errno(err, errno, "cannot lock %s", path);
     else
-        status = map_fd(reader->lock_fd, path, reader, err);
+        status = map_fd(fd, path, reader, err);
     if (status != PJ_OK) pj_spool_reader_close(reader);
     return status;
+}
+
+pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_error *err)
+{
+    *reader = (pj_spool_reader){.lock_fd = -1};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return pj_fail_errno(err, errno, "cannot open %s", path);
+    return pj_spool_reader_open_fd(fd, path, reader, err);
+}
+
+/* What could not even be written to memory's own file (a limit on the size of files holds for it
+ * too) is still in the batch: both together, copied. */
+static pj_status copy_all(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
+{
+    uint64_t done = 0, total = spool->written_bytes + spool->batch.length;
+    unsigned char *bytes = pj_alloc(total, 1);
+    if (!bytes) return pj_fail_memory(err, "the spool of a run");
+    while (done < spool->written_bytes) {
+        ssize_t n = pread(spool->fd, bytes + done, spool->written_bytes - done, (off_t)done);
+        if (n <= 0) break;
+        done += (uint64_t)n;
+    }
+    memcpy(bytes + done, spool->batch.data, spool->batch.length);
+    reader->mapping = (pj_mapping){bytes, done + spool->batch.length};
+    reader->copied = true;
+    return check_header(reader, "the spool", err);
 }
 
 pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
 {
     *reader = (pj_spool_reader){.lock_fd = -1};
-    pj_status status = map_fd(spool->fd, spool->path ? spool->path : "the spool", reader, err);
+    pj_status status = spool->stuck
+                           ? copy_all(spool, reader, err)
+                           : map_fd(spool->fd, spool->path ? spool->path : "the spool", reader, err);
     if (status != PJ_OK) pj_spool_reader_close(reader);
-    reader->checked = reader->mapping.size; /* these very pages were written a moment ago */
+    reader->checked = reader->mapping.size; /* written by this process a moment ago */
     return status;
 }
 
@@ -295,30 +446,64 @@ pj_status pj_spool_reader_memory(const unsigned char *bytes, size_t count, pj_sp
     return check_header(reader, "the spool", err);
 }
 
+/* The record at `offset`; NULL when there is no valid one. Checksums cost time, so those of records
+ * that were found good are not computed again, and a search has a budget of bytes. */
+static const pj_record *record_at(const pj_spool_reader *reader, size_t offset, size_t *budget)
+{
+    size_t left = reader->mapping.size - offset;
+    const pj_record *record = (const pj_record *)(reader->mapping.data + offset);
+    if (left < sizeof *record) return NULL;
+    pj_record_type kind = pj_record_kind(record);
+    size_t size = pj_record_size(pj_record_bytes(record));
+    if (size > left || kind == PJ_RECORD_PAD) return NULL;
+    if (offset < reader->checked) return record;
+    if (budget && (kind > PJ_RECORD_END || size > *budget)) return NULL;
+    if (budget) *budget -= size;
+    return record->crc == record_crc(record) ? record : NULL;
+}
+
+/* Moves to the next valid record after a bad one; false: there is none. */
+static bool skip_damage(pj_spool_reader *reader)
+{
+    size_t from = reader->offset, end = reader->mapping.size, at = from + 8;
+    const pj_record *bad = (const pj_record *)(reader->mapping.data + from);
+    bool cut_off = end - from < sizeof *bad || pj_record_size(pj_record_bytes(bad)) > end - from;
+    if (reader->checked > from) return false; /* not from a file: the writer's own memory */
+    while (at + sizeof *bad <= end && !record_at(reader, at, &reader->scan_budget)) at += 8;
+    bool found = at + sizeof *bad <= end;
+    reader->offset = found ? at : end;
+    reader->truncated = !found && cut_off;
+    if (!reader->truncated) reader->damaged_bytes += reader->offset - from;
+    return found;
+}
+
 const pj_record *pj_spool_next(pj_spool_reader *reader)
 {
-    size_t left = reader->mapping.size - reader->offset;
-    const pj_record *record = (const pj_record *)(reader->mapping.data + reader->offset);
-    if (left == 0) return NULL;
-    size_t size = left < sizeof *record ? SIZE_MAX : pj_record_size(pj_record_bytes(record));
-    if (size > left || pj_record_kind(record) == PJ_RECORD_PAD ||
-        (reader->offset >= reader->checked && record->crc != record_crc(record))) {
-        reader->truncated = true;
-        return NULL;
+    if (reader->offset >= reader->mapping.size) return NULL;
+    const pj_record *record = record_at(reader, reader->offset, NULL);
+    while (!record) {
+        if (!skip_damage(reader)) return NULL;
+        record = record_at(reader, reader->offset, NULL);
     }
-    reader->offset += size;
-    if (reader->checked < reader->offset) reader->checked = reader->offset;
+    size_t begin = reader->offset;
+    reader->offset += pj_record_size(pj_record_bytes(record));
+    if (reader->checked == begin) reader->checked = reader->offset; /* no damage before it */
     return record;
 }
 
 void pj_spool_rewind(pj_spool_reader *reader)
 {
     reader->offset = PJ_SPOOL_HEADER_BYTES;
+    reader->damaged_bytes = 0;
+    reader->scan_budget = SCAN_BUDGET_BYTES;
 }
 
 void pj_spool_reader_close(pj_spool_reader *reader)
 {
-    if (!reader->borrowed) pj_file_unmap(&reader->mapping);
+    if (reader->copied)
+        pj_free((void *)(uintptr_t)reader->mapping.data);
+    else if (!reader->borrowed)
+        pj_file_unmap(&reader->mapping);
     if (reader->lock_fd >= 0) close(reader->lock_fd);
     *reader = (pj_spool_reader){.lock_fd = -1};
 }

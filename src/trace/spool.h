@@ -1,8 +1,8 @@
 /*
- * The spool: a run's events in a file while it goes on, so that a killed process loses nothing
- * that was written. Written by the collector thread alone; read when the run ends, or by the next
- * process when this one died. A lock on the open file (flock) tells the spool of a living process
- * from a leftover.
+ * The spool: the append-only file that receives a run's events while the run is in progress, so
+ * that a killed process loses nothing that was written. The collector thread is its only writer. It
+ * is read back when the run ends, or by a later process if this one died. An advisory lock (flock)
+ * on the open file distinguishes the spool of a live process from a leftover.
  *
  * Format, version 1, in the byte order of the machine that wrote it
  *
@@ -25,12 +25,14 @@
  *   WARNING       JSON object: t_ns, code, text
  *   END           JSON object: status, t_ns. A spool without it was interrupted
  *
- * A reader stops at the first record that is cut off or whose checksum is wrong; everything before
- * it is good, because records are only ever appended.
+ * A reader skips records whose checksum is wrong and resumes at the next valid one; it counts the
+ * bytes it skipped. A record that is cut off at the end of the file is what an interrupted write
+ * leaves, and is not counted as damage.
  *
- * The file is written with write(), not through a mapping: what write() took survives the death of
- * the process just as well, and a full disk is an error code instead of a SIGBUS. When the disk is
- * full the spool goes on in memory (pj_spool_in_memory), so that the run can still be finished.
+ * The file is written with write(), not through a mapping: what write() accepted survives the death
+ * of the process just as well, and a full disk is an error code instead of a SIGBUS. When the disk
+ * is full, the reserve file of the folder is deleted first, which frees PJ_SPOOL_RESERVE_BYTES; when
+ * those are used up too, the spool continues in memory, so that the run can still finish.
  */
 #ifndef PJ_TRACE_SPOOL_H
 #define PJ_TRACE_SPOOL_H
@@ -41,6 +43,7 @@
 #include "trace/span.h"
 
 enum { PJ_SPOOL_VERSION = 1, PJ_SPOOL_HEADER_BYTES = 64, PJ_RECORD_MAX_BYTES = (1 << 24) - 1 };
+enum { PJ_SPOOL_RESERVE_BYTES = 8 << 20 };
 
 typedef enum pj_record_type {
     PJ_RECORD_PAD = 0, /* fills the end of a lane's ring; never in a file */
@@ -97,23 +100,36 @@ bool pj_span_view_get(const pj_record *record, pj_span_view *view);
 
 typedef struct pj_spool {
     int fd;
-    int file_fd;     /* the file's descriptor and lock when it was left for memory, else 0 */
+    int file_fd;     /* the file's descriptor and lock after the spool moved to memory, else 0 */
     char *path;      /* NULL: only in memory */
+    char *reserve;   /* file to delete when the disk is full; NULL: none, or already deleted */
     pj_buffer batch; /* not yet written */
     uint64_t written_bytes;
     bool in_memory; /* from the start or because the disk was full */
+    bool stuck;     /* not even that can be written: the rest stays in the batch */
 } pj_spool;
 
-/* Makes DIR/ID.spool, locked; `dir` NULL: in memory, for runs that are not kept. */
+/* Ensures that DIR/reserve exists and occupies PJ_SPOOL_RESERVE_BYTES on the disk. Best effort. */
+void pj_spool_reserve(const char *dir);
+/* Creates DIR/ID.spool, locked; `dir` NULL: in memory, for runs that are not kept. */
 pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
                           int64_t start_wall_ns, pj_spool *spool, pj_error *err);
 pj_status pj_spool_append(pj_spool *spool, pj_record_type type, const void *payload, size_t bytes,
                           pj_error *err);
 /* A record as it came from a lane: the checksum is put in. */
 pj_status pj_spool_append_record(pj_spool *spool, const pj_record *record, pj_error *err);
-/* Hands everything to the operating system. On a full disk the spool moves to memory and goes on;
- * the status is then that error, once. */
+/* Hands everything to the operating system. On a full disk the reserve is given up, and then the
+ * spool moves to memory; each of these steps is reported once, as a failure whose sentence says what
+ * happens next. */
 pj_status pj_spool_flush(pj_spool *spool, pj_error *err);
+/* For a run that ended but could not be stored: completes the file with what is only in memory, or
+ * writes the whole spool to `other_dir` (NULL: none) if the file cannot take it. Returns how many
+ * of the pj_spool_bytes are on disk in one file, whose path is spool->path (NULL: none). */
+uint64_t pj_spool_keep(pj_spool *spool, const char *other_dir, const char *run_id);
+static inline uint64_t pj_spool_bytes(const pj_spool *spool)
+{
+    return spool->written_bytes + spool->batch.length;
+}
 /* Frees it. The file stays unless `remove`. */
 void pj_spool_close(pj_spool *spool, bool remove);
 
@@ -124,15 +140,21 @@ typedef struct pj_spool_reader {
     size_t offset;
     size_t checked; /* checksums of records below this offset were found good */
     int64_t start_ns, start_wall_ns;
-    bool truncated; /* it ended with a record that was cut off or corrupt */
-    bool borrowed;  /* the memory is the caller's */
-    int lock_fd;    /* -1: not locked by us */
+    uint64_t damaged_bytes; /* skipped so far because no valid record was there */
+    size_t scan_budget;     /* bytes that may still be checksummed while looking for one */
+    bool truncated;         /* the last record is cut off */
+    bool borrowed;          /* the memory is the caller's */
+    bool copied;            /* the memory is the reader's own */
+    int lock_fd;            /* -1: not locked by us */
 } pj_spool_reader;
 
-/* Opens a leftover file and locks it; PJ_E_AGAIN when a living process has it, PJ_E_NOT_FOUND when
- * somebody else has removed it meanwhile. */
+/* Opens a leftover file and locks it; PJ_E_AGAIN when a live process holds it, PJ_E_NOT_FOUND when
+ * another process has removed it meanwhile. */
 pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_error *err);
-/* Reads what a spool of this process holds, written and flushed. */
+/* The same for an open descriptor, which belongs to the reader whatever the outcome. */
+pj_status pj_spool_reader_open_fd(int fd, const char *path, pj_spool_reader *reader,
+                                  pj_error *err);
+/* Reads what a spool of this process holds, after a flush. */
 pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_error *err);
 /* Reads from memory that the caller keeps; for tests and the fuzzer. */
 pj_status pj_spool_reader_memory(const unsigned char *bytes, size_t count, pj_spool_reader *reader,
