@@ -8,6 +8,7 @@
 #include "trace/summary.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,7 +63,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;
     info->created_wall_ns = tree->spool_wall_ns;
-    data->warnings = pj_arena_alloc(&data->arena, warnings + 1, sizeof *data->warnings);
+    data->warnings = pj_arena_alloc(&data->arena, warnings + 2, sizeof *data->warnings);
     if (!data->warnings) return pj_fail_memory(err, "a run");
     for (uint32_t i = 0; i < tree->note_count; i++) {
         pj_status status = take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
@@ -388,6 +389,27 @@ static pj_status build_rows_and_joules(pj_tree *tree, const pj_build_options *op
     return status;
 }
 
+static pj_status check_stop(const pj_build_options *options, pj_error *err)
+{
+    if (!options->stop || !atomic_load(options->stop)) return PJ_OK;
+    return pj_fail(err, PJ_E_CANCELLED, "building the run was interrupted");
+}
+
+/* Damage is part of the run's record: whoever reads its figures has to know that some are missing.
+ */
+static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
+{
+    char text[160];
+    if (!reader->damaged_bytes) return;
+    snprintf(text, sizeof text,
+             "%llu bytes of the run's spool were damaged; what they recorded is missing",
+             (unsigned long long)reader->damaged_bytes);
+    pj_warning_row *row = &data->warnings[data->warning_count];
+    *row = (pj_warning_row){.t_ms = 0, .code = "spool_damaged"};
+    row->text = pj_arena_strndup(&data->arena, text, strlen(text));
+    if (row->text) data->warning_count++;
+}
+
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err)
 {
@@ -396,6 +418,8 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     pj_arena_init(&data->arena, 0);
     pj_status status = pj_tree_init(&tree, reader, &data->arena, err);
     if (status == PJ_OK) status = pj_build_facts(&tree, data, err);
+    if (status == PJ_OK) warn_about_damage(reader, data);
+    if (status == PJ_OK) status = check_stop(options, err);
     if (status == PJ_OK) status = build_rows_and_joules(&tree, options, data, err);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);

@@ -20,6 +20,7 @@ typedef struct pj_build_options {
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
+    const _Atomic bool *stop; /* set by another thread: give up with PJ_E_CANCELLED; or NULL */
 } pj_build_options;
 
 /* Readings of the spool by rail, in order. */

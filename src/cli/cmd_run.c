@@ -317,6 +317,11 @@ static pj_status warm_up(run_state *s, pj_error *err)
     return status;
 }
 
+static void say_recovery(void *context, const char *text)
+{
+    fprintf(stderr, "perjoule run: %s\n", text);
+}
+
 static pj_status run_all(run_state *s, pj_error *err)
 {
     const run_args *a = s->args;
@@ -326,10 +331,8 @@ static pj_status run_all(run_state *s, pj_error *err)
     pj_status status = pj_session_open(&options, &s->session, err);
     if (status != PJ_OK) return status;
     if (s->session->warning[0]) fprintf(stderr, "perjoule run: %s\n", s->session->warning);
-    if (s->session->recovered)
-        fprintf(stderr, "perjoule run: %u interrupted run%s recovered\n", s->session->recovered,
-                s->session->recovered == 1 ? " was" : "s were");
     choose_batch(s, 0);
+    pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.prompt_count) {

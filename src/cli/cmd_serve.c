@@ -91,6 +91,11 @@ static void queue_changed(void *context, uint32_t waiting)
     pj_live_json_set_queue(context, waiting);
 }
 
+static void say_recovery(void *context, const char *text)
+{
+    fprintf(stderr, "perjoule serve: %s\n", text);
+}
+
 static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
 {
     pj_session_options session = {
@@ -99,6 +104,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     if (status != PJ_OK) return status;
     s->serve.meter = s->session->meter;
     if (s->session->warning[0]) fprintf(stderr, "perjoule serve: %s\n", s->session->warning);
+    pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     pj_session_set_sink(s->session, pj_live_json_sink(s->serve.live));
     pj_run_queue_options queue = {.session = s->session,
                                   .limit = (uint32_t)a->queue,
@@ -148,6 +154,7 @@ static void stop(serve_state *s)
     pj_server_close(s->server);
     pj_hub_close(s->hub);
     pj_run_queue_close(s->serve.queue);
+    if (s->session) s->session->hurried = true;
     pj_session_close(s->session);
     pj_live_json_close(s->serve.live);
     pj_serve_fini(&s->serve);

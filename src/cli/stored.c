@@ -2,6 +2,7 @@
 #include "cli/stored.h"
 
 #include "analysis/cost.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "profile/recover.h"
@@ -9,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { RECOVERY_MS = 2000 };
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err)
 {
@@ -26,17 +29,20 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
     return PJ_OK;
 }
 
-/* Runs whose process died before it could store them are there for whoever looks. */
+static void say(void *context, const char *text)
+{
+    fprintf(stderr, "perjoule: %s\n", text);
+}
+
+/* Runs whose process died before it could store them are there for whoever looks; what takes longer
+ * than a moment is left to commands that last longer. */
 static void recover_runs(pj_store *store)
 {
-    char dir[4096], warning[PJ_ERROR_TEXT_BYTES] = "";
-    pj_error err = {0};
-    if (pj_spool_dir_of(store, dir, sizeof dir, &err) != PJ_OK) return;
-    uint32_t count = pj_spools_recover(store, dir, warning, sizeof warning);
-    if (warning[0]) fprintf(stderr, "perjoule: %s\n", warning);
-    if (count)
-        fprintf(stderr, "perjoule: %u interrupted run%s recovered\n", count,
-                count == 1 ? " was" : "s were");
+    pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
+    pj_recovery_set_say(recovery, say, NULL);
+    if (!pj_recovery_wait(recovery, RECOVERY_MS * PJ_NS_PER_MS).done)
+        say(NULL, "interrupted runs are still to be recovered: perjoule check does it");
+    pj_recovery_close(recovery);
 }
 
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)

@@ -1,10 +1,11 @@
 /*
- * One run from its start to its place in the database: spool, collector, sensors, and in the end
- * the order in which they are closed. The strings of its facts live in its arena.
+ * One run from its start to its row in the database: spool, collector, sensors, and the order in
+ * which they are closed. The strings of its facts live in its arena.
  */
 #include "profile/run.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "attribution/build.h"
 #include "profile/calibration.h"
 #include "profile/collector.h"
@@ -17,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_SPOOL_WARNINGS = 3 };
+
 struct pj_run {
     pj_session *session;
     pj_arena arena;
@@ -28,7 +31,8 @@ struct pj_run {
     pj_spool spool;
     pj_collector collector;
     pj_live_feed *feed;
-    bool metering, said_running, spool_failed;
+    bool metering, said_running;
+    uint32_t spool_failures;
     bool model_resident; /* a model stays in memory after this run */
 };
 
@@ -121,9 +125,8 @@ static void meter_event(void *context, const pj_meter_event *event)
 static void spool_error(void *context, const pj_error *err)
 {
     pj_run *run = context;
-    if (run->spool_failed) return; /* said once; what was lost is counted by the build */
-    run->spool_failed = true;
-    pj_run_warn(run, "spool_failed", "%s; the run goes on in memory", err->text);
+    if (run->spool_failures++ >= MOST_SPOOL_WARNINGS) return; /* what was lost is counted later */
+    pj_run_warn(run, "spool_failed", "%s", err->text);
 }
 
 /* ---- beginning ----------------------------------------------------------------------------- */
@@ -263,6 +266,7 @@ static void run_free(pj_run *run, bool remove_spool)
     pj_recorder_fini(&run->recorder);
     pthread_mutex_destroy(&run->spool_mutex);
     pj_arena_fini(&run->arena);
+    pj_recovery_resume(run->session->recovery);
     pthread_mutex_lock(&run->session->mutex);
     run->session->open_run = NULL;
     pthread_mutex_unlock(&run->session->mutex);
@@ -283,16 +287,30 @@ static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
     }
     run->session = session;
     run->spool.fd = -1;
+    pj_recovery_pause(session->recovery); /* it would draw power */
     pthread_mutex_init(&run->spool_mutex, NULL);
     pj_arena_init(&run->arena, 0);
     *out = run;
     return PJ_OK;
 }
 
+/* A run whose spool cannot be a file is recorded in memory; `no_file` then says why. */
+static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
+{
+    const pj_session *session = run->session;
+    int64_t now_ns = pj_clock_ns(), wall_ns = run->info.created_wall_ns;
+    if (session->spool_dir) pj_spool_reserve(session->spool_dir);
+    if (session->spool_dir && pj_spool_create(session->spool_dir, run->info.id, now_ns, wall_ns,
+                                              &run->spool, no_file) == PJ_OK)
+        return PJ_OK;
+    return pj_spool_create(NULL, run->info.id, now_ns, wall_ns, &run->spool, err);
+}
+
 pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **out,
                        pj_error *err)
 {
     pj_run *run = NULL;
+    pj_error no_file = {0};
     *out = NULL;
     pj_status status = run_new(session, &run, err);
     if (!run) return status;
@@ -305,13 +323,13 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     status = copy_options(run, options, err);
     if (status == PJ_OK) status = pj_recorder_init(&run->recorder, options->depth, 0, err);
     describe_power(run);
-    if (status == PJ_OK)
-        status = pj_spool_create(session->spool_dir, run->info.id, pj_clock_ns(),
-                                 run->info.created_wall_ns, &run->spool, err);
+    if (status == PJ_OK) status = open_spool(run, &no_file, err);
     if (status == PJ_OK) status = append_info(run, err);
     if (status == PJ_OK && session->meter) status = append_rails(run, err);
     if (status == PJ_OK) status = pj_spool_flush(&run->spool, err);
     if (status != PJ_OK) goto fail;
+    if (no_file.text[0])
+        pj_run_warn(run, "spool_failed", "%s, so a kill would lose this run", no_file.text);
     warn_about_power(run);
     pj_recorder_lane(&run->recorder); /* the caller's lane is touched before the run counts time */
     start_metering(run);
@@ -521,6 +539,30 @@ static void say_ended(pj_run *run, pj_run_status status, const char *failure,
     pj_buffer_fini(&buffer);
 }
 
+/* Saves the spool of a run that is not in the database, and says exactly how much of it is kept. */
+static void keep_unstored(pj_run *run, pj_error *err)
+{
+    pj_spool *spool = &run->spool;
+    uint64_t total = pj_spool_bytes(spool);
+    const char *other = run->session->other_dir;
+    if (other && pj_dir_make(other, NULL) != PJ_OK) other = NULL;
+    uint64_t kept = pj_spool_keep(spool, other, run->info.id);
+    if (kept == total)
+        pj_error_prefix(err,
+                        "run %s is not in the database, but all of it is in its spool %s, which is "
+                        "stored when the database is next opened and has room",
+                        run->info.id, spool->path);
+    else if (kept > PJ_SPOOL_HEADER_BYTES)
+        pj_error_prefix(err,
+                        "run %s is not in the database, and of its %llu bytes of events only the "
+                        "first %llu are kept, in %s, which become an interrupted run when the "
+                        "database is next opened and has room",
+                        run->info.id, (unsigned long long)total, (unsigned long long)kept,
+                        spool->path);
+    else
+        pj_error_prefix(err, "run %s is lost: it could be written nowhere", run->info.id);
+}
+
 pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failure,
                         pj_run_data *data, pj_error *err)
 {
@@ -537,11 +579,8 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
         status = pj_store_save(run->session->store, data, err);
         if (status == PJ_OK) pj_insight_prepare(run->session->store, run->info.id);
     }
-    bool keep_spool = status != PJ_OK && run->spool.path;
-    if (keep_spool)
-        pj_error_prefix(err,
-                        "run %s is not in the database (its spool %s is stored at the next start)",
-                        run->info.id, run->spool.path);
+    bool keep_spool = status != PJ_OK && run->session->store;
+    if (keep_spool) keep_unstored(run, err);
     say_ended(run, run_status,
               failure                  ? failure
               : status != PJ_OK && err ? err->text

@@ -1,10 +1,9 @@
-/* Opening and closing a session; baselines; leftovers of processes that died. */
+/* Opening and closing a session, idle baselines, and the folder for its spools. */
 #include "profile/session.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "attribution/build.h"
-#include "profile/recover.h"
 #include "profile/run.h"
 #include "trace/recorder.h"
 
@@ -12,6 +11,9 @@
 #include <string.h>
 
 enum { SPAN_COST_ROUNDS = 2000 };
+/* Opening waits a moment for leftovers, because a small one is done in that time and need not
+ * compete with the first run; what takes longer is done in the background between runs. */
+enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
 
 /* ---- what recording costs here -------------------------------------------------------------- */
 
@@ -45,19 +47,22 @@ static int64_t measure_span_cost(void)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static pj_status choose_spool_dir(pj_session *session, const pj_session_options *options,
-                                  pj_error *err)
+/* Without a folder the session works all the same: a run's events are then in memory until it ends,
+ * which is said, because a kill would lose them. */
+static void choose_spool_dir(pj_session *session, const pj_session_options *options)
 {
-    char dir[4096];
-    pj_status status = PJ_OK;
-    if (options->spool_dir)
-        snprintf(dir, sizeof dir, "%s", options->spool_dir);
-    else
-        status = pj_spool_dir_of(session->store, dir, sizeof dir, err);
-    if (status == PJ_OK) status = pj_dir_make(dir, err);
-    if (status != PJ_OK) return status;
-    session->spool_dir = pj_strdup(dir);
-    return session->spool_dir ? PJ_OK : pj_fail_memory(err, "a session");
+    pj_spool_dirs dirs;
+    pj_error err = {0};
+    const char *dir = options->spool_dir;
+    pj_spool_dirs_of(pj_store_path(session->store), &dirs);
+    bool made = dir ? pj_dir_make(dir, &err) == PJ_OK : pj_spool_dir_make(&dirs, &dir, &err);
+    if (made) session->spool_dir = pj_strdup(dir);
+    if (made && dirs.path[1][0] && strcmp(dir, dirs.path[1]) != 0)
+        session->other_dir = pj_strdup(dirs.path[1]);
+    if (!session->spool_dir)
+        snprintf(session->warning, sizeof session->warning,
+                 "runs are kept in memory until they end, and a kill would lose them: %.400s",
+                 err.text);
 }
 
 static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
@@ -65,7 +70,7 @@ static pj_status open_store(pj_session *session, const pj_session_options *optio
     if (options->database && strcmp(options->database, "none") == 0) return PJ_OK;
     pj_store_options store = {.path = options->database};
     pj_status status = pj_store_open(&store, &session->store, err);
-    if (status == PJ_OK) status = choose_spool_dir(session, options, err);
+    if (status == PJ_OK) choose_spool_dir(session, options);
     return status;
 }
 
@@ -101,7 +106,8 @@ pj_status pj_session_open(const pj_session_options *options, pj_session **out, p
                              rails, rail_count, &session->arena, &session->machine, err);
     if (status != PJ_OK) goto fail;
     session->span_cost_ns = measure_span_cost();
-    pj_session_recover(session);
+    if (session->store) session->recovery = pj_recovery_start(pj_store_path(session->store));
+    pj_recovery_wait(session->recovery, RECOVERY_AT_OPENING_MS * PJ_NS_PER_MS);
     status = pj_session_baseline(session, PJ_BASELINE_COLD, err);
     if (status != PJ_OK) goto fail;
     *out = session;
@@ -115,10 +121,13 @@ void pj_session_close(pj_session *session)
 {
     if (!session) return;
     if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL);
+    if (!session->hurried) pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
+    pj_recovery_close(session->recovery);
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);
     pj_free(session->spool_dir);
+    pj_free(session->other_dir);
     pj_arena_fini(&session->arena);
     pthread_mutex_destroy(&session->mutex);
     pj_free(session);
@@ -139,10 +148,12 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     if (!count || !session->baseline_ns) return PJ_OK;
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
+    pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
     /* A resident window keeps somebody waiting who has their answer already. */
     status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
                                cold ? &session->cold : &session->resident, err);
+    pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;
     return status;
@@ -169,9 +180,7 @@ pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *er
     return status;
 }
 
-void pj_session_recover(pj_session *session)
+pj_recovery_state pj_session_settle(pj_session *session, int64_t ns)
 {
-    if (session->store && session->spool_dir)
-        session->recovered += pj_spools_recover(session->store, session->spool_dir,
-                                                session->warning, sizeof session->warning);
+    return pj_recovery_wait(session->recovery, ns);
 }

@@ -1,15 +1,16 @@
 /*
  * What a session holds beyond the public header, for the commands and the server: its meter, its
- * store, who listens, and how well it is known what an idle machine draws.
+ * store, the live sink, and the idle baselines.
  *
- * Threads: opened, closed and asked by one thread at a time; one run at a time goes on in it,
- * because joules of a machine cannot be told apart between two.
+ * Threads: opened, closed and queried by one thread at a time. One run at a time is recorded in it,
+ * because the sensors of a machine cannot tell two apart.
  */
 #ifndef PJ_PROFILE_SESSION_H
 #define PJ_PROFILE_SESSION_H
 
 #include "power/meter.h"
 #include "profile/machine.h"
+#include "profile/recover.h"
 #include "store/store.h"
 #include "trace/live.h"
 #include "trace/run_data.h"
@@ -21,6 +22,9 @@ struct pj_session {
     pj_meter *meter; /* NULL: --power none */
     pj_store *store; /* NULL: nothing is stored */
     char *spool_dir; /* NULL: spools are in memory */
+    char *other_dir; /* where a spool goes when spool_dir's disk is full; NULL: nowhere */
+    struct pj_recovery *recovery; /* of leftover spools; NULL: there are none */
+    bool hurried;                 /* closing must not wait for the recovery */
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
@@ -41,8 +45,7 @@ struct pj_session {
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;
     char next_run_id[PJ_UUID_BYTES];   /* taken by the next run that begins; "": it makes its own */
-    uint32_t recovered;                /* leftover spools that became runs */
-    char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: a leftover that could not be read, ... */
+    char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: no folder for spools; "": none */
 };
 
 /* Events of the session's runs go to a copy of `sink` from now on; NULL: to nobody. Between runs.
@@ -51,12 +54,11 @@ void pj_session_set_sink(pj_session *session, const pj_live_sink *sink);
 /* Listens to the idle machine. Cold once, when the session opens; resident whenever a model lies in
  * memory and nothing runs. Does nothing without rails. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
+/* Between runs: waits until leftover spools are recovered, `ns` at most. */
+pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
 /* The better of the two for a run now: NULL when there is none. */
 const pj_baseline *pj_session_idle(const pj_session *session);
 
-/* Turns spools of dead processes into runs of status `interrupted`. Counts them in `recovered`;
- * what cannot be read stays where it is and is named in `warning`. */
-void pj_session_recover(pj_session *session);
 /* Reads one spool file whole, with energies; for import and recovery. */
 pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err);
 

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 static char folder[64], database[128];
+static const int64_t PATIENCE_NS = 20000000000;
 
 static int make_folder(void **state)
 {
@@ -282,7 +283,7 @@ static int64_t runs_of_status(pj_session *session, const char *status)
 static int spools_left(void)
 {
     char command[200];
-    snprintf(command, sizeof command, "test $(ls %s/spool | grep -c spool) = 0", folder);
+    snprintf(command, sizeof command, "test $(ls %s-spool | grep -c spool) = 0", database);
     return system(command);
 }
 
@@ -327,6 +328,7 @@ static void no_run_is_lost_by_a_kill(void **state)
     }
     pj_session *session = open_session("none");
     assert_string_equal(session->warning, "");
+    assert_true(pj_session_settle(session, PATIENCE_NS).done);
     for (int i = 0; i < begun; i++) {
         pj_run_data data = {0};
         pj_error err = {0};
@@ -370,7 +372,7 @@ static void a_run_that_cannot_be_stored_keeps_its_spool(void **state)
     char moved[160], path[300];
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "kept"}, &run, &err), PJ_OK);
     record(run, 2, 1000);
-    snprintf(path, sizeof path, "%s/spool/%s.spool", folder, pj_run_id(run));
+    snprintf(path, sizeof path, "%s-spool/%s.spool", database, pj_run_id(run));
     /* The store is taken away: closed underneath, as a disk that went. */
     pj_store *good = session->store;
     snprintf(moved, sizeof moved, "%s/readonly.db", folder);
@@ -388,7 +390,7 @@ static void a_run_that_cannot_be_stored_keeps_its_spool(void **state)
     session->store = good;
     pj_session_close(session);
     session = open_session("none"); /* the next start takes it, with the status it had */
-    assert_int_equal(session->recovered, 1);
+    assert_int_equal(pj_session_settle(session, PATIENCE_NS).recovered, 1);
     assert_false(pj_file_exists(path));
     pj_session_close(session);
 }
@@ -406,18 +408,28 @@ static void places_that_do_not_exist_are_one_sentence(void **state)
     assert_true(err.text[0] && !strchr(err.text, '\n'));
 }
 
+static char said[4096]; /* sentences of the recovery, one a line */
+
+static void hear_recovery(void *context, const char *text)
+{
+    size_t used = strlen(said);
+    snprintf(said + used, sizeof said - used, "%s\n", text);
+}
+
 static void garbage_in_the_spool_folder_is_named_and_left(void **state)
 {
     char path[200];
     pj_error err;
-    snprintf(path, sizeof path, "%s/spool/garbage.spool", folder);
+    snprintf(path, sizeof path, "%s-spool/garbage.spool", database);
     assert_int_equal(pj_file_write(path,
                                    "this is no spool, just some bytes that lie about here......"
                                    "............",
                                    70, &err),
                      PJ_OK);
     pj_session *session = open_session("none");
-    assert_non_null(strstr(session->warning, "garbage.spool"));
+    assert_true(pj_session_settle(session, PATIENCE_NS).done);
+    pj_recovery_set_say(session->recovery, hear_recovery, NULL);
+    assert_non_null(strstr(said, "garbage.spool"));
     assert_true(pj_file_exists(path));
     pj_session_close(session);
     unlink(path);

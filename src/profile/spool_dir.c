@@ -1,0 +1,126 @@
+/* Choosing the folder of a database's spools, and refusing folders of other users. */
+#include "profile/spool_dir.h"
+
+#include "base/file.h"
+#include "base/ids.h"
+#include "store/schema.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { APPLICATION_ID_AT = 68, HEADER_BYTES = 72 };
+
+/* ---- the folder that earlier versions shared ------------------------------------------------ */
+
+/* A perjoule database by its header (SQLite's application_id, big-endian at byte 68). */
+static bool is_database(const char *folder, const char *name)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    unsigned char header[HEADER_BYTES];
+    if (!pj_path_join(path, sizeof path, folder, name)) return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool whole = read(fd, header, sizeof header) == (ssize_t)sizeof header;
+    close(fd);
+    const unsigned char *id = header + APPLICATION_ID_AT;
+    return whole && memcmp(header, "SQLite format 3", 16) == 0 &&
+           ((unsigned)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]) == PJ_SCHEMA_APPLICATION_ID;
+}
+
+/* Whether a file shows that another database is there: its header, or its write-ahead log, in which
+ * the header of a new database still is. */
+static bool is_of_another(const char *folder, const char *name, const char *own)
+{
+    size_t length = strlen(own);
+    if (strncmp(name, own, length) == 0 && (!name[length] || strcmp(name + length, "-wal") == 0))
+        return false;
+    size_t bytes = strlen(name);
+    return (bytes > 4 && strcmp(name + bytes - 4, "-wal") == 0) || is_database(folder, name);
+}
+
+static bool is_alone(const char *folder, const char *own)
+{
+    bool alone = true;
+    DIR *files = opendir(folder);
+    if (!files) return false;
+    for (struct dirent *entry; alone && (entry = readdir(files));)
+        alone = !is_of_another(folder, entry->d_name, own);
+    closedir(files);
+    return alone;
+}
+
+static void add_shared_folder(const char *database, pj_spool_dirs *dirs)
+{
+    char folder[PJ_SPOOL_DIR_BYTES], *out = dirs->path[2];
+    const char *slash = strrchr(database, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - database) + 1 : 1,
+             slash ? database : ".");
+    if (!pj_path_join(out, PJ_SPOOL_DIR_BYTES, folder, "spool") ||
+        pj_spool_dir_check(out, NULL) != PJ_OK || !is_alone(folder, slash ? slash + 1 : database))
+        out[0] = 0;
+}
+
+/* ---- the folders of one database ------------------------------------------------------------ */
+
+void pj_spool_dirs_of(const char *database, pj_spool_dirs *dirs)
+{
+    char real[PATH_MAX], data[PATH_MAX];
+    bool is_server = strstr(database, "://") != NULL;
+    *dirs = (pj_spool_dirs){0};
+    if (!is_server && realpath(database, real)) database = real; /* one folder whatever the path */
+    if (!is_server &&
+        snprintf(dirs->path[0], PJ_SPOOL_DIR_BYTES, "%s-spool", database) >= PJ_SPOOL_DIR_BYTES)
+        dirs->path[0][0] = 0;
+    if (pj_path_user_data(data, sizeof data, NULL) == PJ_OK)
+        snprintf(dirs->path[1], PJ_SPOOL_DIR_BYTES, "%s/spools/%016llx", data,
+                 (unsigned long long)pj_hash64(0, database, strlen(database)));
+    if (!is_server) add_shared_folder(database, dirs);
+}
+
+pj_status pj_spool_dir_check(const char *dir, pj_error *err)
+{
+    struct stat info;
+    if (lstat(dir, &info) != 0)
+        return pj_fail_errno(err, errno, "cannot look at the spool folder %s", dir);
+    if (!S_ISDIR(info.st_mode)) return pj_fail(err, PJ_E_INVALID, "%s is not a folder", dir);
+    if (info.st_uid != geteuid())
+        return pj_fail(err, PJ_E_DENIED, "the spool folder %s belongs to another user", dir);
+    return PJ_OK;
+}
+
+/* Only the owner may look into it: spools hold prompts. */
+static pj_status make_private(const char *dir, pj_error *err)
+{
+    char parent[PJ_SPOOL_DIR_BYTES], *slash;
+    snprintf(parent, sizeof parent, "%s", dir);
+    if ((slash = strrchr(parent, '/')) && slash != parent) {
+        *slash = 0;
+        pj_status status = pj_dir_make(parent, err);
+        if (status != PJ_OK) return status;
+    }
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return pj_fail_errno(err, errno, "cannot create the spool folder %s", dir);
+    pj_status status = pj_spool_dir_check(dir, err);
+    if (status == PJ_OK && chmod(dir, 0700) != 0)
+        status = pj_fail_errno(err, errno, "cannot protect the spool folder %s", dir);
+    if (status == PJ_OK && access(dir, W_OK | X_OK) != 0)
+        status = pj_fail_errno(err, errno, "cannot write the spool folder %s", dir);
+    return status;
+}
+
+bool pj_spool_dir_make(const pj_spool_dirs *dirs, const char **dir, pj_error *why)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!dirs->path[i][0] || make_private(dirs->path[i], why) != PJ_OK) continue;
+        *dir = dirs->path[i];
+        return true;
+    }
+    return false;
+}
