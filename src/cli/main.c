@@ -64,6 +64,7 @@ const pj_command pj_command_help = {
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(), not our death */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of files */
     if (argc < 2) {
         print_overview(stderr);
         return PJ_EXIT_USAGE;

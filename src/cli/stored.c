@@ -36,26 +36,37 @@ static void say(void *context, const char *text)
 
 /* Runs whose process died before it could store them are there for whoever looks; what takes longer
  * than a moment is left to commands that last longer. */
-static void recover_runs(pj_store *store)
+static void recover_runs(pj_store *store, int64_t patience_ns)
 {
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
     pj_recovery_set_say(recovery, say, NULL);
-    if (!pj_recovery_wait(recovery, RECOVERY_MS * PJ_NS_PER_MS).done)
+    if (!pj_recovery_wait(recovery, patience_ns).done)
         say(NULL, "interrupted runs are still to be recovered: perjoule check does it");
     pj_recovery_close(recovery);
 }
 
-pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
+static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **store,
+                                pj_error *err)
 {
     if (db && !pj_file_exists(db))
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no database at %s", db);
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);
-    if (status == PJ_OK) recover_runs(*store);
+    if (status == PJ_OK) recover_runs(*store, patience_ns);
     if (status != PJ_E_DENIED && status != PJ_E_IO) return status;
     pj_error second;
     options.read_only = true;
     return pj_store_open(&options, store, &second) == PJ_OK ? PJ_OK : status;
+}
+
+pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
+{
+    return open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
+}
+
+pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err)
+{
+    return open_patiently(db, INT64_MAX, store, err);
 }
 
 const char *pj_member_text(const json_t *object, const char *name)

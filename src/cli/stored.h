@@ -54,6 +54,9 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
  * reading. */
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
+/* The same, and waits for the recovery however long it takes. */
+pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
+
 /* Text of a member, "" when it is null; a number, NAN when it is null. */
 const char *pj_member_text(const json_t *object, const char *name);
 double pj_member_number(const json_t *object, const char *name);

@@ -86,8 +86,10 @@ static void say_outcome(pj_recovery *r, uint32_t recovered)
 
 static void note_unreadable(pj_recovery *r, const char *path, const pj_error *err)
 {
+    bool named = strncmp(err->text, path, strlen(path)) == 0;
     if (r->unreadable++ == 0)
-        snprintf(r->first_unreadable, sizeof r->first_unreadable, "%s: %s", path, err->text);
+        snprintf(r->first_unreadable, sizeof r->first_unreadable, "%s%s%s", named ? "" : path,
+                 named ? "" : ": ", err->text);
 }
 
 /* ---- attempts ------------------------------------------------------------------------------- */

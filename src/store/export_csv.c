@@ -22,9 +22,16 @@ static void flush(csv *c, size_t above)
     pj_buffer_clear(&c->line);
 }
 
+/* Spreadsheets take a cell that begins with one of these for a formula, which can run programs. An
+ * apostrophe before it makes it text. */
+static bool is_formula(const char *text, size_t bytes)
+{
+    return bytes && text[0] && strchr("=+-@\t\r", text[0]);
+}
+
 static void put_text(pj_buffer *line, const char *text, size_t bytes)
 {
-    bool plain = true;
+    bool formula = is_formula(text, bytes), plain = !formula;
     for (size_t i = 0; i < bytes && plain; i++) plain = !strchr(",\"\r\n", text[i]) && text[i];
     /* A leading or trailing blank is kept by quoting it. */
     if (bytes && (text[0] == ' ' || text[bytes - 1] == ' ')) plain = false;
@@ -33,6 +40,7 @@ static void put_text(pj_buffer *line, const char *text, size_t bytes)
         return;
     }
     pj_buffer_char(line, '"');
+    if (formula) pj_buffer_char(line, '\'');
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '"') pj_buffer_char(line, '"');
         pj_buffer_char(line, text[i]);

@@ -1,9 +1,10 @@
 /*
  * Reading an exported run. The top level is walked by hand and every row is parsed on its own, so
- * that a run of a gigabyte never becomes a tree: jansson is asked for one value at a position and
- * says where it ended. Nothing is believed: columns take only values that fit them, and references
- * are checked once all rows are there.
+ * that a run of a gigabyte never becomes a tree in memory: jansson parses one value at a position
+ * and reports where it ended. Nothing is trusted: columns take only values of their type and range,
+ * and references are checked once all rows are there.
  */
+#include "base/clock.h"
 #include "store/export.h"
 #include "store/extras.h"
 #include "store/rows.h"
@@ -88,6 +89,59 @@ static bool to_value(const json_t *from, const pj_column *column, pj_value *v, c
     return true;
 }
 
+/* Ranges follow from the unit in a column's name. Net energies may be negative (less than the idle
+ * machine draws), and moments may lie before the start of the run. */
+typedef struct value_range {
+    const char *ending;
+    double least, most;
+} value_range;
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t length = strlen(name), end = strlen(ending);
+    return length >= end && strcmp(name + length - end, ending) == 0;
+}
+
+static const value_range *range_of(const char *name)
+{
+    static const value_range ranges[] = {
+        {"_sd_mj", 0, 1e18},
+        {"net_energy_mj", -1e18, 1e18},
+        {"_net_mj", -1e18, 1e18},
+        {"difference_mj", -1e18, 1e18},
+        {"_mj", -1e-3, 1e18}, /* a part may come out a rounding below nothing */
+        {"_mw", -1e-3, 1e15},
+        {"start_ms", -1e13, 1e15},
+        {"end_ms", -1e13, 1e15},
+        {"timestamp_ms", -1e13, 1e15},
+        {"t_ms", -1e13, 1e15},
+        {"_ms", 0, 1e15},
+        {"_us", 0, 1e18},
+        {"created_ns", 0, 4.2e18},
+        {"sparsity", 0, 1},
+        {"_confidence", 0, 1},
+        {"data_share", 0, 1},
+        {"sampler_cpu_share", 0, 1e4},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ends_with(name, ranges[i].ending))
+            return &ranges[i];
+    return NULL;
+}
+
+static pj_status check_range(importing *im, const pj_table *table, const pj_column *column,
+                             const pj_value *v)
+{
+    double number = v->type == PJ_VALUE_INT ? (double)v->integer : v->number;
+    const value_range *allowed = range_of(column->name);
+    if (v->type != PJ_VALUE_INT && v->type != PJ_VALUE_DOUBLE) return PJ_OK;
+    if (!isfinite(number))
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
+    if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
+    return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %g, which is outside %g to %g (at byte %zu)",
+                   table->name, column->name, number, allowed->least, allowed->most, im->at);
+}
+
 static bool set_extras(importing *im, const pj_table *table, const pj_value *v, void *row)
 {
     uint32_t range[2] = {im->extras.count, 0};
@@ -106,6 +160,11 @@ static pj_status set_columns(importing *im, const pj_table *table, const json_t 
         pj_value value;
         char *dump;
         bool good = to_value(json_object_get(object, column->name), column, &value, &dump);
+        pj_status in_range = good ? check_range(im, table, column, &value) : PJ_OK;
+        if (in_range != PJ_OK) {
+            free(dump);
+            return in_range;
+        }
         if (good && column->type == PJ_COLUMN_EXTRAS)
             good = set_extras(im, table, &value, row);
         else if (good)
@@ -124,7 +183,11 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
 {
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
     uint32_t count = pj_table_rows(im->data, id);
+    const json_t *id_value = json_object_get(object, "id");
     if (!json_is_object(object)) return bad(im, "a row is not an object");
+    if (id_value && !(json_is_integer(id_value) && json_integer_value(id_value) == count))
+        return pj_fail(im->err, PJ_E_INVALID, "%s.id must count the rows from 0 (at byte %zu)",
+                       pj_tables[id].name, im->at);
     if (count == im->capacity[id]) {
         uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
         if (count >= MAX_ROWS || wanted == count) return bad(im, "there are too many rows");
@@ -193,6 +256,21 @@ static pj_status read_tags(importing *im, const json_t *list)
     return PJ_OK;
 }
 
+/* "created_at" says again what created_ns says; a text that is no time, or another one, shows that
+ * the file was changed. */
+static pj_status check_created(importing *im, const json_t *object)
+{
+    const json_t *value = json_object_get(object, "created_at");
+    int64_t wall_ns, stated_ns = im->data->info.created_wall_ns;
+    if (!value || json_is_null(value)) return PJ_OK;
+    if (!json_is_string(value) || !pj_clock_parse_iso(json_string_value(value), &wall_ns))
+        return pj_fail(im->err, PJ_E_INVALID, "profiling_run.created_at is not an ISO 8601 time");
+    if (stated_ns && (wall_ns > stated_ns + PJ_NS_PER_S || wall_ns < stated_ns - PJ_NS_PER_S))
+        return pj_fail(im->err, PJ_E_INVALID,
+                       "profiling_run.created_at and created_ns are different times");
+    return PJ_OK;
+}
+
 static pj_status read_run(importing *im)
 {
     json_t *object = take_value(im);
@@ -207,6 +285,7 @@ static pj_status read_run(importing *im)
     memcpy(info->id, id, PJ_UUID_BYTES);
     im->has_request = json_object_get(object, "request_energy_mj") != NULL;
     status = set_columns(im, &pj_run_table, object, info);
+    if (status == PJ_OK) status = check_created(im, object);
     if (status == PJ_OK) status = read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
         const json_t *machine = json_object_get(object, "machine_info");

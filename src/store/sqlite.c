@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUSY_TIMEOUT_MS = 30000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096, CHECKPOINT_PAGES = 1000 };
+enum { BUSY_TIMEOUT_MS = 120000, STATEMENTS_KEPT = 16, PATH_BYTES = 4096, CHECKPOINT_PAGES = 1000 };
 
 #define USUAL_CACHE "PRAGMA cache_size=-65536"
 #define BULK_CACHE  "PRAGMA cache_size=-4096"
@@ -298,6 +298,18 @@ static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_e
     return status;
 }
 
+/* Databases of earlier versions were readable by everybody; they hold prompts. Once, at migration:
+ * whoever opens a database up to others on purpose keeps it so. */
+static void make_private(const char *path)
+{
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3; i++) {
+        char beside[PATH_BYTES + 8];
+        snprintf(beside, sizeof beside, "%s%s", path, endings[i]);
+        (void)!chmod(beside, 0600);
+    }
+}
+
 /* Several processes may start at once: whoever gets the lock migrates, the others find it done. */
 static pj_status migrate(pj_store *store, pj_error *err)
 {
@@ -313,7 +325,10 @@ static pj_status migrate(pj_store *store, pj_error *err)
     status = pj_sql_transaction(store, true, err);
     if (status != PJ_OK) return status;
     status = check_owner(store, &version, err);
-    if (status == PJ_OK && version < our_version()) status = take_steps(store, version, err);
+    if (status == PJ_OK && version < our_version()) {
+        make_private(store->path);
+        status = take_steps(store, version, err);
+    }
     if (status == PJ_OK) status = complete_columns(store, true, &missing, err);
     if (status == PJ_OK) return pj_sql_commit(store, err);
     pj_sql_rollback(store);
@@ -351,6 +366,13 @@ static int open_file(pj_store *store)
     return sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
 }
 
+/* A new database is readable by its owner alone; SQLite gives its log the same permissions. */
+static void create_private(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+}
+
 pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_error *err)
 {
     *out = NULL;
@@ -369,6 +391,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
                          store->path);
         goto fail;
     }
+    if (!store->read_only) create_private(store->path);
     int code = open_file(store);
     if (code != SQLITE_OK) {
         status = fail_code(store, code, err);

@@ -1,0 +1,167 @@
+/* perjoule check: recovers what can be recovered, and says whether the database is sound. */
+#include "cli/stored.h"
+#include "profile/recover.h"
+#include "store/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct check {
+    pj_store_check_result result;
+    uint64_t spools[PJ_SPOOL_FOREIGN + 1]; /* by state */
+    pj_json *json;                         /* NULL: text */
+} check;
+
+static const char *describe(const pj_spool_entry *entry)
+{
+    switch (entry->state) {
+    case PJ_SPOOL_RUNNING: return "belongs to a run that is in progress";
+    case PJ_SPOOL_LEFT: return "is still to be recovered";
+    case PJ_SPOOL_DAMAGED: return "is damaged; what could be read of it is stored";
+    default: return entry->reason.text;
+    }
+}
+
+static void take_spool(void *context, const pj_spool_entry *entry)
+{
+    check *c = context;
+    c->spools[entry->state]++;
+    if (!c->json) {
+        bool named = strncmp(describe(entry), entry->path, strlen(entry->path)) == 0;
+        printf("spool %s%s%s\n", named ? "" : entry->path, named ? "" : ": ", describe(entry));
+        return;
+    }
+    pj_json_object_begin(c->json);
+    pj_json_kv_string(c->json, "path", entry->path);
+    pj_json_kv_string(c->json, "state", pj_spool_state_name(entry->state));
+    pj_json_kv_uint(c->json, "bytes", entry->bytes);
+    pj_json_kv_string(c->json, "reason", describe(entry));
+    pj_json_object_end(c->json);
+}
+
+static bool is_sound(const check *c)
+{
+    const pj_store_check_result *r = &c->result;
+    return !r->damaged && !r->orphans && !r->unbalanced && !c->spools[PJ_SPOOL_UNREADABLE] &&
+           !c->spools[PJ_SPOOL_LEFT];
+}
+
+static const char *const kinds[PJ_FINDING_KINDS] = {"integrity", "orphans", "conservation"};
+
+static uint64_t findings(const pj_store_check_result *r, int kind)
+{
+    return kind == PJ_FINDING_DAMAGE ? r->damaged
+           : kind == PJ_FINDING_ORPHAN ? r->orphans
+                                       : r->unbalanced;
+}
+
+static void print_text(const check *c, const char *path)
+{
+    static const char *const good[PJ_FINDING_KINDS] = {
+        "the file is sound", "every row belongs to a run", "parts add up to their wholes"};
+    const pj_store_check_result *r = &c->result;
+    printf("%s: %" PRIu64 " run%s\n", path, r->runs, r->runs == 1 ? "" : "s");
+    for (int k = 0; k < PJ_FINDING_KINDS; k++) {
+        uint64_t count = findings(r, k);
+        if (count)
+            printf("%-13s %" PRIu64 " finding%s; the first: %s\n", kinds[k], count,
+                   count == 1 ? "" : "s", r->first[k]);
+        else
+            printf("%-13s ok: %s\n", kinds[k], good[k]);
+    }
+}
+
+static void write_json(const check *c, const char *path, pj_json *json)
+{
+    const pj_store_check_result *r = &c->result;
+    pj_json_kv_string(json, "database", path);
+    pj_json_kv_uint(json, "runs", r->runs);
+    pj_json_kv_bool(json, "sound", is_sound(c));
+    for (int k = 0; k < PJ_FINDING_KINDS; k++) {
+        pj_json_key(json, kinds[k]);
+        pj_json_object_begin(json);
+        pj_json_kv_uint(json, "findings", findings(r, k));
+        pj_json_kv_string(json, "first", r->first[k][0] ? r->first[k] : NULL);
+        pj_json_object_end(json);
+    }
+    pj_json_kv_double(json, "worst_relative_difference", r->worst_relative);
+}
+
+static pj_status look(check *c, pj_store *store, const char *text, pj_error *err)
+{
+    char id[PJ_UUID_BYTES];
+    if (text) {
+        pj_status status = pj_store_resolve(store, text, id, err);
+        if (status != PJ_OK) return status;
+    }
+    return pj_store_check(store, text ? id : NULL, &c->result, err);
+}
+
+static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_error *err)
+{
+    pj_status status = look(c, store, id, err);
+    if (status != PJ_OK) return status;
+    print_text(c, pj_store_path(store));
+    pj_spools_list(pj_store_path(store), take_spool, c);
+    return PJ_OK;
+}
+
+static pj_status check_as_json(check *c, pj_store *store, const char *id, pj_error *err)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_status status = look(c, store, id, err);
+    if (status != PJ_OK) return status;
+    pj_buffer_init(&out, 16 << 20);
+    pj_json_init(&json, &out);
+    pj_json_object_begin(&json);
+    c->json = &json;
+    pj_json_key(&json, "spools");
+    pj_json_array_begin(&json);
+    pj_spools_list(pj_store_path(store), take_spool, c);
+    pj_json_array_end(&json);
+    write_json(c, pj_store_path(store), &json);
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    pj_print_json(&out);
+    pj_buffer_fini(&out);
+    return PJ_OK;
+}
+
+static int run_check(const pj_command *command, int argc, char **argv)
+{
+    const char *db = NULL;
+    bool json = false;
+    const pj_option options[] = {{"json", 0, PJ_OPTION_FLAG, &json, NULL, "print one JSON object"},
+                                 PJ_OPTION_DB(&db),
+                                 {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 1) return pj_command_usage(command, "name one run, or none");
+    static check c;
+    pj_store *store = NULL;
+    pj_error err = {0};
+    pj_status status = pj_stored_open_and_recover(db, &store, &err);
+    const char *id = positional ? argv[1] : NULL;
+    if (status == PJ_OK)
+        status = json ? check_as_json(&c, store, id, &err) : check_as_text(&c, store, id, &err);
+    pj_store_close(store);
+    if (status != PJ_OK) return pj_command_failed(command, &err);
+    return is_sound(&c) ? PJ_EXIT_OK : PJ_EXIT_FAILED;
+}
+
+const pj_command pj_command_check = {
+    .name = "check",
+    .summary = "recover interrupted runs and check the database",
+    .run = run_check,
+    .usage = "[options] [RUN]",
+    .text =
+        "First stores the runs that dead processes left in their spools, however long that takes. "
+        "Then checks the database: that the file is sound, that every row belongs to a run, and "
+        "that the energies of parts add up to their wholes (of one run, or of all). Last it lists "
+        "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
+        "Exit code 0: all is well; 1: something was found.",
+    .examples = "perjoule check\nperjoule check last --json\n",
+};

@@ -1,0 +1,122 @@
+/* Integrity, orphans and conservation of a database, by SQLite's own checks and the views of the
+ * schema. */
+#include "store/check.h"
+
+#include "store/rows.h"
+#include "store/sqlite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Energies are stored in whole nanojoules, as millijoules: sums differ by rounding only. */
+static const double relative_tolerance = 1e-6, absolute_tolerance_mj = 1e-5;
+
+static void find(pj_store_check_result *result, int kind, uint64_t *count, const char *text)
+{
+    if (++*count == 1) snprintf(result->first[kind], sizeof result->first[kind], "%s", text);
+}
+
+static pj_status check_file(pj_store *store, pj_store_check_result *result, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "PRAGMA integrity_check", err);
+    while (pj_sql_step(sql)) {
+        size_t bytes;
+        const char *text = pj_sql_get_text(sql, 0, &bytes);
+        if (text && strcmp(text, "ok") != 0)
+            find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status check_references(pj_store *store, pj_store_check_result *result, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "PRAGMA foreign_key_check", err);
+    while (pj_sql_step(sql)) {
+        size_t bytes;
+        char text[200];
+        const char *table = pj_sql_get_text(sql, 0, &bytes);
+        snprintf(text, sizeof text, "row %lld of %.60s refers to a row that is not there",
+                 (long long)pj_sql_get_int(sql, 1), table ? table : "?");
+        find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* run_rows says how many rows of each table belong to the runs: more or fewer are nobody's. */
+static pj_status check_counts(pj_store *store, const char *table, int64_t expected,
+                              pj_store_check_result *result, pj_error *err)
+{
+    char text[200];
+    int64_t present = 0;
+    snprintf(text, sizeof text, "SELECT count(*) FROM \"%.60s\"", table);
+    pj_status status = pj_sql_get_one_int(store, text, NULL, 0, &present, err);
+    if (status != PJ_OK || present == expected) return status;
+    snprintf(text, sizeof text, "%.60s has %lld rows, and the runs account for %lld", table,
+             (long long)present, (long long)expected);
+    find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
+    return PJ_OK;
+}
+
+static pj_status check_tables(pj_store *store, pj_store_check_result *result, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
+        int64_t expected = 0;
+        status = pj_sql_get_one_int(store,
+                                    "SELECT coalesce(sum(row_count), 0) FROM run_rows"
+                                    " WHERE table_name = ?",
+                                    pj_tables[t].name, 0, &expected, err);
+        if (status == PJ_OK) status = check_counts(store, pj_tables[t].name, expected, result, err);
+    }
+    return status;
+}
+
+static void weigh(pj_sql *sql, pj_store_check_result *result)
+{
+    char text[200];
+    size_t bytes;
+    const char *level = pj_sql_get_text(sql, 0, &bytes);
+    double whole = pj_sql_get_double(sql, 2), parts = pj_sql_get_double(sql, 3);
+    double apart = fabs(whole - parts), relative = whole != 0 ? apart / fabs(whole) : 0;
+    if (isnan(apart)) return; /* nothing is known of one of them */
+    if (relative > result->worst_relative && apart > absolute_tolerance_mj)
+        result->worst_relative = relative;
+    if (apart <= absolute_tolerance_mj + relative_tolerance * fabs(whole)) return;
+    snprintf(text, sizeof text, "%.20s %lld holds %.6g mJ, and its parts %.6g mJ",
+             level ? level : "?", (long long)pj_sql_get_int(sql, 1), whole, parts);
+    find(result, PJ_FINDING_BALANCE, &result->unbalanced, text);
+}
+
+static pj_status check_sums(pj_store *store, const char *id, pj_store_check_result *result,
+                            pj_error *err)
+{
+    static const char all[] = "SELECT level, row_id, whole_mj, parts_mj FROM conservation";
+    static const char one[] =
+        "SELECT c.level, c.row_id, c.whole_mj, c.parts_mj FROM conservation c"
+        " LEFT JOIN run_rows r ON r.run_id = ?1 AND r.table_name = CASE c.level"
+        "  WHEN 'component' THEN 'component_metrics' WHEN 'layer' THEN 'layer_metrics'"
+        "  WHEN 'token' THEN 'tokens' WHEN 'phase' THEN 'run_phases' END"
+        " WHERE c.row_id BETWEEN r.first_id AND r.first_id + r.row_count - 1 OR (c.level = 'run'"
+        "  AND c.row_id = (SELECT rowid FROM profiling_runs WHERE id = ?1))";
+    pj_sql *sql = pj_sql_begin(store, id ? one : all, err);
+    if (id) pj_sql_text(sql, 1, id);
+    while (pj_sql_step(sql)) weigh(sql, result);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result *result,
+                         pj_error *err)
+{
+    *result = (pj_store_check_result){.runs = 1};
+    int64_t runs = 1;
+    pj_status status = check_file(store, result, err);
+    if (status == PJ_OK && !id)
+        status = pj_sql_get_one_int(store, "SELECT count(*) FROM profiling_runs", NULL, 0, &runs,
+                                    err);
+    result->runs = (uint64_t)runs;
+    if (status == PJ_OK) status = check_references(store, result, err);
+    if (status == PJ_OK) status = check_tables(store, result, err);
+    if (status == PJ_OK) status = check_sums(store, id, result, err);
+    return status;
+}
