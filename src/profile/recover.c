@@ -75,11 +75,11 @@ static void say_outcome(pj_recovery *r, uint32_t recovered)
     }
     if (!r->unreadable) return;
     if (r->unreadable == 1)
-        snprintf(text, sizeof text, "a run that was interrupted stays in %s", r->first_unreadable);
+        snprintf(text, sizeof text, "a run that was interrupted stays in its spool: %s", r->first_unreadable);
     else
         snprintf(text, sizeof text,
                  "%u runs that were interrupted stay in their spools (perjoule check lists them); "
-                 "the first in %s",
+                 "the first: %s",
                  r->unreadable, r->first_unreadable);
     say(r, text);
 }

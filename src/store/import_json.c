@@ -107,7 +107,7 @@ static const value_range *range_of(const char *name)
     static const value_range ranges[] = {
         {"_sd_mj", 0, 1e18},
         {"net_energy_mj", -1e18, 1e18},
-        {"_net_mj", -1e18, 1e18},
+        {"net_mj", -1e18, 1e18},
         {"difference_mj", -1e18, 1e18},
         {"_mj", -1e-3, 1e18}, /* a part may come out a rounding below nothing */
         {"_mw", -1e-3, 1e15},
