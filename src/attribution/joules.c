@@ -468,6 +468,7 @@ pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
     j->d = data;
     pj_status status = prepare(j, err);
     if (status == PJ_OK) status = make_curves(j, readings, err);
+    if (status == PJ_OK) status = pj_joules_check(j, err);
     if (status == PJ_OK) status = pj_joules_rails(j, err);
     return status;
 }
@@ -478,6 +479,7 @@ pj_status pj_joules_fill(pj_joules *j, pj_error *err)
     pj_status status = judge_all(j, err);
     if (status == PJ_OK) status = pj_joules_rows(j, err);
     if (status == PJ_OK) status = pj_joules_run(j, err);
+    if (status == PJ_OK) status = pj_joules_tell(j, err);
     if (status == PJ_OK) status = pj_build_samples(j->tree, j->curves, j->d, err);
     return status;
 }
@@ -485,6 +487,7 @@ pj_status pj_joules_fill(pj_joules *j, pj_error *err)
 void pj_joules_free(pj_joules *j)
 {
     if (!j) return;
+    pj_free(j->findings);
     for (int r = 0; r < PJ_MAX_RAILS; r++) pj_curve_free(j->curves[r]);
     for (uint32_t i = 0; i < j->result_count; i++)
         if (j->results[i].has_fit) pj_fit_fini(&j->results[i].fit);

@@ -6,6 +6,7 @@
 #define PJ_ATTRIBUTION_JOULES_H
 
 #include "energy/attribute.h"
+#include "power/checks.h"
 #include "attribution/build.h"
 
 typedef struct pj_rail_result {
@@ -33,6 +34,9 @@ struct pj_joules {
     pj_rail_result results[PJ_MAX_RAILS];
     uint32_t result_count;
     bool replayed; /* a calibration was the prior */
+    uint64_t used_rails, missing_rails; /* of those that count: in the total, lacking from it */
+    pj_finding *findings;               /* of the checks */
+    uint32_t finding_count;
 };
 
 /* Adds, where unknown plus anything is unknown. */
@@ -41,6 +45,11 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
     *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
 }
 
+/* Checks rails against each other and takes what a finding speaks of for less certain. Touches
+ * nothing but rails and curves. */
+pj_status pj_joules_check(pj_joules *j, pj_error *err);
+/* Tells of it in the run's warnings, and names the rails of the total. */
+pj_status pj_joules_tell(pj_joules *j, pj_error *err);
 pj_status pj_joules_rails(pj_joules *j, pj_error *err); /* gross and net of every leaf */
 void pj_joules_free_energies(int64_t *energies);        /* of leaves; NULL is allowed */
 /* The energy of a node: it lies in the node's row. */

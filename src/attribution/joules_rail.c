@@ -234,11 +234,9 @@ pj_status pj_joules_rails(pj_joules *j, pj_error *err)
     for (uint32_t i = 0; i < j->tree->leaf_count; i++)
         j->gross[i] = j->net[i] = any ? 0 : PJ_NJ_UNKNOWN;
     for (uint32_t r = 0; r < d->rail_count; r++) {
-        if (!(any_whole ? whole[r] : in_total[r])) {
-            d->info.total_is_partial |= in_total[r] && any_whole;
-            continue;
-        }
-        pj_status status = attribute_rail(j, r, err);
+        bool use = any_whole ? whole[r] : in_total[r];
+        if (in_total[r]) *(use ? &j->used_rails : &j->missing_rails) |= 1ull << r;
+        pj_status status = use ? attribute_rail(j, r, err) : PJ_OK;
         if (status != PJ_OK) return status;
     }
     return PJ_OK;

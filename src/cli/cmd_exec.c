@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "power/checks.h"
 #include "power/meter.h"
 #include "trace/summary.h"
 
@@ -27,7 +28,9 @@ enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUNNABLE = 126, EXIT_SIGNAL = 128 };
 
 typedef struct figure {
     double gross_mj, idle_mj, net_mj;
-    double sd_mj, net_sd_mj; /* 1 sigma */
+    double sd_mj, net_sd_mj;         /* 1 sigma */
+    double own_sd_mj, net_own_sd_mj; /* of that: noise and bias */
+    double gain_mj, net_gain_mj;     /* of that: the device's gain */
 } figure;
 
 typedef struct execution {
@@ -39,6 +42,9 @@ typedef struct execution {
     pj_curve *curves[PJ_MAX_RAILS];
     pj_baseline baseline;
     figure figures[PJ_MAX_RAILS], total;
+    char holds[256], lacks[256]; /* rails of the total, and those it should have: names */
+    pj_finding findings[PJ_FINDINGS_MAX];
+    uint32_t finding_count;
     int64_t begin_ns, end_ns;
     double cpu_s; /* CPU time of the program and its children */
     int exit_code;
@@ -157,31 +163,75 @@ static pj_status settle(execution *e, pj_error *err)
     return status;
 }
 
-static void compute(execution *e)
+/* A figure of one rail: a gain that is wrong is wrong for gross and idle alike, so that a net figure
+ * has its share of the net alone. */
+static figure rail_figure(const execution *e, uint32_t rail, double run_s)
 {
-    double seconds_run = (double)(e->end_ns - e->begin_ns) * 1e-9, variance = 0, idle_sd = 0;
-    bool any = false;
+    pj_curve_energy energy;
+    pj_curve_query(e->curves[rail], e->begin_ns, e->end_ns, &energy);
+    bool quiet = e->baseline.rail_count == 0 || e->baseline.rail_quiet[rail];
+    double gain = energy.energy_mj > 0 ? energy.gain_sd_mj / energy.energy_mj : 0;
+    figure f = {.gross_mj = energy.energy_mj,
+                .sd_mj = energy.sd_mj,
+                .own_sd_mj = hypot(energy.random_sd_mj, energy.bias_sd_mj),
+                .gain_mj = energy.gain_sd_mj,
+                .idle_mj = quiet ? e->baseline.mw[rail] * run_s : NAN};
+    f.net_mj = f.gross_mj - f.idle_mj;
+    f.net_own_sd_mj = hypot(f.own_sd_mj, e->baseline.sd_mw[rail] * run_s);
+    f.net_gain_mj = gain * fabs(f.net_mj);
+    f.net_sd_mj = hypot(f.net_own_sd_mj, f.net_gain_mj);
+    return f;
+}
+
+/* Sockets of one model share their gain: those terms add, all others as squares. */
+static void add_to_total(figure *total, const figure *f)
+{
+    total->gross_mj += f->gross_mj;
+    total->idle_mj += f->idle_mj;
+    total->net_mj += f->net_mj;
+    total->own_sd_mj = hypot(total->own_sd_mj, f->own_sd_mj);
+    total->net_own_sd_mj = hypot(total->net_own_sd_mj, f->net_own_sd_mj);
+    total->gain_mj += f->gain_mj;
+    total->net_gain_mj += f->net_gain_mj;
+}
+
+/* The total is that of the rails which know the whole time; what it lacks is named. */
+static void compute_total(execution *e)
+{
+    uint64_t used = 0, missing = 0;
     e->total = (figure){0};
     for (uint32_t i = 0; i < e->rail_count; i++) {
-        figure *f = &e->figures[i];
-        pj_curve_energy energy;
-        pj_curve_query(e->curves[i], e->begin_ns, e->end_ns, &energy);
-        f->gross_mj = energy.energy_mj;
-        f->sd_mj = energy.sd_mj;
-        f->idle_mj = e->baseline.mw[i] * seconds_run;
-        f->net_mj = f->gross_mj - f->idle_mj;
-        f->net_sd_mj = hypot(f->sd_mj, e->baseline.sd_mw[i] * seconds_run);
         if (!pj_rail_in_column(e->rails, e->rail_count, i, PJ_RAIL_TOTAL)) continue;
-        any = true;
-        e->total.gross_mj += f->gross_mj;
-        e->total.idle_mj += f->idle_mj;
-        e->total.net_mj += f->net_mj;
-        variance += f->sd_mj * f->sd_mj;
-        idle_sd += e->baseline.sd_mw[i] * seconds_run;
+        bool known = !isnan(e->figures[i].gross_mj);
+        *(known ? &used : &missing) |= 1ull << i;
+        if (known) add_to_total(&e->total, &e->figures[i]);
     }
-    e->total.sd_mj = sqrt(variance);
-    e->total.net_sd_mj = hypot(e->total.sd_mj, idle_sd);
-    if (!any) e->total = (figure){NAN, NAN, NAN, NAN, NAN};
+    e->total.sd_mj = hypot(e->total.own_sd_mj, e->total.gain_mj);
+    e->total.net_sd_mj = hypot(e->total.net_own_sd_mj, e->total.net_gain_mj);
+    if (!used) e->total = (figure){NAN, NAN, NAN, NAN, NAN};
+    const char *unread = used ? pj_meter_unread(e->meter) : "";
+    size_t length = (size_t)snprintf(e->lacks, sizeof e->lacks, "%s%s", unread,
+                                     *unread && missing ? "," : "");
+    pj_rail_names(e->rails, e->rail_count, used, e->holds, sizeof e->holds);
+    pj_rail_names(e->rails, e->rail_count, missing, e->lacks + length, sizeof e->lacks - length);
+}
+
+static void compute(execution *e)
+{
+    double run_s = (double)(e->end_ns - e->begin_ns) * 1e-9;
+    e->finding_count = pj_rails_check(e->rails, e->rail_count, (const pj_curve *const *)e->curves,
+                                      e->begin_ns, e->end_ns, e->findings);
+    for (uint32_t i = 0; i < e->finding_count; i++)
+        if (e->findings[i].excess > pj_curve_rail(e->curves[e->findings[i].rail])->gain_sd)
+            pj_curve_set_gain_sd(e->curves[e->findings[i].rail], e->findings[i].excess);
+    for (uint32_t i = 0; i < e->rail_count; i++) e->figures[i] = rail_figure(e, i, run_s);
+    compute_total(e);
+}
+
+/* Measured, modelled, or unavailable where there is no total. */
+static pj_source_quality quality(const execution *e)
+{
+    return isnan(e->total.gross_mj) ? PJ_UNAVAILABLE : pj_meter_quality(e->meter);
 }
 
 /* ---- the report
@@ -195,7 +245,7 @@ static void print_figure(const char *name, const figure *f, double run_s)
     pj_format_energy(f->net_mj, net, sizeof net);
     pj_format_energy(1.96 * f->net_sd_mj, net_sd, sizeof net_sd);
     pj_format_power(f->gross_mj / run_s, power, sizeof power);
-    fprintf(stderr, "  %-14s %12s", name, gross);
+    fprintf(stderr, "  %-20s %12s", name, gross);
     if (isnan(f->gross_mj)) {
         fputc('\n', stderr);
         return;
@@ -227,17 +277,19 @@ static void print_table(const execution *e)
         fprintf(stderr, "  energy: unavailable. %s\n", pj_meter_remedy(e->meter));
         return;
     }
-    fprintf(stderr, "  %-14s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
+    fprintf(stderr, "  %-20s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
             "(95 %)", "mean");
     for (uint32_t i = 0; i < e->rail_count; i++)
         print_figure(e->rails[i].name, &e->figures[i], run_s);
-    if (!has_total_rail(e) && e->rail_count > 1) print_figure("total", &e->total, run_s);
+    if (!has_total_rail(e) && (e->rail_count > 1 || e->lacks[0]))
+        print_figure("total", &e->total, run_s);
+    if (e->lacks[0]) {
+        char text[600];
+        pj_partial_text(e->holds, e->lacks, text, sizeof text);
+        fprintf(stderr, isnan(e->total.gross_mj) ? "  no total: %s\n" : "  partial: %s\n", text);
+    }
     if (pj_meter_quality(e->meter) == PJ_MODELLED)
         fprintf(stderr, "  These figures are modelled, not measured.\n");
-    if (e->baseline.rail_count > 0 && !e->baseline.quiet)
-        fprintf(stderr,
-                "  The machine was not quiet before (%.0f %% busy): net figures are too low.\n",
-                e->baseline.busy_share * 100);
 }
 
 static void figure_json(pj_json *json, const figure *f, double run_s)
@@ -266,17 +318,41 @@ static void rails_json(const execution *e, pj_json *json, double run_s)
     pj_json_array_end(json);
 }
 
-static void warnings_json(const execution *e, pj_json *json)
+/* Each warning once: what the meter saw, what the baseline lacks, what the checks found. */
+static void each_warning(const execution *e, void (*say)(void *, const char *), void *context)
 {
     pj_meter_event event;
     char text[1024];
+    if (e->baseline.rail_count > 0 && pj_baseline_text(&e->baseline, text, sizeof text))
+        say(context, text);
+    bool disagreed = false;
+    while (pj_meter_next_event(e->meter, &event)) {
+        disagreed |= event.kind == PJ_METER_DISAGREES;
+        pj_meter_event_text(e->meter, &event, text, sizeof text);
+        say(context, text);
+    }
+    for (uint32_t i = 0; i < e->finding_count; i++)
+        if (!disagreed || strcmp(e->findings[i].code, "sensors_disagree") != 0)
+            say(context, e->findings[i].text);
+}
+
+static void say_in_json(void *context, const char *text)
+{
+    pj_json_string(context, text);
+}
+
+static void say_to_terminal(void *context, const char *text)
+{
+    (void)context;
+    fprintf(stderr, "  %s\n", text);
+}
+
+static void warnings_json(const execution *e, pj_json *json)
+{
     pj_json_key(json, "warnings");
     pj_json_array_begin(json);
     if (e->rail_count == 0) pj_json_string(json, pj_meter_remedy(e->meter));
-    while (pj_meter_next_event(e->meter, &event)) {
-        pj_meter_event_text(e->meter, &event, text, sizeof text);
-        pj_json_string(json, text);
-    }
+    each_warning(e, say_in_json, json);
     pj_json_array_end(json);
 }
 
@@ -295,9 +371,11 @@ static void print_json(const execution *e)
     pj_json_kv_int(&json, "exit_code", e->exit_code);
     pj_json_kv_double(&json, "duration_ms", run_s * 1e3);
     pj_json_kv_double(&json, "cpu_time_ms", e->cpu_s * 1e3);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(pj_meter_quality(e->meter)));
+    pj_json_kv_string(&json, "energy_source", pj_quality_name(quality(e)));
     pj_json_kv_double(&json, "total_energy_mj", e->total.gross_mj);
     pj_json_kv_double(&json, "idle_energy_mj", e->total.idle_mj);
+    pj_json_kv_names(&json, "total_rails", e->holds);
+    pj_json_kv_names(&json, "partial_rails", isnan(e->total.gross_mj) ? "" : e->lacks);
     pj_json_key(&json, "total");
     pj_json_object_begin(&json);
     figure_json(&json, &e->total, run_s);
@@ -308,16 +386,6 @@ static void print_json(const execution *e)
     pj_json_object_end(&json);
     if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
     pj_buffer_fini(&text);
-}
-
-static void print_events(const execution *e)
-{
-    pj_meter_event event;
-    char text[1024];
-    while (pj_meter_next_event(e->meter, &event)) {
-        pj_meter_event_text(e->meter, &event, text, sizeof text);
-        fprintf(stderr, "  %s\n", text);
-    }
 }
 
 /* ---- all of it
@@ -388,7 +456,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         print_json(&e);
     else {
         print_table(&e);
-        print_events(&e);
+        each_warning(&e, say_to_terminal, NULL);
     }
     for (uint32_t i = 0; i < e.rail_count; i++) pj_curve_free(e.curves[i]);
     pj_meter_close(e.meter);

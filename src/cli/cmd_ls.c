@@ -85,6 +85,26 @@ static void print_figure(double value, int width, const char *format)
     printf(" %*s", width, isnan(value) ? "-" : text);
 }
 
+/* What is to be known of an energy before it is believed; the list explains it below. */
+static const char *mark_of(const pj_run_info *run)
+{
+    if (isnan(run->total_mj)) return " ";
+    return run->partial_rails ? "!" : run->quality == PJ_MODELLED ? "~" : " ";
+}
+
+/* Which rails the totals of the shown runs lack: once each. */
+static void explain_partial(const pj_run_list *list)
+{
+    char text[256], last[256] = "";
+    for (uint32_t i = 0; i < list->count; i++) {
+        const pj_run_info *run = &list->runs[i];
+        if (*mark_of(run) != '!') continue;
+        pj_partial_text(run->total_rails, run->partial_rails, text, sizeof text);
+        if (strcmp(text, last) != 0) printf("! partial: %s (%.18s)\n", text, run->id);
+        memcpy(last, text, sizeof last);
+    }
+}
+
 static void print_run(const pj_run_info *run, int prompt_width)
 {
     char created[32], energy[32] = "-", time[32], prompt[512], model[64];
@@ -98,7 +118,7 @@ static void print_run(const pj_run_info *run, int prompt_width)
     shorten(run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
     printf("%.18s  %s  %-11s %-16s %9s %10s%s", run->id, created, pj_run_status_name(run->status),
-           model, time, energy, run->quality == PJ_MODELLED ? "~" : " ");
+           model, time, energy, mark_of(run));
     print_figure(r.tokens_per_second, 8, "%.1f");
     print_figure(r.joules_per_token, 8, "%.3g");
     printf("  %s\n", prompt);
@@ -122,6 +142,7 @@ static void print_list(const pj_run_list *list)
     if (list->total > list->count)
         printf("%u of %llu runs; more with --limit and --offset\n", list->count,
                (unsigned long long)list->total);
+    explain_partial(list);
     if (modelled) printf("~ modelled, not measured\n");
 }
 

@@ -67,6 +67,10 @@ static void print_phases(FILE *out, const pj_run_data *d)
     fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
     print_line(out, &run);
     fputs(pj_style_off(out), out);
+    if (!info->partial_rails || isnan(info->total_mj)) return;
+    char text[256];
+    pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);
+    fprintf(out, "  %spartial:%s %s\n", pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), text);
 }
 
 /* ---- the hottest components ---------------------------------------------------------------- */

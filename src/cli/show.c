@@ -108,6 +108,28 @@ static void show_per_token(const json_t *s)
     }
 }
 
+/* The names of an array with commas between them. */
+static void join_names(const json_t *names, char *text, size_t bytes)
+{
+    size_t i, used = 0;
+    const json_t *name;
+    text[0] = 0;
+    json_array_foreach(names, i, name)
+        if (used < bytes && json_is_string(name))
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
+                                     json_string_value(name));
+}
+
+static void show_partial(const json_t *s)
+{
+    char total[256], missing[256], text[600];
+    join_names(json_object_get(s, "total_rails"), total, sizeof total);
+    join_names(json_object_get(s, "partial_rails"), missing, sizeof missing);
+    if (!missing[0]) return;
+    pj_partial_text(total, missing, text, sizeof text);
+    print_line("partial", text);
+}
+
 void pj_show_overview(const json_t *s)
 {
     char a[32], b[32];
@@ -127,6 +149,7 @@ void pj_show_overview(const json_t *s)
     if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd, b));
     printf(" (%s%s%s)\n", pj_member_text(s, "energy_source"),
            *pj_member_text(s, "power_sources") ? ", " : "", pj_member_text(s, "power_sources"));
+    show_partial(s);
     if (!isnan(pj_member_number(s, "net_energy_mj")))
         printf("%-12s %s\n", "net of idle", energy(pj_member_number(s, "net_energy_mj"), a));
     print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");

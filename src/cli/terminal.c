@@ -50,6 +50,7 @@ static void format_scaled(double value, const char *const *units, const double *
     while (i + 1 < count && fabs(value) >= factors[i + 1] * 0.9995) i++;
     double scaled = value / factors[i];
     double size = fabs(scaled);
+    if (size < 0.005) scaled = 0; /* not "-0.00" */
     int digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
     snprintf(text, bytes, "%.*f %s", scaled == 0 ? 0 : digits, scaled, units[i]);
 }

@@ -16,7 +16,8 @@
 
 enum { MAX_SLICES = 40, MIN_SLICES = 3 };
 static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
-static const double QUIET_BUSY = 0.02, QUIET_DRIFT = 0.05;
+/* Of all processors: below it is what a desktop does at rest. */
+static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
 
 /* ---- how busy the machine is ------------------------------------------------------------------
  */
@@ -96,7 +97,15 @@ static bool rail_baseline(const pj_curve *curve, int64_t begin_ns, int64_t end_n
     *sd_mw = 1.4826 * median(off, count);
     if (count < MIN_SLICES) *sd_mw = fmax(*sd_mw, QUIET_DRIFT * *mw);
     double drift = median(powers, count / 2) - median(powers + count / 2, count - count / 2);
-    return count < 2 || fabs(drift) <= QUIET_DRIFT * *mw + 3 * *sd_mw;
+    bool steady = count < 2 || fabs(drift) <= QUIET_DRIFT * *mw + 3 * *sd_mw;
+    if (!steady) *sd_mw = hypot(*sd_mw, drift); /* which half is the idle one nobody knows */
+    return steady;
+}
+
+/* Simulated and recorded power does not depend on what this machine does. */
+static bool looks_at_machine(const pj_rail *rail)
+{
+    return strcmp(rail->source, "sim") != 0 && strcmp(rail->source, "replay") != 0;
 }
 
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
@@ -107,13 +116,29 @@ void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_
                               .end_ns = end_ns,
                               .busy_share = busy_share,
                               .rail_count = rail_count,
-                              .quiet = !(busy_share >= QUIET_BUSY)};
+                              .quiet = true};
     for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) {
         baseline->mw[i] = baseline->sd_mw[i] = NAN;
-        if (i < rail_count && curves[i] &&
-            !rail_baseline(curves[i], begin_ns, end_ns, &baseline->mw[i], &baseline->sd_mw[i]))
-            baseline->quiet = false;
+        baseline->rail_quiet[i] = true;
+        if (i >= rail_count || !curves[i]) continue;
+        bool steady =
+            rail_baseline(curves[i], begin_ns, end_ns, &baseline->mw[i], &baseline->sd_mw[i]);
+        bool busy = looks_at_machine(pj_curve_rail(curves[i])) && busy_share >= QUIET_BUSY;
+        baseline->rail_quiet[i] = !busy;
+        baseline->quiet = baseline->quiet && steady && !busy;
     }
+}
+
+bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
+{
+    bool busy = false;
+    for (uint32_t i = 0; i < baseline->rail_count; i++) busy |= !baseline->rail_quiet[i];
+    if (busy)
+        snprintf(text, bytes,
+                 "The machine was not idle while its idle power was measured (its processors were "
+                 "%.0f %% busy): net figures are unavailable.",
+                 baseline->busy_share * 100);
+    return busy;
 }
 
 /* ---- listening ---------------------------------------------------------------------------------

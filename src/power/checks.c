@@ -1,40 +1,42 @@
-/*
- * Cross-checks over what the rails of one interval said: parts against the whole, counter against
- * power reading, package against package. They only warn; no figure is changed by them.
- */
-#include "power/meter_impl.h"
+/* Comparing rails with each other over one interval. */
+#include "power/checks.h"
 
 #include "base/clock.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SAME_POINTS = 20 };
-static const int64_t LEAST_NS = PJ_NS_PER_S; /* edges matter too much in less */
+static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the edges of updates matter too much */
 static const double TOLERANCE = 0.05;
+static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with a gain of its own */
 
-static void warn(pj_meter *m, pj_meter_event_kind kind, uint32_t rail, int64_t at_ns, double value)
+typedef struct look {
+    const pj_rail *rails;
+    uint32_t count;
+    const pj_curve *const *curves;
+    int64_t begin_ns, end_ns;
+    pj_finding *findings;
+    uint32_t found;
+} look;
+
+static pj_finding *report(look *l, const char *code, uint32_t rail, double excess)
 {
-    pj_meter_event event = {.at_ns = at_ns,
-                            .value = value,
-                            .kind = kind,
-                            .source = m->rail_source[rail],
-                            .rail = (uint16_t)rail};
-    pj_meter_note(m, &event);
+    static pj_finding dropped;
+    pj_finding *f = l->found < PJ_FINDINGS_MAX ? &l->findings[l->found++] : &dropped;
+    *f = (pj_finding){.code = code, .rail = rail, .excess = excess};
+    return f;
 }
 
-static void check_children(pj_meter *m, const pj_curve *const *curves, uint32_t parent,
-                           int64_t begin_ns, int64_t end_ns)
+static double energy_mj(const look *l, uint32_t rail)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < m->rail_count; i++) {
-        if (m->rails[i].parent != (int)parent || !curves[i]) continue;
-        double mj = pj_curve_energy_mj(curves[i], begin_ns, end_ns);
-        if (!isnan(mj)) sum += mj;
-    }
-    double whole = curves[parent] ? pj_curve_energy_mj(curves[parent], begin_ns, end_ns) : NAN;
-    if (sum > whole * (1 + TOLERANCE))
-        warn(m, PJ_METER_CHILD_EXCEEDS, parent, end_ns, sum / whole - 1);
+    return l->curves[rail] ? pj_curve_energy_mj(l->curves[rail], l->begin_ns, l->end_ns) : NAN;
+}
+
+static double watts(const look *l, double mj)
+{
+    return mj / ((double)(l->end_ns - l->begin_ns) * 1e-9) * 1e-3;
 }
 
 static bool same_device(const pj_rail *a, const pj_rail *b)
@@ -42,51 +44,121 @@ static bool same_device(const pj_rail *a, const pj_rail *b)
     return a->device[0] && strcmp(a->device, b->device) == 0 && strcmp(a->source, b->source) == 0;
 }
 
-static void check_pair(pj_meter *m, const pj_curve *const *curves, uint32_t counter, uint32_t power,
-                       int64_t begin_ns, int64_t end_ns)
+/* A power reading of what a counter of the same device and scope counts: the same thing again. */
+static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
 {
-    const pj_rail *a = &m->rails[counter], *b = &m->rails[power];
-    if (a->kind != PJ_RAIL_COUNTER || b->kind == PJ_RAIL_COUNTER || a->scope != b->scope ||
-        !same_device(a, b) || !curves[counter] || !curves[power])
-        return;
-    double x = pj_curve_energy_mj(curves[counter], begin_ns, end_ns);
-    double y = pj_curve_energy_mj(curves[power], begin_ns, end_ns);
-    if (fabs(x - y) > TOLERANCE * y) warn(m, PJ_METER_DISAGREES, counter, end_ns, fabs(x - y) / y);
+    return counter->kind == PJ_RAIL_COUNTER && power->kind != PJ_RAIL_COUNTER &&
+           counter->scope == power->scope && same_device(counter, power);
+}
+
+/* ---- parts and their whole --------------------------------------------------------------------- */
+
+static void check_children(look *l, uint32_t parent)
+{
+    double sum = 0, whole = energy_mj(l, parent);
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (l->rails[i].parent != (int)parent || reads_the_same(&l->rails[parent], &l->rails[i]))
+            continue;
+        double mj = energy_mj(l, i);
+        if (!isnan(mj)) sum += mj;
+    }
+    if (!(sum > whole * (1 + TOLERANCE))) return;
+    pj_finding *f = report(l, "children_exceed_rail", parent, sum / whole - 1);
+    snprintf(f->text, sizeof f->text,
+             "The parts of %s draw %.3g W, more than its own %.3g W: one of the figures is wrong.",
+             l->rails[parent].name, watts(l, sum), watts(l, whole));
+}
+
+/* ---- two readings of one thing --------------------------------------------------------------- */
+
+static void check_pair(look *l, uint32_t counter, uint32_t power)
+{
+    if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
+    double x = energy_mj(l, counter), y = energy_mj(l, power);
+    if (!(fabs(x - y) > TOLERANCE * y)) return;
+    pj_finding *f = report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
+    snprintf(f->text, sizeof f->text,
+             "The energy counter of %s says %.3g W and its power reading %.3g W; the counter is used.",
+             l->rails[counter].name, watts(l, x), watts(l, y));
+}
+
+/* What a second source says of a class that another one already gives. */
+static void check_twins(look *l, pj_rail_class class_)
+{
+    double first = NAN, second = NAN;
+    uint32_t rail = 0, twin = 0;
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (pj_rail_in_column(l->rails, l->count, i, class_)) {
+            first = (isnan(first) ? 0 : first) + energy_mj(l, i);
+            rail = i;
+        } else if (l->rails[i].twin_class == (int)class_ + 1) {
+            second = (isnan(second) ? 0 : second) + energy_mj(l, i);
+            twin = i;
+        }
+    }
+    if (!(fabs(first - second) > BETWEEN_SOURCES * fmax(first, second))) return;
+    pj_finding *f = report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second));
+    snprintf(f->text, sizeof f->text, "%s says that the %s draws %.3g W, %s %.3g W; %s is used.",
+             l->rails[rail].source, pj_rail_class_name(class_), watts(l, first),
+             l->rails[twin].source, watts(l, second), l->rails[rail].source);
 }
 
 /* Two devices whose every update is the same figure at the same time are one sensor. */
-static bool same_series(const pj_curve *a, const pj_curve *b, int64_t begin_ns, int64_t end_ns)
+static bool same_series(const look *l, uint32_t a, uint32_t b)
 {
     pj_curve_point x[SAME_POINTS], y[SAME_POINTS];
-    if (pj_curve_points(a, begin_ns, end_ns, x, SAME_POINTS) < SAME_POINTS ||
-        pj_curve_points(b, begin_ns, end_ns, y, SAME_POINTS) < SAME_POINTS)
+    bool moves = false;
+    if (pj_curve_points(l->curves[a], l->begin_ns, l->end_ns, x, SAME_POINTS) < SAME_POINTS ||
+        pj_curve_points(l->curves[b], l->begin_ns, l->end_ns, y, SAME_POINTS) < SAME_POINTS)
         return false;
-    for (int i = 0; i < SAME_POINTS; i++)
+    for (int i = 0; i < SAME_POINTS; i++) {
+        moves |= x[i].power_mw != x[0].power_mw;
         if (!(fabs(x[i].power_mw - y[i].power_mw) <= 1e-6 * x[i].power_mw)) return false;
-    return true;
+    }
+    return moves; /* two idle devices may well stand at the same figure */
 }
 
-static void check_twins(pj_meter *m, const pj_curve *const *curves, uint32_t a, uint32_t b,
-                        int64_t begin_ns, int64_t end_ns)
+static void check_duplicate(look *l, uint32_t a, uint32_t b)
 {
-    const pj_rail *x = &m->rails[a], *y = &m->rails[b];
+    const pj_rail *x = &l->rails[a], *y = &l->rails[b];
     if (a >= b || x->rail_class != y->rail_class || x->kind != y->kind || x->parent == (int)b ||
-        y->parent == (int)a || x->quality != PJ_MEASURED || same_device(x, y) || !curves[a] ||
-        !curves[b])
+        y->parent == (int)a || x->quality != PJ_MEASURED || same_device(x, y) || !l->curves[a] ||
+        !l->curves[b] || !same_series(l, a, b))
         return;
-    if (same_series(curves[a], curves[b], begin_ns, end_ns))
-        warn(m, PJ_METER_DUPLICATE, b, end_ns, NAN);
+    pj_finding *f = report(l, "rails_duplicate", b, 1);
+    snprintf(f->text, sizeof f->text,
+             "%s and %s show the same values all the time: they may be one sensor counted twice.",
+             x->name, y->name);
 }
 
-void pj_meter_check(pj_meter *meter, const pj_curve *const *curves, int64_t begin_ns,
-                    int64_t end_ns)
+/* ---- a counter that never moved ---------------------------------------------------------------- */
+
+static void check_still(look *l, uint32_t rail)
 {
-    if (end_ns - begin_ns < LEAST_NS) return;
-    for (uint32_t i = 0; i < meter->rail_count; i++) {
-        check_children(meter, curves, i, begin_ns, end_ns);
-        for (uint32_t k = 0; k < meter->rail_count; k++) {
-            check_pair(meter, curves, i, k, begin_ns, end_ns);
-            check_twins(meter, curves, i, k, begin_ns, end_ns);
+    const pj_rail *r = &l->rails[rail];
+    if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL) ||
+        energy_mj(l, rail) != 0)
+        return;
+    pj_finding *f = report(l, "counter_still", rail, NAN);
+    snprintf(f->text, sizeof f->text,
+             "The energy counter of %s did not move during the run: it is off, or its sensor has "
+             "stopped. It counts as 0 J.",
+             r->name);
+}
+
+uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
+                        int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX])
+{
+    look l = {rails, count, curves, begin_ns, end_ns, findings, 0};
+    if (end_ns - begin_ns < LEAST_NS) return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        check_children(&l, i);
+        check_still(&l, i);
+        for (uint32_t k = 0; k < count; k++) {
+            check_pair(&l, i, k);
+            check_duplicate(&l, i, k);
         }
     }
+    for (int c = 0; c < PJ_RAIL_TOTAL; c++) check_twins(&l, (pj_rail_class)c);
+    return l.found;
 }

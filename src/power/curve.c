@@ -78,6 +78,11 @@ const pj_rail *pj_curve_rail(const pj_curve *curve)
     return &curve->rail;
 }
 
+void pj_curve_set_gain_sd(pj_curve *curve, double gain_sd)
+{
+    curve->rail.gain_sd = gain_sd;
+}
+
 static pj_status grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
 {
     size_t wanted = *capacity ? *capacity * 2 : 256;

@@ -37,6 +37,9 @@ void pj_curve_forget(pj_curve *curve, int64_t at_ns);
  * alone. */
 void pj_curve_thin(pj_curve *curve, int64_t from_ns, int64_t to_ns);
 
+/* From now on the device's gain is taken to be known no better than this (relative, 1 sigma). */
+void pj_curve_set_gain_sd(pj_curve *curve, double gain_sd);
+
 const pj_rail *pj_curve_rail(const pj_curve *curve);
 /* From where to where energy is known; false: nowhere. */
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns);

@@ -92,6 +92,7 @@ static void merge_rails(pj_meter *m, pj_power_sampler *s)
         if (m->rail_count == PJ_MAX_RAILS || (other >= 0 && !twin)) continue;
         pj_rail *rail = &m->rails[m->rail_count];
         *rail = s->rails[i];
+        if (twin) rail->twin_class = (int)rail->rail_class + 1;
         if (twin) rail->rail_class = PJ_RAIL_PLATFORM;
         make_name_unique(m, rail);
         m->rail_source[m->rail_count] = s->index;
@@ -195,6 +196,32 @@ static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
     return status;
 }
 
+/* A source that is here but may not be read would have given these. */
+static void note_unread(pj_meter *m, const char *classes)
+{
+    size_t used = strlen(m->unread);
+    if (classes)
+        snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "", classes);
+}
+
+/* What another source gives after all is not missing. */
+static void settle_unread(pj_meter *m)
+{
+    char wanted[sizeof m->unread], *rest = wanted, *name;
+    memcpy(wanted, m->unread, sizeof wanted);
+    m->unread[0] = 0;
+    if (m->rail_count == 0) return; /* there is no total at all */
+    while ((name = strsep(&rest, ",")) != NULL) {
+        bool given = !*name;
+        for (uint32_t i = 0; i < m->rail_count; i++)
+            given |= (int)m->rails[i].rail_class == pj_rail_class_parse(name) ||
+                     m->rails[i].rail_class == PJ_RAIL_TOTAL ||
+                     (m->rails[i].rail_class == PJ_RAIL_GPU &&
+                      m->rails[i].scope == PJ_SCOPE_MODULE);
+        if (!given) note_unread(m, name);
+    }
+}
+
 static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
 {
     pj_power_sampler *s = pj_alloc(1, sizeof *s);
@@ -236,6 +263,7 @@ static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error
     if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
         bool denied = report.state == PJ_SOURCE_DENIED;
         m->any_denied = m->any_denied || denied;
+        if (denied) note_unread(m, choice->source->counts_for);
         if (choice->by_name || denied)
             remember_skipped(m, choice->source, report.reason, report.remedy);
         return PJ_OK;
@@ -295,6 +323,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         status = try_choice(m, &m->list.choices[i], err);
     if (status != PJ_OK) goto fail;
     pj_rails_contain(m->rails, m->rail_count);
+    settle_unread(m);
     write_sources(m);
     write_remedy(m);
     if (m->list.named && m->rail_count == 0) {
@@ -322,6 +351,8 @@ void pj_meter_close(pj_meter *meter)
 
 pj_status pj_meter_start(pj_meter *meter, pj_error *err)
 {
+    pj_meter_forget_events(meter);
+    meter->running = true;
     for (uint32_t i = 0; i < meter->sampler_count; i++) {
         pj_status status = pj_power_sampler_start(meter->samplers[i], err);
         if (status == PJ_OK) continue;
@@ -336,6 +367,7 @@ void pj_meter_stop(pj_meter *meter)
     for (uint32_t i = 0; i < meter->sampler_count; i++)
         atomic_store(&meter->samplers[i]->stop, true); /* all at once, then wait for each */
     for (uint32_t i = 0; i < meter->sampler_count; i++) pj_power_sampler_stop(meter->samplers[i]);
+    meter->running = false;
 }
 
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
@@ -375,6 +407,11 @@ const pj_power_env *pj_meter_env(const pj_meter *meter)
 const char *pj_meter_sources(const pj_meter *meter)
 {
     return meter->sources;
+}
+
+const char *pj_meter_unread(const pj_meter *meter)
+{
+    return meter->unread;
 }
 
 const char *pj_meter_remedy(const pj_meter *meter)

@@ -39,6 +39,8 @@ void pj_meter_close(pj_meter *meter); /* NULL is allowed; stops first */
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count);
 pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its rails */
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
+/* Rails that the machine has and that would count, but may not be read: "cpu"; "" for none. */
+const char *pj_meter_unread(const pj_meter *meter);
 const pj_power_env *pj_meter_env(const pj_meter *meter);   /* what it was opened with */
 /* One or two sentences: why there is no power and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
@@ -63,8 +65,7 @@ typedef enum pj_meter_event_kind {
     PJ_METER_RESET,          /* a counter started anew */
     PJ_METER_REJECTED,       /* first implausible value of a rail; value: the raw value */
     PJ_METER_DISAGREES,      /* counter against power of one device; value: relative difference */
-    PJ_METER_DUPLICATE,      /* two rails of different devices give the same values */
-    PJ_METER_CHILD_EXCEEDS,  /* a rail's children draw more than the rail itself */
+    PJ_METER_REPEATED,       /* value: how often an event of this rail came again, unsaid */
     PJ_METER_PERIOD_CHANGED, /* value: the new update period, ns */
     PJ_METER_SUSPENDED,      /* the machine or this process stood still; value: ns */
     PJ_METER_LIMIT_CHANGED,  /* the device's power limit; value: the new one, milliwatts */
@@ -85,12 +86,6 @@ bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event);
 const char *pj_meter_event_code(pj_meter_event_kind kind);
 void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
                          size_t bytes);
-
-/* At the end of a run: compares rails with each other (parts with the whole, counter with power of
- * one device, package with package) over an interval of a second or more, and makes events of what
- * does not fit. `curves` by rail; NULL where there is none. */
-void pj_meter_check(pj_meter *meter, const pj_curve *const *curves, int64_t begin_ns,
-                    int64_t end_ns);
 
 /* ---- what the sampling itself costs ---------------------------------------------------------- */
 
@@ -116,7 +111,8 @@ typedef struct pj_baseline {
     pj_baseline_kind kind;
     int64_t begin_ns, end_ns;
     double busy_share; /* of all CPUs during the window, NAN: unknown */
-    bool quiet;        /* busy_share below 2 % and no rail drifted: trust it */
+    bool quiet;        /* nothing below was busy, and no rail drifted (which widens its sd) */
+    bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not look at it */
     uint32_t rail_count;
     double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */
     double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
@@ -125,6 +121,8 @@ typedef struct pj_baseline {
 /* Listens for `duration_ns` (the meter must be started) and discards what it reads. */
 pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
                             pj_baseline *baseline, pj_error *err);
+/* Why net figures that rest on it are unavailable, in one sentence; false: they are not. */
+bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
 /* The same from curves that somebody else has filled; busy_share as measured by pj_busy_*. */
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
                          int64_t begin_ns, int64_t end_ns, double busy_share,

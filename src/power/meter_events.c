@@ -1,15 +1,19 @@
-/* Events of the meter: one list of what open found, then what the samplers report; and the
- * sentences people read. */
+/* Events of the meter: first what opening it found, then what the samplers report, each cause once
+ * between start and stop; and the sentences that people read. */
 #include "power/meter_impl.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
+#include <string.h>
 
 void pj_meter_note(pj_meter *meter, const pj_meter_event *event)
 {
     if (meter->note_count < PJ_METER_NOTES) meter->notes[meter->note_count++] = *event;
 }
 
-bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
+/* The next event of any kind, as it happened. */
+static bool take_event(pj_meter *meter, pj_meter_event *event)
 {
     if (meter->note_next < meter->note_count) {
         *event = meter->notes[meter->note_next++];
@@ -18,6 +22,48 @@ bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
     for (uint32_t i = 0; i < meter->sampler_count; i++)
         if (pj_ring_read(&meter->samplers[i]->events, event, 1) == 1) return true;
     return false;
+}
+
+/* Whether the event says something that has not been said since the meter was started. A machine
+ * that stood still did so for all sources; a value refused and a counter armed anew after it are
+ * one cause; a sensor that stops and goes on again and again is said to once. */
+static bool is_news(pj_meter *meter, const pj_meter_event *event)
+{
+    uint32_t rail = event->rail < PJ_MAX_RAILS ? event->rail : PJ_MAX_RAILS;
+    if (event->kind == PJ_METER_SUSPENDED) rail = PJ_MAX_RAILS;
+    if (event->kind == PJ_METER_SOURCE_SKIPPED || event->kind == PJ_METER_SOURCE_LOST ||
+        event->kind == PJ_METER_SOURCE_RESTARTED)
+        return true; /* once for each source by themselves */
+    uint32_t bit = 1u << event->kind, cause = bit;
+    if (event->kind == PJ_METER_RESET) cause |= 1u << PJ_METER_REJECTED;
+    bool news = (meter->said[rail] & cause) == 0;
+    meter->said[rail] |= bit;
+    if (!news && event->kind != PJ_METER_SUSPENDED && event->kind != PJ_METER_THAWED)
+        meter->unsaid[rail]++;
+    return news;
+}
+
+bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
+{
+    while (take_event(meter, event))
+        if (is_news(meter, event)) return true;
+    for (uint32_t r = 0; !meter->running && r < meter->rail_count; r++) {
+        if (meter->unsaid[r] == 0) continue;
+        *event = (pj_meter_event){.at_ns = pj_clock_ns(),
+                                  .value = meter->unsaid[r],
+                                  .kind = PJ_METER_REPEATED,
+                                  .source = meter->rail_source[r],
+                                  .rail = (uint16_t)r};
+        meter->unsaid[r] = 0;
+        return true;
+    }
+    return false;
+}
+
+void pj_meter_forget_events(pj_meter *meter)
+{
+    memset(meter->said, 0, sizeof meter->said);
+    memset(meter->unsaid, 0, sizeof meter->unsaid);
 }
 
 const char *pj_meter_event_code(pj_meter_event_kind kind)
@@ -31,8 +77,7 @@ const char *pj_meter_event_code(pj_meter_event_kind kind)
         [PJ_METER_RESET] = "counter_reset",
         [PJ_METER_REJECTED] = "value_rejected",
         [PJ_METER_DISAGREES] = "sensors_disagree",
-        [PJ_METER_DUPLICATE] = "rails_duplicate",
-        [PJ_METER_CHILD_EXCEEDS] = "children_exceed_rail",
+        [PJ_METER_REPEATED] = "warnings_repeated",
         [PJ_METER_PERIOD_CHANGED] = "sensor_period_changed",
         [PJ_METER_SUSPENDED] = "time_stood_still",
         [PJ_METER_LIMIT_CHANGED] = "power_limit_changed",
@@ -89,17 +134,8 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  "the counter is used.",
                  source, value * 100);
         break;
-    case PJ_METER_DUPLICATE:
-        snprintf(text, bytes,
-                 "The rail %s shows the same values as another package; they may be "
-                 "one sensor counted twice.",
-                 rail);
-        break;
-    case PJ_METER_CHILD_EXCEEDS:
-        snprintf(text, bytes,
-                 "The parts of %s draw %.0f %% more than it does; one of the figures "
-                 "is wrong.",
-                 rail, value * 100);
+    case PJ_METER_REPEATED:
+        snprintf(text, bytes, "What was said of %s above happened %.0f more times.", rail, value);
         break;
     case PJ_METER_PERIOD_CHANGED:
         snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail, value * 1e-6);

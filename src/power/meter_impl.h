@@ -24,13 +24,18 @@ struct pj_meter {
     pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch of the characterisation */
     uint32_t rail_count;
     char sources[128];
+    char unread[64];
     char remedy[1024];
     pj_skipped skipped[PJ_POWER_LIST_MAX];
     uint32_t skipped_count;
     pj_meter_event notes[PJ_METER_NOTES]; /* events of the meter's own, oldest first */
     uint32_t note_count, note_next;
+    bool running;
+    uint32_t said[PJ_MAX_RAILS + 1];   /* kinds of events told of a rail; the last: of the machine */
+    uint32_t unsaid[PJ_MAX_RAILS + 1]; /* events that would have said the same again */
 };
 
+void pj_meter_forget_events(pj_meter *meter); /* a run begins */
 void pj_meter_note(pj_meter *meter, const pj_meter_event *event);
 
 #endif

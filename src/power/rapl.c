@@ -472,6 +472,7 @@ static void rapl_close(void *state)
 const pj_power_source pj_source_rapl = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "rapl",
+    .counts_for = "cpu",
     .state_bytes = sizeof(rapl),
     .probe = rapl_probe,
     .open = rapl_open,

@@ -62,6 +62,7 @@ enum {
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
+    const char *counts_for; /* classes that it would give where it is denied: "cpu"; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
     /* Whether it can be used here; leaves nothing open, costs milliseconds. `argument` is what

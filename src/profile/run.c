@@ -82,7 +82,9 @@ static pj_status append_rails(pj_run *run, pj_error *err)
         pj_json json;
         pj_buffer_init(&buffer, 1 << 16);
         pj_json_init(&json, &buffer);
-        pj_rail_write(&json, i, &rails[i], idle ? idle->mw[i] : NAN, idle ? idle->sd_mw[i] : NAN);
+        bool known = idle && idle->rail_quiet[i]; /* what ran meanwhile would be taken off the run */
+        pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN,
+                      known ? idle->sd_mw[i] : NAN);
         pj_json_finish(&json);
         status = append_json(run, PJ_RECORD_RAIL, &buffer, err);
         pj_buffer_fini(&buffer);
@@ -160,14 +162,10 @@ static void describe_baselines(pj_run *run)
     pj_run_info *info = &run->info;
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(s->meter, &count);
-    for (int kind = 0; kind < 2; kind++) {
-        const pj_baseline *b = kind ? &s->resident : &s->cold;
-        double sum = NAN;
-        for (uint32_t r = 0; (kind ? s->has_resident : s->has_cold) && r < count; r++)
-            if (pj_rail_in_column(rails, count, r, PJ_RAIL_TOTAL) && !isnan(b->mw[r]))
-                sum = (isnan(sum) ? 0 : sum) + b->mw[r];
-        *(kind ? &info->baseline_resident_mw : &info->baseline_cold_mw) = sum;
-    }
+    if (s->has_cold)
+        info->baseline_cold_mw = pj_rail_column_sum(rails, count, s->cold.mw, PJ_RAIL_TOTAL);
+    if (s->has_resident)
+        info->baseline_resident_mw = pj_rail_column_sum(rails, count, s->resident.mw, PJ_RAIL_TOTAL);
 }
 
 static void describe_power(pj_run *run)
@@ -184,6 +182,7 @@ static void describe_power(pj_run *run)
     if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
     info->quality = pj_meter_quality(s->meter);
     info->power_sources = pj_meter_sources(s->meter);
+    if (*pj_meter_unread(s->meter)) info->partial_rails = pj_meter_unread(s->meter);
     describe_baselines(run);
 }
 
@@ -195,6 +194,14 @@ static void warn_about_power(pj_run *run)
     pj_run_warn(run, "power_unavailable",
                 "energy is unavailable: %s Timing and statistics are complete",
                 pj_meter_remedy(s->meter));
+}
+
+static void warn_about_baseline(pj_run *run)
+{
+    char text[256];
+    const pj_baseline *idle = pj_session_idle(run->session);
+    if (run->session->meter && idle && pj_baseline_text(idle, text, sizeof text))
+        pj_run_warn(run, "baseline_busy", "%s", text);
 }
 
 /* Starts the sensors and waits for a first value of each rail, so that the curve covers the run
@@ -331,6 +338,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_ru
     if (no_file.text[0])
         pj_run_warn(run, "spool_failed", "%s, so a kill would lose this run", no_file.text);
     warn_about_power(run);
+    warn_about_baseline(run);
     pj_recorder_lane(&run->recorder); /* the caller's lane is touched before the run counts time */
     start_metering(run);
     run->start_ns = pj_clock_ns();

@@ -89,6 +89,8 @@ static const pj_column run_columns[] = {
     COLUMN("energy_upper_mj", DOUBLE, pj_run_info, upper_mj),
     NAMED("unavailable_reason", ABSENCE, pj_run_info, absence),
     COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
+    COLUMN("total_rails", TEXT, pj_run_info, total_rails),
+    COLUMN("partial_rails", TEXT, pj_run_info, partial_rails),
     COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
     COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
     COLUMN("prefill_energy_net_mj", DOUBLE, pj_run_info, prefill_net_mj),

@@ -342,5 +342,9 @@ static const char version_6[] =
     " request_energy_mj / (active_parameters / 1e6) AS mj_per_million_active_parameters,"
     " total_energy_mj / 3.6e9 AS kwh, tags, experiment_name FROM profiling_runs;";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3,
-                                       version_4, version_5, version_6, NULL};
+/* Of earlier runs it is not known which rails the total lacks. */
+static const char version_7[] = "ALTER TABLE profiling_runs ADD COLUMN total_rails TEXT;"
+                                "ALTER TABLE profiling_runs ADD COLUMN partial_rails TEXT;";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4,
+                                       version_5, version_6, version_7, NULL};

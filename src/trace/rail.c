@@ -4,6 +4,7 @@
  */
 #include "trace/rail.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,4 +123,27 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
         if (which >> r & 1)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
                                      rails[r].name);
+}
+
+/* Appends the names of a list; those of the vocabulary in capitals, as people write them. */
+static size_t put_names(char *text, size_t bytes, size_t used, const char *names)
+{
+    for (const char *at = names; at && *at && used < bytes;) {
+        char name[PJ_RAIL_NAME_BYTES];
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        if (pj_rail_class_of_name(name) < PJ_RAIL_TOTAL)
+            for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", at == names ? "" : " and ", name);
+        at += length + (at[length] == ',');
+    }
+    return used < bytes ? used : bytes - 1;
+}
+
+void pj_partial_text(const char *total_rails, const char *partial_rails, char *text, size_t bytes)
+{
+    size_t used = put_names(text, bytes, 0, total_rails && *total_rails ? total_rails : "nothing");
+    used += (size_t)snprintf(text + used, bytes - used, " only, ");
+    if (used < bytes) used = put_names(text, bytes, used, partial_rails);
+    if (used < bytes) snprintf(text + used, bytes - used, " missing");
 }

@@ -52,6 +52,7 @@ typedef struct pj_rail {
     double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
     double modulus_uj;         /* counters: the value wraps here; 0: it does not, or unknown */
     double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
+    int twin_class; /* 1 + the class of which this is a second measurement; 0: it is none */
     double gain_sd; /* relative 1-sigma of the sensor's gain; 0: unknown (8 % is taken) */
 } pj_rail;
 
@@ -100,6 +101,8 @@ bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_r
 /* Sum of `values` (by rail) over the column: NAN when one that counts is NAN, or none counts. */
 double pj_rail_column_sum(const pj_rail *rails, uint32_t count, const double *values,
                           pj_rail_class column);
+/* What a partial total is, for people: "CPU only, GPU missing". Both as lists of names. */
+void pj_partial_text(const char *total_rails, const char *partial_rails, char *text, size_t bytes);
 /* Names of the rails whose bits are set in `which`, separated by commas. */
 void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *text, size_t bytes);
 

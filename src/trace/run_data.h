@@ -7,6 +7,7 @@
 #ifndef PJ_TRACE_RUN_DATA_H
 #define PJ_TRACE_RUN_DATA_H
 
+#include "base/error.h"
 #include "base/ids.h"
 #include "base/memory.h"
 #include "trace/rail.h"
@@ -197,7 +198,9 @@ typedef struct pj_run_info {
     pj_absence absence;      /* why total_mj is not known */
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
-    bool total_is_partial; /* a rail that the total should hold was missing */
+    bool total_is_partial; /* partial_rails names something */
+    const char *total_rails;   /* what the total is the sum of: "cpu,gpu0"; NULL: nothing */
+    const char *partial_rails; /* what it should hold and lacks: "gpu1"; NULL: nothing */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
     double model_load_mj;    /* NAN: unavailable, or the run loaded no model */
@@ -238,6 +241,10 @@ typedef struct pj_run_data {
     uint32_t rail_energy_count, phase_count, section_count, token_count, layer_count,
         component_count, operation_count, extra_count, class_count, warning_count;
 } pj_run_data;
+
+/* Says by name which rails the total is the sum of, and which it lacks beside those that were known
+ * to be unreadable before the run; bits by rail. */
+pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
 

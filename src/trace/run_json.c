@@ -47,6 +47,7 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_array_end(json);
     pj_json_kv_string(json, "quality", pj_quality_name(info->quality));
     pj_json_kv_string(json, "power_sources", info->power_sources);
+    pj_json_kv_string(json, "partial_rails", info->partial_rails);
     pj_json_kv_double(json, "overhead_ms", info->overhead_ms);
     pj_json_kv_double(json, "overhead_share", info->overhead_share);
     pj_json_kv_double(json, "statistics_ms", info->statistics_ms);
@@ -77,6 +78,7 @@ void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *rail, double ba
     pj_json_kv_int(json, "window_ns", rail->window_ns);
     pj_json_kv_int(json, "delay_ns", rail->delay_ns);
     pj_json_kv_int(json, "lag_ns", rail->lag_ns);
+    if (rail->twin_class) pj_json_kv_int(json, "twin_class", rail->twin_class);
     pj_json_kv_double(json, "resolution", rail->resolution);
     pj_json_kv_double(json, "modulus_uj", rail->modulus_uj);
     pj_json_kv_double(json, "max_mw", rail->max_mw);
@@ -259,6 +261,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     read_model(info);
     get_text(o, "repeat_group", arena, &info->repeat_group);
     get_text(o, "power_sources", arena, &info->power_sources);
+    get_text(o, "partial_rails", arena, &info->partial_rails);
     get_u32(o, "repeat_index", &info->repeat_index);
     get_u32(o, "batch_size", &info->batch_size);
     get_u32(o, "threads", &info->threads);
@@ -303,6 +306,7 @@ pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail 
     get_int(o, "window_ns", &rail->window_ns);
     get_int(o, "delay_ns", &rail->delay_ns);
     get_int(o, "lag_ns", &rail->lag_ns);
+    rail->twin_class = get_choice(o, "twin_class", 0, PJ_RAIL_CLASS_COUNT, 0);
     get_double(o, "resolution", &rail->resolution);
     get_double(o, "modulus_uj", &rail->modulus_uj);
     get_double(o, "max_mw", &rail->max_mw);

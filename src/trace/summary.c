@@ -117,6 +117,20 @@ void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd)
     }
 }
 
+void pj_json_kv_names(pj_json *json, const char *key, const char *names)
+{
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    for (const char *at = names; at && *at;) {
+        char name[PJ_RAIL_NAME_BYTES];
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        pj_json_string(json, name);
+        at += length + (at[length] == ',');
+    }
+    pj_json_array_end(json);
+}
+
 static void write_energy(pj_json *json, const pj_run_info *info)
 {
     pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
@@ -132,6 +146,8 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_double(json, "energy_upper_mj", info->upper_mj);
     pj_json_kv_string(json, "unavailable_reason", info->absence ? pj_absence_name(info->absence) : NULL);
     pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
+    pj_json_kv_names(json, "total_rails", info->total_rails);
+    pj_json_kv_names(json, "partial_rails", info->partial_rails);
     pj_json_kv_double(json, "request_energy_mj", info->request_mj);
     pj_json_kv_double(json, "request_energy_sd_mj", info->request_sd_mj);
     pj_json_kv_double(json, "request_energy_net_mj", info->request_net_mj);

@@ -44,6 +44,9 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
 /* PREFIX_sd_random_mj, PREFIX_sd_bias_mj and PREFIX_sd_gain_mj. */
 void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd);
 
+/* A list of names with commas between them, as an array; NULL is an empty one. */
+void pj_json_kv_names(pj_json *json, const char *key, const char *names);
+
 /* The status of a run that waits for its turn: shown, never stored, and no pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */

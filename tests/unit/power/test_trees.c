@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/thread.h"
+#include "power/checks.h"
 #include "power/meter.h"
 
 #include <fcntl.h>
@@ -102,6 +103,8 @@ typedef struct machine {
     size_t points[PJ_MAX_RAILS]; /* samples of each rail */
     int64_t span_ns;
     char events[4096];
+    pj_finding findings[PJ_FINDINGS_MAX];
+    uint32_t finding_count;
 } machine;
 
 static pj_power_env env_here(void)
@@ -142,8 +145,10 @@ static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
         pj_curve_finish(curves[i], NULL);
         m.mw[i] = pj_curve_energy_mj(curves[i], begin, end) / ((double)(end - begin) * 1e-9);
         m.points[i] = pj_curve_points(curves[i], begin, end, NULL, 0);
-        pj_curve_free(curves[i]);
     }
+    m.finding_count = pj_rails_check(m.rails, m.count, (const pj_curve *const *)curves, begin, end,
+                                     m.findings);
+    for (uint32_t i = 0; i < m.count; i++) pj_curve_free(curves[i]);
     m.span_ns = end - begin;
     pj_meter_event event;
     while (pj_meter_next_event(m.meter, &event)) {
@@ -428,6 +433,89 @@ static void recordings(void **state)
     pj_meter_close(m.meter);
 }
 
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+static const pj_finding *finding(const machine *m, const char *code)
+{
+    for (uint32_t i = 0; i < m->finding_count; i++)
+        if (strcmp(m->findings[i].code, code) == 0) return &m->findings[i];
+    print_error("there is no finding %s among %u\n", code, m->finding_count);
+    abort();
+}
+
+/* Cores above their package, and a second source that says otherwise: each one finding. */
+static void contradictions(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    zone("intel-rapl:0:0", "core\n", 60);
+    file_with("sys/class/hwmon/hwmon1/name", "fam15h_power\n");
+    file_with("sys/class/hwmon/hwmon1/power1_input", "80000000\n");
+    machine m = listen_to("auto", 0, 1100);
+    assert_int_equal(m.finding_count, 2);
+    const pj_finding *f = finding(&m, "children_exceed_rail");
+    assert_non_null(strstr(f->text, "60 W"));
+    assert_non_null(strstr(f->text, "45 W"));
+    assert_true(fabs(f->excess - 1.0 / 3) < 0.05);
+    assert_string_equal(m.rails[f->rail].name, "cpu");
+    f = finding(&m, "sources_disagree");
+    assert_non_null(strstr(f->text, "80 W"));
+    assert_string_equal(m.rails[f->rail].name, "cpu");
+    near(column(&m, PJ_RAIL_TOTAL), 45);
+    pj_meter_close(m.meter);
+}
+
+/* What fits together is said nothing of. */
+static void nothing_to_find(void **state)
+{
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 60);
+    zone("intel-rapl:0:0", "core\n", 45);
+    zone("intel-rapl:1", "package-1\n", 60);
+    amdgpu("hwmon3", "95", NULL);
+    amdgpu("hwmon4", "95", NULL); /* two idle cards may stand at one figure */
+    machine m = listen_to("auto", 0, 1100);
+    assert_int_equal(m.finding_count, 0);
+    assert_string_equal(m.events, "");
+    near(column(&m, PJ_RAIL_TOTAL), 310);
+    pj_meter_close(m.meter);
+}
+
+/* Idle power taken while the machine works is no idle power, but for rails that do not look at it. */
+static void busy_baseline(void **state)
+{
+    (void)state;
+    pj_rail rails[] = {{.name = "cpu", .source = "rapl", .parent = -1, .period_ns = PJ_NS_PER_MS},
+                       {.name = "cpu", .source = "sim", .parent = -1, .period_ns = PJ_NS_PER_MS}};
+    const pj_curve *curves[2];
+    for (int r = 0; r < 2; r++) {
+        pj_curve *curve = pj_curve_new(&rails[r]);
+        for (int64_t ms = 1; ms <= 1000; ms++) {
+            pj_reading reading = {.before_ns = ms * PJ_NS_PER_MS,
+                                  .after_ns = ms * PJ_NS_PER_MS,
+                                  .fresh_ns = ms * PJ_NS_PER_MS,
+                                  .value = (double)ms * 45e3,
+                                  .status = ms > 1 ? PJ_READING_OK : PJ_READING_RESET};
+            pj_curve_add(curve, &reading, NULL);
+        }
+        curves[r] = curve;
+    }
+    static const double busy[] = {0.01, 0.6};
+    for (int i = 0; i < 2; i++) {
+        pj_baseline b;
+        char text[256];
+        pj_baseline_compute(curves, 2, PJ_BASELINE_COLD, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i], &b);
+        assert_true(fabs(b.mw[0] - 45000) < 100);
+        assert_int_equal(b.rail_quiet[0], i == 0);
+        assert_true(b.rail_quiet[1]);
+        assert_int_equal(pj_baseline_text(&b, text, sizeof text), i == 1);
+        if (i) assert_non_null(strstr(text, "60 % busy"));
+    }
+    for (int r = 0; r < 2; r++) pj_curve_free((pj_curve *)(uintptr_t)curves[r]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,7 +523,8 @@ int main(void)
         cmocka_unit_test(two_dies),         cmocka_unit_test(grace_hopper),
         cmocka_unit_test(grace),            cmocka_unit_test(two_sockets),
         cmocka_unit_test(standing_counter), cmocka_unit_test(one_domain_two_sources),
-        cmocka_unit_test(recordings),
+        cmocka_unit_test(recordings),       cmocka_unit_test(contradictions),
+        cmocka_unit_test(nothing_to_find),  cmocka_unit_test(busy_baseline),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

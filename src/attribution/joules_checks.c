@@ -1,0 +1,54 @@
+/* The checks of power/checks.h over a run: what they lower, and what they say. */
+#include "attribution/joules.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A rail that another figure contradicts is known no better than the two agree. */
+static void doubt(pj_joules *j, const pj_finding *finding)
+{
+    pj_rail *rail = &j->d->rails[finding->rail];
+    if (isnan(finding->excess) || finding->excess <= rail->gain_sd) return;
+    rail->gain_sd = finding->excess;
+    pj_curve_set_gain_sd(j->curves[finding->rail], finding->excess);
+}
+
+pj_status pj_joules_check(pj_joules *j, pj_error *err)
+{
+    j->findings = pj_alloc(PJ_FINDINGS_MAX, sizeof *j->findings);
+    if (!j->findings) return pj_fail_memory(err, "the checks of a run");
+    j->finding_count =
+        pj_rails_check(j->d->rails, j->d->rail_count, (const pj_curve *const *)j->curves,
+                       j->tree->begin_ns, j->tree->end_ns, j->findings);
+    for (uint32_t i = 0; i < j->finding_count; i++) doubt(j, &j->findings[i]);
+    return PJ_OK;
+}
+
+static bool said_already(const pj_run_data *d, const char *code)
+{
+    for (uint32_t i = 0; i < d->warning_count; i++)
+        if (strcmp(d->warnings[i].code, code) == 0) return true;
+    return false;
+}
+
+pj_status pj_joules_tell(pj_joules *j, pj_error *err)
+{
+    pj_run_data *d = j->d;
+    uint32_t before = d->warning_count;
+    pj_warning_row *all =
+        pj_arena_alloc(&d->arena, before + j->finding_count + 1, sizeof *d->warnings);
+    if (!all) return pj_fail_memory(err, "the warnings of a run");
+    if (before) memcpy(all, d->warnings, before * sizeof *all);
+    for (uint32_t i = 0; i < j->finding_count; i++) {
+        const pj_finding *f = &j->findings[i];
+        if (said_already(d, f->code)) continue;
+        pj_warning_row *row = &all[before++];
+        *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6,
+                                pj_arena_strndup(&d->arena, f->code, strlen(f->code)),
+                                pj_arena_strndup(&d->arena, f->text, strlen(f->text))};
+        if (!row->code || !row->text) return pj_fail_memory(err, "the warnings of a run");
+    }
+    d->warnings = all;
+    d->warning_count = before;
+    return pj_run_name_total(d, j->used_rails, j->missing_rails, err);
+}

@@ -1,0 +1,25 @@
+/*
+ * Checks that run by themselves at the end of every run: parts against their whole, two measurements
+ * of one thing against each other, counters that never moved. Each finding is one sentence with its
+ * figures, and names the rail whose energy is less certain for it.
+ */
+#ifndef PJ_POWER_CHECKS_H
+#define PJ_POWER_CHECKS_H
+
+#include "power/curve.h"
+
+enum { PJ_FINDINGS_MAX = 64, PJ_FINDING_TEXT_BYTES = 256 };
+
+typedef struct pj_finding {
+    const char *code; /* "children_exceed_rail", "sensors_disagree", ... */
+    char text[PJ_FINDING_TEXT_BYTES];
+    uint32_t rail;
+    double excess; /* relative: how far the rail's energy may be off; NAN: not known */
+} pj_finding;
+
+/* Looks at the interval, a second or more; `curves` by rail, NULL where there is none. Returns how
+ * many findings there are. Pure: the same curves, the same findings. */
+uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
+                        int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX]);
+
+#endif
