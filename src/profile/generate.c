@@ -2,9 +2,9 @@
 #include "profile/generate.h"
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "profile/calibration.h"
+#include "profile/find_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -167,8 +167,10 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
 static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run **run,
                        pj_error *err)
 {
+    char model_name[512];
     pj_buffer settings, prompt;
     pj_json json;
+    pj_model_name(o->engine.model, model_name, sizeof model_name);
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
     write_settings(&json, session, o, NULL);
@@ -181,7 +183,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
         status = pj_run_begin(
             session,
             &(pj_run_options){.prompt = pj_buffer_get(&prompt),
-                              .model_name = pj_path_name(o->engine.model),
+                              .model_name = model_name,
                               .model_path = o->engine.model,
                               .engine = "perjoule",
                               .experiment_name = o->experiment_name,

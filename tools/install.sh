@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what is built, or removes it: install.sh [--remove] BUILD PREFIX DESTDIR
+# A build that was set up for another prefix is set to this one first; a folder that only root may
+# write to is written through sudo; the loader's cache is renewed when the library went to the system.
+set -eu
+remove=
+if [ "$1" = --remove ]; then remove=yes; shift; fi
+build=$1 prefix=$2 destdir=$3
+case $prefix in /*) ;; *) echo "PREFIX is an absolute folder, not \"$prefix\"" >&2; exit 2 ;; esac
+
+configured=$(meson introspect "$build" --buildoptions |
+    python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+if [ "$configured" != "$prefix" ]; then
+    meson configure "$build" --prefix "$prefix"
+    [ -n "$remove" ] || ninja -C "$build"
+fi
+
+# the nearest folder that exists says who may write there
+target=$destdir$prefix
+while [ ! -e "$target" ]; do target=$(dirname "$target"); done
+as_needed() {
+    if [ -w "$target" ] || [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else echo "$target is not writable; install as root, or with PREFIX=\$HOME/.local" >&2; exit 3
+    fi
+}
+
+if [ -n "$remove" ]; then
+    as_needed python3 tools/uninstall.py "$build" "$destdir"
+else
+    as_needed env DESTDIR="$destdir" meson install -C "$build" --no-rebuild --quiet
+    echo "perjoule is installed in $destdir$prefix"
+fi
+if [ -z "$destdir" ] && [ "$(uname -s)" = Linux ]; then
+    case $prefix in /usr | /usr/local) as_needed env PATH="$PATH:/usr/sbin:/sbin" ldconfig ;; esac
+fi
+case :$PATH: in *:$prefix/bin:*) ;; *)
+    [ -n "$remove$destdir" ] || echo "It is not on your PATH; this shell finds it after: export PATH=\"$prefix/bin:\$PATH\"" ;;
+esac
