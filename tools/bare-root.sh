@@ -11,7 +11,9 @@
 # taken from this machine. Exits 1 when a step failed; FOLDER keeps a log of every step.
 set -eu
 cd "$(dirname "$0")/.."
-suite=bookworm who=both work= steps=()
+# shellcheck disable=SC2317  # the steps are called by name
+# shellcheck disable=SC2016  # what a step runs is expanded inside the root
+suite=bookworm who=both work='' steps=()
 while [ $# -gt 0 ]; do
     case $1 in
     --suite) suite=$2; shift 2 ;;
@@ -38,7 +40,6 @@ commit=$(git rev-parse HEAD)
 
 # ---- the base ---------------------------------------------------------------------------------
 
-# shellcheck disable=SC2016  # apt's own variables
 mirrors() { apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(ORIGIN)' 'Created-By: Packages' | sort -u; }
 apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|Check-Valid-Until|Check-Date|Retries|ForceIPv4)[: ]' || true; }
 
@@ -76,11 +77,11 @@ enter() { # COMMAND, in the source folder of $root as $user; output goes to $log
     mapfile -t variables < <(carried_environment)
     if [ "$user" = root ]; then
         chroot "$root" env -i "${variables[@]}" HOME=/root USER=root TERM=dumb CI=1 \
-            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "cd ~/perjoule && $1"
+            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -ec "cd ~/perjoule; $1"
     else
         chroot --userspec=tester:tester --groups=sudo "$root" env -i "${variables[@]}" HOME=/home/tester \
             USER=tester TERM=dumb CI=1 PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games \
-            bash -c "cd ~/perjoule && $1"
+            bash -ec "cd ~/perjoule; $1"
     fi
 }
 
@@ -112,45 +113,66 @@ port() { if [ "$user" = root ]; then echo 8311; else echo 8312; fi; }
 
 # make run serves until Ctrl-C: wait for the page, look at it and at the first run, and press Ctrl-C.
 step_run() {
-    local url page status=0
+    local url page pid
     url=http://127.0.0.1:$(port)
     enter "exec make run PORT=$(port)" &
-    local pid=$!
+    pid=$!
     until curl -fsS --noproxy '*' -o "$work/page" "$url/" 2>/dev/null; do
-        kill -0 $pid 2>/dev/null || { wait $pid; return 1; }
+        kill -0 "$pid" 2>/dev/null || { wait "$pid"; return 1; }
         sleep 1
     done
     page=$(wc -c <"$work/page")
     echo "the page has $page bytes"
     curl -fsS --noproxy '*' "$url/api/profiling/runs" >"$work/runs"
-    grep -q '"completed"' "$work/runs" || { echo "no completed run"; status=1; }
-    grep -q '<script' "$work/page" || { echo "the page has no script in it"; status=1; }
     # to the server, as the terminal would; this namespace has no other process of that name
-    pkill -INT -f "serve --port $(port)"
-    wait $pid || { [ $? = 130 ] || status=1; }
-    # what the guide says to make its commands work as printed
-    enter 'PATH="$PWD/build:$PATH"; perjoule sensors >/dev/null; perjoule show last && perjoule ls' || status=1
-    return $status
+    pkill -INT -f "perjoule serve --port $(port)"
+    wait "$pid" || [ $? = 130 ] || return 1
+    grep -q '"completed"' "$work/runs" || { echo "no completed run"; return 1; }
+    grep -q '<script' "$work/page" || { echo "the page has no script in it"; return 1; }
+    enter '# the line that make run prints, then the guide as printed
+        PATH=$PWD/build:$PATH
+        perjoule sensors
+        perjoule show last
+        perjoule ls'
 }
 step_install() {
-    enter 'make install && perjoule --version && perjoule models && man_page=/usr/local/share/man/man1/perjoule-run.1 && [ -s $man_page ]
-        cc -o /tmp/client examples/*.c $(pkg-config --cflags --libs perjoule) && ldd /tmp/client && ! ldd /tmp/client | grep "not found"
-        make uninstall && ! [ -e /usr/local/bin/perjoule ] && ! ls /usr/local/lib/*/libperjoule* 2>/dev/null
-        make install PREFIX=$HOME/.local && ~/.local/bin/perjoule run --no-store --power none -n 4 Hello && make uninstall PREFIX=$HOME/.local
-        ! find ~/.local -name "*perjoule*" -not -path "*/share/perjoule*" | grep .'
+    enter 'make install
+        cd /
+        perjoule --version
+        perjoule run --no-store --power none -n 4 Hello
+        test -s /usr/local/share/man/man1/perjoule-run.1
+        cc -O2 ~/perjoule/examples/record.c -lperjoule -o /tmp/record
+        /tmp/record 8 none none
+        cd ~/perjoule
+        make uninstall
+        if find /usr/local -iname "*perjoule*" | grep .; then exit 1; fi
+        make install PREFIX=$HOME/.local
+        cd /
+        ~/.local/bin/perjoule run --no-store --power none -n 4 Hello
+        cd ~/perjoule
+        make uninstall PREFIX=$HOME/.local
+        if find ~/.local -iname "*perjoule*" -not -path "*/share/perjoule*" | grep .; then exit 1; fi'
 }
 step_deb() {
-    enter 'make deb && lintian --fail-on error dist/*.deb
+    enter 'make deb
+        lintian --fail-on error dist/*.deb
         as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-        as_root apt-get install -y -qq ./dist/perjoule_*.deb >/dev/null && cd / && perjoule run --no-store --power none -n 4 Hello && perjoule --version
-        as_root apt-get remove -y -qq perjoule >/dev/null && ! command -v perjoule'
+        as_root apt-get install -y -qq ./dist/perjoule_*.deb
+        cd /
+        perjoule run --no-store --power none -n 4 Hello
+        as_root apt-get remove -y -qq perjoule
+        if find /usr/bin /usr/lib /usr/share /usr/include -iname "*perjoule*" | grep .; then exit 1; fi'
 }
 step_dist() {
-    enter 'make dist && rm -rf ~/from-archive && mkdir ~/from-archive && tar -C ~/from-archive -xf dist/perjoule-*.tar.xz
-        cd ~/from-archive/perjoule-* && make && cd / && ~/from-archive/perjoule-*/build/perjoule serve --port 8313 & pid=$!
-        for i in $(seq 600); do sleep 1; python3 -c "
-import urllib.request as u; assert b\"<script\" in u.urlopen(\"http://127.0.0.1:8313/\").read()" 2>/dev/null && break; done
-        [ $i -lt 600 ] && pkill -INT -f "serve --port 8313"; wait $pid'
+    enter 'make dist
+        rm -rf ~/from-archive
+        mkdir ~/from-archive
+        tar -C ~/from-archive -xf dist/perjoule-*.tar.xz
+        cd ~/from-archive/perjoule-*
+        PERJOULE_NODE=/nowhere make
+        grep -c . build/ui/assets_table.c
+        test "$(wc -c <build/ui/assets_table.c)" -gt 1000
+        build/perjoule run --no-store --power none -n 4 Hello'
 }
 step_test() { enter 'make test'; }
 
