@@ -9,10 +9,10 @@
 # Steps: run install deb dist test (all of them, in this order, when none is named). Needs root, and
 # mmdebstrap or debootstrap. The archive mirror, proxies, certificates and package tools' settings are
 # taken from this machine. Exits 1 when a step failed; FOLDER keeps a log of every step.
-set -eu
-cd "$(dirname "$0")/.."
 # shellcheck disable=SC2317  # the steps are called by name
 # shellcheck disable=SC2016  # what a step runs is expanded inside the root
+set -eu
+cd "$(dirname "$0")/.."
 suite=bookworm who=both work='' steps=()
 while [ $# -gt 0 ]; do
     case $1 in
