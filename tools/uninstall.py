@@ -8,18 +8,27 @@ import sys
 build, destdir = sys.argv[1:3]
 listing = subprocess.run(["meson", "introspect", build, "--installed"], capture_output=True, text=True,
                          check=True)
-removed = 0
-folders = set()
-for path in json.loads(listing.stdout).values():
-    target = pathlib.Path(destdir + path)
+
+
+def installed(built, target):
+    """The files that one entry of the listing stands for."""
+    if target.is_dir() and not target.is_symlink():  # the manual pages: a folder made by the build
+        return [target / p.name for p in pathlib.Path(built).iterdir()] if pathlib.Path(built).is_dir() else []
+    if ".so" not in target.name:
+        return [target]
     # the library's links: libperjoule.so and libperjoule.so.0 beside libperjoule.so.0.1.0
     stem = target.name.split(".so")[0] + ".so"
-    links = [p for p in target.parent.glob(stem + "*") if p.is_symlink()] if ".so" in target.name else []
-    for each in (target, *links):
-        if each.is_symlink() or each.exists():
+    return [target] + [p for p in target.parent.glob(stem + "*") if p.is_symlink()]
+
+
+removed = 0
+folders = set()
+for built, path in json.loads(listing.stdout).items():
+    for each in installed(built, pathlib.Path(destdir + path)):
+        if each.is_symlink() or each.is_file():
             each.unlink()
             removed += 1
-    folders.add(target.parent)
+        folders.add(each.parent)
 # folders of our own that are empty now
 for folder in sorted(folders, key=lambda p: -len(p.parts)):
     while "perjoule" in folder.parts[-3:] and folder.is_dir() and not any(folder.iterdir()):
