@@ -67,9 +67,9 @@ dist: all ## a source archive with the dashboard already built
 	@tools/install-deps.sh --dist
 	@tools/dist.sh $(BUILD)
 
-dist-bin: all ## programs for Linux on x86_64 and aarch64 that need nothing but glibc 2.28
+dist-bin: ## programs for Linux on x86_64 and aarch64 that need nothing but glibc 2.28
 	@tools/install-deps.sh --dist-bin
-	@tools/dist-bin.sh $(BUILD)
+	@tools/dist-bin.sh
 
 deb: ## a Debian package in dist/
 	@tools/install-deps.sh --deb

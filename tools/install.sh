@@ -29,6 +29,10 @@ if [ -n "$remove" ]; then
     as_needed python3 tools/uninstall.py "$build" "$destdir"
 else
     as_needed env DESTDIR="$destdir" meson install -C "$build" --no-rebuild --quiet
+    # what root wrote into the build folder goes back to its owner, who may want to install elsewhere
+    # shellcheck disable=SC2012  # stat's options differ between systems
+    owner=$(ls -ld "$build" | awk '{ print $3 }')
+    as_needed chown "$owner" "$build"/meson-logs/install-log.txt
     echo "perjoule is installed in $destdir$prefix"
 fi
 if [ -z "$destdir" ] && [ "$(uname -s)" = Linux ]; then

@@ -3,8 +3,8 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "llm/places.h"
 #include "profile/calibration.h"
-#include "profile/find_model.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -170,7 +170,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
     char model_name[512];
     pj_buffer settings, prompt;
     pj_json json;
-    pj_model_name(o->engine.model, model_name, sizeof model_name);
+    pj_model_name_of_path(o->engine.model, model_name, sizeof model_name);
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
     write_settings(&json, session, o, NULL);

@@ -1,0 +1,86 @@
+/* Refusing requests that can't be served, from the model's header alone. */
+#include "profile/preflight.h"
+
+#include "llm/scan.h"
+#include "llm/synthetic.h"
+#include "llm/tokenizer.h"
+
+#include <string.h>
+
+/* Special tokens and a chat format's frame around a prompt; where prompt and output come closer to
+ * the context than this, the tokens are counted. */
+enum { FRAME_TOKENS = 64 };
+
+static pj_status synthetic_context(const char *shape, uint32_t *context, pj_error *err)
+{
+    pj_model_config config;
+    pj_dtype dtype;
+    uint32_t layers;
+    pj_status status = pj_synthetic_config(shape, &config, &dtype, &layers, err);
+    if (status == PJ_OK) *context = config.context;
+    return status;
+}
+
+/* The context of the model at `path`, 0 when its header does not say; an error when it can't be
+ * used at all. */
+static pj_status find_context(const char *path, uint32_t *context, pj_error *err)
+{
+    static const char synthetic[] = "synthetic:";
+    pj_model_list list;
+    *context = 0;
+    if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
+        return synthetic_context(path + sizeof synthetic - 1, context, err);
+    pj_status status = pj_models_scan(path, false, &list, err);
+    if (status != PJ_OK) return status;
+    if (list.count == 1 && strcmp(list.items[0].path, path) == 0) {
+        *context = list.items[0].facts.context;
+        if (!list.items[0].usable) {
+            *err = list.items[0].reason;
+            status = err->status;
+        }
+    } else {
+        status = pj_fail(err, PJ_E_NOT_FOUND,
+                         "%s is not a model: it has neither a config.json nor weights", path);
+    }
+    pj_model_list_fini(&list);
+    return status;
+}
+
+static pj_status check_tokens(uint32_t prompt, uint64_t tokens, uint32_t wanted, uint32_t context,
+                              pj_error *err)
+{
+    if (tokens + wanted <= context) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "prompt %u has %llu tokens; with %u new ones that is more than the model's "
+                   "context of %u: shorten the prompt or ask for fewer",
+                   prompt + 1, (unsigned long long)tokens, wanted, context);
+}
+
+/* A token is at least one byte, so most prompts fit for certain and are not tokenized. */
+static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t context,
+                            pj_error *err)
+{
+    pj_tokenizer *tokenizer;
+    pj_ids ids = {0};
+    const pj_prompt *prompt = &o->prompts[i];
+    if (prompt->bytes + o->max_tokens + FRAME_TOKENS <= context) return PJ_OK;
+    if (pj_tokenizer_open(o->engine.model, &tokenizer, NULL) != PJ_OK) return PJ_OK;
+    pj_status status = PJ_OK;
+    if (pj_tokenizer_encode(tokenizer, prompt->text, prompt->bytes, &(pj_encode_options){0}, &ids,
+                            NULL) == PJ_OK)
+        status = check_tokens(i, ids.count, o->max_tokens, context, err);
+    pj_ids_fini(&ids);
+    pj_tokenizer_close(tokenizer);
+    return status;
+}
+
+pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
+{
+    uint32_t context;
+    pj_status status = find_context(o->engine.model, &context, err);
+    for (uint32_t i = 0; i < o->prompt_count && context && status == PJ_OK; i++)
+        status = o->prompts[i].ids
+                     ? check_tokens(i, o->prompts[i].id_count, o->max_tokens, context, err)
+                     : check_text(o, i, context, err);
+    return status;
+}

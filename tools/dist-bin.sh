@@ -1,0 +1,135 @@
+#!/bin/bash
+# Makes programs that run without a build: dist/perjoule-VERSION-linux-ARCH.tar.gz for x86_64 and
+# aarch64, which need a Linux with glibc 2.28 (2018) or later and nothing else; every other library is
+# linked in. Not a static program on another C library: that could not open NVIDIA's management library.
+#
+#   dist-bin.sh [ARCH...]
+#
+# The libraries' sources are the distribution's source
+# packages, fetched with this machine's apt; what its mirror lacks may be put into
+# build-dist-bin/sources by hand (apt checks the sums of what it fetches). Zig compiles them.
+set -eu
+cd "$(dirname "$0")/.."
+targets=${*:-x86_64 aarch64}
+glibc=2.28
+out=$PWD/build-dist-bin
+packages="zlib utf8proc jansson pcre2 libplist wslay libmicrohttpd sqlite3"
+version=$(tools/version.sh)
+mkdir -p "$out/sources" "$out/apt/lists/partial" "$out/bin" dist
+
+# ---- sources ----------------------------------------------------------------------------------
+
+# apt's own settings and mirrors, with source packages switched on, without touching the system's.
+prepare_apt() {
+    {
+        # shellcheck disable=SC2016  # apt's variables
+        apt-get indextargets --format '$(SITE) $(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN) $(SIGNED_BY)' 'Created-By: Packages' |
+            awk '($5 == "Debian" || $5 == "Ubuntu") { print "deb-src " ($6 != "" ? "[signed-by=" $6 "] " : "") $2 " " $3 " " $4 }' | sort -u
+    } >"$out/apt/sources.list"
+    [ -s "$out/apt/sources.list" ] || { echo "dist-bin: this machine's apt knows no Debian or Ubuntu mirror" >&2; exit 3; }
+    cat >"$out/apt/apt.conf" <<EOF
+Dir::State::lists "$out/apt/lists";
+Dir::Etc::sourcelist "$out/apt/sources.list";
+Dir::Etc::sourceparts "-";
+APT::Sandbox::User "root";
+EOF
+}
+have_source() { ls "$out/sources/$1"_*.orig.tar.* >/dev/null 2>&1; }
+fetch_sources() {
+    local name missing='' each
+    for name in $packages; do have_source "$name" || missing="$missing $name"; done
+    [ -n "$missing" ] || return 0
+    prepare_apt
+    export APT_CONFIG=$out/apt/apt.conf
+    apt-get update -qq
+    for name in $missing; do
+        # the newest version first; a mirror may not hold all that its index names
+        for each in $(apt-cache madison "$name" | awk '{ print $3 }' | sort -Vru); do
+            (cd "$out/sources" && apt-get source --download-only -qq "$name=$each") >"$out/apt/log" 2>&1 && break
+        done
+        have_source "$name" || {
+            tail -n 3 "$out/apt/log" >&2
+            echo "dist-bin: the source of $name could not be fetched; put its .orig.tar archive into build-dist-bin/sources" >&2
+            exit 3
+        }
+    done
+    unset APT_CONFIG
+}
+
+# ---- one target -------------------------------------------------------------------------------
+
+make_compiler() { # arch
+    cat >"$out/bin/cc-$1" <<EOF
+#!/bin/sh
+export ZIG_GLOBAL_CACHE_DIR="$out/cache" ZIG_LOCAL_CACHE_DIR="$out/cache"
+target=$1-linux-gnu.$glibc
+# asked for its predefined macros, zig hands the version to clang, which does not know the form
+case " \$* " in *" -dM "*) target=$1-linux-gnu ;; esac
+# older versions of meson do not know the name by which zig's linker introduces itself; it takes lld's options
+case " \$* " in *" -Wl,--version "*) echo "LLD (compatible with GNU linkers)"; exit 0 ;; esac
+exec "$zig/zig" cc -target \$target "\$@"
+EOF
+    printf '#!/bin/sh\nexec "%s/zig" ar "$@"\n' "$zig" >"$out/bin/ar"
+    chmod +x "$out/bin"/*
+}
+emulator_of() { # arch: what runs its programs here; nothing for this machine's own
+    [ "$1" != "$(uname -m)" ] || return 0
+    command -v "qemu-$1-static" || command -v "qemu-$1" || { echo "dist-bin: nothing runs $1 here (package qemu-user)" >&2; exit 3; }
+}
+make_cross_file() { # arch
+    local emulator wrapper=''
+    emulator=$(emulator_of "$1")
+    [ -z "$emulator" ] || wrapper="exe_wrapper = ['$emulator']"
+    cat <<EOF
+[binaries]
+c = '$out/bin/cc-$1'
+ar = '$out/bin/ar'
+strip = 'true'
+pkgconfig = 'pkg-config'
+pkg-config = 'pkg-config'
+$wrapper
+[properties]
+pkg_config_libdir = ['$out/libs-$1/lib/pkgconfig']
+[host_machine]
+system = 'linux'
+cpu_family = '$1'
+cpu = '$1'
+endian = 'little'
+EOF
+}
+# Everything that is not of the C library would be missing on the user's machine.
+check_needs() { # program
+    local needed newest
+    needed=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux-[a-z0-9-]*)\.so\.[0-9]$' || true)
+    [ -z "$needed" ] || { echo "dist-bin: $1 still needs $needed" >&2; exit 1; }
+    newest=$(readelf --version-info "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -n 1)
+    [ "$(printf '%s\n%s\n' "$newest" "$glibc" | sort -V | tail -n 1)" = "$glibc" ] || { echo "dist-bin: $1 needs glibc $newest" >&2; exit 1; }
+}
+build_target() { # arch
+    local arch=$1 name=perjoule-$version-linux-$1 tree
+    tree=$out/$name
+    make_compiler "$arch"
+    [ -e "$out/libs-$arch/complete" ] || {
+        tools/dist-bin-libs.sh "$out/sources" "$out/bin/cc-$arch" "$out/bin/ar" "$arch-linux-gnu" "$out/libs-$arch"
+        : >"$out/libs-$arch/complete"
+    }
+    make_cross_file "$arch" >"$out/cross-$arch.ini"
+    [ -f "$out/build-$arch/build.ninja" ] ||
+        meson setup "$out/build-$arch" --cross-file "$out/cross-$arch.ini" --prefix /usr/local --libdir lib \
+            -Dtests=disabled -Db_lto=false >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
+    ninja -k 0 -C "$out/build-$arch" >"$out/log" 2>&1 || { grep -E 'error|FAILED' -A6 "$out/log" | head -n 40 >&2; exit 1; }
+    rm -rf "$tree" "$out/tree"
+    DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
+    mv "$out/tree/usr/local" "$tree"
+    rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
+    "$zig/zig" objcopy --strip-all "$tree/bin/perjoule" "$tree/bin/stripped" 2>/dev/null && mv "$tree/bin/stripped" "$tree/bin/perjoule" && chmod 755 "$tree/bin/perjoule"
+    check_needs "$tree/bin/perjoule"
+    cp README.md LICENSE CHANGELOG.md "$tree/"
+    tar -C "$out" --sort=name --owner=0 --group=0 -czf "$out/archive" "$name"
+    mv "$out/archive" "dist/$name.tar.gz"
+    echo "dist/$name.tar.gz"
+}
+
+fetch_sources
+zig=$(tools/zig.sh)
+for each in $targets; do build_target "$each"; done
