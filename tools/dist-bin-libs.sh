@@ -38,7 +38,7 @@ Name: $1
 Description: $1
 Version: $2
 Libs: -L$out/lib -l$3 $4
-Cflags: -I$out/include
+Cflags: -isystem $out/include
 EOF
 }
 version_of() { find "$sources" -name "$1_*.orig.tar.*" | sed -n "s/.*${1}_\([0-9.]*[0-9]\)[.a-z]*\.orig.*/\1/p" | head -n 1; }

@@ -117,12 +117,10 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
 {
     calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL",
-         "folder, GGUF file, name under ./models, or synthetic:SHAPE", 0, 0},
-        {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources (default auto)", 0, 0},
+        PJ_OPTION_MODEL(&o.model),
+        PJ_OPTION_POWER(&o.power),
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
-        {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE",
-         "convert the weights: q8_0, q4_0, bf16, f16, f32", 0, 0},
+        PJ_OPTION_DTYPE(&o.dtype),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
         {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "time for each component (2)", 0.05, 600},
         {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "times each component is visited (2)", 1, 20},

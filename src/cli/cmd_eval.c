@@ -113,19 +113,17 @@ static int run_eval(const pj_command *command, int argc, char **argv)
 {
     eval e = {0};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &e.model, "MODEL",
-         "model folder, GGUF file, or synthetic:SHAPE"},
+        PJ_OPTION_MODEL(&e.model),
         {"file", 'f', PJ_OPTION_TEXT, &e.file, "FILE", "text to predict; - is standard input"},
         {"ids", 0, PJ_OPTION_TEXT, &e.ids, "1,2,3", "token ids instead of a text"},
         {"logits", 0, PJ_OPTION_TEXT, &e.logits, "FILE",
          "write the logits of every position, little-endian floats"},
-        {"dtype", 0, PJ_OPTION_TEXT, &e.dtype, "TYPE",
-         "convert the weights: q8_0, q4_0, bf16, f16, f32"},
-        {"kv", 0, PJ_OPTION_TEXT, &e.kv, "TYPE", "keys and values in f32 or f16"},
+        PJ_OPTION_DTYPE(&e.dtype),
+        PJ_OPTION_KV(&e.kv),
         {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (all CPUs)", 1, 256},
         {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens in one pass (512)", 1, 8192},
         {"one-by-one", 0, PJ_OPTION_FLAG, &e.one_by_one, NULL,
-         "feed one token a pass, as in decoding"},
+         "feed one token per pass, as in decoding"},
         {"json", 0, PJ_OPTION_FLAG, &e.json, NULL, "print one JSON object"},
         {0}};
     int positional;

@@ -429,7 +429,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     double baseline_s = 1;
     bool json = false;
     const pj_option options[] = {
-        {"power", 0, PJ_OPTION_TEXT, &power, "LIST", "power sources (auto)", 0, 0},
+        PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
          "sampling interval (each source's own)", 0, 0},
         {"baseline", 'b', PJ_OPTION_DOUBLE, &baseline_s, "S",

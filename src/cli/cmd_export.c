@@ -49,8 +49,9 @@ static int run_export(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL, *format_name = "json", *output = NULL;
     const pj_option options[] = {
-        {"format", 'f', PJ_OPTION_TEXT, &format_name, "FORMAT",
-         "json, csv (zip of a file a table), trace (Perfetto), speedscope, folded"},
+        {"format", 'f', PJ_OPTION_CHOICE, &format_name, "FORMAT",
+         "json, csv (a zip with one file per table), trace (Perfetto), speedscope or folded",
+         .choices = "json csv trace speedscope folded"},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "where to (default: standard output for json and folded, else a file named after the run; "
          "-: standard output)"},
@@ -61,11 +62,6 @@ static int run_export(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional != 1) return pj_command_usage(command, "name one run");
     int format = pj_export_parse(format_name);
-    if (format < 0)
-        return pj_command_usage(command,
-                                "there is no format %s (json, csv, trace, speedscope, "
-                                "folded)",
-                                format_name);
     pj_store *store = NULL;
     pj_error err = {0};
     char id[PJ_UUID_BYTES], name[128];

@@ -8,6 +8,7 @@
 #include "cli/terminal.h"
 #include "profile/find_model.h"
 #include "profile/generate.h"
+#include "profile/preflight.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static pj_status read_file(const char *path, char **text, size_t *bytes, pj_erro
                : pj_file_read(path, MAX_PROMPT_BYTES, text, bytes, err);
 }
 
-/* One prompt a line; empty lines are left out. */
+/* One prompt per line; empty lines are skipped. */
 static pj_status split_prompts(run_state *s, size_t bytes, pj_error *err)
 {
     s->prompts = pj_alloc(MAX_PROMPTS, sizeof *s->prompts);
@@ -311,7 +312,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
         status = pj_profile_bare(&s->slot, &silent, &result, err);
         pj_generate_result_fini(&result);
     }
-    /* With the model in memory and nothing running, the idle machine can be heard once more. */
+    /* With the model in memory and nothing running, idle power can be measured once more. */
     if (status == PJ_OK && s->args->warmup > 0)
         status = pj_session_baseline(s->session, PJ_BASELINE_RESIDENT, err);
     return status;
@@ -371,11 +372,8 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     pj_error err = {0};
     int depth = a->depth ? pj_depth_parse(a->depth) : PJ_DEPTH_MODULE, kv = parse_kv(a->kv);
     int sources = !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->ids;
-    if (depth < 0)
-        return pj_command_usage(command, "--depth is off, module or deep, not %s", a->depth);
     for (size_t i = 0; i < a->tags.count; i++)
         if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
-    if (kv < 0) return pj_command_usage(command, "--kv is f32 or f16, not %s", a->kv);
     if (sources != 1)
         return pj_command_usage(command, "give one prompt: TEXT, -f, --prompts or --ids");
     run_state *s = pj_alloc(1, sizeof *s);
@@ -389,6 +387,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     set_options(s, depth, kv);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
+    if (status == PJ_OK) status = pj_profile_preflight(&s->options, &err);
     if (status == PJ_OK) {
         catch_signals();
         status = run_all(s, &err);
@@ -403,17 +402,18 @@ static int run_run(const pj_command *command, int argc, char **argv)
     run_args a = {
         .max_tokens = 100, .repeat = 1, .temperature = NAN, .top_p = 1, .repeat_penalty = 1};
     const pj_option options[] = {
-        {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
-         "folder, name under ./models, or synthetic:SHAPE (demo)"},
+        PJ_OPTION_MODEL(&a.model),
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "the prompt; - is standard input"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
         {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE",
          "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
         {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N", "new tokens (100)", 1, 1000000},
-        {"depth", 'd', PJ_OPTION_TEXT, &a.depth, "DEPTH", "off, module (default) or deep"},
-        {"power", 0, PJ_OPTION_TEXT, &a.power, "LIST",
-         "power sources: auto (default), none, rapl,nvml, sim, replay:FILE"},
+        {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
+         "what is recorded: off (nothing), module (phases, tokens, layers and components; default) "
+         "or deep (single operations too)",
+         .choices = "off module deep"},
+        PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
         {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature; 0 is greedy (default)", 0,
          100},
@@ -429,9 +429,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"stop", 0, PJ_OPTION_LIST, &a.stop, "TEXT", "stop before this text; may be repeated"},
         {"chat", 0, PJ_OPTION_FLAG, &a.chat, NULL, "use the model's chat format"},
         {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL, "go on until -n tokens"},
-        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE",
-         "convert the weights: q8_0, q4_0, bf16, f16, f32"},
-        {"kv", 0, PJ_OPTION_TEXT, &a.kv, "TYPE", "keys and values in f32 or f16"},
+        PJ_OPTION_DTYPE(&a.dtype),
+        PJ_OPTION_KV(&a.kv),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
         {"batch", 'b', PJ_OPTION_INT, &a.batch, "N", "decode N sequences at once", 1, 4096},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and give statistics", 1,

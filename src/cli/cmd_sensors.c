@@ -67,8 +67,9 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
 {
     bool json = false;
     pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
-    const pj_option options[] = {{"duration", 'd', PJ_OPTION_SECONDS, &survey.listen_ns, "S",
-                                  "how long to listen for the present reading (500ms)", 0, 0},
+    const pj_option options[] = {{"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
+                                  "how long to listen for the present reading (500ms)",
+                                  .old_letter = 'd'},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
                                  {0}};
     int positional;

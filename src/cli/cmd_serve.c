@@ -1,9 +1,9 @@
 /* perjoule serve: one process that runs models, streams what happens, and serves dashboard and API.
  */
 #include "cli/options.h"
-#include "serve/service.h"
 #include "cli/terminal.h"
 #include "net/server.h"
+#include "serve/service.h"
 
 #include "base/memory.h"
 
@@ -204,13 +204,12 @@ static int run_serve(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"host", 0, PJ_OPTION_TEXT, &a.host, "ADDRESS",
          "address to listen on (127.0.0.1); others demand --token"},
-        {"port", 'p', PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it",
-         0, 65535},
+        {"port", 0, PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it", 0,
+         65535, .old_letter = 'p'},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
          "where models are ($PERJOULE_MODELS, else ./models)"},
-        {"power", 0, PJ_OPTION_TEXT, &a.power, "LIST",
-         "power sources: auto (default), none, rapl,nvml, sim, replay:FILE"},
+        PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
          "demand this token of every request ($PERJOULE_TOKEN)"},
@@ -238,8 +237,8 @@ const pj_command pj_command_serve = {
     .usage = "[options]",
     .text =
         "Listens on 127.0.0.1:8000: the dashboard at /, the API under /api, live messages at "
-        "/ws/profiling, Prometheus metrics at /metrics. Runs that are asked for go on one after "
-        "another; a run that goes on when the server is stopped is cancelled and kept.\n\n"
+        "/ws/profiling, Prometheus metrics at /metrics. Requested runs are queued; a run that is "
+        "under way when the server stops is cancelled and kept.\n\n"
         "Only this machine can reach it, unless --host says otherwise; then every request needs "
         "the token. There is no TLS: across a network, use an SSH tunnel or a proxy that has it "
         "(with --allow-host for the proxy's name).",

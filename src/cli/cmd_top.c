@@ -335,12 +335,14 @@ static int run_top(const pj_command *command, int argc, char **argv)
     int64_t duration_ns = 0;
     bool json = false;
     const pj_option options[] = {
-        {"power", 0, PJ_OPTION_TEXT, &power, "LIST", "power sources (auto)", 0, 0},
+        PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
          "time from row to row (100ms); sensors are read at their own rate", 0, 0},
-        {"duration", 'd', PJ_OPTION_SECONDS, &duration_ns, "S", "stop after so many seconds", 0, 0},
-        {"record", 'r', PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file", 0, 0},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object a row", 0, 0},
+        {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after so many seconds",
+         .old_letter = 'd'},
+        {"record", 0, PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file",
+         .old_letter = 'r'},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row", 0, 0},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -380,11 +382,12 @@ const pj_command pj_command_top = {
     .summary = "show power rails live, or record them",
     .run = run_top,
     .usage = "[options]",
-    .text = "Shows every rail of the power sources as it changes: present power, energy since the "
-            "start, a bar against the peak so far and the last rows. In a pipe: one line a second; "
-            "with --json one object a row. --record writes a CSV (timestamp_ms, NAME_mw for each "
-            "rail, phase) that --power replay:FILE.csv plays back; with sources that model power "
-            "instead of measuring it, a last column says so. Ctrl-C ends it and keeps the file.",
+    .text =
+        "Shows every rail of the power sources as it changes: present power, energy since the "
+        "start, a bar against the peak so far and the last rows. In a pipe: one line per second; "
+        "with --json one object per row. --record writes a CSV (timestamp_ms, NAME_mw for each "
+        "rail, phase) that --power replay:FILE.csv plays back; with sources that model power "
+        "instead of measuring it, a last column says so. Ctrl-C ends it and keeps the file.",
     .examples = "perjoule top\nperjoule top --record trace.csv --duration 60\n"
                 "perjoule top --power estimate --json | head\n"
                 "perjoule run -m MODEL --power replay:trace.csv \"a prompt\"\n",

@@ -1,6 +1,9 @@
 /* perjoule: the command line. Finds the command and runs it; each command has a file of its own. */
+#include "cli/nearest.h"
 #include "cli/options.h"
+#include "cli/terminal.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,14 +22,18 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void print_overview(FILE *out)
 {
+    int width = pj_terminal_is(out) ? pj_terminal_width(out) : INT_MAX; /* one line per command */
     fprintf(out,
-            "perjoule %s: shows where every joule of transformer inference goes\n\n"
+            "perjoule %s: shows where every joule of transformer\ninference goes\n\n"
             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
             pj_version());
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\nperjoule COMMAND --help shows a command's options and examples; "
-                 "perjoule --version the version.\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        bool fits = 14 + (int)strlen(commands[i]->summary) <= width;
+        fprintf(out, fits ? "  %-10s  %s\n" : "  %s\n      %s\n", commands[i]->name,
+                commands[i]->summary);
+    }
+    fprintf(out, "\nperjoule COMMAND --help: options and examples\n"
+                 "perjoule --version:      the version\n");
 }
 
 static const pj_command *find_command(const char *name)
@@ -34,6 +41,18 @@ static const pj_command *find_command(const char *name)
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
     return NULL;
+}
+
+/* "there is no command rnu; did you mean run?" */
+static void print_unknown(const char *prefix, const char *name)
+{
+    char hint[64];
+    pj_nearest nearest;
+    pj_nearest_begin(&nearest, name);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        pj_nearest_offer(&nearest, commands[i]->name, strlen(commands[i]->name));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    fprintf(stderr, "%s: there is no command %s%s (see: perjoule help)\n", prefix, name, hint);
 }
 
 static int run_help(const pj_command *command, int argc, char **argv)
@@ -47,7 +66,10 @@ static int run_help(const pj_command *command, int argc, char **argv)
         return PJ_EXIT_OK;
     }
     const pj_command *about = find_command(argv[1]);
-    if (!about) return pj_command_usage(command, "there is no command %s", argv[1]);
+    if (!about) {
+        print_unknown("perjoule help", argv[1]);
+        return PJ_EXIT_USAGE;
+    }
     char option[] = "--help";
     char *words[] = {argv[1], option, NULL};
     return about->run(about, 2, words);
@@ -79,7 +101,7 @@ int main(int argc, char **argv)
     }
     const pj_command *command = find_command(argv[1]);
     if (!command) {
-        fprintf(stderr, "perjoule: there is no command %s (see: perjoule help)\n", argv[1]);
+        print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
     return command->run(command, argc - 1, argv + 1);

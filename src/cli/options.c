@@ -2,6 +2,8 @@
 #include "cli/options.h"
 
 #include "base/clock.h"
+#include "cli/nearest.h"
+#include "cli/terminal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -52,26 +54,136 @@ static void option_heading(const pj_option *o, char *text, size_t bytes)
              o->value_name ? o->value_name : "");
 }
 
+enum { HELP_COLUMN = 30, NARROWEST = 30 };
+
+/* Text broken between words so that no line is wider than `width`; the first line begins at column
+ * `at`, the others at `indent`. A line of the text that is indented (an example) keeps its breaks.
+ */
+static void print_wrapped(const char *text, int at, int indent, int width)
+{
+    int column = at;
+    bool fresh = true; /* nothing on this line yet */
+    while (*text) {
+        if (*text == '\n') {
+            putchar('\n');
+            if (text[1] && text[1] != '\n') printf("%*s", indent, "");
+            column = indent;
+            fresh = true;
+            text++;
+            continue;
+        }
+        int blanks = (int)strspn(text, " "), length = (int)strcspn(text + blanks, " \n");
+        if (!fresh && column + blanks + length > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            blanks = 0;
+        }
+        printf("%*s%.*s", blanks, "", length, text + strspn(text, " "));
+        column += blanks + length;
+        text += strspn(text, " ") + (size_t)length;
+        fresh = false;
+    }
+    putchar('\n');
+}
+
+static void print_option(const char *heading, const char *help, int width)
+{
+    int indent = width < 60 ? 8 : HELP_COLUMN, used = 2 + (int)strlen(heading);
+    printf("  %s", heading);
+    if (used + 2 > indent)
+        printf("\n%*s", indent, "");
+    else
+        printf("%*s", indent - used, "");
+    print_wrapped(help, indent, indent, width);
+}
+
+/* A command, continued with a backslash where it is wider than the terminal; never inside quotes.
+ */
+static void print_example_command(const char *text, size_t length, int width)
+{
+    int column = 2;
+    bool quoted = false;
+    printf("  ");
+    for (size_t i = 0; i < length; i++) {
+        size_t next = 1; /* the word that would come after this blank, quotes and all */
+        bool inside = false;
+        if (text[i] == '"') quoted = !quoted;
+        while (i + next < length && (inside || text[i + next] != ' '))
+            inside ^= text[i + next++] == '"';
+        if (text[i] == ' ' && !quoted && column + (int)next + 2 > width && column > 6) {
+            printf(" \\\n      ");
+            column = 6;
+        } else {
+            putchar(text[i]);
+            column++;
+        }
+    }
+    putchar('\n');
+}
+
+/* Lines "command # comment"; a comment that does not fit after its command goes above it. */
+static void print_examples(const char *lines, int width)
+{
+    for (; *lines; lines += *lines == '\n') {
+        size_t length = strcspn(lines, "\n");
+        const char *comment = memchr(lines, '#', length);
+        size_t command = comment ? (size_t)(comment - lines) : length;
+        if ((int)length + 2 <= width) {
+            printf("  %.*s\n", (int)length, lines);
+        } else {
+            while (command && lines[command - 1] == ' ') command--;
+            char text[256];
+            snprintf(text, sizeof text, "%.*s", comment ? (int)(lines + length - comment) : 0,
+                     comment ? comment : "");
+            if (*text) {
+                printf("  ");
+                print_wrapped(text, 2, 2, width);
+            }
+            if (command) print_example_command(lines, command, width);
+        }
+        lines += length;
+    }
+}
+
+static int help_width(void)
+{
+    int width = pj_terminal_width(stdout);
+    return width < NARROWEST ? NARROWEST : width > 100 ? 100 : width;
+}
+
 static void print_help(const pj_command *command, const pj_option *options)
 {
-    printf("perjoule %s: %s\n\nUsage: perjoule %s %s\n", command->name, command->summary,
-           command->name, command->usage ? command->usage : "");
-    if (command->text) printf("\n%s\n", command->text);
+    int width = help_width();
+    char usage[512];
+    printf("perjoule %s: ", command->name);
+    print_wrapped(command->summary, 11 + (int)strlen(command->name), 2, width);
+    snprintf(usage, sizeof usage, "perjoule %s %s", command->name,
+             command->usage ? command->usage : "");
+    printf("\nUsage: ");
+    print_wrapped(usage, 7, 7, width);
+    if (command->text) {
+        printf("\n");
+        print_wrapped(command->text, 0, 0, width);
+    }
     printf("\nOptions:\n");
     for (const pj_option *o = options; o->name; o++) {
         char heading[64];
         option_heading(o, heading, sizeof heading);
-        printf(strlen(heading) > 26 ? "  %s\n%30s%s\n" : "  %-26s  %s%s\n", heading, "", o->help);
+        print_option(heading, o->help, width);
     }
-    printf("  %-26s  %s\n", "-h, --help", "show this");
+    print_option("-h, --help", "show this", width);
     if (command->examples) {
         printf("\nExamples:\n");
-        for (const char *line = command->examples; *line;) {
-            int length = (int)strcspn(line, "\n");
-            printf("  %.*s\n", length, line);
-            line += length + (line[length] == '\n');
-        }
+        print_examples(command->examples, width);
     }
+}
+
+/* For the shells' completions: name, value's name, choices and help, separated by tabs. */
+static void print_table(const pj_option *options)
+{
+    for (const pj_option *o = options; o->name; o++)
+        printf("%s\t%s\t%s\t%s\n", o->name, o->value_name ? o->value_name : "",
+               o->choices ? o->choices : "", o->help);
 }
 
 /* roff takes '-' as a hyphen, '\' as an escape and a leading '.' or ''' as a request. */
@@ -160,6 +272,17 @@ static const char *set_number(const pj_option *o, const char *value)
     return NULL;
 }
 
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t length = strlen(value);
+    for (const char *word = choices; *word;) {
+        size_t n = strcspn(word, " ");
+        if (n == length && strncmp(word, value, n) == 0) return true;
+        word += n + (word[n] == ' ');
+    }
+    return false;
+}
+
 /* NULL, or what is wrong with the value. */
 static const char *set_value(const pj_option *o, const char *value)
 {
@@ -167,6 +290,9 @@ static const char *set_value(const pj_option *o, const char *value)
     switch (o->type) {
     case PJ_OPTION_FLAG: *(bool *)o->target = true; return NULL;
     case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
+    case PJ_OPTION_CHOICE:
+        *(const char **)o->target = value;
+        return is_choice(o->choices, value) ? NULL : "is not one of";
     case PJ_OPTION_DURATION:
     case PJ_OPTION_SECONDS:
         return parse_duration(value, o->type == PJ_OPTION_SECONDS ? 1e9 : 1e6, o->target)
@@ -198,8 +324,50 @@ static const pj_option *find_long(const pj_option *options, const char *name, si
 static const pj_option *find_letter(const pj_option *options, char letter)
 {
     for (const pj_option *o = options; o->name; o++)
-        if (o->letter == letter) return o;
+        if (o->letter == letter || o->old_letter == letter) return o;
     return NULL;
+}
+
+static void unknown_option(const pj_command *command, const pj_option *options, const char *word)
+{
+    char name[64], hint[64] = "";
+    if (word[1] == '-') {
+        pj_nearest nearest;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        pj_nearest_begin(&nearest, name);
+        for (const pj_option *o = options; o->name; o++)
+            pj_nearest_offer(&nearest, o->name, strlen(o->name));
+        pj_nearest_write(&nearest, "--", hint, sizeof hint);
+    }
+    pj_command_usage(command, "unknown option %s%s", word, hint);
+}
+
+/* "a b c" to "a, b c" */
+static void comma_list(const char *words, char *text, size_t bytes)
+{
+    size_t used = 0;
+    const char *last = strrchr(words, ' ');
+    for (const char *p = words; *p && used + 3 < bytes; p++) {
+        if (*p == ' ' && p != last) text[used++] = ',';
+        text[used++] = *p;
+    }
+    text[used] = 0;
+}
+
+static void wrong_choice(const pj_command *command, const pj_option *o, const char *value)
+{
+    char hint[64], list[256];
+    pj_nearest nearest;
+    pj_nearest_begin(&nearest, value);
+    pj_nearest_offer_list(&nearest, o->choices);
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    comma_list(o->choices, list, sizeof list);
+    char *last = strrchr(list, ' ');
+    if (last)
+        pj_command_usage(command, "--%s is %.*s or %s, not %s%s", o->name, (int)(last - list), list,
+                         last + 1, value, hint);
+    else
+        pj_command_usage(command, "--%s is %s, not %s", o->name, list, value);
 }
 
 /* Takes the option at argv[*index] and its value; false after a message. */
@@ -218,7 +386,7 @@ static bool take_option(const pj_command *command, const pj_option *options, int
         if (word[2]) value = word + 2;
     }
     if (!o) {
-        pj_command_usage(command, "unknown option %s", word);
+        unknown_option(command, options, word);
         return false;
     }
     if (o->type == PJ_OPTION_FLAG) {
@@ -235,7 +403,9 @@ static bool take_option(const pj_command *command, const pj_option *options, int
         return false;
     }
     const char *wrong = set_value(o, value);
-    if (wrong && (o->min != 0 || o->max != 0))
+    if (wrong && o->type == PJ_OPTION_CHOICE)
+        wrong_choice(command, o, value);
+    else if (wrong && (o->min != 0 || o->max != 0))
         pj_command_usage(command, "--%s %s %s (%g to %g)", o->name, value, wrong, o->min, o->max);
     else if (wrong)
         pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
@@ -259,6 +429,9 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
             return PJ_EXIT_OK;
         } else if (strcmp(word, "--man") == 0) { /* used by the build */
             print_man(command, options);
+            return PJ_EXIT_OK;
+        } else if (strcmp(word, "--list-options") == 0) { /* used by the build */
+            print_table(options);
             return PJ_EXIT_OK;
         } else if (!take_option(command, options, argc, argv, &i)) {
             return PJ_EXIT_USAGE;

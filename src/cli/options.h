@@ -1,7 +1,7 @@
 /*
- * Command-line options, declared once: a command fills a table, and parsing, --help and the man
- * page come from it. Accepted forms: --name value, --name=value, -n value, -nvalue, "--" ends
- * options. What is left are the positional arguments.
+ * Command-line options, declared once: a command fills a table, and parsing, --help, the man page
+ * and the shells' completions come from it. Accepted forms: --name value, --name=value, -n value,
+ * -nvalue; "--" ends the options. What remains are the positional arguments.
  */
 #ifndef PJ_CLI_OPTIONS_H
 #define PJ_CLI_OPTIONS_H
@@ -10,7 +10,8 @@
 
 typedef enum pj_option_type {
     PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
-    PJ_OPTION_TEXT,     /* const char ** */
+    PJ_OPTION_TEXT,     /* const char **; `choices`, if any, are suggestions */
+    PJ_OPTION_CHOICE,   /* const char **: one of `choices` */
     PJ_OPTION_INT,      /* int64_t *, within min and max */
     PJ_OPTION_DOUBLE,   /* double *, within min and max */
     PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
@@ -32,8 +33,38 @@ typedef struct pj_option {
     void *target;
     const char *value_name; /* for help: "FILE" */
     const char *help;
-    double min, max; /* numbers; both 0: unbounded */
+    double min, max;     /* numbers; both 0: unbounded */
+    const char *choices; /* "off module deep" */
+    char old_letter;     /* still accepted, but in other commands it means something else */
 } pj_option;
+
+/* Options that mean the same in every command that has them. */
+#define PJ_OPTION_POWER(pointer)                                                                 \
+    {                                                                                            \
+        "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                             \
+            "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "      \
+            "powermetrics, "                                                                     \
+            "estimate (modelled), sim (simulated) or replay:FILE; a source's settings follow a " \
+            "colon",                                                                             \
+            .choices = "auto none rapl nvml hwmon powermetrics estimate sim replay:"             \
+    }
+#define PJ_OPTION_DTYPE(pointer)                                                               \
+    {                                                                                          \
+        "dtype", 0, PJ_OPTION_CHOICE, pointer, "TYPE",                                         \
+            "convert the weights: q8_0, q4_0, bf16, f16 or f32 (default: as they are stored)", \
+            .choices = "q8_0 q4_0 bf16 f16 f32"                                                \
+    }
+#define PJ_OPTION_KV(pointer)                                                             \
+    {                                                                                     \
+        "kv", 0, PJ_OPTION_CHOICE, pointer, "TYPE", "keep keys and values in f32 or f16", \
+            .choices = "f32 f16"                                                          \
+    }
+#define PJ_OPTION_MODEL(pointer)                                                              \
+    {                                                                                         \
+        "model", 'm', PJ_OPTION_TEXT, pointer, "MODEL",                                       \
+            "a folder, a GGUF file, a name that `perjoule models` lists, or synthetic:SHAPE " \
+            "(default: the demo model)"                                                       \
+    }
 
 typedef struct pj_command {
     const char *name;
@@ -41,7 +72,7 @@ typedef struct pj_command {
     int (*run)(const struct pj_command *command, int argc, char **argv); /* argv[0]: the name */
     const char *usage;                                                   /* "[options] PROMPT" */
     const char *text;     /* a paragraph or two for --help and the man page */
-    const char *examples; /* lines "perjoule run ...\n", each with "# what" above or behind it */
+    const char *examples; /* lines "perjoule run ...\n", each with "# what" above or after it */
 } pj_command;
 
 /* How pj_options_parse ended. */

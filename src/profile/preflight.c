@@ -1,7 +1,7 @@
 /* Refusing requests that can't be served, from the model's header alone. */
 #include "profile/preflight.h"
 
-#include "llm/scan.h"
+#include "llm/checkpoint.h"
 #include "llm/synthetic.h"
 #include "llm/tokenizer.h"
 
@@ -21,29 +21,23 @@ static pj_status synthetic_context(const char *shape, uint32_t *context, pj_erro
     return status;
 }
 
-/* The context of the model at `path`, 0 when its header does not say; an error when it can't be
- * used at all. */
+/* The context that the model's header names, 0 when it can't be told from there. */
 static pj_status find_context(const char *path, uint32_t *context, pj_error *err)
 {
     static const char synthetic[] = "synthetic:";
-    pj_model_list list;
+    pj_checkpoint *checkpoint;
     *context = 0;
     if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
         return synthetic_context(path + sizeof synthetic - 1, context, err);
-    pj_status status = pj_models_scan(path, false, &list, err);
-    if (status != PJ_OK) return status;
-    if (list.count == 1 && strcmp(list.items[0].path, path) == 0) {
-        *context = list.items[0].facts.context;
-        if (!list.items[0].usable) {
-            *err = list.items[0].reason;
-            status = err->status;
-        }
-    } else {
-        status = pj_fail(err, PJ_E_NOT_FOUND,
-                         "%s is not a model: it has neither a config.json nor weights", path);
+    pj_status status = pj_checkpoint_open(path, &checkpoint, err);
+    if (status != PJ_OK) {
+        pj_error why = err ? *err : (pj_error){0};
+        return pj_fail(err, status, "model %s: %s", path, why.text);
     }
-    pj_model_list_fini(&list);
-    return status;
+    const pj_model_config *config = pj_checkpoint_config(checkpoint);
+    if (config->rope.type != PJ_ROPE_DYNAMIC) *context = config->context; /* else it stretches */
+    pj_checkpoint_close(checkpoint);
+    return PJ_OK;
 }
 
 static pj_status check_tokens(uint32_t prompt, uint64_t tokens, uint32_t wanted, uint32_t context,

@@ -3,9 +3,11 @@
 
 1. tools/version.sh, the formula and `perjoule --version` name one version.
 2. An installation into an empty folder has the program, library, header, pkg-config file, demo model,
-   service, completions and a manual page for every command.
-3. Each completion is accepted by its shell, where that shell is installed.
-4. From a git checkout, the source archive carries the tracked files and the page as it was built.
+   service, completions and a manual page for every command; removing it leaves nothing.
+3. Each completion is accepted by its shell, where that shell is installed; bash completes values.
+4. From a git checkout, the source archive has the tracked files and the dashboard as it was built.
+5. npm's failure fails the dashboard's build with npm's words and leaves nothing that looks built.
+6. The targets of the Makefile install what they use.
 """
 import pathlib
 import re
@@ -56,6 +58,28 @@ def installation(folder):
         if found and shutil.which(shell):
             checked = subprocess.run([shell, "-n", str(folder / found[0])], capture_output=True, text=True)
             expect(checked.returncode == 0, f"{shell} accepts its completion {checked.stderr}")
+    complete_in_bash(folder)
+    removal(folder)
+
+
+def complete_in_bash(folder):
+    """Completes as a shell would: the words so far, and the words offered."""
+    script = next(folder.rglob("completions/perjoule"))
+    for words, wanted in ((["run", "--dep"], "--depth"), (["run", "--depth", ""], "deep"),
+                          (["run", "--dtype", "q8"], "q8_0"), (["run", "--power", "nv"], "nvml"),
+                          (["ls", "--sort", "en"], "energy"), (["exp"], "export")):
+        line = ["perjoule", *words]
+        done = subprocess.run(["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@"); '
+                               'COMP_CWORD=$(($# - 1)); compopt() { :; }; _perjoule; '
+                               'printf "%s\\n" "${COMPREPLY[@]}"', "bash", script, *line],
+                              capture_output=True, text=True)
+        expect(wanted in done.stdout.split(), f"bash completes {' '.join(line)} to {wanted} {done.stderr}")
+
+
+def removal(folder):
+    output(sys.executable, root / "tools/uninstall.py", build, folder)
+    left = [str(p) for p in folder.rglob("*") if not p.is_dir()]
+    expect(not left, f"uninstall leaves nothing {left}")
 
 
 def archive(version):
@@ -75,7 +99,36 @@ def archive(version):
             expect(f"{top}/ui/dist/PREBUILT" in names, "the archive has the page built")
 
 
+def dashboard_without_npm():
+    """A npm that fails must fail the build, twice, and never leave a page-less table."""
+    with tempfile.TemporaryDirectory() as folder:
+        there = pathlib.Path(folder)
+        npm = there / "npm"
+        npm.write_text("#!/bin/sh\necho 'npm error code EAI_AGAIN: no such host' >&2\nexit 1\n")
+        npm.chmod(0o755)
+        (there / "ui").mkdir()
+        (there / "ui/package-lock.json").write_text("{}")
+        for attempt in ("first", "second"):
+            done = subprocess.run([sys.executable, str(root / "tools/embed.py"), "--ui", str(there / "ui"),
+                                   "--npm", str(npm), "--out", str(there / "out")],
+                                  capture_output=True, text=True)
+            expect(done.returncode != 0 and "EAI_AGAIN" in done.stdout,
+                   f"the {attempt} build without npm fails and says why")
+        expect(not (there / "out/assets_table.c").exists(), "and leaves no table")
+    options = (root / "meson_options.txt").read_text()
+    expect("option('dashboard', type: 'feature', value: 'enabled'" in options, "the dashboard is not optional")
+
+
+def targets():
+    makefile = (root / "Makefile").read_text()
+    for target in ("test", "lint", "cross", "dist", "dist-bin", "deb"):
+        recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)
+        expect(recipe and f"install-deps.sh --{target}" in recipe[1], f"make {target} installs what it uses")
+
+
 with tempfile.TemporaryDirectory() as destination:
+    dashboard_without_npm()
+    targets()
     version = versions()
     installation(pathlib.Path(destination))
     archive(version)
