@@ -461,7 +461,8 @@ const pj_command pj_command_run = {
         "follows a table of phases with time and energy, the components that took most, and how "
         "sure the figures are. Energy needs a power sensor (perjoule sensors); without one the "
         "timing and the statistics are complete and energy is unavailable.\n\n"
-        "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch is a "
+        "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
+        "is a "
         "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
         "Text is chosen greedily unless --temp, --top-k, --top-p or --min-p is given. Ctrl-C ends "
         "a run and keeps it.",

@@ -1,6 +1,6 @@
 /*
  * perjoule top: rails live. A terminal gets a table with bars and the last minute as a sparkline,
- * drawn in place; a pipe gets one line a second; --json one object a row; --record a CSV that
+ * drawn in place; a pipe gets one line per second; --json one object per row; --record a CSV that
  * `--power replay:FILE` plays back. A row is the mean power of the interval that ends at its time,
  * and is written when the slowest sensor has seen that interval.
  */
@@ -165,8 +165,9 @@ static void draw_rail(const top *t, uint32_t i, int width)
     int free_columns = width - 16 - 12 - 12 - 4;
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
-    printf("\033[K%s%-16.16s%s %11s %11s  ", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           t->rails[i].name, pj_style_off(stdout), power, energy);
+    printf("\033[K%s%-16.16s%s %11s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+           t->rails[i].name, pj_style_off(stdout), power);
+    if (free_columns >= 0) printf(" %11s  ", energy);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
         fputs("  ", stdout);
@@ -182,9 +183,11 @@ static void draw(top *t, double t_ms)
     if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
     pj_format_power(column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
     pj_format_time(t_ms, time, sizeof time);
-    printf("\033[K%sperjoule top%s  %s  %s  total %s  (%s; Ctrl-C ends)\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout), pj_meter_sources(t->meter),
-           time, total, pj_quality_name(pj_meter_quality(t->meter)));
+    char heading[256];
+    snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", time, total,
+             pj_quality_name(pj_meter_quality(t->meter)), pj_meter_sources(t->meter));
+    printf("\033[K%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout),
+           width > 14 ? width - 13 : 1, heading);
     for (uint32_t i = 0; i < t->rail_count; i++) draw_rail(t, i, width);
     t->lines_drawn = (int)t->rail_count + 1;
     fflush(stdout);
@@ -206,8 +209,7 @@ static void print_plain(const top *t, double t_ms)
     fflush(stdout);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------ */
 
 static void print_events(const top *t)
 {

@@ -1,4 +1,5 @@
 /* perjoule: the command line. Finds the command and runs it; each command has a file of its own. */
+#include "cli/fold.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -83,6 +84,18 @@ const pj_command pj_command_help = {
     .examples = "perjoule help\nperjoule help run\n",
 };
 
+/* Commands whose output is not watched as it comes; it is fitted to the terminal. */
+static bool is_printed_whole(int argc, char **argv)
+{
+    static const char *const names[] = {"help",   "ls",      "show", "compare",
+                                        "models", "sensors", "check"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(argv[0], names[i]) == 0) return true;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(), not our death */
@@ -96,7 +109,9 @@ int main(int argc, char **argv)
         return PJ_EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        pj_fold_begin();
         print_overview(stdout);
+        pj_fold_end();
         return PJ_EXIT_OK;
     }
     const pj_command *command = find_command(argv[1]);
@@ -104,5 +119,8 @@ int main(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    return command->run(command, argc - 1, argv + 1);
+    if (is_printed_whole(argc - 1, argv + 1)) pj_fold_begin();
+    int code = command->run(command, argc - 1, argv + 1);
+    pj_fold_end();
+    return code;
 }

@@ -7,9 +7,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+static FILE *remembered;
+static int remembered_width;
+
+void pj_terminal_remember(FILE *stream)
+{
+    remembered_width = pj_terminal_width(stream);
+    remembered = stream;
+}
+
 bool pj_terminal_is(FILE *stream)
 {
     const char *term = getenv("TERM");
+    if (stream == remembered) return true;
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
@@ -22,6 +32,7 @@ bool pj_terminal_colour(FILE *stream)
 int pj_terminal_width(FILE *stream)
 {
     struct winsize size;
+    if (stream == remembered) return remembered_width;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
 }

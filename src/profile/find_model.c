@@ -2,6 +2,7 @@
 #include "profile/find_model.h"
 
 #include "base/file.h"
+#include "base/process.h"
 #include "llm/places.h"
 #include "llm/scan.h"
 
@@ -158,6 +159,20 @@ static bool find_pair(const char *folder, const char *name, char *path, size_t b
     return pj_path_join(path, bytes, folder, name) && exists(path);
 }
 
+/* Among the models installed with perjoule: under the prefix it was built for, or, where a
+ * ready-made program was only unpacked, beside the program. */
+static bool find_installed(const char *name, char *path, size_t bytes)
+{
+    char program[PATH_MAX], models[PATH_MAX];
+    if (find_pair(PJ_DATADIR "/models", name, path, bytes)) return true;
+    if (pj_process_path(program, sizeof program, NULL) != PJ_OK) return false;
+    char *slash = strrchr(program, '/');
+    if (!slash) return false;
+    *slash = 0;
+    return pj_path_join(models, sizeof models, program, "../share/perjoule/models") &&
+           find_pair(models, name, path, bytes);
+}
+
 pj_status pj_model_find_noting(const char *name, const char *models, char *path, size_t bytes,
                                char *note, size_t note_bytes, pj_error *err)
 {
@@ -167,7 +182,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
         return take_path(name, path, bytes, err);
     const char *wanted = name ? name : "demo";
     bool direct = find_pair(folder, wanted, path, bytes);
-    if (!name && (direct || find_pair(PJ_DATADIR "/models", wanted, path, bytes))) return PJ_OK;
+    if (!name && (direct || find_installed(wanted, path, bytes))) return PJ_OK;
     if (!name)
         return pj_fail(err, PJ_E_NOT_FOUND,
                        "no model was given with -m, and the demonstration model is neither in %s "
@@ -180,7 +195,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
         s.wanted_bytes = (size_t)(colon - name);
     }
     if (direct) keep(&s.exact, &(pj_model_spot){name, path, "the models folder", NULL});
-    if (!direct && find_pair(PJ_DATADIR "/models", wanted, path, bytes)) return PJ_OK;
+    if (!direct && find_installed(wanted, path, bytes)) return PJ_OK;
     pj_model_places_each(folder, true, look, &s);
     return take_found(&s, name, folder, path, bytes, note, note_bytes, err);
 }

@@ -1,0 +1,135 @@
+/* Folding and cutting lines; colours take no room, and a UTF-8 character takes one column. */
+#include "cli/fold.h"
+
+#include "base/memory.h"
+#include "cli/terminal.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_BYTES = 64 << 20, MAX_INDENT = 24 };
+
+static int terminal = -1; /* the descriptor of standard output meanwhile */
+static int terminal_width;
+
+/* Bytes of the escape sequence at `p`, 0: there is none. */
+static size_t escape_bytes(const char *p)
+{
+    if (p[0] != '\033' || p[1] != '[') return 0;
+    size_t n = 2;
+    while (p[n] && !(p[n] >= '@' && p[n] <= '~')) n++;
+    return n + (p[n] != 0);
+}
+
+/* Bytes of what stands at `p`: one character, or an escape sequence; *columns is what it takes. */
+static size_t step(const char *p, int *columns)
+{
+    size_t n = escape_bytes(p);
+    *columns = n ? 0 : 1;
+    if (n) return n;
+    n = 1;
+    while (((unsigned char)p[n] & 0xc0) == 0x80) n++;
+    return n;
+}
+
+static int columns_of(const char *text, size_t bytes)
+{
+    int total = 0, one;
+    for (size_t i = 0; i < bytes; total += one) i += step(text + i, &one);
+    return total;
+}
+
+static bool is_row(const char *line, size_t bytes)
+{
+    size_t i = strspn(line, " ");
+    for (; i + 1 < bytes; i++)
+        if (line[i] == ' ' && line[i + 1] == ' ') return true;
+    return false;
+}
+
+/* Escape sequences after the cut still count: one of them ends the colour. */
+static void print_cut(FILE *out, const char *line, size_t bytes, int width)
+{
+    int column = 0, one;
+    for (size_t i = 0, n; i < bytes; i += n) {
+        n = step(line + i, &one);
+        if (one && column == width - 1) fputs("\u2026", out);
+        if (!one || column < width - 1) fwrite(line + i, 1, n, out);
+        column += one;
+    }
+}
+
+static void print_folded(FILE *out, const char *line, size_t bytes, int width)
+{
+    int indent = (int)strspn(line, " "), column = 0;
+    if (indent > MAX_INDENT || indent > width / 2) indent = 2;
+    for (size_t i = 0; i < bytes;) {
+        size_t blanks = strspn(line + i, " ");
+        if (i + blanks > bytes) blanks = bytes - i;
+        size_t word = 0;
+        while (i + blanks + word < bytes && line[i + blanks + word] != ' ') word++;
+        int wide = columns_of(line + i + blanks, word);
+        if (i && column + (int)blanks + wide > width) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else {
+            fprintf(out, "%*s", (int)blanks, "");
+            column += (int)blanks;
+        }
+        if (column + wide > width) /* one word wider than all: a path */
+            print_cut(out, line + i + blanks, word, width - column);
+        else
+            fwrite(line + i + blanks, 1, word, out);
+        column += wide;
+        i += blanks + word;
+    }
+}
+
+void pj_fold_text(FILE *out, const char *text, int width)
+{
+    bool json = *text == '{' || *text == '[';
+    while (*text) {
+        size_t bytes = strcspn(text, "\n");
+        if (json || columns_of(text, bytes) <= width)
+            fwrite(text, 1, bytes, out);
+        else if (is_row(text, bytes))
+            print_cut(out, text, bytes, width);
+        else
+            print_folded(out, text, bytes, width);
+        text += bytes;
+        if (*text == '\n') putc(*text++, out);
+    }
+}
+
+void pj_fold_begin(void)
+{
+    if (terminal >= 0 || !pj_terminal_is(stdout)) return;
+    FILE *collected = tmpfile();
+    if (!collected) return; /* then as it comes */
+    fflush(stdout);
+    terminal_width = pj_terminal_width(stdout);
+    pj_terminal_remember(stdout); /* the file that takes its place is none */
+    terminal = dup(STDOUT_FILENO);
+    if (terminal >= 0) dup2(fileno(collected), STDOUT_FILENO);
+    fclose(collected);
+}
+
+void pj_fold_end(void)
+{
+    if (terminal < 0) return;
+    fflush(stdout);
+    off_t bytes = lseek(STDOUT_FILENO, 0, SEEK_END);
+    char *text = bytes > 0 && bytes < MAX_BYTES ? pj_alloc((size_t)bytes + 1, 1) : NULL;
+    ssize_t got = text ? pread(STDOUT_FILENO, text, (size_t)bytes, 0) : 0;
+    dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+    terminal = -1;
+    if (text && got > 0) {
+        text[got] = 0;
+        pj_fold_text(stdout, text, terminal_width);
+        fflush(stdout);
+    }
+    pj_free(text);
+}
