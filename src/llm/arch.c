@@ -28,6 +28,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_MINISTRAL3] = {"Ministral3ForCausalLM", "ministral3", "mistral3", true},
     [PJ_ARCH_GEMMA2] = {"Gemma2ForCausalLM", "gemma2", "gemma2", false},
     [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
+    [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
 };
 
 static const struct {

@@ -53,6 +53,12 @@ static uint32_t score_stride(uint32_t keys)
     return (keys + 15) / 16 * 16;
 }
 
+/* Between rows of weights: with a sink, one more than there are keys. */
+static uint32_t row_floats(const attention *a, uint32_t keys)
+{
+    return score_stride(keys + (a->layer->sinks != NULL));
+}
+
 /* Keys that a tile ending at position `last` and beginning at `first` reads. */
 static uint32_t keys_begin(const attention *a, uint32_t first)
 {
@@ -71,7 +77,7 @@ static cut cut_of(const attention *a, const pj_segment *g)
     uint32_t last = state->sequences[g->sequence].length + g->count;
     uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
     uint32_t widest = a->layer->window < last - tile ? a->layer->window + tile : last;
-    size_t rows = state->score_floats / score_stride(widest);
+    size_t rows = state->score_floats / row_floats(a, widest);
     size_t fit = (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) /
                  a->layer->head_dim;
     if (rows > fit) rows = fit;
@@ -153,13 +159,13 @@ static void stage_scores(const attention *a, const unit *u, float *scores, unsig
     pj_kv_rows keys = unit_kv(a, u, 0);
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(q + i * position_floats, from + i * a->token_floats, position_floats * sizeof *q);
-    a->s->kernels->attention_scores(scores, score_stride(u->keys), q, dim, u->rows, &keys, u->keys,
+    a->s->kernels->attention_scores(scores, row_floats(a, u->keys), q, dim, u->rows, &keys, u->keys,
                                     dim, pj_team_scratch(a->s->team, thread));
 }
 
 static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    a->s->kernels->attention_scale(scores, score_stride(u->keys), u->rows, u->keys,
+    a->s->kernels->attention_scale(scores, row_floats(a, u->keys), u->rows, u->keys,
                                    a->layer->score_scale);
 }
 
@@ -167,7 +173,7 @@ static void stage_softcap(const attention *a, const unit *u, float *scores, unsi
 {
     float cap = (float)a->s->model->config.attention_softcap;
     for (uint32_t i = 0; i < u->rows; i++)
-        a->s->kernels->softcap(scores + (size_t)i * score_stride(u->keys), u->keys, cap);
+        a->s->kernels->softcap(scores + (size_t)i * row_floats(a, u->keys), u->keys, cap);
 }
 
 static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
@@ -175,12 +181,17 @@ static void stage_mask(const attention *a, const unit *u, float *scores, unsigne
     pj_visible seen[UNIT_ROWS];
     if (u->positions == 1) return; /* every key that is read is seen */
     for (uint32_t i = 0; i < u->rows; i++) seen[i] = visible(a, u, i);
-    a->s->kernels->attention_mask(scores, score_stride(u->keys), u->rows, u->keys, seen);
+    a->s->kernels->attention_mask(scores, row_floats(a, u->keys), u->rows, u->keys, seen);
 }
 
+/* A head's sink stands behind its scores: it takes its share, and no value comes of it. */
 static void stage_softmax(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    a->s->kernels->attention_softmax(scores, score_stride(u->keys), u->rows, u->keys);
+    const float *sinks = a->layer->sinks;
+    size_t stride = row_floats(a, u->keys);
+    for (uint32_t i = 0; sinks && i < u->rows; i++)
+        scores[i * stride + u->keys] = sinks[u->head + i % u->heads];
+    a->s->kernels->attention_softmax(scores, stride, u->rows, u->keys + (sinks != NULL));
 }
 
 static size_t output_floats(const attention *a)
@@ -200,7 +211,7 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
     size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
     float *y = unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
-    a->s->kernels->attention_values(y, dim, scores, score_stride(u->keys), u->rows, &values,
+    a->s->kernels->attention_values(y, dim, scores, row_floats(a, u->keys), u->rows, &values,
                                     u->keys, dim, false, pj_team_scratch(a->s->team, thread));
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(unit_output(a, u) + i * output_floats(a), y + i * position_floats,
@@ -254,7 +265,7 @@ static void sum_rows(const attention *a, const unit *u, const float *scores, uns
         if (!row_is_looked_at(u, i)) continue;
         pj_visible v = visible(a, u, i);
         uint32_t keys = v.end - v.begin;
-        a->s->kernels->value_sums(scores + i * score_stride(u->keys) + v.begin, 1, keys, keys,
+        a->s->kernels->value_sums(scores + i * row_floats(a, u->keys) + v.begin, 1, keys, keys,
                                   PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
     }
 }
@@ -282,7 +293,7 @@ static void look_at_unit(const attention *a, const unit *u, const float *scores,
     for (uint32_t i = 0; i < u->rows; i++) {
         if (!row_is_looked_at(u, i)) continue;
         pj_visible v = visible(a, u, i);
-        look_at_row(a->s->kernels, scores + i * score_stride(u->keys) + v.begin, v.end - v.begin,
+        look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, v.end - v.begin,
                     &figures[u->head + i % u->heads]);
     }
 }
@@ -573,7 +584,7 @@ static void cut_units(attention *a)
     }
     for (uint32_t i = 0; a->s->seam->deep && i < a->units; i++) {
         unit u = unit_at(a, i);
-        uint32_t floats = u.rows * score_stride(u.keys);
+        uint32_t floats = u.rows * row_floats(a, u.keys);
         if (floats > a->unit_floats) a->unit_floats = floats;
     }
 }

@@ -54,6 +54,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GEMMA2] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true},
     [PJ_ARCH_GEMMA3] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true,
                         .qk_norm = PJ_QK_NORM_HEAD},
+    [PJ_ARCH_GPT_OSS] = {PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
+                         .router_bias = true, .mlp_bias = PJ_BIAS_ALWAYS, .sinks = true},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -47,6 +47,8 @@ typedef struct pj_blueprint {
     pj_qk_norm qk_norm;
     pj_mlp_kind mlp;
     pj_router_kind router;
+    bool router_bias;
+    bool sinks;         /* a logit per head that takes its share of the softmax and has no value */
     bool shared_expert; /* one more expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in the order of a layer; PJ_N_NONE: the architecture has no such norm. */

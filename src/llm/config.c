@@ -52,6 +52,7 @@ static void refuse_quantised(pj_config_reader *r)
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     if (!quantised) return;
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
+    if (method && strcmp(method, "mxfp4") == 0) return; /* of the experts; their tensors say so */
     char problem[160];
     snprintf(problem, sizeof problem,
              "says the checkpoint is quantised (%.40s); use the original weights, with --dtype to "
@@ -180,10 +181,24 @@ static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
     }
 }
 
+static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
+{
+    config->experts = pj_config_count(r, "num_local_experts", 128, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 4, 1, config->experts);
+    config->expert_intermediate = config->intermediate;
+    config->norm_topk = true;
+    config->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
+    config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
+}
+
 static void read_experts(pj_config_reader *r, pj_model_config *config)
 {
     pj_arch arch = config->arch;
     bool mixtral = arch == PJ_ARCH_MIXTRAL;
+    if (arch == PJ_ARCH_GPT_OSS) {
+        read_gpt_oss_experts(r, config);
+        return;
+    }
     if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;
     const char *key = mixtral || !pj_config_get(r, "num_experts") ? "num_local_experts" : "num_experts";
     config->experts = pj_config_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);

@@ -75,6 +75,8 @@ typedef struct pj_model_config {
     double attention_softcap, logit_softcap;    /* x becomes cap tanh(x / cap); 0: none */
     bool attention_bias, mlp_bias, qkv_bias;
     bool gelu; /* gelu_new instead of silu */
+    /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain. */
+    double swiglu_alpha, swiglu_limit;
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
     bool norm_topk;

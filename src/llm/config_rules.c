@@ -46,6 +46,11 @@ static const pj_config_rules rules[PJ_ARCH_COUNT] = {
                         .window_period = 2, .window_absent = 4096},
     [PJ_ARCH_GEMMA3] = {GEMMA, .layers = 26, .vocab = 262208, .context = 131072, .theta = 1e6,
                         .window_theta = 1e4, .window_period = 6, .window_absent = 4096},
+    [PJ_ARCH_GPT_OSS] = {SILU, .eps = 1e-5, .theta = 1.5e5, .attention_bias = true, .hidden = 2880,
+                         .intermediate = 2880, .layers = 36, .heads = 64, .kv_heads = 8,
+                         .head_dim = 64, .vocab = 201088, .context = 131072,
+                         .window = PJ_WINDOW_PERIOD, .window_period = 2, .window_absent = 128,
+                         .lists_layers = true},
 };
 
 const pj_config_rules *pj_config_rules_get(pj_arch arch)

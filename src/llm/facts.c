@@ -37,6 +37,7 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_vector(t, pj_bias_wanted(b->qkv_bias, c), q + 2 * kv);
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
+    add_vector(t, b->sinks, c->heads);
     add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, 2 * (uint64_t)c->head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
 }
@@ -57,6 +58,7 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     t->used += c->experts_per_token * one.used;
     t->multiplied += c->experts_per_token * one.multiplied;
     add_matrix(t, c->experts, c->hidden); /* the router */
+    add_vector(t, b->router_bias, c->experts);
     if (!b->shared_expert) return;
     add_mlp(t, c, b, c->shared_intermediate);
     add_matrix(t, 1, c->hidden); /* its gate */

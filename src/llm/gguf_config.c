@@ -322,6 +322,12 @@ static void read_experts(reader *r, pj_model_config *c)
 {
     char name[64];
     bool mixtral = c->arch == PJ_ARCH_MIXTRAL;
+    if (c->arch == PJ_ARCH_GPT_OSS) {
+        c->swiglu_alpha = 1.702; /* no file says so */
+        c->swiglu_limit = 7;
+        c->mlp_bias = true;
+        mixtral = true; /* experts in every layer, weights that sum to 1 */
+    }
     if (!mixtral && c->arch != PJ_ARCH_QWEN2_MOE && c->arch != PJ_ARCH_QWEN3_MOE) return;
     c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
     c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
@@ -469,7 +475,7 @@ static void read_rope(reader *r, pj_model_config *c)
     rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
     rope->beta_fast = want_number(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6);
     rope->beta_slow = want_number(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6);
-    rope->truncate = true;
+    rope->truncate = c->arch != PJ_ARCH_GPT_OSS; /* as it was trained */
     read_scaling_type(r, rope);
     if (r->status != PJ_OK) return;
     double attention = want_number(r, "rope.scaling.attn_factor", NAN, 1e-6, 1e6);
@@ -591,7 +597,9 @@ static const name_pair inside[] = {
     {"mlp.down_proj", "ffn_down"},
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
+    {"self_attn.sinks", "attn_sinks"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
     {"mlp.experts.gate_proj", "ffn_gate_exps"},
     {"mlp.experts.up_proj", "ffn_up_exps"},
     {"mlp.experts.down_proj", "ffn_down_exps"},
@@ -643,7 +651,7 @@ static bool closes_attention(pj_arch arch, const char *part, size_t length)
     pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
     const char *name = pj_seam_text(norm);
     return strlen(name) == length && memcmp(name, part, length) == 0 &&
-           pj_blueprint_get(arch)->attention_out_norm == norm;
+           (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS);
 }
 
 static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)

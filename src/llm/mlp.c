@@ -18,7 +18,24 @@ typedef struct activation {
     float *act;        /* [rows][f] */
     size_t f, stride;
     bool gelu;
+    float alpha, limit; /* of a clamped gate; limit 0: none */
 } activation;
+
+/* g sigmoid(alpha g) = silu(alpha g) / alpha, of gates that are at most the limit. */
+static void activate_clamped(const activation *a, const float *gate, float *act)
+{
+    for (size_t i = 0; i < a->f; i++) act[i] = (gate[i] > a->limit ? a->limit : gate[i]) * a->alpha;
+    a->s->kernels->silu(act, act, a->f);
+    for (size_t i = 0; i < a->f; i++) act[i] *= 1 / a->alpha;
+}
+
+static void multiply_clamped(const activation *a, const float *up, float *act)
+{
+    for (size_t i = 0; i < a->f; i++) {
+        float u = up[i] > a->limit ? a->limit : up[i];
+        act[i] *= (u < -a->limit ? -a->limit : u) + 1;
+    }
+}
 
 static void activate_row(void *context, size_t row)
 {
@@ -26,7 +43,9 @@ static void activate_row(void *context, size_t row)
     const pj_kernels *k = a->s->kernels;
     const float *gate = a->gate + row * a->stride;
     float *act = a->act + row * a->f;
-    if (a->gelu)
+    if (a->limit > 0)
+        activate_clamped(a, gate, act);
+    else if (a->gelu)
         k->gelu(act, gate, a->f);
     else
         k->silu(act, gate, a->f);
@@ -35,13 +54,16 @@ static void activate_row(void *context, size_t row)
 static void multiply_row(void *context, size_t row)
 {
     const activation *a = context;
-    a->s->kernels->multiply(a->act + row * a->f, a->up + row * a->stride, a->f);
+    if (a->limit > 0)
+        multiply_clamped(a, a->up + row * a->stride, a->act + row * a->f);
+    else
+        a->s->kernels->multiply(a->act + row * a->f, a->up + row * a->stride, a->f);
 }
 
 static void activate_and_multiply_row(void *context, size_t row)
 {
     const activation *a = context;
-    if (a->gelu || !a->up) {
+    if (a->gelu || a->limit > 0 || !a->up) {
         activate_row(context, row);
         if (a->up) multiply_row(context, row);
     } else {
@@ -162,7 +184,9 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
                     .act = state->act,
                     .f = f,
                     .stride = stride,
-                    .gelu = s->model->config.gelu};
+                    .gelu = s->model->config.gelu,
+                    .alpha = (float)s->model->config.swiglu_alpha,
+                    .limit = (float)s->model->config.swiglu_limit};
     activate(&a, x->count, mlp->down.name != PJ_N_NONE);
     pj_rows act = {state->act, x->count, f};
     pj_steps_product(s, &act, &mlp->down, y, hidden, residual);

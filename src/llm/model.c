@@ -9,6 +9,7 @@
 #include "llm/kernels/linear.h"
 #include "llm/model_check.h"
 #include "llm/pages.h"
+#include "llm/row_source.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,7 +70,8 @@ static void *small_alloc(loader *l, size_t count, size_t size)
 typedef struct fill {
     const pj_kernels *kernels;
     pj_team *team;
-    const pj_matrix *from; /* NULL: random */
+    const pj_matrix *from;       /* or */
+    const pj_row_source *source; /* neither: random */
     pj_matrix *to;
     uint32_t matrix;
     float scale;
@@ -83,20 +85,26 @@ static void fill_rows(void *context, unsigned thread)
     float *row = f->scratch + thread * cols;
     pj_team_share(f->team, thread, f->to->rows, 1, &begin, &end);
     for (size_t r = begin; r < end; r++) {
-        if (f->from) {
+        unsigned char *out = (unsigned char *)(uintptr_t)f->to->data + r * f->to->row_bytes;
+        if (f->source && f->source->copy && f->to->type == f->source->type) {
+            f->source->copy(f->source, r, out);
+            continue;
+        }
+        if (f->source) {
+            f->source->read(f->source, r, row);
+        } else if (f->from) {
             const unsigned char *stored = f->from->data;
             f->kernels->dequantise(f->from->type, stored + r * f->from->row_bytes, row, cols);
         } else {
             pj_synthetic_row(f->matrix, r, row, cols, f->scale);
         }
-        unsigned char *out = (unsigned char *)(uintptr_t)f->to->data;
-        f->kernels->quantise(f->to->type, row, out + r * f->to->row_bytes, cols);
+        f->kernels->quantise(f->to->type, row, out, cols);
     }
 }
 
-/* A new matrix of `type`, converted from `from` or random. */
-static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const pj_matrix *from,
-                             size_t rows, size_t cols, pj_matrix *to)
+/* A new matrix of `type`, converted from `from` or `source`, or random where both are NULL. */
+static pj_status fill_matrix(loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                             const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to)
 {
     size_t row_bytes = pj_dtype_row_bytes(type, cols), bytes;
     if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes))
@@ -113,6 +121,7 @@ static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const p
     fill f = {.kernels = l->kernels,
               .team = l->team,
               .from = from,
+              .source = source,
               .to = to,
               .matrix = l->matrices,
               .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
@@ -120,6 +129,12 @@ static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const p
     pj_team_run(l->team, fill_rows, &f);
     pj_free(scratch);
     return PJ_OK;
+}
+
+static pj_status make_matrix(loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                             size_t rows, size_t cols, pj_matrix *to)
+{
+    return fill_matrix(l, name, type, from, NULL, rows, cols, to);
 }
 
 static pj_dtype wanted_type(const loader *l, role use, pj_dtype stored, size_t cols)
@@ -138,6 +153,13 @@ static pj_status adopt(loader *l, const char *name, role use, const pj_matrix *s
     *out = *stored;
     if (type == stored->type) return PJ_OK;
     return make_matrix(l, name, type, stored, stored->rows, stored->cols, out);
+}
+
+static pj_status adopt_rows(loader *l, const char *name, const pj_row_source *source, size_t rows,
+                            pj_matrix *out)
+{
+    pj_dtype type = wanted_type(l, ROLE_LAYER, source->type, source->cols);
+    return fill_matrix(l, name, type, NULL, source, rows, source->cols, out);
 }
 
 static pj_status load_matrix(loader *l, const char *name, role use, size_t rows, size_t cols,
@@ -286,6 +308,15 @@ static pj_status load_qk_norms(loader *l, const char *attn, pj_layer *layer)
     return status ? status : load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
+/* GGUF files put ".weight" behind every name. */
+static pj_status load_sinks(loader *l, const char *attn, pj_layer *layer)
+{
+    char name[NAME_BYTES];
+    bool gguf = l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint);
+    snprintf(name, sizeof name, "%s.sinks%s", attn, gguf ? ".weight" : "");
+    return load_vector(l, name, layer->heads, 0, &layer->sinks);
+}
+
 static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -297,7 +328,8 @@ static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
     if (!status)
         status = load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c),
                                 &layer->o);
-    return status ? status : load_qk_norms(l, attn, layer);
+    if (!status) status = load_qk_norms(l, attn, layer);
+    return status || !b->sinks ? status : load_sinks(l, attn, layer);
 }
 
 /* Names of the parts, by kind of block; those of a named block are components of their own. */
@@ -366,6 +398,136 @@ static pj_status load_fused_experts(loader *l, const char *prefix, pj_layer *lay
     return status;
 }
 
+/* Biases of all experts, [experts][count]; of each the values first, first + step, .... */
+static pj_status load_expert_biases(loader *l, const char *prefix, const char *part, size_t count,
+                                    size_t first, size_t step, const float **biases)
+{
+    char name[NAME_BYTES];
+    pj_matrix stored;
+    size_t experts = l->model->config.experts;
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    pj_status status =
+        pj_checkpoint_matrix(l->model->checkpoint, name, experts, count * step, &stored, l->err);
+    if (status) return status;
+    float *values = small_alloc(l, experts * count, sizeof *values);
+    float *row = values ? pj_alloc(count * step, sizeof *row) : NULL;
+    if (!row) return pj_fail_memory(l->err, name);
+    for (size_t e = 0; e < experts; e++) {
+        l->kernels->dequantise(stored.type, (const char *)stored.data + e * stored.row_bytes, row,
+                               count * step);
+        for (size_t i = 0; i < count; i++) values[e * count + i] = row[first + i * step];
+    }
+    pj_free(row);
+    *biases = values;
+    return PJ_OK;
+}
+
+/* gpt-oss: rows of gate and up take turns. */
+static pj_status load_interleaved_biases(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    const float *gates, *ups, *downs;
+    size_t f = c->expert_intermediate;
+    pj_status status = load_expert_biases(l, prefix, "gate_up_proj_bias", f, 0, 2, &gates);
+    if (!status) status = load_expert_biases(l, prefix, "gate_up_proj_bias", f, 1, 2, &ups);
+    if (!status)
+        status = load_expert_biases(l, prefix, "down_proj_bias", c->hidden, 0, 1, &downs);
+    for (uint32_t e = 0; !status && e < c->experts; e++) {
+        layer->experts[e].gate.bias = gates + e * f;
+        layer->experts[e].up.bias = ups + e * f;
+        layer->experts[e].down.bias = downs + (size_t)e * c->hidden;
+    }
+    return status;
+}
+
+/* The rows of gate, up and down of one expert. */
+typedef struct expert_sources {
+    pj_row_source gate, up, down;
+} expert_sources;
+
+static pj_status adopt_expert(loader *l, const char *name, const expert_sources *from, pj_mlp *mlp)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t f = mlp->width = c->expert_intermediate;
+    pj_status status = adopt_rows(l, name, &from->gate, f, &mlp->gate.w);
+    if (!status) status = adopt_rows(l, name, &from->up, f, &mlp->up.w);
+    return status ? status : adopt_rows(l, name, &from->down, c->hidden, &mlp->down.w);
+}
+
+/* As gpt-oss is saved without quantisation: [experts, in, out], gate and up interleaved. */
+static pj_status load_interleaved_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t f = c->expert_intermediate, hidden = c->hidden;
+    pj_matrix in, out;
+    pj_status status = find_fused(l, prefix, "gate_up_proj", hidden, 2 * f, &in);
+    if (!status) status = find_fused(l, prefix, "down_proj", f, hidden, &out);
+    for (uint32_t e = 0; !status && e < c->experts; e++) {
+        pj_matrix both = matrix_rows(&in, e * hidden, hidden), down = matrix_rows(&out, e * f, f);
+        expert_sources from = {
+            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 0, 2),
+            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 1, 2),
+            pj_rows_transposed(down.data, down.type, f, down.row_bytes, 0, 1)};
+        status = adopt_expert(l, prefix, &from, &layer->experts[e]);
+    }
+    return status ? status : load_interleaved_biases(l, prefix, layer);
+}
+
+/* A tensor of bytes [experts, rows, cols / 32] and, for blocks, 16. */
+static pj_status find_mxfp4(loader *l, const char *prefix, const char *part, size_t rows,
+                            size_t cols, bool blocks, const unsigned char **data)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
+    uint64_t want[4] = {l->model->config.experts, rows, cols / 32, 16};
+    uint32_t rank = blocks ? 4 : 3;
+    if (!t) return pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    bool right = cols % 32 == 0 && t->type == PJ_FILE_U8 && t->rank == rank &&
+                 memcmp(t->shape, want, rank * sizeof *want) == 0;
+    if (!right)
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be bytes [%zu, %zu, %zu%s] and is not", name,
+                       (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
+    *data = t->data;
+    return PJ_OK;
+}
+
+/* As gpt-oss is published. */
+static pj_status load_mxfp4_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t f = c->expert_intermediate, d = c->hidden;
+    const unsigned char *in, *in_scales, *out, *out_scales;
+    pj_status status = find_mxfp4(l, prefix, "gate_up_proj_blocks", 2 * f, d, true, &in);
+    if (!status) status = find_mxfp4(l, prefix, "gate_up_proj_scales", 2 * f, d, false, &in_scales);
+    if (!status) status = find_mxfp4(l, prefix, "down_proj_blocks", d, f, true, &out);
+    if (!status) status = find_mxfp4(l, prefix, "down_proj_scales", d, f, false, &out_scales);
+    for (size_t e = 0; !status && e < c->experts; e++) {
+        expert_sources from = {pj_rows_mxfp4(in, in_scales, d, 2 * f * e, 2),
+                               pj_rows_mxfp4(in, in_scales, d, 2 * f * e + 1, 2),
+                               pj_rows_mxfp4(out, out_scales, f, d * e, 1)};
+        status = adopt_expert(l, prefix, &from, &layer->experts[e]);
+    }
+    return status ? status : load_interleaved_biases(l, prefix, layer);
+}
+
+static pj_status load_stacked_biases(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    const float *gates, *ups, *downs;
+    size_t f = c->expert_intermediate;
+    pj_status status = load_expert_biases(l, prefix, "gate_proj.bias", f, 0, 1, &gates);
+    if (!status) status = load_expert_biases(l, prefix, "up_proj.bias", f, 0, 1, &ups);
+    if (!status)
+        status = load_expert_biases(l, prefix, "down_proj.bias", c->hidden, 0, 1, &downs);
+    for (uint32_t e = 0; !status && e < c->experts; e++) {
+        layer->experts[e].gate.bias = gates + e * f;
+        layer->experts[e].up.bias = ups + e * f;
+        layer->experts[e].down.bias = downs + (size_t)e * c->hidden;
+    }
+    return status;
+}
+
 /* The three matrices of all experts in a tensor each, as GGUF files have them. */
 static pj_status load_stacked_experts(loader *l, const char *prefix, pj_layer *layer)
 {
@@ -384,7 +546,8 @@ static pj_status load_stacked_experts(loader *l, const char *prefix, pj_layer *l
         if (!status) status = adopt(l, prefix, ROLE_LAYER, &up, &mlp->up.w);
         if (!status) status = adopt(l, prefix, ROLE_LAYER, &out, &mlp->down.w);
     }
-    return status;
+    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
+    return status || !bias ? status : load_stacked_biases(l, prefix, layer);
 }
 
 /* One expert under whichever of its two spellings the file has. */
@@ -397,9 +560,10 @@ static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
     const char *const *part = spellings[has_tensor(l, name, "w1.weight")];
     size_t f = mlp->width = c->expert_intermediate;
-    pj_status status = load_linear(l, name, part[0], f, c->hidden, false, &mlp->gate);
-    if (!status) status = load_linear(l, name, part[1], f, c->hidden, false, &mlp->up);
-    if (!status) status = load_linear(l, name, part[2], c->hidden, f, false, &mlp->down);
+    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
+    pj_status status = load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
+    if (!status) status = load_linear(l, name, part[1], f, c->hidden, bias, &mlp->up);
+    if (!status) status = load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
     return status;
 }
 
@@ -409,7 +573,9 @@ static pj_status load_router(loader *l, const char *prefix, pj_projection *out)
 {
     const pj_model_config *c = &l->model->config;
     pj_projection read = {0};
-    pj_status status = load_linear(l, prefix, "gate", c->experts, c->hidden, false, &read);
+    const char *part = has_tensor(l, prefix, "router.weight") ? "router" : "gate";
+    pj_status status = load_linear(l, prefix, part, c->experts, c->hidden,
+                                   l->model->blueprint->router_bias, &read);
     *out = read; /* unnamed: its component, the router, also chooses */
     if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
     return make_matrix(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
@@ -425,7 +591,11 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
     layer->experts = small_alloc(l, c->experts, sizeof *layer->experts);
     if (!layer->experts) return PJ_E_NO_MEMORY;
     pj_status status = load_router(l, block, &layer->router);
-    if (!status && has_tensor(l, experts, "gate_up_proj"))
+    if (!status && has_tensor(l, experts, "gate_up_proj_blocks"))
+        status = load_mxfp4_experts(l, experts, layer);
+    else if (!status && has_tensor(l, experts, "gate_up_proj_bias"))
+        status = load_interleaved_experts(l, experts, layer);
+    else if (!status && has_tensor(l, experts, "gate_up_proj"))
         status = load_fused_experts(l, experts, layer);
     else if (!status && has_tensor(l, experts, "gate_proj.weight"))
         status = load_stacked_experts(l, experts, layer);
@@ -566,6 +736,7 @@ static void count_weights(pj_model *m)
             count_vector(norms[n].b, c->hidden, facts);
         }
         bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
+        count_vector(layer->sinks, layer->heads, facts);
         count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), facts);
         count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), facts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)

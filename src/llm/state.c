@@ -126,7 +126,7 @@ pj_status pj_state_init(pj_state *s, const pj_model *model, const pj_kernels *ke
     *s = (pj_state){.model = model, .kernels = kernels, .team = team, .options = *options};
     s->full_slots = options->context;
     s->window_slots = window_slots(model, options);
-    s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 15) / 16 * 16);
+    s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 16) / 16 * 16);
     s->sequences = pj_alloc(options->sequences, sizeof *s->sequences);
     s->kv_offset = pj_alloc(m->layers, sizeof *s->kv_offset);
     int32_t *tokens = pj_alloc((size_t)options->sequences * options->context, sizeof *tokens);
