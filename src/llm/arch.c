@@ -29,6 +29,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GEMMA2] = {"Gemma2ForCausalLM", "gemma2", "gemma2", false},
     [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
     [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
+    [PJ_ARCH_QWEN3_5] = {"Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", false},
 };
 
 static const struct {
@@ -37,6 +38,7 @@ static const struct {
 } wrappers[] = {
     {"Mistral3ForConditionalGeneration", "mistral3", PJ_ARCH_MISTRAL},
     {"Gemma3ForConditionalGeneration", "gemma3", PJ_ARCH_GEMMA3},
+    {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)

@@ -56,6 +56,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                         .qk_norm = PJ_QK_NORM_HEAD},
     [PJ_ARCH_GPT_OSS] = {PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
                          .router_bias = true, .mlp_bias = PJ_BIAS_ALWAYS, .sinks = true},
+    [PJ_ARCH_QWEN3_5] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
+                         .qk_norm = PJ_QK_NORM_HEAD},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -48,6 +48,7 @@ typedef struct pj_blueprint {
     pj_mlp_kind mlp;
     pj_router_kind router;
     bool router_bias;
+    bool output_gate;   /* rows of q_proj: of each head the query, then the gate of its output */
     bool sinks;         /* a logit per head that takes its share of the softmax and has no value */
     bool shared_expert; /* one more expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;

@@ -48,7 +48,9 @@ enum {
     PJ_MAX_HEAD_DIM = 1 << 14,
     PJ_MAX_VOCAB = 1 << 24,
     PJ_MAX_CONTEXT = 1 << 30,
-    PJ_MAX_EXPERTS = 1 << 14
+    PJ_MAX_EXPERTS = 1 << 14,
+    PJ_MAX_DELTA_DIM = 1024, /* of a head of the delta rule */
+    PJ_MAX_CONVOLUTION = 64
 };
 
 typedef struct pj_model_config {
@@ -66,6 +68,11 @@ typedef struct pj_model_config {
     uint32_t query_period;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
+    /* Layers with the gated delta rule instead of attention (delta.h); key_heads 0: none. */
+    bool *layer_is_linear; /* [layers], in the arena; NULL: none */
+    struct {
+        uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    } linear;
     bool tied_head;          /* a hint; presence of lm_head.weight decides */
     /* Factors of single architectures; 1 changes nothing. */
     double embedding_scale; /* of the rows of the embedding */

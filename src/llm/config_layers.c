@@ -93,8 +93,43 @@ static void read_window(pj_config_reader *r, pj_model_config *config)
     if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
 }
 
+/* ---- linear attention --------------------------------------------------------------------- */
+
+static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
+{
+    c->linear.key_heads = pj_config_count(r, "linear_num_key_heads", 16, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = pj_config_count(r, "linear_num_value_heads", 32, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "linear_key_head_dim", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.value_dim = pj_config_count(r, "linear_value_head_dim", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "linear_conv_kernel_dim", 4, 1, PJ_MAX_CONVOLUTION);
+    if (r->status == PJ_OK && c->linear.value_heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "linear_num_value_heads",
+                         "is not a multiple of linear_num_key_heads");
+}
+
+/* Which layers have the gated delta rule: by their list, else all but each interval-th. */
+static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *types = pj_config_get(r, "layer_types");
+    uint32_t interval = pj_config_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
+        return;
+    }
+    bool *linear = config->layer_is_linear = alloc_layers(r, config, sizeof *linear);
+    for (uint32_t i = 0; linear && i < config->layers; i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        linear[i] = types ? name && strcmp(name, "linear_attention") == 0 : (i + 1) % interval != 0;
+        if (types && !linear[i] && !(name && strcmp(name, "full_attention") == 0))
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
+                             "holds an attention that is not supported");
+    }
+    if (r->status == PJ_OK) read_linear_sizes(r, config);
+}
+
 void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
 {
     read_rotating_layers(r, config);
     if (r->status == PJ_OK) read_window(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_QWEN3_5) read_linear_layers(r, config);
 }

@@ -51,6 +51,9 @@ static const pj_config_rules rules[PJ_ARCH_COUNT] = {
                          .head_dim = 64, .vocab = 201088, .context = 131072,
                          .window = PJ_WINDOW_PERIOD, .window_period = 2, .window_absent = 128,
                          .lists_layers = true},
+    [PJ_ARCH_QWEN3_5] = {SILU, .eps = 1e-6, .theta = 1e4, .partial = 0.25, .hidden = 4096,
+                         .intermediate = 12288, .layers = 32, .heads = 16, .kv_heads = 4,
+                         .head_dim = 256, .vocab = 248320, .context = 32768},
 };
 
 const pj_config_rules *pj_config_rules_get(pj_arch arch)

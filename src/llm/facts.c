@@ -33,13 +33,24 @@ static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
 static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b)
 {
     uint64_t q = (uint64_t)c->heads * c->head_dim, kv = (uint64_t)c->kv_heads * c->head_dim;
-    add_matrix(t, q + 2 * kv, c->hidden);
+    add_matrix(t, (b->output_gate ? 2 * q : q) + 2 * kv, c->hidden);
     add_vector(t, pj_bias_wanted(b->qkv_bias, c), q + 2 * kv);
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
     add_vector(t, b->sinks, c->heads);
     add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, 2 * (uint64_t)c->head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
+}
+
+/* The gated delta rule's layers. */
+static void add_linear_attention(tally *t, const pj_model_config *c)
+{
+    uint64_t keys = (uint64_t)c->linear.key_heads * c->linear.key_dim;
+    uint64_t values = (uint64_t)c->linear.value_heads * c->linear.value_dim;
+    add_matrix(t, 2 * keys + 2 * values + 2 * (uint64_t)c->linear.value_heads, c->hidden);
+    add_matrix(t, c->hidden, values);
+    add_vector(t, true, (2 * keys + values) * c->linear.kernel);
+    add_vector(t, true, 2 * (uint64_t)c->linear.value_heads + c->linear.value_dim);
 }
 
 static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
@@ -69,6 +80,18 @@ static bool has_experts(const pj_model_config *c, uint32_t layer)
     return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
 }
 
+static bool is_linear(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_is_linear && c->layer_is_linear[layer];
+}
+
+static uint32_t attention_layers(const pj_model_config *c)
+{
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < c->layers; i++) layers += !is_linear(c, i);
+    return layers;
+}
+
 static tally count(const pj_model_config *c)
 {
     const pj_blueprint *b = pj_blueprint_get(c->arch);
@@ -78,7 +101,10 @@ static tally count(const pj_model_config *c)
                                       b->mlp_out_norm};
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
             if (norms[n]) add_norm(&t, b, c->hidden);
-        add_attention(&t, c, b);
+        if (is_linear(c, i))
+            add_linear_attention(&t, c);
+        else
+            add_attention(&t, c, b);
         if (has_experts(c, i))
             add_experts(&t, c, b);
         else
@@ -124,8 +150,8 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .active_parameters = t.used + table,
         .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* and one row of the embedding */
         .flops_per_token = 2 * t.multiplied,
-        .kv_bytes_per_position = 2 * 2 * kv * c->layers,
-        .attention_flops_per_position = 2 * 2 * q * c->layers,
+        .kv_bytes_per_position = 2 * 2 * kv * attention_layers(c),
+        .attention_flops_per_position = 2 * 2 * q * attention_layers(c),
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));

@@ -154,6 +154,50 @@ static void norm_heads(const pj_steps *s, const pj_norm *norm, float *x, uint32_
     pj_steps_norm(s, &step);
 }
 
+typedef struct gated {
+    const pj_steps *s;
+    const pj_layer *l;
+} gated;
+
+/* Queries and gates of the heads take turns in state->gate; queries move to their place. */
+static void take_queries_row(void *context, size_t row)
+{
+    const gated *g = context;
+    size_t dim = g->l->head_dim, heads = g->l->heads;
+    const float *from = g->s->state->gate + row * 2 * heads * dim;
+    float *q = g->s->state->qkv + row * (heads + 2 * (size_t)g->l->kv_heads) * dim;
+    for (size_t head = 0; head < heads; head++)
+        memcpy(q + head * dim, from + 2 * head * dim, dim * sizeof *q);
+}
+
+static void gate_row(void *context, size_t row)
+{
+    const gated *g = context;
+    size_t dim = g->l->head_dim, heads = g->l->heads;
+    const float *gates = g->s->state->gate + row * 2 * heads * dim + dim;
+    float *y = g->s->state->attended + row * heads * dim;
+    for (size_t head = 0; head < heads; head++)
+        g->s->kernels->sigmoid_multiply(y + head * dim, gates + 2 * head * dim, dim);
+}
+
+/* What attention gathered, times the sigmoid of its gate. */
+static void gate_output(const pj_steps *s, const pj_layer *l)
+{
+    gated g = {s, l};
+    size_t floats = (size_t)l->heads * l->head_dim;
+    double values = (double)s->rows * (double)floats;
+    if (!l->output_gate || !pj_steps_want(s, PJ_N_OUTPUT_GATE)) return;
+    pj_done done = {.flops = 5 * values,
+                    .bytes = 12 * values,
+                    .x = s->state->attended,
+                    .rows = s->rows,
+                    .cols = floats,
+                    .stride = floats};
+    pj_seam_component(s->seam, PJ_N_OUTPUT_GATE);
+    pj_steps_rows_summed(s, s->rows, s->rows * floats * 8, gate_row, &g, &done);
+    pj_seam_module_end(s->seam, done);
+}
+
 /* Queries, keys and values of h, side by side in state->qkv. */
 static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
@@ -162,11 +206,13 @@ static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
     float *q = s->state->qkv, *k = q + q_floats, *v = k + kv_floats;
     const pj_product products[] = {
         {&l->qkv, q, stride, NULL}, /* fused, or */
-        {&l->q, q, stride, NULL},
+        {&l->q, l->output_gate ? s->state->gate : q, l->output_gate ? 2 * q_floats : stride, NULL},
         {&l->k, k, stride, NULL},
         {&l->v, v, stride, NULL},
     };
     pj_steps_products(s, &h, products, 4);
+    gated g = {s, l};
+    if (l->output_gate) pj_steps_rows(s, s->rows, s->rows * q_floats, take_queries_row, &g);
     norm_heads(s, &l->q_norm, q, l->heads, l->head_dim, stride);
     norm_heads(s, &l->k_norm, k, l->kv_heads, l->head_dim, stride);
 }
@@ -200,9 +246,14 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     pj_seam_layer(s->seam, l->index);
 
     pj_rows h = norm(s, &l->attention_norm, x, s->rows);
-    project_qkv(s, l, h);
-    pj_steps_attention(s, l);
-    project_output(s, l);
+    if (l->delta) {
+        pj_steps_delta(s, l, &h);
+    } else {
+        project_qkv(s, l, h);
+        pj_steps_attention(s, l);
+        gate_output(s, l);
+        project_output(s, l);
+    }
 
     /* in a parallel block both halves read the first norm, which is still there */
     if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);

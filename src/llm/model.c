@@ -6,6 +6,7 @@
 #include "llm/model.h"
 
 #include "base/file.h"
+#include "llm/delta.h"
 #include "llm/kernels/linear.h"
 #include "llm/model_check.h"
 #include "llm/pages.h"
@@ -291,7 +292,8 @@ static pj_status load_qkv(loader *l, const char *attn, pj_layer *layer)
     if (b->fused_qkv)
         return load_component(l, attn, PJ_N_QKV_PROJ, q + 2 * kv, c->hidden, bias, &layer->qkv);
     if (has_tensor(l, attn, "qkv_proj.weight")) return load_split_qkv(l, attn, q, kv, bias, layer);
-    pj_status status = load_component(l, attn, PJ_N_Q_PROJ, q, c->hidden, bias, &layer->q);
+    size_t q_rows = layer->output_gate ? 2 * q : q;
+    pj_status status = load_component(l, attn, PJ_N_Q_PROJ, q_rows, c->hidden, bias, &layer->q);
     if (!status) status = load_component(l, attn, PJ_N_K_PROJ, kv, c->hidden, bias, &layer->k);
     if (!status) status = load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
     return status;
@@ -625,6 +627,76 @@ static uint32_t rope_of(const pj_model *m, uint32_t index)
     return c->window_rope.dims && c->layer_is_windowed && c->layer_is_windowed[index] ? 1 : 0;
 }
 
+/* ---- the gated delta rule ----------------------------------------------------------------- */
+
+/* The convolution's weights [channels][1][kernel], one row of channels for each of its inputs. */
+static pj_status load_convolution(loader *l, const char *prefix, struct pj_delta *d)
+{
+    char name[NAME_BYTES];
+    size_t channels = pj_delta_channels(d), count = channels * d->kernel;
+    float *rows = small_alloc(l, count, sizeof *rows), *values = rows;
+    if (!rows) return PJ_E_NO_MEMORY;
+    d->conv = rows;
+    for (size_t i = 0; i < count; i++) rows[i] = 0.5f / (float)d->kernel;
+    if (!l->model->checkpoint) return PJ_OK;
+    snprintf(name, sizeof name, "%s.conv1d.weight", prefix);
+    const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
+    pj_dtype type;
+    bool right = t && pj_file_dtype(t->type, &type) && t->rank >= 2 && t->shape[0] == channels &&
+                 t->shape[t->rank - 1] == d->kernel && (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1)) &&
+                 pj_dtype_get(type)->block_values == 1;
+    if (!right)
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be floats [%zu, 1, %u] and is not", name,
+                       channels, d->kernel);
+    values = pj_alloc(count, sizeof *values);
+    if (!values) return pj_fail_memory(l->err, name);
+    l->kernels->dequantise(type, t->data, values, count);
+    for (size_t c = 0; c < channels; c++)
+        for (uint32_t j = 0; j < d->kernel; j++) rows[j * channels + c] = values[c * d->kernel + j];
+    pj_free(values);
+    return PJ_OK;
+}
+
+/* GGUF files hold -e^A_log, others A_log. */
+static pj_status load_rates(loader *l, const char *prefix, struct pj_delta *d)
+{
+    char name[NAME_BYTES];
+    bool gguf = l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint);
+    snprintf(name, sizeof name, "%s.A_log%s", prefix, gguf ? ".weight" : "");
+    pj_status status = load_vector(l, name, d->value_heads, 0, &d->rate);
+    float *rates = (float *)(uintptr_t)d->rate;
+    for (uint32_t i = 0; !status && i < d->value_heads; i++)
+        rates[i] = gguf ? -rates[i] : expf(rates[i]);
+    if (status) return status;
+    snprintf(name, sizeof name, "%s.dt_bias%s", prefix, gguf ? ".bias" : "");
+    return load_vector(l, name, d->value_heads, 1, &d->bias);
+}
+
+static pj_status load_delta(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    struct pj_delta *d = layer->delta = small_alloc(l, 1, sizeof *d);
+    char linear[NAME_BYTES], name[NAME_BYTES + 16];
+    size_t hidden = c->hidden;
+    if (!d) return PJ_E_NO_MEMORY;
+    *d = (struct pj_delta){c->linear.key_heads, c->linear.value_heads, c->linear.key_dim,
+                           c->linear.value_dim, c->linear.kernel};
+    size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
+    snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
+    pj_status status =
+        load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
+    if (!status) status = load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
+    if (!status)
+        status = load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
+    if (!status)
+        status = load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    if (!status) status = load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
+    if (!status) status = load_convolution(l, linear, d);
+    if (!status) status = load_rates(l, linear, d);
+    snprintf(name, sizeof name, "%s.norm.weight", linear);
+    return status ? status : load_vector(l, name, d->value_dim, 1, &d->norm);
+}
+
 /* What the configuration says of one layer. */
 static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
 {
@@ -633,6 +705,7 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->heads = c->heads;
     layer->kv_heads = c->kv_heads;
     layer->head_dim = c->head_dim;
+    layer->output_gate = m->blueprint->output_gate;
     layer->window = is_windowed(c, index) ? c->window : UINT32_MAX;
     layer->rope = rope_of(m, index);
     layer->score_scale =
@@ -665,7 +738,9 @@ static pj_status load_layer(loader *l, uint32_t index)
             load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
     if (!status) status = load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
     if (!status) status = load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
-    if (!status) status = load_attention(l, prefix, layer);
+    bool linear = l->model->config.layer_is_linear && l->model->config.layer_is_linear[index];
+    if (!status)
+        status = linear ? load_delta(l, prefix, layer) : load_attention(l, prefix, layer);
     return status ? status : load_feed_forward(l, prefix, layer);
 }
 
@@ -720,6 +795,17 @@ static void count_vector(const float *values, size_t count, pj_model_facts *fact
     facts->decode_weight_bytes += count * sizeof *values;
 }
 
+static void count_delta(const struct pj_delta *d, pj_model_facts *facts)
+{
+    const pj_projection linears[] = {d->qkv, d->z, d->b, d->a, d->out};
+    for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
+        count_linear(&linears[n], 1, facts);
+    count_vector(d->conv, d->kernel * pj_delta_channels(d), facts);
+    count_vector(d->rate, d->value_heads, facts);
+    count_vector(d->bias, d->value_heads, facts);
+    count_vector(d->norm, d->value_dim, facts);
+}
+
 static void count_weights(pj_model *m)
 {
     const pj_model_config *c = &m->config;
@@ -737,6 +823,7 @@ static void count_weights(pj_model *m)
         }
         bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
         count_vector(layer->sinks, layer->heads, facts);
+        if (layer->delta) count_delta(layer->delta, facts);
         count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), facts);
         count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), facts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
@@ -756,7 +843,7 @@ static void count_weights(pj_model *m)
         facts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
     }
     facts->decode_weight_bytes += m->embedding.row_bytes;
-    facts->dtype = m->layers[0].o.w.type;
+    facts->dtype = m->layers[0].delta ? m->layers[0].delta->out.w.type : m->layers[0].o.w.type;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

@@ -49,6 +49,8 @@ typedef struct pj_layer {
     pj_projection q;            /* [heads head_dim, hidden] */
     pj_projection k, v;         /* [kv_heads head_dim, hidden] */
     pj_projection qkv;          /* fused: instead of the three */
+    struct pj_delta *delta;     /* instead of attention; NULL: attention (delta.h) */
+    bool output_gate;           /* q has rows of queries and of gates */
     const float *sinks;         /* [heads] or NULL */
     pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
     pj_projection o;            /* [hidden, heads head_dim] */

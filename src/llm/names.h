@@ -53,6 +53,15 @@
     X(SHARED_EXPERT, "shared_expert")                               \
     X(NORM, "norm")                                                 \
     X(LOGITS, "logits")                                             \
+    X(IN_PROJ_QKV, "in_proj_qkv")                                   \
+    X(IN_PROJ_Z, "in_proj_z")                                       \
+    X(IN_PROJ_B, "in_proj_b")                                       \
+    X(IN_PROJ_A, "in_proj_a")                                       \
+    X(CONV1D, "conv1d")                                             \
+    X(DELTA_RULE, "delta_rule")                                     \
+    X(LINEAR_ATTN_NORM, "linear_attn_norm")                         \
+    X(OUT_PROJ, "out_proj")                                         \
+    X(OUTPUT_GATE, "output_gate")                                   \
     X(FINAL_LAYERNORM, "final_layernorm")                           \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \

@@ -89,6 +89,8 @@ double pj_product_bytes(const pj_projection *p, size_t rows);
 /* Rotates the queries and keys in state->qkv, stores keys and values, and leaves the attended
  * values in state->attended. */
 void pj_steps_attention(const pj_steps *s, const pj_layer *layer);
+/* x [rows][hidden] through the gated delta rule, added to the residual stream. */
+void pj_steps_delta(const pj_steps *s, const pj_layer *layer, const pj_rows *x);
 /* x [rows][hidden] through a dense block into y [rows][hidden], which is added to `residual` when
  * that is not NULL. */
 void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,

@@ -1,6 +1,7 @@
 /* Allocation and addressing of the KV cache and the activations: two blocks of pages. */
 #include "llm/state.h"
 
+#include "llm/delta.h"
 #include "llm/pages.h"
 
 #include <string.h>
@@ -45,7 +46,9 @@ static size_t widest_query(const pj_model *m)
 {
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++)
-        widest = larger(widest, (size_t)m->layers[i].heads * m->layers[i].head_dim);
+        widest = larger(widest, m->layers[i].delta
+                                    ? pj_delta_values(m->layers[i].delta)
+                                    : (size_t)m->layers[i].heads * m->layers[i].head_dim);
     return widest;
 }
 
@@ -54,9 +57,29 @@ static size_t widest_qkv(const pj_model *m)
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++) {
         const pj_layer *l = &m->layers[i];
-        widest = larger(widest, ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
+        widest = larger(widest, l->delta ? pj_delta_channels(l->delta)
+                                         : ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
     }
     return widest;
+}
+
+/* Buffers of the delta rule, and of gated attention; 0 where no layer has them. */
+typedef struct extra_widths {
+    size_t mixed, gate, strength;
+} extra_widths;
+
+static extra_widths widest_extra(const pj_model *m)
+{
+    extra_widths w = {0};
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        const pj_layer *l = &m->layers[i];
+        if (l->output_gate) w.gate = larger(w.gate, 2 * (size_t)l->heads * l->head_dim);
+        if (!l->delta) continue;
+        w.mixed = larger(w.mixed, pj_delta_channels(l->delta));
+        w.gate = larger(w.gate, pj_delta_values(l->delta));
+        w.strength = larger(w.strength, 2 * (size_t)l->delta->value_heads);
+    }
+    return w;
 }
 
 static void cut_activations(pj_state *s, cutter *c)
@@ -67,6 +90,10 @@ static void cut_activations(pj_state *s, cutter *c)
     size_t cols = larger(larger(m->hidden, heads), f);
     s->x = cut(c, tokens, m->hidden, sizeof(float));
     s->normed = cut(c, tokens, m->hidden, sizeof(float));
+    extra_widths extra = widest_extra(s->model);
+    s->mixed = cut(c, tokens, extra.mixed, sizeof(float));
+    s->gate = cut(c, tokens, extra.gate, sizeof(float));
+    s->strength = cut(c, tokens, extra.strength, sizeof(float));
     s->qkv = cut(c, tokens, widest_qkv(s->model), sizeof(float));
     s->attended = cut(c, tokens, heads, sizeof(float));
     s->y = cut(c, tokens, m->hidden, sizeof(float));
@@ -111,6 +138,10 @@ static bool place_kv(pj_state *s, cutter *c)
         const pj_layer *l = &s->model->layers[i];
         uint32_t slots = l->window == UINT32_MAX ? s->full_slots : s->window_slots;
         s->kv_offset[i] = c->used;
+        if (l->delta) {
+            cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
+            continue;
+        }
         size_t rows;
         if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
@@ -175,6 +206,7 @@ size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
+        if (l->delta) continue; /* its state does not grow */
         bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }
     return bytes;
@@ -204,8 +236,18 @@ pj_kv_rows pj_state_kv(const pj_state *s, uint32_t layer, uint32_t sequence, uin
                         s->options.kv_type};
 }
 
+float *pj_state_delta(const pj_state *s, uint32_t layer, uint32_t sequence)
+{
+    size_t floats = pj_delta_state_floats(s->model->layers[layer].delta);
+    return (float *)(void *)(s->kv + s->kv_offset[layer]) + sequence * floats;
+}
+
 void pj_state_reset(pj_state *s, uint32_t sequence)
 {
+    for (uint32_t i = 0; i < s->model->config.layers; i++)
+        if (s->model->layers[i].delta)
+            memset(pj_state_delta(s, i, sequence), 0,
+                   pj_delta_state_floats(s->model->layers[i].delta) * sizeof(float));
     s->sequences[sequence].length = 0;
     s->sequences[sequence].base = 0;
     s->sequences[sequence].generation = 0;

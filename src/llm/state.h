@@ -59,6 +59,9 @@ typedef struct pj_state {
     size_t block_bytes;
     float *x;             /* [T][hidden] residual stream */
     float *normed;        /* [T][hidden] */
+    float *mixed;         /* [T][channels] what the delta rule's convolution reads */
+    float *gate;          /* [T][widest] gates of outputs; query and gate of heads, by turns */
+    float *strength;      /* [T][2 value heads] the delta rule's b, then a */
     float *qkv;           /* [T][(heads + 2 kv_heads) head_dim]: q, k, v of a token side by side */
     float *attended;      /* [T][heads head_dim] */
     float *y;             /* [T][hidden] output of attention and of the MLP */
@@ -98,6 +101,8 @@ size_t pj_state_kv_row_bytes(const pj_state *state, const pj_layer *layer);
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
 pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence, uint32_t which,
                        uint32_t head, uint32_t first);
+/* A sequence's state of a layer with the delta rule: pj_delta_state_floats. */
+float *pj_state_delta(const pj_state *state, uint32_t layer, uint32_t sequence);
 /* Empties a sequence. */
 void pj_state_reset(pj_state *state, uint32_t sequence);
 /* Makes room for `count` more tokens of a sequence in the windowed layers. */

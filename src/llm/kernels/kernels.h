@@ -100,6 +100,11 @@ typedef struct pj_kernels {
     void (*softcap)(float *x, size_t n, float cap);                      /* cap tanh(x / cap) */
     /* silu then multiply, in one pass with the same arithmetic. */
     void (*silu_multiply)(float *y, const float *gate, const float *up, size_t n);
+    void (*sigmoid_multiply)(float *y, const float *gate, size_t n); /* y /= 1 + e^-gate */
+    /* One token of the gated delta rule, state [key_dim][value_dim] (llm/delta.h):
+     * state *= decay; state += k (strength (v - state^T k))^T; y = state^T q. */
+    void (*delta_step)(float *state, const float *q, const float *k, const float *v, float decay,
+                       float strength, size_t key_dim, size_t value_dim, float *y);
     void (*softmax)(float *x, size_t n); /* in place; -inf gives 0 */
 
     /* Attention in stages, for one KV head: a fused caller runs them over tiles that stay in

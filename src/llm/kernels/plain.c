@@ -88,6 +88,28 @@ static void silu_multiply(float *y, const float *gate, const float *up, size_t n
     for (size_t i = 0; i < n; i++) y[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
 }
 
+static void sigmoid_multiply(float *y, const float *gate, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] /= 1 + expf(-gate[i]);
+}
+
+/* Columns of the state do not meet: one after the other. */
+static void delta_step(float *state, const float *q, const float *k, const float *v, float decay,
+                       float strength, size_t key_dim, size_t value_dim, float *y)
+{
+    for (size_t j = 0; j < value_dim; j++) {
+        float held = 0, out = 0;
+        for (size_t i = 0; i < key_dim; i++) held += decay * state[i * value_dim + j] * k[i];
+        float correction = strength * (v[j] - held);
+        for (size_t i = 0; i < key_dim; i++) {
+            float *cell = &state[i * value_dim + j];
+            *cell = decay * *cell + k[i] * correction;
+            out += *cell * q[i];
+        }
+        y[j] = out;
+    }
+}
+
 static void softmax(float *x, size_t n)
 {
     float largest = -INFINITY;
@@ -331,6 +353,8 @@ const pj_kernels pj_kernels_c = {
     .scale = scale_row,
     .softcap = softcap,
     .silu_multiply = silu_multiply,
+    .sigmoid_multiply = sigmoid_multiply,
+    .delta_step = delta_step,
     .softmax = softmax,
     .attention_scores = attention_scores,
     .attention_scale = attention_scale,

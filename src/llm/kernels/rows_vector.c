@@ -123,6 +123,60 @@ static void silu(float *y, const float *x, size_t n)
     FOR_VECTORS(n) STORE(y, silu_of(LOAD(x)));
 }
 
+static void sigmoid_multiply(float *y, const float *gate, size_t n)
+{
+    FOR_VECTORS(n) STORE(y, LOAD(y) / (1 + vec_exp(-LOAD(gate))));
+}
+
+/* Up to DELTA vectors of columns of the state; the last one holds `len` columns. */
+enum { DELTA = 4 };
+
+INLINE void delta_columns(float *state, const float *q, const float *k, const float *v, float decay,
+                          float strength, size_t key_dim, size_t value_dim, float *y, size_t len,
+                          const size_t V)
+{
+    vec held[DELTA], out[DELTA], correction[DELTA];
+    UNROLL for (size_t c = 0; c < V; c++) held[c] = out[c] = vec_of(0);
+    for (size_t i = 0; i < key_dim; i++) {
+        const float *row = state + i * value_dim;
+        UNROLL for (size_t c = 0; c < V; c++)
+        {
+            vec cell = len == LANES ? vec_load(row + c * LANES) : vec_load_some(row, len);
+            held[c] += cell * k[i];
+        }
+    }
+    UNROLL for (size_t c = 0; c < V; c++)
+    {
+        vec value = len == LANES ? vec_load(v + c * LANES) : vec_load_some(v, len);
+        correction[c] = (value - held[c] * decay) * strength;
+    }
+    for (size_t i = 0; i < key_dim; i++) {
+        float *row = state + i * value_dim;
+        UNROLL for (size_t c = 0; c < V; c++)
+        {
+            vec cell = len == LANES ? vec_load(row + c * LANES) : vec_load_some(row, len);
+            cell = cell * decay + correction[c] * k[i];
+            out[c] += cell * q[i];
+            len == LANES ? vec_store(row + c * LANES, cell) : vec_store_some(row, cell, len);
+        }
+    }
+    UNROLL for (size_t c = 0; c < V; c++)
+        len == LANES ? vec_store(y + c * LANES, out[c]) : vec_store_some(y, out[c], len);
+}
+
+static void delta_step(float *state, const float *q, const float *k, const float *v, float decay,
+                       float strength, size_t key_dim, size_t value_dim, float *y)
+{
+    size_t j = 0;
+    for (; j + DELTA * LANES <= value_dim; j += DELTA * LANES)
+        delta_columns(state + j, q, k, v + j, decay, strength, key_dim, value_dim, y + j, LANES,
+                      DELTA);
+    for (; j < value_dim; j += LANES) {
+        size_t len = value_dim - j < LANES ? value_dim - j : LANES;
+        delta_columns(state + j, q, k, v + j, decay, strength, key_dim, value_dim, y + j, len, 1);
+    }
+}
+
 static void silu_multiply(float *y, const float *gate, const float *up, size_t n)
 {
     FOR_VECTORS(n) STORE(y, silu_of(LOAD(gate)) * LOAD(up));
@@ -350,6 +404,8 @@ void PJ_SET_SYMBOL(rows)(pj_kernels *kernels)
     kernels->scale = scale_row;
     kernels->softcap = softcap;
     kernels->silu_multiply = silu_multiply;
+    kernels->sigmoid_multiply = sigmoid_multiply;
+    kernels->delta_step = delta_step;
     kernels->softmax = softmax;
     kernels->attention_softmax = attention_softmax;
     kernels->attention_scale = attention_scale;

@@ -1,0 +1,43 @@
+/*
+ * The gated delta rule, the linear attention of Qwen3.5: every value head keeps a matrix S of
+ * [key_dim][value_dim] instead of keys and values, so its cache does not grow with the text. Per
+ * token S fades by a gate, is corrected towards the new value at the new key, and is read with the
+ * query:
+ *     S = decay S;  S += k (beta (v - S^T k))^T;  y = S^T q
+ * Queries, keys and values pass a short causal convolution first, whose last inputs are part of
+ * the state too.
+ */
+#ifndef PJ_LLM_DELTA_H
+#define PJ_LLM_DELTA_H
+
+#include "llm/model.h"
+
+struct pj_delta {
+    uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    pj_projection qkv;  /* [channels, hidden] queries, keys, values of all heads */
+    pj_projection z;    /* [value_heads value_dim, hidden] gate of the output */
+    pj_projection b, a; /* [value_heads, hidden] of the correction's strength and of the decay */
+    pj_projection out;  /* [hidden, value_heads value_dim] */
+    const float *conv;  /* [kernel][channels] the oldest input's weights first */
+    const float *rate;  /* [value_heads] e^A_log */
+    const float *bias;  /* [value_heads] dt_bias */
+    const float *norm;  /* [value_dim] of each head's output */
+};
+
+static inline size_t pj_delta_channels(const struct pj_delta *d)
+{
+    return 2 * (size_t)d->key_heads * d->key_dim + (size_t)d->value_heads * d->value_dim;
+}
+
+static inline size_t pj_delta_values(const struct pj_delta *d)
+{
+    return (size_t)d->value_heads * d->value_dim;
+}
+
+/* Floats of one sequence's state: the convolution's last inputs, then S of every head. */
+static inline size_t pj_delta_state_floats(const struct pj_delta *d)
+{
+    return (d->kernel - 1) * pj_delta_channels(d) + pj_delta_values(d) * d->key_dim;
+}
+
+#endif
