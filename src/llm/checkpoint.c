@@ -133,7 +133,8 @@ const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char 
     /* the text part of a model that takes images too has its tensors under a name of its own */
     static const char *const prefixes[] = {"", "model.", "language_model.", "language_model.model.",
                                            "model.language_model."};
-    const char *stem = strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : name;
+    const char *stem =
+        strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : name;
     const pj_tensor *found = find_exact(checkpoint, name);
     for (size_t i = 0; !found && i < sizeof prefixes / sizeof *prefixes; i++) {
         char longer[512];
@@ -194,7 +195,8 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
     shape_text(&want, wanted, sizeof wanted);
     *matrix = (pj_matrix){0};
     const pj_tensor *tensor = pj_checkpoint_find(checkpoint, name);
-    if (checkpoint->is_gguf && pj_gguf_tensor_name(checkpoint->config.arch, name, own, sizeof own)) name = own;
+    if (checkpoint->is_gguf && pj_gguf_tensor_name(checkpoint->config.arch, name, own, sizeof own))
+        name = own;
     if (!tensor)
         return pj_fail(err, PJ_E_INVALID, "%s has no tensor %s, which should be %s",
                        checkpoint->path, name, wanted);
@@ -437,7 +439,7 @@ static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj
         snprintf(part, sizeof part, "%.*s-%05d%s", (int)(stem - after), path, i + 1, tail);
         if (!pj_file_exists(part))
             return pj_fail(
-                err, PJ_E_INVALID,
+                err, PJ_E_NOT_FOUND,
                 "%s is not there: the model has %d files, and its download is not finished", part,
                 (int)parts);
         pj_status status = map_gguf(c, part, &gguf, err);

@@ -51,7 +51,8 @@ static void convolve_run(const delta *t, const pj_segment *g, size_t begin, size
     }
 }
 
-/* The last inputs of the segment become the state; going up, none is overwritten before it moves. */
+/* The last inputs of the segment become the state; going up, none is overwritten before it moves.
+ */
 static void keep_inputs(const delta *t, const pj_segment *g, size_t begin, size_t n)
 {
     uint32_t kept = t->d->kernel - 1;
@@ -162,8 +163,7 @@ static void norm_row(void *context, size_t row)
     float *y = t->s->state->attended + row * t->values, *z = t->s->state->gate + row * t->values;
     size_t n = t->d->value_dim;
     for (uint32_t head = 0; head < t->d->value_heads; head++)
-        k->rmsnorm(y + head * n, y + head * n, t->d->norm, n,
-                   (float)t->s->model->config.norm_eps);
+        k->rmsnorm(y + head * n, y + head * n, t->d->norm, n, (float)t->s->model->config.norm_eps);
     k->silu(z, z, t->values);
     k->multiply(y, z, t->values);
 }

@@ -259,12 +259,10 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);
     feed_forward(s, l, h);
 
-    pj_seam_module_end(s->seam, (pj_done){.flops = NAN,
-                                          .bytes = NAN,
-                                          .x = x,
-                                          .rows = s->rows,
-                                          .cols = hidden,
-                                          .stride = hidden});
+    pj_seam_module_end(
+        s->seam,
+        (pj_done){
+            .flops = NAN, .bytes = NAN, .x = x, .rows = s->rows, .cols = hidden, .stride = hidden});
 }
 
 static pj_status run_layers(const pj_steps *s)

@@ -164,8 +164,7 @@ static void activate(const activation *a, size_t rows, bool component)
 /* ---- one block ---------------------------------------------------------------------------- */
 
 /* x through the block into y [rows][hidden]: down(act(gate x) * up x), or down(act(up x)). */
-void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,
-                  float *residual)
+void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y, float *residual)
 {
     const pj_state *state = s->state;
     size_t f = mlp->width, hidden = s->model->config.hidden;
@@ -333,8 +332,8 @@ static void gather_row(void *context, size_t i)
     const expert_rows *t = context;
     size_t hidden = t->s->model->config.hidden;
     const pj_state *state = t->s->state;
-    memcpy(state->gathered + i * hidden,
-           t->x->x + state->expert_row[t->begin + i] * t->x->stride, hidden * sizeof(float));
+    memcpy(state->gathered + i * hidden, t->x->x + state->expert_row[t->begin + i] * t->x->stride,
+           hidden * sizeof(float));
 }
 
 static void scatter_row(void *context, size_t i)
@@ -413,8 +412,7 @@ static void gate_shared_row(void *context, size_t row)
 }
 
 /* One more expert for every token, weighted by a sigmoid of its own. */
-static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *x,
-                       float *residual)
+static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual)
 {
     size_t hidden = s->model->config.hidden;
     double flops = block_flops(&layer->shared, s->rows),

@@ -432,8 +432,7 @@ static pj_status load_interleaved_biases(loader *l, const char *prefix, pj_layer
     size_t f = c->expert_intermediate;
     pj_status status = load_expert_biases(l, prefix, "gate_up_proj_bias", f, 0, 2, &gates);
     if (!status) status = load_expert_biases(l, prefix, "gate_up_proj_bias", f, 1, 2, &ups);
-    if (!status)
-        status = load_expert_biases(l, prefix, "down_proj_bias", c->hidden, 0, 1, &downs);
+    if (!status) status = load_expert_biases(l, prefix, "down_proj_bias", c->hidden, 0, 1, &downs);
     for (uint32_t e = 0; !status && e < c->experts; e++) {
         layer->experts[e].gate.bias = gates + e * f;
         layer->experts[e].up.bias = ups + e * f;
@@ -488,8 +487,8 @@ static pj_status find_mxfp4(loader *l, const char *prefix, const char *part, siz
     bool right = cols % 32 == 0 && t->type == PJ_FILE_U8 && t->rank == rank &&
                  memcmp(t->shape, want, rank * sizeof *want) == 0;
     if (!right)
-        return pj_fail(l->err, PJ_E_INVALID, "%s should be bytes [%zu, %zu, %zu%s] and is not", name,
-                       (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be bytes [%zu, %zu, %zu%s] and is not",
+                       name, (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
     *data = t->data;
     return PJ_OK;
 }
@@ -520,8 +519,7 @@ static pj_status load_stacked_biases(loader *l, const char *prefix, pj_layer *la
     size_t f = c->expert_intermediate;
     pj_status status = load_expert_biases(l, prefix, "gate_proj.bias", f, 0, 1, &gates);
     if (!status) status = load_expert_biases(l, prefix, "up_proj.bias", f, 0, 1, &ups);
-    if (!status)
-        status = load_expert_biases(l, prefix, "down_proj.bias", c->hidden, 0, 1, &downs);
+    if (!status) status = load_expert_biases(l, prefix, "down_proj.bias", c->hidden, 0, 1, &downs);
     for (uint32_t e = 0; !status && e < c->experts; e++) {
         layer->experts[e].gate.bias = gates + e * f;
         layer->experts[e].up.bias = ups + e * f;
@@ -643,7 +641,8 @@ static pj_status load_convolution(loader *l, const char *prefix, struct pj_delta
     const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
     pj_dtype type;
     bool right = t && pj_file_dtype(t->type, &type) && t->rank >= 2 && t->shape[0] == channels &&
-                 t->shape[t->rank - 1] == d->kernel && (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1)) &&
+                 t->shape[t->rank - 1] == d->kernel &&
+                 (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1)) &&
                  pj_dtype_get(type)->block_values == 1;
     if (!right)
         return pj_fail(l->err, PJ_E_INVALID, "%s should be floats [%zu, 1, %u] and is not", name,
@@ -739,8 +738,7 @@ static pj_status load_layer(loader *l, uint32_t index)
     if (!status) status = load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
     if (!status) status = load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
     bool linear = l->model->config.layer_is_linear && l->model->config.layer_is_linear[index];
-    if (!status)
-        status = linear ? load_delta(l, prefix, layer) : load_attention(l, prefix, layer);
+    if (!status) status = linear ? load_delta(l, prefix, layer) : load_attention(l, prefix, layer);
     return status ? status : load_feed_forward(l, prefix, layer);
 }
 

@@ -44,7 +44,8 @@ static void repack(const unsigned char *pairs, unsigned char exponent, unsigned 
 static void copy_mxfp4(const pj_row_source *s, size_t row, void *out)
 {
     size_t at = s->first + row * s->step;
-    const unsigned char *pairs = s->data + at * s->stride, *scales = s->scales + at * s->scale_stride;
+    const unsigned char *pairs = s->data + at * s->stride,
+                        *scales = s->scales + at * s->scale_stride;
     unsigned char *block = out;
     for (size_t b = 0; b < s->cols / BLOCK; b++, block += BLOCK_BYTES)
         repack(pairs + b * NIBBLE_BYTES, scales[b], block);
@@ -53,7 +54,8 @@ static void copy_mxfp4(const pj_row_source *s, size_t row, void *out)
 static void read_mxfp4(const pj_row_source *s, size_t row, float *values)
 {
     size_t at = s->first + row * s->step;
-    const unsigned char *pairs = s->data + at * s->stride, *scales = s->scales + at * s->scale_stride;
+    const unsigned char *pairs = s->data + at * s->stride,
+                        *scales = s->scales + at * s->scale_stride;
     for (size_t b = 0; b < s->cols / BLOCK; b++) {
         unsigned char block[BLOCK_BYTES];
         repack(pairs + b * NIBBLE_BYTES, scales[b], block);

@@ -46,9 +46,9 @@ static size_t widest_query(const pj_model *m)
 {
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++)
-        widest = larger(widest, m->layers[i].delta
-                                    ? pj_delta_values(m->layers[i].delta)
-                                    : (size_t)m->layers[i].heads * m->layers[i].head_dim);
+        widest =
+            larger(widest, m->layers[i].delta ? pj_delta_values(m->layers[i].delta)
+                                              : (size_t)m->layers[i].heads * m->layers[i].head_dim);
     return widest;
 }
 
@@ -57,8 +57,9 @@ static size_t widest_qkv(const pj_model *m)
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++) {
         const pj_layer *l = &m->layers[i];
-        widest = larger(widest, l->delta ? pj_delta_channels(l->delta)
-                                         : ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
+        widest =
+            larger(widest, l->delta ? pj_delta_channels(l->delta)
+                                    : ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
     }
     return widest;
 }

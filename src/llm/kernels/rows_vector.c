@@ -160,8 +160,8 @@ INLINE void delta_columns(float *state, const float *q, const float *k, const fl
             len == LANES ? vec_store(row + c * LANES, cell) : vec_store_some(row, cell, len);
         }
     }
-    UNROLL for (size_t c = 0; c < V; c++)
-        len == LANES ? vec_store(y + c * LANES, out[c]) : vec_store_some(y, out[c], len);
+    UNROLL for (size_t c = 0; c < V; c++) len == LANES ? vec_store(y + c * LANES, out[c])
+                                                       : vec_store_some(y, out[c], len);
 }
 
 static void delta_step(float *state, const float *q, const float *k, const float *v, float decay,

@@ -683,6 +683,7 @@ static void write_multipliers(const copy *k)
 
 bool made_gguf_carries(const pj_model_config *c)
 {
+    if (c->arch == PJ_ARCH_GPT_OSS || c->arch == PJ_ARCH_QWEN3_5) return false;
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     return true;

@@ -349,6 +349,50 @@ static void test_elements(void **state)
     }
 }
 
+/* The gated delta rule and the gate by a sigmoid, against double precision. */
+static void test_delta_step(void **state)
+{
+    static const size_t dims[][2] = {{1, 1}, {3, 5}, {16, 16}, {16, 33}, {128, 128}, {64, 67}};
+    FOR_SETS(k) for (size_t s = 0; s < sizeof dims / sizeof *dims; s++)
+    {
+        size_t keys = dims[s][0], n = dims[s][1];
+        float *cells = random_row(keys * n, -1, 1), *q = random_row(keys, -1, 1);
+        float *key = random_row(keys, -0.5f, 0.5f), *v = random_row(n, -1, 1);
+        float *y = random_row(n, 0, 0), *before = test_malloc(keys * n * sizeof *before);
+        float decay = 0.9f, strength = 0.6f;
+        memcpy(before, cells, keys * n * sizeof *before);
+        k->delta_step(cells, q, key, v, decay, strength, keys, n, y);
+        for (size_t j = 0; j < n; j++) {
+            double held = 0, out = 0, size = 1;
+            for (size_t i = 0; i < keys; i++)
+                held += (double)decay * (double)before[i * n + j] * (double)key[i];
+            for (size_t i = 0; i < keys; i++) {
+                double cell = (double)decay * (double)before[i * n + j] +
+                              (double)key[i] * (double)strength * ((double)v[j] - held);
+                check(k->name, "state", i * n + j, (double)cells[i * n + j], cell,
+                      1e-5 * (fabs(cell) + 1));
+                out += cell * (double)q[i];
+                size += fabs(cell * (double)q[i]);
+            }
+            check(k->name, "delta rule", j, (double)y[j], out, 1e-5 * size);
+        }
+        test_free(cells), test_free(q), test_free(key), test_free(v), test_free(y);
+        test_free(before);
+    }
+    FOR_SETS(k) for (size_t l = 0; l < LENGTHS; l++)
+    {
+        size_t n = lengths[l];
+        float *y = random_row(n, -2, 2), *gate = random_row(n, -20, 20);
+        float *before = test_malloc(n * sizeof *before);
+        memcpy(before, y, n * sizeof *before);
+        k->sigmoid_multiply(y, gate, n);
+        for (size_t i = 0; i < n; i++)
+            check(k->name, "sigmoid", i, (double)y[i],
+                  (double)before[i] / (1 + exp(-(double)gate[i])), 1e-6);
+        test_free(y), test_free(gate), test_free(before);
+    }
+}
+
 static void test_softmax(void **state)
 {
     FOR_SETS(k) for (size_t l = 0; l < LENGTHS; l++)
@@ -885,6 +929,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_delta_step),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_mask_and_scale),
