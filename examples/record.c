@@ -5,8 +5,8 @@
  *
  *     cc record.c -lperjoule -o record && ./record 32 sim
  *
- * The second argument is the list of power sources (default "auto"), the third the database
- * (default "none": nothing is kept).
+ * and prints how many joules it took. The second argument is the list of power sources (default
+ * "auto"), the third the database (default "none": nothing is kept).
  */
 #include <perjoule.h>
 #include <stdio.h>
@@ -99,17 +99,44 @@ static int fail(const pj_error *err)
     return 1;
 }
 
+static void print_energy(const char *name, const pj_joules_mj *energy)
+{
+    if (energy->mj != energy->mj) { /* NAN */
+        printf("%-16s unavailable\n", name);
+        return;
+    }
+    printf("%-16s %8.3f J", name, energy->mj / 1e3);
+    if (energy->lo_mj == energy->lo_mj)
+        printf("  (95 %%: %.3f to %.3f)", energy->lo_mj / 1e3, energy->hi_mj / 1e3);
+    printf("\n");
+}
+
+static void print_result(const pj_result *r)
+{
+    static const char *const sources[] = {"unavailable", "modelled", "measured"};
+    printf("run %s: %.0f ms, energy %s%s\n", r->run_id, r->duration_ms, sources[r->energy_source],
+           r->is_partial ? ", without some of the machine's rails" : "");
+    print_energy("total", &r->total);
+    print_energy("above idle", &r->net);
+    for (uint32_t i = 0; i < r->phase_count; i++)
+        print_energy(pj_phase_name(r->phases[i].phase), &r->phases[i].gross);
+    if (r->joules_per_token == r->joules_per_token)
+        printf("%-16s %8.4f J\n", "per token", r->joules_per_token);
+}
+
 int main(int argc, char **argv)
 {
     pj_session *session;
     pj_run *run;
     pj_error err = {0};
     int steps = argc > 1 ? atoi(argv[1]) : 16;
-    pj_session_options options = {.power = argc > 2 ? argv[2] : NULL,
+    pj_session_options options = {.size = sizeof options,
+                                  .power = argc > 2 ? argv[2] : NULL,
                                   .database = argc > 3 ? argv[3] : "none",
                                   .baseline_seconds = 0.2};
     if (pj_session_open(&options, &session, &err) != PJ_OK) return fail(&err);
-    pj_run_options about = {.prompt = "Tell me a story",
+    pj_run_options about = {.size = sizeof about,
+                            .prompt = "Tell me a story",
                             .model_name = "made-up",
                             .depth = PJ_DEPTH_DEEP,
                             .settings_json = "{\"steps\": true}"};
@@ -117,12 +144,13 @@ int main(int argc, char **argv)
         pj_session_close(session);
         return fail(&err);
     }
-    char id[64];
-    snprintf(id, sizeof id, "%s", pj_run_id(run));
+    pj_run_facts model = {.size = sizeof model, .dtype = "f64", .layer_count = LAYERS};
+    pj_run_describe(run, &model, NULL);
     infer(run, steps);
-    pj_status status = pj_run_end(run, PJ_RUN_COMPLETED, &err);
+    pj_result result = {.size = sizeof result};
+    pj_status status = pj_run_end(run, PJ_RUN_COMPLETED, &result, &err);
+    print_result(&result);
+    pj_result_fini(&result);
     pj_session_close(session);
-    if (status != PJ_OK) return fail(&err);
-    printf("%s\n", id);
-    return 0;
+    return status == PJ_OK ? 0 : fail(&err);
 }

@@ -1,5 +1,5 @@
 /*
- * perjoule.h: the public interface of libperjoule, and the only installed header.
+ * perjoule.h: the public interface of libperjoule. (It includes perjoule/base.h: status and error.)
  *
  * perjoule shows where every joule of transformer inference goes. A program that does inference
  * records *spans* (phases, sections, tokens, layers, components, operations); the library samples
@@ -8,13 +8,18 @@
  * like any other.
  *
  *     pj_session *s = NULL;  pj_run *run = NULL;  pj_error err = {0};
- *     pj_session_open(&(pj_session_options){0}, &s, &err);
- *     pj_run_begin(s, &(pj_run_options){.prompt = "hello", .model_name = "mine"}, &run, &err);
+ *     pj_session_options how = {.size = sizeof how};
+ *     pj_run_options what = {.size = sizeof what, .prompt = "hello", .model_name = "mine"};
+ *     pj_result result = {.size = sizeof result};
+ *     pj_session_open(&how, &s, &err);
+ *     pj_run_begin(s, &what, &run, &err);
  *     pj_lane *lane = pj_run_lane(run);
  *     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PREFILL);
  *     ...
  *     pj_span_end(lane, NULL);
- *     pj_run_end(run, PJ_RUN_COMPLETED, &err);
+ *     pj_run_end(run, PJ_RUN_COMPLETED, &result, &err);
+ *     printf("%g J\n", result.total.mj / 1000);
+ *     pj_result_fini(&result);
  *     pj_session_close(s);
  *
  * Conventions
@@ -22,6 +27,11 @@
  *     with one sentence that names the thing and the remedy. Out-parameters are NULL on failure.
  *   - Times are CLOCK_MONOTONIC nanoseconds (pj_clock_ns). Energies are millijoules, powers
  *     milliwatts; NAN means "unavailable" and is never written as 0.
+ *   - Structs with a `size` grow in later versions: set it to sizeof the struct as your compiler
+ *     knows it. The library reads and writes no more than that; what an older program does not know
+ *     is as if it were zero. A size of 0 stands for the struct as it was in version 0.1.
+ *   - Arguments are checked: a NULL that is not allowed, an enumeration out of range or a struct of
+ *     an impossible size is refused with PJ_E_INVALID.
  *   - The library never prints, exits or installs signal handlers.
  *   - Every call is safe from any thread unless it says otherwise. Calls on one lane belong to the
  *     thread that owns the lane.
@@ -29,54 +39,11 @@
 #ifndef PERJOULE_H
 #define PERJOULE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "perjoule/base.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define PJ_VERSION_MAJOR 0
-#define PJ_VERSION_MINOR 1
-#define PJ_VERSION_PATCH 0
-
-#if defined(__GNUC__)
-#define PJ_API __attribute__((visibility("default")))
-#else
-#define PJ_API
-#endif
-
-/* ---- status and errors ------------------------------------------------------------------ */
-
-typedef enum pj_status {
-    PJ_OK = 0,
-    PJ_E_INVALID = -1,     /* bad input: arguments, files, requests */
-    PJ_E_UNAVAILABLE = -2, /* the machine lacks it, or it is not there now */
-    PJ_E_DENIED = -3,      /* permission; the sentence says which command grants it */
-    PJ_E_NOT_FOUND = -4,
-    PJ_E_IO = -5,
-    PJ_E_NO_MEMORY = -6,
-    PJ_E_FULL = -7,        /* a bound was reached: queue, buffer, disk */
-    PJ_E_STATE = -8,       /* called at the wrong time */
-    PJ_E_UNSUPPORTED = -9, /* valid, but not something perjoule does */
-    PJ_E_CANCELLED = -10,
-    PJ_E_LOST = -11,  /* it worked and then went away: a GPU, a subprocess */
-    PJ_E_AGAIN = -12, /* nothing this time; ask again */
-    PJ_E_INTERNAL = -13
-} pj_status;
-
-#define PJ_ERROR_TEXT_BYTES 512
-
-typedef struct pj_error {
-    pj_status status;
-    char text[PJ_ERROR_TEXT_BYTES]; /* one sentence, UTF-8, no newline */
-} pj_error;
-
-PJ_API const char *pj_status_name(pj_status status);
-PJ_API const char *pj_version(void);
-/* The clock that every time in this interface is on: CLOCK_MONOTONIC in nanoseconds. */
-PJ_API int64_t pj_clock_ns(void);
 
 /* ---- vocabulary ------------------------------------------------------------------------- */
 
@@ -126,6 +93,7 @@ typedef struct pj_run pj_run;         /* one profiled inference */
 typedef struct pj_lane pj_lane;       /* one thread's place to record spans of one run */
 
 typedef struct pj_session_options {
+    size_t size;             /* sizeof(pj_session_options) */
     const char *power;       /* source list, NULL: "auto"; "none" measures nothing */
     int64_t interval_ns;     /* sampling interval, 0: each source's own update period */
     const char *database;    /* NULL: the user's default; "none": nothing is stored */
@@ -139,6 +107,7 @@ PJ_API pj_status pj_session_open(const pj_session_options *options, pj_session *
 PJ_API void pj_session_close(pj_session *session); /* NULL is allowed; open runs are interrupted */
 
 typedef struct pj_run_options {
+    size_t size; /* sizeof(pj_run_options) */
     const char *prompt;
     const char *model_name;
     const char *model_path;
@@ -153,9 +122,68 @@ typedef struct pj_run_options {
 /* Starts recording. The strings are copied. */
 PJ_API pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **run,
                               pj_error *err);
-/* Ends recording, attributes energy and stores the run; frees it whatever the outcome.
- * No other thread may touch the run or its lanes any more. */
-PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_error *err);
+/* Facts about the model, as soon as they are known (say, after loading it inside the run). Strings
+ * are copied; NULL and 0 leave what was there. */
+typedef struct pj_run_facts {
+    size_t size; /* sizeof(pj_run_facts) */
+    const char *model_name, *model_path;
+    const char *dtype;      /* of the weights: "bf16", "q4_0" */
+    const char *isa;        /* kernels or device: "avx512", "cuda" */
+    const char *model_json; /* a JSON object: parameters, layers, heads, ... */
+    const char *settings_json; /* in place of those of pj_run_options */
+    uint32_t threads, layer_count;
+    const char *repeat_group; /* id of the first run of a series of equal runs */
+    uint32_t repeat_index;
+} pj_run_facts;
+
+PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
+
+/* ---- the result of a run ---------------------------------------------------------------- */
+
+/* An energy with its 95 % interval. NAN: unavailable, or no interval is known. */
+typedef struct pj_joules_mj {
+    double mj, lo_mj, hi_mj;
+} pj_joules_mj;
+
+typedef struct pj_phase_result {
+    pj_phase phase;
+    double duration_ms;
+    pj_joules_mj gross, net;
+} pj_phase_result;
+
+#define PJ_RESULT_PHASES 8
+
+typedef struct pj_result {
+    size_t size; /* sizeof(pj_result); set it before the call */
+    char run_id[40];
+    pj_run_status status;
+    double duration_ms;
+    pj_source_quality energy_source; /* measured, modelled or unavailable */
+    bool is_partial;                 /* a rail that belongs to the total was missing */
+    bool is_stored;                  /* in the database */
+    pj_joules_mj total;              /* gross: what the machine drew, idle power included */
+    pj_joules_mj net;                /* above the idle machine */
+    double total_upper_mj;           /* where the total is unavailable: at most this, if known */
+    double joules_per_token;         /* gross, per output token; NAN: unavailable */
+    uint64_t input_tokens, output_tokens;
+    uint32_t phase_count;
+    pj_phase_result phases[PJ_RESULT_PHASES]; /* those that happened, in order of pj_phase */
+    /* The run's summary and its phases as a JSON object (docs/api.md). Owned by the result. */
+    char *json;
+} pj_result;
+
+/* Ends recording, attributes energy and stores the run; frees it whatever the outcome. `result` may
+ * be NULL; otherwise call pj_result_fini after, also on failure: a run that could not be stored
+ * still has its energies. PJ_E_INVALID for a status that is none of completed, failed, cancelled and
+ * interrupted, or a result of an impossible size: the run then goes on. No other thread may touch
+ * the run or its lanes any more. */
+PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_result *result, pj_error *err);
+/* The same for a run that failed, with one sentence that says why; it is kept and shown. */
+PJ_API pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err);
+PJ_API void pj_result_fini(pj_result *result); /* NULL is allowed; may run twice */
+
+/* ---- while a run goes on ---------------------------------------------------------------- */
+
 PJ_API const char *pj_run_id(const pj_run *run); /* UUIDv7 as text, borrowed */
 PJ_API pj_depth pj_run_depth(const pj_run *run);
 /* Interns a section, component or operation name; equal names give equal ids. Not for hot paths.

@@ -2,7 +2,7 @@
 #ifndef PJ_BASE_CLOCK_H
 #define PJ_BASE_CLOCK_H
 
-#include <perjoule.h>
+#include <perjoule/base.h>
 
 #define PJ_NS_PER_S  1000000000LL
 #define PJ_NS_PER_MS 1000000LL

@@ -2,7 +2,7 @@
 #ifndef PJ_BASE_ERROR_H
 #define PJ_BASE_ERROR_H
 
-#include <perjoule.h>
+#include <perjoule/base.h>
 #include <stdarg.h>
 
 /* Writes the sentence, returns `status` so that a caller can `return pj_fail(...)`. */

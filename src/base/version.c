@@ -1,5 +1,5 @@
 /* The version, once: from the build. */
-#include <perjoule.h>
+#include <perjoule/base.h>
 
 const char *pj_version(void)
 {

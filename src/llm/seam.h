@@ -13,6 +13,7 @@
 #include "llm/team.h"
 
 #include <math.h>
+#include <perjoule.h>
 
 /* Extras and statistics look at all rows of passes of up to 64, and of longer ones at about 32,
  * evenly spaced, the last one always: every step-th. */

@@ -10,11 +10,14 @@
 #include "profile/calibration.h"
 #include "profile/collector.h"
 #include "profile/insight.h"
+#include "profile/result.h"
+#include "base/sized.h"
 #include "trace/run_json.h"
 #include "trace/summary.h"
 
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -313,13 +316,28 @@ static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
     return pj_spool_create(NULL, run->info.id, now_ns, wall_ns, &run->spool, err);
 }
 
-pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **out,
+static pj_status check_options(const pj_run_options *from, pj_run_options *options, pj_error *err)
+{
+    enum { SIZE_0_1 = offsetof(pj_run_options, settings_json) + sizeof(const char *) };
+    pj_status status = PJ_SIZED_READ(options, from, SIZE_0_1, err);
+    if (status == PJ_OK && (unsigned)options->depth > PJ_DEPTH_DEEP)
+        status = pj_fail(err, PJ_E_INVALID, "%d is no depth: use PJ_DEPTH_OFF, MODULE or DEEP",
+                         (int)options->depth);
+    return status;
+}
+
+pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run **out,
                        pj_error *err)
 {
     pj_run *run = NULL;
     pj_error no_file = {0};
+    pj_run_options checked, *options = &checked;
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_run_begin has no place for the run");
     *out = NULL;
-    pj_status status = run_new(session, &run, err);
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin needs an open session");
+    pj_status status = check_options(from, &checked, err);
+    if (status != PJ_OK) return status;
+    status = run_new(session, &run, err);
     if (!run) return status;
     if (session->next_run_id[0])
         memcpy(run->info.id, session->next_run_id, sizeof run->info.id);
@@ -374,22 +392,22 @@ fail:
 
 const char *pj_run_id(const pj_run *run)
 {
-    return run->info.id;
+    return run ? run->info.id : "";
 }
 
 pj_depth pj_run_depth(const pj_run *run)
 {
-    return run->info.depth;
+    return run ? run->info.depth : PJ_DEPTH_OFF;
 }
 
 uint32_t pj_run_name(pj_run *run, const char *name)
 {
-    return pj_recorder_name(&run->recorder, name);
+    return run && name ? pj_recorder_name(&run->recorder, name) : 0;
 }
 
 pj_lane *pj_run_lane(pj_run *run)
 {
-    return pj_recorder_lane(&run->recorder);
+    return run ? pj_recorder_lane(&run->recorder) : NULL;
 }
 
 void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
@@ -411,6 +429,7 @@ void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
 
 void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens)
 {
+    if (!run) return;
     pthread_mutex_lock(&run->spool_mutex);
     /* the largest number that the spool and the database know */
     run->info.input_tokens = input_tokens < INT64_MAX ? input_tokens : INT64_MAX;
@@ -419,9 +438,18 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
     append_info(run, NULL);
 }
 
-pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err)
+pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
 {
+    enum { SIZE_0_1 = offsetof(pj_run_facts, repeat_index) + sizeof(uint32_t) };
     bool failed = false;
+    pj_run_facts checked, *facts = &checked;
+    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_describe needs an open run");
+    pj_status status = PJ_SIZED_READ(&checked, from, SIZE_0_1, err);
+    if (status != PJ_OK) return status;
+    if (facts->model_json && !pj_run_is_json_object(facts->model_json))
+        return pj_fail(err, PJ_E_INVALID, "model_json is not a JSON object");
+    if (facts->settings_json && !pj_run_is_json_object(facts->settings_json))
+        return pj_fail(err, PJ_E_INVALID, "settings_json is not a JSON object");
     pj_run_info *info = &run->info;
     const struct {
         const char *from, **to;
@@ -598,11 +626,40 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     return status;
 }
 
-pj_status pj_run_end(pj_run *run, pj_run_status run_status, pj_error *err)
+static pj_status end_with_result(pj_run *run, pj_run_status run_status, const char *failure,
+                                 pj_result *result, pj_error *err)
 {
     pj_run_data data;
-    if (!run) return PJ_OK;
-    pj_status status = pj_run_finish(run, run_status, NULL, &data, err);
+    bool has_store = run && run->session->store;
+    pj_status status = PJ_OK;
+    if (!run) return pj_fail(err, PJ_E_INVALID, "there is no run to be ended");
+    if (result) status = pj_result_check(result, err);
+    if (status != PJ_OK) return status;
+    char id[PJ_UUID_BYTES];
+    memcpy(id, run->info.id, sizeof id);
+    status = pj_run_finish(run, run_status, failure, &data, err);
+    if (result) pj_result_fill(result, &data, has_store && status == PJ_OK);
+    if (result && !result->run_id[0]) { /* it could not be built */
+        memcpy(result->run_id, id, sizeof id);
+        result->status = run_status;
+    }
     pj_run_data_fini(&data);
     return status;
+}
+
+pj_status pj_run_end(pj_run *run, pj_run_status run_status, pj_result *result, pj_error *err)
+{
+    if ((unsigned)run_status > PJ_RUN_INTERRUPTED || run_status == PJ_RUN_RUNNING)
+        return pj_fail(err, PJ_E_INVALID,
+                       "a run cannot end with status %d: use PJ_RUN_COMPLETED, FAILED, CANCELLED or "
+                       "INTERRUPTED",
+                       (int)run_status);
+    return end_with_result(run, run_status, NULL, result, err);
+}
+
+pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err)
+{
+    if (!reason || !*reason)
+        return pj_fail(err, PJ_E_INVALID, "pj_run_fail needs a sentence that says what failed");
+    return end_with_result(run, PJ_RUN_FAILED, reason, result, err);
 }

@@ -4,16 +4,6 @@
 
 #include "profile/session.h"
 
-/* Facts that are known only after the model is open. Strings are copied; NULL or 0 leaves what was
- * there. */
-typedef struct pj_run_facts {
-    const char *model_name, *model_path, *dtype, *isa, *model_json, *settings_json;
-    uint32_t threads, layer_count;
-    const char *repeat_group; /* id of the first run of a series */
-    uint32_t repeat_index;
-} pj_run_facts;
-
-pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
 /* The run leaves a model in memory: idle power with it can be measured once the run is over. */
 void pj_run_keeps_model(pj_run *run);
 /* A warning that is stored with the run and shown live. Any thread. */

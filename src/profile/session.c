@@ -3,14 +3,16 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/sized.h"
 #include "attribution/build.h"
 #include "profile/run.h"
 #include "trace/recorder.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SPAN_COST_ROUNDS = 2000 };
+enum { SPAN_COST_ROUNDS = 2000, MAX_BASELINE_SECONDS = 3600 };
 /* Opening waits a moment for leftovers, because a small one is done in that time and need not
  * compete with the first run; what takes longer is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
@@ -85,11 +87,29 @@ static pj_status open_meter(pj_session *session, const pj_session_options *optio
                          &session->meter, err);
 }
 
-pj_status pj_session_open(const pj_session_options *options, pj_session **out, pj_error *err)
+static pj_status check_options(const pj_session_options *from, pj_session_options *options,
+                               pj_error *err)
 {
-    pj_session *session = pj_alloc(1, sizeof *session);
+    enum { SIZE_0_1 = offsetof(pj_session_options, baseline_seconds) + sizeof(double) };
+    pj_status status = PJ_SIZED_READ(options, from, SIZE_0_1, err);
+    if (status == PJ_OK && options->interval_ns < 0)
+        status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
+                         (long long)options->interval_ns);
+    if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
+        status = pj_fail(err, PJ_E_INVALID, "a baseline of %g seconds is not a time",
+                         options->baseline_seconds);
+    return status;
+}
+
+pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_error *err)
+{
     uint32_t rail_count = 0;
+    pj_session_options checked, *options = &checked;
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open has no place for the session");
     *out = NULL;
+    pj_status checking = check_options(from, &checked, err);
+    if (checking != PJ_OK) return checking;
+    pj_session *session = pj_alloc(1, sizeof *session);
     if (!session) return pj_fail_memory(err, "a session");
     pthread_mutex_init(&session->mutex, NULL);
     pj_arena_init(&session->arena, 0);
@@ -120,7 +140,7 @@ fail:
 void pj_session_close(pj_session *session)
 {
     if (!session) return;
-    if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL);
+    if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL, NULL);
     if (!session->hurried) pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_meter_close(session->meter);

@@ -1,11 +1,21 @@
 #!/usr/bin/env python3
-"""Fails when the shared library exports a symbol that does not begin with pj_."""
+"""Fails when the shared library exports anything but what the public headers declare, or less.
+
+Usage: check_symbols.py LIBRARY ROOT
+"""
+import pathlib
+import re
 import subprocess
 import sys
 
-listing = subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], capture_output=True,
-                         text=True, check=True).stdout
-names = [line.split()[-1].split("@")[0] for line in listing.splitlines()]
-bad = [n for n in names if not n.startswith("pj_") and not n.startswith("__")]
-print(f"{len(names)} symbols exported", *bad, sep="\n  not ours: ")
-sys.exit(1 if bad or not names else 0)
+library, root = sys.argv[1], pathlib.Path(sys.argv[2])
+listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True,
+                         check=True).stdout
+exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+exported = {name for name in exported if not name.startswith("_")}
+headers = "".join(path.read_text() for path in (root / "include").rglob("*.h"))
+declared = set(re.findall(r"^PJ_API [^;]*?\b(pj_\w+)\(", headers, re.M))
+print(f"{len(exported)} symbols exported, {len(declared)} declared",
+      *(f"not declared: {name}" for name in sorted(exported - declared)),
+      *(f"not exported: {name}" for name in sorted(declared - exported)), sep="\n  ")
+sys.exit(exported != declared or not declared)

@@ -208,7 +208,7 @@ static void a_folder_that_cannot_be_made_does_not_fail_a_run(void **state)
     assert_non_null(strstr(session->warning, "kept in memory"));
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "p"}, &run, &err), PJ_OK);
     record(run, 3);
-    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, &err), PJ_OK);
+    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, NULL, &err), PJ_OK);
     pj_session_close(session);
     unlink(blocked);
     rename(hidden, blocked);
@@ -348,7 +348,7 @@ static void a_slow_spool_delays_neither_opening_nor_closing(void **state)
     int64_t opened_ns = pj_clock_ns();
     pj_run *run;
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "p"}, &run, NULL), PJ_OK);
-    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, NULL), PJ_OK);
+    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, NULL, NULL), PJ_OK);
     session->hurried = true;
     int64_t closing_ns = pj_clock_ns();
     pj_session_close(session);

@@ -254,7 +254,7 @@ static void listeners_hear_the_run(void **state)
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err),
                      PJ_OK);
     record(run, 20, 1000000);
-    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, &err), PJ_OK);
+    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, NULL, &err), PJ_OK);
     assert_int_equal(h.begins, 1);
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.tokens, 20);
@@ -299,7 +299,7 @@ static void live_until_killed(int tell)
             _exit(1);
         if (write(tell, pj_run_id(run), 36) != 36) _exit(1);
         record(run, 20, 20000);
-        pj_run_end(run, PJ_RUN_COMPLETED, &err);
+        pj_run_end(run, PJ_RUN_COMPLETED, NULL, &err);
     }
 }
 
@@ -382,7 +382,7 @@ static void a_run_that_cannot_be_stored_keeps_its_spool(void **state)
     assert_int_equal(
         pj_store_open(&(pj_store_options){.path = moved, .read_only = true}, &bad, &err), PJ_OK);
     session->store = bad;
-    assert_int_not_equal(pj_run_end(run, PJ_RUN_COMPLETED, &err), PJ_OK);
+    assert_int_not_equal(pj_run_end(run, PJ_RUN_COMPLETED, NULL, &err), PJ_OK);
     assert_non_null(strstr(err.text, path));
     assert_null(strchr(err.text, '\n'));
     assert_true(pj_file_exists(path));
@@ -450,7 +450,7 @@ static void nth_allocation_may_fail(void **state)
             status = pj_run_begin(session, &(pj_run_options){.prompt = "p"}, &run, &err);
         if (status == PJ_OK) {
             record(run, 2, 1000);
-            status = pj_run_end(run, PJ_RUN_COMPLETED, &err);
+            status = pj_run_end(run, PJ_RUN_COMPLETED, NULL, &err);
         }
         pj_memory_fail_after(-1);
         pj_session_close(session);

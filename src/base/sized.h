@@ -1,0 +1,16 @@
+/* Structs that grow by a size field, as a program hands them to us: it may know fewer members than
+ * we do, or more. */
+#ifndef PJ_BASE_SIZED_H
+#define PJ_BASE_SIZED_H
+
+#include "base/error.h"
+
+/* Copies a caller's struct, whose first member is its size (0: first_size), over ours; members that
+ * the caller does not know become zero. PJ_E_INVALID: NULL, or smaller than a size can be.
+ * PJ_E_UNSUPPORTED: members that we do not know are set. */
+pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const void *theirs,
+                        const char *name, pj_error *err);
+#define PJ_SIZED_READ(ours, theirs, first_size, err) \
+    pj_sized_read(ours, sizeof *(ours), first_size, theirs, "the options given (" #theirs ")", err)
+
+#endif
