@@ -80,6 +80,17 @@ uint32_t pj_unicode_lower(uint32_t c)
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
 
+uint32_t pj_unicode_upper(uint32_t c)
+{
+    return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c);
+}
+
+bool pj_unicode_is_letter(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+}
+
 /* Nothing below U+0300 changes under NFC; nothing in ASCII under any form. */
 static bool is_normal(pj_form form, const char *text, size_t bytes)
 {

@@ -1,0 +1,11 @@
+/* Runs a template's tree. */
+#ifndef PJ_LLM_JINJA_EVALUATE_H
+#define PJ_LLM_JINJA_EVALUATE_H
+
+#include "llm/jinja/syntax.h"
+#include "llm/jinja/value.h"
+
+/* Executes the tree with the variables of a dictionary; errors stay in the run. */
+void jv_execute(jv_run *run, const ji_node *root, jv variables, jv_builder *out);
+
+#endif

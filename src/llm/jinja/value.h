@@ -1,0 +1,154 @@
+/*
+ * Values of a running template: Python's types as far as templates use them. Everything lives in
+ * the arena of one rendering and is immutable but for lists and dictionaries under construction
+ * and namespaces. Failure is sticky: the first error is kept in the run, every function then
+ * returns quickly with an undefined value, and callers look at `failed` where they loop.
+ */
+#ifndef PJ_LLM_JINJA_VALUE_H
+#define PJ_LLM_JINJA_VALUE_H
+
+#include "base/error.h"
+#include "base/memory.h"
+
+typedef enum jv_kind {
+    JV_UNDEFINED = 0,
+    JV_NONE,
+    JV_BOOL,
+    JV_INT,
+    JV_FLOAT,
+    JV_STRING,
+    JV_LIST, /* and tuples */
+    JV_DICT,
+    JV_NAMESPACE, /* a dictionary whose members may be assigned */
+    JV_LOOP,      /* the `loop` of a for block */
+    JV_CALLABLE   /* a macro, a method bound to its object, a global function */
+} jv_kind;
+
+/* Bytes of UTF-8; marks[i] is 1 where byte i is data; NULL: nothing is. */
+typedef struct jv_string {
+    const char *text;
+    const uint8_t *marks;
+    size_t bytes;
+} jv_string;
+
+struct jv_list;
+struct jv_dict;
+struct jv_callable;
+struct jv_loop;
+
+typedef struct jv {
+    jv_kind kind;
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        const jv_string *string;
+        struct jv_list *list;
+        struct jv_dict *dict;
+        const struct jv_callable *callable;
+        struct jv_loop *loop;
+        const char *name; /* of an undefined value: what was looked up; or NULL */
+    };
+} jv;
+
+typedef struct jv_list {
+    jv *items;
+    size_t count, capacity;
+    bool tuple;
+} jv_list;
+
+typedef struct jv_dict {
+    jv *keys, *values;
+    size_t count, capacity;
+} jv_dict;
+
+typedef struct jv_loop {
+    const jv_list *items;
+    size_t index; /* from 0 */
+    jv changed;   /* arguments of the last loop.changed(), a tuple; undefined: none yet */
+} jv_loop;
+
+/* One rendering. */
+typedef struct jv_run {
+    pj_arena arena;
+    const char *template_name;
+    uint64_t steps; /* left */
+    int depth;      /* of nested evaluation */
+    int line;       /* of the statement or expression that runs, for messages */
+    int64_t now;
+    bool failed;
+    pj_error *err;
+} jv_run;
+
+typedef struct jv_builder { /* a string being put together */
+    jv_run *run;
+    char *text;
+    uint8_t *marks; /* NULL as long as nothing is data */
+    size_t bytes, capacity;
+} jv_builder;
+
+/* Arguments of a call, filter or test. */
+typedef struct jv_arguments {
+    const jv *items;
+    size_t count;
+    const char *const *names; /* of the last name_count values in `named` */
+    const jv *named;
+    size_t name_count;
+} jv_arguments;
+
+/* "chat template of NAME, line N: ..."; returns an undefined value. */
+jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void *jv_alloc(jv_run *run, size_t count, size_t size); /* NULL: failed */
+bool jv_step(jv_run *run, size_t count);                /* false: failed, or too many steps */
+
+jv jv_none(void);
+jv jv_undefined(const char *name);
+jv jv_bool(bool value);
+jv jv_int(int64_t value);
+jv jv_float(double value);
+jv jv_text(jv_run *run, const char *text);                                  /* borrowed, trusted */
+jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n); /* borrowed */
+jv jv_slice(jv_run *run, const jv_string *of, size_t begin, size_t end);    /* by bytes */
+jv jv_list_new(jv_run *run, size_t capacity);
+void jv_list_add(jv_run *run, jv list, jv item);
+jv jv_dict_new(jv_run *run);
+void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
+const jv *jv_dict_find(const jv_dict *dict, jv key); /* NULL: not there */
+const jv *jv_dict_get(const jv_dict *dict, const char *key);
+
+void jv_build(jv_builder *builder, jv_run *run);
+void jv_add(jv_builder *builder, const char *text, const uint8_t *marks, size_t bytes);
+void jv_add_text(jv_builder *builder, const char *text);
+void jv_add_string(jv_builder *builder, const jv_string *string);
+void jv_add_value(jv_builder *builder, jv value); /* as str() writes it */
+jv jv_built(jv_builder *builder);
+
+const char *jv_type_name(jv value); /* Python's: "str", "NoneType" */
+bool jv_true(jv value);
+bool jv_equal(jv a, jv b);
+bool jv_is_text(jv value, const char *text);
+/* -1, 0, 1; fails for types that have no order between them. */
+int jv_compare(jv_run *run, jv a, jv b);
+jv jv_to_string(jv_run *run, jv value); /* str() */
+jv jv_repr(jv_run *run, jv value);
+/* The items of anything that can be iterated over; fails otherwise. */
+const jv_list *jv_iterate(jv_run *run, jv value);
+bool jv_contains(jv_run *run, jv container, jv item);
+bool jv_is_number(jv value); /* int, float or bool */
+double jv_number(jv value);
+bool jv_integer(jv value, int64_t *out); /* int or bool */
+
+typedef struct jv_json_style {
+    int indent; /* negative: one line */
+    bool indented, ensure_ascii, sort_keys;
+    const char *item_separator, *key_separator;
+} jv_json_style;
+void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int level);
+
+/* Strings count characters, not bytes. */
+size_t jv_length(const jv_string *string);
+/* Byte offset of character `index` (at most the length). */
+size_t jv_offset(const jv_string *string, size_t index);
+
+#endif
