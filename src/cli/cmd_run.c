@@ -1,6 +1,7 @@
 /* perjoule run: one profiled inference, or a series of them, from the command line. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/chat_options.h"
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
@@ -21,11 +22,11 @@
 enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
-    const char *model, *prompt, *file, *prompts_file, *ids, *depth, *power, *dtype, *kv,
-        *experiment, *database;
+    const char *model, *prompt, *file, *prompts_file, *messages, *system, *ids, *depth, *power,
+        *dtype, *kv, *experiment, *database;
     int64_t max_tokens, threads, batch, repeat, warmup, top_k, seed, interval_ns;
     double temperature, top_p, min_p, repeat_penalty;
-    pj_text_list stop, tags;
+    pj_text_list stop, tags, chat_settings;
     bool chat, ignore_eos, no_store, json;
 } run_args;
 
@@ -36,6 +37,7 @@ typedef struct run_state {
     pj_model_slot slot;
     pj_run_live live;
     pj_series series;
+    char *chat_variables;
     char model_path[4096];
     char *texts; /* of the prompts, kept until the end */
     int32_t *ids;
@@ -107,6 +109,11 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
     s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompt");
     s->prompt_count = 1;
+    if (a->messages) {
+        status = read_file(a->messages, &s->texts, &bytes, err);
+        *s->prompts = (pj_prompt){.text = s->texts, .bytes = bytes, .messages = true};
+        return status;
+    }
     if (a->ids) {
         status = pj_ids_parse(a->ids, &s->ids, &s->prompts->id_count, err);
         s->prompts->ids = s->ids;
@@ -170,7 +177,9 @@ static void set_options(run_state *s, int depth, int kv)
     o->engine.kv = (pj_kv_type)kv;
     o->max_tokens = (uint32_t)a->max_tokens;
     o->warmup = (uint32_t)a->warmup;
-    o->chat = a->chat;
+    o->chat = a->chat || a->system || a->messages || a->chat_settings.count;
+    o->system = a->system;
+    o->chat_variables = s->chat_variables;
     o->ignore_eos = a->ignore_eos;
     o->sampling = get_sampling(a);
     o->stop = a->stop.count ? a->stop.items : NULL;
@@ -349,6 +358,7 @@ static void release(run_state *s)
     pj_session_close(s->session);
     pj_model_slot_close(&s->slot);
     pj_free(s->texts);
+    pj_free(s->chat_variables);
     pj_free(s->ids);
     pj_free(s->prompts);
     pj_free(s);
@@ -371,11 +381,13 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     int64_t began_ns = pj_clock_ns();
     pj_error err = {0};
     int depth = a->depth ? pj_depth_parse(a->depth) : PJ_DEPTH_MODULE, kv = parse_kv(a->kv);
-    int sources = !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->ids;
+    int sources =
+        !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->messages + !!a->ids;
     for (size_t i = 0; i < a->tags.count; i++)
         if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
     if (sources != 1)
-        return pj_command_usage(command, "give one prompt: TEXT, -f, --prompts or --ids");
+        return pj_command_usage(command,
+                                "give one prompt: TEXT, -f, --prompts, --messages or --ids");
     run_state *s = pj_alloc(1, sizeof *s);
     if (!s) {
         pj_fail_memory(&err, "a run");
@@ -385,6 +397,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     s->began_ns = began_ns;
     pj_status status = find_model(command, s, &err);
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
+    if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
     set_options(s, depth, kv);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
     if (status == PJ_OK) status = pj_profile_preflight(&s->options, &err);
@@ -427,7 +440,13 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of sampling; same seed, same text", 0,
          (double)(1LL << 53)},
         {"stop", 0, PJ_OPTION_LIST, &a.stop, "TEXT", "stop before this text; may be repeated"},
-        {"chat", 0, PJ_OPTION_FLAG, &a.chat, NULL, "use the model's chat format"},
+        {"chat", 0, PJ_OPTION_FLAG, &a.chat, NULL,
+         "run the prompt through the model's chat template"},
+        {"system", 0, PJ_OPTION_TEXT, &a.system, "TEXT", "a system message; implies --chat"},
+        {"messages", 0, PJ_OPTION_TEXT, &a.messages, "FILE",
+         "a conversation as JSON, an array of {role, content}; implies --chat"},
+        {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
+         "a variable of the template, e.g. enable_thinking=false; may be repeated"},
         {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL, "go on until -n tokens"},
         PJ_OPTION_DTYPE(&a.dtype),
         PJ_OPTION_KV(&a.kv),

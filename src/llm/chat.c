@@ -1,368 +1,355 @@
-/* Recognising and writing chat formats. */
+/* Finding a model's chat template and its special tokens, and running it over a conversation. */
 #include "llm/chat.h"
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "llm/gguf.h"
 
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-enum { MAX_CONFIG_BYTES = 16 << 20, MAX_TEXT_BYTES = 256 << 20 };
+enum { MAX_CONFIG_BYTES = 64 << 20 };
 
-static const char *const names[PJ_CHAT_KIND_COUNT] = {
-    "chatml",         "phi-4",      "llama-2", "mistral-v1", "mistral-v3",
-    "mistral-tekken", "mistral-v7", "phi-3",   "llama-3",
+/* Special tokens that templates name; they are the template's own, not data. */
+static const char *const token_names[] = {"bos_token", "eos_token", "unk_token",  "sep_token",
+                                          "pad_token", "cls_token", "mask_token", NULL};
+
+struct pj_chat {
+    pj_jinja *jinja;
+    json_t *tokens; /* an object: name -> text */
 };
 
-const char *pj_chat_name(pj_chat_kind kind)
+void pj_chat_close(pj_chat *chat)
 {
-    return names[kind];
+    if (!chat) return;
+    pj_jinja_close(chat->jinja);
+    json_decref(chat->tokens);
+    pj_free(chat);
 }
 
-/* ---- recognising ---- */
-
-static bool has(const char *text, const char *part)
+/* Takes `tokens`. */
+static pj_status new_chat(const char *template, size_t bytes, const char *name, json_t *tokens,
+                          pj_chat **chat, pj_error *err)
 {
-    return strstr(text, part) != NULL;
-}
-
-static bool recognise_kind(const char *text, pj_chat_kind *kind)
-{
-    if (has(text, "<|im_start|>"))
-        *kind = has(text, "<|im_sep|>") ? PJ_CHAT_PHI4 : PJ_CHAT_CHATML;
-    else if (has(text, "[INST]") && has(text, "[SYSTEM_PROMPT]"))
-        *kind = PJ_CHAT_MISTRAL_V7;
-    else if (has(text, "[INST]") && has(text, "<<SYS>>"))
-        *kind = PJ_CHAT_LLAMA2;
-    else if (has(text, "[INST]"))
-        *kind = has(text, " [/INST]")     ? PJ_CHAT_MISTRAL_V1
-                : has(text, "\"[INST]\"") ? PJ_CHAT_MISTRAL_TEKKEN
-                                          : PJ_CHAT_MISTRAL_V3;
-    else if (has(text, "<|assistant|>") && has(text, "<|end|>"))
-        *kind = PJ_CHAT_PHI3;
-    else if (has(text, "<|start_header_id|>"))
-        *kind = PJ_CHAT_LLAMA3;
-    else
-        return false;
-    return true;
-}
-
-/* The system text that a ChatML template writes by itself: plain text between the markers, in one
- * string literal. */
-static void find_default_system(const char *text, char *out, size_t bytes)
-{
-    static const char opening[] = "<|im_start|>system\\n";
-    for (const char *at = text; (at = strstr(at, opening)); at++) {
-        const char *begin = at + sizeof opening - 1, *end = strstr(begin, "<|im_end|>");
-        size_t length = end ? (size_t)(end - begin) : 0;
-        if (length == 0 || length >= bytes || strcspn(begin, "'\"{}\\") < length) continue;
-        memcpy(out, begin, length);
-        out[length] = 0;
-        return;
+    char title[200];
+    pj_chat *made = pj_alloc(1, sizeof *made);
+    *chat = NULL;
+    if (!made || !tokens) {
+        pj_free(made);
+        json_decref(tokens);
+        return pj_fail_memory(err, "a chat template");
     }
-}
-
-pj_status pj_chat_recognise(const char *text, const char *bos, const char *eos,
-                            pj_chat_format *format, pj_error *err)
-{
-    *format = (pj_chat_format){0};
-    if (!recognise_kind(text, &format->kind))
-        return pj_fail(
-            err, PJ_E_UNSUPPORTED,
-            "the model's chat template is of no known family; leave out --chat and write "
-            "the format into the prompt");
-    bool writes_bos = has(text, "bos_token") || (bos[0] && has(text, bos));
-    snprintf(format->bos, sizeof format->bos, "%s", writes_bos ? bos : "");
-    snprintf(format->eos, sizeof format->eos, "%s", eos);
-    format->dated_system = has(text, "Cutting Knowledge Date");
-    format->newlines = has(text, "\\n") || has(text, "|>\n");
-    format->leading_space = has(text, "' [INST]") || has(text, "\" [INST]");
-    if (format->kind == PJ_CHAT_CHATML)
-        find_default_system(text, format->default_system, sizeof format->default_system);
+    made->tokens = tokens;
+    snprintf(title, sizeof title, "the chat template of %.150s", name);
+    pj_status status = pj_jinja_open(template, bytes, title, &made->jinja, err);
+    if (status != PJ_OK) {
+        pj_chat_close(made);
+        return status;
+    }
+    *chat = made;
     return PJ_OK;
 }
 
-/* ---- the files ---- */
-
-/* A token of tokenizer_config.json: a string, or an object with its content. */
-static const char *token_text(json_t *config, const char *key)
+pj_status pj_chat_parse(const char *template, size_t bytes, const char *name, const char *bos,
+                        const char *eos, pj_chat **chat, pj_error *err)
 {
-    json_t *value = json_object_get(config, key);
-    const char *text =
-        json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
-    return text ? text : "";
+    json_t *tokens = json_object();
+    json_object_set_new(tokens, "bos_token", json_string(bos));
+    json_object_set_new(tokens, "eos_token", json_string(eos));
+    return new_chat(template, bytes, name, tokens, chat, err);
+}
+
+/* ---- model folders ---- */
+
+static pj_status read_json(const char *folder, const char *file, json_t **json, pj_error *err)
+{
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    json_error_t where;
+    *json = NULL;
+    if (!pj_path_join(path, sizeof path, folder, file))
+        return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", folder);
+    if (!pj_file_exists(path)) return PJ_OK;
+    pj_status status = pj_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, err);
+    if (status != PJ_OK) return status;
+    *json = json_loadb(text, bytes, JSON_ALLOW_NUL, &where);
+    pj_free(text);
+    if (*json) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "%s is not valid JSON: %s (line %d)", path, where.text,
+                   where.line);
+}
+
+/* A token is a text, or an object with its content. The first file that names one counts. */
+static void add_tokens(json_t *tokens, json_t *config)
+{
+    for (const char *const *name = token_names; *name; name++) {
+        json_t *value = json_object_get(config, *name);
+        if (json_is_object(value)) value = json_object_get(value, "content");
+        if (json_is_string(value) && !json_object_get(tokens, *name))
+            json_object_set(tokens, *name, value);
+    }
 }
 
 /* A template is one text, or a list of {name, template}, of which "default" is meant. */
-static const char *template_text(json_t *config)
+static json_t *template_of(json_t *config)
 {
-    json_t *value = json_object_get(config, "chat_template"), *item;
-    const char *found = NULL;
+    json_t *value = json_object_get(config, "chat_template"), *item, *found = NULL;
     size_t i;
-    if (json_is_string(value)) return json_string_value(value);
+    if (json_is_string(value)) return value;
     json_array_foreach(value, i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
-        const char *text = json_string_value(json_object_get(item, "template"));
-        if (text && (!found || (name && strcmp(name, "default") == 0))) found = text;
+        json_t *text = json_object_get(item, "template");
+        if (json_is_string(text) && (!found || (name && strcmp(name, "default") == 0)))
+            found = text;
     }
     return found;
 }
 
-static pj_status read_file(const char *folder, const char *file, char path[PATH_MAX], char **text,
-                           size_t *bytes, pj_error *err)
+static pj_status read_template(const char *folder, json_t *config, char **text, size_t *bytes,
+                               pj_error *err)
 {
+    char path[PATH_MAX];
     *text = NULL;
-    *bytes = 0;
-    if (!pj_path_join(path, PATH_MAX, folder, file))
+    if (!pj_path_join(path, sizeof path, folder, "chat_template.jinja"))
         return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", folder);
-    if (!pj_file_exists(path)) return PJ_OK;
-    return pj_file_read(path, MAX_CONFIG_BYTES, text, bytes, err);
+    if (pj_file_exists(path)) return pj_file_read(path, MAX_CONFIG_BYTES, text, bytes, err);
+    json_t *found = template_of(config);
+    if (!found)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s has no chat template (a base model?); leave out --chat", folder);
+    *bytes = json_string_length(found);
+    *text = pj_strndup(json_string_value(found), *bytes);
+    return *text ? PJ_OK : pj_fail_memory(err, "a chat template");
 }
 
-pj_status pj_chat_open(const char *folder, pj_chat_format *format, pj_error *err)
+pj_status pj_chat_open(const char *folder, pj_chat **chat, pj_error *err)
 {
-    char path[PATH_MAX], *text = NULL, *jinja = NULL;
-    size_t bytes, jinja_bytes;
-    json_t *config = NULL;
-    *format = (pj_chat_format){0};
-    pj_status status = read_file(folder, "chat_template.jinja", path, &jinja, &jinja_bytes, err);
-    if (status == PJ_OK)
-        status = read_file(folder, "tokenizer_config.json", path, &text, &bytes, err);
-    if (status == PJ_OK && text) {
-        json_error_t where;
-        config = json_loadb(text, bytes, JSON_ALLOW_NUL, &where);
-        if (!config)
-            status = pj_fail(err, PJ_E_INVALID, "%s is not valid JSON: %s (line %d)", path,
-                             where.text, where.line);
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *config = NULL, *map = NULL, *tokens = json_object();
+    *chat = NULL;
+    pj_status status = read_json(folder, "tokenizer_config.json", &config, err);
+    if (status == PJ_OK) status = read_json(folder, "special_tokens_map.json", &map, err);
+    if (status == PJ_OK) status = read_template(folder, config, &text, &bytes, err);
+    if (status == PJ_OK) {
+        add_tokens(tokens, config);
+        add_tokens(tokens, map);
+        status = new_chat(text, bytes, folder, json_incref(tokens), chat, err);
     }
-    const char *template = jinja ? jinja : template_text(config);
-    if (status == PJ_OK && !template)
-        status = pj_fail(err, PJ_E_UNSUPPORTED,
-                         "%s has no chat template (a base model?); leave out --chat", folder);
-    if (status == PJ_OK)
-        status = pj_chat_recognise(template, token_text(config, "bos_token"),
-                                   token_text(config, "eos_token"), format, err);
-    json_decref(config);
     pj_free(text);
-    pj_free(jinja);
+    json_decref(config);
+    json_decref(map);
+    json_decref(tokens);
     return status;
 }
 
-/* The text of a token that a field names; "" when it names none. */
+/* ---- GGUF ---- */
+
+/* The text of the token that a field names; NULL: it names none. */
 static const char *token_of_field(const pj_gguf *gguf, const pj_tokenizer *tokenizer,
                                   const char *key)
 {
     const pj_gguf_value *value = pj_gguf_find(gguf, key);
     int64_t id;
-    if (!value || value->is_array || !pj_gguf_integer(value, 0, &id) || id > INT32_MAX) return "";
-    const char *text = pj_tokenizer_token(tokenizer, (int32_t)id);
-    return text ? text : "";
+    if (!value || value->is_array || !pj_gguf_integer(value, 0, &id) || id < 0 || id > INT32_MAX)
+        return NULL;
+    return pj_tokenizer_token(tokenizer, (int32_t)id);
+}
+
+static json_t *gguf_tokens(const pj_gguf *gguf, const pj_tokenizer *tokenizer)
+{
+    static const struct {
+        const char *name, *key;
+    } fields[] = {
+        {"bos_token", "tokenizer.ggml.bos_token_id"},
+        {"eos_token", "tokenizer.ggml.eos_token_id"},
+        {"unk_token", "tokenizer.ggml.unknown_token_id"},
+        {"sep_token", "tokenizer.ggml.seperator_token_id"}, /* spelled so in the files */
+        {"pad_token", "tokenizer.ggml.padding_token_id"},
+    };
+    json_t *tokens = json_object();
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const char *text = token_of_field(gguf, tokenizer, fields[i].key);
+        if (text) json_object_set_new(tokens, fields[i].name, json_string(text));
+    }
+    return tokens;
 }
 
 pj_status pj_chat_of_gguf(const pj_gguf *gguf, const pj_tokenizer *tokenizer, const char *name,
-                          pj_chat_format *format, pj_error *err)
+                          pj_chat **chat, pj_error *err)
 {
     const pj_gguf_value *value = pj_gguf_find(gguf, "tokenizer.chat_template");
     pj_gguf_text found;
-    *format = (pj_chat_format){0};
+    *chat = NULL;
     if (!value || !pj_gguf_string(value, &found))
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "%s has no chat template (a base model?); leave out --chat", name);
-    char *template = pj_strndup(found.text, found.bytes);
-    if (!template) return pj_fail_memory(err, "a chat template");
-    pj_status status = pj_chat_recognise(
-        template, token_of_field(gguf, tokenizer, "tokenizer.ggml.bos_token_id"),
-        token_of_field(gguf, tokenizer, "tokenizer.ggml.eos_token_id"), format, err);
-    pj_free(template);
-    return status;
+    return new_chat(found.text, found.bytes, name, gguf_tokens(gguf, tokenizer), chat, err);
 }
 
-/* ---- writing ---- */
+/* ---- conversations ---- */
 
-typedef struct writer {
-    const pj_chat_format *format;
-    pj_buffer *text;
-    pj_text_span *literals;
-    size_t literal_count;
-} writer;
-
-static void put(writer *w, const char *text)
+/* JSON holds valid UTF-8 alone; other bytes become U+FFFD, as the tokenizer reads them. */
+static json_t *json_text(const char *text, size_t bytes)
 {
-    pj_buffer_text(w->text, text);
-}
-
-static void put_content(writer *w, const char *content, bool trimmed)
-{
-    size_t bytes = strlen(content), space = strspn(content, " \t\r\n");
-    if (trimmed) {
-        content += space;
-        bytes -= space;
-        while (bytes > 0 && strchr(" \t\r\n", content[bytes - 1])) bytes--;
-    }
-    size_t begin = w->text->length;
-    pj_buffer_append(w->text, content, bytes);
-    w->literals[w->literal_count++] = (pj_text_span){begin, w->text->length};
-}
-
-static bool is_role(const pj_chat_message *message, const char *role)
-{
-    return strcmp(message->role, role) == 0;
-}
-
-/* opening role middle content closing, for each message; then the assistant's opening. */
-static void put_blocks(writer *w, const pj_chat_message *messages, size_t count,
-                       const char *opening, const char *middle, const char *closing, bool trimmed)
-{
-    for (size_t i = 0; i < count; i++) {
-        put(w, opening);
-        put(w, messages[i].role);
-        put(w, middle);
-        put_content(w, messages[i].content, trimmed);
-        put(w, closing);
-    }
-    put(w, opening);
-    put(w, "assistant");
-    put(w, middle);
-}
-
-static void put_chatml(writer *w, const pj_chat_message *messages, size_t count)
-{
-    const char *system = w->format->default_system;
-    if (system[0] && (count == 0 || !is_role(&messages[0], "system"))) {
-        put(w, "<|im_start|>system\n");
-        put(w, system);
-        put(w, "<|im_end|>\n");
-    }
-    put_blocks(w, messages, count, "<|im_start|>", "\n", "<|im_end|>\n", false);
-}
-
-/* Llama 3.1 and later always have a system block with dates; the date is the fixed one that their
- * templates fall back to, so that a prompt has the same ids every day. */
-static void put_llama3(writer *w, const pj_chat_message *messages, size_t count)
-{
-    static const char opening[] = "<|start_header_id|>", middle[] = "<|end_header_id|>\n\n";
-    bool system = count > 0 && is_role(&messages[0], "system");
-    if (w->format->dated_system) {
-        put(w, "<|start_header_id|>system<|end_header_id|>\n\n"
-               "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
-        if (system) put_content(w, messages[0].content, true);
-        put(w, "<|eot_id|>");
-        messages += system;
-        count -= system;
-    }
-    put_blocks(w, messages, count, opening, middle, "<|eot_id|>", true);
-}
-
-static void put_llama2(writer *w, const pj_chat_message *messages, size_t count)
-{
-    const char *system = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (is_role(&messages[i], "system")) {
-            system = messages[i].content;
-        } else if (is_role(&messages[i], "assistant")) {
-            put(w, " ");
-            put_content(w, messages[i].content, true);
-            put(w, " ");
-            put(w, w->format->eos);
-        } else {
-            put(w, w->format->bos);
-            put(w, "[INST] ");
-            if (system) {
-                put(w, "<<SYS>>\n");
-                put_content(w, system, false);
-                put(w, "\n<</SYS>>\n\n");
-                system = NULL;
-            }
-            put_content(w, messages[i].content, true);
-            put(w, " [/INST]");
+    pj_buffer clean;
+    uint32_t code;
+    pj_buffer_init(&clean, 3 * bytes + 1);
+    pj_buffer_text(&clean, "");
+    for (size_t at = 0, used; at < bytes; at += used) {
+        size_t valid = 0;
+        while (at + valid < bytes &&
+               (used = pj_utf8_next(text + at + valid, bytes - at - valid, &code)))
+            valid += used;
+        pj_buffer_append(&clean, text + at, valid);
+        used = valid;
+        if (at + used < bytes) {
+            pj_buffer_text(&clean, "\xef\xbf\xbd");
+            used++;
         }
     }
+    json_t *made = clean.failed ? NULL : json_stringn(pj_buffer_get(&clean), clean.length);
+    pj_buffer_fini(&clean);
+    return made;
 }
 
-static void put_mistral(writer *w, const pj_chat_message *messages, size_t count)
+static pj_status check_messages(json_t *messages, pj_error *err)
 {
-    pj_chat_kind kind = w->format->kind;
-    const char *space = kind == PJ_CHAT_MISTRAL_TEKKEN ? "" : " ", *system = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (is_role(&messages[i], "system") && kind == PJ_CHAT_MISTRAL_V7) {
-            put(w, "[SYSTEM_PROMPT] ");
-            put_content(w, messages[i].content, false);
-            put(w, "[/SYSTEM_PROMPT]");
-        } else if (is_role(&messages[i], "system")) {
-            system = messages[i].content; /* goes before the next user's text */
-        } else if (is_role(&messages[i], "assistant")) {
-            put(w, space);
-            put_content(w, messages[i].content, kind != PJ_CHAT_MISTRAL_V1);
-            put(w, w->format->eos);
-        } else {
-            put(w, w->format->leading_space ? " [INST]" : "[INST]");
-            put(w, space);
-            if (system) {
-                put_content(w, system, false);
-                put(w, "\n\n");
-                system = NULL;
-            }
-            put_content(w, messages[i].content, false);
-            put(w, kind == PJ_CHAT_MISTRAL_V1 ? " [/INST]" : "[/INST]");
-        }
-    }
-}
-
-static pj_status check_roles(const pj_chat_message *messages, size_t count, pj_error *err)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!is_role(&messages[i], "system") && !is_role(&messages[i], "user") &&
-            !is_role(&messages[i], "assistant"))
-            return pj_fail(err, PJ_E_INVALID,
-                           "a message has the role %.40s; system, user and assistant are known",
-                           messages[i].role);
+    json_t *message;
+    size_t i;
+    if (!json_is_array(messages))
+        return pj_fail(err, PJ_E_INVALID,
+                       "a conversation is a JSON array of {\"role\", \"content\"}, or an object "
+                       "with one as \"messages\"");
+    json_array_foreach(messages, i, message) if (
+        !json_is_string(json_object_get(
+            message, "role"))) return pj_fail(err, PJ_E_INVALID,
+                                              "message %zu of the conversation has no role", i + 1);
     return PJ_OK;
 }
 
-pj_status pj_chat_render(const pj_chat_format *format, const pj_chat_message *messages,
-                         size_t count, pj_buffer *text, pj_text_span *literals, pj_error *err)
+/* The messages of a JSON text; what else an object holds becomes variables of the template. */
+static pj_status read_messages(const pj_conversation *c, json_t *input, json_t **messages,
+                               pj_error *err)
 {
-    writer w = {format, text, literals, 0};
-    pj_status status = check_roles(messages, count, err);
-    if (status != PJ_OK) return status;
-    const char *newline = format->newlines ? "|>\n" : "|>";
-    if (format->kind != PJ_CHAT_LLAMA2) put(&w, format->bos);
-    switch (format->kind) {
-    case PJ_CHAT_CHATML: put_chatml(&w, messages, count); break;
-    case PJ_CHAT_PHI4:
-        put_blocks(&w, messages, count, "<|im_start|>", "<|im_sep|>", "<|im_end|>", false);
-        break;
-    case PJ_CHAT_PHI3:
-        put_blocks(&w, messages, count, "<|", newline, format->newlines ? "<|end|>\n" : "<|end|>",
-                   false);
-        break;
-    case PJ_CHAT_LLAMA3: put_llama3(&w, messages, count); break;
-    case PJ_CHAT_LLAMA2: put_llama2(&w, messages, count); break;
-    default: put_mistral(&w, messages, count); break;
-    }
-    /* Messages that wrote nothing leave empty spans. */
-    while (w.literal_count < count) literals[w.literal_count++] = (pj_text_span){0, 0};
-    return pj_buffer_status(text, "a conversation", err);
+    json_error_t where;
+    json_t *root = json_loadb(c->text, c->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &where);
+    if (!root)
+        return pj_fail(err, PJ_E_INVALID, "the conversation is not valid JSON: %s (line %d)",
+                       where.text, where.line);
+    if (json_is_object(root)) json_object_update(input, root);
+    *messages = json_incref(json_is_object(root) ? json_object_get(root, "messages") : root);
+    json_decref(root);
+    return check_messages(*messages, err);
 }
 
-pj_status pj_chat_encode(const pj_chat_format *format, const pj_tokenizer *tokenizer,
-                         const pj_chat_message *messages, size_t count, pj_ids *ids, pj_error *err)
+static pj_status add_variables(const pj_conversation *c, json_t *input, pj_error *err)
 {
-    pj_buffer text;
-    pj_text_span *literals = pj_alloc(count + 1, sizeof *literals);
-    if (!literals) return pj_fail_memory(err, "a conversation");
-    pj_buffer_init(&text, MAX_TEXT_BYTES);
-    pj_status status = pj_chat_render(format, messages, count, &text, literals, err);
-    pj_encode_options options = {.no_special = true, .literals = literals, .literal_count = count};
-    /* Empty spans at the end would not be ascending, but match nothing. */
+    json_error_t where;
+    if (!c->variables) return PJ_OK;
+    json_t *root = json_loads(c->variables, 0, &where);
+    bool good = json_is_object(root);
+    if (good) json_object_update(input, root);
+    json_decref(root);
+    return good ? PJ_OK
+                : pj_fail(err, PJ_E_INVALID, "the template's variables are not a JSON object");
+}
+
+static json_t *message_of(const char *role, const char *text, size_t bytes)
+{
+    return json_pack("{s:s, s:o}", "role", role, "content", json_text(text, bytes));
+}
+
+static pj_status add_system(const pj_conversation *c, json_t *messages, pj_error *err)
+{
+    if (!c->system) return PJ_OK;
+    const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
+    if (first && (strcmp(first, "system") == 0 || strcmp(first, "developer") == 0))
+        return pj_fail(err, PJ_E_INVALID,
+                       "the conversation has a system message already; leave out --system");
+    json_t *message = message_of("system", c->system, strlen(c->system));
+    return json_array_insert_new(messages, 0, message) == 0 ? PJ_OK
+                                                            : pj_fail_memory(err, "a conversation");
+}
+
+/* Everything that the template sees, as one object. */
+static pj_status make_input(const pj_chat *chat, const pj_conversation *c, json_t *input,
+                            pj_error *err)
+{
+    json_t *messages = NULL;
+    json_object_set_new(input, "tools", json_null());
+    json_object_set_new(input, "documents", json_null());
+    json_object_update(input, chat->tokens);
+    pj_status status = PJ_OK;
+    if (c->messages)
+        status = read_messages(c, input, &messages, err);
+    else if (!(messages = json_array()) ||
+             json_array_append_new(messages, message_of("user", c->text, c->bytes)) != 0)
+        status = pj_fail_memory(err, "a conversation");
+    if (status == PJ_OK) status = add_system(c, messages, err);
+    if (status == PJ_OK) status = add_variables(c, input, err);
+    if (status == PJ_OK) {
+        json_object_set(input, "messages", messages);
+        json_object_set_new(input, "add_generation_prompt", json_true());
+    }
+    json_decref(messages);
+    return status;
+}
+
+pj_status pj_chat_render(const pj_chat *chat, const pj_conversation *conversation,
+                         pj_jinja_output *output, pj_error *err)
+{
+    json_t *input = json_object();
+    *output = (pj_jinja_output){0};
+    pj_status status =
+        input ? make_input(chat, conversation, input, err) : pj_fail_memory(err, "a conversation");
+    char *text = status == PJ_OK ? json_dumps(input, JSON_COMPACT) : NULL;
+    if (status == PJ_OK && !text) status = pj_fail_memory(err, "a conversation");
     if (status == PJ_OK)
-        status =
-            pj_tokenizer_encode(tokenizer, pj_buffer_get(&text), text.length, &options, ids, err);
-    pj_buffer_fini(&text);
-    pj_free(literals);
+        status = pj_jinja_render(chat->jinja,
+                                 &(pj_jinja_input){.json = text,
+                                                   .bytes = strlen(text),
+                                                   .trusted = token_names,
+                                                   .now = (int64_t)time(NULL)},
+                                 output, err);
+    free(text);
+    json_decref(input);
+    return status;
+}
+
+/* Runs of marked bytes. */
+static pj_text_span *literal_spans(const pj_jinja_output *output, size_t *count)
+{
+    size_t runs = 0;
+    for (size_t i = 0; i < output->bytes; i++)
+        runs += output->marks[i] && (i == 0 || !output->marks[i - 1]);
+    pj_text_span *spans = pj_alloc(runs + 1, sizeof *spans);
+    *count = 0;
+    for (size_t i = 0; spans && i < output->bytes; i++) {
+        if (!output->marks[i]) continue;
+        if (i == 0 || !output->marks[i - 1]) spans[(*count)++].begin = i;
+        spans[*count - 1].end = i + 1;
+    }
+    return spans;
+}
+
+pj_status pj_chat_encode(const pj_chat *chat, const pj_tokenizer *tokenizer,
+                         const pj_conversation *conversation, pj_ids *ids, pj_error *err)
+{
+    pj_jinja_output output;
+    size_t count = 0;
+    pj_status status = pj_chat_render(chat, conversation, &output, err);
+    if (status != PJ_OK) return status;
+    pj_text_span *spans = literal_spans(&output, &count);
+    pj_encode_options options = {.no_special = true, .literals = spans, .literal_count = count};
+    status = spans ? pj_tokenizer_encode(tokenizer, output.text, output.bytes, &options, ids, err)
+                   : pj_fail_memory(err, "a conversation");
+    pj_free(spans);
+    pj_jinja_output_fini(&output);
     return status;
 }

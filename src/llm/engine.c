@@ -280,7 +280,8 @@ pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const
     uint32_t chunk = state->options.max_tokens;
     pj_status status = PJ_OK;
     if (horizon != UINT32_MAX)
-        status = rebuild(e, state, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
+        status =
+            rebuild(e, state, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
         pj_segment segment = {.sequence = sequence, .count = n};
@@ -341,30 +342,28 @@ pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, i
     return give_ids(status, &list, ids, count, err);
 }
 
-static pj_status find_chat_format(const pj_engine *e, pj_chat_format *format, pj_error *err)
+static pj_status open_chat(const pj_engine *e, pj_chat **chat, pj_error *err)
 {
+    *chat = NULL;
+    if (!e->tokenizer)
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat template",
+                       e->facts.model_name);
     const char *where = pj_checkpoint_path(e->model.checkpoint);
     const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
-    return gguf ? pj_chat_of_gguf(gguf, e->tokenizer, where, format, err)
-                : pj_chat_open(where, format, err);
+    return gguf ? pj_chat_of_gguf(gguf, e->tokenizer, where, chat, err)
+                : pj_chat_open(where, chat, err);
 }
 
-pj_status pj_engine_encode_chat(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
+pj_status pj_engine_encode_chat(const pj_engine *e, const pj_chat_request *request, int32_t **ids,
                                 uint32_t *count, pj_error *err)
 {
     pj_ids list = {0};
-    pj_chat_format format;
-    char *content = pj_strndup(text, bytes);
-    pj_status status = content ? PJ_OK : pj_fail_memory(err, "the prompt");
-    if (!status && !e->tokenizer)
-        status = pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat format",
-                         e->facts.model_name);
-    if (!status) status = find_chat_format(e, &format, err);
-    if (!status) {
-        pj_chat_message message = {"user", content};
-        status = pj_chat_encode(&format, e->tokenizer, &message, 1, &list, err);
-    }
-    pj_free(content);
+    pj_chat *chat;
+    pj_conversation conversation = {request->text, request->bytes, request->messages,
+                                    request->system, request->variables};
+    pj_status status = open_chat(e, &chat, err);
+    if (!status) status = pj_chat_encode(chat, e->tokenizer, &conversation, &list, err);
+    pj_chat_close(chat);
     return give_ids(status, &list, ids, count, err);
 }
 

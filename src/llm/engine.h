@@ -67,6 +67,7 @@ const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
 typedef struct pj_prompt {
     const char *text;
     size_t bytes;
+    bool messages; /* `text` is a conversation as JSON, for the model's chat template */
     const int32_t *ids;
     uint32_t id_count;
 } pj_prompt;
@@ -99,8 +100,9 @@ typedef struct pj_generate_request {
     /* Sequence i samples with stream first_stream + i of the seed; stream 0 is the seed itself. */
     uint32_t first_stream;
     uint32_t max_tokens; /* new tokens for each sequence */
-    bool chat;           /* wrap each prompt in the model's chat format */
-    bool ignore_eos;     /* go on to max_tokens */
+    bool chat;           /* wrap each prompt in the model's chat template */
+    const char *system, *chat_variables; /* with `chat`: as in pj_chat_request; or NULL */
+    bool ignore_eos;                     /* go on to max_tokens */
     pj_sampling sampling;
     const char *const *stop;                                    /* NULL-terminated list, or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
@@ -163,8 +165,17 @@ pj_status pj_engine_logits(pj_engine *engine, const int32_t *ids, uint32_t count
 pj_status pj_engine_encode(const pj_engine *engine, const char *text, size_t bytes, int32_t **ids,
                            uint32_t *count, pj_error *err);
 
-/* The same for a user's message in the model's chat format, up to where the answer begins. */
-pj_status pj_engine_encode_chat(const pj_engine *engine, const char *text, size_t bytes,
+/* A conversation for the model's chat template. */
+typedef struct pj_chat_request {
+    const char *text; /* a user's message, or with `messages` a conversation as JSON (llm/chat.h) */
+    size_t bytes;
+    bool messages;
+    const char *system;    /* a system message to put in front; or NULL */
+    const char *variables; /* JSON object of variables for the template; or NULL */
+} pj_chat_request;
+
+/* The ids of a conversation, up to where the answer begins. */
+pj_status pj_engine_encode_chat(const pj_engine *engine, const pj_chat_request *request,
                                 int32_t **ids, uint32_t *count, pj_error *err);
 
 /* Sampling defaults of the model's generation_config.json over ours. */

@@ -91,11 +91,16 @@ static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32
 
 static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequence_result *r)
 {
+    const pj_generate_request *request = g->request;
+    if (!prompt->ids && (request->chat || prompt->messages))
+        return pj_engine_encode_chat(g->engine,
+                                     &(pj_chat_request){prompt->text, prompt->bytes,
+                                                        prompt->messages, request->system,
+                                                        request->chat_variables},
+                                     &r->prompt_ids, &r->prompt_count, g->err);
     if (!prompt->ids)
-        return g->request->chat ? pj_engine_encode_chat(g->engine, prompt->text, prompt->bytes,
-                                                        &r->prompt_ids, &r->prompt_count, g->err)
-                                : pj_engine_encode(g->engine, prompt->text, prompt->bytes,
-                                                   &r->prompt_ids, &r->prompt_count, g->err);
+        return pj_engine_encode(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
+                                &r->prompt_count, g->err);
     r->prompt_ids = pj_alloc(prompt->id_count, sizeof *r->prompt_ids);
     if (!r->prompt_ids) return pj_fail_memory(g->err, "the prompt");
     memcpy(r->prompt_ids, prompt->ids, prompt->id_count * sizeof *prompt->ids);

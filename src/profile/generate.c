@@ -99,6 +99,11 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     pj_json_kv_uint(json, "max_tokens", o->max_tokens);
     pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
     pj_json_kv_bool(json, "chat", o->chat);
+    if (o->system) pj_json_kv_string(json, "system", o->system);
+    if (o->chat_variables) {
+        pj_json_key(json, "chat_variables");
+        pj_json_raw(json, o->chat_variables, strlen(o->chat_variables));
+    }
     pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
     if (o->sampling_from_model) pj_json_kv_string(json, "sampling", "as the model says");
     if (engine || !o->sampling_from_model) write_sampling(json, &sampling);
@@ -208,6 +213,8 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .first_stream = o->first_stream,
                                    .max_tokens = o->max_tokens,
                                    .chat = o->chat,
+                                   .system = o->system,
+                                   .chat_variables = o->chat_variables,
                                    .ignore_eos = o->ignore_eos,
                                    .sampling = o->sampling,
                                    .stop = o->stop,

@@ -28,9 +28,10 @@ typedef struct pj_profile_options {
     uint32_t first_stream; /* of the seed, for the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;
-    pj_sampling sampling;     /* complete: see pj_engine_sampling_defaults */
-    bool sampling_from_model; /* take the model's defaults instead of `sampling` */
-    const char *const *stop;  /* NULL-terminated, or NULL */
+    const char *system, *chat_variables; /* with `chat`; as in pj_generate_request */
+    pj_sampling sampling;                /* complete: see pj_engine_sampling_defaults */
+    bool sampling_from_model;            /* take the model's defaults instead of `sampling` */
+    const char *const *stop;             /* NULL-terminated, or NULL */
     pj_depth depth;
     const char *const *tags; /* NULL-terminated, or NULL */
     const char *experiment_name;

@@ -411,26 +411,28 @@ static void test_chat(void **state)
     (void)state;
     char path[PATH_MAX];
     const char *fixtures = judge_folder("PJ_FIXTURES");
-    pj_chat_format format = {.kind = PJ_CHAT_MISTRAL_V1, .bos = "<s>", .eos = "</s>"};
+    static const char template[] =
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} "
+        "[/INST]"
+        "{% else %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}";
     pj_tokenizer *t = open_tokenizer(judge_join(path, fixtures, "tokenizers/mistral-v0.1"));
     json_t *sample = load_json(
         judge_join(path, fixtures, "tokenizers/mistral-v0.1/chat-samples/no_tools.sample.json"));
     json_t *tokens = load_json(
         judge_join(path, fixtures, "tokenizers/mistral-v0.1/chat-samples/no_tools.tokens_v1.json"));
-    pj_chat_message messages[16];
-    size_t i, count;
-    json_t *item;
-    json_array_foreach(json_object_get(sample, "messages"), i, item)
-    {
-        assert_true(i < 16);
-        messages[i].role = json_string_value(json_object_get(item, "role"));
-        messages[i].content = json_string_value(json_object_get(item, "content"));
-    }
+    size_t count;
+    char *messages = json_dumps(json_object_get(sample, "messages"), 0);
+    pj_conversation conversation = {.text = messages, .bytes = strlen(messages), .messages = true};
+    pj_chat *chat;
     pj_error err;
     pj_ids ids = {0};
     int32_t *want;
     count = ids_of(json_object_get(tokens, "tokens"), &want);
-    assert_int_equal(pj_chat_encode(&format, t, messages, i, &ids, &err), PJ_OK);
+    assert_int_equal(pj_chat_parse(template, strlen(template), "it", "<s>", "</s>", &chat, &err),
+                     PJ_OK);
+    assert_int_equal(pj_chat_encode(chat, t, &conversation, &ids, &err), PJ_OK);
+    pj_chat_close(chat);
+    free(messages);
     if (ids.count != count || (count && memcmp(ids.ids, want, count * sizeof *want) != 0)) {
         print_ids("want", want, count);
         print_ids("have", ids.ids, ids.count);

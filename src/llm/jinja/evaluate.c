@@ -79,7 +79,8 @@ static jv g_range(jv_run *run, jv self, const jv_arguments *a)
         if (!jv_integer(a->items[i], &bounds[i]))
             return jv_fail(run, PJ_E_INVALID, "range takes integers, not %s",
                            jv_type_name(a->items[i]));
-    if (a->count == 0 || a->count > 3) return jv_fail(run, PJ_E_INVALID, "range takes 1 to 3 numbers");
+    if (a->count == 0 || a->count > 3)
+        return jv_fail(run, PJ_E_INVALID, "range takes 1 to 3 numbers");
     int64_t begin = a->count == 1 ? 0 : bounds[0], end = a->count == 1 ? bounds[0] : bounds[1];
     int64_t step = bounds[2];
     if (step == 0) return jv_fail(run, PJ_E_INVALID, "range() arg 3 must not be zero");
@@ -157,7 +158,8 @@ static jv look_up(machine *m, const char *name)
     if (given) return *given;
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
         if (strcmp(globals[i].name, name) == 0)
-            return make_callable(m, &(jv_callable){.kind = CALL_GLOBAL, .name = globals[i].name,
+            return make_callable(m, &(jv_callable){.kind = CALL_GLOBAL,
+                                                   .name = globals[i].name,
                                                    .function = globals[i].function});
     return jv_undefined(name);
 }
@@ -189,7 +191,8 @@ static jv loop_member(machine *m, jv_loop *loop, const char *name)
         return index + 1 < count ? loop->items->items[index + 1]
                                  : jv_undefined("there is no next item");
     if (strcmp(name, "cycle") == 0 || strcmp(name, "changed") == 0)
-        return make_callable(m, &(jv_callable){.kind = CALL_LOOP, .name = name,
+        return make_callable(m, &(jv_callable){.kind = CALL_LOOP,
+                                               .name = name,
                                                .self = {.kind = JV_LOOP, .loop = loop}});
     return jv_undefined(name);
 }
@@ -311,6 +314,14 @@ static jv concatenate(machine *m, jv a, jv b)
     return jv_built(&out);
 }
 
+/* A safe string makes the sum safe, and has the other operand escaped. */
+static jv add_strings(machine *m, jv a, jv b)
+{
+    if (!a.string->safe && !b.string->safe) return concatenate(m, a, b);
+    jv left = jv_escape(m->run, a), right = jv_escape(m->run, b);
+    return m->run->failed ? left : jv_mark_safe(m->run, concatenate(m, left, right));
+}
+
 static jv join_lists(machine *m, const jv_list *a, const jv_list *b)
 {
     jv list = jv_list_new(m->run, a->count + b->count);
@@ -390,7 +401,7 @@ static jv binary(machine *m, char op, jv a, jv b)
     if (m->run->failed) return jv_undefined(NULL);
     if (op == '~') return concatenate(m, a, b);
     if (jv_is_number(a) && jv_is_number(b)) return arithmetic(m, op, a, b);
-    if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return concatenate(m, a, b);
+    if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return add_strings(m, a, b);
     if (op == '+' && a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple)
         return join_lists(m, a.list, b.list);
     if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count)) return repeat(m, a, count);
@@ -486,7 +497,8 @@ static jv evaluate_slice(machine *m, const ji_node *node)
     }
     if (m->run->failed) return list;
     list.list->tuple = self.kind == JV_LIST && self.list->tuple;
-    return self.kind == JV_STRING ? jv_join(m->run, list.list, &(jv_string){"", NULL, 0}) : list;
+    return self.kind == JV_STRING ? jv_join(m->run, list.list, &(jv_string){"", NULL, 0, false})
+                                  : list;
 }
 
 /* ---- expressions ---- */
@@ -514,7 +526,8 @@ static jv apply(machine *m, const ji_node *node, jv value, jv_function *function
 {
     jv_arguments arguments;
     if (!function)
-        return jv_fail(m->run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what, node->text);
+        return jv_fail(m->run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what,
+                       node->text);
     if (!collect(m, node, &arguments)) return jv_undefined(NULL);
     m->run->line = node->line;
     return function(m->run, value, &arguments);
@@ -680,8 +693,9 @@ static void execute_with(machine *m, const ji_node *node)
 
 static jv macro_value(machine *m, const ji_node *node)
 {
-    return make_callable(m, &(jv_callable){.kind = CALL_MACRO, .name = node->text, .macro = node,
-                                           .closure = m->scope});
+    return make_callable(
+        m,
+        &(jv_callable){.kind = CALL_MACRO, .name = node->text, .macro = node, .closure = m->scope});
 }
 
 static flow execute_block(machine *m, const ji_node *node)

@@ -167,21 +167,36 @@ static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
 }
 
 static const jv_entry test_table[] = {
-    {"defined", t_defined},   {"undefined", t_undefined},
-    {"none", t_none},         {"string", t_string},
-    {"number", t_number},     {"integer", t_integer},
-    {"float", t_float},       {"boolean", t_boolean},
-    {"true", t_true},         {"false", t_false},
-    {"mapping", t_mapping},   {"iterable", t_iterable},
-    {"sequence", t_iterable}, {"callable", t_callable},
-    {"sameas", t_sameas},     {"eq", t_eq},
-    {"equalto", t_eq},        {"ne", t_ne},
-    {"lt", t_lt},             {"lessthan", t_lt},
-    {"le", t_le},             {"gt", t_gt},
-    {"greaterthan", t_gt},    {"ge", t_ge},
-    {"in", t_in},             {"odd", t_odd},
-    {"even", t_even},         {"divisibleby", t_divisibleby},
-    {"upper", t_upper},       {"lower", t_lower},
+    {"defined", t_defined},
+    {"undefined", t_undefined},
+    {"none", t_none},
+    {"string", t_string},
+    {"number", t_number},
+    {"integer", t_integer},
+    {"float", t_float},
+    {"boolean", t_boolean},
+    {"true", t_true},
+    {"false", t_false},
+    {"mapping", t_mapping},
+    {"iterable", t_iterable},
+    {"sequence", t_iterable},
+    {"callable", t_callable},
+    {"sameas", t_sameas},
+    {"eq", t_eq},
+    {"equalto", t_eq},
+    {"ne", t_ne},
+    {"lt", t_lt},
+    {"lessthan", t_lt},
+    {"le", t_le},
+    {"gt", t_gt},
+    {"greaterthan", t_gt},
+    {"ge", t_ge},
+    {"in", t_in},
+    {"odd", t_odd},
+    {"even", t_even},
+    {"divisibleby", t_divisibleby},
+    {"upper", t_upper},
+    {"lower", t_lower},
     {NULL, NULL},
 };
 
@@ -201,7 +216,7 @@ jv_function *jv_test(const char *name)
 
 static const jv_string *text_of(jv_run *run, jv value)
 {
-    static const jv_string empty = {"", NULL, 0};
+    static const jv_string empty = {"", NULL, 0, false};
     jv text = jv_to_string(run, value);
     return text.kind == JV_STRING ? text.string : &empty;
 }
@@ -255,23 +270,13 @@ static jv f_string(jv_run *run, jv self, const jv_arguments *a)
 static jv f_safe(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return jv_to_string(run, self);
+    return jv_mark_safe(run, jv_to_string(run, self));
 }
 
 static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
 {
-    static const char from[] = "&<>'\"";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    const jv_string *s = text_of(run, self);
-    jv_builder b;
     (void)a;
-    jv_build(&b, run);
-    for (size_t i = 0; i < s->bytes && !run->failed; i++) {
-        const char *hit = s->text[i] ? strchr(from, s->text[i]) : NULL;
-        if (hit) jv_add_text(&b, to[hit - from]);
-        else jv_add(&b, s->text + i, s->marks ? s->marks + i : NULL, 1);
-    }
-    return jv_built(&b);
+    return jv_escape(run, jv_to_string(run, self));
 }
 
 /* Lines after the first begin with a width of blanks, or with a text. */
@@ -282,7 +287,8 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
     bool first = jv_true(jv_argument(a, 1, "first", jv_bool(false)));
     bool blank = jv_true(jv_argument(a, 2, "blank", jv_bool(false)));
     int64_t count = width.kind == JV_STRING ? 1 : needed_integer(run, width);
-    const jv_string *unit = width.kind == JV_STRING ? width.string : text_of(run, jv_text(run, " "));
+    const jv_string *unit =
+        width.kind == JV_STRING ? width.string : text_of(run, jv_text(run, " "));
     jv_builder b;
     if (count > 1000) return jv_fail(run, PJ_E_FULL, "an indent is too wide");
     jv_build(&b, run);
@@ -456,7 +462,7 @@ static jv f_reverse(jv_run *run, jv self, const jv_arguments *a)
     (void)a;
     for (size_t i = items->count; i-- > 0;) jv_list_add(run, list, items->items[i]);
     if (self.kind != JV_STRING || run->failed) return list;
-    return jv_join(run, list.list, &(jv_string){"", NULL, 0});
+    return jv_join(run, list.list, &(jv_string){"", NULL, 0, false});
 }
 
 static jv f_items(jv_run *run, jv self, const jv_arguments *a)
@@ -537,7 +543,8 @@ static jv extreme(jv_run *run, jv self, const jv_arguments *a, int sign)
     if (items->count == 0) return jv_undefined("the extreme of an empty list");
     for (size_t i = 1; i < items->count && jv_step(run, 1); i++)
         if (sign * jv_compare(run, sort_key(run, items->items[i], attribute, case_sensitive),
-                              sort_key(run, items->items[best], attribute, case_sensitive)) > 0)
+                              sort_key(run, items->items[best], attribute, case_sensitive)) >
+            0)
             best = i;
     return items->items[best];
 }
@@ -679,8 +686,7 @@ static jv f_rejectattr(jv_run *run, jv self, const jv_arguments *a)
 
 static const char *separator(jv_run *run, jv pair, size_t index, const char *usual)
 {
-    if (pair.kind != JV_LIST || pair.list->count != 2 ||
-        pair.list->items[index].kind != JV_STRING)
+    if (pair.kind != JV_LIST || pair.list->count != 2 || pair.list->items[index].kind != JV_STRING)
         return usual;
     const jv_string *s = pair.list->items[index].string;
     const char *copy = pj_arena_strndup(&run->arena, s->text, s->bytes);
@@ -711,26 +717,46 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
 }
 
 static const jv_entry filter_table[] = {
-    {"tojson", f_tojson},         {"trim", f_trim},
-    {"upper", f_upper},           {"lower", f_lower},
-    {"title", f_title},           {"capitalize", f_capitalize},
-    {"replace", f_replace},       {"string", f_string},
-    {"safe", f_safe},             {"escape", f_escape},
-    {"e", f_escape},              {"indent", f_indent},
-    {"wordcount", f_wordcount},   {"int", f_int},
-    {"float", f_float},           {"abs", f_abs},
-    {"round", f_round},           {"length", f_length},
-    {"count", f_length},          {"default", f_default},
-    {"d", f_default},             {"join", f_join},
-    {"first", f_first},           {"last", f_last},
-    {"list", f_list},             {"reverse", f_reverse},
-    {"items", f_items},           {"sort", f_sort},
-    {"dictsort", f_dictsort},     {"unique", f_unique},
-    {"min", f_min},               {"max", f_max},
-    {"sum", f_sum},               {"batch", f_batch},
-    {"map", f_map},               {"select", f_select},
-    {"reject", f_reject},         {"selectattr", f_selectattr},
-    {"rejectattr", f_rejectattr}, {NULL, NULL},
+    {"tojson", f_tojson},
+    {"trim", f_trim},
+    {"upper", f_upper},
+    {"lower", f_lower},
+    {"title", f_title},
+    {"capitalize", f_capitalize},
+    {"replace", f_replace},
+    {"string", f_string},
+    {"safe", f_safe},
+    {"escape", f_escape},
+    {"e", f_escape},
+    {"indent", f_indent},
+    {"wordcount", f_wordcount},
+    {"int", f_int},
+    {"float", f_float},
+    {"abs", f_abs},
+    {"round", f_round},
+    {"length", f_length},
+    {"count", f_length},
+    {"default", f_default},
+    {"d", f_default},
+    {"join", f_join},
+    {"first", f_first},
+    {"last", f_last},
+    {"list", f_list},
+    {"reverse", f_reverse},
+    {"items", f_items},
+    {"sort", f_sort},
+    {"dictsort", f_dictsort},
+    {"unique", f_unique},
+    {"min", f_min},
+    {"max", f_max},
+    {"sum", f_sum},
+    {"batch", f_batch},
+    {"map", f_map},
+    {"select", f_select},
+    {"reject", f_reject},
+    {"selectattr", f_selectattr},
+    {"rejectattr", f_rejectattr},
+    {NULL, NULL},
 };
 
 jv_function *jv_filter(const char *name)
@@ -743,7 +769,6 @@ static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_ar
     char text[32] = "";
     if (name->bytes < sizeof text) memcpy(text, name->text, name->bytes);
     jv_function *filter = jv_filter(text);
-    if (!filter)
-        return jv_fail(run, PJ_E_UNSUPPORTED, "the filter \"%s\" is not supported", text);
+    if (!filter) return jv_fail(run, PJ_E_UNSUPPORTED, "the filter \"%s\" is not supported", text);
     return filter(run, value, a);
 }

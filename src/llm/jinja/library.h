@@ -36,8 +36,13 @@ jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, bool l
 jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_string *new,
               int64_t count);
 jv jv_join(jv_run *run, const jv_list *items, const jv_string *separator);
-/* JV_TITLE: Python's str.title; JV_WORDS: the filter, whose words begin after blanks and brackets. */
+/* JV_TITLE: Python's str.title; JV_WORDS: the filter, whose words begin after blanks and brackets.
+ */
 typedef enum jv_case { JV_UPPER, JV_LOWER, JV_TITLE, JV_WORDS, JV_CAPITAL } jv_case;
 jv jv_change_case(jv_run *run, const jv_string *s, jv_case to);
+
+/* For HTML, as the reference's Markup does it: a safe string is not escaped again. */
+jv jv_escape(jv_run *run, jv string);
+jv jv_mark_safe(jv_run *run, jv string);
 
 #endif

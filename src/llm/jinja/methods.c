@@ -34,7 +34,7 @@ jv jv_needed(jv_run *run, const jv_arguments *arguments, size_t index, const cha
 const jv_string *jv_needed_string(jv_run *run, const jv_arguments *arguments, size_t index,
                                   const char *name)
 {
-    static const jv_string empty = {"", NULL, 0};
+    static const jv_string empty = {"", NULL, 0, false};
     jv value = jv_needed(run, arguments, index, name);
     if (value.kind == JV_STRING) return value.string;
     jv_fail(run, PJ_E_INVALID, "the argument \"%s\" must be str, not %s", name,
@@ -340,7 +340,8 @@ static jv s_isspace(jv_run *run, jv self, const jv_arguments *a)
 
 static jv is_case(jv_run *run, jv self, jv_case to, jv_case other)
 {
-    jv same = jv_change_case(run, self.string, to), changed = jv_change_case(run, self.string, other);
+    jv same = jv_change_case(run, self.string, to),
+       changed = jv_change_case(run, self.string, other);
     return jv_bool(!run->failed && jv_equal(self, same) && !jv_equal(self, changed));
 }
 
@@ -369,7 +370,8 @@ static jv field_value(jv_run *run, const jv_arguments *a, const char *field, siz
     name[bytes] = 0;
     size_t index = bytes ? 0 : (*next)++;
     for (size_t i = 0; i < bytes; i++)
-        index = name[i] >= '0' && name[i] <= '9' ? 10 * index + (size_t)(name[i] - '0') : SIZE_MAX / 20;
+        index =
+            name[i] >= '0' && name[i] <= '9' ? 10 * index + (size_t)(name[i] - '0') : SIZE_MAX / 20;
     return jv_needed(run, a, index, name);
 }
 
@@ -462,20 +464,34 @@ static jv l_count(jv_run *run, jv self, const jv_arguments *a)
 /* ---- the tables ---- */
 
 static const jv_entry string_methods[] = {
-    {"strip", s_strip},           {"lstrip", s_lstrip},
-    {"rstrip", s_rstrip},         {"upper", s_upper},
-    {"lower", s_lower},           {"title", s_title},
-    {"capitalize", s_capitalize}, {"split", s_split},
-    {"rsplit", s_rsplit},         {"splitlines", s_splitlines},
-    {"replace", s_replace},       {"startswith", s_startswith},
-    {"endswith", s_endswith},     {"removeprefix", s_removeprefix},
-    {"find", s_find},             {"removesuffix", s_removesuffix},
-    {"rfind", s_rfind},           {"index", s_index},
-    {"count", s_count},           {"join", s_join},
-    {"isdigit", s_isdigit},       {"isnumeric", s_isdigit},
-    {"isalpha", s_isalpha},       {"isalnum", s_isalnum},
-    {"isspace", s_isspace},       {"isupper", s_isupper},
-    {"islower", s_islower},       {"format", s_format},
+    {"strip", s_strip},
+    {"lstrip", s_lstrip},
+    {"rstrip", s_rstrip},
+    {"upper", s_upper},
+    {"lower", s_lower},
+    {"title", s_title},
+    {"capitalize", s_capitalize},
+    {"split", s_split},
+    {"rsplit", s_rsplit},
+    {"splitlines", s_splitlines},
+    {"replace", s_replace},
+    {"startswith", s_startswith},
+    {"endswith", s_endswith},
+    {"removeprefix", s_removeprefix},
+    {"find", s_find},
+    {"removesuffix", s_removesuffix},
+    {"rfind", s_rfind},
+    {"index", s_index},
+    {"count", s_count},
+    {"join", s_join},
+    {"isdigit", s_isdigit},
+    {"isnumeric", s_isdigit},
+    {"isalpha", s_isalpha},
+    {"isalnum", s_isalnum},
+    {"isspace", s_isspace},
+    {"isupper", s_isupper},
+    {"islower", s_islower},
+    {"format", s_format},
     {NULL, NULL},
 };
 
@@ -505,8 +521,7 @@ jv_function *jv_method(jv self, const char *name)
 
 static jv element(jv_run *run, jv self, int64_t index)
 {
-    int64_t count =
-        (int64_t)(self.kind == JV_LIST ? self.list->count : jv_length(self.string));
+    int64_t count = (int64_t)(self.kind == JV_LIST ? self.list->count : jv_length(self.string));
     if (index < 0) index += count;
     if (index < 0 || index >= count) return jv_undefined(NULL);
     if (self.kind == JV_LIST) return self.list->items[index];

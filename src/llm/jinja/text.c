@@ -60,8 +60,7 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
             uint32_t code;
             next = at < s->bytes ? at + decode(s, at, &code) : at + 1;
             jv_add_string(&b, new);
-            if (at < s->bytes)
-                jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, next - at);
+            if (at < s->bytes) jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, next - at);
         }
         at = next;
         count -= count > 0;
@@ -101,7 +100,35 @@ jv jv_change_case(jv_run *run, const jv_string *s, jv_case to)
         size_t bytes = pj_utf8_put(changed, out);
         jv_add(&b, out, s->marks ? marks : NULL, bytes);
         first = (to == JV_TITLE && !pj_unicode_is_letter(code)) ||
-                (to == JV_WORDS && (pj_unicode_is_space(code) || (code < 0x80 && strchr("-({[<", (int)code))));
+                (to == JV_WORDS &&
+                 (pj_unicode_is_space(code) || (code < 0x80 && strchr("-({[<", (int)code))));
     }
     return jv_built(&b);
+}
+
+jv jv_mark_safe(jv_run *run, jv string)
+{
+    jv_string *copy = run->failed ? NULL : jv_alloc(run, 1, sizeof *copy);
+    if (!copy) return jv_undefined(NULL);
+    *copy = *string.string;
+    copy->safe = true;
+    return (jv){.kind = JV_STRING, .string = copy};
+}
+
+jv jv_escape(jv_run *run, jv string)
+{
+    static const char from[] = "&<>'\"";
+    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    jv_builder b;
+    if (run->failed || string.string->safe) return string;
+    const jv_string *s = string.string;
+    jv_build(&b, run);
+    for (size_t i = 0; i < s->bytes && !run->failed; i++) {
+        const char *hit = s->text[i] ? strchr(from, s->text[i]) : NULL;
+        if (hit)
+            jv_add_text(&b, to[hit - from]);
+        else
+            jv_add(&b, s->text + i, s->marks ? s->marks + i : NULL, 1);
+    }
+    return jv_mark_safe(run, jv_built(&b));
 }

@@ -74,7 +74,7 @@ jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n)
 {
     jv_string *string = jv_alloc(run, 1, sizeof *string);
     if (!string) return jv_undefined(NULL);
-    *string = (jv_string){text, marks, n};
+    *string = (jv_string){text, marks, n, false};
     return (jv){.kind = JV_STRING, .string = string};
 }
 
@@ -524,8 +524,7 @@ void jv_add_value(jv_builder *b, jv value)
     case JV_STRING: jv_add_string(b, value.string); break;
     case JV_LIST:
     case JV_DICT: add_repr(b, value); break;
-    default:
-        jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed", jv_type_name(value));
+    default: jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed", jv_type_name(value));
     }
 }
 
@@ -553,7 +552,8 @@ static void json_escape(jv_builder *out, uint32_t code)
     char text[16];
     if (code >= 0x10000) {
         code -= 0x10000;
-        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + (code >> 10), 0xdc00 + (code & 0x3ff));
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + (code >> 10),
+                 0xdc00 + (code & 0x3ff));
     } else
         snprintf(text, sizeof text, "\\u%04x", code);
     jv_add_text(out, text);

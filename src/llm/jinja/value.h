@@ -24,11 +24,12 @@ typedef enum jv_kind {
     JV_CALLABLE   /* a macro, a method bound to its object, a global function */
 } jv_kind;
 
-/* Bytes of UTF-8; marks[i] is 1 where byte i is data; NULL: nothing is. */
+/* Bytes of UTF-8. marks[i] is 1 where byte i is data; NULL: nothing is. */
 typedef struct jv_string {
     const char *text;
     const uint8_t *marks;
     size_t bytes;
+    bool safe; /* went through `safe` or `escape`: "+" escapes the other operand for HTML */
 } jv_string;
 
 struct jv_list;

@@ -1,4 +1,5 @@
-/* Chat formats: recognised by their templates, written as the families write them. */
+/* Conversations through a model's chat template: where it is found, what it sees, what is marked.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,75 +9,160 @@
 
 #include "llm/chat.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const pj_chat_message talk[] = {
-    {"system", "S"}, {"user", "U"}, {"assistant", "A"}, {"user", "V"}};
+static const char plain[] =
+    "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if think is defined %}{{ think }}{% endif %}{{ tools is none }}";
 
-static void assert_chat(const char *template, const char *bos, const char *eos, pj_chat_kind kind,
-                        size_t first, const char *want)
+static void assert_renders(const char *template, const pj_conversation *c, const char *want)
 {
-    pj_chat_format format;
-    pj_error err;
-    pj_buffer text;
-    pj_text_span literals[4];
-    pj_buffer_init(&text, 1 << 16);
-    assert_int_equal(pj_chat_recognise(template, bos, eos, &format, &err), PJ_OK);
-    assert_string_equal(pj_chat_name(format.kind), pj_chat_name(kind));
-    assert_int_equal(pj_chat_render(&format, talk + first, 4 - first, &text, literals, &err),
+    pj_chat *chat;
+    pj_jinja_output output;
+    pj_error err = {0};
+    assert_int_equal(pj_chat_parse(template, strlen(template), "it", "<s>", "</s>", &chat, &err),
                      PJ_OK);
-    assert_string_equal(pj_buffer_get(&text), want);
-    for (size_t i = 0; i < 4 - first; i++)
-        assert_memory_equal(text.data + literals[i].begin, talk[first + i].content,
-                            literals[i].end - literals[i].begin);
-    pj_buffer_fini(&text);
+    if (pj_chat_render(chat, c, &output, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_string_equal(output.text, want);
+    pj_jinja_output_fini(&output);
+    pj_chat_close(chat);
 }
 
-static void test_families(void **state)
+static pj_conversation talk(const char *text, bool messages)
 {
-    (void)state;
-    assert_chat(
-        "{{ '<|im_start|>' + role }}", "", "", PJ_CHAT_CHATML, 0,
-        "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n"
-        "A<|im_end|>\n<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n");
-    assert_chat("{{ '<|im_start|>system\\nBe good.<|im_end|>\\n' }}", "", "", PJ_CHAT_CHATML, 3,
-                "<|im_start|>system\nBe good.<|im_end|>\n<|im_start|>user\nV<|im_end|>\n"
-                "<|im_start|>assistant\n");
-    assert_chat("<|im_start|>user<|im_sep|>", "", "", PJ_CHAT_PHI4, 3,
-                "<|im_start|>user<|im_sep|>V<|im_end|><|im_start|>assistant<|im_sep|>");
-    assert_chat("bos_token <|start_header_id|>", "<B>", "", PJ_CHAT_LLAMA3, 3,
-                "<B><|start_header_id|>user<|end_header_id|>\n\nV<|eot_id|>"
-                "<|start_header_id|>assistant<|end_header_id|>\n\n");
-    assert_chat("<|user|>\\n <|assistant|> <|end|>", "", "", PJ_CHAT_PHI3, 3,
-                "<|user|>\nV<|end|>\n<|assistant|>\n");
-    assert_chat("<|user|> <|assistant|> <|end|>", "", "", PJ_CHAT_PHI3, 3,
-                "<|user|>V<|end|><|assistant|>");
-    assert_chat("bos_token + '[INST] ' + '<<SYS>>'", "<s>", "</s>", PJ_CHAT_LLAMA2, 0,
-                "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] V [/INST]");
-    assert_chat("bos_token '[INST] ' ' [/INST]'", "<s>", "</s>", PJ_CHAT_MISTRAL_V1, 0,
-                "<s>[INST] S\n\nU [/INST] A</s>[INST] V [/INST]");
-    assert_chat("bos_token '[INST] ' '[/INST]'", "<s>", "</s>", PJ_CHAT_MISTRAL_V3, 0,
-                "<s>[INST] S\n\nU[/INST] A</s>[INST] V[/INST]");
-    assert_chat("bos_token \"[INST]\" \"[/INST]\"", "<s>", "</s>", PJ_CHAT_MISTRAL_TEKKEN, 0,
-                "<s>[INST]S\n\nU[/INST]A</s>[INST]V[/INST]");
-    assert_chat("bos_token [INST] [SYSTEM_PROMPT]", "<s>", "</s>", PJ_CHAT_MISTRAL_V7, 0,
-                "<s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] U[/INST] A</s>[INST] V[/INST]");
+    return (pj_conversation){.text = text, .bytes = strlen(text), .messages = messages};
 }
 
-static void test_unknown(void **state)
+static void test_conversations(void **state)
 {
     (void)state;
-    pj_chat_format format;
+    pj_conversation c = talk("Hi <s>", false);
+    assert_renders(plain, &c, "<s><user>Hi <s></s><assistant>True");
+    c.system = "Be brief.";
+    c.variables = "{\"think\": false}";
+    assert_renders(plain, &c, "<s><system>Be brief.</s><user>Hi <s></s><assistant>FalseTrue");
+    c = talk("[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"assistant\",\"content\":\"A\"},"
+             "{\"role\":\"user\",\"content\":\"V\"}]",
+             true);
+    assert_renders(plain, &c, "<s><user>U</s><assistant>A</s><user>V</s><assistant>True");
+    c = talk("{\"messages\":[{\"role\":\"user\",\"content\":\"U\"}],\"think\":3,\"tools\":[]}",
+             true);
+    assert_renders(plain, &c, "<s><user>U</s><assistant>3False");
+    c = talk("a\xff"
+             "b\xc3",
+             false);
+    assert_renders("{{ messages[0].content }}", &c,
+                   "a\xef\xbf\xbd"
+                   "b\xef\xbf\xbd");
+}
+
+static void assert_refused(const pj_conversation *c, const char *says)
+{
+    pj_chat *chat;
+    pj_jinja_output output;
+    pj_error err = {0};
+    assert_int_equal(pj_chat_parse(plain, strlen(plain), "it", "", "", &chat, &err), PJ_OK);
+    assert_int_equal(pj_chat_render(chat, c, &output, &err), PJ_E_INVALID);
+    if (!strstr(err.text, says)) fail_msg("%s", err.text);
+    pj_chat_close(chat);
+}
+
+static void test_bad_conversations(void **state)
+{
+    (void)state;
+    pj_conversation c = talk("[{\"content\":\"U\"}]", true);
+    assert_refused(&c, "message 1 of the conversation has no role");
+    c = talk("3", true);
+    assert_refused(&c, "JSON array");
+    c = talk("{\"a\": 1}", true);
+    assert_refused(&c, "JSON array");
+    c = talk("[{", true);
+    assert_refused(&c, "not valid JSON");
+    c = talk("[{\"role\":\"system\",\"content\":\"S\"}]", true);
+    c.system = "T";
+    assert_refused(&c, "leave out --system");
+    c = talk("U", false);
+    c.variables = "[1]";
+    assert_refused(&c, "not a JSON object");
+}
+
+/* ---- model folders ---- */
+
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void remove_files(const char *folder)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+}
+
+static void assert_folder(const char *folder, const char *want)
+{
+    pj_chat *chat;
+    pj_jinja_output output;
+    pj_error err = {0};
+    pj_conversation c = talk("U", false);
+    if (pj_chat_open(folder, &chat, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(pj_chat_render(chat, &c, &output, &err), PJ_OK);
+    assert_string_equal(output.text, want);
+    pj_jinja_output_fini(&output);
+    pj_chat_close(chat);
+}
+
+static void test_folders(void **state)
+{
+    char folder[] = "/tmp/pj-chat-XXXXXX";
+    pj_chat *chat;
     pj_error err;
-    assert_int_equal(pj_chat_recognise("### Human:", "", "", &format, &err), PJ_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "--chat"));
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "no chat template"));
+    write_file(folder, "tokenizer_config.json",
+               "{\"bos_token\":{\"content\":\"<B>\"},\"eos_token\":null,\"chat_template\":"
+               "\"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}\"}");
+    assert_folder(folder, "<B>U");
+    write_file(folder, "special_tokens_map.json", "{\"bos_token\":\"<C>\",\"eos_token\":\"<E>\"}");
+    assert_folder(folder, "<B>U<E>");
+    write_file(folder, "tokenizer_config.json",
+               "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},"
+               "{\"name\":\"default\",\"template\":\"D{{ bos_token }}\"}]}");
+    assert_folder(folder, "D<C>");
+    write_file(folder, "chat_template.jinja", "file {{ messages|length }}\n");
+    assert_folder(folder, "file 1");
+    write_file(folder, "chat_template.jinja", "{% frob %}");
+    assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "\"frob\""));
+    assert_non_null(strstr(err.text, folder));
+    write_file(folder, "tokenizer_config.json", "{");
+    assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_INVALID);
+    remove_files(folder);
+    rmdir(folder);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families),
-        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_conversations),
+        cmocka_unit_test(test_bad_conversations),
+        cmocka_unit_test(test_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
