@@ -105,10 +105,12 @@ static void test_bounds(void **state)
     assert_refused("{{ range(9223372036854775807) }}", PJ_E_FULL, "too");
     assert_refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", PJ_E_FULL, "too deeply");
     assert_refused("{{ 9223372036854775807 + 1 }}", PJ_E_INVALID, "too large");
-    char deep[6001];
-    memset(deep, '(', sizeof deep - 1);
-    deep[6000] = 0;
+    char deep[2006];
+    memset(deep, '(', 1002);
+    memset(deep + 1003, ')', 1000);
     memcpy(deep, "{{", 2);
+    deep[1002] = '1';
+    memcpy(deep + 2003, "}}", 3);
     assert_refused(deep, PJ_E_FULL, "too deeply");
 }
 
