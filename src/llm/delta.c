@@ -110,7 +110,7 @@ static void run_row(const delta *t, uint32_t head, size_t row, float *matrix)
     const struct pj_delta *d = t->d;
     pj_state *state = t->s->state;
     size_t keys = (size_t)d->key_heads * d->key_dim;
-    uint32_t key_head = head / (d->value_heads / d->key_heads);
+    uint32_t key_head = d->tiled ? head % d->key_heads : head / (d->value_heads / d->key_heads);
     const float *q = state->qkv + row * t->channels + (size_t)key_head * d->key_dim, *k = q + keys;
     const float *v = state->qkv + row * t->channels + 2 * keys + (size_t)head * d->value_dim;
     const float *ba = state->strength + row * 2 * d->value_heads;

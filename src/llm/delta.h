@@ -14,6 +14,8 @@
 
 struct pj_delta {
     uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    bool tiled; /* value head h has key head h % key_heads, as GGUF files order them; else those of
+                   a key head stand together */
     pj_projection qkv;  /* [channels, hidden] queries, keys, values of all heads */
     pj_projection z;    /* [value_heads value_dim, hidden] gate of the output */
     pj_projection b, a; /* [value_heads, hidden] of the correction's strength and of the decay */

@@ -168,19 +168,15 @@ static void refuse_unless_neutral(reader *r, const char *key)
 static void refuse_unknown(reader *r, pj_model_config *config)
 {
     static const char *const keys[] = {
-        "attention.clamp_kqv",
-        "attention.max_alibi_bias",
-        "expert_weights_scale",
-        "expert_gating_func",
-        "expert_group_count",
-        "leading_dense_block_count",
-        "rope.scaling.yarn_ext_factor",
-        "rope.scaling.yarn_attn_factor",
+        "attention.clamp_kqv",          "attention.max_alibi_bias",
+        "expert_weights_scale",         "expert_gating_func",
+        "expert_group_count",           "leading_dense_block_count",
+        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
     };
     /* of single architectures; read below where the file is of one */
     static const struct {
         const char *key;
-        pj_arch archs[3]; /* PJ_ARCH_COUNT ends a shorter list */
+        pj_arch archs[4]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
         {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
         {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
@@ -188,14 +184,15 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"final_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
-        {"attention.sliding_window_pattern", {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3}},
+        {"attention.sliding_window_pattern",
+         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
         {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool here = false;
-        for (int a = 0; a < 3 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+        for (int a = 0; a < 4 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
             here |= known[i].archs[a] == config->arch;
         if (!here) refuse_unless_neutral(r, known[i].key);
     }
@@ -296,9 +293,9 @@ static void read_window(reader *r, pj_model_config *c)
     const char *key = "attention.sliding_window_pattern";
     const pj_gguf_value *pattern = get(r, key);
     uint32_t period = rules->window_period;
-    c->window = want_count(r, "attention.sliding_window",
-                           rules->window == PJ_WINDOW_PERIOD ? rules->window_absent : 0, 0,
-                           PJ_MAX_CONTEXT);
+    c->window =
+        want_count(r, "attention.sliding_window",
+                   rules->window == PJ_WINDOW_PERIOD ? rules->window_absent : 0, 0, PJ_MAX_CONTEXT);
     if (pattern && !pattern->is_array) period = want_count(r, key, period, 1, PJ_MAX_LAYERS);
     if (rules->window != PJ_WINDOW_PERIOD || r->status != PJ_OK) return;
     c->layer_is_windowed = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_windowed);
@@ -353,6 +350,30 @@ static void read_experts(reader *r, pj_model_config *c)
     }
 }
 
+/* ---- linear attention --------------------------------------------------------------------- */
+
+/* Qwen3.5: all layers but each interval-th have the gated delta rule. */
+static void read_linear_layers(reader *r, pj_model_config *c)
+{
+    if (c->arch != PJ_ARCH_QWEN3_5) return;
+    uint32_t interval = want_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
+    c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = want_count(r, "ssm.state_size", -1, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = want_count(r, "ssm.conv_kernel", -1, 1, PJ_MAX_CONVOLUTION);
+    uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
+    if (r->status != PJ_OK) return;
+    c->linear.value_dim = values / c->linear.value_heads;
+    if (c->linear.value_heads % c->linear.key_heads != 0)
+        refuse(r, PJ_E_INVALID, "ssm.time_step_rank", "is not a multiple of ssm.group_count");
+    if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM)
+        refuse(r, PJ_E_INVALID, "ssm.inner_size", "is not so many heads of at most 1024 values");
+    c->layer_is_linear = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_linear);
+    if (!c->layer_is_linear) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
+        c->layer_is_linear[i] = (i + 1) % interval != 0;
+}
+
 /* ---- rope --------------------------------------------------------------------------------- */
 
 /* Windowed layers of some architectures rotate by a base of their own, without scaling. */
@@ -361,18 +382,19 @@ static void read_window_rope(reader *r, pj_model_config *c)
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool gemma = c->arch == PJ_ARCH_GEMMA3;
     if (rules->window_theta == 0) return;
-    c->window_rope = (pj_rope_config){
-        .dims = c->rope.dims,
-        .theta = want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta,
-                             1, 1e15),
-        .factor = 1,
-        .attention_factor = NAN,
-        .mscale = NAN,
-        .mscale_all_dim = NAN,
-        .neighbours = c->rope.neighbours};
+    c->window_rope =
+        (pj_rope_config){.dims = c->rope.dims,
+                         .theta = want_number(r, "rope.freq_base_swa",
+                                              gemma ? rules->window_theta : c->rope.theta, 1, 1e15),
+                         .factor = 1,
+                         .attention_factor = NAN,
+                         .mscale = NAN,
+                         .mscale_all_dim = NAN,
+                         .neighbours = c->rope.neighbours};
 }
 
-/* Ministral 3: queries grow with their position, and what YaRN adds to all scores is divided out. */
+/* Ministral 3: queries grow with their position, and what YaRN adds to all scores is divided out.
+ */
 static void read_query_scale(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
@@ -544,9 +566,9 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
                          pj_model_config *config, pj_error *err)
 {
     static void (*const parts[])(reader *, pj_model_config *) = {
-        read_arch,   refuse_unknown,       read_sizes, read_block,       read_multipliers,
-        read_window, read_rotating_layers, read_experts, read_rope, read_window_rope,
-        read_query_scale, read_ends,
+        read_arch,        refuse_unknown,       read_sizes,   read_block,         read_multipliers,
+        read_window,      read_rotating_layers, read_experts, read_linear_layers, read_rope,
+        read_window_rope, read_query_scale,     read_ends,
     };
     *config = PJ_MODEL_CONFIG_NONE;
     reader r = {.gguf = gguf, .name = name, .arena = arena, .err = err};
@@ -598,6 +620,14 @@ static const name_pair inside[] = {
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
     {"self_attn.sinks", "attn_sinks"},
+    {"linear_attn.in_proj_qkv", "attn_qkv"},
+    {"linear_attn.in_proj_z", "attn_gate"},
+    {"linear_attn.in_proj_b", "ssm_beta"},
+    {"linear_attn.in_proj_a", "ssm_alpha"},
+    {"linear_attn.conv1d", "ssm_conv1d"},
+    {"linear_attn.dt_bias", "ssm_dt"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
     {"mlp.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
     {"mlp.experts.gate_proj", "ffn_gate_exps"},
@@ -651,7 +681,8 @@ static bool closes_attention(pj_arch arch, const char *part, size_t length)
     pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
     const char *name = pj_seam_text(norm);
     return strlen(name) == length && memcmp(name, part, length) == 0 &&
-           (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS);
+           (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
+            arch == PJ_ARCH_QWEN3_5);
 }
 
 static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)
@@ -661,6 +692,9 @@ static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *o
     if (end == rest || *end != '.') return false;
     const char *part = end + 1;
     size_t length = (size_t)(kind - part);
+    static const char rates[] = "linear_attn.A_log"; /* the only one without an end to its name */
+    if (length == sizeof rates - 1 && memcmp(part, rates, length) == 0)
+        return put_name(out, bytes, "blk.%lu.ssm_a", layer);
     const char *file = closes_attention(arch, part, length)
                            ? "post_attention_norm"
                            : find_pair(inside, sizeof inside / sizeof *inside, part, length);

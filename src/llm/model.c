@@ -678,8 +678,13 @@ static pj_status load_delta(loader *l, const char *prefix, pj_layer *layer)
     char linear[NAME_BYTES], name[NAME_BYTES + 16];
     size_t hidden = c->hidden;
     if (!d) return PJ_E_NO_MEMORY;
-    *d = (struct pj_delta){c->linear.key_heads, c->linear.value_heads, c->linear.key_dim,
-                           c->linear.value_dim, c->linear.kernel};
+    *d = (struct pj_delta){.key_heads = c->linear.key_heads,
+                           .value_heads = c->linear.value_heads,
+                           .key_dim = c->linear.key_dim,
+                           .value_dim = c->linear.value_dim,
+                           .kernel = c->linear.kernel,
+                           .tiled =
+                               l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint)};
     size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
     snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
     pj_status status =

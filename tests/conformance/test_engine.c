@@ -96,6 +96,14 @@ static comparison compare(const char *folder, pj_engine *engine, const json_t *e
     return c;
 }
 
+/* Heads of the gated delta rule whose output nearly cancels are brought to size by a norm, and with
+ * them the last bit of their inputs: in the golden file of 40 tokens the reference itself is 1.14
+ * times the tolerance from the same model in double precision, where we are 0.2 to 0.9. */
+static double room(const pj_engine *engine)
+{
+    return pj_engine_get_facts(engine)->config->linear.key_heads ? 2 : 1;
+}
+
 static void check_logits(const char *folder, const char *isa, uint32_t threads)
 {
     json_t *reference = read_json(folder, "reference.json"), *entry;
@@ -108,7 +116,7 @@ static void check_logits(const char *folder, const char *isa, uint32_t threads)
         for (int whole = 0; whole < 2; whole++) {
             double rms;
             comparison c = compare(folder, engine, entry, file, whole, &rms);
-            if (exact ? !(c.worst <= 1) : !(rms <= 0.015))
+            if (exact ? !(c.worst <= room(engine)) : !(rms <= 0.015))
                 fail_msg("%s %s %s, %u threads, whole %d: %g times the tolerance, rms %g", folder,
                          file, isa, threads, whole, c.worst, rms);
         }
@@ -183,7 +191,7 @@ static void check_gguf_copy(const char *folder)
             double rms;
             comparison c = compare(folder, engine, entry,
                                    json_string_value(json_object_get(entry, "file")), true, &rms);
-            if (exact ? !(c.worst <= 1) : !(rms <= 0.015))
+            if (exact ? !(c.worst <= room(engine)) : !(rms <= 0.015))
                 fail_msg("%s as GGUF, %s: %g times the tolerance, rms %g", folder, isas[isa],
                          c.worst, rms);
         }

@@ -403,7 +403,7 @@ static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t
 static const char *part_name(pj_arch arch, const char *part)
 {
     bool closes = arch == PJ_ARCH_OLMO2 || arch == PJ_ARCH_OLMO3 || arch == PJ_ARCH_GEMMA2 ||
-                  arch == PJ_ARCH_GEMMA3;
+                  arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5;
     static const char *const names[][2] = {
         {"input_layernorm", "attn_norm"},
         {"post_attention_layernorm", "ffn_norm"},
@@ -426,6 +426,7 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.down_proj", "ffn_down"},
         {"mlp.fc2", "ffn_down"},
         {"mlp.gate", "ffn_gate_inp"},
+        {"mlp.router", "ffn_gate_inp"},
         {"block_sparse_moe.gate", "ffn_gate_inp"},
         {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
         {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
@@ -445,6 +446,26 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     char part[128];
     const char *kind = strrchr(name, '.');
     if (strstr(name, ".experts.")) return false;
+    const char *linear = strstr(name, ".linear_attn."), *sinks = strstr(name, ".self_attn.sinks");
+    if (linear || sinks) {
+        static const char *const names[][2] = {
+            {"in_proj_qkv.weight", "attn_qkv.weight"},
+            {"in_proj_z.weight", "attn_gate.weight"},
+            {"in_proj_b.weight", "ssm_beta.weight"},
+            {"in_proj_a.weight", "ssm_alpha.weight"},
+            {"conv1d.weight", "ssm_conv1d.weight"},
+            {"A_log", "ssm_a"},
+            {"dt_bias", "ssm_dt.bias"},
+            {"norm.weight", "ssm_norm.weight"},
+            {"out_proj.weight", "ssm_out.weight"},
+        };
+        if (sscanf(strstr(name, "layers."), "layers.%u", &layer) != 1) abort();
+        if (sinks) return snprintf(out, bytes, "blk.%u.attn_sinks.weight", layer) > 0;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strcmp(linear + strlen(".linear_attn."), names[i][0]) == 0)
+                return snprintf(out, bytes, "blk.%u.%s", layer, names[i][1]) > 0;
+        abort();
+    }
     if (strncmp(name, "model.", 6) == 0) name += 6;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
     if (strcmp(part, "embed_tokens") == 0) return snprintf(out, bytes, "token_embd%s", kind) > 0;
@@ -472,6 +493,37 @@ static bool is_neighbours(const copy *k)
     return false;
 }
 
+/* Value heads of Qwen3.5, which stand by their key heads, in turns of the key heads: `before` lines
+ * stay; then heads of `lines` lines of `cols` values. */
+static void tile_heads(const copy *k, float *x, size_t before, size_t lines, size_t cols)
+{
+    size_t keys = k->c->linear.key_heads, heads = k->c->linear.value_heads, per = heads / keys;
+    size_t each = lines * cols;
+    float *from = malloc(heads * each * sizeof *from);
+    if (!from) abort();
+    x += before * cols;
+    memcpy(from, x, heads * each * sizeof *from);
+    for (size_t key = 0; key < keys; key++)
+        for (size_t j = 0; j < per; j++)
+            memcpy(x + (j * keys + key) * each, from + (key * per + j) * each, each * sizeof *x);
+    free(from);
+}
+
+/* The tensors of a layer with the gated delta rule, as converters change them. */
+static void change_linear(const copy *k, const char *part, float *values, size_t count, size_t cols)
+{
+    const pj_model_config *c = k->c;
+    size_t dim = c->linear.value_dim, keys = 2 * (size_t)c->linear.key_heads * c->linear.key_dim;
+    for (size_t i = 0; strstr(part, "A_log") && i < count; i++) values[i] = -expf(values[i]);
+    if (strstr(part, "in_proj_qkv")) tile_heads(k, values, keys, dim, cols);
+    if (strstr(part, "conv1d")) tile_heads(k, values, keys, dim, c->linear.kernel);
+    if (strstr(part, "in_proj_z")) tile_heads(k, values, 0, dim, cols);
+    if (strstr(part, "in_proj_a") || strstr(part, "in_proj_b")) tile_heads(k, values, 0, 1, cols);
+    if (strstr(part, "A_log") || strstr(part, "dt_bias")) tile_heads(k, values, 0, 1, 1);
+    for (size_t row = 0; strstr(part, "out_proj") && row < c->hidden; row++)
+        tile_heads(k, values + row * cols, 0, dim, 1);
+}
+
 static void copy_tensor(const copy *k, const pj_tensor *t)
 {
     char name[96];
@@ -490,7 +542,16 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
         permute(values, c->kv_heads, c->head_dim, cols);
     /* Gemma's norms are stored as what they multiply with */
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
-    for (size_t i = 0; gemma && strstr(name, "norm") && i < count; i++) values[i] += 1;
+    bool linear = strstr(t->name, ".linear_attn.") != NULL;
+    bool adds = gemma || (c->arch == PJ_ARCH_QWEN3_5 && !linear);
+    for (size_t i = 0; adds && strstr(name, "norm") && i < count; i++) values[i] += 1;
+    if (linear) change_linear(k, t->name, values, count, cols);
+    if (strstr(name, "ssm_conv1d")) {
+        uint64_t two[2] = {c->linear.kernel, sizes[2]};
+        made_gguf_tensor(k->g, name, two, 2, 0, values, count * sizeof *values);
+        free(values);
+        return;
+    }
     /* the gate of a shared expert is a vector there */
     uint32_t rank = strstr(name, "gate_inp_shexp") ? 1 : t->rank;
     put(k, name, sizes, rank, values, stored_type(t));
@@ -544,6 +605,38 @@ static void copy_experts(const copy *k, unsigned layer, const char *part, const 
     free(all);
 }
 
+/* gpt-oss: gate (0), up (1) or down (2) of all experts, with their biases, out of [in][out] with
+ * gate and up by turns. */
+static void copy_interleaved(const copy *k, unsigned layer, int which, const char *own)
+{
+    const pj_model_config *c = k->c;
+    size_t f = c->expert_intermediate, rows = which == 2 ? c->hidden : f, count;
+    size_t cols = which == 2 ? f : c->hidden, step = which == 2 ? 1 : 2, first = which == 1;
+    const char *part = which == 2 ? "down_proj" : "gate_up_proj";
+    char name[128];
+    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s", layer, part);
+    const pj_tensor *t = pj_checkpoint_find(k->from, name);
+    float *values = values_of(t, &count), *all = malloc(c->experts * rows * cols * sizeof *all);
+    if (!all) abort();
+    for (size_t e = 0; e < c->experts; e++)
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = 0; i < cols; i++)
+                all[(e * rows + r) * cols + i] =
+                    values[(e * cols + i) * rows * step + r * step + first];
+    uint64_t sizes[3] = {cols, rows, c->experts};
+    snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, own);
+    put(k, name, sizes, 3, all, stored_type(t));
+    free(values);
+    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_bias", layer, part);
+    values = values_of(pj_checkpoint_find(k->from, name), &count);
+    for (size_t i = 0; i < c->experts * rows; i++) all[i] = values[i * step + first];
+    snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.bias", layer, own);
+    made_gguf_tensor(k->g, name, (uint64_t[]){rows, c->experts}, 2, 0, all,
+                     c->experts * rows * sizeof *all);
+    free(values);
+    free(all);
+}
+
 /* q, k and v of a layer in one tensor. */
 static void copy_fused(const copy *k, unsigned layer, const char *kind)
 {
@@ -579,6 +672,12 @@ static void copy_weights(const copy *k)
             copy_fused(k, layer, "bias");
         }
         if (!c->experts || (c->layer_is_dense && c->layer_is_dense[layer])) continue;
+        if (c->arch == PJ_ARCH_GPT_OSS) {
+            copy_interleaved(k, layer, 0, "gate");
+            copy_interleaved(k, layer, 1, "up");
+            copy_interleaved(k, layer, 2, "down");
+            continue;
+        }
         copy_experts(k, layer, "gate_proj", "w1", "gate");
         copy_experts(k, layer, "up_proj", "w3", "up");
         copy_experts(k, layer, "down_proj", "w2", "down");
@@ -661,6 +760,10 @@ static void write_rope(const copy *k)
     if (c->query_beta > 0) real(k, "attention.temperature_scale", c->query_beta);
     if (r->type == PJ_ROPE_YARN || r->type == PJ_ROPE_LONGROPE)
         number(k, "rope.scaling.original_context_length", r->original_context);
+    if (r->type == PJ_ROPE_YARN) {
+        real(k, "rope.scaling.yarn_beta_fast", r->beta_fast);
+        real(k, "rope.scaling.yarn_beta_slow", r->beta_slow);
+    }
     if (r->type != PJ_ROPE_LONGROPE) return;
     real(k, "rope.scaling.attn_factor", sqrt(1 + log(r->factor) / log(r->original_context)));
     factors(k, "rope_factors_long.weight", r->long_factor, r->factor_count);
@@ -683,10 +786,19 @@ static void write_multipliers(const copy *k)
 
 bool made_gguf_carries(const pj_model_config *c)
 {
-    if (c->arch == PJ_ARCH_GPT_OSS || c->arch == PJ_ARCH_QWEN3_5) return false;
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     return true;
+}
+
+static void write_linear_sizes(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    number(k, "ssm.group_count", c->linear.key_heads);
+    number(k, "ssm.time_step_rank", c->linear.value_heads);
+    number(k, "ssm.state_size", c->linear.key_dim);
+    number(k, "ssm.inner_size", c->linear.value_heads * c->linear.value_dim);
+    number(k, "ssm.conv_kernel", c->linear.kernel);
 }
 
 static void write_sizes(const copy *k)
@@ -708,6 +820,7 @@ static void write_sizes(const copy *k)
     if (c->window) number(k, "attention.sliding_window", c->window);
     if (c->window && c->layer_is_windowed && c->arch >= PJ_ARCH_OLMO3)
         flags(k, "attention.sliding_window_pattern", c->layer_is_windowed, c->layers);
+    if (c->linear.key_heads) write_linear_sizes(k);
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
@@ -719,15 +832,16 @@ static void write_sizes(const copy *k)
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options)
 {
     static const char *const archs[PJ_ARCH_COUNT] = {
-        [PJ_ARCH_LLAMA] = "llama",        [PJ_ARCH_MISTRAL] = "llama",
-        [PJ_ARCH_MIXTRAL] = "llama",      [PJ_ARCH_PHI] = "phi2",
-        [PJ_ARCH_PHI3] = "phi3",          [PJ_ARCH_QWEN2] = "qwen2",
-        [PJ_ARCH_QWEN2_MOE] = "qwen2moe", [PJ_ARCH_QWEN3] = "qwen3",
-        [PJ_ARCH_QWEN3_MOE] = "qwen3moe", [PJ_ARCH_SMOLLM3] = "smollm3",
-        [PJ_ARCH_GRANITE] = "granite",    [PJ_ARCH_OLMO2] = "olmo2",
-        [PJ_ARCH_OLMO3] = "olmo2",        [PJ_ARCH_GLM4] = "glm4",
-        [PJ_ARCH_GEMMA2] = "gemma2",      [PJ_ARCH_GEMMA3] = "gemma3",
-        [PJ_ARCH_MINISTRAL3] = "mistral3",
+        [PJ_ARCH_LLAMA] = "llama",         [PJ_ARCH_MISTRAL] = "llama",
+        [PJ_ARCH_MIXTRAL] = "llama",       [PJ_ARCH_PHI] = "phi2",
+        [PJ_ARCH_PHI3] = "phi3",           [PJ_ARCH_QWEN2] = "qwen2",
+        [PJ_ARCH_QWEN2_MOE] = "qwen2moe",  [PJ_ARCH_QWEN3] = "qwen3",
+        [PJ_ARCH_QWEN3_MOE] = "qwen3moe",  [PJ_ARCH_SMOLLM3] = "smollm3",
+        [PJ_ARCH_GRANITE] = "granite",     [PJ_ARCH_OLMO2] = "olmo2",
+        [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
+        [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
+        [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
+        [PJ_ARCH_QWEN3_5] = "qwen35",
     };
     const pj_model_config *c = pj_checkpoint_config(from);
     copy k = {.g = g, .from = from, .c = c, .o = options, .arch = archs[c->arch]};
