@@ -9,6 +9,9 @@
 #include "power/sim.h"
 #include "attribution/tree.h"
 
+/* 20 % more or less, evenly. */
+#define PJ_USUAL_CLASS_SPREAD 0.115
+
 typedef struct pj_build_options {
     const pj_sim_spec *sim; /* rails of source "sim" are read from this truth; NULL: none */
     /* What a calibration knows of a class on a rail: net power and 1 sigma; false: nothing. NULL:
@@ -21,6 +24,9 @@ typedef struct pj_build_options {
                     double power_mw, double sd_mw);
     void *observe_context;
     const _Atomic bool *stop; /* set by another thread: give up with PJ_E_CANCELLED; or NULL */
+    bool trusted; /* sensors and load are just as declared: what a benchmark compares with */
+    double class_spread; /* assumed relative 1 sigma of power within a class where the sensor
+                            cannot see single rows; 0: PJ_USUAL_CLASS_SPREAD */
 } pj_build_options;
 
 /* Readings of the spool by rail, in order. */

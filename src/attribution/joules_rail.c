@@ -1,94 +1,173 @@
-/* One rail: the fit of class powers over its windows, and its energy shared out over the leaves. */
+/*
+ * One rail: the fit of class powers over its windows, and its energy shared out over the leaves.
+ *
+ * A sensor's windows reach out of the run. The machine is taken as idle there: two more leaves of
+ * the class `idle` stand for that time, so that fit and shares work on whole windows and nothing is
+ * interpolated at the edges of a short run. Power sensors have some windows more on either side: a
+ * delay that was not declared moves the run's energy into them.
+ */
 #include "attribution/joules.h"
 
-#include "power/meter.h"
+#include "base/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Nanojoules in 64 bits hold nine gigajoules; what a foreign spool says beyond is unknown. */
 #define MOST_MJ    4e12
 #define LONGEST_NS (100000 * 1000000000LL)
 
-#define USUAL_POWER_NOISE 0.005 /* of a reading: sensors on boards have 0.1 to 2 % */
+enum { MARGIN_PERIODS = 3 };
+#define SEES_ROWS    6.0  /* leaves a window holds at most, for a sensor that sees how they vary */
+#define LEAST_SPREAD 1e-4 /* of power within a class */
+#define MOST_SPREAD  0.5
 
-static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_window **windows,
-                             size_t *count, pj_error *err)
+void pj_joules_rail_fini(pj_rail_result *result)
+{
+    if (result->has_fit) pj_fit_fini(&result->fit);
+    pj_free(result->windows);
+    pj_design_fini(&result->design);
+    pj_blocks_fini(&result->blocks);
+    pj_free(result->first_block);
+    pj_free(result->leaf_mj);
+    for (uint32_t i = 0; i < PJ_MAX_TIMINGS; i++) pj_free(result->alternative_mj[i]);
+    result->has_fit = false;
+}
+
+/* ---- windows ------------------------------------------------------------------------------- */
+
+static const pj_rail *rail_of(const pj_joules *j, const pj_rail_result *result)
+{
+    return &j->d->rails[result->rail];
+}
+
+/* A sensor that lags is read like a counter, P = y + tau y': the noise of a reading, times its lag,
+ * is in the piece that it ends and in the next one with opposite signs. */
+static double lag_noise_mj(const pj_curve_window *seen, const pj_rail *rail)
+{
+    double seconds = (double)(seen->end_ns - seen->begin_ns) * 1e-9;
+    if (rail->lag_ns <= 0 || !(seconds > 0)) return 0;
+    return PJ_USUAL_POWER_NOISE * fabs(seen->energy_mj) / seconds * (double)rail->lag_ns * 1e-9;
+}
+
+static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, bool counter)
+{
+    double step_sd = isnan(seen->resolution_mj) ? 0 : seen->resolution_mj / sqrt(12);
+    return (pj_window){.begin_ns = seen->begin_ns,
+                       .end_ns = seen->end_ns,
+                       .energy_mj = seen->energy_mj,
+                       .sd_mj = counter ? 0 : step_sd,
+                       .shift_s = seen->shift_s,
+                       .reading_mj = counter ? hypot(step_sd, lag_noise_mj(seen, rail)) : 0,
+                       .begin_s = seen->begin_s,
+                       .end_s = seen->end_s};
+}
+
+/* Usual time from one window's end to the next. */
+static int64_t period_of(const pj_joules *j, const pj_rail_result *result)
+{
+    int64_t least = 0;
+    if (rail_of(j, result)->period_ns > 0) return rail_of(j, result)->period_ns;
+    for (size_t i = 1; i < result->window_count; i++) {
+        int64_t step = result->windows[i].end_ns - result->windows[i - 1].end_ns;
+        if (step > 0 && (least == 0 || step < least)) least = step;
+    }
+    if (least > 0) return least;
+    return result->window_count ? result->windows[0].end_ns - result->windows[0].begin_ns : 1;
+}
+
+static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_error *err)
 {
     const pj_curve *curve = j->curves[result->rail];
-    bool counter = j->d->rails[result->rail].kind == PJ_RAIL_COUNTER;
-    size_t n = pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, NULL, 0);
+    const pj_rail *rail = rail_of(j, result);
+    int64_t margin = result->counter ? 0 : MARGIN_PERIODS * rail->period_ns + 2 * rail->window_ns;
+    int64_t begin = j->tree->begin_ns - margin, end = j->tree->end_ns + margin;
+    size_t n = pj_curve_windows(curve, begin, end, NULL, 0);
     pj_curve_window *seen = pj_alloc(n, sizeof *seen);
-    *windows = pj_alloc(n, sizeof **windows);
-    if (!seen || !*windows) {
+    result->windows = pj_alloc(n, sizeof *result->windows);
+    if (!seen || !result->windows) {
         pj_free(seen);
         return pj_fail_memory(err, "the windows of a sensor");
     }
-    pj_curve_windows(curve, j->tree->begin_ns, j->tree->end_ns, seen, n);
-    *count = 0;
-    for (size_t i = 0; i < n; i++) {
-        double step_sd = isnan(seen[i].resolution_mj) ? 0 : seen[i].resolution_mj / sqrt(12);
-        if (isnan(seen[i].energy_mj)) continue;
-        if (result->begin_ns > seen[i].begin_ns) result->begin_ns = seen[i].begin_ns;
-        if (result->end_ns < seen[i].end_ns) result->end_ns = seen[i].end_ns;
-        (*windows)[(*count)++] = (pj_window){.begin_ns = seen[i].begin_ns,
-                                             .end_ns = seen[i].end_ns,
-                                             .energy_mj = seen[i].energy_mj,
-                                             .sd_mj = counter ? 0 : step_sd,
-                                             .shift_s = seen[i].shift_s,
-                                             .reading_mj = counter ? step_sd : 0,
-                                             .begin_s = seen[i].begin_s,
-                                             .end_s = seen[i].end_s};
-    }
+    pj_curve_windows(curve, begin, end, seen, n);
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(seen[i].energy_mj))
+            result->windows[result->window_count++] = window_of(&seen[i], rail, result->counter);
     pj_free(seen);
     return PJ_OK;
 }
 
-/* The time cut where the sensor published: inside a piece only the fit knows how energy went. */
-static pj_status get_segments(const pj_joules *j, const pj_rail_result *result,
-                              pj_segment **segments, size_t *count, pj_error *err)
+static double net_mw(const pj_window *w, double idle_mw)
 {
-    const pj_curve *curve = j->curves[result->rail];
-    int64_t begin = result->begin_ns, end = result->end_ns;
-    size_t n = pj_curve_points(curve, begin, end, NULL, 0);
-    pj_curve_point *points = pj_alloc(n, sizeof *points);
-    *segments = pj_alloc(n + 1, sizeof **segments);
-    if (!points || !*segments) {
-        pj_free(points);
-        return pj_fail_memory(err, "the segments of a sensor");
-    }
-    n = pj_curve_points(curve, begin, end, points, n);
-    *count = 0;
-    double whole_mj = 0;
-    for (size_t i = 0; i <= n; i++) {
-        int64_t to = i < n ? points[i].end_ns : end;
-        if (to > end) to = end;
-        if (to <= begin) continue;
-        double mj = pj_curve_energy_mj(curve, begin, to);
-        whole_mj += isnan(mj) ? 0 : fabs(mj);
-        bool sane = whole_mj < MOST_MJ && to - begin < LONGEST_NS;
-        (*segments)[(*count)++] = (pj_segment){begin, to, sane ? mj : NAN};
-        begin = to;
-    }
-    pj_free(points);
-    return PJ_OK;
+    return w->energy_mj / ((double)(w->end_ns - w->begin_ns) * 1e-9) - idle_mw;
 }
 
-/* Does the time before and after the run, as far as windows reach, belong to leaves of its own. */
-static void set_outside(pj_joules *j, const pj_rail_result *result)
+/* Windows wholly outside the run in which the machine was busy with something else, and those
+ * beyond them, say nothing of this run. */
+static void drop_busy_margins(const pj_joules *j, pj_rail_result *result, int64_t period)
+{
+    double idle_mw = j->d->baseline_mw[result->rail], most = 0;
+    size_t from = 0, to = result->window_count;
+    if (isnan(idle_mw)) return;
+    for (size_t i = 0; i < to; i++) most = fmax(most, net_mw(&result->windows[i], idle_mw));
+    int64_t reach = MARGIN_PERIODS * period + rail_of(j, result)->window_ns; /* of a delay */
+    double busy = fmax(0.2 * most, 0.1 * idle_mw);
+    for (size_t i = 0; i < result->window_count; i++) {
+        const pj_window *w = &result->windows[i];
+        if (net_mw(w, idle_mw) < busy) continue;
+        if (w->end_ns <= j->tree->begin_ns) from = i + 1;
+        if (w->begin_ns >= j->tree->end_ns + reach && i < to) to = i;
+    }
+    if (from >= to) return;
+    result->window_count = to - from;
+    memmove(result->windows, result->windows + from, (to - from) * sizeof *result->windows);
+}
+
+static void place(const pj_window *given, size_t count, const pj_timing *timing, pj_window *windows)
+{
+    for (size_t i = 0; i < count; i++) {
+        pj_window *w = &windows[i];
+        *w = given[i];
+        w->begin_ns -= timing->shift_ns;
+        w->end_ns -= timing->shift_ns;
+        if (timing->window_ns <= 0) continue;
+        double longer = (double)timing->window_ns / (double)(w->end_ns - w->begin_ns);
+        w->begin_ns = w->end_ns - timing->window_ns;
+        w->energy_mj *= longer;
+        w->sd_mj *= longer;
+    }
+}
+
+/* From where to where windows reach, at least the run; the time around it becomes leaves. */
+static void set_reach(pj_joules *j, pj_rail_result *result, int64_t period)
 {
     const pj_tree *tree = j->tree;
-    uint32_t idle = tree->idle_class;
-    tree->leaves[-1] = (pj_leaf){result->begin_ns, tree->begin_ns, idle, 0};
-    tree->leaves[tree->leaf_count] = (pj_leaf){tree->end_ns, result->end_ns, idle, 0};
+    uint32_t idle = j->pool_of[tree->idle_class];
+    result->begin_ns = tree->begin_ns;
+    result->end_ns = tree->end_ns;
+    for (size_t i = 0; i < result->window_count; i++) {
+        const pj_window *w = &result->windows[i];
+        int64_t begin = w->begin_ns < w->end_ns - period && i > 0 ? w->begin_ns : w->begin_ns;
+        if (i == 0 && !result->counter && w->end_ns - period < begin) begin = w->end_ns - period;
+        if (begin < result->begin_ns) result->begin_ns = begin;
+        if (w->end_ns > result->end_ns) result->end_ns = w->end_ns;
+    }
+    j->leaves[0] = (pj_leaf){result->begin_ns, tree->begin_ns, idle, 0};
+    j->leaves[tree->leaf_count + 1] = (pj_leaf){tree->end_ns, result->end_ns, idle, 0};
 }
+
+/* ---- the fit ------------------------------------------------------------------------------- */
 
 /* What is known of a class beforehand: a calibration's word, or that an idle machine draws its
  * baseline and nothing above it. */
-static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t class_)
+static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
 {
-    const pj_tree_class *c = &j->tree->classes[class_];
     pj_class_prior prior = {NAN, NAN};
+    uint32_t class_ = j->pool_class[pool];
     double spread = j->d->baseline_sd_mw[rail];
+    if (class_ == PJ_NO_PARENT) return prior;
+    const pj_tree_class *c = &j->tree->classes[class_];
     if (j->options->prior &&
         j->options->prior(j->options->context, &j->d->rails[rail], j->class_names[class_],
                           (pj_phase)c->phase, &prior.power_mw, &prior.sd_mw))
@@ -99,145 +178,350 @@ static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t class_)
     return prior;
 }
 
-static pj_status fit_rail(pj_joules *j, pj_rail_result *result, const pj_window *windows,
-                          size_t count, const pj_curve_energy *total, pj_error *err)
+/* Energy that the windows say of the time they reach over, and how well that is known: of those
+ * that tile it, exactly but for their noise. */
+static void measure_total(const pj_joules *j, const pj_rail_result *result, bool as_declared,
+                          int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
-    const pj_tree *tree = j->tree;
-    bool counter = j->d->rails[result->rail].kind == PJ_RAIL_COUNTER;
-    pj_class_prior *priors = pj_alloc(tree->class_count, sizeof *priors);
+    double seen_mj = 0, seen_s = 0;
+    pj_curve_query(j->curves[result->rail], begin_ns, end_ns, total);
+    if (as_declared && !isnan(total->energy_mj)) return;
+    for (size_t i = 0; i < result->window_count; i++) {
+        const pj_window *w = &result->windows[i];
+        seen_mj += w->energy_mj;
+        seen_s += (double)(w->end_ns - w->begin_ns) * 1e-9;
+    }
+    if (!(seen_s > 0)) return;
+    double mj = seen_mj / seen_s * (double)(end_ns - begin_ns) * 1e-9;
+    *total = (pj_curve_energy){.energy_mj = mj, .bias_sd_mj = 1e3 * fabs(mj) + 1};
+}
+
+static void observe(const pj_joules *j, const pj_rail_result *result)
+{
+    const pj_build_options *o = j->options;
+    for (uint32_t c = 0; o->observe && c < j->tree->class_count; c++) {
+        uint32_t pool = j->pool_of[c];
+        size_t diagonal = (size_t)pool * result->fit.class_count + pool;
+        if (j->pool_class[pool] != c) continue;
+        o->observe(o->observe_context, rail_of(j, result), j->class_names[c],
+                   (pj_phase)j->tree->classes[c].phase, result->fit.power_mw[pool],
+                   sqrt(fmax(result->fit.covariance[diagonal], 0)));
+    }
+}
+
+static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared, pj_error *err)
+{
+    pj_curve_energy total;
+    int64_t begin_ns = j->tree->begin_ns, end_ns = j->tree->end_ns;
+    for (size_t i = 0; i < result->window_count; i++) {
+        if (result->windows[i].begin_ns < begin_ns) begin_ns = result->windows[i].begin_ns;
+        if (result->windows[i].end_ns > end_ns) end_ns = result->windows[i].end_ns;
+    }
+    measure_total(j, result, as_declared, begin_ns, end_ns, &total);
+    if (isnan(total.energy_mj) || !(fabs(total.energy_mj) < MOST_MJ)) return PJ_OK;
+    pj_class_prior *priors = pj_alloc(j->pool_count, sizeof *priors);
     if (!priors) return pj_fail_memory(err, "the priors of a fit");
-    for (uint32_t c = 0; c < tree->class_count; c++) priors[c] = prior_of(j, result->rail, c);
-    pj_fit_input input = {.windows = windows,
-                          .window_count = count,
-                          .leaves = tree->leaves - 1,
-                          .leaf_count = (size_t)tree->leaf_count + 2,
-                          .class_count = tree->class_count,
-                          .idle_mw = j->d->baseline_mw[result->rail],
-                          .total_mj = total->energy_mj,
-                          .total_sd_mj =
-                              hypot(counter ? 0 : total->random_sd_mj, total->bias_sd_mj),
-                          .begin_ns = result->begin_ns,
-                          .end_ns = result->end_ns,
-                          .priors = priors,
-                          .usual_noise = counter ? 0 : USUAL_POWER_NOISE};
+    for (uint32_t c = 0; c < j->pool_count; c++) priors[c] = prior_of(j, result->rail, c);
+    pj_fit_input input = {
+        .windows = result->windows,
+        .window_count = result->window_count,
+        .leaves = j->leaves,
+        .leaf_count = (size_t)j->tree->leaf_count + 2,
+        .class_count = j->pool_count,
+        .idle_mw = j->d->baseline_mw[result->rail],
+        .total_mj = total.energy_mj,
+        .total_sd_mj = hypot(result->counter ? 0 : total.random_sd_mj, total.bias_sd_mj),
+        .begin_ns = begin_ns,
+        .end_ns = end_ns,
+        .priors = priors,
+        .usual_noise = PJ_USUAL_POWER_NOISE};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
-    for (uint32_t c = 0; j->options->observe && result->has_fit && c < tree->class_count; c++) {
-        size_t diagonal = (size_t)c * tree->class_count + c;
-        j->options->observe(j->options->observe_context, &j->d->rails[result->rail],
-                            j->class_names[c], (pj_phase)tree->classes[c].phase,
-                            result->fit.power_mw[c],
-                            sqrt(fmax(result->fit.covariance[diagonal], 0)));
-    }
+    if (result->has_fit && as_declared) observe(j, result);
+    if (result->has_fit) status = pj_design_init(&result->design, &input, 0, err);
     pj_free(priors);
-    return status;
+    /* Without a fit energy goes by time, which is equal power, and `method` says so. */
+    return status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE || status == PJ_E_INTERNAL ? PJ_OK
+                                                                                           : status;
 }
 
-/* Energies of leaves and of the two outside them, index -1 on. NULL: no memory. */
-static int64_t *new_energies(const pj_joules *j)
-{
-    int64_t *all = pj_alloc((size_t)j->tree->leaf_count + 2, sizeof *all);
-    return all ? all + 1 : NULL;
-}
+/* ---- blocks -------------------------------------------------------------------------------- */
 
-void pj_joules_free_energies(int64_t *energies)
+static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t period, pj_error *err)
 {
-    if (energies) pj_free(energies - 1);
-}
-
-/* The first rail's share is the sum so far; those of further rails are added to it. */
-static void measure_misfit(pj_rail_result *result, const pj_segment *segments, size_t count,
-                           double *measured_mj, double *expected_mj)
-{
-    int64_t known_ns = 0;
-    for (size_t i = 0; i < count; i++) {
-        measured_mj[i] = segments[i].energy_mj;
-        known_ns += segments[i].end_ns - segments[i].begin_ns;
+    for (uint32_t c = 0; c < j->pool_count; c++)
+        j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 0;
+    int64_t longest = 0;
+    for (size_t i = 0; i < result->window_count; i++) {
+        int64_t length = result->windows[i].end_ns - result->windows[i].begin_ns;
+        if (length > longest) longest = length;
     }
-    if (result->has_fit && count > 0)
-        pj_misfit_measure(measured_mj, expected_mj, count, known_ns, result->fit.noise,
-                          &result->misfit);
+    double noise = result->has_fit ? result->fit.noise : 0;
+    bool overlapping = !result->counter && rail_of(j, result)->lag_ns == 0 && period > 0 &&
+                       longest * 2 > period * 3 && longest / period < 100 &&
+                       result->window_count > 1 &&
+                       result->windows[1].begin_ns < result->windows[0].end_ns;
+    pj_blocks_input input = {.windows = result->windows,
+                             .count = result->window_count,
+                             .period_ns = period,
+                             .overlapping = overlapping,
+                             .leaves = j->leaves,
+                             .leaf_count = (size_t)j->tree->leaf_count + 2,
+                             .power_mw = j->pool_mw,
+                             .idle_mw = j->d->baseline_mw[result->rail],
+                             .noise = noise,
+                             .reading_noise = fmin(noise, PJ_USUAL_POWER_NOISE)};
+    return pj_blocks_init(&input, &result->blocks, err);
 }
 
-static pj_status share_rail(pj_joules *j, pj_rail_result *result, const pj_segment *segments,
-                            size_t count, pj_error *err)
+/* How many leaves of about the same length a class has: those of one leaf fit it whatever it draws,
+ * and say nothing of how power varies. NULL: no memory. */
+static double *count_leaves(const pj_joules *j)
+{
+    double *sums = pj_alloc(2 * (size_t)j->pool_count, sizeof *sums);
+    double *squares = sums ? sums + j->pool_count : NULL;
+    for (uint32_t i = 1; sums && i <= j->tree->leaf_count; i++) {
+        double s = (double)(j->leaves[i].end_ns - j->leaves[i].begin_ns) * 1e-9;
+        sums[j->leaves[i].class_] += s;
+        squares[j->leaves[i].class_] += s * s;
+    }
+    for (uint32_t c = 0; sums && c < j->pool_count; c++)
+        sums[c] = squares[c] > 0 ? sums[c] * sums[c] / squares[c] : 1;
+    return sums;
+}
+
+typedef struct spread_sums {
+    double squares;  /* of energies of leaves within blocks, as far as their class is not theirs */
+    double energies; /* squares of these energies, block by block */
+} spread_sums;
+
+static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, const double *count)
+{
+    const pj_blocks *b = &result->blocks;
+    spread_sums sums = {0, 0};
+    double block_mj = 0;
+    size_t block = SIZE_MAX;
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
+        const pj_leaf *leaf = &j->leaves[i + 1];
+        double free = 1 - 1 / fmax(count[leaf->class_], 1);
+        for (size_t k = result->first_block[i];
+             k < b->count && b->segments[k].begin_ns < leaf->end_ns; k++) {
+            const pj_segment *s = &b->segments[k];
+            int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
+            int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
+            if (end <= begin || isnan(s->energy_mj)) continue;
+            double mj = result->fit.power_mw[leaf->class_] * (double)(end - begin) * 1e-9;
+            if (k != block) sums.energies += block_mj * block_mj, block_mj = 0, block = k;
+            block_mj += free * mj;
+            sums.squares += free * mj * mj;
+        }
+    }
+    sums.energies += block_mj * block_mj;
+    return sums;
+}
+
+/* Squares of what the blocks hold beyond what class powers expect. */
+static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
+{
+    const pj_blocks *b = &result->blocks;
+    double idle_mw = j->d->baseline_mw[result->rail], squares = 0;
+    for (size_t k = 0; k < b->count; k++) {
+        const pj_segment *s = &b->segments[k];
+        double idle_mj = isnan(idle_mw) ? 0 : idle_mw * (double)(s->end_ns - s->begin_ns) * 1e-9;
+        double away = s->energy_mj - idle_mj - b->expected_mj[k];
+        if (isfinite(away) && b->expected_mj[k] > 0.1 * fabs(s->energy_mj - idle_mj))
+            squares += away * away;
+    }
+    return squares;
+}
+
+/* What is known of how power varies within a class, relative: the residuals of the blocks have to
+ * hold the variation of their leaves. Where a block holds single leaves that is a measurement;
+ * where it holds many they average out, and the residuals only bound what is assumed. */
+static double judge_spread(const pj_joules *j, const pj_rail_result *result)
+{
+    double *count = count_leaves(j);
+    double assumed =
+        j->options->class_spread > 0 ? j->options->class_spread : PJ_USUAL_CLASS_SPREAD;
+    if (!count || !result->has_fit || j->options->trusted) {
+        pj_free(count);
+        return 0;
+    }
+    spread_sums sums = sum_leaves(j, result, count);
+    pj_free(count);
+    if (!(sums.squares > 0)) return assumed;
+    double bound = sqrt(sum_residuals(j, result) / sums.squares);
+    double leaves = sums.energies / sums.squares;
+    return fmax(leaves < SEES_ROWS ? fmin(bound, MOST_SPREAD) : fmin(bound, assumed), LEAST_SPREAD);
+}
+
+/* ---- energies of leaves -------------------------------------------------------------------- */
+
+/* Blocks of a curve that has no windows of power: the pieces between two ticks of a counter. They
+ * are the blocks already; this only keeps out what a foreign spool may claim. */
+static void keep_sane(pj_blocks *b)
+{
+    double whole_mj = 0;
+    for (size_t k = 0; k < b->count; k++) {
+        pj_segment *s = &b->segments[k];
+        if (isnan(s->energy_mj)) continue;
+        whole_mj += fabs(s->energy_mj);
+        if (!(whole_mj < MOST_MJ) || s->end_ns - s->begin_ns >= LONGEST_NS) s->energy_mj = NAN;
+    }
+}
+
+static void share(pj_joules *j, const pj_rail_result *result)
+{
+    for (uint32_t c = 0; c < j->pool_count; c++)
+        j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 1;
+    pj_share_result shared = {.gross_nj = j->rail_gross, .net_nj = j->rail_net};
+    pj_share_run(result->blocks.segments, result->blocks.count, j->leaves,
+                 (size_t)j->tree->leaf_count + 2, j->pool_mw, j->d->baseline_mw[result->rail],
+                 &shared);
+}
+
+static bool find_blocks(const pj_joules *j, pj_rail_result *result)
+{
+    const pj_blocks *b = &result->blocks;
+    size_t k = 0;
+    result->first_block = pj_alloc(j->tree->leaf_count, sizeof *result->first_block);
+    result->leaf_mj = pj_alloc(j->tree->leaf_count, sizeof *result->leaf_mj);
+    if (!result->first_block || !result->leaf_mj) return false;
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
+        const pj_leaf *leaf = &j->leaves[i + 1]; /* in order of begin */
+        while (k < b->count && b->segments[k].end_ns <= leaf->begin_ns) k++;
+        bool touches = k < b->count && b->segments[k].begin_ns < leaf->end_ns;
+        result->first_block[i] = touches ? k : SIZE_MAX;
+        result->leaf_mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
+    }
+    return true;
+}
+
+/* Share of the run that windows saw. */
+static double observed_share(const pj_joules *j, const pj_rail_result *result)
 {
     const pj_tree *tree = j->tree;
-    bool is_first = result == j->results;
-    double idle_mw = j->d->baseline_mw[result->rail];
-    if (!is_first && !j->rail_gross) j->rail_gross = new_energies(j);
-    if (!is_first && !j->rail_net) j->rail_net = new_energies(j);
-    int64_t *gross = is_first ? j->gross : j->rail_gross, *net = is_first ? j->net : j->rail_net;
-    double *expected_mj = pj_alloc(2 * count, sizeof *expected_mj);
-    if (!gross || !net || !expected_mj) {
-        pj_free(expected_mj);
-        return pj_fail_memory(err, "the energies of a run");
+    int64_t seen = 0, until = tree->begin_ns;
+    for (size_t i = 0; i < result->window_count; i++) {
+        int64_t begin = result->windows[i].begin_ns, end = result->windows[i].end_ns;
+        if (begin < until) begin = until;
+        if (end > tree->end_ns) end = tree->end_ns;
+        if (end > begin) seen += end - begin, until = end;
     }
-    pj_share_result shared = {.gross_nj = gross - 1, .net_nj = net - 1, .expected_mj = expected_mj};
-    pj_share_run(segments, count, tree->leaves - 1, (size_t)tree->leaf_count + 2,
-                 result->has_fit ? result->fit.power_mw : j->equal, idle_mw, &shared);
-    measure_misfit(result, segments, count, expected_mj + count, expected_mj);
-    pj_free(expected_mj);
+    return tree->end_ns > tree->begin_ns
+               ? (double)seen / (double)(tree->end_ns - tree->begin_ns)
+               : 1;
+}
+
+static void add_leaves(pj_joules *j, pj_rail_result *result)
+{
+    const pj_tree *tree = j->tree;
+    bool baseline = !isnan(j->d->baseline_mw[result->rail]);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        double *phase_mj = &result->phase_mj[tree->classes[tree->leaves[i].class_].phase];
-        *phase_mj += pj_mj_of_nj(gross[i]);
-        if (isnan(idle_mw)) net[i] = PJ_NJ_UNKNOWN;
-        if (is_first) continue;
-        pj_nj_add(&j->gross[i], gross[i]);
-        pj_nj_add(&j->net[i], net[i]);
+        double mj = pj_mj_of_nj(j->rail_gross[i + 1]);
+        result->phase_mj[tree->classes[tree->leaves[i].class_].phase] += mj;
+        result->whole_mj += mj;
+        pj_nj_add(&j->gross[i], j->rail_gross[i + 1]);
+        pj_nj_add(&j->net[i], baseline ? j->rail_net[i + 1] : PJ_NJ_UNKNOWN);
     }
+}
+
+/* ---- timings ------------------------------------------------------------------------------- */
+
+static pj_status attribute(pj_joules *j, pj_rail_result *result, int64_t period, bool as_declared,
+                           pj_error *err)
+{
+    set_reach(j, result, period);
+    pj_status status = fit_rail(j, result, as_declared, err);
+    if (status == PJ_OK) status = make_blocks(j, result, period, err);
+    if (status != PJ_OK) return status;
+    keep_sane(&result->blocks);
+    share(j, result);
     return PJ_OK;
 }
 
-static pj_status attribute_rail(pj_joules *j, uint32_t rail, pj_error *err)
+/* What every leaf takes if the windows lie otherwise. */
+static pj_status try_timing(pj_joules *j, pj_rail_result *result, const pj_window *given,
+                            size_t count, int64_t period, const pj_timing *timing, pj_error *err)
 {
-    pj_rail_result *result = &j->results[j->result_count++];
-    *result =
-        (pj_rail_result){.rail = rail, .begin_ns = j->tree->begin_ns, .end_ns = j->tree->end_ns};
-    pj_window *windows = NULL;
-    pj_segment *segments = NULL;
-    size_t window_count = 0, segment_count = 0;
-    pj_status status = get_windows(j, result, &windows, &window_count, err);
-    if (status == PJ_OK) status = get_segments(j, result, &segments, &segment_count, err);
+    uint32_t leaves = j->tree->leaf_count;
+    pj_rail_result other = {.rail = result->rail,
+                            .counter = result->counter,
+                            .idle_sd_mw = result->idle_sd_mw,
+                            .window_count = count};
+    float *mj = pj_alloc(leaves, sizeof *mj);
+    other.windows = pj_alloc(count, sizeof *other.windows);
+    pj_status status = PJ_OK;
+    if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
     if (status == PJ_OK) {
-        pj_curve_energy total;
-        pj_curve_query(j->curves[rail], result->begin_ns, result->end_ns, &total);
-        set_outside(j, result);
-        result->weight_mj = isnan(total.energy_mj) ? 0 : total.energy_mj;
-        /* Without a fit energy goes by time, which is equal power. */
-        if (!isnan(total.energy_mj))
-            status = fit_rail(j, result, windows, window_count, &total, err);
-        if (status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE) status = PJ_OK;
+        place(given, count, timing, other.windows);
+        status = attribute(j, &other, period, false, err);
     }
-    if (status == PJ_OK) status = share_rail(j, result, segments, segment_count, err);
-    pj_free(windows);
-    pj_free(segments);
-    return status;
+    for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
+        mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
+    pj_joules_rail_fini(&other);
+    if (status != PJ_OK) {
+        pj_free(mj);
+        return status;
+    }
+    result->alternative_mj[result->alternative_count] = mj;
+    result->alternative_weight[result->alternative_count++] = timing->weight;
+    return PJ_OK;
 }
 
-/* Rails of the total: those that know the whole run; when none does, all of them, so that what was
- * known before a sensor died stays known. */
-pj_status pj_joules_rails(pj_joules *j, pj_error *err)
+static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t period, pj_error *err)
 {
-    pj_run_data *d = j->d;
-    bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
-    j->gross = new_energies(j);
-    j->net = new_energies(j);
-    if (!j->gross || !j->net) return pj_fail_memory(err, "the energies of a run");
-    for (uint32_t r = 0; r < d->rail_count; r++) {
-        in_total[r] = pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
-        whole[r] = in_total[r] &&
-                   !isnan(pj_curve_energy_mj(j->curves[r], j->tree->begin_ns, j->tree->end_ns));
-        any |= in_total[r];
-        any_whole |= whole[r];
+    pj_timing timings[PJ_MAX_TIMINGS];
+    set_reach(j, result, period);
+    uint32_t count =
+        pj_joules_timings(j, result, result->windows, result->window_count, period, timings);
+    pj_window *given = NULL;
+    pj_status status = PJ_OK;
+    if (count > 1 || timings[0].shift_ns || timings[0].window_ns) {
+        given = pj_alloc(result->window_count, sizeof *given);
+        if (!given) return pj_fail_memory(err, "the windows of a sensor");
+        memcpy(given, result->windows, result->window_count * sizeof *given);
     }
-    for (uint32_t i = 0; i < j->tree->leaf_count; i++)
-        j->gross[i] = j->net[i] = any ? 0 : PJ_NJ_UNKNOWN;
-    for (uint32_t r = 0; r < d->rail_count; r++) {
-        bool use = any_whole ? whole[r] : in_total[r];
-        if (in_total[r]) *(use ? &j->used_rails : &j->missing_rails) |= 1ull << r;
-        pj_status status = use ? attribute_rail(j, r, err) : PJ_OK;
-        if (status != PJ_OK) return status;
-    }
+    for (uint32_t i = 1; i < count && status == PJ_OK; i++)
+        status = try_timing(j, result, given, result->window_count, period, &timings[i], err);
+    if (given) place(given, result->window_count, &timings[0], result->windows);
+    pj_free(given);
+    if (status != PJ_OK) return status;
+    return attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns, err);
+}
+
+/* Rails of one make share what is wrong with their gain: sockets, or cards of one driver. */
+static uint32_t gain_group(const pj_joules *j, uint32_t rail)
+{
+    const pj_rail *rails = j->d->rails;
+    for (uint32_t r = 0; r < rail; r++)
+        if (rails[r].rail_class == rails[rail].rail_class &&
+            strcmp(rails[r].source, rails[rail].source) == 0)
+            return r;
+    return rail;
+}
+
+pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
+{
+    pj_rail_result *result = &j->results[j->result_count++];
+    const pj_rail *r = &j->d->rails[rail];
+    double idle_sd = j->d->baseline_sd_mw[rail];
+    *result = (pj_rail_result){.rail = rail,
+                               .counter = r->kind == PJ_RAIL_COUNTER || r->lag_ns > 0,
+                               .idle_sd_mw = isnan(idle_sd) ? 0 : idle_sd,
+                               .gain_sd = r->gain_sd > 0 ? r->gain_sd : PJ_USUAL_GAIN_SD,
+                               .gain_group = gain_group(j, rail)};
+    pj_status status = get_windows(j, result, err);
+    if (status != PJ_OK) return status;
+    int64_t period = period_of(j, result);
+    if (!result->counter) drop_busy_margins(j, result, period);
+    status = try_timings(j, result, period, err);
+    if (status != PJ_OK) return status;
+    j->by_time |= !result->has_fit;
+    result->observed = observed_share(j, result);
+    add_leaves(j, result);
+    result->weight_mj = isnan(result->whole_mj) ? 0 : result->whole_mj;
+    if (!find_blocks(j, result)) return pj_fail_memory(err, "the energies of a run");
+    result->class_spread = judge_spread(j, result);
     return PJ_OK;
 }

@@ -22,7 +22,10 @@ static void fill_token(pj_joules *j, const pj_node *node, uint32_t rows)
                 *amounts[k] = part + (i == 0 ? rest : 0);
             }
         if (i > 0 && row->energy.self_nj != PJ_NJ_UNKNOWN) row->energy.self_nj = 0;
+        row->energy.sd = pj_sd_scaled(&e->sd, 1.0 / rows);
+        row->energy.net_sd = pj_sd_scaled(&e->net_sd, 1.0 / rows);
         row->energy.sd_mj = e->sd_mj / (float)rows;
+        row->energy.net_sd_mj = e->net_sd_mj / (float)rows;
         if (row->energy.method != PJ_METHOD_NONE) row->energy.method = PJ_METHOD_ALLOCATED;
     }
 }
@@ -75,8 +78,14 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
         row->energy.net_nj = j->net[i];
         if (row->energy.planted_nj != PJ_NJ_UNKNOWN)
             row->energy.planted_nj = pj_joules_planted(j, leaf);
-        row->energy.sd_mj = NAN;
-        if (row->energy.gross_nj != PJ_NJ_UNKNOWN) pj_joules_judge_leaf(j, leaf, &row->energy);
+        if (row->energy.gross_nj == PJ_NJ_UNKNOWN) continue;
+        pj_status status = pj_joules_judge_leaves(j, &i, 1, PJ_ALL_RAILS, &row->energy.sd,
+                                                  &row->energy.net_sd, err);
+        if (status != PJ_OK) return status;
+        row->energy.sd_mj = (float)pj_sd_total(&row->energy.sd);
+        row->energy.net_sd_mj = (float)pj_sd_total(&row->energy.net_sd);
+        row->energy.method =
+            (uint8_t)pj_joules_method(j, PJ_SPAN_PHASE, leaf->end_ns - leaf->begin_ns);
     }
     return PJ_OK;
 }

@@ -1,6 +1,8 @@
 /* What the run as a whole learned: classes of work, rails, totals, pJ per FLOP and byte. */
 #include "attribution/joules.h"
 
+#include "base/memory.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -13,100 +15,211 @@ static const pj_rail_result *main_rail(const pj_joules *j)
     return best;
 }
 
+/* Leaves grouped by a key below `keys`; *begin has keys + 1 entries. */
+typedef struct grouped {
+    uint32_t *begin, *leaves;
+} grouped;
+
+static bool group_by(const pj_tree *tree, const uint32_t *key_of_class, uint32_t keys, grouped *g)
+{
+    g->begin = pj_alloc((size_t)keys + 2, sizeof *g->begin);
+    g->leaves = pj_alloc(tree->leaf_count, sizeof *g->leaves);
+    if (!g->begin || !g->leaves) return false;
+    uint32_t *at = g->begin + 1, sum = 0;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) at[key_of_class[tree->leaves[i].class_]]++;
+    for (uint32_t k = 0; k < keys; k++) {
+        uint32_t count = at[k];
+        at[k] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < tree->leaf_count; i++)
+        g->leaves[at[key_of_class[tree->leaves[i].class_]]++] = i;
+    return true;
+}
+
+static void grouped_fini(grouped *g)
+{
+    pj_free(g->begin);
+    pj_free(g->leaves);
+}
+
+/* ---- classes ------------------------------------------------------------------------------- */
+
+static pj_status start_class(pj_joules *j, uint32_t c, pj_class_row *row, pj_error *err)
+{
+    const pj_rail_result *leading = main_rail(j);
+    const pj_tree_class *class_ = &j->tree->classes[c];
+    uint32_t pool = j->pool_of[c];
+    *row = (pj_class_row){.phase = class_->phase,
+                          .flops = class_->flops,
+                          .bytes = class_->bytes,
+                          .power_mw = leading ? 0 : NAN,
+                          .power_sd_mw = NAN,
+                          .energy_mj = NAN,
+                          .energy_sd_mj = NAN,
+                          .net_energy_mj = NAN,
+                          .net_energy_sd_mj = NAN,
+                          .energy_sd = PJ_SD_UNKNOWN,
+                          .net_energy_sd = PJ_SD_UNKNOWN,
+                          .data_share = leading ? leading->fit.data_share[pool] : NAN};
+    row->name = pj_arena_strndup(&j->d->arena, j->class_names[c], strlen(j->class_names[c]));
+    if (!row->name) return pj_fail_memory(err, "the classes of a run");
+    double variance = 0;
+    for (uint32_t i = 0; i < j->result_count; i++) {
+        const pj_fit *fit = &j->results[i].fit;
+        if (!j->results[i].has_fit) continue;
+        row->power_mw += fit->power_mw[pool];
+        variance += fit->covariance[(size_t)pool * fit->class_count + pool];
+        row->truncated |= fit->truncated[pool];
+    }
+    if (leading) row->power_sd_mw = sqrt(variance > 0 ? variance : 0);
+    return PJ_OK;
+}
+
+static void add_known(int64_t nj, double *sum_mj)
+{
+    if (nj != PJ_NJ_UNKNOWN) *sum_mj = (isnan(*sum_mj) ? 0 : *sum_mj) + pj_mj_of_nj(nj);
+}
+
+static pj_status sum_class(pj_joules *j, pj_class_row *row, const uint32_t *leaves, size_t count,
+                           pj_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const pj_leaf *leaf = &j->tree->leaves[leaves[i]];
+        row->time_ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
+        add_known(j->gross[leaves[i]], &row->energy_mj);
+        add_known(j->net[leaves[i]], &row->net_energy_mj);
+    }
+    if (isnan(row->energy_mj)) return PJ_OK;
+    pj_status status = pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
+                                              &row->net_energy_sd, err);
+    row->energy_sd_mj = pj_sd_total(&row->energy_sd);
+    if (!isnan(row->net_energy_mj)) row->net_energy_sd_mj = pj_sd_total(&row->net_energy_sd);
+    return status;
+}
+
 static pj_status fill_classes(pj_joules *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
-    const pj_rail_result *leading = main_rail(j);
+    grouped by_class = {0};
+    uint32_t *itself = pj_alloc(tree->class_count, sizeof *itself);
     d->classes = pj_arena_alloc(&d->arena, tree->class_count, sizeof *d->classes);
-    if (!d->classes) return pj_fail_memory(err, "the classes of a run");
-    d->class_count = tree->class_count;
-    for (uint32_t c = 0; c < tree->class_count; c++) {
-        pj_class_row *row = &d->classes[c];
-        *row = (pj_class_row){.phase = tree->classes[c].phase,
-                              .flops = tree->classes[c].flops,
-                              .bytes = tree->classes[c].bytes,
-                              .power_mw = leading ? 0 : NAN,
-                              .power_sd_mw = NAN,
-                              .energy_mj = NAN,
-                              .energy_sd_mj = NAN,
-                              .net_energy_mj = NAN,
-                              .net_energy_sd_mj = NAN,
-                              .energy_sd = PJ_SD_UNKNOWN,
-                              .net_energy_sd = PJ_SD_UNKNOWN,
-                              .data_share = leading ? leading->fit.data_share[c] : NAN};
-        row->name = pj_arena_strndup(&d->arena, j->class_names[c], strlen(j->class_names[c]));
-        if (!row->name) return pj_fail_memory(err, "the classes of a run");
-        double variance = 0;
-        for (uint32_t i = 0; i < j->result_count; i++) {
-            const pj_fit *fit = &j->results[i].fit;
-            if (!j->results[i].has_fit) continue;
-            row->power_mw += fit->power_mw[c];
-            variance += fit->covariance[(size_t)c * fit->class_count + c];
-            row->truncated |= fit->truncated[c];
-        }
-        if (leading) row->power_sd_mw = sqrt(variance > 0 ? variance : 0);
+    for (uint32_t c = 0; itself && c < tree->class_count; c++) itself[c] = c;
+    pj_status status = PJ_OK;
+    if (!d->classes || !itself || !group_by(tree, itself, tree->class_count, &by_class))
+        status = pj_fail_memory(err, "the classes of a run");
+    else
+        d->class_count = tree->class_count;
+    for (uint32_t c = 0; c < d->class_count && status == PJ_OK; c++) {
+        status = start_class(j, c, &d->classes[c], err);
+        if (status == PJ_OK)
+            status = sum_class(j, &d->classes[c], by_class.leaves + by_class.begin[c],
+                               by_class.begin[c + 1] - by_class.begin[c], err);
     }
-    for (uint32_t i = 0; i < tree->leaf_count; i++) {
-        pj_class_row *row = &d->classes[tree->leaves[i].class_];
-        row->time_ms += (double)(tree->leaves[i].end_ns - tree->leaves[i].begin_ns) * 1e-6;
-        if (j->gross[i] != PJ_NJ_UNKNOWN)
-            row->energy_mj =
-                (isnan(row->energy_mj) ? 0 : row->energy_mj) + (double)j->gross[i] * 1e-6;
-    }
-    for (uint32_t c = 0; c < d->class_count; c++)
-        d->classes[c].energy_sd_mj = d->classes[c].power_sd_mw * d->classes[c].time_ms * 1e-3;
-    return PJ_OK;
+    grouped_fini(&by_class);
+    pj_free(itself);
+    return status;
 }
+
+/* ---- rails --------------------------------------------------------------------------------- */
 
 static double add_if_known(double sum, double value)
 {
     return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
 }
 
-static pj_rail_energy rail_energy(const pj_joules *j, uint32_t rail, uint8_t phase)
+/* Of a rail that was not shared out: from its curve, interval by interval. */
+static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *row, double *ms)
 {
-    pj_rail_energy row = {phase, (uint16_t)rail, NAN, NAN, NAN, NAN, NAN,
-                          PJ_SD_UNKNOWN, PJ_SD_UNKNOWN};
     const pj_tree *tree = j->tree;
-    double baseline = j->d->baseline_mw[rail], ms = 0;
+    bool whole = row->phase == PJ_PHASE_COUNT; /* the run: one interval, its own node */
+    pj_sd sd = {0, 0, 0};
     for (uint32_t k = tree->child_begin[0]; k <= tree->child_begin[1]; k++) {
-        bool whole = phase == PJ_PHASE_COUNT; /* the run: one interval, its own node */
         if (k == tree->child_begin[1] && !whole) break;
         const pj_node *node = &tree->nodes[whole ? 0 : tree->children[k]];
-        if (!whole && node->phase != phase) continue;
+        if (!whole && node->phase != row->phase) continue;
         pj_curve_energy e;
         pj_curve_query(j->curves[rail], node->begin_ns, node->end_ns, &e);
-        row.gross_mj = add_if_known(row.gross_mj, e.energy_mj);
-        row.sd_mj = isnan(row.sd_mj) ? e.sd_mj : hypot(row.sd_mj, e.sd_mj);
-        ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
+        *ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
+        row->gross_mj = add_if_known(row->gross_mj, e.energy_mj);
+        pj_sd part = {(float)e.random_sd_mj, (float)e.bias_sd_mj, (float)e.gain_sd_mj};
+        if (!isnan(e.energy_mj)) sd = pj_sd_add(&sd, &part);
         if (whole) break;
     }
-    for (uint32_t i = 0; i < j->result_count; i++) { /* as the rows have it, where it was shared */
-        if (j->results[i].rail != rail) continue;
-        double whole = 0;
-        for (int p = 0; p < PJ_PHASE_COUNT; p++) whole += j->results[i].phase_mj[p];
-        row.gross_mj = phase < PJ_PHASE_COUNT ? j->results[i].phase_mj[phase] : whole;
+    double idle_sd = j->d->baseline_sd_mw[rail] * *ms * 1e-3, idle = j->d->baseline_mw[rail];
+    if (isnan(row->gross_mj)) return;
+    row->sd = row->net_sd = sd;
+    row->net_sd.bias_mj += isnan(idle_sd) ? 0 : (float)idle_sd;
+    row->net_sd.gain_mj *= (float)fabs(1 - idle * *ms * 1e-3 / row->gross_mj);
+}
+
+/* Of a rail that was: as the rows have it. */
+static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase,
+                          pj_rail_energy *row, double *ms, pj_error *err)
+{
+    bool whole = row->phase == PJ_PHASE_COUNT;
+    uint32_t from = by_phase->begin[whole ? 0 : row->phase];
+    uint32_t to = by_phase->begin[whole ? PJ_PHASE_COUNT : row->phase + 1];
+    row->gross_mj = whole ? j->results[result].whole_mj : j->results[result].phase_mj[row->phase];
+    for (uint32_t i = from; i < to; i++) {
+        const pj_leaf *leaf = &j->tree->leaves[by_phase->leaves[i]];
+        *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
     }
-    row.idle_mj = isnan(row.gross_mj) ? NAN : baseline * ms * 1e-3;
-    row.net_mj = row.gross_mj - row.idle_mj;
-    return row;
+    if (whole && !j->tree->overlaps)
+        *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6;
+    if (j->below_resolution) row->gross_mj = NAN;
+    if (isnan(row->gross_mj)) return PJ_OK;
+    return pj_joules_judge_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
+                                  &row->net_sd, err);
+}
+
+static pj_status rail_energy(pj_joules *j, uint32_t rail, uint8_t phase,
+                             const grouped *by_phase, pj_rail_energy *row, pj_error *err)
+{
+    *row = (pj_rail_energy){phase, (uint16_t)rail, NAN, NAN, NAN, NAN, NAN, PJ_SD_UNKNOWN,
+                            PJ_SD_UNKNOWN};
+    double ms = 0;
+    uint32_t result = 0;
+    pj_status status = PJ_OK;
+    while (result < j->result_count && j->results[result].rail != rail) result++;
+    if (result < j->result_count)
+        status = sum_rail(j, result, by_phase, row, &ms, err);
+    else
+        integrate_rail(j, rail, row, &ms);
+    row->idle_mj = isnan(row->gross_mj) ? NAN : j->d->baseline_mw[rail] * ms * 1e-3;
+    row->net_mj = row->gross_mj - row->idle_mj;
+    row->sd_mj = pj_sd_total(&row->sd);
+    if (isnan(row->net_mj)) row->net_sd = PJ_SD_UNKNOWN;
+    row->net_sd_mj = pj_sd_total(&row->net_sd);
+    return status;
 }
 
 static pj_status fill_rail_energy(pj_joules *j, pj_error *err)
 {
     pj_run_data *d = j->d;
+    const pj_tree *tree = j->tree;
+    grouped by_phase = {0};
     bool present[PJ_PHASE_COUNT + 1] = {[PJ_PHASE_COUNT] = true};
-    for (uint32_t k = j->tree->child_begin[0]; k < j->tree->child_begin[1]; k++)
-        present[j->tree->nodes[j->tree->children[k]].phase] = true;
+    for (uint32_t k = tree->child_begin[0]; k < tree->child_begin[1]; k++)
+        present[tree->nodes[tree->children[k]].phase] = true;
+    uint32_t *phases = pj_alloc(tree->class_count, sizeof *phases);
+    for (uint32_t c = 0; phases && c < tree->class_count; c++) phases[c] = tree->classes[c].phase;
     d->rail_energy = pj_arena_alloc(&d->arena, (size_t)(PJ_PHASE_COUNT + 1) * d->rail_count,
                                     sizeof *d->rail_energy);
-    if (!d->rail_energy) return pj_fail_memory(err, "the rails of a run");
-    for (int p = 0; p <= PJ_PHASE_COUNT; p++)
-        for (uint32_t r = 0; present[p] && r < d->rail_count; r++)
-            d->rail_energy[d->rail_energy_count++] = rail_energy(j, r, (uint8_t)p);
-    return PJ_OK;
+    pj_status status = PJ_OK;
+    if (!d->rail_energy || !phases || !group_by(tree, phases, PJ_PHASE_COUNT, &by_phase))
+        status = pj_fail_memory(err, "the rails of a run");
+    for (int p = 0; p <= PJ_PHASE_COUNT && status == PJ_OK; p++)
+        for (uint32_t r = 0; present[p] && r < d->rail_count && status == PJ_OK; r++)
+            status = rail_energy(j, r, (uint8_t)p, &by_phase,
+                                 &d->rail_energy[d->rail_energy_count++], err);
+    grouped_fini(&by_phase);
+    pj_free(phases);
+    return status;
 }
+
+/* ---- the run ------------------------------------------------------------------------------- */
 
 /* What `calibrate` would bring: two seconds of a class alone are 2 s / period readings, each with
  * the noise that the evidence found (at least 0.2 %). Never worse than what there is; NaN where
@@ -127,11 +240,11 @@ static double calibrated_interval(const pj_joules *j, const pj_rail_result *lead
  * nothing of how well its components are told apart. */
 static double interval_now(const pj_joules *j, const pj_fit *fit)
 {
-    bool *counted = pj_alloc(j->tree->class_count, sizeof *counted);
+    bool *counted = pj_alloc(j->pool_count, sizeof *counted);
     for (uint32_t c = 0; counted && c < j->tree->class_count; c++) {
         const pj_tree_class *class_ = &j->tree->classes[c];
-        counted[c] = class_->component &&
-                     (class_->phase == PJ_PHASE_PREFILL || class_->phase == PJ_PHASE_DECODE);
+        counted[j->pool_of[c]] |= class_->component && (class_->phase == PJ_PHASE_PREFILL ||
+                                                        class_->phase == PJ_PHASE_DECODE);
     }
     double interval = counted ? pj_fit_interval(fit, counted) : NAN;
     pj_free(counted);
@@ -147,25 +260,22 @@ static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
         if (!j->options->prior(j->options->context, &j->d->rails[leading->rail], j->class_names[c],
                                (pj_phase)j->tree->classes[c].phase, &mw, &sd_mw))
             continue;
-        seen += leading->fit.power_mw[c] * leading->fit.time_ms[c];
-        expected += mw * leading->fit.time_ms[c];
+        if (j->pool_class[j->pool_of[c]] != c) continue; /* pooled: it has no power of its own */
+        seen += leading->fit.power_mw[j->pool_of[c]] * leading->fit.time_ms[j->pool_of[c]];
+        expected += mw * leading->fit.time_ms[j->pool_of[c]];
     }
     return expected > 0 ? seen / expected - 1 : NAN;
 }
 
-static void fill_attribution(pj_joules *j, pj_run_info *info)
+/* pJ per FLOP and per byte, where the run can tell them. */
+static void fill_unit_costs(const pj_joules *j, const pj_rail_result *leading, pj_run_info *info)
 {
-    const pj_rail_result *leading = main_rail(j);
-    info->condition_number = info->pj_per_flop = info->pj_per_flop_sd = NAN;
-    info->pj_per_byte = info->pj_per_byte_sd = info->attribution_interval = NAN;
-    info->attribution_interval_calibrated = info->calibration_gap = NAN;
-    info->method = PJ_METHOD_NONE;
-    if (!leading) return;
-    double *flops = pj_alloc(j->tree->class_count, sizeof *flops);
-    double *bytes = pj_alloc(j->tree->class_count, sizeof *bytes);
+    double *flops = pj_alloc(j->pool_count, sizeof *flops);
+    double *bytes = pj_alloc(j->pool_count, sizeof *bytes);
     for (uint32_t c = 0; flops && bytes && c < j->tree->class_count; c++) {
-        flops[c] = j->tree->classes[c].flops;
-        bytes[c] = j->tree->classes[c].bytes;
+        const pj_tree_class *class_ = &j->tree->classes[c];
+        if (isfinite(class_->flops)) flops[j->pool_of[c]] += class_->flops;
+        if (isfinite(class_->bytes)) bytes[j->pool_of[c]] += class_->bytes;
     }
     if (flops && bytes) {
         pj_unit_costs costs;
@@ -177,8 +287,25 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
     }
     pj_free(flops);
     pj_free(bytes);
-    info->method = j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
-    info->condition_number = leading->fit.condition_number;
+}
+
+static void fill_attribution(pj_joules *j, pj_run_info *info)
+{
+    const pj_rail_result *leading = main_rail(j);
+    info->condition_number = info->pj_per_flop = info->pj_per_flop_sd = NAN;
+    info->pj_per_byte = info->pj_per_byte_sd = info->attribution_interval = NAN;
+    info->attribution_interval_calibrated = info->calibration_gap = NAN;
+    info->method = PJ_METHOD_NONE;
+    if (!leading) {
+        if (j->by_time && j->result_count) info->method = PJ_METHOD_TIME;
+        return;
+    }
+    fill_unit_costs(j, leading, info);
+    info->method = j->by_time    ? PJ_METHOD_TIME
+                   : j->replayed ? PJ_METHOD_REPLAY
+                                 : PJ_METHOD_FIT;
+    info->condition_number =
+        isfinite(leading->fit.condition_number) ? leading->fit.condition_number : NAN;
     info->attribution_interval = interval_now(j, &leading->fit);
     info->attribution_interval_calibrated =
         j->replayed ? info->attribution_interval
@@ -198,7 +325,7 @@ static void fill_info(pj_joules *j)
     info->total_sd = run->sd;
     info->net_sd = run->net_sd;
     info->upper_mj = (double)run->upper_mj;
-    info->absence = run->absence;
+    info->absence = (pj_absence)run->absence;
     info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
     for (uint32_t i = 0; i < j->d->phase_count; i++) {
         const pj_phase_row *row = &j->d->phases[i];

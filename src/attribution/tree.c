@@ -677,6 +677,20 @@ void pj_tree_begin(pj_tree *tree, int64_t begin_ns)
     tree->nodes[0].end_ns = tree->end_ns;
 }
 
+static int64_t stretched(const pj_tree *tree, int64_t at_ns, double factor)
+{
+    return tree->begin_ns + (int64_t)llround((double)(at_ns - tree->begin_ns) * factor);
+}
+
+void pj_tree_stretch(pj_tree *tree, double factor)
+{
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        tree->nodes[i].begin_ns = stretched(tree, tree->nodes[i].begin_ns, factor);
+        tree->nodes[i].end_ns = stretched(tree, tree->nodes[i].end_ns, factor);
+    }
+    tree->end_ns = stretched(tree, tree->end_ns, factor);
+}
+
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err)
 {
     if (!group_children(tree) || !make_room_for_leaf(tree) || !add_leaves(tree, 0) ||

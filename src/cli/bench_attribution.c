@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "attribution/build.h"
+#include "cli/bench_model_error.h"
 #include "profile/generate.h"
 
 #include <math.h>
@@ -68,7 +69,8 @@ typedef struct bench {
     const char *model, *dtype, *keep, *spans, *only;
     int64_t runs, tokens, prompt, seed, threads;
     double idle_mw;
-    bool json;
+    bool json, model_error;
+    double seconds;
     /* of the run that is at hand */
     double *errors, *equal;
     size_t count;
@@ -299,6 +301,14 @@ static void run_all(void *context, pj_spool_reader *reader)
     pj_tree tree = {0};
     pj_error err = {0};
     pj_status status = PJ_OK;
+    if (b->model_error) {
+        const pj_model_error_options options = {b->runs, b->seed, b->only, b->seconds,
+                                                b->json ? b->out : NULL};
+        if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
+        if (status == PJ_OK) status = pj_bench_model_error(reader, &options, &err);
+        if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
+        return;
+    }
     if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
     if (status == PJ_OK) status = pj_tree_init(&tree, reader, &facts.arena, &err);
     if (status == PJ_OK) status = pj_build_facts(&tree, &facts, &err);
@@ -403,6 +413,10 @@ static int run_bench(const pj_command *command, int argc, char **argv)
         {"seed", 0, PJ_OPTION_INT, &b.seed, "N", "of the first simulated machine (1)", 0, 0},
         {"idle", 0, PJ_OPTION_DOUBLE, &b.idle_mw, "MW",
          "idle power under the work (0: noise is of net power, as published)", 0, 1e6},
+        {"model-error", 0, PJ_OPTION_FLAG, &b.model_error, NULL,
+         "coverage and width where sensor or load are not as declared", 0, 0},
+        {"seconds", 0, PJ_OPTION_DOUBLE, &b.seconds, "S",
+         "with --model-error: one length of run only (0.005, 0.05, 0.5 or 5)", 0, 100},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object", 0, 0},
         {0}};
     int positional;
@@ -418,6 +432,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     pj_json_kv_int(&json, "runs", b.runs);
     pj_json_key(&json, "rows");
     pj_json_array_begin(&json);
+    if (b.model_error && b.tokens == 200) b.tokens = 40;
     pj_status status = b.spans ? reuse(&b, &err) : record(&b, &err);
     pj_json_array_end(&json);
     pj_json_kv_string(&json, "model", b.recorded);
@@ -427,7 +442,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
         b.code = pj_command_failed(command, &err);
     else if (b.json)
         printf("%s\n", pj_buffer_get(&buffer));
-    else
+    else if (!b.model_error)
         printf("\n%s: tokens of %.1f ms, %lld simulated machines a row\n", b.recorded, b.token_ms,
                (long long)b.runs);
     pj_buffer_fini(&buffer);

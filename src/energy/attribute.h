@@ -38,6 +38,9 @@ typedef struct pj_leaf {
     uint32_t node; /* the caller's own: whose time it is */
 } pj_leaf;
 
+/* Relative noise of a reading of power: sensors on boards have 0.1 to 2 %. */
+#define PJ_USUAL_POWER_NOISE 0.005
+
 typedef struct pj_class_prior {
     double power_mw, sd_mw; /* NAN: no calibration for this class */
 } pj_class_prior;
@@ -56,6 +59,7 @@ typedef struct pj_fit_input {
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
     double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
+    bool evidence_only;           /* of the fit only log_evidence is wanted */
     double usual_noise;           /* relative, of a reading of such sensors, to a factor of five or
                                      so; 0: nothing is known, it may have none at all */
 } pj_fit_input;
@@ -73,6 +77,7 @@ typedef struct pj_fit {
     double drift_mw;         /* 1 sigma of the baseline's drift that the evidence chose */
     double condition_number; /* of the windows' normal matrix, each window by itself: what the
                                 sensor can tell apart */
+    double log_evidence;     /* of the windows' energies in mJ, over all noises and drifts */
     double predicted_mj, predicted_sd_mj; /* gross total that the prior alone expects */
 } pj_fit;
 
@@ -114,22 +119,5 @@ typedef struct pj_share_result {
 void pj_share_run(const pj_segment *segments, size_t segment_count, const pj_leaf *leaves,
                   size_t leaf_count, const double *class_power_mw, double idle_mw,
                   pj_share_result *result);
-
-/* How far the energy of so many segments on end lies from what class powers predict: what is wrong
- * with the energy of a part that is no longer than they are, whoever it belongs to. */
-enum { PJ_MISFIT_SCALES = 32 };
-
-typedef struct pj_misfit {
-    double relative[PJ_MISFIT_SCALES]; /* 1 sigma for 2^k segments */
-    unsigned scales;                   /* judged by enough of them; 0: nothing is known */
-    double segment_ns;                 /* mean */
-} pj_misfit;
-
-/* From the segments' energies, NAN where unknown; both arrays are destroyed. They last `length_ns`
- * together. `least`: relative noise of a segment that there is in any case. */
-void pj_misfit_measure(double *measured_mj, double *expected_mj, size_t count, int64_t length_ns,
-                       double least, pj_misfit *misfit);
-/* 1 sigma for a part of that length, relative to its energy. */
-double pj_misfit_relative(const pj_misfit *misfit, int64_t ns);
 
 #endif

@@ -105,19 +105,23 @@ static void start(levels *l, double noise)
 }
 
 /* What is thought of a noise beforehand: with few windows the least noise explains all of them,
- * and a power sensor of one part in a million is not to be had. */
-static double log_prior_noise(const pj_fit_input *in, double noise)
+ * and a power sensor of one part in a million is not to be had. A counter may well have none: the
+ * rest of its prior weighs as much as a flat one over the whole range would. */
+static double log_prior_noise(const pj_regression *r, double noise, double least)
 {
     static const double log_factor = 1.6; /* ln 5 */
-    if (!(in->usual_noise > 0)) return 0;
-    double away = log(noise / in->usual_noise) / log_factor;
-    return -0.5 * away * away;
+    double usual = r->in->usual_noise;
+    if (!(usual > 0)) return 0;
+    if (r->loose > 0 && noise <= least) return 0;
+    double away = log(noise / usual) / log_factor;
+    double height = r->loose > 0 ? log(log(MOST_NOISE / least) / (log_factor * sqrt(2 * M_PI))) : 0;
+    return height - 0.5 * away * away;
 }
 
 /* Takes up one noise with every drift; returns the best evidence among them. */
 static double try_noise(pj_regression *r, double noise, double width, levels *l)
 {
-    double best = -INFINITY, prior = log_prior_noise(r->in, noise);
+    double best = -INFINITY, prior = log_prior_noise(r, noise, l->least_noise);
     pj_regression_set_noise(r, noise);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
         double evidence = prior + pj_regression_evidence(r, l->drifts[k]);
@@ -170,6 +174,28 @@ static void weigh_noise(pj_regression *r, double middle, levels *l)
         sum += l->items[i].weight = weight < LEAST_WEIGHT ? 0 : weight * l->items[i].width;
     }
     for (size_t i = 0; i < l->count; i++) l->items[i].weight /= sum;
+}
+
+/* Where many noises are as likely, the likeliest one alone would promise too much. */
+static double mean_noise(const levels *l)
+{
+    double sum = 0, weight = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        sum += l->items[i].weight * l->items[i].noise;
+        weight += l->items[i].weight;
+    }
+    return weight > 0 ? sum / weight : l->best.noise;
+}
+
+/* Of energies, not of energies in units of the mean power. */
+static double log_evidence(const pj_regression *r, const levels *l)
+{
+    double sum = 0, used = 0;
+    for (size_t i = 0; i < l->count; i++)
+        sum += exp(l->items[i].evidence - l->best.evidence) * l->items[i].width;
+    for (size_t w = 0; w < r->design.rows; w++)
+        used += r->design.row_begin[w] < r->design.row_begin[w + 1];
+    return l->best.evidence + log(sum) - used * log(r->scale);
 }
 
 /* ---- posterior ----------------------------------------------------------------------------- */
@@ -349,11 +375,13 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     find_noise(&r, l);
     if (centre(&r, l->best.noise, l->best.drift, &e)) pj_regression_relevel(&r, e.one_mean);
     weigh_noise(&r, l->best.noise, l);
+    fit->noise = mean_noise(l);
+    fit->log_evidence = log_evidence(&r, l);
+    if (input->evidence_only) goto done;
     if (!solve_truncated(&r, l, &e)) {
         status = pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
         goto done;
     }
-    fit->noise = l->best.noise;
     fit->mean_mw = r.scale;
     fit->drift_mw = r.knots ? l->best.drift * r.scale : 0;
     pj_regression_set_apart(&r);

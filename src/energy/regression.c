@@ -9,12 +9,13 @@
 #include <string.h>
 
 #define DRIFT_KNOT_NS 4000000000LL
-enum { DRIFT_MAX_KNOTS = 96, DRIFT_WINDOWS_A_KNOT = 12 };
+enum { DRIFT_LEAST_KNOTS = 3, DRIFT_MAX_KNOTS = 96, DRIFT_WINDOWS_A_KNOT = 12 };
 
 static size_t choose_knots(const pj_fit_input *in)
 {
     int64_t span = in->end_ns - in->begin_ns;
     size_t knots = (size_t)(span / DRIFT_KNOT_NS) + 1;
+    if (knots < DRIFT_LEAST_KNOTS) knots = DRIFT_LEAST_KNOTS;
     size_t afford = in->window_count / DRIFT_WINDOWS_A_KNOT;
     if (knots > DRIFT_MAX_KNOTS) knots = DRIFT_MAX_KNOTS;
     if (knots > afford) knots = afford;
@@ -62,29 +63,38 @@ static bool has_prior(const pj_fit_input *in, size_t class_)
            isfinite(in->priors[class_].sd_mw);
 }
 
-/* Mean net power of the classes of which nothing is known beforehand, or of all where that says
- * nothing: idle time before and after the work must not thin it. */
-static double mean_power(const pj_regression *r, double net_mj)
-{
-    const pj_fit_input *in = r->in;
-    double busy_s = 0, rest_s = 0, rest_mj = net_mj;
-    for (size_t c = 0; c < r->classes; c++) {
-        double s = r->design.total_s[c];
-        busy_s += s;
-        if (has_prior(in, c))
-            rest_mj -= in->priors[c].power_mw * s;
-        else
-            rest_s += s;
-    }
-    if (rest_s > 0.01 * busy_s && rest_mj > 0) return rest_mj / rest_s;
-    if (busy_s > 0 && net_mj > 0) return net_mj / busy_s;
-    double gross = fabs(in->total_mj) / ((double)(in->end_ns - in->begin_ns) * 1e-9);
-    return gross > 0 ? gross : 1;
-}
-
 static double window_seconds(const pj_regression *r, size_t w)
 {
     return (double)(r->in->windows[w].end_ns - r->in->windows[w].begin_ns) * 1e-9;
+}
+
+/* Mean net power of the classes of which nothing is known beforehand, by the windows that saw any
+ * of them: idle time before and after the work must not thin it, however short the work. Of all
+ * classes where that says nothing. */
+static double mean_power(const pj_regression *r, double net_mj)
+{
+    const pj_fit_input *in = r->in;
+    const pj_design *d = &r->design;
+    double rest_s = 0, rest_mj = 0, busy_s = 0;
+    for (size_t w = 0; w < d->rows; w++) {
+        double unknown_s = 0, known_mj = idle_mw(in) * window_seconds(r, w);
+        for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++) {
+            size_t c = d->column[i];
+            if (c >= r->classes) continue;
+            if (has_prior(in, c))
+                known_mj += in->priors[c].power_mw * d->seconds[i];
+            else
+                unknown_s += d->seconds[i];
+        }
+        if (!(unknown_s > 0)) continue;
+        rest_s += unknown_s;
+        rest_mj += in->windows[w].energy_mj - known_mj;
+    }
+    for (size_t c = 0; c < r->classes; c++) busy_s += d->total_s[c];
+    if (rest_s > 0 && rest_mj > 0) return rest_mj / rest_s;
+    if (busy_s > 0 && net_mj > 0) return net_mj / busy_s;
+    double gross = fabs(in->total_mj) / ((double)(in->end_ns - in->begin_ns) * 1e-9);
+    return gross > 0 ? gross : 1;
 }
 
 static double expect(const pj_design *d, size_t w, const double *powers)

@@ -45,10 +45,10 @@ struct pj_curve {
     double last_edge_ns;
     int64_t period_ns; /* as declared, else smallest gap between updates seen */
     double spread_mw2; /* running mean square of power differences between neighbours / 2 */
+    double gain;       /* readings are divided by it */
     double debt_mj;    /* energy that monotony did not let us take off yet */
 };
 
-static const double DEFAULT_GAIN_SD = 0.08;
 enum { MAX_FILL_PERIODS = 3 };          /* a longer hole is unknown time */
 static const double MAX_MISSING = 0.05; /* more of an interval without a piece: NAN */
 static const double FILL_BIAS = 0.1;    /* part of what was filled in that does not average out */
@@ -61,6 +61,7 @@ pj_curve *pj_curve_new(const pj_rail *rail)
     if (!curve) return NULL;
     curve->rail = *rail;
     curve->period_ns = rail->period_ns;
+    curve->gain = rail->gain > 0 ? rail->gain : 1;
     return curve;
 }
 
@@ -147,7 +148,8 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     pj_status status = PJ_OK;
     if (!isnan(step))
         status =
-            add_piece(c, c->last_tick_ns, tick, step * 1e-3, (double)r->fresh_error_ns, 0, err);
+            add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
+                      (double)r->fresh_error_ns, 0, err);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
@@ -287,9 +289,11 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     return status;
 }
 
-pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err)
+pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
 {
     bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
+    pj_reading calibrated = *given, *reading = &calibrated;
+    if (!counter) calibrated.value /= curve->gain;
     switch ((pj_reading_status)reading->status) {
     case PJ_READING_OK:
     case PJ_READING_RESET:
@@ -438,7 +442,7 @@ static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
 
 static double gain_sd(const pj_curve *c)
 {
-    return c->rail.gain_sd > 0 ? c->rail.gain_sd : DEFAULT_GAIN_SD;
+    return c->rail.gain_sd > 0 ? c->rail.gain_sd : PJ_USUAL_GAIN_SD;
 }
 
 /* Step of a figure in mJ: of a counter once, of a power reading over its window. */
@@ -509,10 +513,11 @@ static size_t window_at(const pj_curve *c, int64_t at_ns)
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
+    double lag_step = c->rail.kind == PJ_RAIL_COUNTER ? 0 : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* of P = y + tau y' */
     return (pj_curve_window){.begin_ns = p->begin_ns,
                              .end_ns = p->end_ns,
                              .energy_mj = p->energy_mj,
-                             .resolution_mj = resolution_mj(c, 0),
+                             .resolution_mj = resolution_mj(c, 0) + lag_step,
                              .begin_s = begin_edge_ns(c, i) * 1e-9 / sqrt(3),
                              .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }
@@ -536,7 +541,7 @@ size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
                         pj_curve_window *windows, size_t max)
 {
     size_t found = 0;
-    bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
+    bool counter = curve->rail.kind == PJ_RAIL_COUNTER || curve->rail.lag_ns > 0;
     size_t from = counter ? piece_at(curve, begin_ns) : window_at(curve, begin_ns);
     size_t count = counter ? curve->count : curve->window_count;
     for (size_t i = from; i < count; i++) {

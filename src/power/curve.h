@@ -17,6 +17,9 @@
 #include "base/error.h"
 #include "trace/rail.h"
 
+/* Relative 1 sigma of a gain of which nothing better is known. */
+#define PJ_USUAL_GAIN_SD 0.08
+
 typedef struct pj_curve pj_curve;
 
 /* Copies the rail. NULL when memory is out. */

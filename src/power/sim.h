@@ -20,20 +20,28 @@
  *   window_ms       0: the period; smaller: only that share is seen; larger: trailing average
  *   coverage        instead of window_ms: window / period
  *   delay_ms, lag_ms
- *   gain            factor (1), offset_mw
+ *   gain            what it reads / what is true (1), offset_mw
  *   noise           relative 1 sigma of a reading's power, or of a counter's step
  *   resolution_mj   step of a counter, or that energy in one period as the step of a power
  *                   reading; resolution_mw its step itself
  *   sees=all|window what a counter integrates: the truth (default), or only what the window saw
  *   modulus_mj, start_mj      of a counter
  *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
+ *   drift           relative rise of all net powers from the begin of a run to its end: heat (0)
+ *   class_jitter    leaves of one class draw up to this share more or less than it (0)
+ *   declare_delay_ms, declare_window_ms, declare_lag_ms    what the estimator is told; without
+ *                   them it is told the truth. `unknown` tells it nothing
+ *   declare_gain    the gain it is told, as 1.02+-0.01; without +- it is known as well as that of
+ *                   any sensor, and `unknown` is 1
  *   idle_mw (10000) truth of an idle machine, whole over all rails
  *   low_mw, high_mw range of class powers drawn from the seed (20000 to 60000)
  *   rails=cpu+gpu+dram        names; `share=0.6+0.3+0.1` splits the truth (default equally)
  *   total=1         adds a rail "total" that contains them
  *   core=0.6        adds a rail "core" inside the first, with that share of it
- *   anything else   NAME=mW gives the net power of the class NAME, e.g. q_proj=45000,
- *                   lm_head=52000, decode/q_proj=41000 (only in that phase)
+ *   NAME=mW         net power of the class NAME, which is a component or operation of the engine,
+ *                   e.g. q_proj=45000, lm_head=52000; PHASE/NAME for one phase only, as in
+ *                   decode/q_proj=41000; class/NAME for a name of another program's. Any other key
+ *                   is refused
  */
 #ifndef PJ_POWER_SIM_H
 #define PJ_POWER_SIM_H
@@ -65,6 +73,9 @@ typedef struct pj_sim_spec {
     int64_t reset_ns, freeze_begin_ns, freeze_end_ns, jump_ns; /* from the begin; -1: never */
     double jump_mw, dropout, duplicate;
     double idle_mw, low_mw, high_mw;
+    double drift, class_jitter;
+    int64_t told_delay_ns, told_window_ns, told_lag_ns; /* -1: the truth */
+    double told_gain, told_gain_sd;                     /* NAN: the truth */
     pj_sim_rail rails[PJ_SIM_MAX_RAILS];
     uint32_t rail_count;
     pj_sim_class classes[PJ_SIM_MAX_CLASSES];
@@ -76,6 +87,10 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max);
 /* Net power of a class: as given for "PHASE/NAME" or "NAME", else drawn from the seed and the name,
  * so that a name has the same power in every run of that seed. */
 double pj_sim_class_mw(const pj_sim_spec *spec, const char *class_name, pj_phase phase);
+
+/* What a leaf draws: its class's power, varied by class_jitter and risen by drift. `index` tells
+ * leaves apart, `part` of the run has passed at its middle. */
+double pj_sim_leaf_mw(const pj_sim_spec *spec, double class_mw, uint32_t index, double part);
 
 /* Net truth: power over [begin, end); in order, not overlapping. Between segments: idle only. */
 typedef struct pj_sim_segment {

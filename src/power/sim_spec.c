@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/random.h"
+#include "power/gain.h"
+#include "trace/run_data.h"
 
 #include <errno.h>
 #include <math.h>
@@ -86,6 +88,11 @@ static const key keys[] = {
     {"idle_mw", FIELD(idle_mw), UNIT_PLAIN, 0, 1e7},
     {"low_mw", FIELD(low_mw), UNIT_PLAIN, 0, 1e7},
     {"high_mw", FIELD(high_mw), UNIT_PLAIN, 0, 1e7},
+    {"drift", FIELD(drift), UNIT_PLAIN, -0.9, 10},
+    {"class_jitter", FIELD(class_jitter), UNIT_PLAIN, 0, 1},
+    {"declare_delay_ms", FIELD(told_delay_ns), UNIT_MS, 0, 60000},
+    {"declare_window_ms", FIELD(told_window_ns), UNIT_MS, 0, 60000},
+    {"declare_lag_ms", FIELD(told_lag_ns), UNIT_MS, 0, 60000},
 };
 
 static pj_status bad_value(const char *name, const char *value, const char *what, pj_error *err)
@@ -174,9 +181,32 @@ static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
     return PJ_OK;
 }
 
+/* Names that the engine gives its work. Whatever else may be meant is more likely a misspelt
+ * setting, which must not pass for a class that never occurs. */
+static bool is_class_name(const char *name)
+{
+    static const char *const known[] = {
+        "lm_head",    "embedding",  "position_embedding", "layers",     "sampling",   "model_load",
+        "matmul",     "rope",       "qk_matmul",          "scale",      "mask_apply", "softmax",
+        "activation", "attn_dropout", "value_matmul",     "gate_mul",   "norm",       "residual_add",
+        "bias_add",   "dequantise", "tokenization",       "kv_append",  "cleanup",    "pack",
+        "final_norm", "detokenization", "kv_cache_store", "kv_cache_init", "kv_cache_append",
+        "tensor_transfer", "tensor_transfer_to_cpu", "(between)"};
+    if (strchr(name, '/') || pj_component_part(name) != PJ_PART_OTHER) return true;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], name) == 0) return true;
+    return false;
+}
+
 static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text, pj_error *err)
 {
     double mw;
+    if (!is_class_name(name))
+        return pj_fail(err, PJ_E_INVALID,
+                       "sim: there is no setting %.40s, nor does the engine have work of that name "
+                       "(write class/%.40s=mW for another program's)",
+                       name, name);
+    if (strncmp(name, "class/", 6) == 0) name += 6;
     if (!parse_number(text, &mw) || mw < 0 || mw > 1e7)
         return bad_value(name, text, "a power in mW (0 to 1e7), nor is it a key of sim", err);
     if (spec->class_count == PJ_SIM_MAX_CLASSES || strlen(name) >= sizeof spec->classes[0].name)
@@ -235,10 +265,29 @@ static pj_status set_seed(pj_sim_spec *spec, const char *value, pj_error *err)
     return PJ_OK;
 }
 
+static pj_status set_told_gain(pj_sim_spec *spec, const char *value, pj_error *err)
+{
+    spec->told_gain = 1;
+    spec->told_gain_sd = 0;
+    if (strcmp(value, "unknown") == 0) return PJ_OK;
+    return pj_gain_parse(value, &spec->told_gain, &spec->told_gain_sd, err);
+}
+
+static bool set_unknown(pj_sim_spec *spec, const char *name, const char *value)
+{
+    if (strncmp(name, "declare_", 8) != 0 || strcmp(value, "unknown") != 0) return false;
+    if (strcmp(name, "declare_delay_ms") == 0) return spec->told_delay_ns = 0, true;
+    if (strcmp(name, "declare_window_ms") == 0) return spec->told_window_ns = 0, true;
+    if (strcmp(name, "declare_lag_ms") == 0) return spec->told_lag_ns = 0, true;
+    return false;
+}
+
 static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value, later *after,
                          pj_error *err)
 {
     if (strcmp(name, "preset") == 0) return PJ_OK; /* taken first */
+    if (strcmp(name, "declare_gain") == 0) return set_told_gain(spec, value, err);
+    if (set_unknown(spec, name, value)) return PJ_OK;
     if (strcmp(name, "seed") == 0) return set_seed(spec, value, err);
     if (strcmp(name, "kind") == 0) return set_kind(spec, value, err);
     if (strcmp(name, "sees") == 0) return set_sees(spec, value, err);
@@ -311,6 +360,11 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
                           .idle_mw = 10000,
                           .low_mw = 20000,
                           .high_mw = 60000,
+                          .told_delay_ns = -1,
+                          .told_window_ns = -1,
+                          .told_lag_ns = -1,
+                          .told_gain = NAN,
+                          .told_gain_sd = NAN,
                           .rail_count = 1,
                           .rails = {{.name = "cpu", .parent = -1}}};
     if (strlen(text) >= sizeof copy)
@@ -353,27 +407,41 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
 {
     uint32_t count = spec->rail_count < max ? spec->rail_count : max;
     bool counter = spec->kind == PJ_RAIL_COUNTER;
+    bool told_gain = !isnan(spec->told_gain);
+    int64_t window_ns = spec->told_window_ns < 0 ? spec->window_ns : spec->told_window_ns;
+    pj_rail_kind kind = spec->kind;
+    if (!counter) kind = window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
     for (uint32_t i = 0; i < count; i++) {
         pj_rail *r = &rails[i];
         *r = (pj_rail){.rail_class = class_of(spec->rails[i].name),
-                       .kind = spec->kind,
+                       .kind = kind,
                        /* a truth without idle power rests at zero, as a part switched off does */
                        .scope = spec->idle_mw > 0 ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,
                        .quality = PJ_MODELLED,
                        .parent = spec->rails[i].parent,
                        .period_ns = spec->period_ns,
-                       .window_ns = spec->window_ns,
-                       .delay_ns = spec->delay_ns,
-                       .lag_ns = spec->lag_ns,
+                       .window_ns = window_ns,
+                       .delay_ns = spec->told_delay_ns < 0 ? spec->delay_ns : spec->told_delay_ns,
+                       .lag_ns = spec->told_lag_ns < 0 ? spec->lag_ns : spec->told_lag_ns,
                        .resolution = spec->resolution * (counter ? 1e3 : 1),
                        .modulus_uj = counter ? spec->modulus_mj * 1e3 : 0,
-                       .gain_sd = fmax(fabs(spec->gain - 1), 1e-4)};
+                       .gain = told_gain ? spec->told_gain : spec->gain,
+                       .gain_sd = told_gain ? spec->told_gain_sd : 1e-4};
         snprintf(r->name, sizeof r->name, "%s", spec->rails[i].name);
         snprintf(r->source, sizeof r->source, "sim");
         snprintf(r->device, sizeof r->device, "sim-%s", spec->rails[i].name);
         snprintf(r->field, sizeof r->field, "simulated %s", counter ? "counter" : "power");
     }
     return count;
+}
+
+double pj_sim_leaf_mw(const pj_sim_spec *spec, double class_mw, uint32_t index, double part)
+{
+    double mw = class_mw * (1 + spec->drift * part);
+    if (!(spec->class_jitter > 0)) return mw;
+    pj_random random = {(spec->seed + 1) * 0x9e3779b97f4a7c15u ^ index * 0xd1b54a32d192ed03u};
+    pj_random_u64(&random);
+    return mw * (1 + spec->class_jitter * (2 * pj_random_unit(&random) - 1));
 }
 
 double pj_sim_class_mw(const pj_sim_spec *spec, const char *class_name, pj_phase phase)

@@ -53,7 +53,8 @@ typedef struct pj_rail {
     double modulus_uj;         /* counters: the value wraps here; 0: it does not, or unknown */
     double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
     int twin_class; /* 1 + the class of which this is a second measurement; 0: it is none */
-    double gain_sd; /* relative 1-sigma of the sensor's gain; 0: unknown (8 % is taken) */
+    double gain;    /* reading / truth, as somebody calibrated it; 0: 1 */
+    double gain_sd; /* relative 1-sigma of what is left; 0: unknown (8 % is taken) */
 } pj_rail;
 
 typedef enum pj_reading_status {

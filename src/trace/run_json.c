@@ -82,6 +82,7 @@ void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *rail, double ba
     pj_json_kv_double(json, "resolution", rail->resolution);
     pj_json_kv_double(json, "modulus_uj", rail->modulus_uj);
     pj_json_kv_double(json, "max_mw", rail->max_mw);
+    pj_json_kv_double(json, "gain", rail->gain);
     pj_json_kv_double(json, "gain_sd", rail->gain_sd);
     pj_json_kv_double(json, "baseline_mw", baseline_mw);
     pj_json_kv_double(json, "baseline_sd_mw", baseline_sd_mw);
@@ -310,6 +311,7 @@ pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail 
     get_double(o, "resolution", &rail->resolution);
     get_double(o, "modulus_uj", &rail->modulus_uj);
     get_double(o, "max_mw", &rail->max_mw);
+    get_double(o, "gain", &rail->gain);
     get_double(o, "gain_sd", &rail->gain_sd);
     get_double(o, "baseline_mw", baseline_mw);
     get_double(o, "baseline_sd_mw", baseline_sd_mw);

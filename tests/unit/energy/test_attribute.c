@@ -311,39 +311,6 @@ static void parallel_leaves_share_their_time(void **state)
     assert_true(net[0] > 2 * net[1] && net[1] > net[2]);
 }
 
-/* Noise of its own in each segment falls with the root of their number; errors that neighbours
- * share with opposite signs fall with their number. What is unknown says nothing. */
-static void misfits_are_judged_by_length(void **state)
-{
-    (void)state;
-    enum { N = 4096 };
-    static double measured[2][N], expected[2][N];
-    pj_random r = {8};
-    double before = pj_random_normal(&r);
-    for (int i = 0; i < N; i++) {
-        double now = pj_random_normal(&r);
-        expected[0][i] = expected[1][i] = 100;
-        measured[0][i] = i % 1000 == 3 ? NAN : 100 + 2 * pj_random_normal(&r);
-        measured[1][i] = 100 + now - before;
-        before = now;
-    }
-    pj_misfit own, shared;
-    pj_misfit_measure(measured[0], expected[0], N, N * 10LL, 0, &own);
-    pj_misfit_measure(measured[1], expected[1], N, N * 10LL, 1e-5, &shared);
-    for (int k = 0; k < 6; k++) {
-        double m = pow(2, k);
-        assert_true(fabs(pj_misfit_relative(&own, 10 << k) / (0.02 / sqrt(m)) - 1) < 0.3);
-        assert_true(fabs(pj_misfit_relative(&shared, 10 << k) / (0.01 * sqrt(2) / m) - 1) < 0.3);
-    }
-    assert_true(pj_misfit_relative(&own, 1) == own.relative[0]); /* part of one */
-    double between = pj_misfit_relative(&own, 15);
-    assert_true(between < own.relative[0] && between > own.relative[1]);
-    assert_true(pj_misfit_relative(&shared, N * 1000LL) < shared.relative[shared.scales - 1]);
-    double same[2][3] = {{5, 5, 5}, {5, 5, 5}};
-    pj_misfit_measure(same[0], same[1], 3, 30, 0.01, &own);
-    assert_true(pj_misfit_relative(&own, 10) == 0.01); /* three that agree prove no more */
-}
-
 /* ---- linear algebra and unit costs ----------------------------------------------------------- */
 
 /* A class outside the count weighs nothing, however much energy it took. */
@@ -443,7 +410,6 @@ int main(void)
         cmocka_unit_test(parallel_leaves_share_their_time),
         cmocka_unit_test(the_interval_is_that_of_the_classes_counted),
         cmocka_unit_test(linear_algebra_inverts),
-        cmocka_unit_test(misfits_are_judged_by_length),
         cmocka_unit_test(a_tridiagonal_matrix_is_inverted),
         cmocka_unit_test(unit_costs_recover_planted_ones),
     };

@@ -148,7 +148,9 @@ static void faults_are_survived(void **state)
     assert_true(relative_error("freeze_ms=1000-1500") < 0.01);
     assert_true(relative_error("jump_ms=1000,jump_mw=1e9") < 0.01);
     assert_true(relative_error("modulus_mj=20000,start_mj=19990") < 0.01);
-    assert_true(relative_error("gain=1.1") > 0.09);
+    assert_true(relative_error("gain=1.1") < 0.01); /* it is told */
+    assert_true(relative_error("gain=1.1,declare_gain=1") > 0.09);
+    assert_true(relative_error("gain=1.1,declare_gain=1.1+-0.01") < 0.01);
     assert_true(relative_error("period_ms=100,jitter=0.2") < 0.01);
     assert_true(isnan(relative_error("start_mj=1e6,reset_ms=2000")) ||
                 relative_error("start_mj=1e6,reset_ms=2000") < 0.01);

@@ -1,0 +1,98 @@
+/*
+ * Classes as the fit has them. The equations cost the cube of their number, so a run of many
+ * classes pools those of which next to nothing was seen: what takes less than a thousandth of the
+ * time shares one power with the likes of it in the same phase, and so does all beyond the largest
+ * MOST_CLASSES. A run of FEW_CLASSES keeps them all: an exact counter tells even small ones apart,
+ * and one power for several is wrong for each.
+ */
+#include "attribution/joules.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { FEW_CLASSES = 96, MOST_CLASSES = 160 };
+static const double LEAST_SHARE = 0.001;
+
+typedef struct sized_class {
+    uint32_t class_;
+    double time_ns;
+} sized_class;
+
+static int longest_first(const void *a, const void *b)
+{
+    const sized_class *x = a, *y = b;
+    if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? 1 : -1;
+    return x->class_ < y->class_ ? -1 : 1;
+}
+
+static sized_class *measure_classes(const pj_joules *j, double *whole_ns)
+{
+    const pj_tree *tree = j->tree;
+    sized_class *sizes = pj_alloc(tree->class_count, sizeof *sizes);
+    *whole_ns = 0;
+    for (uint32_t c = 0; sizes && c < tree->class_count; c++) sizes[c].class_ = c;
+    for (uint32_t i = 0; sizes && i < tree->leaf_count; i++) {
+        double ns = (double)(tree->leaves[i].end_ns - tree->leaves[i].begin_ns);
+        sizes[tree->leaves[i].class_].time_ns += ns;
+        *whole_ns += ns;
+    }
+    if (sizes) qsort(sizes, tree->class_count, sizeof *sizes, longest_first);
+    return sizes;
+}
+
+/* Whether a class is worth a power of its own; that of idle time always is. */
+static bool stands_alone(const pj_joules *j, const sized_class *c, double whole_ns)
+{
+    return j->tree->class_count <= FEW_CLASSES || c->class_ == j->tree->idle_class ||
+           c->time_ns >= LEAST_SHARE * whole_ns;
+}
+
+static void assign(pj_joules *j, const sized_class *sizes, double whole_ns)
+{
+    const pj_tree *tree = j->tree;
+    uint32_t pooled[PJ_PHASE_COUNT + 1];
+    for (int p = 0; p <= PJ_PHASE_COUNT; p++) pooled[p] = UINT32_MAX;
+    for (uint32_t i = 0; i < tree->class_count; i++) {
+        uint32_t c = sizes[i].class_;
+        uint8_t phase = tree->classes[c].phase;
+        bool alone = stands_alone(j, &sizes[i], whole_ns), idle = c == tree->idle_class;
+        if (alone && !idle && j->pool_count >= MOST_CLASSES) {
+            alone = false;
+            j->pooled_many++;
+        }
+        uint32_t *shared = &pooled[phase < PJ_PHASE_COUNT ? phase : PJ_PHASE_COUNT];
+        if (!alone && *shared != UINT32_MAX) {
+            j->pool_of[c] = *shared;
+            j->pool_class[*shared] = PJ_NO_PARENT;
+            continue;
+        }
+        if (!alone) *shared = j->pool_count;
+        j->pool_class[j->pool_count] = c;
+        j->pool_phase[j->pool_count] = phase;
+        j->pool_of[c] = j->pool_count++;
+    }
+}
+
+pj_status pj_joules_pool(pj_joules *j, pj_error *err)
+{
+    const pj_tree *tree = j->tree;
+    double whole_ns;
+    sized_class *sizes = measure_classes(j, &whole_ns);
+    j->pool_of = pj_alloc(tree->class_count, sizeof *j->pool_of);
+    j->pool_class = pj_alloc(tree->class_count, sizeof *j->pool_class);
+    j->pool_phase = pj_alloc(tree->class_count, sizeof *j->pool_phase);
+    j->pool_mw = pj_alloc(tree->class_count, sizeof *j->pool_mw);
+    j->leaves = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->leaves);
+    bool ok = sizes && j->pool_of && j->pool_class && j->pool_phase && j->pool_mw && j->leaves;
+    if (ok) {
+        assign(j, sizes, whole_ns);
+        for (uint32_t i = 0; i < tree->leaf_count; i++) {
+            j->leaves[i + 1] = tree->leaves[i];
+            j->leaves[i + 1].class_ = j->pool_of[tree->leaves[i].class_];
+        }
+    }
+    pj_free(sizes);
+    return ok ? PJ_OK : pj_fail_memory(err, "the classes of a run");
+}

@@ -1,0 +1,331 @@
+/*
+ * How the windows of a power sensor lie. What a driver declares is taken as likely, never as
+ * certain: a delay that it does not name, or a window that is not what it says, shifts energy from
+ * phase to phase while every figure looks exact. The run's own edges tell: idle to work, prefill to
+ * decode, work to idle. For every delay and window in question the readings' evidence is computed
+ * by the same regression as the fit, with one class for each phase, so that it costs little; what
+ * is left of the choice after seeing the readings is kept as several timings with their weights.
+ */
+#include "attribution/joules.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
+enum { CLIMB_ROUNDS = 4, MOST_REFINED = 100 };
+/* Before and after the run, for windows wherever they may lie. */
+#define AROUND_NS (1000 * 1000000000LL)
+#define SURE     0.85 /* that a declared value is right */
+#define UNSURE   0.5  /* that one not declared is what it usually is: no delay, window = period */
+#define LIGHTEST 0.02 /* timings less likely are left out */
+
+typedef struct candidate {
+    int64_t shift_ns, window_ns;
+    double log_prior, log_weight;
+} candidate;
+
+typedef struct search {
+    const pj_joules *j;
+    const pj_rail_result *result;
+    const pj_window *given;
+    size_t count;
+    pj_window *windows;
+    pj_leaf *leaves; /* stretches of one phase */
+    size_t leaf_count;
+    double idle_mw;
+    pj_class_prior *priors; /* [class_count] */
+    uint32_t class_count;
+    candidate items[MOST_LENGTHS * MOST_DELAYS];
+    size_t item_count;
+} search;
+
+static pj_class_prior idle_prior(const search *s)
+{
+    double sd = fmax(s->result->idle_sd_mw, 0.01 * s->idle_mw);
+    return isfinite(s->idle_mw) ? (pj_class_prior){0, fmax(sd, 1e-3)} : (pj_class_prior){NAN, NAN};
+}
+
+/* Leaves of the fit, merged where neighbours are of one phase; class: the phase. */
+static bool merge_leaves(search *s)
+{
+    const pj_joules *j = s->j;
+    const pj_tree *tree = j->tree;
+    size_t count = (size_t)tree->leaf_count + 2;
+    s->leaves = pj_alloc(count, sizeof *s->leaves);
+    if (!s->leaves) return false;
+    for (size_t i = 0; i < count; i++) {
+        pj_leaf leaf = j->leaves[i];
+        if (i == 0) leaf = (pj_leaf){tree->begin_ns - AROUND_NS, tree->begin_ns, leaf.class_, 0};
+        if (i + 1 == count) leaf = (pj_leaf){tree->end_ns, tree->end_ns + AROUND_NS, leaf.class_, 0};
+        leaf.class_ = j->pool_phase[leaf.class_];
+        pj_leaf *last = s->leaf_count ? &s->leaves[s->leaf_count - 1] : NULL;
+        if (leaf.end_ns <= leaf.begin_ns) continue;
+        if (last && last->class_ == leaf.class_ && last->end_ns >= leaf.begin_ns) {
+            if (leaf.end_ns > last->end_ns) last->end_ns = leaf.end_ns;
+            continue;
+        }
+        s->leaves[s->leaf_count++] = leaf;
+    }
+    return true;
+}
+
+/* Puts windows where the candidate has them; their mean powers stay what was read. */
+static void place(const search *s, const candidate *c)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const pj_window *from = &s->given[i];
+        pj_window *w = &s->windows[i];
+        double seconds = (double)(from->end_ns - from->begin_ns), longer = 1;
+        *w = *from;
+        w->end_ns -= c->shift_ns;
+        w->begin_ns -= c->shift_ns;
+        if (c->window_ns > 0) {
+            w->begin_ns = w->end_ns - c->window_ns;
+            longer = (double)c->window_ns / seconds;
+        }
+        w->energy_mj *= longer;
+        w->sd_mj *= longer;
+    }
+}
+
+/* Log evidence of the readings as powers, so that windows of any length compare. */
+static double evidence(const search *s, const candidate *c)
+{
+    pj_fit fit;
+    double total_mj = 0, log_lengths = 0;
+    int64_t begin = INT64_MAX, end = INT64_MIN;
+    place(s, c);
+    for (size_t i = 0; i < s->count; i++) {
+        const pj_window *w = &s->windows[i];
+        if (w->begin_ns < begin) begin = w->begin_ns;
+        if (w->end_ns > end) end = w->end_ns;
+        total_mj += w->energy_mj;
+        log_lengths += log((double)(w->end_ns - w->begin_ns) * 1e-9);
+    }
+    pj_fit_input input = {.windows = s->windows,
+                          .window_count = s->count,
+                          .leaves = s->leaves,
+                          .leaf_count = s->leaf_count,
+                          .class_count = s->class_count,
+                          .idle_mw = s->idle_mw,
+                          .total_mj = total_mj,
+                          .total_sd_mj = 1e3 * fabs(total_mj) + 1,
+                          .begin_ns = begin,
+                          .end_ns = end,
+                          .priors = s->priors,
+                          .usual_noise = PJ_USUAL_POWER_NOISE,
+                          .evidence_only = true};
+    if (pj_fit_run(&input, &fit, NULL) != PJ_OK) return -INFINITY;
+    double found = fit.log_evidence + log_lengths;
+    pj_fit_fini(&fit);
+    return found;
+}
+
+static void add_candidates(search *s, int64_t period, int64_t window, double window_prior)
+{
+    const pj_rail *rail = &s->j->d->rails[s->result->rail];
+    int64_t length = window > 0 ? window : rail->window_ns > 0 ? rail->window_ns : period;
+    int64_t longest = 5 * period / 2 + (length > period ? length : 0);
+    int64_t step = length > period ? period / 4 : period / STEPS_A_PERIOD;
+    if (step < 1) step = 1;
+    int64_t steps = longest / step;
+    if (steps > MOST_DELAYS - 1) steps = MOST_DELAYS - 1;
+    int64_t earliest = -(rail->delay_ns / step) * step; /* a delay is not negative */
+    if (earliest < -(steps / 2) * step) earliest = -(steps / 2) * step;
+    double sure = rail->delay_ns > 0 ? SURE : UNSURE;
+    for (int64_t i = 0; i <= steps; i++) {
+        int64_t shift = earliest + i * step;
+        double prior = shift == 0 ? sure : (1 - sure) / (double)steps;
+        s->items[s->item_count++] = (candidate){shift, window, log(prior * window_prior), 0};
+    }
+}
+
+static void list_candidates(search *s, int64_t period)
+{
+    static const double lengths[] = {0.25, 0.5, 1, 10};
+    const pj_rail *rail = &s->j->d->rails[s->result->rail];
+    double declared = rail->window_ns > 0 ? (double)rail->window_ns / (double)period : 1;
+    double sure = rail->window_ns > 0 ? SURE : UNSURE;
+    add_candidates(s, period, 0, sure);
+    for (int i = 0; i < 4; i++)
+        if (fabs(log(lengths[i] / declared)) > 0.2)
+            add_candidates(s, period, (int64_t)(lengths[i] * (double)period), (1 - sure) / 3);
+}
+
+static void weigh(search *s)
+{
+    double best = -INFINITY, sum = 0;
+    for (size_t i = 0; i < s->item_count; i++) {
+        candidate *c = &s->items[i];
+        c->log_weight = c->log_prior + evidence(s, c);
+        if (c->log_weight > best) best = c->log_weight;
+    }
+    for (size_t i = 0; i < s->item_count; i++)
+        sum += exp(s->items[i].log_weight - best);
+    for (size_t i = 0; i < s->item_count; i++)
+        s->items[i].log_weight -= best + log(sum);
+}
+
+/* Mean and spread of the delays of one window, with the weight of all of them. */
+static void sum_up(const search *s, int64_t window, double *weight, double *mean, double *sd)
+{
+    double square = 0;
+    *weight = *mean = 0;
+    for (size_t i = 0; i < s->item_count; i++) {
+        const candidate *c = &s->items[i];
+        if (c->window_ns != window) continue;
+        double w = exp(c->log_weight), x = (double)c->shift_ns;
+        *weight += w;
+        *mean += w * x;
+        square += w * x * x;
+    }
+    if (!(*weight > 0)) return;
+    *mean /= *weight;
+    *sd = sqrt(fmax(square / *weight - *mean * *mean, 0));
+}
+
+static uint32_t add_timing(pj_timing *timings, uint32_t count, double shift, int64_t window,
+                           double weight)
+{
+    if (weight < LIGHTEST || count == PJ_MAX_TIMINGS) return count;
+    timings[count] = (pj_timing){(int64_t)shift, window, weight};
+    return count + 1;
+}
+
+/* The declared timing alone where it is as good as certain; else the mean delay of every window
+ * that is likely, and for the likeliest one a standard deviation to both sides. */
+static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
+{
+    static const double lengths[] = {0, 0.25, 0.5, 1, 10};
+    double weights[5], means[5], sds[5], declared = 0;
+    int best = 0;
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->item_count; i++)
+        if (s->items[i].shift_ns == 0 && s->items[i].window_ns == 0)
+            declared = exp(s->items[i].log_weight);
+    for (int k = 0; k < 5; k++) {
+        sum_up(s, (int64_t)(lengths[k] * (double)period), &weights[k], &means[k], &sds[k]);
+        if (weights[k] > weights[best]) best = k;
+    }
+    if (declared > 0.9) {
+        timings[0] = (pj_timing){0, 0, 1};
+        return 1;
+    }
+    int64_t window = (int64_t)(lengths[best] * (double)period);
+    double sd = fmax(sds[best], (double)period / STEPS_A_PERIOD / 8);
+    bool keep = best == 0 && declared > 0.5; /* as declared, unless that is unlikely */
+    double middle = keep ? 0 : means[best];
+    count = add_timing(timings, count, middle, window, fmax(weights[best], LIGHTEST));
+    if (keep) sd = hypot(sd, means[best]);
+    count = add_timing(timings, count, middle + 1.22 * sd, window, weights[best] / 3);
+    count = add_timing(timings, count, middle - 1.22 * sd, window, weights[best] / 3);
+    for (int k = 0; k < 5; k++)
+        if (k != best)
+            count = add_timing(timings, count, means[k], (int64_t)(lengths[k] * (double)period),
+                               weights[k]);
+    return count;
+}
+
+/* ---- with all classes ---------------------------------------------------------------------- */
+
+/* What phases alone leave open may be plain to the classes: a component of many milliseconds is an
+ * edge too. */
+static bool use_classes(search *s, pj_joules *j)
+{
+    const pj_tree *tree = j->tree;
+    pj_class_prior *priors = pj_resize(s->priors, j->pool_count, sizeof *priors);
+    if (!priors) return false;
+    s->priors = priors;
+    s->class_count = j->pool_count;
+    for (uint32_t c = 0; c < j->pool_count; c++) s->priors[c] = (pj_class_prior){NAN, NAN};
+    s->priors[j->pool_of[tree->idle_class]] = idle_prior(s);
+    pj_free(s->leaves);
+    s->leaf_count = (size_t)tree->leaf_count + 2;
+    s->leaves = pj_alloc(s->leaf_count, sizeof *s->leaves);
+    if (!s->leaves) return false;
+    memcpy(s->leaves, j->leaves, s->leaf_count * sizeof *s->leaves);
+    s->leaves[0].begin_ns = tree->begin_ns - AROUND_NS;
+    s->leaves[0].end_ns = tree->begin_ns;
+    s->leaves[s->leaf_count - 1].begin_ns = tree->end_ns;
+    s->leaves[s->leaf_count - 1].end_ns = tree->end_ns + AROUND_NS;
+    return true;
+}
+
+static double *try_shift(search *s, int64_t shift, int64_t window, double log_prior)
+{
+    candidate *c = &s->items[s->item_count++];
+    *c = (candidate){shift, window, log_prior, 0};
+    c->log_weight = log_prior + evidence(s, c);
+    return &c->log_weight;
+}
+
+/* Climbs from each timing in question to the likeliest delay near it, and takes what it looked at
+ * on the way as the candidates. */
+static void climb(search *s, const pj_timing *from, double step, double log_prior)
+{
+    double at = (double)from->shift_ns;
+    double here = *try_shift(s, from->shift_ns, from->window_ns, log_prior);
+    for (int round = 0; round < CLIMB_ROUNDS; round++, step /= 2) {
+        double up = *try_shift(s, (int64_t)(at + step), from->window_ns, log_prior);
+        double down = *try_shift(s, (int64_t)(at - step), from->window_ns, log_prior);
+        if (up > here && up >= down)
+            at += step, here = up;
+        else if (down > here)
+            at -= step, here = down;
+    }
+}
+
+static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timings, uint32_t count)
+{
+    const pj_rail *rail = &j->d->rails[s->result->rail];
+    double sure = rail->delay_ns > 0 && rail->window_ns > 0 ? SURE : UNSURE;
+    if (j->pool_count > MOST_REFINED || !use_classes(s, j)) return count;
+    s->item_count = 0;
+    try_shift(s, 0, 0, log(sure));
+    for (uint32_t i = 0; i < count; i++) {
+        bool first = i == 0 || timings[i].window_ns != timings[0].window_ns;
+        double step = (double)period / STEPS_A_PERIOD;
+        if (first) climb(s, &timings[i], step, log((1 - sure) / (2 * CLIMB_ROUNDS + 1) / 2));
+    }
+    double best = -INFINITY, sum = 0;
+    for (size_t i = 0; i < s->item_count; i++) best = fmax(best, s->items[i].log_weight);
+    for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
+    for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
+    return choose(s, period, timings);
+}
+
+uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
+                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS])
+{
+    timings[0] = (pj_timing){0, 0, 1};
+    const pj_rail *rail = &j->d->rails[result->rail];
+    if (result->counter || rail->lag_ns > 0 || j->options->trusted || count < 2 || period_ns <= 0)
+        return 1;
+    search *s = pj_alloc(1, sizeof *s);
+    uint32_t chosen = 1;
+    if (!s) return 1;
+    *s = (search){.j = j,
+                  .result = result,
+                  .given = windows,
+                  .count = count < MOST_WINDOWS ? count : MOST_WINDOWS,
+                  .class_count = PJ_PHASE_COUNT,
+                  .idle_mw = j->d->baseline_mw[result->rail]};
+    s->windows = pj_alloc(s->count, sizeof *s->windows);
+    s->priors = pj_alloc(PJ_PHASE_COUNT, sizeof *s->priors);
+    if (s->windows && s->priors && merge_leaves(s)) {
+        for (int p = 0; p < PJ_PHASE_COUNT; p++) s->priors[p] = (pj_class_prior){NAN, NAN};
+        s->priors[PJ_PHASE_IDLE] = idle_prior(s);
+        list_candidates(s, period_ns);
+        weigh(s);
+        chosen = choose(s, period_ns, timings);
+        if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
+            chosen = refine(s, j, period_ns, timings, chosen);
+    }
+    pj_free(s->windows);
+    pj_free(s->priors);
+    pj_free(s->leaves);
+    pj_free(s);
+    return chosen;
+}

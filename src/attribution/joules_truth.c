@@ -1,0 +1,142 @@
+/* Truth and readings of simulated rails, and the energy curves of every rail. */
+#include "attribution/joules.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_simulated(const pj_joules *j, uint32_t rail)
+{
+    return j->options->sim && strcmp(j->d->rails[rail].source, "sim") == 0;
+}
+
+static bool plant_powers(pj_joules *j)
+{
+    const pj_tree *tree = j->tree;
+    j->sim_mw = pj_alloc(tree->class_count, sizeof *j->sim_mw);
+    for (uint32_t c = 0; j->sim_mw && c < tree->class_count; c++)
+        j->sim_mw[c] = tree->classes[c].phase == PJ_PHASE_IDLE
+                           ? 0
+                           : pj_sim_class_mw(j->options->sim, j->class_names[c],
+                                             (pj_phase)tree->classes[c].phase);
+    return j->sim_mw != NULL;
+}
+
+/* True net power of a leaf of the tree. */
+static double leaf_mw(const pj_joules *j, const pj_leaf *leaf)
+{
+    const pj_tree *tree = j->tree;
+    double middle = (double)(leaf->begin_ns - tree->begin_ns + (leaf->end_ns - leaf->begin_ns) / 2);
+    return pj_sim_leaf_mw(j->options->sim, j->sim_mw[leaf->class_],
+                          (uint32_t)(leaf - tree->leaves),
+                          middle / (double)(tree->end_ns - tree->begin_ns + 1));
+}
+
+typedef struct edge {
+    int64_t at_ns;
+    double change_mw;
+} edge;
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = ((const edge *)a)->at_ns, y = ((const edge *)b)->at_ns;
+    return x < y ? -1 : x > y;
+}
+
+/* Net power over time: the sum of the leaves that are active. Leaves of one thread do not overlap
+ * and give a segment each; those of several threads are swept. */
+static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
+{
+    const pj_tree *tree = j->tree;
+    size_t n = tree->leaf_count, used = 0;
+    pj_sim_segment *segments = pj_alloc(2 * n + 1, sizeof *segments);
+    *count = 0;
+    if (!segments || !tree->overlaps) {
+        for (size_t i = 0; segments && i < n; i++)
+            segments[(*count)++] =
+                (pj_sim_segment){tree->leaves[i].begin_ns, tree->leaves[i].end_ns,
+                                 leaf_mw(j, &tree->leaves[i])};
+        return segments;
+    }
+    edge *edges = pj_alloc(2 * n, sizeof *edges);
+    for (size_t i = 0; edges && i < n; i++) {
+        double mw = leaf_mw(j, &tree->leaves[i]);
+        edges[used++] = (edge){tree->leaves[i].begin_ns, mw};
+        edges[used++] = (edge){tree->leaves[i].end_ns, -mw};
+    }
+    if (!edges) {
+        pj_free(segments);
+        return NULL;
+    }
+    qsort(edges, used, sizeof *edges, by_time);
+    double mw = 0;
+    for (size_t i = 0; i + 1 < used; i++) {
+        mw += edges[i].change_mw;
+        if (edges[i + 1].at_ns > edges[i].at_ns)
+            segments[(*count)++] =
+                (pj_sim_segment){edges[i].at_ns, edges[i + 1].at_ns, mw > 0 ? mw : 0};
+    }
+    pj_free(edges);
+    return segments;
+}
+
+static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count, pj_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        pj_status status = pj_curve_add(curve, &readings[i], err);
+        if (status != PJ_OK) return status;
+    }
+    return PJ_OK;
+}
+
+static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
+                                const pj_sim_segment *truth, size_t count, pj_error *err)
+{
+    const pj_rail *r = &j->d->rails[rail];
+    const pj_sim_spec *sim = j->options->sim;
+    int64_t margin = 3 * (r->period_ns + r->window_ns + r->delay_ns + r->lag_ns + sim->window_ns +
+                          sim->delay_ns + sim->lag_ns) +
+                     100000000;
+    pj_reading *readings;
+    size_t n;
+    pj_status status =
+        pj_sim_read(j->options->sim, sim_rail, truth, count, j->tree->begin_ns - margin,
+                    j->tree->end_ns + margin, &readings, &n, err);
+    if (status != PJ_OK) return status;
+    status = feed(j->curves[rail], readings, n, err);
+    pj_free(readings);
+    return status;
+}
+
+pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *err)
+{
+    pj_run_data *d = j->d;
+    pj_sim_segment *truth = NULL;
+    size_t truth_count = 0;
+    pj_status status = PJ_OK;
+    uint32_t sim_rail = 0;
+    for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++) {
+        j->curves[r] = pj_curve_new(&d->rails[r]);
+        if (!j->curves[r]) status = pj_fail_memory(err, "an energy curve");
+        if (status == PJ_OK && is_simulated(j, r)) {
+            if (!truth && (!plant_powers(j) || !(truth = make_truth(j, &truth_count))))
+                status = pj_fail_memory(err, "the simulated truth");
+            if (status == PJ_OK) status = feed_simulated(j, r, sim_rail++, truth, truth_count, err);
+        } else if (status == PJ_OK) {
+            status = feed(j->curves[r], readings->items + readings->begin[r],
+                          readings->begin[r + 1] - readings->begin[r], err);
+        }
+        if (status == PJ_OK) status = pj_curve_finish(j->curves[r], err);
+    }
+    pj_free(truth);
+    return status;
+}
+
+/* Planted energy of a leaf: all rails of a simulation together. mW x ns = pJ. */
+int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf)
+{
+    double ns = (double)(leaf->end_ns - leaf->begin_ns);
+    return llround((leaf_mw(j, leaf) + j->options->sim->idle_mw) * ns * 1e-3);
+}

@@ -1,0 +1,419 @@
+/*
+ * What the standard deviation of every figure consists of: one propagation, in millijoules, from
+ * the readings over blocks to any set of leaves. Of a set that takes the share f of a block,
+ *
+ *   energy = f x block,  f = p t / (p t + rest),
+ *
+ * an error of class powers dp moves it by (t - c A) dp, with t the set's time in each class, A the
+ * classes' time in each window and c the influence that the window has on the figure: a whole block
+ * does not depend on class powers at all. Beside that there is the noise of the windows through c
+ * (random), power that varies from leaf to leaf of a class, the idle power, and other timings of
+ * the windows that the readings do not exclude (bias), and the sensor's gain.
+ */
+#include "attribution/joules.h"
+
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LARGE_NODES = 20000, CACHED = 8 };
+
+/* What one block does to the figures of single leaves in it. */
+typedef struct block_cache {
+    size_t block; /* SIZE_MAX: empty */
+    double noise_var;
+    double along; /* G' S G */
+    double *times, *moved; /* [pools] G: window times by influence; S G */
+} block_cache;
+
+typedef struct judgement {
+    pj_joules *joules;
+    uint32_t begin, end; /* nodes */
+    /* of one rail at a time */
+    double *net_mj, *time_s, *squares; /* [blocks] of the set */
+    double *f, *scratch, *influence;   /* [blocks], [blocks], [windows] */
+    double *times, *moved;             /* [pools] seconds of the set by class */
+    uint32_t *used;                    /* pools that occur */
+    uint32_t used_count;
+    block_cache cache[CACHED];
+    uint32_t *leaves; /* of a node and all below it */
+    size_t leaf_count, leaf_capacity;
+    pj_status status;
+} judgement;
+
+/* Of one set on one rail. */
+typedef struct set_figure {
+    double gross_mj, net_mj;
+    double random_var, spread_var, timing_var;
+    double idle_gross, idle_net; /* 1 sigma by idle power */
+} set_figure;
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static bool allocate(judgement *g, pj_joules *j)
+{
+    size_t blocks = 1, windows = 1, pools = j->pool_count + 1;
+    for (uint32_t i = 0; i < j->result_count; i++) {
+        if (j->results[i].blocks.count > blocks) blocks = j->results[i].blocks.count;
+        if (j->results[i].window_count > windows) windows = j->results[i].window_count;
+    }
+    *g = (judgement){.joules = j};
+    struct {
+        double **array;
+        size_t count;
+    } arrays[] = {{&g->net_mj, blocks},  {&g->time_s, blocks},     {&g->squares, blocks},
+                  {&g->f, blocks},       {&g->scratch, blocks},    {&g->influence, windows},
+                  {&g->times, pools},    {&g->moved, pools}};
+    bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
+    for (int i = 0; i < CACHED; i++) {
+        g->cache[i].times = pj_alloc(pools, sizeof(double));
+        g->cache[i].moved = pj_alloc(pools, sizeof(double));
+        ok &= g->cache[i].times && g->cache[i].moved;
+    }
+    return ok;
+}
+
+static void release(judgement *g)
+{
+    double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,
+                              g->scratch, g->influence, g->times,   g->moved};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
+    for (int i = 0; i < CACHED; i++) {
+        pj_free(g->cache[i].times);
+        pj_free(g->cache[i].moved);
+    }
+    pj_free(g->used);
+    pj_free(g->leaves);
+}
+
+static void empty_cache(judgement *g)
+{
+    for (int i = 0; i < CACHED; i++) g->cache[i].block = SIZE_MAX;
+}
+
+/* ---- class powers -------------------------------------------------------------------------- */
+
+/* S x for the classes of the fit, mW^2 s -> mW mJ; returns x' S x in mJ^2. */
+static double times_covariance(const pj_fit *fit, const double *x, double *product)
+{
+    double sum = 0;
+    size_t n = fit->class_count;
+    for (size_t a = 0; a < n; a++) {
+        double line = 0;
+        for (size_t b = 0; b < n; b++) line += fit->covariance[a * n + b] * x[b];
+        product[a] = line;
+        sum += line * x[a];
+    }
+    return sum > 0 ? sum : 0;
+}
+
+static void subtract_windows(const pj_rail_result *result, size_t first, size_t last,
+                             const double *influence, double sign, double *times)
+{
+    const pj_design *d = &result->design;
+    for (size_t w = first; w < last; w++) {
+        if (influence[w] == 0) continue;
+        for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+            times[d->column[i]] += sign * influence[w] * d->seconds[i];
+    }
+}
+
+static const block_cache *look_up(judgement *g, const pj_rail_result *result, size_t block)
+{
+    block_cache *c = &g->cache[block % CACHED];
+    const double whole = 1;
+    size_t first, last;
+    if (c->block == block) return c;
+    c->block = block;
+    memset(c->times, 0, g->joules->pool_count * sizeof(double));
+    c->noise_var = pj_blocks_influence(&result->blocks, block, 1, &whole, g->scratch, g->influence,
+                                       &first, &last);
+    subtract_windows(result, first, last, g->influence, 1, c->times);
+    for (size_t w = first; w < last; w++) g->influence[w] = 0;
+    c->along = times_covariance(&result->fit, c->times, c->moved);
+    return c;
+}
+
+/* A set within one block: what the block does is known. */
+static double inside_variance(judgement *g, const pj_rail_result *result, size_t block, double f)
+{
+    const block_cache *c = look_up(g, result, block);
+    const pj_fit *fit = &result->fit;
+    double own = 0, both = 0;
+    for (uint32_t a = 0; a < g->used_count; a++) {
+        uint32_t i = g->used[a];
+        both += g->times[i] * c->moved[i];
+        for (uint32_t b = 0; b < g->used_count; b++)
+            own += g->times[i] * g->times[g->used[b]] *
+                   fit->covariance[(size_t)i * fit->class_count + g->used[b]];
+    }
+    double powers = own - 2 * f * both + f * f * c->along;
+    return (powers > 0 ? powers : 0) + f * f * c->noise_var;
+}
+
+static double across_variance(judgement *g, const pj_rail_result *result, size_t low, size_t high)
+{
+    size_t first, last;
+    double noise = pj_blocks_influence(&result->blocks, low, high - low, g->f + low, g->scratch,
+                                       g->influence, &first, &last);
+    subtract_windows(result, first, last, g->influence, -1, g->times);
+    for (size_t w = first; w < last; w++) g->influence[w] = 0;
+    double powers = times_covariance(&result->fit, g->times, g->moved);
+    memset(g->times, 0, result->fit.class_count * sizeof(double));
+    return powers + noise;
+}
+
+/* ---- one set on one rail ------------------------------------------------------------------- */
+
+static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index, size_t *low,
+                     size_t *high, double *seconds)
+{
+    const pj_joules *j = g->joules;
+    const pj_leaf *leaf = &j->leaves[index + 1];
+    const pj_blocks *b = &result->blocks;
+    double mw = result->fit.power_mw[leaf->class_];
+    size_t k = result->first_block[index];
+    *seconds += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9;
+    if (g->times[leaf->class_] == 0) g->used[g->used_count++] = leaf->class_;
+    g->times[leaf->class_] += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9 + 1e-300;
+    if (k == SIZE_MAX) return;
+    if (k < *low) *low = k;
+    for (; k < b->count && b->segments[k].begin_ns < leaf->end_ns; k++) {
+        const pj_segment *s = &b->segments[k];
+        int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
+        int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
+        if (end <= begin) continue;
+        double part_s = (double)(end - begin) * 1e-9, mj = mw * part_s;
+        g->net_mj[k] += mj;
+        g->time_s[k] += part_s;
+        g->squares[k] += mj * mj;
+        if (k + 1 > *high) *high = k + 1;
+    }
+}
+
+/* Shares of blocks, and what follows from them alone. */
+static void take_shares(judgement *g, const pj_rail_result *result, size_t low, size_t high,
+                        double seconds, set_figure *figure)
+{
+    const pj_blocks *b = &result->blocks;
+    double spread = result->class_spread * result->class_spread, idle_s = 0;
+    for (size_t k = low; k < high; k++) {
+        double block_s = (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
+        bool by_time = !(b->expected_mj[k] > 0);
+        double f = by_time ? g->time_s[k] / block_s : g->net_mj[k] / b->expected_mj[k];
+        f = fmin(fmax(f, 0), 1);
+        double rest = fmax(b->squares[k] - g->squares[k], 0);
+        figure->spread_var += spread * ((1 - f) * (1 - f) * g->squares[k] + f * f * rest);
+        idle_s += f * block_s;
+        g->f[k] = f;
+        g->net_mj[k] = g->time_s[k] = g->squares[k] = 0;
+    }
+    figure->idle_gross = result->idle_sd_mw * fabs(seconds - idle_s);
+    figure->idle_net = result->idle_sd_mw * idle_s;
+}
+
+static void weigh_timings(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
+                          size_t count, set_figure *figure)
+{
+    (void)j;
+    for (uint32_t a = 0; a < result->alternative_count; a++) {
+        double mj = 0;
+        for (size_t i = 0; i < count; i++) mj += (double)result->alternative_mj[a][leaves[i]];
+        double away = mj - figure->gross_mj;
+        if (isfinite(away)) figure->timing_var += result->alternative_weight[a] * away * away;
+    }
+}
+
+static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
+                    set_figure *figure)
+{
+    const pj_joules *j = g->joules;
+    const pj_rail_result *result = &j->results[rail];
+    double idle_mw = j->d->baseline_mw[result->rail], seconds = 0;
+    size_t low = SIZE_MAX, high = 0;
+    *figure = (set_figure){0};
+    g->used_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        figure->gross_mj += (double)result->leaf_mj[leaves[i]];
+        if (result->has_fit) add_leaf(g, result, leaves[i], &low, &high, &seconds);
+    }
+    figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
+    if (!result->has_fit) { /* shared by time: all of it may be somebody else's */
+        figure->random_var = figure->gross_mj * figure->gross_mj;
+        return;
+    }
+    if (low < high) {
+        take_shares(g, result, low, high, seconds, figure);
+        figure->random_var = high - low == 1 ? inside_variance(g, result, low, g->f[low])
+                                             : across_variance(g, result, low, high);
+    }
+    for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
+    weigh_timings(j, result, leaves, count, figure);
+}
+
+/* ---- all rails together -------------------------------------------------------------------- */
+
+typedef struct total {
+    double random_var, bias_gross, bias_net;
+    double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
+} total;
+
+static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
+{
+    double shared = f->spread_var + f->timing_var;
+    t->random_var += f->random_var;
+    t->bias_gross += sqrt(shared + f->idle_gross * f->idle_gross);
+    t->bias_net += sqrt(shared + f->idle_net * f->idle_net);
+    t->gain_gross[result->gain_group] += result->gain_sd * f->gross_mj;
+    t->gain_net[result->gain_group] += result->gain_sd * f->net_mj;
+}
+
+static void sum_up(const total *t, pj_sd *gross, pj_sd *net)
+{
+    double gain_gross = 0, gain_net = 0;
+    for (int r = 0; r < PJ_MAX_RAILS; r++) {
+        gain_gross += t->gain_gross[r] * t->gain_gross[r];
+        gain_net += t->gain_net[r] * t->gain_net[r];
+    }
+    float random = (float)sqrt(t->random_var);
+    *gross = (pj_sd){random, (float)t->bias_gross, (float)sqrt(gain_gross)};
+    *net = (pj_sd){random, (float)t->bias_net, (float)sqrt(gain_net)};
+}
+
+/* ---- nodes --------------------------------------------------------------------------------- */
+
+static bool take_leaf(judgement *g, uint32_t leaf)
+{
+    if (g->leaf_count == g->leaf_capacity) {
+        size_t more = g->leaf_capacity ? 2 * g->leaf_capacity : 1024;
+        uint32_t *bigger = pj_resize(g->leaves, more, sizeof *bigger);
+        if (!bigger) return false;
+        g->leaves = bigger;
+        g->leaf_capacity = more;
+    }
+    g->leaves[g->leaf_count++] = leaf;
+    return true;
+}
+
+/* Of node `index` and what lies in it, as far as it belongs to a span of kind `outer` above. */
+static bool collect(judgement *g, uint32_t index, uint8_t outer)
+{
+    const pj_joules *j = g->joules;
+    const pj_tree *tree = j->tree;
+    for (uint32_t k = j->leaf_begin[index]; k < j->leaf_begin[index + 1]; k++)
+        if (!take_leaf(g, j->leaf_of[k])) return false;
+    for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++)
+        if ((!tree->nested || !pj_tree_stands_apart(outer, tree->nodes[tree->children[k]].kind)) &&
+            !collect(g, tree->children[k], outer))
+            return false;
+    return true;
+}
+
+pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns)
+{
+    bool coarse = kind <= PJ_SPAN_TOKEN || kind == PJ_NODE_ROOT;
+    for (uint32_t i = 0; i < j->result_count; i++) {
+        const pj_rail *rail = &j->d->rails[j->results[i].rail];
+        int64_t least = rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns;
+        coarse &= ns >= least;
+    }
+    if (coarse) return PJ_METHOD_INTEGRATE;
+    if (j->by_time) return PJ_METHOD_TIME;
+    return j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
+}
+
+/* Rails one by one over all nodes, so that what is known of a rail's blocks serves neighbours. */
+static void *judge(void *context)
+{
+    judgement *g = context;
+    pj_joules *j = g->joules;
+    for (uint32_t i = g->begin; i < g->end; i++) {
+        const pj_node *node = &j->tree->nodes[i];
+        pj_energy *e = pj_joules_of(j, i);
+        if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
+        total sum = {0};
+        set_figure figure;
+        g->leaf_count = 0;
+        if (!collect(g, i, node->kind)) {
+            g->status = PJ_E_NO_MEMORY;
+            return NULL;
+        }
+        for (uint32_t r = 0; r < j->result_count; r++) {
+            if (j->result_count > 1) empty_cache(g);
+            measure(g, r, g->leaves, g->leaf_count, &figure);
+            add_figure(&sum, &j->results[r], &figure);
+        }
+        sum_up(&sum, &e->sd, &e->net_sd);
+        e->sd_mj = (float)pj_sd_total(&e->sd);
+        e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
+        e->method = (uint8_t)pj_joules_method(j, node->kind, node->end_ns - node->begin_ns);
+    }
+    return NULL;
+}
+
+static bool group_leaves(pj_joules *j)
+{
+    const pj_tree *tree = j->tree;
+    j->leaf_begin = pj_alloc((size_t)tree->node_count + 2, sizeof *j->leaf_begin);
+    j->leaf_of = pj_alloc(tree->leaf_count, sizeof *j->leaf_of);
+    if (!j->leaf_begin || !j->leaf_of) return false;
+    uint32_t *at = j->leaf_begin + 1, sum = 0;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) at[tree->leaves[i].node]++;
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        uint32_t count = at[i];
+        at[i] = sum;
+        sum += count;
+    }
+    for (uint32_t i = 0; i < tree->leaf_count; i++) j->leaf_of[at[tree->leaves[i].node]++] = i;
+    return true;
+}
+
+pj_status pj_joules_judge(pj_joules *j, pj_error *err)
+{
+    uint32_t nodes = j->tree->node_count, middle = nodes < LARGE_NODES ? nodes : nodes / 2;
+    judgement first, second;
+    pthread_t thread;
+    bool ok = allocate(&first, j);
+    ok &= allocate(&second, j);
+    first.end = second.begin = middle;
+    second.end = nodes;
+    empty_cache(&first);
+    empty_cache(&second);
+    if (ok && group_leaves(j)) {
+        bool beside =
+            middle < nodes && pj_thread_start(&thread, "pj-judge", judge, &second, NULL) == PJ_OK;
+        judge(&first);
+        if (beside)
+            pthread_join(thread, NULL);
+        else
+            judge(&second);
+        ok = first.status == PJ_OK && second.status == PJ_OK;
+    } else {
+        ok = false;
+    }
+    release(&first);
+    release(&second);
+    return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
+}
+
+pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count,
+                                 int result, pj_sd *gross, pj_sd *net, pj_error *err)
+{
+    judgement g;
+    total sum = {0};
+    set_figure figure;
+    bool ok = allocate(&g, j);
+    for (uint32_t r = 0; ok && r < j->result_count; r++) {
+        if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
+        empty_cache(&g);
+        measure(&g, r, leaves, count, &figure);
+        add_figure(&sum, &j->results[r], &figure);
+    }
+    sum_up(&sum, gross, net);
+    release(&g);
+    return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
+}

@@ -1,0 +1,404 @@
+/* Blocks from windows: energies, and how they depend on the readings. */
+#include "energy/blocks.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_HOLE_PERIODS = 3, MAX_BANDS = 130 };
+
+void pj_blocks_fini(pj_blocks *b)
+{
+    pj_free(b->segments);
+    pj_free(b->window_of);
+    pj_free(b->expected_mj);
+    pj_free(b->squares);
+    pj_free(b->noise_var);
+    pj_free(b->reading_var);
+    pj_free(b->weight);
+    pj_free(b->unseen_var);
+    pj_free(b->observed_s);
+    pj_free(b->factor);
+    pj_free(b->share);
+    pj_free(b->first_block);
+    pj_free(b->window_var);
+    *b = (pj_blocks){0};
+}
+
+static bool allocate(pj_blocks *b, size_t room, size_t windows)
+{
+    b->segments = pj_alloc(room, sizeof *b->segments);
+    b->window_of = pj_alloc(room, sizeof *b->window_of);
+    b->expected_mj = pj_alloc(room, sizeof(double));
+    b->squares = pj_alloc(room, sizeof(double));
+    b->noise_var = pj_alloc(room, sizeof(double));
+    b->reading_var = pj_alloc(room + 1, sizeof(double));
+    b->weight = pj_alloc(room, sizeof(double));
+    b->unseen_var = pj_alloc(room, sizeof(double));
+    b->observed_s = pj_alloc(room, sizeof(double));
+    b->window_var = pj_alloc(windows, sizeof(double));
+    return b->segments && b->window_of && b->expected_mj && b->squares && b->noise_var &&
+           b->reading_var && b->weight && b->unseen_var && b->observed_s && b->window_var;
+}
+
+/* ---- laying blocks ------------------------------------------------------------------------- */
+
+static void add_block(pj_blocks *b, int64_t begin, int64_t end, size_t window, bool hole)
+{
+    if (end <= begin) return;
+    b->segments[b->count] = (pj_segment){begin, end, hole ? NAN : 0};
+    b->window_of[b->count++] = window;
+}
+
+/* Blocks before the first window's end: as long as the period, back to where it begins. */
+static void lay_first(pj_blocks *b, const pj_blocks_input *in)
+{
+    const pj_window *w = &in->windows[0];
+    int64_t begin = w->begin_ns;
+    if (!in->overlapping) {
+        if (w->end_ns - in->period_ns < begin && w->end_ns - w->begin_ns < in->period_ns)
+            begin = w->end_ns - in->period_ns;
+        add_block(b, begin, w->end_ns, 0, false);
+        return;
+    }
+    int64_t periods = (w->end_ns - begin + in->period_ns / 2) / in->period_ns;
+    for (int64_t i = periods; i > 0; i--) {
+        int64_t from = i == periods ? begin : w->end_ns - i * in->period_ns;
+        add_block(b, from, w->end_ns - (i - 1) * in->period_ns, i == 1 ? 0 : SIZE_MAX, false);
+    }
+}
+
+static void lay(pj_blocks *b, const pj_blocks_input *in)
+{
+    int64_t longest = MAX_HOLE_PERIODS * in->period_ns;
+    lay_first(b, in);
+    for (size_t i = 1; i < in->count; i++) {
+        const pj_window *w = &in->windows[i], *before = w - 1;
+        if (w->end_ns <= before->end_ns) continue;
+        int64_t from = before->end_ns;
+        int64_t unseen = w->begin_ns - from;
+        if (longest > 0 && unseen > longest) {
+            add_block(b, from, w->begin_ns, SIZE_MAX, true);
+            from = w->begin_ns;
+        }
+        add_block(b, from, w->end_ns, i, false);
+    }
+}
+
+/* ---- what class powers expect -------------------------------------------------------------- */
+
+/* Net energy of the leaves over [begin, end), mJ; `from` is the first leaf that may reach it. */
+static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end,
+                     double *squares)
+{
+    double sum = 0;
+    for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < end; i++) {
+        const pj_leaf *leaf = &in->leaves[i];
+        int64_t a = leaf->begin_ns > begin ? leaf->begin_ns : begin;
+        int64_t z = leaf->end_ns < end ? leaf->end_ns : end;
+        if (z <= a) continue;
+        double mj = in->power_mw[leaf->class_] * (double)(z - a) * 1e-9;
+        sum += mj;
+        if (squares) *squares += mj * mj;
+    }
+    return sum;
+}
+
+/* Moves on to the first leaf whose successors may reach `at`; leaves that overlap (threads) end out
+ * of order, so one that has ended may precede one that has not. */
+static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
+{
+    while (from < in->leaf_count && in->leaves[from].end_ns <= at) from++;
+    return from;
+}
+
+static void expect_blocks(pj_blocks *b, const pj_blocks_input *in)
+{
+    size_t from = 0;
+    for (size_t k = 0; k < b->count; k++) {
+        const pj_segment *s = &b->segments[k];
+        from = skip_leaves(in, from, s->begin_ns);
+        b->squares[k] = 0;
+        b->expected_mj[k] = expect(in, from, s->begin_ns, s->end_ns, &b->squares[k]);
+    }
+}
+
+static double idle_of(const pj_blocks_input *in, int64_t ns)
+{
+    return isfinite(in->idle_mw) ? in->idle_mw * (double)ns * 1e-9 : 0;
+}
+
+static double window_variance(const pj_window *w, double noise)
+{
+    double relative = noise * fabs(w->energy_mj);
+    return relative * relative + w->sd_mj * w->sd_mj;
+}
+
+/* ---- tiled and partly seen ----------------------------------------------------------------- */
+
+/* Residual power of each window, mW, and how alike neighbours are: 0 to 1. */
+static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual,
+                              double *rms)
+{
+    double squares = 0, products = 0;
+    size_t from = 0, used = 0;
+    for (size_t k = 0; k < b->count; k++) {
+        residual[k] = NAN;
+        if (b->window_of[k] == SIZE_MAX) continue;
+        const pj_window *w = &in->windows[b->window_of[k]];
+        int64_t length = w->end_ns - w->begin_ns;
+        from = skip_leaves(in, from, w->begin_ns);
+        double mj = w->energy_mj - idle_of(in, length) -
+                    expect(in, from, w->begin_ns, w->end_ns, NULL);
+        residual[k] = mj / ((double)length * 1e-9);
+        squares += residual[k] * residual[k];
+        used++;
+        if (k > 0 && isfinite(residual[k - 1])) products += residual[k] * residual[k - 1];
+    }
+    *rms = used ? sqrt(squares / (double)used) : 0;
+    double alike = squares > 0 ? products / squares : 0;
+    return alike > 0 ? fmin(alike, 1) : 0;
+}
+
+static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double residual_mw,
+                       double rms_mw, double alike)
+{
+    pj_segment *s = &b->segments[k];
+    const pj_window *w = &in->windows[b->window_of[k]];
+    int64_t begin = w->begin_ns > s->begin_ns ? w->begin_ns : s->begin_ns;
+    double block_s = (double)(s->end_ns - s->begin_ns) * 1e-9;
+    double seen_s = (double)(w->end_ns - begin) * 1e-9;
+    double window_s = (double)(w->end_ns - w->begin_ns) * 1e-9;
+    double unseen_s = block_s - seen_s;
+    if (unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s) {
+        s->energy_mj = w->energy_mj * (block_s / window_s);
+        b->weight[k] = block_s / window_s;
+        unseen_s = 0;
+    } else {
+        double moved_s = seen_s + alike * unseen_s;
+        s->energy_mj = idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] +
+                       residual_mw * moved_s;
+        b->weight[k] = moved_s / window_s;
+    }
+    double left_mw = rms_mw * sqrt(1 - alike * alike);
+    b->unseen_var[k] = unseen_s * unseen_s * left_mw * left_mw;
+    b->observed_s[k] = seen_s;
+}
+
+static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual)
+{
+    double rms, alike = judge_residuals(b, in, residual, &rms);
+    for (size_t k = 0; k < b->count; k++) {
+        if (b->window_of[k] == SIZE_MAX) continue;
+        const pj_window *w = &in->windows[b->window_of[k]];
+        fill_block(b, in, k, residual[k], rms, alike);
+        b->noise_var[k] = window_variance(w, in->noise);
+        double mw = fabs(w->energy_mj) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
+        double early = mw * w->begin_s, late = mw * w->end_s;
+        double step = w->reading_mj * w->reading_mj;
+        b->reading_var[k] = step + early * early;
+        b->reading_var[k + 1] = step + late * late;
+    }
+}
+
+/* ---- overlapping --------------------------------------------------------------------------- */
+
+static double *cell(const pj_blocks *b, size_t row, size_t column)
+{
+    return &b->factor[row * (b->bands + 1) + (column + b->bands - row)];
+}
+
+static bool share_windows(pj_blocks *b, const pj_blocks_input *in)
+{
+    size_t first = 0;
+    b->share = pj_alloc(in->count, (b->bands + 1) * sizeof(double));
+    b->first_block = pj_alloc(in->count, sizeof *b->first_block);
+    if (!b->share || !b->first_block) return false;
+    for (size_t i = 0; i < in->count; i++) {
+        const pj_window *w = &in->windows[i];
+        while (first + 1 < b->count && b->segments[first].end_ns <= w->begin_ns) first++;
+        b->first_block[i] = first;
+        for (size_t j = 0; j <= b->bands && first + j < b->count; j++) {
+            const pj_segment *s = &b->segments[first + j];
+            int64_t a = s->begin_ns > w->begin_ns ? s->begin_ns : w->begin_ns;
+            int64_t z = s->end_ns < w->end_ns ? s->end_ns : w->end_ns;
+            b->share[i * (b->bands + 1) + j] = z > a ? (double)(z - a) * 1e-9 : 0;
+        }
+    }
+    return true;
+}
+
+static void add_window(const pj_blocks *b, size_t window, double residual_mj, double *rhs)
+{
+    const double *h = &b->share[window * (b->bands + 1)];
+    size_t first = b->first_block[window];
+    double weight = 1 / b->window_var[window];
+    for (size_t i = 0; i <= b->bands && first + i < b->count; i++) {
+        if (h[i] == 0) continue;
+        rhs[first + i] += weight * h[i] * residual_mj;
+        for (size_t j = 0; j <= i; j++)
+            if (h[j] != 0) *cell(b, first + i, first + j) += weight * h[i] * h[j];
+    }
+}
+
+static bool factorise(pj_blocks *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        size_t from = i > b->bands ? i - b->bands : 0;
+        for (size_t j = from; j <= i; j++) {
+            double sum = *cell(b, i, j);
+            size_t k = j > b->bands ? j - b->bands : 0;
+            for (k = k > from ? k : from; k < j; k++) sum -= *cell(b, i, k) * *cell(b, j, k);
+            if (i == j && !(sum > 0)) return false;
+            *cell(b, i, j) = i == j ? sqrt(sum) : sum / *cell(b, j, j);
+        }
+    }
+    return true;
+}
+
+/* x := M^-1 x, of which only x[first..] is not zero. */
+static void solve(const pj_blocks *b, size_t first, double *x)
+{
+    for (size_t i = first; i < b->count; i++) {
+        size_t from = i > b->bands ? i - b->bands : 0;
+        for (size_t k = from > first ? from : first; k < i; k++) x[i] -= *cell(b, i, k) * x[k];
+        x[i] /= *cell(b, i, i);
+    }
+    for (size_t i = b->count; i-- > 0;) {
+        for (size_t k = i + 1; k < b->count && k <= i + b->bands; k++)
+            x[i] -= *cell(b, k, i) * x[k];
+        x[i] /= *cell(b, i, i);
+    }
+}
+
+/* Residual energies of the windows, and what of their spread the load itself must have: variance
+ * of a block's residual power, mW^2. */
+static double residual_variance(const pj_blocks *b, const pj_blocks_input *in, double *residual_mj)
+{
+    double squares = 0, noise = 0, blocks_s2 = 0;
+    size_t from = 0;
+    for (size_t i = 0; i < in->count; i++) {
+        const pj_window *w = &in->windows[i];
+        const double *h = &b->share[i * (b->bands + 1)];
+        from = skip_leaves(in, from, w->begin_ns);
+        residual_mj[i] = w->energy_mj - idle_of(in, w->end_ns - w->begin_ns) -
+                         expect(in, from, w->begin_ns, w->end_ns, NULL);
+        squares += residual_mj[i] * residual_mj[i];
+        noise += b->window_var[i];
+        for (size_t j = 0; j <= b->bands; j++) blocks_s2 += h[j] * h[j];
+    }
+    double excess = fmax(squares - noise, 0.3 * noise);
+    return blocks_s2 > 0 ? excess / blocks_s2 : 1;
+}
+
+static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
+{
+    int64_t longest = 0;
+    for (size_t i = 0; i < in->count; i++)
+        if (in->windows[i].end_ns - in->windows[i].begin_ns > longest)
+            longest = in->windows[i].end_ns - in->windows[i].begin_ns;
+    b->bands = (size_t)(longest / in->period_ns) + 3;
+    if (b->bands > MAX_BANDS) b->bands = MAX_BANDS;
+    if (!share_windows(b, in)) return false;
+    b->factor = pj_alloc(b->count, (b->bands + 1) * sizeof(double));
+    double *residual = pj_alloc(in->count, sizeof *residual);
+    double *rhs = pj_alloc(b->count, sizeof *rhs);
+    bool ok = b->factor && residual && rhs;
+    for (size_t i = 0; ok && i < in->count; i++)
+        b->window_var[i] = fmax(window_variance(&in->windows[i], in->reading_noise), 1e-18);
+    if (ok) {
+        double load = 1 / fmax(residual_variance(b, in, residual), 1e-12);
+        for (size_t i = 0; i < in->count; i++) add_window(b, i, residual[i], rhs);
+        for (size_t k = 0; k < b->count; k++) *cell(b, k, k) += load;
+        ok = factorise(b);
+    }
+    if (ok) {
+        solve(b, 0, rhs);
+        for (size_t k = 0; k < b->count; k++) {
+            pj_segment *s = &b->segments[k];
+            double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
+            if (isnan(s->energy_mj)) continue;
+            s->energy_mj = idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] +
+                           rhs[k] * seconds;
+            b->observed_s[k] = seconds;
+        }
+    }
+    pj_free(residual);
+    pj_free(rhs);
+    return ok;
+}
+
+/* ---- together ------------------------------------------------------------------------------ */
+
+pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
+{
+    *b = (pj_blocks){.window_count = in->count};
+    if (in->count == 0) return PJ_OK;
+    int64_t period = in->period_ns > 0 ? in->period_ns : 1;
+    size_t first = (size_t)((in->windows[0].end_ns - in->windows[0].begin_ns) / period) + 2;
+    if (first > 100000) return pj_fail(err, PJ_E_INVALID, "windows are too long for their period");
+    size_t room = 2 * in->count + first;
+    double *residual = pj_alloc(room, sizeof *residual);
+    bool ok = allocate(b, room, in->count) && residual;
+    if (ok) {
+        lay(b, in);
+        expect_blocks(b, in);
+        if (in->overlapping)
+            ok = fill_overlapping(b, in);
+        else
+            fill_tiled(b, in, residual);
+    }
+    pj_free(residual);
+    if (ok) return PJ_OK;
+    pj_blocks_fini(b);
+    return pj_fail_memory(err, "the blocks of a sensor");
+}
+
+static double influence_overlapping(const pj_blocks *b, size_t first, size_t count,
+                                    const double *f, double *scratch, double *c,
+                                    size_t *window_first, size_t *window_last)
+{
+    double variance = 0;
+    memset(scratch, 0, b->count * sizeof *scratch);
+    for (size_t i = 0; i < count; i++)
+        scratch[first + i] = f[i] * (double)(b->segments[first + i].end_ns -
+                                             b->segments[first + i].begin_ns) * 1e-9;
+    solve(b, first, scratch);
+    for (size_t i = 0; i < count; i++)
+        variance += scratch[first + i] * f[i] *
+                    (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) *
+                    1e-9;
+    for (size_t w = 0; w < b->window_count; w++) {
+        const double *h = &b->share[w * (b->bands + 1)];
+        double sum = 0;
+        for (size_t j = 0; j <= b->bands && b->first_block[w] + j < b->count; j++)
+            sum += h[j] * scratch[b->first_block[w] + j];
+        c[w] = sum / b->window_var[w];
+    }
+    *window_first = 0;
+    *window_last = b->window_count;
+    return variance;
+}
+
+double pj_blocks_influence(const pj_blocks *b, size_t first, size_t count, const double *f,
+                           double *scratch, double *c, size_t *window_first, size_t *window_last)
+{
+    if (b->factor)
+        return influence_overlapping(b, first, count, f, scratch, c, window_first, window_last);
+    double variance = 0, before = 0;
+    *window_first = b->window_count;
+    *window_last = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = first + i, w = b->window_of[k];
+        variance += (f[i] - before) * (f[i] - before) * b->reading_var[k];
+        before = f[i];
+        variance += f[i] * f[i] * b->unseen_var[k];
+        if (w == SIZE_MAX) continue;
+        c[w] = f[i] * b->weight[k];
+        variance += c[w] * c[w] * b->noise_var[k];
+        if (w < *window_first) *window_first = w;
+        if (w + 1 > *window_last) *window_last = w + 1;
+    }
+    return variance + before * before * b->reading_var[first + count];
+}
