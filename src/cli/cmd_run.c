@@ -376,6 +376,15 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
     return status;
 }
 
+/* Every prompt, before the first batch is run. */
+static pj_status check_all(const run_state *s, pj_error *err)
+{
+    pj_profile_options all = s->options;
+    all.prompts = s->prompts;
+    all.prompt_count = s->prompt_count;
+    return pj_profile_preflight(&all, err);
+}
+
 static int execute(const pj_command *command, const run_args *a, const char *positional)
 {
     int64_t began_ns = pj_clock_ns();
@@ -400,7 +409,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
     set_options(s, depth, kv);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
-    if (status == PJ_OK) status = pj_profile_preflight(&s->options, &err);
+    if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
         catch_signals();
         status = run_all(s, &err);

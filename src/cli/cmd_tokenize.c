@@ -141,7 +141,7 @@ static int run(const pj_command *command, int argc, char **argv)
     if (positional > 1) return pj_command_usage(command, "one text, in quotes, please");
     if ((r.text != NULL) + (r.file != NULL) + (r.decode != NULL) != 1)
         return pj_command_usage(command, "give one of TEXT, -f FILE and --decode IDS");
-    pj_tokenizer *tokenizer;
+    pj_tokenizer *tokenizer = NULL;
     pj_error err;
     char path[4096];
     pj_status status = pj_model_find(r.model, NULL, path, sizeof path, &err);
