@@ -56,6 +56,29 @@ fetch_sources() {
     unset APT_CONFIG
 }
 
+# The C library of another architecture, for the emulator to run what was built for it.
+fetch_runtime() { # arch
+    local debian=$1 package
+    [ "$1" = aarch64 ] && debian=arm64
+    [ "$1" = x86_64 ] && debian=amd64
+    [ ! -e "$out/runtime-$1/complete" ] || return 0
+    mkdir -p "$out/apt-$1/lists/partial" "$out/runtime-$1"
+    prepare_apt
+    sed 's/^deb-src /deb /' "$out/apt/sources.list" >"$out/apt-$1/sources.list"
+    # shellcheck disable=SC2016  # sed's own $
+    sed -e "s#$out/apt/#$out/apt-$1/#g" -e '$aAPT::Architecture "'"$debian"'";\nAPT::Architectures { "'"$debian"'"; };' \
+        "$out/apt/apt.conf" >"$out/apt-$1/apt.conf"
+    (
+        export APT_CONFIG=$out/apt-$1/apt.conf
+        cd "$out/apt-$1"
+        apt-get update -qq
+        apt-get download -qq libc6
+    )
+    package=$(find "$out/apt-$1" -name 'libc6_*.deb' | head -n 1)
+    dpkg-deb -x "$package" "$out/runtime-$1"
+    : >"$out/runtime-$1/complete"
+}
+
 # ---- one target -------------------------------------------------------------------------------
 
 make_compiler() { # arch
@@ -79,7 +102,7 @@ emulator_of() { # arch: what runs its programs here; nothing for this machine's 
 make_cross_file() { # arch
     local emulator wrapper=''
     emulator=$(emulator_of "$1")
-    [ -z "$emulator" ] || wrapper="exe_wrapper = ['$emulator']"
+    [ -z "$emulator" ] || wrapper="exe_wrapper = ['$emulator', '-L', '$out/runtime-$1']"
     cat <<EOF
 [binaries]
 c = '$out/bin/cc-$1'
@@ -88,6 +111,8 @@ strip = 'true'
 pkgconfig = 'pkg-config'
 pkg-config = 'pkg-config'
 $wrapper
+[built-in options]
+c_link_args = ['-s']
 [properties]
 pkg_config_libdir = ['$out/libs-$1/lib/pkgconfig']
 [host_machine]
@@ -113,6 +138,7 @@ build_target() { # arch
         tools/dist-bin-libs.sh "$out/sources" "$out/bin/cc-$arch" "$out/bin/ar" "$arch-linux-gnu" "$out/libs-$arch"
         : >"$out/libs-$arch/complete"
     }
+    [ "$arch" = "$(uname -m)" ] || fetch_runtime "$arch"
     make_cross_file "$arch" >"$out/cross-$arch.ini"
     [ -f "$out/build-$arch/build.ninja" ] ||
         meson setup "$out/build-$arch" --cross-file "$out/cross-$arch.ini" --prefix /usr/local --libdir lib \
@@ -122,7 +148,6 @@ build_target() { # arch
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
     mv "$out/tree/usr/local" "$tree"
     rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
-    "$zig/zig" objcopy --strip-all "$tree/bin/perjoule" "$tree/bin/stripped" 2>/dev/null && mv "$tree/bin/stripped" "$tree/bin/perjoule" && chmod 755 "$tree/bin/perjoule"
     check_needs "$tree/bin/perjoule"
     cp README.md LICENSE CHANGELOG.md "$tree/"
     tar -C "$out" --sort=name --owner=0 --group=0 -czf "$out/archive" "$name"

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Tries the archives that `make dist-bin` made, as their users would: check-dist-bin.sh [ROOT...]
+# Every ROOT is the folder or tar of a distribution's root, an older one above all; the x86_64 program
+# runs inside it (needs root). The aarch64 program runs under an emulator, with the C library that
+# dist-bin.sh fetched for it. Each must run the demo model, store and show a run, answer over HTTP, and
+# open NVIDIA's management library, for which a fake one stands.
+set -eu
+cd "$(dirname "$0")/.."
+version=$(tools/version.sh)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+fake_library() { # arch
+    build-dist-bin/bin/cc-"$1" -shared -fPIC -w -o "$work/libfake-nvml-$1.so" tests/unit/vendor/fake_nvml.c
+}
+# What is run inside: $1 is the program's folder, $2 the fake library, $3 a word before the program.
+cat >"$work/try.sh" <<'EOF'
+set -eu
+program="$3 $1/bin/perjoule"
+export HOME=/tmp PERJOULE_DB=/tmp/perjoule-try-$$.db PERJOULE_NVML=$2 PERJOULE_POWER=none
+cd /
+$program --version
+$program run -n 8 "Once upon a time" >/dev/null
+$program show last >/dev/null
+$program tokenize "The kettle" -m demo >/dev/null
+FAKE_NVML=gpus=2 $program sensors --json | grep -q '"nvml","state":"ready"' || { echo "the NVML library could not be opened"; exit 1; }
+$program serve --port 0 >/tmp/perjoule-try-$$.log 2>&1 &
+server=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    grep -q http /tmp/perjoule-try-$$.log && break
+    sleep 0.5
+done
+kill -INT $server
+wait $server || [ $? = 130 ]
+grep -q http /tmp/perjoule-try-$$.log || { cat /tmp/perjoule-try-$$.log; exit 1; }
+rm -rf /tmp/perjoule-try-$$*
+EOF
+verdict() { # name, status
+    if [ "$2" = 0 ]; then echo "ok    $1"; else echo "FAIL  $1"; failed=1; fi
+}
+unpack() { tar -C "$work" -xzf "dist/perjoule-$version-linux-$1.tar.gz"; }
+
+unpack x86_64
+fake_library x86_64
+status=0
+sh "$work/try.sh" "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "" || status=$?
+verdict "x86_64 on this machine" $status
+for root in "$@"; do
+    folder=$root
+    if [ -f "$root" ]; then
+        folder=$work/root
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        tar -C "$folder" --exclude='./dev/*' -xf "$root"
+    fi
+    cp -r "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "$work/try.sh" "$folder/tmp/"
+    status=0
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    unshare --mount sh -c 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec chroot "$0" sh /tmp/try.sh "$@"' \
+        "$folder" "/tmp/perjoule-$version-linux-x86_64" /tmp/libfake-nvml-x86_64.so "" || status=$?
+    verdict "x86_64 in $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$folder/etc/os-release")" $status
+    rm -rf "$folder/tmp/perjoule-$version-linux-x86_64"
+done
+
+emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)
+if [ -e "dist/perjoule-$version-linux-aarch64.tar.gz" ] && [ -n "$emulator" ]; then
+    unpack aarch64
+    fake_library aarch64
+    status=0
+    sh "$work/try.sh" "$work/perjoule-$version-linux-aarch64" "$work/libfake-nvml-aarch64.so" \
+        "$emulator -L $PWD/build-dist-bin/runtime-aarch64" || status=$?
+    verdict "aarch64 under the emulator" $status
+else
+    echo "skip  aarch64: no archive, or no emulator (package qemu-user)"
+fi
+exit $failed
