@@ -1,8 +1,12 @@
-# Homebrew formula: brew install --build-from-source packaging/perjoule.rb
+# Homebrew formula. Homebrew takes formulae from taps, so put it into one of your own; the archive is
+# the one that `make dist` makes:
+#   brew tap-new $USER/local
+#   cp packaging/perjoule.rb "$(brew --repository)/Library/Taps/$USER/homebrew-local/Formula/"
+#   HOMEBREW_PERJOULE_ARCHIVE=$PWD/dist/perjoule-0.1.0.tar.xz brew install --build-from-source $USER/local/perjoule
 class Perjoule < Formula
   desc "Energy profiler for transformer inference"
-  homepage "https://example.org/perjoule"
-  url "file://#{File.expand_path("../dist/perjoule-0.1.0.tar.xz", __dir__)}"
+  homepage "https://example.invalid/perjoule" # where this copy is published
+  url "file://#{ENV.fetch("HOMEBREW_PERJOULE_ARCHIVE", "/usr/local/src/perjoule-0.1.0.tar.xz")}"
   version "0.1.0"
   license "Apache-2.0"
 

@@ -21,11 +21,14 @@ mkdir -p "$out/sources" "$out/apt/lists/partial" "$out/bin" dist
 
 # apt's own settings and mirrors, with source packages switched on, without touching the system's.
 prepare_apt() {
-    {
-        # shellcheck disable=SC2016  # apt's variables
-        apt-get indextargets --format '$(SITE) $(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN) $(SIGNED_BY)' 'Created-By: Packages' |
-            awk '($5 == "Debian" || $5 == "Ubuntu") { print "deb-src " ($6 != "" ? "[signed-by=" $6 "] " : "") $2 " " $3 " " $4 }' | sort -u
-    } >"$out/apt/sources.list"
+    # shellcheck disable=SC2016  # apt's variables
+    apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' | sort -u |
+        while read -r mirror suite component origin; do
+            case $origin in Debian | Ubuntu) ;; *) continue ;; esac
+            keys=/usr/share/keyrings/$(echo "$origin" | tr DU du)-archive-keyring.gpg
+            [ -e "$keys" ] && keys="[signed-by=$keys] " || keys=''
+            echo "deb-src $keys$mirror $suite $component"
+        done >"$out/apt/sources.list"
     [ -s "$out/apt/sources.list" ] || { echo "dist-bin: this machine's apt knows no Debian or Ubuntu mirror" >&2; exit 3; }
     cat >"$out/apt/apt.conf" <<EOF
 Dir::State::lists "$out/apt/lists";

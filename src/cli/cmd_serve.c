@@ -64,15 +64,46 @@ static void wait_for_signal(void)
 
 /* ---- the browser --------------------------------------------------------------------------- */
 
-/* Best effort: a machine without a browser goes on without. The command is a fixed word, the
- * address our own. */
-static void open_browser(const char *url)
+/* Whether a command is on the PATH. */
+static bool is_on_path(const char *command)
+{
+    char file[4096];
+    for (const char *p = getenv("PATH"); p && *p;) {
+        int length = (int)strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", length, p, command);
+        if (access(file, X_OK) == 0) return true;
+        p += length + (p[length] == ':');
+    }
+    return false;
+}
+
+/* Why no browser can be started here, or NULL. */
+static const char *no_browser(const char *command)
+{
+    if (!is_on_path(command)) return "this machine has no browser to open";
+#ifndef __APPLE__
+    const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
+    if (!(x11 && *x11) && !(wayland && *wayland)) return "there is no screen here for a browser";
+#endif
+    return NULL;
+}
+
+/* The command is a fixed word, the address our own. */
+static void open_browser(const char *url, unsigned port)
 {
 #ifdef __APPLE__
     const char *command = "open";
 #else
     const char *command = "xdg-open";
 #endif
+    const char *missing = no_browser(command);
+    if (missing) {
+        printf("%s: open %s in one. From another machine: ssh -L %u:127.0.0.1:%u HOST, and open "
+               "http://127.0.0.1:%u/ there\n",
+               missing, url, port, port, port);
+        fflush(stdout);
+        return;
+    }
     pid_t child = fork();
     if (child == 0) {
         if (fork() == 0) {
@@ -177,7 +208,7 @@ static void say_where(const serve_state *s, const serve_args *a)
         printf("power: %s (%s)\n", pj_meter_sources(s->session->meter),
                pj_meter_quality(s->session->meter) == PJ_MEASURED ? "measured" : "modelled");
     fflush(stdout);
-    if (a->open) open_browser(url);
+    if (a->open) open_browser(url, pj_server_port(s->server));
 }
 
 static int execute(const pj_command *command, const serve_args *a)
