@@ -17,7 +17,6 @@ KNOWN = {
     "llm: checkpoint gguf gguf_config safetensors",
     "llm: tokenizer_bpe tokenizer_encode",
     "llm: tokenizer_gguf tokenizer_tokenizer",
-    "profile: calibration generate run session",
 }
 
 LINE = re.compile(r"(?:.*:)?([^:]+)\.c\.o:\s*[0-9a-f]*\s+([A-Za-z])\s+(\S+)$")

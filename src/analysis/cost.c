@@ -54,11 +54,6 @@ static const pj_cost_region regions[] = {
     {NULL, NULL, 0},
 };
 
-const pj_cost_region *pj_cost_regions(void)
-{
-    return regions;
-}
-
 double pj_cost_region_g_per_kwh(const char *region)
 {
     for (const pj_cost_region *r = regions; r->code; r++)

@@ -10,7 +10,5 @@ typedef struct pj_cost_region {
 
 /* NAN: the region is not in the table. Codes and names, without regard to case. */
 double pj_cost_region_g_per_kwh(const char *region);
-/* The table, ended by a NULL code. */
-const pj_cost_region *pj_cost_regions(void);
 
 #endif

@@ -153,7 +153,7 @@ static void on_parts(void *context, const char *run_id, const pj_live_part *part
 
 static pj_live_sink gated_sink(server_bench *b)
 {
-    return (pj_live_sink){.context = b,
+    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = b,
                           .run_begin = on_begin,
                           .run_model = on_model,
                           .power = on_power,
@@ -292,7 +292,7 @@ static void *work(void *context)
     pj_session_options opening = {.power = b->power, .database = "none", .baseline_seconds = -1};
     if (b->status == PJ_OK) b->status = pj_session_open(&opening, &b->session, &b->err);
     b->sink = gated_sink(b);
-    if (b->status == PJ_OK) pj_session_set_sink(b->session, &b->sink);
+    if (b->status == PJ_OK) pj_session_add_sink(b->session, &b->sink, NULL);
     if (b->status == PJ_OK) b->status = measure_runs(b, &b->err);
     pj_taps_close(b->taps, &b->total);
     pj_session_close(b->session);

@@ -298,7 +298,8 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     s->options.repeat_group = s->args->repeat == 1 ? NULL : s->first_id;
     pj_run_live_begin(&s->live);
     pj_live_sink sink = pj_run_live_sink(&s->live);
-    pj_session_set_sink(s->session, s->live.rows ? &sink : NULL);
+    pj_live_sinks_clear(&s->session->sinks);
+    if (s->live.rows) pj_session_add_sink(s->session, &sink, NULL);
     pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
     pj_run_live_end(&s->live);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);

@@ -136,7 +136,8 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.meter = s->session->meter;
     if (s->session->warning[0]) fprintf(stderr, "perjoule serve: %s\n", s->session->warning);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
-    pj_session_set_sink(s->session, pj_live_json_sink(s->serve.live));
+    status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
+    if (status != PJ_OK) return status;
     pj_run_queue_options queue = {.session = s->session,
                                   .limit = (uint32_t)a->queue,
                                   .threads = (uint32_t)a->threads,

@@ -48,7 +48,7 @@ static void take_token(void *context, const char *run_id, const pj_live_token *t
 
 pj_live_sink pj_run_live_sink(pj_run_live *live)
 {
-    return (pj_live_sink){.context = live, .power = take_power, .token = take_token};
+    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = live, .power = take_power, .token = take_token};
 }
 
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second)

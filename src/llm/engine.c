@@ -188,11 +188,6 @@ const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine)
     return &engine->facts;
 }
 
-const struct pj_tokenizer *pj_engine_tokenizer(const pj_engine *engine)
-{
-    return engine->tokenizer;
-}
-
 typedef struct reading {
     pj_engine *engine;
     unsigned streams;

@@ -181,8 +181,4 @@ pj_status pj_engine_encode_chat(const pj_engine *engine, const pj_chat_request *
 /* Sampling defaults of the model's generation_config.json over ours. */
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling);
 
-struct pj_tokenizer;
-/* Borrowed; NULL when there is none. */
-const struct pj_tokenizer *pj_engine_tokenizer(const pj_engine *engine);
-
 #endif

@@ -10,11 +10,11 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct pj_candidate {
+typedef struct pj_ranked_token {
     float logit;
     float weight; /* e^(logit - largest) */
     int32_t id;
-} pj_candidate;
+} pj_ranked_token;
 
 pj_status pj_sampling_check(const pj_sampling *s, pj_error *err)
 {
@@ -80,14 +80,14 @@ static int32_t argmax(const float *logits, uint32_t count)
     return (int32_t)best;
 }
 
-static bool before(const pj_candidate *a, const pj_candidate *b)
+static bool before(const pj_ranked_token *a, const pj_ranked_token *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
-static void sift_down(pj_candidate *heap, uint32_t count, uint32_t i)
+static void sift_down(pj_ranked_token *heap, uint32_t count, uint32_t i)
 {
-    pj_candidate moved = heap[i];
+    pj_ranked_token moved = heap[i];
     for (uint32_t child; (child = 2 * i + 1) < count; i = child) {
         if (child + 1 < count && before(&heap[child + 1], &heap[child])) child++;
         if (!before(&heap[child], &moved)) break;
@@ -97,10 +97,10 @@ static void sift_down(pj_candidate *heap, uint32_t count, uint32_t i)
 }
 
 /* Takes the first `wanted` off a heap of `count`; they end up at the back, the best one last. */
-static void pop(pj_candidate *heap, uint32_t count, uint32_t wanted)
+static void pop(pj_ranked_token *heap, uint32_t count, uint32_t wanted)
 {
     for (; wanted > 0; wanted--) {
-        pj_candidate best = heap[0];
+        pj_ranked_token best = heap[0];
         heap[0] = heap[--count];
         sift_down(heap, count, 0);
         heap[count] = best;
@@ -108,10 +108,10 @@ static void pop(pj_candidate *heap, uint32_t count, uint32_t wanted)
 }
 
 /* The candidates that filters leave, best first at kept[0], kept[-1], ...; returns their number. */
-static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_candidate **kept)
+static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_token **kept)
 {
     const pj_sampling *s = &sampler->settings;
-    pj_candidate *heap = sampler->order;
+    pj_ranked_token *heap = sampler->order;
     for (uint32_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
     uint32_t taken = 0;
     double total = 0;
@@ -125,7 +125,7 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_candidate *
     uint32_t n = 0;
     for (double sum = 0; n < (limited ? taken : count) && (n == 0 || sum < s->top_p * total); n++) {
         if (!limited) pop(heap, count - n, 1);
-        const pj_candidate *next = &heap[count - 1 - n];
+        const pj_ranked_token *next = &heap[count - 1 - n];
         /* weights are relative to the best one's, which is 1 */
         if (n > 0 && next->weight < s->min_p) break;
         sum += next->weight;
@@ -134,14 +134,14 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_candidate *
     return n;
 }
 
-static int32_t draw_from(pj_random *random, const pj_candidate *first, int step, uint32_t count)
+static int32_t draw_from(pj_random *random, const pj_ranked_token *first, int step, uint32_t count)
 {
     double total = 0, sum = 0;
     for (uint32_t i = 0; i < count; i++) total += first[(ptrdiff_t)i * step].weight;
     double mark = pj_random_unit(random) * total;
-    const pj_candidate *c = first;
+    const pj_ranked_token *c = first;
     for (uint32_t i = 0; i < count; i++) {
-        const pj_candidate *next = &first[(ptrdiff_t)i * step];
+        const pj_ranked_token *next = &first[(ptrdiff_t)i * step];
         if (next->weight <= 0) continue;
         c = next;
         sum += c->weight;
@@ -162,10 +162,10 @@ int32_t pj_sampler_draw(pj_sampler *sampler, float *logits)
         float x = logits[i];
         if (isnan(x)) continue;
         float weight = x == largest ? 1 : expf((x - largest) * inverse);
-        sampler->order[count++] = (pj_candidate){x, weight, (int32_t)i};
+        sampler->order[count++] = (pj_ranked_token){x, weight, (int32_t)i};
     }
     if (count == 0) return best;
-    pj_candidate *kept = sampler->order;
+    pj_ranked_token *kept = sampler->order;
     if ((s->top_k == 0 || s->top_k >= count) && s->top_p >= 1 && s->min_p <= 0)
         return draw_from(&sampler->random, kept, 1, count);
     count = filter(sampler, count, &kept);

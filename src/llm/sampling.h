@@ -27,7 +27,7 @@ typedef struct pj_sampler {
     pj_sampling settings;
     pj_random random;
     uint32_t vocab;             /* ids at and above it are never chosen */
-    struct pj_candidate *order; /* [vocab] scratch */
+    struct pj_ranked_token *order; /* [vocab] scratch */
     uint8_t *seen;              /* [vocab] 1: occurs in the text; NULL without penalty */
 } pj_sampler;
 

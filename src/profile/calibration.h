@@ -10,7 +10,8 @@
 #ifndef PJ_PROFILE_CALIBRATION_H
 #define PJ_PROFILE_CALIBRATION_H
 
-#include "profile/generate.h"
+#include "profile/model_slot.h"
+#include "profile/session.h"
 
 enum { PJ_CALIBRATION_MAX_ROWS = 1024 };
 
@@ -53,6 +54,10 @@ pj_status pj_calibration_save(const pj_calibration *calibration, char *path, siz
                               pj_error *err);
 /* The calibration of a key. PJ_E_NOT_FOUND when there is none. */
 pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_error *err);
+
+/* The row of a class on a rail, added where there is none; NULL: no room, or too long a name. */
+pj_calibration_row *pj_calibration_row_for(pj_calibration *calibration, const char *rail,
+                                           const char *name, pj_phase phase);
 
 /* As pj_build_options.prior takes it; `context` is a pj_calibration. An operation inside a
  * component that was calibrated as a whole gets the component's power with a wide interval. */

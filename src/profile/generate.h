@@ -6,19 +6,8 @@
 #ifndef PJ_PROFILE_GENERATE_H
 #define PJ_PROFILE_GENERATE_H
 
-#include "llm/engine.h"
+#include "profile/model_slot.h"
 #include "profile/run.h"
-
-/* One open model. Zeroed to begin with; one thread at a time. */
-typedef struct pj_model_slot {
-    pj_engine *engine;
-    char *key; /* model, dtype, threads, ... of what is open */
-} pj_model_slot;
-
-/* Opens the model unless it is the one that is open. */
-pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err);
-bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options);
-void pj_model_slot_close(pj_model_slot *slot); /* may run twice */
 
 typedef struct pj_profile_options {
     pj_engine_options engine;

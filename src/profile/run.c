@@ -115,7 +115,7 @@ void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
     pj_json_finish(&json);
     append_json(run, PJ_RECORD_WARNING, &buffer, NULL);
     pj_buffer_fini(&buffer);
-    const pj_live_sink *sink = &run->session->sink;
+    const pj_live_sink *sink = &run->session->sinks.all;
     if (sink->warning) sink->warning(sink->context, run->info.id, code, text);
 }
 
@@ -254,7 +254,7 @@ static pj_live_run live_run(const pj_run *run)
 
 static void say_running(pj_run *run)
 {
-    const pj_live_sink *sink = &run->session->sink;
+    const pj_live_sink *sink = &run->session->sinks.all;
     if (run->said_running || !sink->run_begin) return;
     run->said_running = true;
     pj_live_run live = live_run(run);
@@ -263,7 +263,7 @@ static void say_running(pj_run *run)
 
 static void say_model(const pj_run *run)
 {
-    const pj_live_sink *sink = &run->session->sink;
+    const pj_live_sink *sink = &run->session->sinks.all;
     pj_live_run live = live_run(run);
     if (sink->run_model) sink->run_model(sink->context, &live);
 }
@@ -283,6 +283,11 @@ static void run_free(pj_run *run, bool remove_spool)
     pj_free(run);
 }
 
+static void interrupt(pj_run *run)
+{
+    pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
+}
+
 static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
 {
     pj_run *run = pj_alloc(1, sizeof *run);
@@ -290,6 +295,7 @@ static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
     pthread_mutex_lock(&session->mutex);
     bool free_to_go = !session->open_run;
     if (free_to_go) session->open_run = run;
+    session->interrupt = interrupt;
     pthread_mutex_unlock(&session->mutex);
     if (!free_to_go) {
         pj_free(run);
@@ -363,8 +369,8 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     run->start_cpu_ns = pj_clock_process_cpu_ns();
     status = append_info(run, err);
     if (status != PJ_OK) goto fail;
-    if (session->sink.context || session->sink.token || session->sink.power) {
-        status = pj_live_feed_open(&session->sink, run->info.id, run->start_ns,
+    if (session->sinks.count) {
+        status = pj_live_feed_open(&session->sinks.all, run->info.id, run->start_ns,
                                    run->metering ? session->meter : NULL, &session->power_env,
                                    &run->feed, err);
         if (status != PJ_OK) goto fail;
@@ -559,7 +565,7 @@ static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
 static void say_ended(pj_run *run, pj_run_status status, const char *failure,
                       const pj_run_data *data)
 {
-    const pj_live_sink *sink = &run->session->sink;
+    const pj_live_sink *sink = &run->session->sinks.all;
     if (!sink->run_end) return;
     pj_buffer buffer;
     pj_json json;

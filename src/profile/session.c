@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/sized.h"
 #include "attribution/build.h"
-#include "profile/run.h"
 #include "trace/recorder.h"
 
 #include <stddef.h>
@@ -140,7 +139,7 @@ fail:
 void pj_session_close(pj_session *session)
 {
     if (!session) return;
-    if (session->open_run) pj_run_end(session->open_run, PJ_RUN_INTERRUPTED, NULL, NULL);
+    if (session->open_run) session->interrupt(session->open_run);
     if (!session->hurried) pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_meter_close(session->meter);
@@ -153,9 +152,9 @@ void pj_session_close(pj_session *session)
     pj_free(session);
 }
 
-void pj_session_set_sink(pj_session *session, const pj_live_sink *sink)
+pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err)
 {
-    session->sink = sink ? *sink : (pj_live_sink){0};
+    return pj_live_sinks_add(&session->sinks, sink, err);
 }
 
 /* ---- idle power ---------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
  * What a session holds beyond the public header, for the commands and the server: its meter, its
- * store, the live sink, and the idle baselines.
+ * store, the live sinks, and the idle baselines.
  *
  * Threads: opened, closed and queried by one thread at a time. One run at a time is recorded in it,
  * because the sensors of a machine cannot tell two apart.
@@ -28,7 +28,7 @@ struct pj_session {
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
-    pj_live_sink sink;
+    pj_live_sinks sinks; /* who listens; events go to sinks.all */
     const char *power_asked; /* the list of sources asked for */
     int64_t baseline_ns;     /* length of the cold idle window; 0: none is taken */
     pj_baseline cold, resident;
@@ -44,13 +44,13 @@ struct pj_session {
     int64_t span_cost_ns;  /* of a span without statistics, measured at opening */
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;
+    void (*interrupt)(pj_run *run); /* ends open_run when the session closes */
     char next_run_id[PJ_UUID_BYTES];   /* taken by the next run that begins; "": it makes its own */
     char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: no folder for spools; "": none */
 };
 
-/* Events of the session's runs go to a copy of `sink` from now on; NULL: to nobody. Between runs.
- */
-void pj_session_set_sink(pj_session *session, const pj_live_sink *sink);
+/* Events of the session's runs go to this sink too, from the next run on. */
+pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
 /* Listens to the idle machine. Cold once, when the session opens; resident whenever a model lies in
  * memory and nothing runs. Does nothing without rails. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);

@@ -243,7 +243,7 @@ static void add_totals(pj_run_queue *queue, const pj_profile_result *result)
 static void tell_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
                          const char *error)
 {
-    const pj_live_sink *sink = &queue->options.session->sink;
+    const pj_live_sink *sink = &queue->options.session->sinks.all;
     if (sink->run_end)
         sink->run_end(sink->context, id,
                       &(pj_live_end){.t_ms = 0, .status = status, .error = error});
@@ -350,7 +350,7 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
     job *j = job_new(ask);
     if (!j) return pj_fail_memory(err, "a run");
     memcpy(id, j->id, sizeof j->id);
-    const pj_live_sink *sink = &queue->options.session->sink;
+    const pj_live_sink *sink = &queue->options.session->sinks.all;
     pthread_mutex_lock(&queue->mutex);
     pj_status status = append(queue, j, position, err);
     /* Under the lock, so that "queued" is said before "started". */

@@ -52,7 +52,7 @@ static uint32_t name_index(name_table *table, const char *name)
 typedef struct builder {
     const pj_run_data *data;
     name_table *names;
-    pj_node *nodes;
+    pj_sum_node *nodes;
     pj_extra_sum *extras;
     uint32_t *slots; /* index of a node + 1; power of two */
     uint32_t slot_mask;
@@ -61,7 +61,7 @@ typedef struct builder {
     bool failed;
 } builder;
 
-static uint64_t key_of(const pj_node *n)
+static uint64_t key_of(const pj_sum_node *n)
 {
     return (uint64_t)(uint32_t)(n->layer + 1) << 40 | (uint64_t)n->component << 24 |
            (uint64_t)n->operation << 8 | n->phase;
@@ -76,7 +76,7 @@ static bool grow(builder *b)
 {
     uint32_t capacity = b->node_capacity ? b->node_capacity * 2 : 512;
     if (capacity > MAX_NODES) return false;
-    pj_node *nodes = pj_resize(b->nodes, capacity, sizeof *nodes);
+    pj_sum_node *nodes = pj_resize(b->nodes, capacity, sizeof *nodes);
     if (!nodes) return false;
     b->nodes = nodes;
     b->node_capacity = capacity;
@@ -92,14 +92,14 @@ static bool grow(builder *b)
     return true;
 }
 
-static const pj_node empty_node = {
+static const pj_sum_node empty_node = {
     .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
 
 /* The node's index; NONE when memory or the bound is reached. */
 static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
                         uint32_t operation)
 {
-    pj_node wanted = empty_node;
+    pj_sum_node wanted = empty_node;
     wanted.phase = phase;
     wanted.layer = layer;
     wanted.component = (uint16_t)component;
@@ -130,7 +130,7 @@ static void add_known(double *sum, double value)
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
 
-void pj_node_add_statistics(pj_node *n, const double *statistics, uint32_t count)
+void pj_node_add_statistics(pj_sum_node *n, const double *statistics, uint32_t count)
 {
     bool first = n->stats_count == 0;
     n->stats_count += count;
@@ -145,7 +145,7 @@ void pj_node_add_statistics(pj_node *n, const double *statistics, uint32_t count
     }
 }
 
-static void add_row(pj_node *n, double ms, const pj_energy *energy, const pj_stats *stats)
+static void add_row(pj_sum_node *n, double ms, const pj_energy *energy, const pj_stats *stats)
 {
     bool first = n->count++ == 0;
     n->time_ms += ms;
@@ -304,21 +304,21 @@ typedef struct nodes_header {
     uint32_t statistics, reserved;
 } nodes_header;
 
-enum { NODE_BYTES = offsetof(pj_node, statistics), HEADER_1_BYTES = 24, STATISTICS_1 = 4 };
+enum { NODE_BYTES = offsetof(pj_sum_node, statistics), HEADER_1_BYTES = 24, STATISTICS_1 = 4 };
 
-_Static_assert(sizeof(pj_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double), "no padding");
+_Static_assert(sizeof(pj_sum_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double), "no padding");
 
 /* "PJNODE1": no count of statistics, and the sum of entropies after the four that there were. */
-static void read_node_1(const char *from, pj_node *node)
+static void read_node_1(const char *from, pj_sum_node *node)
 {
-    size_t entropy = offsetof(pj_node, entropy_sum), bytes = STATISTICS_1 * sizeof(double);
+    size_t entropy = offsetof(pj_sum_node, entropy_sum), bytes = STATISTICS_1 * sizeof(double);
     memcpy(node, from, entropy);
     memcpy(node->statistics, from + entropy, bytes);
     memcpy(&node->entropy_sum, from + entropy + bytes, sizeof(double));
 }
 
 /* Statistics that the stored node does not know are unavailable. */
-static void read_node(const nodes_header *header, const char *from, pj_node *node)
+static void read_node(const nodes_header *header, const char *from, pj_sum_node *node)
 {
     uint32_t known = header->statistics < PJ_STATISTIC_SHOWN ? header->statistics
                                                             : PJ_STATISTIC_SHOWN;
@@ -346,10 +346,10 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
     return status;
 }
 
-static bool nodes_are_sound(const pj_nodes *nodes)
+static bool nodes_are_sound(const pj_sum_nodes *nodes)
 {
     for (uint32_t i = 0; i < nodes->node_count; i++) {
-        const pj_node *n = &nodes->nodes[i];
+        const pj_sum_node *n = &nodes->nodes[i];
         if ((n->component != PJ_NO_NAME && n->component >= nodes->name_count) ||
             (n->operation != PJ_NO_NAME && n->operation >= nodes->name_count) ||
             n->phase > PJ_PHASE_COUNT || n->layer < PJ_OUTSIDE ||
@@ -390,18 +390,18 @@ static bool read_header(const void *bytes, size_t count, nodes_header *header, s
            header->extras <= MAX_NODES && header->statistics <= MAX_STATISTICS;
 }
 
-pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nodes *nodes,
+pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum_nodes *nodes,
                         pj_error *err)
 {
     nodes_header header;
     size_t header_bytes;
-    *nodes = (pj_nodes){0};
+    *nodes = (pj_sum_nodes){0};
     if (!read_header(bytes, count, &header, &header_bytes)) goto damaged;
     size_t stride = NODE_BYTES + header.statistics * sizeof(double);
     size_t node_bytes = header.nodes * stride;
     size_t extra_bytes = header.extras * sizeof(pj_extra_sum);
     if (count - header_bytes < node_bytes + extra_bytes) goto damaged;
-    pj_node *read = pj_arena_alloc(arena, (size_t)header.nodes + 1, sizeof *read);
+    pj_sum_node *read = pj_arena_alloc(arena, (size_t)header.nodes + 1, sizeof *read);
     char *copy = pj_arena_alloc(arena, count + 1, 1); /* outlives the statement */
     const char **names = pj_arena_alloc(arena, header.names + 1, sizeof *names);
     if (!read || !copy || !names) return pj_fail_memory(err, "the sums of a run");
@@ -409,7 +409,7 @@ pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nod
     for (uint32_t i = 0; i < header.nodes; i++) read_node(&header, from + i * stride, &read[i]);
     memcpy(copy, from + node_bytes, count - header_bytes - node_bytes);
     const char *end = copy + (count - header_bytes - node_bytes);
-    *nodes = (pj_nodes){header.nodes,  header.names,
+    *nodes = (pj_sum_nodes){header.nodes,  header.names,
                         header.extras, header.layers,
                         read,          (const pj_extra_sum *)(void *)copy,
                         names};

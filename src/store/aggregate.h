@@ -17,7 +17,7 @@
 enum { PJ_NO_NAME = 0xffff, PJ_OUTSIDE = -1 };
 
 /* Stored as it is in memory, little-endian; see nodes_header in aggregate.c. */
-typedef struct pj_node {
+typedef struct pj_sum_node {
     int32_t layer;
     uint16_t component, operation; /* indices of names; PJ_NO_NAME: the level above */
     uint8_t phase, method;
@@ -32,10 +32,10 @@ typedef struct pj_node {
     double entropy_sum;
     /* Sums, or the largest, by pj_aggregate; meaningless while stats_count is 0. */
     double statistics[PJ_STATISTIC_SHOWN];
-} pj_node;
+} pj_sum_node;
 
 /* Adds the statistics of `count` rows that are aggregated already. */
-void pj_node_add_statistics(pj_node *node, const double *statistics, uint32_t count);
+void pj_node_add_statistics(pj_sum_node *node, const double *statistics, uint32_t count);
 
 typedef struct pj_extra_sum {
     uint16_t name, reserved;
@@ -44,13 +44,13 @@ typedef struct pj_extra_sum {
     double sum;
 } pj_extra_sum;
 
-typedef struct pj_nodes {
+typedef struct pj_sum_nodes {
     uint32_t node_count, name_count, extra_count;
     uint32_t layer_count; /* highest layer index + 1 */
-    const pj_node *nodes; /* in order of first appearance */
+    const pj_sum_node *nodes; /* in order of first appearance */
     const pj_extra_sum *extras;
     const char *const *names;
-} pj_nodes;
+} pj_sum_nodes;
 
 /* Names of the stored charts: "nodes", "components" (names of a plane's components, each with a
  * NUL), and pj_metric_info.plane of every metric that has one. */
@@ -66,7 +66,7 @@ typedef pj_status pj_chart_fn(void *context, const char *chart, const void *byte
 pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, void *context,
                                   pj_error *err);
 /* Checks a stored "nodes" chart and finds its parts; they point into `bytes` and the arena. */
-pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_nodes *nodes,
+pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum_nodes *nodes,
                         pj_error *err);
 
 #endif

@@ -31,7 +31,7 @@ void pj_export_file_name(pj_export_format format, const char *run_id, char *text
     snprintf(text, bytes, "perjoule-%s%s", run_id, formats[format].suffix);
 }
 
-static pj_status export_as(pj_view *view, pj_export_format format, const pj_output *out,
+static pj_status export_as(pj_run_view *view, pj_export_format format, const pj_output *out,
                            pj_error *err)
 {
     switch (format) {
@@ -48,7 +48,7 @@ static pj_status export_as(pj_view *view, pj_export_format format, const pj_outp
 pj_status pj_store_export(pj_store *store, const char *id, pj_export_format format,
                           pj_json_write_fn *write, void *context, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_json json;
     pj_buffer block;
     pj_output out = {write, context};

@@ -74,7 +74,7 @@ static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
 }
 
 /* The lines of a SELECT; `table` tells which columns are floats (offset by `skip`), or is NULL. */
-static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_table *table, int skip,
+static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table *table, int skip,
                            pj_error *err)
 {
     while (!c->failed && pj_sql_step(sql)) {
@@ -103,9 +103,9 @@ static pj_status begin_file(csv *c, const char *table, const char *columns, pj_e
     return pj_zip_entry(c->zip, name, err);
 }
 
-static pj_status write_table(csv *c, pj_view *view, pj_table_id id, pj_error *err)
+static pj_status write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error *err)
 {
-    const pj_table *table = &pj_tables[id];
+    const pj_row_table *table = &pj_tables[id];
     char columns[2048] = "";
     pj_row_select(table, columns, sizeof columns - 16);
     if (table->has_run_id) { /* id, run_id, ... */
@@ -119,7 +119,7 @@ static pj_status write_table(csv *c, pj_view *view, pj_table_id id, pj_error *er
     return put_lines(c, sql, table->column_count + skip, table, skip, err);
 }
 
-static pj_status write_run(csv *c, pj_view *view, pj_error *err)
+static pj_status write_run(csv *c, pj_run_view *view, pj_error *err)
 {
     char columns[4096], text[4200];
     int n = pj_info_columns(columns, sizeof columns);
@@ -133,7 +133,7 @@ static pj_status write_run(csv *c, pj_view *view, pj_error *err)
     return put_lines(c, sql, pj_run_table.column_count + 6, NULL, 0, err);
 }
 
-pj_status pj_export_csv(pj_view *view, const pj_output *out, pj_error *err)
+pj_status pj_export_csv(pj_run_view *view, const pj_output *out, pj_error *err)
 {
     csv c = {0};
     pj_buffer_init(&c.line, 1u << 28);

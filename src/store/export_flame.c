@@ -11,8 +11,8 @@
 
 /* Frames are numbered: phases 0..4, layers from 5, then names. */
 typedef struct flame {
-    pj_view *view;
-    pj_nodes nodes;
+    pj_run_view *view;
+    pj_sum_nodes nodes;
     double phase_own[PJ_PHASE_COUNT]; /* what no layer or component holds */
     double total;
     bool joules;
@@ -46,13 +46,13 @@ static void frame_text(const flame *f, uint32_t frame, char *text, size_t bytes)
 }
 
 /* Whole and own weight of a node in micro units; unknown counts nothing. */
-static double whole_weight(const flame *f, const pj_node *n)
+static double whole_weight(const flame *f, const pj_sum_node *n)
 {
     if (!f->joules) return n->time_ms * 1e3;
     return n->gross_nj == PJ_NJ_UNKNOWN ? 0 : (double)n->gross_nj / 1e3;
 }
 
-static bool is_part_of(const pj_node *part, const pj_node *whole)
+static bool is_part_of(const pj_sum_node *part, const pj_sum_node *whole)
 {
     if (part->phase != whole->phase || part->layer != whole->layer) return false;
     if (whole->component == PJ_NO_NAME)
@@ -61,7 +61,7 @@ static bool is_part_of(const pj_node *part, const pj_node *whole)
            part->operation != PJ_NO_NAME;
 }
 
-static double own_weight(const flame *f, const pj_node *n)
+static double own_weight(const flame *f, const pj_sum_node *n)
 {
     if (f->joules) return n->self_nj == PJ_NJ_UNKNOWN ? 0 : (double)n->self_nj / 1e3;
     double own = n->time_ms * 1e3;
@@ -81,7 +81,7 @@ static pj_status read_phases(flame *f, pj_error *err)
         if (phase >= 0 && !isnan(own)) f->phase_own[phase] += own;
     }
     for (uint32_t i = 0; i < f->nodes.node_count; i++) {
-        const pj_node *n = &f->nodes.nodes[i];
+        const pj_sum_node *n = &f->nodes.nodes[i];
         bool top = n->operation == PJ_NO_NAME && (n->layer < 0) == (n->component != PJ_NO_NAME);
         if (top && n->phase < PJ_PHASE_COUNT) f->phase_own[n->phase] -= whole_weight(f, n);
     }
@@ -93,7 +93,7 @@ static void each_stack(flame *f, stack_fn *stack)
     for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++) {
         if (f->phase_own[p] > 0) stack(f, &p, 1, f->phase_own[p]);
         for (uint32_t i = 0; i < f->nodes.node_count; i++) {
-            const pj_node *n = &f->nodes.nodes[i];
+            const pj_sum_node *n = &f->nodes.nodes[i];
             uint32_t frames[4] = {p};
             int depth = 1;
             if (n->phase != p) continue;
@@ -106,7 +106,7 @@ static void each_stack(flame *f, stack_fn *stack)
     }
 }
 
-static pj_status open_flame(flame *f, pj_view *view, pj_error *err)
+static pj_status open_flame(flame *f, pj_run_view *view, pj_error *err)
 {
     *f = (flame){.view = view, .json = view->json};
     f->joules = view->info->quality != PJ_UNAVAILABLE && !isnan(view->info->total_mj);
@@ -182,7 +182,7 @@ static void write_profile(flame *f)
     pj_json_object_end(json);
 }
 
-pj_status pj_export_speedscope(pj_view *view, pj_error *err)
+pj_status pj_export_speedscope(pj_run_view *view, pj_error *err)
 {
     flame f;
     pj_json *json = view->json;
@@ -222,7 +222,7 @@ static void write_line(flame *f, const uint32_t *frames, int depth, double weigh
         f->failed = true;
 }
 
-pj_status pj_export_folded(pj_view *view, const pj_output *out, pj_error *err)
+pj_status pj_export_folded(pj_run_view *view, const pj_output *out, pj_error *err)
 {
     flame f;
     pj_status status = open_flame(&f, view, err);

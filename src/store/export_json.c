@@ -72,9 +72,9 @@ static void write_series(pj_json *json, pj_sql *sql, int column)
     pj_json_array_end(json);
 }
 
-static pj_status write_table(pj_view *view, pj_table_id id, pj_error *err)
+static pj_status write_table(pj_run_view *view, pj_table_id id, pj_error *err)
 {
-    const pj_table *table = &pj_tables[id];
+    const pj_row_table *table = &pj_tables[id];
     char columns[2048];
     pj_row_select(table, columns, sizeof columns - 16);
     if (id == PJ_TABLE_RAILS) memcpy(columns + strlen(columns), ", power_mw", sizeof ", power_mw");
@@ -91,7 +91,7 @@ static pj_status write_table(pj_view *view, pj_table_id id, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-pj_status pj_export_json(pj_view *view, pj_error *err)
+pj_status pj_export_json(pj_run_view *view, pj_error *err)
 {
     pj_status status = PJ_OK;
     pj_json_object_begin(view->json);

@@ -98,7 +98,7 @@ static void write_event(pj_json *json, pj_sql *sql, const struct level_query *q,
     pj_json_object_end(json);
 }
 
-static pj_status write_level(pj_view *view, const struct level_query *q, pj_error *err)
+static pj_status write_level(pj_run_view *view, const struct level_query *q, pj_error *err)
 {
     lanes l = {0};
     pj_sql *sql = pj_view_select(view, q->table, q->columns, "ORDER BY id", err);
@@ -111,7 +111,7 @@ static pj_status write_level(pj_view *view, const struct level_query *q, pj_erro
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_counters(pj_view *view, pj_error *err)
+static pj_status write_counters(pj_run_view *view, pj_error *err)
 {
     static const char *const names[] = {"cpu_w", "gpu_w", "ane_w", "dram_w", "total_w"};
     pj_json *json = view->json;
@@ -143,7 +143,7 @@ static pj_status write_counters(pj_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_warnings(pj_view *view, pj_error *err)
+static pj_status write_warnings(pj_run_view *view, pj_error *err)
 {
     pj_json *json = view->json;
     pj_sql *sql = pj_view_select(view, PJ_TABLE_WARNINGS, "t_ms, code, text", "ORDER BY id", err);
@@ -165,7 +165,7 @@ static pj_status write_warnings(pj_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-pj_status pj_export_trace(pj_view *view, pj_error *err)
+pj_status pj_export_trace(pj_run_view *view, pj_error *err)
 {
     pj_json *json = view->json;
     pj_status status = PJ_OK;

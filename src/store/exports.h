@@ -10,10 +10,10 @@ typedef struct pj_output {
     void *context;
 } pj_output;
 
-pj_status pj_export_json(pj_view *view, pj_error *err);
-pj_status pj_export_trace(pj_view *view, pj_error *err);
-pj_status pj_export_speedscope(pj_view *view, pj_error *err);
-pj_status pj_export_folded(pj_view *view, const pj_output *out, pj_error *err);
-pj_status pj_export_csv(pj_view *view, const pj_output *out, pj_error *err);
+pj_status pj_export_json(pj_run_view *view, pj_error *err);
+pj_status pj_export_trace(pj_run_view *view, pj_error *err);
+pj_status pj_export_speedscope(pj_run_view *view, pj_error *err);
+pj_status pj_export_folded(pj_run_view *view, const pj_output *out, pj_error *err);
+pj_status pj_export_csv(pj_run_view *view, const pj_output *out, pj_error *err);
 
 #endif

@@ -129,7 +129,7 @@ static const value_range *range_of(const char *name)
     return NULL;
 }
 
-static pj_status check_range(importing *im, const pj_table *table, const pj_column *column,
+static pj_status check_range(importing *im, const pj_row_table *table, const pj_column *column,
                              const pj_value *v)
 {
     double number = v->type == PJ_VALUE_INT ? (double)v->integer : v->number;
@@ -142,7 +142,7 @@ static pj_status check_range(importing *im, const pj_table *table, const pj_colu
                    table->name, column->name, number, allowed->least, allowed->most, im->at);
 }
 
-static bool set_extras(importing *im, const pj_table *table, const pj_value *v, void *row)
+static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)
 {
     uint32_t range[2] = {im->extras.count, 0};
     if (v->type == PJ_VALUE_TEXT) {
@@ -153,7 +153,7 @@ static bool set_extras(importing *im, const pj_table *table, const pj_value *v, 
     return true;
 }
 
-static pj_status set_columns(importing *im, const pj_table *table, const json_t *object, void *row)
+static pj_status set_columns(importing *im, const pj_row_table *table, const json_t *object, void *row)
 {
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];

@@ -29,7 +29,7 @@ typedef struct pj_planned_column {
 
 typedef struct pj_row_encoder {
     const pj_saving *saving;
-    const pj_table *table;
+    const pj_row_table *table;
     pj_table_id id; /* PJ_TABLE_COUNT: the run's own row */
     pj_planned_column plan[PJ_RECORD_COLUMNS];
     uint32_t column_count;

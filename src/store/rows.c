@@ -303,7 +303,7 @@ static const pj_column warning_columns[] = {
             extras, false                                                                       \
     }
 
-const pj_table pj_tables[PJ_TABLE_COUNT] = {
+const pj_row_table pj_tables[PJ_TABLE_COUNT] = {
     [PJ_TABLE_RAILS] = TABLE("run_rails", rail_columns, pj_rail_view, true),
     [PJ_TABLE_SAMPLES] = TABLE("power_samples", sample_columns, pj_sample_view, true),
     [PJ_TABLE_RAIL_ENERGY] = TABLE("run_rail_energy", rail_energy_columns, pj_rail_energy, true),
@@ -319,7 +319,7 @@ const pj_table pj_tables[PJ_TABLE_COUNT] = {
     [PJ_TABLE_WARNINGS] = TABLE("run_warnings", warning_columns, pj_warning_row, true),
 };
 
-const pj_table pj_run_table = TABLE("profiling_runs", run_columns, pj_run_info, false);
+const pj_row_table pj_run_table = TABLE("profiling_runs", run_columns, pj_run_info, false);
 
 _Static_assert(sizeof(pj_rail_view) <= PJ_ROW_SCRATCH_BYTES, "scratch is too small");
 
@@ -518,7 +518,7 @@ void pj_rows_complete(pj_run_data *data)
 
 static pj_status check_references(const pj_run_data *data, pj_table_id id, pj_error *err)
 {
-    const pj_table *table = &pj_tables[id];
+    const pj_row_table *table = &pj_tables[id];
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
     uint32_t count = pj_table_rows(data, id);
     for (int c = 0; c < table->column_count; c++) {
@@ -635,7 +635,7 @@ static void give_text(pj_value *v, const char *text, size_t bytes)
     v->bytes = bytes;
 }
 
-static bool row_has_stats(const pj_table *table, const unsigned char *row)
+static bool row_has_stats(const pj_row_table *table, const unsigned char *row)
 {
     bool has;
     memcpy(&has, row + table->stats_flag, sizeof has);
@@ -644,7 +644,7 @@ static bool row_has_stats(const pj_table *table, const unsigned char *row)
 
 #define AT(type) (*(type const *)(const void *)at)
 
-void pj_column_get(const pj_table *table, const pj_column *column, const void *row, pj_value *v)
+void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row, pj_value *v)
 {
     const unsigned char *at = (const unsigned char *)row + column->offset;
     v->type = PJ_VALUE_NULL;
@@ -770,7 +770,7 @@ static bool put_array(const pj_column *column, unsigned char *at, const pj_value
     return true;
 }
 
-bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *v,
+bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row, const pj_value *v,
                    pj_arena *arena)
 {
     unsigned char *at = (unsigned char *)row + column->offset;

@@ -69,7 +69,7 @@ typedef struct pj_column {
     uint16_t bytes; /* of a PJ_COLUMN_ARRAY_NAME */
 } pj_column;
 
-typedef struct pj_table {
+typedef struct pj_row_table {
     const char *name;
     const pj_column *columns;
     uint16_t column_count;
@@ -77,10 +77,10 @@ typedef struct pj_table {
     uint16_t stats_flag; /* offset of has_stats, 0: the row has none */
     uint16_t extras;     /* offset of extra_begin, followed by extra_count */
     bool has_run_id;     /* the table has a column run_id */
-} pj_table;
+} pj_row_table;
 
-extern const pj_table pj_tables[PJ_TABLE_COUNT];
-extern const pj_table pj_run_table; /* profiling_runs, over pj_run_info */
+extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
+extern const pj_row_table pj_run_table; /* profiling_runs, over pj_run_info */
 
 /* A rail and its baseline, and a sample, as rows: they lie apart in pj_run_data. */
 typedef struct pj_rail_view {
@@ -139,11 +139,11 @@ typedef struct pj_value {
     size_t bytes;
 } pj_value;
 
-void pj_column_get(const pj_table *table, const pj_column *column, const void *row,
+void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
 /* Into a zeroed row; texts are copied into the arena. References come as they are (relative).
  * False: the value does not fit the column, or memory is out. */
-bool pj_column_set(const pj_table *table, const pj_column *column, void *row, const pj_value *value,
+bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row, const pj_value *value,
                    pj_arena *arena);
 
 #endif

@@ -249,13 +249,13 @@ static const char *declared_type(const pj_column *column)
     }
 }
 
-static const pj_table *table_at(int index)
+static const pj_row_table *table_at(int index)
 {
     return index == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[index];
 }
 
 /* Sets a bit of `known` for each column of the table that the database has. */
-static pj_status find_known_columns(pj_store *store, const pj_table *table, uint64_t known[2],
+static pj_status find_known_columns(pj_store *store, const pj_row_table *table, uint64_t known[2],
                                     pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(store, "SELECT name FROM pragma_table_info(?, 'main')", err);
@@ -268,7 +268,7 @@ static pj_status find_known_columns(pj_store *store, const pj_table *table, uint
     return pj_sql_end(sql, err);
 }
 
-static pj_status add_columns(pj_store *store, const pj_table *table, const uint64_t known[2],
+static pj_status add_columns(pj_store *store, const pj_row_table *table, const uint64_t known[2],
                              pj_error *err)
 {
     char text[256];
@@ -287,7 +287,7 @@ static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_e
 {
     pj_status status = PJ_OK;
     for (int t = 0; t <= PJ_TABLE_COUNT && status == PJ_OK; t++) {
-        const pj_table *table = table_at(t);
+        const pj_row_table *table = table_at(t);
         uint64_t known[2] = {0};
         status = find_known_columns(store, table, known, err);
         int count = __builtin_popcountll(known[0]) + __builtin_popcountll(known[1]);

@@ -130,7 +130,7 @@ typedef struct loading {
     pj_extra_list extras;
 } loading;
 
-static void select_text(const pj_table *table, char *text)
+static void select_text(const pj_row_table *table, char *text)
 {
     int n = snprintf(text, SQL_BYTES, "SELECT id");
     for (int c = 0; c < table->column_count; c++)
@@ -139,7 +139,7 @@ static void select_text(const pj_table *table, char *text)
              table->name);
 }
 
-static bool read_extras(loading *l, const pj_table *table, const pj_value *value, void *row)
+static bool read_extras(loading *l, const pj_row_table *table, const pj_value *value, void *row)
 {
     uint32_t range[2] = {l->extras.count, 0};
     if (value->type == PJ_VALUE_TEXT) {
@@ -162,7 +162,7 @@ static bool localise(const loading *l, const pj_column *column, pj_value *value)
     return true;
 }
 
-static pj_status read_row(loading *l, const pj_table *table, pj_sql *sql, void *row, pj_error *err)
+static pj_status read_row(loading *l, const pj_row_table *table, pj_sql *sql, void *row, pj_error *err)
 {
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];
@@ -180,7 +180,7 @@ static pj_status read_row(loading *l, const pj_table *table, pj_sql *sql, void *
 
 static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
 {
-    const pj_table *table = &pj_tables[id];
+    const pj_row_table *table = &pj_tables[id];
     pj_row_range range = l->ranges[id];
     char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
     pj_status status = PJ_OK;

@@ -298,19 +298,6 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
     return status;
 }
 
-pj_status pj_store_mark(pj_store *store, const char *id, pj_run_status run_status, pj_error *err)
-{
-    int64_t changed = 0;
-    pj_sql *sql =
-        pj_sql_begin(store, "UPDATE profiling_runs SET status = ? WHERE id = ? RETURNING 1", err);
-    pj_sql_text(sql, 1, pj_run_status_name(run_status));
-    pj_sql_text(sql, 2, id);
-    while (pj_sql_step(sql)) changed++;
-    pj_status status = pj_sql_end(sql, err);
-    if (status == PJ_OK && !changed) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-    return status;
-}
-
 /* A trigger deletes its rows by their ranges; foreign keys would look for them one by one. */
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 {

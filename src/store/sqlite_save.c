@@ -118,7 +118,7 @@ static pj_status sort_operations(pj_saving *s, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status save_range(pj_saving *s, const pj_table *table, int64_t first, uint32_t count,
+static pj_status save_range(pj_saving *s, const pj_row_table *table, int64_t first, uint32_t count,
                             pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);

@@ -32,7 +32,6 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 /* `data` comes zeroed or finished and is to be freed with pj_run_data_fini. */
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err);
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err);
-pj_status pj_store_mark(pj_store *store, const char *id, pj_run_status status, pj_error *err);
 /* A full id, a unique prefix of one (at least 4 characters), "last", or "last~N": N runs before. */
 pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES],
                            pj_error *err);

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-pj_status pj_view_open(pj_view *view, pj_store *store, const char *id, pj_json *json, pj_error *err)
+pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_json *json, pj_error *err)
 {
     char full[PJ_UUID_BYTES];
-    *view = (pj_view){.store = store, .json = json};
+    *view = (pj_run_view){.store = store, .json = json};
     pj_status status = pj_store_resolve(store, id, full, err);
     if (status == PJ_OK) status = pj_store_info(store, full, &view->one, err);
     if (status == PJ_OK) status = pj_store_ranges(store, full, view->ranges, err);
@@ -16,12 +16,12 @@ pj_status pj_view_open(pj_view *view, pj_store *store, const char *id, pj_json *
     return status;
 }
 
-void pj_view_close(pj_view *view)
+void pj_view_close(pj_run_view *view)
 {
     pj_run_list_fini(&view->one);
 }
 
-pj_sql *pj_view_select(pj_view *view, pj_table_id table, const char *columns, const char *rest,
+pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err)
 {
     char text[4096];
@@ -33,7 +33,7 @@ pj_sql *pj_view_select(pj_view *view, pj_table_id table, const char *columns, co
     return sql;
 }
 
-void pj_view_head(pj_view *view, bool method)
+void pj_view_head(pj_run_view *view, bool method)
 {
     pj_json_kv_string(view->json, "run_id", view->info->id);
     pj_json_kv_string(view->json, "energy_source", pj_quality_name(view->info->quality));
@@ -65,10 +65,10 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
-pj_status pj_view_load_nodes(pj_view *view, pj_nodes *nodes, pj_error *err)
+pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err)
 {
     pj_status status = PJ_OK;
-    *nodes = (pj_nodes){0};
+    *nodes = (pj_sum_nodes){0};
     pj_sql *sql = pj_sql_begin(
         view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
     pj_sql_text(sql, 1, view->info->id);
@@ -84,7 +84,7 @@ pj_status pj_view_load_nodes(pj_view *view, pj_nodes *nodes, pj_error *err)
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
-void pj_row_select(const pj_table *table, char *text, size_t bytes)
+void pj_row_select(const pj_row_table *table, char *text, size_t bytes)
 {
     int n = snprintf(text, bytes, "id");
     for (int c = 0; c < table->column_count; c++)
@@ -126,7 +126,7 @@ static void write_value(pj_json *json, pj_sql *sql, int column, const pj_column 
 
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges)
 {
-    const pj_table *table = &pj_tables[id];
+    const pj_row_table *table = &pj_tables[id];
     pj_json_kv_int(json, "id", pj_sql_get_int(sql, 0) - ranges[id].first);
     for (int c = 0; c < table->column_count; c++) {
         pj_json_key(json, table->columns[c].name);

@@ -10,7 +10,7 @@
 
 typedef struct part {
     const char *component, *operation;
-    pj_node sum;
+    pj_sum_node sum;
     uint32_t *members; /* indices of the nodes summed */
     uint32_t member_count;
 } part;
@@ -20,7 +20,7 @@ typedef struct part_list {
     uint32_t count;
 } part_list;
 
-static bool is_chosen(const pj_nodes *nodes, const pj_node *n, const pj_view_choice *choice,
+static bool is_chosen(const pj_sum_nodes *nodes, const pj_sum_node *n, const pj_view_choice *choice,
                       int phase)
 {
     return n->component != PJ_NO_NAME && (phase < 0 || n->phase == phase) &&
@@ -29,7 +29,7 @@ static bool is_chosen(const pj_nodes *nodes, const pj_node *n, const pj_view_cho
 }
 
 /* Sums of the chosen nodes by component and operation (`operations`), or by component. */
-static pj_status gather(pj_arena *arena, const pj_nodes *nodes, const pj_view_choice *choice,
+static pj_status gather(pj_arena *arena, const pj_sum_nodes *nodes, const pj_view_choice *choice,
                         int phase, bool operations, part_list *list, pj_error *err)
 {
     list->parts = pj_arena_alloc(arena, nodes->node_count + 1, sizeof *list->parts);
@@ -37,7 +37,7 @@ static pj_status gather(pj_arena *arena, const pj_nodes *nodes, const pj_view_ch
     if (!list->parts || !members) return pj_fail_memory(err, "the components of a run");
     list->count = 0;
     for (uint32_t i = 0; i < nodes->node_count; i++) {
-        const pj_node *n = &nodes->nodes[i];
+        const pj_sum_node *n = &nodes->nodes[i];
         if ((n->operation != PJ_NO_NAME) != operations || !is_chosen(nodes, n, choice, phase))
             continue;
         const char *component = nodes->names[n->component];
@@ -53,7 +53,7 @@ static pj_status gather(pj_arena *arena, const pj_nodes *nodes, const pj_view_ch
 }
 
 /* Scalar extras averaged over the rows that had them. */
-static void write_mean_extras(pj_json *json, const pj_nodes *nodes, const part_list *list,
+static void write_mean_extras(pj_json *json, const pj_sum_nodes *nodes, const part_list *list,
                               uint32_t which)
 {
     struct {
@@ -87,10 +87,10 @@ static void write_mean_extras(pj_json *json, const pj_nodes *nodes, const part_l
     pj_json_object_end(json);
 }
 
-static void write_sum(pj_json *json, const pj_nodes *nodes, const part_list *list, uint32_t which)
+static void write_sum(pj_json *json, const pj_sum_nodes *nodes, const part_list *list, uint32_t which)
 {
     const part *p = &list->parts[which];
-    const pj_node *n = &p->sum;
+    const pj_sum_node *n = &p->sum;
     bool operation = p->operation != NULL;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", p->component);
@@ -111,9 +111,9 @@ static void write_sum(pj_json *json, const pj_nodes *nodes, const part_list *lis
     pj_json_object_end(json);
 }
 
-static pj_status write_sums(pj_view *view, const pj_view_choice *choice, pj_error *err)
+static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
 {
-    pj_nodes nodes;
+    pj_sum_nodes nodes;
     int phase;
     pj_status status = pj_view_choose_phase(choice, &phase, err);
     if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
@@ -183,7 +183,7 @@ static void write_row(pj_json *json, pj_sql *sql, bool operation)
     pj_json_object_end(json);
 }
 
-static pj_status write_rows(pj_view *view, const pj_view_choice *choice, pj_error *err)
+static pj_status write_rows(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
 {
     pj_row_range tokens = view->ranges[PJ_TABLE_TOKENS];
     if (choice->token < 0 || choice->token >= tokens.count)
@@ -203,7 +203,7 @@ static pj_status write_rows(pj_view *view, const pj_view_choice *choice, pj_erro
     return status;
 }
 
-static void write_choice(pj_view *view, const pj_view_choice *choice)
+static void write_choice(pj_run_view *view, const pj_view_choice *choice)
 {
     pj_json *json = view->json;
     pj_json_key(json, "layer");
@@ -223,7 +223,7 @@ static void write_choice(pj_view *view, const pj_view_choice *choice)
 pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choice *choice,
                              pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) {
         pj_json_object_begin(json);
@@ -252,8 +252,8 @@ pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *aren
                                  pj_component_sum **sums, uint32_t *count, pj_error *err)
 {
     static const pj_view_choice all = {.token = PJ_ANY, .layer = PJ_ANY};
-    pj_view view;
-    pj_nodes nodes;
+    pj_run_view view;
+    pj_sum_nodes nodes;
     part_list list = {0};
     *sums = NULL;
     *count = 0;

@@ -67,7 +67,7 @@ pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
  */
 
 /* All rows of a small table, each an object; `rename` lists pairs of column and field name. */
-static pj_status write_rows(pj_view *view, pj_table_id table, const char *key,
+static pj_status write_rows(pj_run_view *view, pj_table_id table, const char *key,
                             const char *const *columns, const char *const *fields, int count,
                             pj_error *err)
 {
@@ -105,7 +105,7 @@ static pj_status write_rows(pj_view *view, pj_table_id table, const char *key,
 #define WRITE_ROWS(view, table, key, columns, fields) \
     write_rows(view, table, key, columns, fields, sizeof fields / sizeof *fields, err)
 
-static pj_status write_common(pj_view *view, pj_error *err)
+static pj_status write_common(pj_run_view *view, pj_error *err)
 {
     static const char *const energy_columns[] = {
         "phase",
@@ -164,7 +164,7 @@ static pj_status write_common(pj_view *view, pj_error *err)
 /* ---- the whole run ----------------------------------------------------------------------------
  */
 
-static pj_status write_rails(pj_view *view, pj_error *err)
+static pj_status write_rails(pj_run_view *view, pj_error *err)
 {
     static const char *const columns[] = {
         "rail_name",
@@ -199,7 +199,7 @@ static bool is_included(const char *include, const char *name)
     return false;
 }
 
-static pj_status write_page(pj_view *view, pj_table_id id, const pj_view_page *page, pj_error *err)
+static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_page *page, pj_error *err)
 {
     char columns[2048];
     pj_json *json = view->json;
@@ -227,7 +227,7 @@ static pj_status write_page(pj_view *view, pj_table_id id, const pj_view_page *p
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_run(pj_view *view, const pj_view_page *page, const pj_cost_rates *rates,
+static pj_status write_run(pj_run_view *view, const pj_view_page *page, const pj_cost_rates *rates,
                            pj_error *err)
 {
     static const pj_table_id large[] = {PJ_TABLE_SAMPLES, PJ_TABLE_SECTIONS,   PJ_TABLE_TOKENS,
@@ -253,7 +253,7 @@ static pj_status write_run(pj_view *view, const pj_view_page *page, const pj_cos
 pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
                       const pj_cost_rates *rates, pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = write_run(&view, page, rates, err);
     pj_view_close(&view);
@@ -310,7 +310,7 @@ static void write_named_statistics(pj_json *json, const char *key, double *value
 
 static pj_status make_token_statistics(void *context, pj_json *json, pj_error *err)
 {
-    pj_view *view = context;
+    pj_run_view *view = context;
     pj_token_series s;
     pj_status status = pj_view_token_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
@@ -328,7 +328,7 @@ static pj_status make_token_statistics(void *context, pj_json *json, pj_error *e
 
 static pj_status make_power_statistics(void *context, pj_json *json, pj_error *err)
 {
-    pj_view *view = context;
+    pj_run_view *view = context;
     pj_power_series s;
     pj_status status = pj_view_power_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
@@ -351,7 +351,7 @@ static pj_status make_power_statistics(void *context, pj_json *json, pj_error *e
     return PJ_OK;
 }
 
-static pj_status write_statistics_of(pj_view *view, const char *key, pj_view_make *make,
+static pj_status write_statistics_of(pj_run_view *view, const char *key, pj_view_make *make,
                                      pj_error *err)
 {
     pj_json_key(view->json, key);
@@ -373,24 +373,24 @@ static const char *part_name(const char *component)
 }
 
 typedef struct layer_sum {
-    pj_node whole, parts[3]; /* attention, mlp, other */
+    pj_sum_node whole, parts[3]; /* attention, mlp, other */
 } layer_sum;
 
-static double joules_or_nan(const pj_node *n)
+static double joules_or_nan(const pj_sum_node *n)
 {
     return n->count ? pj_mj_of_nj(n->gross_nj) : NAN;
 }
 
-static pj_status write_layers(pj_view *view, pj_error *err)
+static pj_status write_layers(pj_run_view *view, pj_error *err)
 {
-    pj_nodes nodes;
+    pj_sum_nodes nodes;
     pj_json *json = view->json;
     pj_status status = pj_view_load_nodes(view, &nodes, err);
     if (status != PJ_OK) return status;
     layer_sum *layers = pj_arena_alloc(&view->one.arena, nodes.layer_count + 1, sizeof *layers);
     if (!layers) return pj_fail_memory(err, "the layers of a run");
     for (uint32_t i = 0; i < nodes.node_count; i++) {
-        const pj_node *n = &nodes.nodes[i];
+        const pj_sum_node *n = &nodes.nodes[i];
         if (n->layer < 0 || n->operation != PJ_NO_NAME) continue;
         if (n->component == PJ_NO_NAME) {
             pj_node_merge(&layers[n->layer].whole, n);
@@ -439,7 +439,7 @@ static void write_component(pj_json *json, const pj_component_sum *c, double who
     pj_json_object_end(json);
 }
 
-static pj_status write_components(pj_view *view, pj_error *err)
+static pj_status write_components(pj_run_view *view, pj_error *err)
 {
     pj_component_sum *sums;
     uint32_t count;
@@ -458,7 +458,7 @@ static pj_status write_components(pj_view *view, pj_error *err)
 pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
                                   pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) {
         pj_summary_write_members(json, view.info, rates);

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-double pj_node_statistic(const pj_node *n, pj_statistic statistic)
+double pj_node_statistic(const pj_sum_node *n, pj_statistic statistic)
 {
     if (statistic >= PJ_STATISTIC_SHOWN || n->stats_count == 0) return NAN;
     double value = n->statistics[statistic];
     return pj_statistics[statistic].aggregate == PJ_AGGREGATE_MEAN ? value / n->stats_count : value;
 }
 
-double pj_node_metric(const pj_node *n, pj_metric metric)
+double pj_node_metric(const pj_sum_node *n, pj_metric metric)
 {
     double mj = pj_mj_of_nj(n->gross_nj);
     switch (metric) {
@@ -37,7 +37,7 @@ static void add_known(double *sum, double value)
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
 
-void pj_node_merge(pj_node *to, const pj_node *n)
+void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
 {
     if (to->count == 0) {
         *to = *n;
@@ -59,7 +59,7 @@ void pj_node_merge(pj_node *to, const pj_node *n)
     to->entropy_sum += n->entropy_sum;
 }
 
-static bool in_phase(const pj_node *n, int phase)
+static bool in_phase(const pj_sum_node *n, int phase)
 {
     return phase < 0 || n->phase == phase;
 }
@@ -82,7 +82,7 @@ typedef struct plane_view {
     const float *values; /* of the token asked for, or of all */
 } plane_view;
 
-static pj_status read_component_names(pj_view *view, plane_view *plane, pj_error *err)
+static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(
         view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'components'", err);
@@ -116,7 +116,7 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
 }
 
 /* The plane of one token (PJ_ANY: of all). A plane that was not stored leaves values NULL. */
-static pj_status read_plane(pj_view *view, pj_metric which, int64_t token, plane_view *plane,
+static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, plane_view *plane,
                             pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -152,7 +152,7 @@ static pj_status read_plane(pj_view *view, pj_metric which, int64_t token, plane
 }
 
 /* Power is made of energy and time. */
-static pj_status read_metric_plane(pj_view *view, pj_metric metric, int64_t token,
+static pj_status read_metric_plane(pj_run_view *view, pj_metric metric, int64_t token,
                                    plane_view *plane, pj_error *err)
 {
     if (pj_metric_table[metric].plane)
@@ -175,17 +175,17 @@ static pj_status read_metric_plane(pj_view *view, pj_metric metric, int64_t toke
 
 /* Which components occur inside layers; by the sums, so that every token and metric shows the same
  * columns. */
-static pj_status find_inside(pj_view *view, const char *const *names, uint32_t count, bool **inside,
+static pj_status find_inside(pj_run_view *view, const char *const *names, uint32_t count, bool **inside,
                              uint32_t *layers, pj_error *err)
 {
-    pj_nodes nodes;
+    pj_sum_nodes nodes;
     pj_status status = pj_view_load_nodes(view, &nodes, err);
     if (status != PJ_OK) return status;
     *layers = nodes.layer_count;
     *inside = pj_arena_alloc(&view->one.arena, count + 1, sizeof **inside);
     if (!*inside) return pj_fail_memory(err, "the heatmap of a run");
     for (uint32_t i = 0; i < nodes.node_count; i++) {
-        const pj_node *n = &nodes.nodes[i];
+        const pj_sum_node *n = &nodes.nodes[i];
         if (n->layer < 0 || n->component == PJ_NO_NAME || n->operation != PJ_NO_NAME) continue;
         for (uint32_t c = 0; c < count; c++)
             if (strcmp(names[c], nodes.names[n->component]) == 0) (*inside)[c] = true;
@@ -211,7 +211,7 @@ static void append_cube(pj_buffer *out, const plane_view *plane, const bool *ins
 pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, pj_buffer *out,
                        pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     plane_view plane = {0};
     bool *inside = NULL;
     uint32_t layers;
@@ -238,7 +238,7 @@ typedef struct matrix {
     double *values;
 } matrix;
 
-static pj_status matrix_of_token(pj_view *view, const pj_view_choice *choice, matrix *m,
+static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice, matrix *m,
                                  pj_error *err)
 {
     plane_view plane = {.names = m->names, .components = m->components};
@@ -252,10 +252,10 @@ static pj_status matrix_of_token(pj_view *view, const pj_view_choice *choice, ma
     return PJ_OK;
 }
 
-static pj_status matrix_of_sums(pj_view *view, const pj_view_choice *choice, matrix *m,
+static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice, matrix *m,
                                 pj_error *err)
 {
-    pj_nodes nodes;
+    pj_sum_nodes nodes;
     int phase;
     pj_status status = pj_view_choose_phase(choice, &phase, err);
     if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
@@ -263,18 +263,18 @@ static pj_status matrix_of_sums(pj_view *view, const pj_view_choice *choice, mat
     m->layers = nodes.layer_count;
     size_t cells = (size_t)(m->layers + 1) * m->components;
     uint32_t *column = pj_arena_alloc(&view->one.arena, nodes.name_count + 1, sizeof *column);
-    pj_node *sums = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *sums);
+    pj_sum_node *sums = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *sums);
     m->values = pj_arena_alloc(&view->one.arena, cells + 1, sizeof(double));
     if (!column || !sums || !m->values) return pj_fail_memory(err, "the heatmap of a run");
     for (uint32_t i = 0; i < nodes.name_count; i++)
         for (column[i] = 0; column[i] < m->components; column[i]++)
             if (strcmp(m->names[column[i]], nodes.names[i]) == 0) break;
     for (uint32_t i = 0; i < nodes.node_count; i++) {
-        const pj_node *n = &nodes.nodes[i];
+        const pj_sum_node *n = &nodes.nodes[i];
         if (n->component == PJ_NO_NAME || !in_phase(n, phase)) continue;
         uint32_t row = n->layer < 0 ? m->layers : (uint32_t)n->layer;
         if (column[n->component] >= m->components) continue;
-        pj_node *cell = &sums[(size_t)row * m->components + column[n->component]];
+        pj_sum_node *cell = &sums[(size_t)row * m->components + column[n->component]];
         /* Of operations only what is recorded nowhere else: entropy of attention. */
         if (n->operation == PJ_NO_NAME) {
             pj_node_merge(cell, n);
@@ -321,7 +321,7 @@ static void write_values(pj_json *json, const matrix *m, const bool *inside)
     pj_json_kv_double(json, "max", isfinite(high) ? high : NAN);
 }
 
-static void write_heatmap(pj_view *view, const pj_view_choice *choice, const matrix *m,
+static void write_heatmap(pj_run_view *view, const pj_view_choice *choice, const matrix *m,
                           const bool *inside)
 {
     pj_json *json = view->json;
@@ -353,7 +353,7 @@ static void write_heatmap(pj_view *view, const pj_view_choice *choice, const mat
 pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice *choice,
                           pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     plane_view names = {0};
     matrix m = {0};
     bool *inside = NULL;
@@ -380,20 +380,20 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
 
 typedef struct branch {
     const char *kind, *name;
-    pj_node sum;
+    pj_sum_node sum;
     double self; /* of the metric */
 } branch;
 
 typedef struct tree {
-    pj_view *view;
-    pj_nodes nodes;
+    pj_run_view *view;
+    pj_sum_nodes nodes;
     pj_metric metric;
     uint32_t levels;
 } tree;
 
 /* Children of a phase (at level 2 below the run): its layers, and components outside. Of a layer:
  * its components. Of a component: its operations. */
-static bool is_child(const pj_node *parent, const pj_node *n, uint32_t level)
+static bool is_child(const pj_sum_node *parent, const pj_sum_node *n, uint32_t level)
 {
     if (n->phase != parent->phase) return false;
     if (level == 2)
@@ -405,12 +405,12 @@ static bool is_child(const pj_node *parent, const pj_node *n, uint32_t level)
     return n->component == parent->component && n->operation != PJ_NO_NAME;
 }
 
-static double children_sum(const tree *t, const pj_node *parent, uint32_t level)
+static double children_sum(const tree *t, const pj_sum_node *parent, uint32_t level)
 {
     int64_t nj = 0;
     double sum = 0;
     for (uint32_t i = 0; i < t->nodes.node_count; i++) {
-        const pj_node *n = &t->nodes.nodes[i];
+        const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
         add_unknown(&nj, n->gross_nj);
         double value = pj_node_metric(n, t->metric);
@@ -421,15 +421,15 @@ static double children_sum(const tree *t, const pj_node *parent, uint32_t level)
     return t->metric == PJ_METRIC_ENERGY ? pj_mj_of_nj(nj) : sum;
 }
 
-static void write_node(const tree *t, const pj_node *node, uint32_t level);
+static void write_node(const tree *t, const pj_sum_node *node, uint32_t level);
 
-static void write_children(const tree *t, const pj_node *parent, uint32_t level)
+static void write_children(const tree *t, const pj_sum_node *parent, uint32_t level)
 {
     pj_json *json = t->view->json;
     bool any = false;
     if (level > t->levels) return;
     for (uint32_t i = 0; i < t->nodes.node_count; i++) {
-        const pj_node *n = &t->nodes.nodes[i];
+        const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
         if (!any) {
             pj_json_key(json, "children");
@@ -450,7 +450,7 @@ static void write_figures(const tree *t, double value, double ms, double mj, dou
     pj_json_kv_double(json, "self", value - covered);
 }
 
-static void write_node(const tree *t, const pj_node *n, uint32_t level)
+static void write_node(const tree *t, const pj_sum_node *n, uint32_t level)
 {
     pj_json *json = t->view->json;
     char name[32];
@@ -477,7 +477,7 @@ static void write_node(const tree *t, const pj_node *n, uint32_t level)
 }
 
 /* FLOPs and bytes of a phase are those of its parts: nothing else has any. */
-static double phase_value(const tree *t, const pj_node *key, double ms, double mj)
+static double phase_value(const tree *t, const pj_sum_node *key, double ms, double mj)
 {
     if (t->metric == PJ_METRIC_TIME) return ms;
     return t->metric == PJ_METRIC_ENERGY ? mj : children_sum(t, key, 2);
@@ -495,7 +495,7 @@ static pj_status write_phases(const tree *t, pj_error *err)
         const char *name = pj_sql_get_text(sql, 0, NULL);
         double ms = pj_sql_get_double(sql, 1), mj = pj_sql_get_double(sql, 2);
         int phase = name ? pj_phase_parse(name) : -1;
-        pj_node key = {.phase = (uint8_t)phase};
+        pj_sum_node key = {.phase = (uint8_t)phase};
         pj_json_object_begin(json);
         pj_json_kv_string(json, "kind", "phase");
         pj_json_kv_string(json, "name", name);
@@ -507,7 +507,7 @@ static pj_status write_phases(const tree *t, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status phase_sums(pj_view *view, double *ms, double *mj, pj_error *err)
+static pj_status phase_sums(pj_run_view *view, double *ms, double *mj, pj_error *err)
 {
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_PHASES, "sum(duration_ms), sum(energy_mj)", "", err);
@@ -526,7 +526,7 @@ static pj_status write_tree(tree *t, pj_error *err)
     double ms, mj, all = 0;
     pj_status status = phase_sums(t->view, &ms, &mj, err);
     for (int p = 0; p < PJ_PHASE_COUNT && t->metric >= PJ_METRIC_FLOPS; p++)
-        all += children_sum(t, &(pj_node){.phase = (uint8_t)p}, 2);
+        all += children_sum(t, &(pj_sum_node){.phase = (uint8_t)p}, 2);
     pj_json_object_begin(json);
     pj_view_head(t->view, true);
     pj_json_kv_string(json, "metric", pj_metric_table[t->metric].name);
@@ -550,7 +550,7 @@ static pj_status write_tree(tree *t, pj_error *err)
 pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32_t levels,
                        pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     tree t = {.view = &view, .metric = metric, .levels = levels ? levels : 4};
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK && !pj_metric_table[metric].in_tree)

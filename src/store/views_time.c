@@ -13,7 +13,7 @@ static void write_power_of(pj_json *json, double mj, double ms)
     pj_json_kv_double(json, "power_mw", ms > 0 ? mj * 1000 / ms : NAN);
 }
 
-static pj_status write_section_totals(pj_view *view, int64_t phase_id, uint64_t *count,
+static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint64_t *count,
                                       pj_error *err)
 {
     pj_sql *sql = pj_view_select(
@@ -37,7 +37,7 @@ static pj_status write_section_totals(pj_view *view, int64_t phase_id, uint64_t 
     return pj_sql_end(sql, err);
 }
 
-static void write_section(pj_view *view, pj_sql *sql)
+static void write_section(pj_run_view *view, pj_sql *sql)
 {
     pj_json *json = view->json;
     pj_json_object_begin(json);
@@ -55,7 +55,7 @@ static void write_section(pj_view *view, pj_sql *sql)
     pj_json_object_end(json);
 }
 
-static pj_status write_sections(pj_view *view, int64_t phase_id, const pj_view_window *window,
+static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_view_window *window,
                                 uint32_t *left, pj_error *err)
 {
     bool whole = window->from_ms == 0 && window->to_ms == 0;
@@ -79,7 +79,7 @@ static pj_status write_sections(pj_view *view, int64_t phase_id, const pj_view_w
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_phase(pj_view *view, pj_sql *sql, const pj_view_window *window,
+static pj_status write_phase(pj_run_view *view, pj_sql *sql, const pj_view_window *window,
                              bool sections, uint32_t *left, pj_error *err)
 {
     pj_json *json = view->json;
@@ -101,7 +101,7 @@ static pj_status write_phase(pj_view *view, pj_sql *sql, const pj_view_window *w
     return status;
 }
 
-void pj_view_write_phases(pj_view *view, const pj_view_window *window, bool sections, pj_error *err,
+void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections, pj_error *err,
                           pj_status *status)
 {
     uint32_t left = window->limit ? window->limit : 500;
@@ -122,7 +122,7 @@ void pj_view_write_phases(pj_view *view, const pj_view_window *window, bool sect
 pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
                            pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) {
         pj_json_object_begin(json);
@@ -159,7 +159,7 @@ static bool make_room(power_table *p, uint32_t capacity, pj_arena *arena)
 }
 
 /* All samples of the run, or those of the window. */
-static pj_status read_power(pj_view *view, const pj_view_window *window, pj_arena *arena,
+static pj_status read_power(pj_run_view *view, const pj_view_window *window, pj_arena *arena,
                             power_table *p, pj_error *err)
 {
     *p = (power_table){0};
@@ -282,7 +282,7 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
     }
 }
 
-static pj_status write_rails(pj_view *view, const power_table *p, const thinning *t, bool series,
+static pj_status write_rails(pj_run_view *view, const power_table *p, const thinning *t, bool series,
                              pj_error *err)
 {
     pj_json *json = view->json;
@@ -313,7 +313,7 @@ static pj_status write_rails(pj_view *view, const power_table *p, const thinning
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_phase_spans(pj_view *view, pj_error *err)
+static pj_status write_phase_spans(pj_run_view *view, pj_error *err)
 {
     pj_json *json = view->json;
     pj_sql *sql =
@@ -332,7 +332,7 @@ static pj_status write_phase_spans(pj_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_power(pj_view *view, const pj_view_window *window, bool rails, pj_error *err)
+static pj_status write_power(pj_run_view *view, const pj_view_window *window, bool rails, pj_error *err)
 {
     power_table p;
     uint32_t points = window->limit ? window->limit : 2000;
@@ -356,7 +356,7 @@ static pj_status write_power(pj_view *view, const pj_view_window *window, bool r
 pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *window, bool rails,
                         pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = write_power(&view, window, rails, err);
     pj_view_close(&view);
@@ -366,7 +366,7 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
 pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
                                pj_power_series *series, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     power_table p = {0};
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_power(&view, NULL, arena, &p, err);
@@ -378,7 +378,7 @@ pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
 /* ---- tokens -----------------------------------------------------------------------------------
  */
 
-static pj_status energy_before(pj_view *view, uint64_t offset, double *mj, pj_error *err)
+static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, pj_error *err)
 {
     *mj = 0;
     if (offset == 0) return PJ_OK;
@@ -388,7 +388,7 @@ static pj_status energy_before(pj_view *view, uint64_t offset, double *mj, pj_er
     return pj_sql_end(sql, err);
 }
 
-static void write_token(pj_view *view, pj_sql *sql, double *cumulative)
+static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
 {
     pj_json *json = view->json;
     size_t bytes;
@@ -423,7 +423,7 @@ static void write_token(pj_view *view, pj_sql *sql, double *cumulative)
     pj_json_object_end(json);
 }
 
-static pj_status write_tokens(pj_view *view, uint64_t offset, uint32_t limit, pj_error *err)
+static pj_status write_tokens(pj_run_view *view, uint64_t offset, uint32_t limit, pj_error *err)
 {
     pj_json *json = view->json;
     double cumulative;
@@ -452,14 +452,14 @@ static pj_status write_tokens(pj_view *view, uint64_t offset, uint32_t limit, pj
 pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
                          pj_json *json, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = write_tokens(&view, offset, limit, err);
     pj_view_close(&view);
     return status;
 }
 
-static pj_status read_token_series(pj_view *view, pj_arena *arena, pj_token_series *series,
+static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_series *series,
                                    pj_error *err)
 {
     uint32_t capacity = view->ranges[PJ_TABLE_TOKENS].count;
@@ -491,7 +491,7 @@ static pj_status read_token_series(pj_view *view, pj_arena *arena, pj_token_seri
 pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
                                pj_token_series *series, pj_error *err)
 {
-    pj_view view;
+    pj_run_view view;
     *series = (pj_token_series){0};
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_token_series(&view, arena, series, err);

@@ -1,13 +1,15 @@
 /*
- * Live events of runs, for whoever watches: terminal, WebSocket hub. A sink is a struct of
- * functions; a NULL one means "not interested". Calls come from the run's collector thread, in
- * order of time; a sink must not block. Figures are provisional: final ones come with the stored
- * run.
+ * Live events of runs, for whoever watches: terminal, WebSocket hub. A sink is a versioned table of
+ * functions; NULL means "not interested". A session has a list of sinks. Calls come from the run's
+ * collector thread (run_queued and warnings from others, too), in order of time; a sink must not
+ * block. Figures are provisional: final ones come with the stored run.
  */
 #ifndef PJ_TRACE_LIVE_H
 #define PJ_TRACE_LIVE_H
 
 #include "trace/rail.h"
+
+#include <stdatomic.h>
 
 typedef struct pj_live_run {
     const char *run_id;
@@ -58,7 +60,10 @@ typedef struct pj_live_end {
     const char *error;        /* failed runs: one sentence */
 } pj_live_end;
 
+enum { PJ_LIVE_SINK_VERSION = 1, PJ_MAX_LIVE_SINKS = 8 };
+
 typedef struct pj_live_sink {
+    uint32_t version; /* PJ_LIVE_SINK_VERSION; new functions go to the end and raise it */
     void *context;
     void (*run_queued)(void *context, const char *run_id, uint32_t position_in_queue);
     void (*run_begin)(void *context, const pj_live_run *run);
@@ -72,6 +77,22 @@ typedef struct pj_live_sink {
     void (*parts)(void *context, const char *run_id, const pj_live_part *parts, uint32_t count);
     void (*warning)(void *context, const char *run_id, const char *code, const char *text);
     void (*run_end)(void *context, const char *run_id, const pj_live_end *end);
+    /* Asked after each event: a sink that has failed is told nothing more. NULL: it never does. */
+    bool (*has_failed)(void *context);
 } pj_live_sink;
+
+/* A list of sinks, itself usable as one: `all` hands every event on to those that want it. Zeroed to
+ * begin with. Sinks are added and cleared between runs. */
+typedef struct pj_live_sinks {
+    pj_live_sink sinks[PJ_MAX_LIVE_SINKS];
+    atomic_bool disabled[PJ_MAX_LIVE_SINKS];
+    uint32_t count;
+    atomic_uint failed; /* sinks that were disabled because they failed */
+    pj_live_sink all;
+} pj_live_sinks;
+
+/* Copies the sink. PJ_E_UNSUPPORTED: another version; PJ_E_FULL: the list is. */
+pj_status pj_live_sinks_add(pj_live_sinks *list, const pj_live_sink *sink, pj_error *err);
+void pj_live_sinks_clear(pj_live_sinks *list);
 
 #endif

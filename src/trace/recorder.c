@@ -410,14 +410,6 @@ uint32_t pj_recorder_name(pj_recorder *recorder, const char *name)
     return id;
 }
 
-const char *pj_recorder_name_text(pj_recorder *recorder, uint32_t id)
-{
-    pthread_mutex_lock(&recorder->mutex);
-    const char *text = id > 0 && id <= recorder->name_count ? recorder->names[id] : NULL;
-    pthread_mutex_unlock(&recorder->mutex);
-    return text;
-}
-
 /* ---- the collector's side ------------------------------------------------------------------ */
 
 static void drain_names(pj_recorder *recorder, pj_record_fn *take, void *context)

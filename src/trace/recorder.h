@@ -44,7 +44,6 @@ pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_
 void pj_recorder_fini(pj_recorder *recorder); /* may run twice; no thread may record any more */
 pj_lane *pj_recorder_lane(pj_recorder *recorder);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
-const char *pj_recorder_name_text(pj_recorder *recorder, uint32_t id); /* borrowed; NULL: none */
 
 /* Records one by one, header included, in the order of each lane; a name comes before the first
  * record that uses it. A record is valid until the call returns; `take` may not call back here. */

@@ -239,7 +239,7 @@ static void hear_end(void *context, const char *run_id, const pj_live_end *end)
 static void listeners_hear_the_run(void **state)
 {
     heard h = {.ordered = true, .valid = true};
-    pj_live_sink sink = {.context = &h,
+    pj_live_sink sink = {.version = PJ_LIVE_SINK_VERSION, .context = &h,
                          .run_begin = hear_begin,
                          .power = hear_power,
                          .section_start = hear_section,
@@ -248,7 +248,7 @@ static void listeners_hear_the_run(void **state)
                          .parts = hear_parts,
                          .run_end = hear_end};
     pj_session *session = open_session("sim:period_ms=5");
-    pj_session_set_sink(session, &sink);
+    assert_int_equal(pj_session_add_sink(session, &sink, NULL), PJ_OK);
     pj_run *run;
     pj_error err = {0};
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err),

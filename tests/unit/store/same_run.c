@@ -24,7 +24,7 @@ static bool same_value(const pj_value *a, const pj_value *b)
     return false;
 }
 
-static void assert_same_row(const pj_table *table, uint32_t i, const void *a, const void *b)
+static void assert_same_row(const pj_row_table *table, uint32_t i, const void *a, const void *b)
 {
     for (int c = 0; c < table->column_count; c++) {
         pj_value x = {0}, y = {0};

@@ -353,22 +353,6 @@ static void runs_are_found_by_age(void **state)
         assert_int_equal(pj_store_resolve(store, bad[i], found, &err), PJ_E_INVALID);
 }
 
-static void status_can_be_marked(void **state)
-{
-    pj_store *store = ((fixture *)*state)->store;
-    pj_error err = {0};
-    char id[PJ_UUID_BYTES];
-    fill_for_lists(store);
-    assert_int_equal(pj_store_resolve(store, "last", id, &err), PJ_OK);
-    assert_int_equal(pj_store_mark(store, id, PJ_RUN_INTERRUPTED, &err), PJ_OK);
-    pj_run_list one;
-    assert_int_equal(pj_store_info(store, id, &one, &err), PJ_OK);
-    assert_int_equal(one.runs[0].status, PJ_RUN_INTERRUPTED);
-    assert_string_equal(one.runs[0].output_text, " the watt");
-    pj_run_list_fini(&one);
-    assert_int_equal(pj_store_mark(store, "nothing", PJ_RUN_FAILED, &err), PJ_E_NOT_FOUND);
-}
-
 /* ---- the world around -------------------------------------------------------------------------
  */
 
@@ -643,7 +627,6 @@ int main(void)
         TEST(orders_hold_and_missing_comes_last),
         TEST(ids_are_found_by_prefix),
         TEST(runs_are_found_by_age),
-        TEST(status_can_be_marked),
         TEST(other_files_are_refused),
         TEST(reading_only_needs_a_file),
         TEST(a_folder_for_reading_only_is_enough),

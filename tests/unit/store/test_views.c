@@ -298,8 +298,8 @@ static void every_statistic_is_shown(void **state)
 static void sums_of_earlier_versions_are_read(void **state)
 {
     (void)state;
-    enum { FIXED = offsetof(pj_node, entropy_sum), BYTES = 24 + FIXED + 5 * 8 + 2 };
-    pj_node node = {.count = 3, .stats_count = 2, .entropy_count = 4, .operation = PJ_NO_NAME};
+    enum { FIXED = offsetof(pj_sum_node, entropy_sum), BYTES = 24 + FIXED + 5 * 8 + 2 };
+    pj_sum_node node = {.count = 3, .stats_count = 2, .entropy_count = 4, .operation = PJ_NO_NAME};
     const double tail[5] = {1, 2, 30, 0.5, 8};
     const uint32_t counts[4] = {1, 1, 0, 1}; /* nodes, names, extras, layers */
     char blob[BYTES] = "PJNODE1";
@@ -308,7 +308,7 @@ static void sums_of_earlier_versions_are_read(void **state)
     memcpy(blob + 24 + FIXED, tail, sizeof tail);
     memcpy(blob + BYTES - 2, "q", 2);
     pj_arena arena;
-    pj_nodes nodes;
+    pj_sum_nodes nodes;
     pj_error err = {0};
     pj_arena_init(&arena, 0);
     if (pj_nodes_read(blob, sizeof blob, &arena, &nodes, &err) != PJ_OK) fail_msg("%s", err.text);
