@@ -30,6 +30,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
     [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
     [PJ_ARCH_QWEN3_5] = {"Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", false},
+    [PJ_ARCH_GEMMA4] = {"Gemma4ForCausalLM", "gemma4_text", NULL, false},
 };
 
 static const struct {
@@ -39,6 +40,7 @@ static const struct {
     {"Mistral3ForConditionalGeneration", "mistral3", PJ_ARCH_MISTRAL},
     {"Gemma3ForConditionalGeneration", "gemma3", PJ_ARCH_GEMMA3},
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
+    {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)

@@ -28,6 +28,7 @@ typedef enum pj_arch {
     PJ_ARCH_GEMMA3,
     PJ_ARCH_GPT_OSS,
     PJ_ARCH_QWEN3_5,
+    PJ_ARCH_GEMMA4,
     PJ_ARCH_COUNT
 } pj_arch;
 

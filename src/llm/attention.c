@@ -139,7 +139,7 @@ static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 
 static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
 {
-    return pj_state_kv(a->s->state, a->layer->index, u->segment->sequence, which, u->head / a->group,
+    return pj_state_kv(a->s->state, a->layer->kv_source, u->segment->sequence, which, u->head / a->group,
                        u->key_begin);
 }
 
@@ -470,6 +470,17 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
 
 /* ---- rope and the cache ------------------------------------------------------------------- */
 
+/* A layer that reads the keys of another has none of its own. */
+static bool has_keys(const attention *a)
+{
+    return a->layer->kv_source == a->layer->index;
+}
+
+static size_t rotated_heads(const attention *a)
+{
+    return a->layer->heads + (has_keys(a) ? a->layer->kv_heads : 0);
+}
+
 static void rope_row(void *context, size_t row)
 {
     const attention *a = context;
@@ -478,7 +489,7 @@ static void rope_row(void *context, size_t row)
     const pj_rope *rope = &a->s->model->ropes[l->rope];
     size_t pairs = rope->pairs;
     /* the heads of k lie behind those of q */
-    a->s->kernels->rope(state->qkv + row * a->token_floats, l->heads + l->kv_heads, l->head_dim,
+    a->s->kernels->rope(state->qkv + row * a->token_floats, rotated_heads(a), l->head_dim,
                         state->cosine[l->rope] + row * pairs, state->sine[l->rope] + row * pairs,
                         2 * pairs, rope->neighbours);
 }
@@ -536,7 +547,7 @@ static double rotated_values(const attention *a)
 {
     const pj_layer *l = a->layer;
     if (l->rope == PJ_NO_ROPE) return 0;
-    return 2.0 * a->s->model->ropes[l->rope].pairs * (double)(l->heads + l->kv_heads);
+    return 2.0 * a->s->model->ropes[l->rope].pairs * (double)rotated_heads(a);
 }
 
 static void rotate(const attention *a)
@@ -547,7 +558,7 @@ static void rotate(const attention *a)
                     .bytes = 8 * values,
                     .x = s->state->qkv,
                     .rows = s->rows,
-                    .cols = (size_t)(a->layer->heads + a->layer->kv_heads) * a->layer->head_dim,
+                    .cols = rotated_heads(a) * a->layer->head_dim,
                     .stride = a->token_floats};
     if (a->layer->rope == PJ_NO_ROPE) return;
     pj_seam_operation(s->seam, PJ_N_OP_ROPE);
@@ -562,12 +573,13 @@ static void rotate(const attention *a)
 /* Bytes that a position adds to the layer's cache. */
 static double cached_bytes(const attention *a)
 {
-    return 2.0 * a->layer->kv_heads * (double)pj_state_kv_row_bytes(a->s->state, a->layer);
+    return has_keys(a) * 2.0 * a->layer->kv_heads * (double)pj_state_kv_row_bytes(a->s->state, a->layer);
 }
 
 static void append(const attention *a)
 {
     const pj_steps *s = a->s;
+    if (!has_keys(a)) return;
     pj_seam_operation(s->seam, PJ_N_OP_KV_APPEND);
     pj_steps_rows(s, s->rows, s->rows * a->token_floats, append_row, (void *)(uintptr_t)a);
     pj_seam_operation_end(s->seam, (pj_done){.bytes = (double)s->rows * cached_bytes(a)});

@@ -50,6 +50,8 @@ typedef struct pj_blueprint {
     bool router_bias;
     bool output_gate;   /* rows of q_proj: of each head the query, then the gate of its output */
     bool sinks;         /* a logit per head that takes its share of the softmax and has no value */
+    bool v_norm;            /* RMSNorm of each head of values, without weights */
+    bool experts_beside;    /* experts run beside the dense block, not instead of it */
     bool shared_expert; /* one more expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in the order of a layer; PJ_N_NONE: the architecture has no such norm. */

@@ -141,19 +141,25 @@ static void read_multipliers(pj_config_reader *r, pj_model_config *c)
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);
         c->logit_scale = 1 / pj_config_number(r, "logits_scaling", 1, 1e-6, MOST);
     }
-    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
+    bool gemma4 = c->arch == PJ_ARCH_GEMMA4;
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !gemma4) return;
     bool capped = c->arch == PJ_ARCH_GEMMA2;
     bool scores_silent = !json_object_get(r->object, "attn_logit_softcapping");
     bool logits_silent = !json_object_get(r->object, "final_logit_softcapping");
     c->embedding_scale = sqrt(c->hidden);
-    c->score_scale = 1 / sqrt(pj_config_number(r, "query_pre_attn_scalar", 256, 1e-6, MOST));
-    c->attention_softcap = pj_config_number(r, "attn_logit_softcapping",
-                                            capped && scores_silent ? 50 : 0, 1e-6, MOST);
+    c->score_scale = 1; /* Gemma 4's queries have a norm of their own */
+    if (!gemma4)
+        c->score_scale = 1 / sqrt(pj_config_number(r, "query_pre_attn_scalar", 256, 1e-6, MOST));
+    if (capped) /* Gemma 3 has the field and takes no notice of it */
+        c->attention_softcap =
+            pj_config_number(r, "attn_logit_softcapping", scores_silent ? 50 : 0, 1e-6, MOST);
     c->logit_softcap = pj_config_number(r, "final_logit_softcapping",
                                         capped && logits_silent ? 30 : 0, 1e-6, MOST);
-    if (json_is_true(pj_config_get(r, "use_bidirectional_attention")))
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bidirectional_attention",
-                         "true is not supported");
+    /* "vision" leaves text alone */
+    const json_t *both_ways = pj_config_get(r, "use_bidirectional_attention");
+    const char *what = json_string_value(both_ways);
+    if (json_is_true(both_ways) || (what && strcmp(what, "all") == 0))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bidirectional_attention", "is not supported");
 }
 
 static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
@@ -191,8 +197,23 @@ static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
     config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
 }
 
+/* Gemma 4's larger models have experts beside the dense block of each layer. */
+static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
+{
+    if (!pj_config_bool(r, "enable_moe_block", false)) return;
+    config->experts = pj_config_count(r, "num_experts", -1, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "top_k_experts", -1, 1, config->experts);
+    config->expert_intermediate =
+        pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->norm_topk = true;
+}
+
 static void read_experts(pj_config_reader *r, pj_model_config *config)
 {
+    if (config->arch == PJ_ARCH_GEMMA4) {
+        read_experts_beside(r, config);
+        return;
+    }
     pj_arch arch = config->arch;
     bool mixtral = arch == PJ_ARCH_MIXTRAL;
     if (arch == PJ_ARCH_GPT_OSS) {

@@ -19,7 +19,8 @@ typedef enum pj_rope_type {
     PJ_ROPE_DYNAMIC,
     PJ_ROPE_LLAMA3,
     PJ_ROPE_YARN,
-    PJ_ROPE_LONGROPE
+    PJ_ROPE_LONGROPE,
+    PJ_ROPE_PROPORTIONAL
 } pj_rope_type;
 
 typedef struct pj_rope_config {
@@ -35,6 +36,7 @@ typedef struct pj_rope_config {
     uint32_t original_context;                /* 0: not given */
     const double *short_factor, *long_factor; /* longrope: dims / 2 values, in the arena */
     uint32_t factor_count;
+    uint32_t turning; /* proportional: pairs that rotate, the others stand still */
     const double *divisors; /* [factor_count], of the frequencies, in the arena; NULL: none */
     bool neighbours;        /* pairs (2i, 2i + 1) rotate, not (i, i + dims / 2) */
 } pj_rope_config;
@@ -66,6 +68,13 @@ typedef struct pj_model_config {
     /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: not at all. */
     double query_beta;
     uint32_t query_period;
+    /* What single layers have of their own; [layers], in the arena; NULL: all are alike. */
+    uint32_t *layer_head_dim, *layer_kv_heads;
+    uint32_t *layer_kv_source; /* whose keys and values a layer reads: its own, or an earlier one's */
+    bool keys_are_values;      /* full layers use the projection of keys for values too */
+    bool wide_readers;         /* blocks of layers that read another's keys are twice as wide */
+    /* Every layer adds a vector of each token, of this width, to its input; 0: none. */
+    uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
     /* Layers with the gated delta rule instead of attention (delta.h); key_heads 0: none. */
@@ -93,6 +102,28 @@ typedef struct pj_model_config {
     uint32_t eos_count;
     char dtype_hint[16]; /* torch_dtype or dtype, "" when absent */
 } pj_model_config;
+
+static inline uint32_t pj_config_head_dim(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_head_dim ? c->layer_head_dim[layer] : c->head_dim;
+}
+static inline uint32_t pj_config_kv_heads(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_kv_heads ? c->layer_kv_heads[layer] : c->kv_heads;
+}
+static inline uint32_t pj_config_kv_source(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_kv_source ? c->layer_kv_source[layer] : layer;
+}
+static inline bool pj_config_is_windowed(const pj_model_config *c, uint32_t layer)
+{
+    return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
+}
+/* Of a dense block. */
+static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)
+{
+    return c->intermediate << (c->wide_readers && pj_config_kv_source(c, layer) != layer);
+}
 
 /* What holds before a file has been read. */
 #define PJ_MODEL_CONFIG_NONE \

@@ -5,6 +5,7 @@
 #include "llm/config_parts.h"
 #include "llm/config_rules.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, size_t size)
@@ -73,6 +74,8 @@ static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
                             : by_rule(config, i, border, period);
         any |= windowed[i];
     }
+    /* the last layer of Gemma 4 sees all */
+    if (config->arch == PJ_ARCH_GEMMA4) windowed[config->layers - 1] = false;
     config->layer_is_windowed = windowed;
     if (!any) config->window = 0;
 }
@@ -127,9 +130,96 @@ static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK) read_linear_sizes(r, config);
 }
 
+/* ---- Gemma 4 ------------------------------------------------------------------------------ */
+
+/* One entry of per_layer_config: a layer's head_dim and number of KV heads. */
+static void read_layer_sizes(pj_config_reader *r, pj_model_config *c, const char *key, json_t *entry)
+{
+    pj_config_reader inner = *r;
+    const char *other;
+    json_t *value;
+    char *end;
+    unsigned long layer = strtoul(key, &end, 10);
+    if (*end || end == key || layer >= c->layers || !json_is_object(entry)) {
+        pj_config_refuse(r, PJ_E_INVALID, "per_layer_config", "must have objects by layer number");
+        return;
+    }
+    inner.object = entry;
+    json_object_foreach(entry, other, value)
+    {
+        if (strcmp(other, "head_dim") != 0 && strcmp(other, "num_key_value_heads") != 0)
+            pj_config_refuse(&inner, PJ_E_UNSUPPORTED, "per_layer_config",
+                             "changes more than head_dim and num_key_value_heads");
+    }
+    c->layer_head_dim[layer] =
+        pj_config_count(&inner, "head_dim", c->layer_head_dim[layer], 1, PJ_MAX_HEAD_DIM);
+    c->layer_kv_heads[layer] =
+        pj_config_count(&inner, "num_key_value_heads", c->layer_kv_heads[layer], 1, PJ_MAX_HEADS);
+    r->status = inner.status;
+}
+
+/* Heads of full layers are of another size than those of windowed ones: layer by layer, or in the
+ * older form by two numbers. */
+static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *list = pj_config_get(r, "per_layer_config"), *entry;
+    const char *key;
+    uint32_t head_dim = pj_config_count(r, "global_head_dim", 512, 1, PJ_MAX_HEAD_DIM);
+    uint32_t kv_heads = pj_config_count(r, "num_global_key_value_heads", 0, 0, PJ_MAX_HEADS);
+    bool listed = json_object_get(r->object, "per_layer_config") != NULL;
+    c->layer_head_dim = alloc_layers(r, c, sizeof *c->layer_head_dim);
+    c->layer_kv_heads = alloc_layers(r, c, sizeof *c->layer_kv_heads);
+    if (r->status != PJ_OK) return;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        bool global = !listed && !c->layer_is_windowed[i];
+        c->layer_head_dim[i] = global ? head_dim : c->head_dim;
+        c->layer_kv_heads[i] = global && c->keys_are_values && kv_heads ? kv_heads : c->kv_heads;
+    }
+    json_object_foreach(list, key, entry) read_layer_sizes(r, c, key, entry);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+        if (c->heads % c->layer_kv_heads[i] != 0 || c->layer_head_dim[i] % 2 != 0)
+            pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
+                             "has KV heads that do not divide the heads, or an odd head_dim");
+}
+
+/* The last layers read the keys and values of the last layer of their kind before them. */
+static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
+{
+    uint32_t shared = pj_config_count(r, "num_kv_shared_layers", 0, 0, c->layers - 1);
+    uint32_t own = c->layers - shared;
+    if (shared == 0 || r->status != PJ_OK) return;
+    c->layer_kv_source = alloc_layers(r, c, sizeof *c->layer_kv_source);
+    for (uint32_t i = 0; c->layer_kv_source && i < c->layers; i++) {
+        uint32_t source = i < own ? i : own;
+        while (i >= own && source > 0 &&
+               c->layer_is_windowed[source - 1] != c->layer_is_windowed[i])
+            source--;
+        if (i >= own && source == 0) {
+            pj_config_refuse(r, PJ_E_INVALID, "num_kv_shared_layers",
+                             "leaves a kind of layer without keys of its own");
+            return;
+        }
+        c->layer_kv_source[i] = i < own ? i : source - 1;
+    }
+}
+
+static void read_gemma4(pj_config_reader *r, pj_model_config *c)
+{
+    c->keys_are_values = pj_config_bool(r, "attention_k_eq_v", false);
+    c->wide_readers = pj_config_bool(r, "use_double_wide_mlp", false);
+    c->token_vector = pj_config_count(r, "hidden_size_per_layer_input", 256, 0, PJ_MAX_WIDTH);
+    c->token_vector_vocab =
+        pj_config_count(r, "vocab_size_per_layer_input", 262144, 1, PJ_MAX_VOCAB);
+    if (c->token_vector && c->token_vector_vocab < c->vocab)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "vocab_size_per_layer_input", "is below vocab_size");
+    if (r->status == PJ_OK) read_head_sizes(r, c);
+    if (r->status == PJ_OK) read_shared_layers(r, c);
+}
+
 void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
 {
     read_rotating_layers(r, config);
     if (r->status == PJ_OK) read_window(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_QWEN3_5) read_linear_layers(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
 }

@@ -40,7 +40,7 @@ static bool find_rope_type(const char *name, pj_rope_type *type)
     } table[] = {
         {"default", PJ_ROPE_DEFAULT}, {"linear", PJ_ROPE_LINEAR}, {"dynamic", PJ_ROPE_DYNAMIC},
         {"llama3", PJ_ROPE_LLAMA3},   {"yarn", PJ_ROPE_YARN},     {"longrope", PJ_ROPE_LONGROPE},
-        {"su", PJ_ROPE_LONGROPE},
+        {"su", PJ_ROPE_LONGROPE},     {"proportional", PJ_ROPE_PROPORTIONAL},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, name) != 0) continue;
@@ -63,7 +63,7 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
     uint32_t inner = pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     if (rope->original_context == 0) rope->original_context = inner;
     rope->attention_factor = pj_config_number(r, "attention_factor", NAN, 1e-6, 1e6);
-    if (rope->type == PJ_ROPE_DEFAULT) return;
+    if (rope->type == PJ_ROPE_DEFAULT || rope->type == PJ_ROPE_PROPORTIONAL) return;
     if (rope->type == PJ_ROPE_LONGROPE) {
         if (config->arch == PJ_ARCH_PHI3 && rope->original_context == 0)
             rope->original_context = 4096;
@@ -102,7 +102,9 @@ static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rop
     name = pj_config_text(r, "rope_type", name);
     char problem[128];
     snprintf(problem, sizeof problem,
-             "%.40s is not supported (default, linear, dynamic, llama3, yarn, longrope are)", name);
+             "%.40s is not supported (default, linear, dynamic, llama3, yarn, longrope, proportional "
+             "are)",
+             name);
     if (!find_rope_type(name, &rope->type))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_type", problem);
     /* Phi-3's first releases wrote "yarn" for what is longrope. */
@@ -113,7 +115,7 @@ static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rop
 /* One rope: `object` holds its parameters, or is NULL; `theta` and `partial` are what holds where it
  * does not say. */
 static void read_one(pj_config_reader *r, const pj_model_config *config, json_t *object,
-                     double theta, double partial, pj_rope_config *rope)
+                     uint32_t head_dim, double theta, double partial, pj_rope_config *rope)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     uint32_t original = pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
@@ -131,11 +133,16 @@ static void read_one(pj_config_reader *r, const pj_model_config *config, json_t 
                              .neighbours = rules->neighbours};
     if (rules->partial > 0)
         partial = pj_config_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
-    rope->dims = (uint32_t)(config->head_dim * partial);
+    rope->dims = (uint32_t)(head_dim * partial);
     if (rope->dims < 2 || rope->dims % 2 != 0)
         pj_config_refuse(&inner, PJ_E_INVALID, "head_dim",
                          "times partial_rotary_factor must be even");
     if (object && inner.status == PJ_OK) read_type(&inner, config, rope);
+    if (rope->type == PJ_ROPE_PROPORTIONAL) {
+        partial = pj_config_number(&inner, "partial_rotary_factor", 1, 0, 1);
+        rope->factor = pj_config_number(&inner, "factor", 1, 1e-6, 1e6);
+        rope->turning = (uint32_t)(partial * head_dim / 2);
+    }
     r->status = inner.status;
 }
 
@@ -160,6 +167,14 @@ static json_t *common_object(pj_config_reader *r)
     return full ? full : sliding ? sliding : rope;
 }
 
+/* Of the first layer of a kind. */
+static uint32_t head_dim_of(const pj_model_config *config, bool windowed)
+{
+    for (uint32_t i = 0; config->layer_is_windowed && i < config->layers; i++)
+        if (config->layer_is_windowed[i] == windowed) return pj_config_head_dim(config, i);
+    return config->head_dim;
+}
+
 /* A rope for each kind of layer; a scaling in the older format is that of full layers alone. */
 static void read_by_kind(pj_config_reader *r, pj_model_config *config)
 {
@@ -173,9 +188,13 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
     theta = json_number_value(json_object_get(full, "rope_theta")) > 0
                 ? json_number_value(json_object_get(full, "rope_theta"))
                 : theta;
-    read_one(r, config, scaling ? scaling : full, theta, 1, &config->rope);
-    read_one(r, config, json_object_get(both, "sliding_attention"), window_theta, 1,
-             &config->window_rope);
+    read_one(r, config, scaling ? scaling : full, head_dim_of(config, false), theta, 1,
+             &config->rope);
+    read_one(r, config, json_object_get(both, "sliding_attention"), head_dim_of(config, true),
+             window_theta, 1, &config->window_rope);
+    if (config->arch != PJ_ARCH_GEMMA4 || both) return;
+    config->rope.type = PJ_ROPE_PROPORTIONAL; /* a quarter of each head */
+    config->rope.turning = (uint32_t)(0.25 * head_dim_of(config, false) / 2);
 }
 
 /* Ministral 3 scales its queries by position, and has a scaling where the file has none. */
@@ -209,6 +228,6 @@ void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
     double theta = pj_config_number(r, "rope_theta", rules->theta, 1, 1e15);
     if (rules->partial > 0)
         partial = pj_config_number(r, "partial_rotary_factor", partial, 1e-6, 1);
-    read_one(r, config, common_object(r), theta, partial, &config->rope);
+    read_one(r, config, common_object(r), config->head_dim, theta, partial, &config->rope);
     if (config->arch == PJ_ARCH_MINISTRAL3 && r->status == PJ_OK) read_query_scale(r, config);
 }

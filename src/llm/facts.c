@@ -30,15 +30,31 @@ static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
     add_vector(t, true, b->norm == PJ_NORM_LAYER ? 2 * width : width);
 }
 
-static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b)
+/* Values of a layer's queries, and of its keys, which it may share with another. */
+static uint64_t query_width(const pj_model_config *c, uint32_t layer)
 {
-    uint64_t q = (uint64_t)c->heads * c->head_dim, kv = (uint64_t)c->kv_heads * c->head_dim;
-    add_matrix(t, (b->output_gate ? 2 * q : q) + 2 * kv, c->hidden);
-    add_vector(t, pj_bias_wanted(b->qkv_bias, c), q + 2 * kv);
+    return (uint64_t)c->heads * pj_config_head_dim(c, layer);
+}
+
+static uint64_t key_width(const pj_model_config *c, uint32_t layer)
+{
+    return (uint64_t)pj_config_kv_heads(c, layer) * pj_config_head_dim(c, layer);
+}
+
+static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b,
+                          uint32_t layer)
+{
+    bool own = pj_config_kv_source(c, layer) == layer;
+    uint64_t q = query_width(c, layer), kv = own ? key_width(c, layer) : 0;
+    uint64_t head_dim = pj_config_head_dim(c, layer);
+    bool values = !(c->keys_are_values && !pj_config_is_windowed(c, layer));
+    uint64_t rows = (b->output_gate ? 2 * q : q) + (values ? 2 : 1) * kv;
+    add_matrix(t, rows, c->hidden);
+    add_vector(t, pj_bias_wanted(b->qkv_bias, c), rows);
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
     add_vector(t, b->sinks, c->heads);
-    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, 2 * (uint64_t)c->head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, (own ? 2 : 1) * head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
 }
 
@@ -75,6 +91,26 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     add_matrix(t, 1, c->hidden); /* its gate */
 }
 
+/* A layer's gate, projection and norm of what it adds of each token's vector. */
+static void add_token_input(tally *t, const pj_model_config *c)
+{
+    if (!c->token_vector) return;
+    add_matrix(t, c->token_vector, c->hidden);
+    add_matrix(t, c->hidden, c->token_vector);
+    add_vector(t, true, c->hidden);
+}
+
+/* The vectors themselves: one row of the table is read, and all are projected. */
+static void add_token_vectors(tally *t, const pj_model_config *c)
+{
+    uint64_t n = (uint64_t)c->layers * c->token_vector;
+    if (!n) return;
+    t->stored += c->token_vector_vocab * n;
+    t->used += n;
+    add_matrix(t, n, c->hidden);
+    add_vector(t, true, c->token_vector);
+}
+
 static bool has_experts(const pj_model_config *c, uint32_t layer)
 {
     return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
@@ -83,13 +119,6 @@ static bool has_experts(const pj_model_config *c, uint32_t layer)
 static bool is_linear(const pj_model_config *c, uint32_t layer)
 {
     return c->layer_is_linear && c->layer_is_linear[layer];
-}
-
-static uint32_t attention_layers(const pj_model_config *c)
-{
-    uint32_t layers = 0;
-    for (uint32_t i = 0; i < c->layers; i++) layers += !is_linear(c, i);
-    return layers;
 }
 
 static tally count(const pj_model_config *c)
@@ -104,12 +133,12 @@ static tally count(const pj_model_config *c)
         if (is_linear(c, i))
             add_linear_attention(&t, c);
         else
-            add_attention(&t, c, b);
-        if (has_experts(c, i))
-            add_experts(&t, c, b);
-        else
-            add_mlp(&t, c, b, c->intermediate);
+            add_attention(&t, c, b, i);
+        if (has_experts(c, i)) add_experts(&t, c, b);
+        if (!has_experts(c, i) || b->experts_beside) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
+        add_token_input(&t, c);
     }
+    add_token_vectors(&t, c);
     add_norm(&t, b, c->hidden);
     add_matrix(&t, c->vocab, c->hidden); /* the head */
     add_vector(&t, pj_bias_wanted(b->head_bias, c), c->vocab);
@@ -133,7 +162,12 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
 {
     tally t = count(c);
     uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
-    uint64_t kv = (uint64_t)c->kv_heads * c->head_dim, q = (uint64_t)c->heads * c->head_dim;
+    uint64_t kv = 0, q = 0; /* over all layers */
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (is_linear(c, i)) continue;
+        q += query_width(c, i);
+        if (pj_config_kv_source(c, i) == i) kv += key_width(c, i);
+    }
     *facts = (pj_model_facts){
         .layers = c->layers,
         .hidden = c->hidden,
@@ -150,8 +184,8 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .active_parameters = t.used + table,
         .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* and one row of the embedding */
         .flops_per_token = 2 * t.multiplied,
-        .kv_bytes_per_position = 2 * 2 * kv * attention_layers(c),
-        .attention_flops_per_position = 2 * 2 * q * attention_layers(c),
+        .kv_bytes_per_position = 2 * 2 * kv,
+        .attention_flops_per_position = 2 * 2 * q,
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));

@@ -31,26 +31,88 @@ static void embed_row(void *context, size_t row)
                            s->state->x + row * m->cols, m->cols);
 }
 
-static void scale_embedding_row(void *context, size_t row)
+/* Rows of n values of the residual stream, to be scaled. */
+typedef struct scaled_rows {
+    const pj_steps *s;
+    size_t n;
+    float scale;
+} scaled_rows;
+
+static void scale_row(void *context, size_t row)
 {
-    const pj_steps *s = context;
-    size_t n = s->model->embedding.cols;
-    s->kernels->scale(s->state->x + row * n, n, (float)s->model->config.embedding_scale);
+    const scaled_rows *t = context;
+    t->s->kernels->scale(t->s->state->x + row * t->n, t->n, t->scale);
 }
 
 /* `done`: of the component so far. */
 static void scale_embedding(const pj_steps *s, pj_done *done)
 {
     double values = (double)(done->rows * done->cols);
+    scaled_rows task = {s, done->cols, (float)s->model->config.embedding_scale};
     pj_done scaled = *done;
     scaled.flops = values;
     scaled.bytes = 8 * values;
     pj_seam_operation(s->seam, PJ_N_OP_SCALE);
-    pj_steps_rows_summed(s, done->rows, done->rows * done->cols, scale_embedding_row,
-                         (void *)(uintptr_t)s, &scaled);
+    pj_steps_rows_summed(s, done->rows, done->rows * done->cols, scale_row, &task, &scaled);
     pj_seam_operation_end(s->seam, scaled);
     done->flops += scaled.flops;
     done->bytes += scaled.bytes;
+}
+
+static void embed_vector_row(void *context, size_t row)
+{
+    const pj_steps *s = context;
+    const pj_matrix *m = &s->model->token_embedding;
+    const unsigned char *stored = m->data;
+    float *vectors = s->state->token_vectors + row * m->cols;
+    s->kernels->dequantise(m->type, stored + (size_t)s->pass->ids[row] * m->row_bytes, vectors,
+                           m->cols);
+    s->kernels->scale(vectors, m->cols, sqrtf((float)s->model->config.token_vector));
+}
+
+/* The projection of a token's embedding, normed layer by layer, joins what the table has of it. */
+static void join_vector_row(void *context, size_t row)
+{
+    const pj_steps *s = context;
+    const pj_model_config *c = &s->model->config;
+    const pj_kernels *k = s->kernels;
+    size_t n = c->token_vector, all = c->layers * n;
+    float *vectors = s->state->token_vectors + row * all;
+    float *projected = s->state->token_context + row * all;
+    k->scale(projected, all, 1 / sqrtf((float)c->hidden));
+    for (size_t i = 0; i < all; i += n)
+        k->rmsnorm(projected + i, projected + i, s->model->token_norm.w, n, (float)c->norm_eps);
+    k->add(vectors, projected, all);
+    k->scale(vectors, all, sqrtf(0.5f));
+}
+
+/* One component of rows of all layers' vectors with one operation. */
+static void vectors_step(const pj_steps *s, pj_seam_name component, pj_seam_name operation,
+                         pj_row_fn *run, double flops, double bytes)
+{
+    size_t n = s->model->token_embedding.cols;
+    double values = (double)(s->rows * n);
+    pj_done done = {flops * values, bytes * values, s->state->token_vectors, s->rows, n, n};
+    if (!pj_steps_want(s, component)) return;
+    pj_seam_component(s->seam, component);
+    pj_seam_operation(s->seam, operation);
+    pj_steps_rows_summed(s, s->rows, s->rows * n, run, (void *)(uintptr_t)s, &done);
+    pj_seam_operation_end(s->seam, done);
+    pj_seam_module_end(s->seam, done);
+}
+
+/* Gemma 4: a vector of each token for each layer. */
+static void embed_token_vectors(const pj_steps *s)
+{
+    const pj_model *m = s->model;
+    const pj_matrix *table = &m->token_embedding;
+    pj_rows x = {s->state->x, s->rows, m->config.hidden};
+    pj_seam_name gather = table->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE;
+    vectors_step(s, PJ_N_EMBED_TOKENS_PER_LAYER, gather, embed_vector_row, 1,
+                 (double)table->row_bytes / (double)table->cols + 4);
+    pj_steps_product(s, &x, &m->token_projection, s->state->token_context, table->cols, NULL);
+    /* scale, norm, sum and scale again */
+    vectors_step(s, PJ_N_PER_LAYER_PROJECTION_NORM, PJ_N_OP_NORM, join_vector_row, 10, 12);
 }
 
 static void embed(const pj_steps *s)
@@ -68,6 +130,7 @@ static void embed(const pj_steps *s)
     pj_seam_operation_end(s->seam, done);
     if (s->model->config.embedding_scale != 1) scale_embedding(s, &done);
     pj_seam_module_end(s->seam, done);
+    if (s->model->token_projection.w.data) embed_token_vectors(s);
     pj_seam_end(s->seam);
 }
 
@@ -103,49 +166,45 @@ static void place(const pj_steps *s)
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-/* The normed rows, or x itself where there is no such norm. */
-static pj_rows norm(const pj_steps *s, const pj_norm *norm, const float *x, size_t rows)
+/* y = norm(x), added to `residual` when that is not NULL; x itself where there is no such norm. */
+static pj_rows norm_into(const pj_steps *s, const pj_norm *norm, const float *x, size_t rows,
+                         float *y, float *residual)
 {
     size_t hidden = s->model->config.hidden;
     pj_norm_step step = {.norm = norm,
                          .kind = s->model->blueprint->norm,
                          .x = x,
-                         .y = s->state->normed,
+                         .y = y,
                          .rows = rows,
                          .n = hidden,
                          .per_token = 1,
                          .x_stride = hidden,
-                         .y_stride = hidden};
+                         .y_stride = hidden,
+                         .residual = residual};
     pj_steps_norm(s, &step);
-    return (pj_rows){norm->w ? step.y : x, rows, hidden};
+    return (pj_rows){norm->w ? y : x, rows, hidden};
+}
+
+static pj_rows norm(const pj_steps *s, const pj_norm *norm, const float *x, size_t rows)
+{
+    return norm_into(s, norm, x, rows, s->state->normed, NULL);
 }
 
 /* The norm of what half of a layer put out, in place, added to the residual stream. */
 static void norm_output(const pj_steps *s, const pj_norm *norm)
 {
-    size_t hidden = s->model->config.hidden;
-    pj_norm_step step = {.norm = norm,
-                         .kind = s->model->blueprint->norm,
-                         .x = s->state->y,
-                         .y = s->state->y,
-                         .rows = s->rows,
-                         .n = hidden,
-                         .per_token = 1,
-                         .x_stride = hidden,
-                         .y_stride = hidden,
-                         .residual = s->state->x};
-    pj_steps_norm(s, &step);
+    norm_into(s, norm, s->state->y, s->rows, s->state->y, s->state->x);
 }
 
-/* RMSNorm of queries or keys where they lie: each head by itself, or all of a token together. */
-static void norm_heads(const pj_steps *s, const pj_norm *norm, float *x, uint32_t heads,
-                       uint32_t head_dim, size_t stride)
+/* RMSNorm of queries, keys or values: each head by itself, or all of a token together. */
+static void norm_heads(const pj_steps *s, const pj_norm *norm, const float *x, float *y,
+                       uint32_t heads, uint32_t head_dim, size_t stride)
 {
     bool together = s->model->blueprint->qk_norm == PJ_QK_NORM_FULL;
     pj_norm_step step = {.norm = norm,
                          .kind = PJ_NORM_RMS,
                          .x = x,
-                         .y = x,
+                         .y = y,
                          .rows = s->rows * (together ? 1 : heads),
                          .n = together ? (size_t)heads * head_dim : head_dim,
                          .per_token = together ? 1 : heads,
@@ -213,8 +272,9 @@ static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
     pj_steps_products(s, &h, products, 4);
     gated g = {s, l};
     if (l->output_gate) pj_steps_rows(s, s->rows, s->rows * q_floats, take_queries_row, &g);
-    norm_heads(s, &l->q_norm, q, l->heads, l->head_dim, stride);
-    norm_heads(s, &l->k_norm, k, l->kv_heads, l->head_dim, stride);
+    norm_heads(s, &l->q_norm, q, q, l->heads, l->head_dim, stride);
+    norm_heads(s, &l->v_norm, l->keys_are_values ? k : v, v, l->kv_heads, l->head_dim, stride);
+    norm_heads(s, &l->k_norm, k, k, l->kv_heads, l->head_dim, stride);
 }
 
 /* What attention gathered, back into the residual stream. */
@@ -233,10 +293,38 @@ static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
     pj_state *t = s->state;
     float *residual = l->mlp_out_norm.w ? NULL : t->x;
     if (l->experts)
-        pj_steps_experts(s, l, &h, residual);
+        pj_steps_experts(s, l, &h, &h, residual);
     else
         pj_steps_mlp(s, &l->mlp, &h, t->y, residual);
     norm_output(s, &l->mlp_out_norm);
+}
+
+/* A dense block and experts side by side; both outputs are normed, summed, and normed again. */
+static void feed_forward_beside(const pj_steps *s, const pj_layer *l, pj_rows h)
+{
+    pj_state *t = s->state;
+    pj_steps_mlp(s, &l->mlp, &h, t->y, NULL);
+    norm_into(s, &l->dense_out_norm, t->y, s->rows, t->branch, NULL);
+    pj_rows routed = norm_into(s, &l->router_norm, t->x, s->rows, t->gathered, NULL);
+    h = norm(s, &l->experts_norm, t->x, s->rows);
+    pj_steps_experts(s, l, &routed, &h, NULL);
+    norm_into(s, &l->experts_out_norm, t->y, s->rows, t->y, t->branch);
+    norm_into(s, &l->mlp_out_norm, t->branch, s->rows, t->y, t->x);
+}
+
+/* The residual stream times a factor of the layer's own. */
+static void scale_output(const pj_steps *s, const pj_layer *l)
+{
+    size_t hidden = s->model->config.hidden;
+    double values = (double)(s->rows * hidden);
+    scaled_rows task = {s, hidden, l->scale};
+    pj_done done = {values, 8 * values, s->state->x, s->rows, hidden, hidden};
+    if (l->scale == 1 || !pj_steps_want(s, PJ_N_LAYER_SCALAR)) return;
+    pj_seam_component(s->seam, PJ_N_LAYER_SCALAR);
+    pj_seam_operation(s->seam, PJ_N_OP_SCALE);
+    pj_steps_rows_summed(s, s->rows, s->rows * hidden, scale_row, &task, &done);
+    pj_seam_operation_end(s->seam, done);
+    pj_seam_module_end(s->seam, done);
 }
 
 static void run_layer(const pj_steps *s, const pj_layer *l)
@@ -257,7 +345,16 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
 
     /* in a parallel block both halves read the first norm, which is still there */
     if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);
-    feed_forward(s, l, h);
+    if (l->dense_out_norm.w)
+        feed_forward_beside(s, l, h);
+    else
+        feed_forward(s, l, h);
+
+    if (l->token_gate.w.data) {
+        pj_steps_token_input(s, l, s->state->y);
+        norm_output(s, &l->token_norm);
+    }
+    scale_output(s, l);
 
     pj_seam_module_end(
         s->seam,
@@ -353,6 +450,9 @@ void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, stru
     if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_LOGITS ||
         part->only == state->model->final_norm.name)
         run_head(&s, pass->logit_rows, pass->logit_count);
+    else if (part->only >= PJ_N_EMBED_TOKENS_PER_LAYER &&
+             part->only <= PJ_N_PER_LAYER_PROJECTION_NORM)
+        embed_token_vectors(&s);
     else
         run_layer(&s, &state->model->layers[layer]);
 }

@@ -270,7 +270,7 @@ static void read_multipliers(reader *r, pj_model_config *c)
     double capped = c->arch == PJ_ARCH_GEMMA2;
     c->embedding_scale = sqrt(c->hidden);
     c->score_scale = 1 / sqrt(largest ? (double)c->hidden / c->heads : c->head_dim);
-    c->attention_softcap = want_number(r, "attn_logit_softcapping", capped * 50, 0, MOST);
+    c->attention_softcap = capped * want_number(r, "attn_logit_softcapping", 50, 0, MOST);
     c->logit_softcap = want_number(r, "final_logit_softcapping", capped * 30, 0, MOST);
 }
 

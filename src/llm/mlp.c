@@ -16,7 +16,7 @@ typedef struct activation {
     const float *gate; /* [rows][stride] */
     const float *up;   /* [rows][stride]; NULL: no gate product */
     float *act;        /* [rows][f] */
-    size_t f, stride;
+    size_t f, stride, up_stride;
     bool gelu;
     float alpha, limit; /* of a clamped gate; limit 0: none */
 } activation;
@@ -55,9 +55,9 @@ static void multiply_row(void *context, size_t row)
 {
     const activation *a = context;
     if (a->limit > 0)
-        multiply_clamped(a, a->up + row * a->stride, a->act + row * a->f);
+        multiply_clamped(a, a->up + row * a->up_stride, a->act + row * a->f);
     else
-        a->s->kernels->multiply(a->act + row * a->f, a->up + row * a->stride, a->f);
+        a->s->kernels->multiply(a->act + row * a->f, a->up + row * a->up_stride, a->f);
 }
 
 static void activate_and_multiply_row(void *context, size_t row)
@@ -68,7 +68,7 @@ static void activate_and_multiply_row(void *context, size_t row)
         if (a->up) multiply_row(context, row);
     } else {
         a->s->kernels->silu_multiply(a->act + row * a->f, a->gate + row * a->stride,
-                                     a->up + row * a->stride, a->f);
+                                     a->up + row * a->up_stride, a->f);
     }
 }
 
@@ -95,7 +95,7 @@ static void activate_and_count_share(void *context, unsigned thread)
         if (!pj_look_at(row, t->rows, step)) continue;
         int64_t look = pj_look_begin();
         k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
-        k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->stride : NULL, a->f,
+        k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL, a->f,
                        PJ_SPARSITY_TAU, &t->thread[thread].counts);
         pj_look_end(look);
     }
@@ -122,8 +122,8 @@ static void activate_and_count(const activation *a, size_t rows, const pj_done *
     if (a->up) pj_seam_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);
 }
 
-/* act = f(gate) * up, or f(gate). */
-static void activate(const activation *a, size_t rows, bool component)
+/* act = f(gate) * up, or f(gate); `component` PJ_N_NONE: a part of the one that is open. */
+static void activate(const activation *a, size_t rows, pj_seam_name component)
 {
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
@@ -135,8 +135,8 @@ static void activate(const activation *a, size_t rows, bool component)
                     .rows = rows,
                     .cols = a->f,
                     .stride = a->f};
-    if (component && !pj_steps_want(s, PJ_N_ACT)) return;
-    if (component) pj_seam_component(r, PJ_N_ACT);
+    if (!pj_steps_want(s, component)) return;
+    if (component) pj_seam_component(r, component);
     if (!r->deep) {
         if (component)
             pj_steps_rows_summed(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a,
@@ -183,12 +183,33 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
                     .act = state->act,
                     .f = f,
                     .stride = stride,
+                    .up_stride = stride,
                     .gelu = s->model->config.gelu,
                     .alpha = (float)s->model->config.swiglu_alpha,
                     .limit = (float)s->model->config.swiglu_limit};
-    activate(&a, x->count, mlp->down.name != PJ_N_NONE);
+    activate(&a, x->count, mlp->down.name ? PJ_N_ACT : PJ_N_NONE);
     pj_rows act = {state->act, x->count, f};
     pj_steps_product(s, &act, &mlp->down, y, hidden, residual);
+}
+
+/* The layer's part of each token's vector, through a gate that the residual stream opens. */
+void pj_steps_token_input(const pj_steps *s, const pj_layer *l, float *y)
+{
+    const pj_model_config *c = &s->model->config;
+    const pj_state *state = s->state;
+    size_t n = c->token_vector;
+    pj_rows x = {state->x, s->rows, c->hidden}, act = {state->act, s->rows, n};
+    activation a = {.s = s,
+                    .gate = state->gate_up,
+                    .up = state->token_vectors + l->index * n,
+                    .act = state->act,
+                    .f = n,
+                    .stride = n,
+                    .up_stride = c->layers * n,
+                    .gelu = c->gelu};
+    pj_steps_product(s, &x, &l->token_gate, state->gate_up, n, NULL);
+    activate(&a, s->rows, PJ_N_PER_LAYER_ACT);
+    pj_steps_product(s, &act, &l->token_projection, y, c->hidden, NULL);
 }
 
 /* ---- router ------------------------------------------------------------------------------- */
@@ -198,6 +219,7 @@ typedef struct routing {
     const pj_rows *x; /* what the experts read */
     uint32_t experts, chosen;
     bool renormalise;
+    const float *scale; /* [experts] of the chosen weights, or NULL */
 } routing;
 
 /* The largest probabilities, lower index first on ties, with their weights. */
@@ -223,6 +245,8 @@ static void choose_row(void *context, size_t row)
         sum += p[best];
     }
     for (uint32_t slot = 0; t->renormalise && slot < t->chosen; slot++) weight[slot] /= sum;
+    for (uint32_t slot = 0; t->scale && slot < t->chosen; slot++)
+        weight[slot] *= t->scale[chosen[slot]];
 }
 
 /* Rows by expert: the entries of expert e are [expert_begin[e], expert_begin[e + 1]). */
@@ -296,13 +320,13 @@ static void record_load(const routing *t)
     }
 }
 
-static void route(const routing *t, const pj_layer *layer)
+static void route(const routing *t, const pj_layer *layer, const pj_rows *x)
 {
     const pj_steps *s = t->s;
     pj_seam *r = s->seam;
     double values = (double)s->rows * t->experts;
     pj_seam_component(r, PJ_N_ROUTER);
-    pj_steps_product(s, t->x, &layer->router, s->state->routing, t->experts, NULL);
+    pj_steps_product(s, x, &layer->router, s->state->routing, t->experts, NULL);
     pj_seam_operation(r, PJ_N_OP_TOP_K);
     pj_steps_rows(s, s->rows, s->rows * t->experts * t->chosen, choose_row, (void *)(uintptr_t)t);
     sort_by_expert(t);
@@ -427,17 +451,19 @@ static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *
     pj_seam_module_end(s->seam, hidden_done(s, s->state->y2, flops, bytes));
 }
 
-void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual)
+void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *routed,
+                      const pj_rows *x, float *residual)
 {
     const pj_model_config *c = &s->model->config;
     routing t = {.s = s,
                  .x = x,
+                 .scale = layer->expert_scale,
                  .experts = c->experts,
                  .chosen = c->experts_per_token,
                  .renormalise =
                      s->model->blueprint->router == PJ_ROUTER_SOFTMAX_RENORMALISED || c->norm_topk};
     bool shared = layer->shared.width > 0;
-    if (pj_steps_want(s, PJ_N_ROUTER)) route(&t, layer);
+    if (pj_steps_want(s, PJ_N_ROUTER)) route(&t, layer, routed);
     if (pj_steps_want(s, PJ_N_EXPERTS)) run_experts(&t, layer, shared ? NULL : residual);
     if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, layer, x, residual);
 }

@@ -294,9 +294,21 @@ static pj_status load_qkv(loader *l, const char *attn, pj_layer *layer)
     if (has_tensor(l, attn, "qkv_proj.weight")) return load_split_qkv(l, attn, q, kv, bias, layer);
     size_t q_rows = layer->output_gate ? 2 * q : q;
     pj_status status = load_component(l, attn, PJ_N_Q_PROJ, q_rows, c->hidden, bias, &layer->q);
+    if (layer->kv_source != layer->index) return status;
     if (!status) status = load_component(l, attn, PJ_N_K_PROJ, kv, c->hidden, bias, &layer->k);
-    if (!status) status = load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
+    if (!status && !layer->keys_are_values)
+        status = load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
     return status;
+}
+
+/* RMSNorm of values has no weights of its own. */
+static pj_status make_plain_norm(loader *l, size_t count, pj_norm *out)
+{
+    float *ones = small_alloc(l, count, sizeof *ones);
+    if (!ones) return PJ_E_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) ones[i] = 1;
+    *out = (pj_norm){.w = ones, .name = PJ_N_V_NORM};
+    return PJ_OK;
 }
 
 static pj_status load_qk_norms(loader *l, const char *attn, pj_layer *layer)
@@ -307,6 +319,8 @@ static pj_status load_qk_norms(loader *l, const char *attn, pj_layer *layer)
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
     if (kind == PJ_QK_NORM_NONE) return PJ_OK;
     pj_status status = load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
+    if (layer->kv_source != layer->index) return status;
+    if (!status && l->model->blueprint->v_norm) status = make_plain_norm(l, k, &layer->v_norm);
     return status ? status : load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
@@ -569,16 +583,28 @@ static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_
 
 /* The router's product is done in 32-bit floats whatever its weights are: rounded activations would
  * send tokens whose choice is a close one to other experts. */
-static pj_status load_router(loader *l, const char *prefix, pj_projection *out)
+static pj_status load_router(loader *l, const char *prefix, const char *part, pj_projection *out)
 {
     const pj_model_config *c = &l->model->config;
     pj_projection read = {0};
-    const char *part = has_tensor(l, prefix, "router.weight") ? "router" : "gate";
     pj_status status = load_linear(l, prefix, part, c->experts, c->hidden,
                                    l->model->blueprint->router_bias, &read);
     *out = read; /* unnamed: its component, the router, also chooses */
     if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
     return make_matrix(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
+}
+
+/* In whichever of their forms the file has them. */
+static pj_status load_some_experts(loader *l, const char *prefix, pj_layer *layer)
+{
+    pj_status status = PJ_OK;
+    if (has_tensor(l, prefix, "gate_up_proj_blocks")) return load_mxfp4_experts(l, prefix, layer);
+    if (has_tensor(l, prefix, "gate_up_proj_bias")) return load_interleaved_experts(l, prefix, layer);
+    if (has_tensor(l, prefix, "gate_up_proj")) return load_fused_experts(l, prefix, layer);
+    if (has_tensor(l, prefix, "gate_proj.weight")) return load_stacked_experts(l, prefix, layer);
+    for (uint32_t e = 0; !status && e < l->model->config.experts; e++)
+        status = load_expert(l, prefix, e, &layer->experts[e]);
+    return status;
 }
 
 static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
@@ -590,18 +616,9 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
     snprintf(experts, sizeof experts, "%s.experts", block);
     layer->experts = small_alloc(l, c->experts, sizeof *layer->experts);
     if (!layer->experts) return PJ_E_NO_MEMORY;
-    pj_status status = load_router(l, block, &layer->router);
-    if (!status && has_tensor(l, experts, "gate_up_proj_blocks"))
-        status = load_mxfp4_experts(l, experts, layer);
-    else if (!status && has_tensor(l, experts, "gate_up_proj_bias"))
-        status = load_interleaved_experts(l, experts, layer);
-    else if (!status && has_tensor(l, experts, "gate_up_proj"))
-        status = load_fused_experts(l, experts, layer);
-    else if (!status && has_tensor(l, experts, "gate_proj.weight"))
-        status = load_stacked_experts(l, experts, layer);
-    else
-        for (uint32_t e = 0; !status && e < c->experts; e++)
-            status = load_expert(l, experts, e, &layer->experts[e]);
+    const char *router = has_tensor(l, block, "router.weight") ? "router" : "gate";
+    pj_status status = load_router(l, block, router, &layer->router);
+    if (!status) status = load_some_experts(l, experts, layer);
     if (status || !l->model->blueprint->shared_expert) return status;
     char shared[NAME_BYTES + 16];
     snprintf(shared, sizeof shared, "%s.shared_expert", block);
@@ -611,11 +628,6 @@ static pj_status load_experts(loader *l, const char *prefix, pj_layer *layer)
         status =
             load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
     return status;
-}
-
-static bool is_windowed(const pj_model_config *c, uint32_t index)
-{
-    return c->window && (!c->layer_is_windowed || c->layer_is_windowed[index]);
 }
 
 static uint32_t rope_of(const pj_model *m, uint32_t index)
@@ -707,13 +719,47 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     const pj_model_config *c = &m->config;
     layer->index = index;
     layer->heads = c->heads;
-    layer->kv_heads = c->kv_heads;
-    layer->head_dim = c->head_dim;
+    layer->kv_heads = pj_config_kv_heads(c, index);
+    layer->head_dim = pj_config_head_dim(c, index);
     layer->output_gate = m->blueprint->output_gate;
-    layer->window = is_windowed(c, index) ? c->window : UINT32_MAX;
+    layer->kv_source = pj_config_kv_source(c, index);
+    layer->keys_are_values = c->keys_are_values && !pj_config_is_windowed(c, index);
+    layer->scale = 1;
+    layer->window = pj_config_is_windowed(c, index) ? c->window : UINT32_MAX;
     layer->rope = rope_of(m, index);
     layer->score_scale =
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
+}
+
+/* Gemma 4: a router with a norm and scales of its own, and norms around both branches. */
+static pj_status load_experts_beside(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    char name[NAME_BYTES];
+    size_t d = c->hidden;
+    layer->experts = small_alloc(l, c->experts, sizeof *layer->experts);
+    if (!layer->experts) return PJ_E_NO_MEMORY;
+    snprintf(name, sizeof name, "%s.router", prefix);
+    pj_status status = load_router(l, name, "proj", &layer->router);
+    snprintf(name, sizeof name, "%s.router.scale", prefix);
+    if (!status) status = load_vector(l, name, d, 1, &layer->router_norm.w);
+    for (size_t i = 0; !status && i < d; i++)
+        ((float *)(uintptr_t)layer->router_norm.w)[i] *= 1.0f / sqrtf((float)d);
+    layer->router_norm.name = PJ_N_ROUTER_NORM;
+    snprintf(name, sizeof name, "%s.router.per_expert_scale", prefix);
+    if (!status) status = load_vector(l, name, c->experts, 1, &layer->expert_scale);
+    snprintf(name, sizeof name, "%s.experts", prefix);
+    if (!status) status = load_some_experts(l, name, layer);
+    if (!status)
+        status = load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_1, d, false,
+                           &layer->dense_out_norm);
+    if (!status)
+        status =
+            load_norm(l, prefix, PJ_N_PRE_FEEDFORWARD_LAYERNORM_2, d, false, &layer->experts_norm);
+    if (!status)
+        status = load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_2, d, false,
+                           &layer->experts_out_norm);
+    return status;
 }
 
 static pj_status load_feed_forward(loader *l, const char *prefix, pj_layer *layer)
@@ -722,8 +768,36 @@ static pj_status load_feed_forward(loader *l, const char *prefix, pj_layer *laye
     bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[NAME_BYTES];
     snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
-    if (!dense) return load_experts(l, prefix, layer);
-    return load_mlp(l, mlp, c->intermediate, l->model->blueprint->mlp, &layer->mlp);
+    bool beside = l->model->blueprint->experts_beside;
+    if (!dense && !beside) return load_experts(l, prefix, layer);
+    pj_status status = load_mlp(l, mlp, pj_config_mlp_width(c, layer->index),
+                                l->model->blueprint->mlp, &layer->mlp);
+    return status || dense ? status : load_experts_beside(l, prefix, layer);
+}
+
+/* What a layer adds of each token's vector, and the factor of its output. */
+static pj_status load_token_input(loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t n = c->token_vector;
+    char name[NAME_BYTES];
+    const float *scale = NULL;
+    pj_status status = PJ_OK;
+    if (has_tensor(l, prefix, "layer_scalar")) {
+        snprintf(name, sizeof name, "%s.layer_scalar", prefix);
+        status = load_vector(l, name, 1, 1, &scale);
+        if (!status) layer->scale = *scale;
+    }
+    if (!n || status) return status;
+    status =
+        load_component(l, prefix, PJ_N_PER_LAYER_INPUT_GATE, n, c->hidden, false, &layer->token_gate);
+    if (!status)
+        status = load_component(l, prefix, PJ_N_PER_LAYER_PROJECTION, c->hidden, n, false,
+                                &layer->token_projection);
+    if (!status)
+        status = load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false,
+                           &layer->token_norm);
+    return status;
 }
 
 static pj_status load_layer(loader *l, uint32_t index)
@@ -744,7 +818,26 @@ static pj_status load_layer(loader *l, uint32_t index)
     if (!status) status = load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
     bool linear = l->model->config.layer_is_linear && l->model->config.layer_is_linear[index];
     if (!status) status = linear ? load_delta(l, prefix, layer) : load_attention(l, prefix, layer);
-    return status ? status : load_feed_forward(l, prefix, layer);
+    if (!status) status = load_feed_forward(l, prefix, layer);
+    return status ? status : load_token_input(l, prefix, layer);
+}
+
+/* The vectors that each layer adds of each token: a table, and a projection of its embedding. */
+static pj_status load_token_vectors(loader *l)
+{
+    pj_model *m = l->model;
+    const pj_model_config *c = &m->config;
+    size_t n = (size_t)c->layers * c->token_vector;
+    if (!n) return PJ_OK;
+    pj_status status = load_matrix(l, "model.embed_tokens_per_layer.weight", ROLE_TABLE,
+                                   c->token_vector_vocab, n, &m->token_embedding);
+    if (!status)
+        status = load_component(l, "model", PJ_N_PER_LAYER_MODEL_PROJECTION, n, c->hidden, false,
+                                &m->token_projection);
+    if (!status)
+        status = load_norm(l, "model", PJ_N_PER_LAYER_PROJECTION_NORM, c->token_vector, false,
+                           &m->token_norm);
+    return status;
 }
 
 static pj_status load_ends(loader *l)
@@ -758,6 +851,7 @@ static pj_status load_ends(loader *l)
     if (!status)
         status = load_norm(l, "model", m->blueprint->final_norm, c->hidden,
                            m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    if (!status) status = load_token_vectors(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;
     if (!status && own_head)
@@ -817,9 +911,12 @@ static void count_weights(pj_model *m)
     for (uint32_t i = 0; i < c->layers; i++) {
         const pj_layer *layer = &m->layers[i];
         const pj_norm norms[] = {layer->attention_norm, layer->attention_out_norm, layer->mlp_norm,
-                                 layer->mlp_out_norm};
-        const pj_projection linears[] = {layer->q, layer->k,      layer->v,          layer->qkv,
-                                         layer->o, layer->router, layer->shared_gate};
+                                 layer->mlp_out_norm,   layer->dense_out_norm,
+                                 layer->router_norm,    layer->experts_norm,
+                                 layer->experts_out_norm, layer->token_norm};
+        const pj_projection linears[] = {
+            layer->q,      layer->k,           layer->v,          layer->qkv,             layer->o,
+            layer->router, layer->shared_gate, layer->token_gate, layer->token_projection};
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
             count_vector(norms[n].w, c->hidden, facts);
             count_vector(norms[n].b, c->hidden, facts);
@@ -845,7 +942,13 @@ static void count_weights(pj_model *m)
         facts->active_parameters += weights;
         facts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
     }
-    facts->decode_weight_bytes += m->embedding.row_bytes;
+    facts->decode_weight_bytes += m->embedding.row_bytes + m->token_embedding.row_bytes;
+    count_linear(&m->token_projection, 1, facts);
+    count_vector(m->token_norm.w, c->token_vector, facts);
+    uint64_t vectors = (uint64_t)m->token_embedding.rows * m->token_embedding.cols;
+    facts->parameters += vectors;
+    facts->active_parameters += vectors;
+    facts->weight_bytes += (uint64_t)m->token_embedding.rows * m->token_embedding.row_bytes;
     facts->dtype = m->layers[0].delta ? m->layers[0].delta->out.w.type : m->layers[0].o.w.type;
 }
 

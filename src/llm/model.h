@@ -42,6 +42,7 @@ enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
 typedef struct pj_layer {
     uint32_t index;
     uint32_t heads, kv_heads, head_dim;
+    uint32_t kv_source;         /* layer whose keys and values it reads: itself, or an earlier one */
     uint32_t window;            /* keys a query sees, itself included; UINT32_MAX: all */
     uint32_t rope;              /* of pj_model.ropes; PJ_NO_ROPE: positions do not rotate */
     float score_scale;          /* of q k^T */
@@ -53,6 +54,8 @@ typedef struct pj_layer {
     bool output_gate;           /* q has rows of queries and of gates */
     const float *sinks;         /* [heads] or NULL */
     pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
+    pj_norm v_norm;             /* [head_dim] */
+    bool keys_are_values;       /* there is no v: values are the keys before their norm */
     pj_projection o;            /* [hidden, heads head_dim] */
     pj_norm attention_out_norm; /* [hidden] */
     pj_norm mlp_norm;           /* [hidden] */
@@ -61,7 +64,16 @@ typedef struct pj_layer {
     pj_mlp *experts;            /* [experts] or NULL */
     pj_mlp shared;              /* width 0: none */
     pj_projection shared_gate;  /* [1, hidden] */
-    pj_norm mlp_out_norm;       /* [hidden] */
+    /* Experts beside a dense block: norms of its output, of the router's and the experts' input,
+     * of the experts' output; all [hidden]. */
+    pj_norm dense_out_norm, router_norm, experts_norm, experts_out_norm;
+    const float *expert_scale; /* [experts] of the chosen weights, or NULL */
+    pj_norm mlp_out_norm;      /* [hidden] */
+    /* The layer's part of each token's vector, through a gate into the residual stream. */
+    pj_projection token_gate;       /* [token_vector, hidden] */
+    pj_projection token_projection; /* [hidden, token_vector] */
+    pj_norm token_norm;             /* [hidden] */
+    float scale;                    /* of the layer's output */
 } pj_layer;
 
 typedef struct pj_model_facts {
@@ -81,6 +93,10 @@ typedef struct pj_model {
     pj_matrix embedding;     /* [vocab, hidden] */
     pj_projection head;  /* [vocab, hidden]; the embedding itself when tied */
     pj_norm final_norm;  /* [hidden] */
+    /* Vectors of each token for each layer, where there are any. */
+    pj_matrix token_embedding;      /* [vocab, layers token_vector] */
+    pj_projection token_projection; /* [layers token_vector, hidden] */
+    pj_norm token_norm;             /* [token_vector] */
     pj_layer *layers;    /* [config.layers] */
     pj_model_facts facts;
     bool synthetic;

@@ -24,6 +24,9 @@
     X(CLEANUP, "cleanup")                                           \
     /* components */                                                \
     X(EMBED_TOKENS, "embed_tokens")                                 \
+    X(EMBED_TOKENS_PER_LAYER, "embed_tokens_per_layer")             \
+    X(PER_LAYER_MODEL_PROJECTION, "per_layer_model_projection")     \
+    X(PER_LAYER_PROJECTION_NORM, "per_layer_projection_norm")       \
     X(ROTARY_EMB, "rotary_emb")                                     \
     X(INPUT_LAYERNORM, "input_layernorm")                           \
     X(POST_ATTENTION_LAYERNORM, "post_attention_layernorm")         \
@@ -31,6 +34,9 @@
     X(PRE_FEEDFORWARD_LAYERNORM, "pre_feedforward_layernorm")       \
     X(POST_FEEDFORWARD_LAYERNORM, "post_feedforward_layernorm")     \
     X(POST_MLP_LAYERNORM, "post_mlp_layernorm")                     \
+    X(POST_FEEDFORWARD_LAYERNORM_1, "post_feedforward_layernorm_1") \
+    X(PRE_FEEDFORWARD_LAYERNORM_2, "pre_feedforward_layernorm_2")   \
+    X(POST_FEEDFORWARD_LAYERNORM_2, "post_feedforward_layernorm_2") \
     X(Q_PROJ, "q_proj")                                             \
     X(K_PROJ, "k_proj")                                             \
     X(V_PROJ, "v_proj")                                             \
@@ -51,6 +57,12 @@
     X(ROUTER, "router")                                             \
     X(EXPERTS, "experts")                                           \
     X(SHARED_EXPERT, "shared_expert")                               \
+    X(ROUTER_NORM, "router_norm")                                   \
+    X(PER_LAYER_INPUT_GATE, "per_layer_input_gate")                 \
+    X(PER_LAYER_PROJECTION, "per_layer_projection")                 \
+    X(PER_LAYER_ACT, "per_layer_act")                               \
+    X(POST_PER_LAYER_INPUT_NORM, "post_per_layer_input_norm")       \
+    X(LAYER_SCALAR, "layer_scalar")                                 \
     X(NORM, "norm")                                                 \
     X(LOGITS, "logits")                                             \
     X(IN_PROJ_QKV, "in_proj_qkv")                                   \

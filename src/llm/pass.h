@@ -95,7 +95,11 @@ void pj_steps_delta(const pj_steps *s, const pj_layer *layer, const pj_rows *x);
  * that is not NULL. */
 void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,
                   float *residual);
-/* x [rows][hidden] through the experts of a layer into state->y, added to `residual`, or NULL. */
-void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual);
+/* x [rows][hidden] through the experts of a layer, chosen by `routed`, into state->y, added to
+ * `residual`, or NULL. */
+void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *routed,
+                      const pj_rows *x, float *residual);
+/* What the layer adds of each token's vector, into y [rows][hidden]. */
+void pj_steps_token_input(const pj_steps *s, const pj_layer *layer, float *y);
 
 #endif

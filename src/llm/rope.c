@@ -81,6 +81,7 @@ pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *c, uint32_t context,
         double f = plain_frequency(c->theta, i, dims);
         switch (c->type) {
         case PJ_ROPE_LINEAR: f /= c->factor; break;
+        case PJ_ROPE_PROPORTIONAL: f = i < c->turning ? f / c->factor : 0; break;
         case PJ_ROPE_LLAMA3: f = llama3_frequency(c, f); break;
         case PJ_ROPE_YARN: f = yarn_frequency(c, original, f, i, dims); break;
         case PJ_ROPE_LONGROPE:

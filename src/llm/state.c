@@ -36,9 +36,12 @@ static size_t larger(size_t a, size_t b)
 
 static size_t widest_mlp(const pj_model_config *c)
 {
-    size_t widest = c->experts ? c->expert_intermediate : c->intermediate;
-    if (c->layer_is_dense) widest = larger(widest, c->intermediate);
-    return larger(widest, c->shared_intermediate);
+    size_t widest = larger(c->expert_intermediate, c->shared_intermediate);
+    bool beside = pj_blueprint_get(c->arch)->experts_beside;
+    if (c->experts == 0 || c->layer_is_dense || beside) widest = larger(widest, c->intermediate);
+    for (uint32_t i = 0; c->wide_readers && i < c->layers; i++)
+        widest = larger(widest, pj_config_mlp_width(c, i));
+    return larger(widest, c->token_vector);
 }
 
 /* Values of the queries of a token, and of its queries, keys and values, in the widest layer. */
@@ -87,6 +90,7 @@ static void cut_activations(pj_state *s, cutter *c)
 {
     const pj_model_config *m = &s->model->config;
     size_t tokens = s->options.max_tokens, heads = widest_query(s->model), f = widest_mlp(m);
+    size_t vectors = (size_t)m->layers * m->token_vector;
     size_t experts = m->experts, chosen = m->experts_per_token;
     size_t cols = larger(larger(m->hidden, heads), f);
     s->x = cut(c, tokens, m->hidden, sizeof(float));
@@ -102,6 +106,10 @@ static void cut_activations(pj_state *s, cutter *c)
     s->gate_up = cut(c, tokens, 2 * f + PJ_GATE_GAP, sizeof(float));
     s->act = cut(c, tokens, f, sizeof(float));
     s->gathered = cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
+    s->branch = cut(c, s->model->blueprint->experts_beside && experts ? tokens : 0, m->hidden,
+                    sizeof(float));
+    s->token_vectors = cut(c, tokens, vectors, sizeof(float));
+    s->token_context = cut(c, tokens, vectors, sizeof(float));
     s->routing = cut(c, tokens, experts, sizeof(float));
     s->probability = cut(c, tokens, experts, sizeof(float));
     s->chosen = cut(c, tokens, chosen, sizeof(uint32_t));
@@ -115,7 +123,7 @@ static void cut_activations(pj_state *s, cutter *c)
         s->cosine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
         s->sine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
     }
-    s->ratios = cut(c, tokens, 2 * (size_t)m->heads, sizeof(float));
+    s->ratios = cut(c, tokens, 2 * larger(m->heads, m->token_vector ? m->layers : 0), sizeof(float));
     s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
     s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
     size_t packed = pj_linear_pack_bytes(larger(tokens, s->options.max_logits), cols);
@@ -143,6 +151,7 @@ static bool place_kv(pj_state *s, cutter *c)
             cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
             continue;
         }
+        if (l->kv_source != i) continue; /* reads another's */
         size_t rows;
         if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
@@ -207,7 +216,7 @@ size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
-        if (l->delta) continue; /* its state does not grow */
+        if (l->delta || l->kv_source != i) continue; /* nothing that grows, or another's */
         bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }
     return bytes;
@@ -263,8 +272,8 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     uint32_t keep = q->length < m->window - 1 ? q->length : m->window - 1;
     uint32_t base = q->length - keep;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
-        if (!windowed(s, layer)) continue;
         const pj_layer *l = &s->model->layers[layer];
+        if (!windowed(s, layer) || l->kv_source != layer) continue;
         size_t row_bytes = pj_state_kv_row_bytes(s, l);
         for (uint32_t which = 0; which < 2; which++)
             for (uint32_t head = 0; head < l->kv_heads; head++) {

@@ -69,6 +69,9 @@ typedef struct pj_state {
     float *gate_up;       /* [T][2 widest f + PJ_GATE_GAP] gate and up of a token side by side */
     float *act;           /* [T][widest f] */
     float *gathered;      /* [T][hidden] experts: their tokens side by side */
+    float *branch;        /* [T][hidden] dense block's output, where experts run beside it */
+    float *token_vectors; /* [T][layers token_vector] what each layer adds of a token */
+    float *token_context; /* the same, of its embedding's projection */
     float *routing;       /* [T][experts] router logits */
     float *probability;   /* [T][experts] their softmax */
     uint32_t *chosen;     /* [T][experts_per_token] */

@@ -786,6 +786,9 @@ static void write_multipliers(const copy *k)
 
 bool made_gguf_carries(const pj_model_config *c)
 {
+    bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
+    if (c->arch == PJ_ARCH_GEMMA4) return false;
+    if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     return true;
