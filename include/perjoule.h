@@ -134,6 +134,7 @@ typedef struct pj_run_facts {
     uint32_t threads, layer_count;
     const char *repeat_group; /* id of the first run of a series of equal runs */
     uint32_t repeat_index;
+    const char *batch_rule; /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
 } pj_run_facts;
 
 PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);

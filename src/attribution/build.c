@@ -103,6 +103,20 @@ static uint32_t row_above(const pj_tree *tree, uint32_t node, pj_span_kind kind)
     return above == UINT32_MAX ? PJ_NO_PARENT : tree->nodes[above].row;
 }
 
+typedef struct token_place {
+    uint32_t token, step;
+} token_place;
+
+/* In which token, or in which step that several tokens share. */
+static token_place place_in_token(const pj_tree *tree, uint32_t index)
+{
+    uint32_t above = pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN);
+    if (above == UINT32_MAX) return (token_place){PJ_NO_PARENT, PJ_NO_PARENT};
+    const pj_node *token = &tree->nodes[above];
+    return text_count(tree, token) > 1 ? (token_place){PJ_NO_PARENT, token->row}
+                                       : (token_place){token->row, PJ_NO_PARENT};
+}
+
 static bool count_rows(rows_state *s)
 {
     pj_run_data *d = s->data;
@@ -149,17 +163,21 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                         double duration_ms)
 {
     uint32_t t = node->text, row = node->row;
+    uint32_t step = text_count(s->tree, node) > 1 ? row : PJ_NO_PARENT;
     do {
         const pj_tree_text *text = t == UINT32_MAX ? NULL : &s->tree->texts[t];
         pj_token_row *token = &s->data->tokens[row++];
         *token = (pj_token_row){.phase = phase,
                                 .position = node->id,
                                 .sequence = text ? text->head->sequence : 0,
+                                .step = step,
                                 .token_id = text ? text->head->token_id : -1,
                                 .start_ms = start_ms,
                                 .duration_ms = duration_ms,
                                 .power_mw = NAN,
                                 .energy = PJ_ENERGY_UNKNOWN,
+                                .context_share = NAN,
+                                .share = NAN,
                                 .disturbed = -1};
         token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
                                        text ? text->bytes : 0);
@@ -175,9 +193,11 @@ static void fill_component(rows_state *s, uint32_t index, const pj_span_view *vi
     const pj_tree *tree = s->tree;
     const pj_node *node = &tree->nodes[index];
     pj_component_row *row = &s->data->components[node->row];
+    token_place place = place_in_token(tree, index);
     *row = (pj_component_row){.layer = row_above(tree, index, PJ_SPAN_LAYER),
                               .section = row_above(tree, index, PJ_SPAN_SECTION),
-                              .token = row_above(tree, index, PJ_SPAN_TOKEN),
+                              .token = place.token,
+                              .step = place.step,
                               .class_ = PJ_NO_PARENT,
                               .name = pj_tree_name(tree, node->id),
                               .start_ms = start_ms,
@@ -219,7 +239,9 @@ static void fill_layer(rows_state *s, uint32_t index, const pj_span_view *view, 
 {
     const pj_node *node = &s->tree->nodes[index];
     pj_layer_row *row = &s->data->layers[node->row];
-    row->token = row_above(s->tree, index, PJ_SPAN_TOKEN);
+    token_place place = place_in_token(s->tree, index);
+    row->token = place.token;
+    row->step = place.step;
     row->layer_index = node->id;
     row->start_ms = start_ms;
     row->duration_ms = duration_ms;
@@ -243,7 +265,8 @@ static bool fill_row(rows_state *s, uint32_t index)
         return true;
     case PJ_SPAN_SECTION:
         s->data->sections[node->row] = (pj_section_row){row_above(tree, index, PJ_SPAN_PHASE),
-                                                        row_above(tree, index, PJ_SPAN_TOKEN),
+                                                        place_in_token(tree, index).token,
+                                                        place_in_token(tree, index).step,
                                                         pj_tree_name(tree, node->id),
                                                         start_ms,
                                                         duration_ms,

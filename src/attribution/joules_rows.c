@@ -1,40 +1,21 @@
 /* What rows have beside the energy of their node. */
 #include "attribution/joules.h"
 
+#include "attribution/batch.h"
+
 #include <math.h>
 #include <string.h>
 
-/* A batch shares a step equally, in whole nanojoules; layers and self stay with the first row. */
-static void fill_token(pj_joules *j, const pj_node *node, uint32_t rows)
+/* Mean power of the step, on every token row of it; shares of energy are batch.c's. */
+static void fill_power(pj_joules *j, const pj_node *node)
 {
-    const pj_energy whole = j->d->tokens[node->row].energy, *e = &whole;
+    pj_run_data *d = j->d;
+    pj_token_row *row = &d->tokens[node->row];
     double seconds = (double)(node->end_ns - node->begin_ns) * 1e-9;
-    for (uint32_t i = 0; i < rows; i++) {
-        pj_token_row *row = &j->d->tokens[node->row + i];
-        row->energy = *e;
-        if (e->gross_nj != PJ_NJ_UNKNOWN && seconds > 0)
-            row->power_mw = pj_mj_of_nj(e->gross_nj) / seconds;
-        if (rows == 1) return;
-        int64_t *amounts[] = {&row->energy.gross_nj, &row->energy.net_nj, &row->energy.planted_nj};
-        for (int k = 0; k < 3; k++)
-            if (*amounts[k] != PJ_NJ_UNKNOWN) {
-                int64_t part = *amounts[k] / rows, rest = *amounts[k] - part * rows;
-                *amounts[k] = part + (i == 0 ? rest : 0);
-            }
-        if (i > 0 && row->energy.self_nj != PJ_NJ_UNKNOWN) row->energy.self_nj = 0;
-        row->energy.sd = pj_sd_scaled(&e->sd, 1.0 / rows);
-        row->energy.net_sd = pj_sd_scaled(&e->net_sd, 1.0 / rows);
-        row->energy.sd_mj = e->sd_mj / (float)rows;
-        row->energy.net_sd_mj = e->net_sd_mj / (float)rows;
-        if (row->energy.method != PJ_METHOD_NONE) row->energy.method = PJ_METHOD_ALLOCATED;
-    }
-}
-
-static uint32_t rows_of_token(const pj_tree *tree, const pj_node *node)
-{
-    uint32_t count = 0;
-    for (uint32_t t = node->text; t != UINT32_MAX; t = tree->texts[t].next) count++;
-    return count ? count : 1;
+    if (row->energy.gross_nj == PJ_NJ_UNKNOWN || !(seconds > 0)) return;
+    double mw = pj_mj_of_nj(row->energy.gross_nj) / seconds;
+    uint32_t end = row->step == PJ_NO_PARENT ? node->row + 1 : pj_shared_step_end(d, node->row);
+    for (uint32_t i = node->row; i < end; i++) d->tokens[i].power_mw = mw;
 }
 
 static void fill_rows(pj_joules *j)
@@ -43,7 +24,7 @@ static void fill_rows(pj_joules *j)
     pj_run_data *d = j->d;
     for (uint32_t i = 1; i < tree->node_count; i++) {
         const pj_node *node = &tree->nodes[i];
-        if (node->kind == PJ_SPAN_TOKEN) fill_token(j, node, rows_of_token(tree, node));
+        if (node->kind == PJ_SPAN_TOKEN) fill_power(j, node);
     }
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_node *node = &tree->nodes[tree->leaves[i].node];
@@ -93,5 +74,7 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
 pj_status pj_joules_rows(pj_joules *j, pj_error *err)
 {
     fill_rows(j);
-    return fill_idle(j, err);
+    double idle_mw = j->sim_mw ? j->options->sim->idle_mw : NAN;
+    pj_status status = pj_batch_share(j->d, idle_mw, err);
+    return status == PJ_OK ? fill_idle(j, err) : status;
 }

@@ -110,6 +110,7 @@ static void add_component(maker *m, uint32_t layer, int which)
     d->components[at] = (pj_component_row){.layer = layer,
                                            .section = PJ_NO_PARENT,
                                            .token = d->layers[layer].token,
+                                           .step = PJ_NO_PARENT,
                                            .class_ = (uint32_t)which % d->class_count,
                                            .name = components[which],
                                            .start_ms = m->now_ms,
@@ -131,6 +132,9 @@ static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t laye
     pj_run_data *d = m->data;
     uint32_t token = d->token_count++;
     d->tokens[token] = (pj_token_row){.phase = phase,
+                                      .step = PJ_NO_PARENT,
+                                      .share = NAN,
+                                      .context_share = NAN,
                                       .position = position,
                                       .token_id = 42,
                                       .text = " word",
@@ -140,6 +144,7 @@ static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t laye
     for (uint32_t l = 0; l < layers; l++) {
         uint32_t at = d->layer_count++;
         d->layers[at] = (pj_layer_row){.token = token,
+                                       .step = PJ_NO_PARENT,
                                        .layer_index = l,
                                        .start_ms = m->now_ms,
                                        .energy = some_energy(m),

@@ -23,7 +23,7 @@ enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 }
 
 typedef struct run_args {
     const char *model, *prompt, *file, *prompts_file, *messages, *system, *ids, *depth, *power,
-        *dtype, *kv, *experiment, *database;
+        *dtype, *kv, *experiment, *database, *batch_rule;
     int64_t max_tokens, threads, batch, repeat, warmup, top_k, seed, interval_ns;
     double temperature, top_p, min_p, repeat_penalty;
     pj_text_list stop, tags, chat_settings;
@@ -180,6 +180,8 @@ static void set_options(run_state *s, int depth, int kv)
     o->chat = a->chat || a->system || a->messages || a->chat_settings.count;
     o->system = a->system;
     o->chat_variables = s->chat_variables;
+    o->batch_rule =
+        a->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(a->batch_rule) : PJ_BATCH_BYTES;
     o->ignore_eos = a->ignore_eos;
     o->sampling = get_sampling(a);
     o->stop = a->stop.count ? a->stop.items : NULL;
@@ -395,6 +397,9 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
         !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->messages + !!a->ids;
     for (size_t i = 0; i < a->tags.count; i++)
         if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
+    if (a->batch_rule && pj_batch_rule_parse(a->batch_rule) < 0)
+        return pj_command_usage(command, "--batch-rule is bytes, tokens or equal, not %s",
+                                a->batch_rule);
     if (sources != 1)
         return pj_command_usage(command,
                                 "give one prompt: TEXT, -f, --prompts, --messages or --ids");
@@ -462,6 +467,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
         PJ_OPTION_KV(&a.kv),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
         {"batch", 'b', PJ_OPTION_INT, &a.batch, "N", "decode N sequences at once", 1, 4096},
+        {"batch-rule", 0, PJ_OPTION_TEXT, &a.batch_rule, "RULE",
+         "how a shared step's energy is split: bytes (default), tokens, equal"},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and give statistics", 1,
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before that are not recorded", 0, 1000},

@@ -101,11 +101,13 @@ static pj_status describe(const pj_session *session, pj_run *run, const pj_engin
     bool first = o->repeat_group && !*o->repeat_group;
     pj_status status =
         pj_run_describe(run,
-                        &(pj_run_facts){.model_name = f->model_name,
+                        &(pj_run_facts){.size = sizeof(pj_run_facts),
+                                        .model_name = f->model_name,
                                         .model_path = f->model_path,
                                         .dtype = f->dtype,
                                         .isa = f->isa,
                                         .model_json = ok ? buffer.data : NULL,
+                                        .batch_rule = pj_batch_rule_name(o->batch_rule),
                                         .settings_json = complete ? settings.data : NULL,
                                         .threads = f->threads,
                                         .layer_count = f->config->layers,

@@ -14,6 +14,7 @@ typedef struct pj_profile_options {
     const pj_prompt *prompts; /* prompt_count of them; sequence i takes prompt i % count */
     uint32_t prompt_count;
     uint32_t batch; /* sequences decoded at once; 0: prompt_count */
+    pj_batch_rule batch_rule; /* how shared steps are split between the sequences */
     uint32_t first_stream; /* of the seed, for the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;

@@ -456,6 +456,9 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
         return pj_fail(err, PJ_E_INVALID, "model_json is not a JSON object");
     if (facts->settings_json && !pj_run_is_json_object(facts->settings_json))
         return pj_fail(err, PJ_E_INVALID, "settings_json is not a JSON object");
+    if (facts->batch_rule && pj_batch_rule_parse(facts->batch_rule) < 0)
+        return pj_fail(err, PJ_E_INVALID, "batch_rule is bytes, tokens or equal, not %.40s",
+                       facts->batch_rule);
     pj_run_info *info = &run->info;
     const struct {
         const char *from, **to;
@@ -463,7 +466,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
         {facts->model_name, &info->model_name}, {facts->model_path, &info->model_path},
         {facts->dtype, &info->dtype},           {facts->isa, &info->isa},
         {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group},
-        {facts->settings_json, &info->settings_json}};
+        {facts->settings_json, &info->settings_json}, {facts->batch_rule, &info->batch_rule}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].from) *texts[i].to = keep_text(run, texts[i].from, &failed);
     if (facts->threads) info->threads = facts->threads;

@@ -216,7 +216,7 @@ static void add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count
 typedef struct place {
     uint8_t phase;
     int32_t layer;
-    uint32_t token; /* NONE: in no token */
+    uint32_t token; /* the first of its step; NONE: in no token */
 } place;
 
 static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
@@ -228,13 +228,15 @@ static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
 
 static place place_of_layer(const pj_run_data *data, const pj_layer_row *layer)
 {
-    return (place){phase_of_token(data, layer->token), (int32_t)layer->layer_index, layer->token};
+    uint32_t step = pj_step_of(layer->token, layer->step);
+    return (place){phase_of_token(data, step), (int32_t)layer->layer_index, step};
 }
 
 static place place_of_component(const pj_run_data *data, const pj_component_row *c)
 {
     if (c->layer < data->layer_count) return place_of_layer(data, &data->layers[c->layer]);
-    place p = {phase_of_token(data, c->token), PJ_OUTSIDE, c->token};
+    uint32_t step = pj_step_of(c->token, c->step);
+    place p = {phase_of_token(data, step), PJ_OUTSIDE, step};
     if (p.phase == PJ_PHASE_COUNT && c->section < data->section_count &&
         data->sections[c->section].phase < data->phase_count)
         p.phase = data->phases[data->sections[c->section].phase].phase;
@@ -448,7 +450,12 @@ static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_
     return NAN;
 }
 
-/* The cell of a component row, or SIZE_MAX. */
+static uint32_t end_of_step(const pj_run_data *data, uint32_t first)
+{
+    return data->tokens[first].step == first ? pj_shared_step_end(data, first) : first + 1;
+}
+
+/* The cell of a component row in the first token of its step, or SIZE_MAX. */
 static size_t cell_of(const planes *p, uint32_t row)
 {
     const pj_component_row *c = &p->data->components[row];
@@ -459,7 +466,8 @@ static size_t cell_of(const planes *p, uint32_t row)
     return ((size_t)at.token * p->layers + layer) * p->component_count + p->of_row[row];
 }
 
-/* Several rows in one cell (a component that ran twice) add up in time and energy, and average
+/* Every token of a shared step shows the step's figures, and its own part of the energy. Several rows
+ * in one cell (a component that ran twice) add up in time and energy, and average
  * nowhere: of statistics the last one stands. Entropy recorded on operations counts for their
  * component. Returns whether any cell holds a figure. */
 static bool fill_plane(planes *p, pj_metric metric)
@@ -470,9 +478,15 @@ static bool fill_plane(planes *p, pj_metric metric)
     for (uint32_t i = 0; i < data->component_count; i++) {
         float value = plane_value(data, &data->components[i], metric);
         size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, i);
+        uint32_t first = pj_step_of_component(data, &data->components[i]);
         if (cell == SIZE_MAX) continue;
-        bool add = adds && !isnan(p->values[cell]);
-        p->values[cell] = add ? p->values[cell] + value : value;
+        uint32_t end = end_of_step(data, first);
+        for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count) {
+            if (metric == PJ_METRIC_ENERGY)
+                value = (float)pj_token_part_mj(&data->tokens[t], &data->components[i]);
+            bool add = adds && !isnan(p->values[cell]);
+            p->values[cell] = add ? p->values[cell] + value : value;
+        }
         any = true;
     }
     for (uint32_t i = 0; i < data->operation_count && metric == PJ_METRIC_ENTROPY; i++) {
@@ -482,8 +496,11 @@ static bool fill_plane(planes *p, pj_metric metric)
                                          .extra_count = o->extra_count};
         float value = plane_value(data, &as_component, metric);
         size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, o->component);
+        uint32_t first = pj_step_of_component(data, &data->components[o->component]);
         if (cell == SIZE_MAX) continue;
-        p->values[cell] = value;
+        uint32_t end = end_of_step(data, first);
+        for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count)
+            p->values[cell] = value;
         any = true;
     }
     return any;

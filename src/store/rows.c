@@ -122,6 +122,7 @@ static const pj_column run_columns[] = {
     COLUMN("typical_token_energy_mj", DOUBLE, pj_run_info, typical_token_mj),
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
+    COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),
     COLUMN("parameters", DOUBLE, pj_run_info, parameters),
     COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),
@@ -223,6 +224,10 @@ static const pj_column token_columns[] = {
     UNCERTAINTY(pj_token_view, row.energy),
     BOUND(pj_token_view, row.energy),
     COLUMN("disturbed", I32, pj_token_view, row.disturbed),
+    REFERENCE("step_id", TOKENS, pj_token_view, row.step),
+    COLUMN("context_tokens", COUNT, pj_token_view, row.context_tokens),
+    COLUMN("share", DOUBLE, pj_token_view, row.share),
+    COLUMN("context_share", DOUBLE, pj_token_view, row.context_share),
 };
 
 static const pj_column section_columns[] = {
@@ -234,12 +239,14 @@ static const pj_column section_columns[] = {
     ENERGY(pj_section_view, row.energy),
     REFERENCE("phase_id", PHASES, pj_section_view, row.phase),
     REFERENCE("token_id", TOKENS, pj_section_view, row.token),
+    REFERENCE("step_id", TOKENS, pj_section_view, row.step),
     UNCERTAINTY(pj_section_view, row.energy),
     BOUND(pj_section_view, row.energy),
 };
 
 static const pj_column layer_columns[] = {
     REFERENCE("token_id", TOKENS, pj_layer_row, token),
+    REFERENCE("step_id", TOKENS, pj_layer_row, step),
     COLUMN("layer_index", U32, pj_layer_row, layer_index),
     COLUMN("total_time_ms", DOUBLE, pj_layer_row, duration_ms),
     COLUMN("attention_time_ms", DOUBLE, pj_layer_row, attention_ms),
@@ -260,6 +267,7 @@ static const pj_column component_columns[] = {
     COLUMN("flops_estimate", DOUBLE, pj_component_row, flops),
     COLUMN("bytes_estimate", DOUBLE, pj_component_row, bytes),
     REFERENCE("token_id", TOKENS, pj_component_row, token),
+    REFERENCE("step_id", TOKENS, pj_component_row, step),
     REFERENCE("section_id", SECTIONS, pj_component_row, section),
     REFERENCE("class_id", CLASSES, pj_component_row, class_),
     COLUMN("extra_metrics", EXTRAS, pj_component_row, extra_begin),

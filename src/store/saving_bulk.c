@@ -29,6 +29,12 @@ static bool token_of_layer(const pj_run_data *data, uint32_t row, uint32_t *key)
     return true;
 }
 
+static bool step_of_layer(const pj_run_data *data, uint32_t row, uint32_t *key)
+{
+    *key = data->layers[row].step;
+    return *key != PJ_NO_PARENT;
+}
+
 static bool layer_of_component(const pj_run_data *data, uint32_t row, uint32_t *key)
 {
     *key = data->components[row].layer;
@@ -39,6 +45,12 @@ static bool token_of_component(const pj_run_data *data, uint32_t row, uint32_t *
 {
     *key = data->components[row].token;
     return data->components[row].layer == PJ_NO_PARENT;
+}
+
+static bool step_of_component(const pj_run_data *data, uint32_t row, uint32_t *key)
+{
+    *key = data->components[row].step;
+    return data->components[row].layer == PJ_NO_PARENT && *key != PJ_NO_PARENT;
 }
 
 static bool section_of_component(const pj_run_data *data, uint32_t row, uint32_t *key)
@@ -53,6 +65,8 @@ static const index_rule index_rules[] = {
     {"layers_by_token", PJ_TABLE_LAYERS, PJ_TABLE_TOKENS, token_of_layer},
     {"components_by_layer", PJ_TABLE_COMPONENTS, PJ_TABLE_LAYERS, layer_of_component},
     {"components_outside", PJ_TABLE_COMPONENTS, PJ_TABLE_TOKENS, token_of_component},
+    {"layers_by_step", PJ_TABLE_LAYERS, PJ_TABLE_TOKENS, step_of_layer},
+    {"components_of_steps", PJ_TABLE_COMPONENTS, PJ_TABLE_TOKENS, step_of_component},
     {"components_of_sections", PJ_TABLE_COMPONENTS, PJ_TABLE_SECTIONS, section_of_component},
 };
 

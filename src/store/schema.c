@@ -346,5 +346,191 @@ static const char version_6[] =
 static const char version_7[] = "ALTER TABLE profiling_runs ADD COLUMN total_rails TEXT;"
                                 "ALTER TABLE profiling_runs ADD COLUMN partial_rails TEXT;";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4,
-                                       version_5, version_6, version_7, NULL};
+/*
+ * What lies in a step that the sequences of a batch share belonged to the first of its tokens, so
+ * that a join from tokens down gave that one more than it had. It belongs to the step now: step_id is
+ * the id of the step's first token, token_id is NULL, and a token's part follows from its shares.
+ */
+#define MOVE_TO_STEP(table)                                                                  \
+    "UPDATE " table " SET step_id = token_id, token_id = NULL FROM run_rows r JOIN"          \
+    " profiling_runs p ON p.id = r.run_id AND p.batch_size > 1 WHERE r.table_name = '" table \
+    "' AND " table ".id BETWEEN r.first_id AND r.first_id + r.row_count - 1 AND token_id IN" \
+    " (SELECT step_id FROM tokens WHERE step_id IS NOT NULL);"
+
+/* A token's part of something in its step: `e` and `n` are its gross and net energy, `k` the net
+ * energy in it that is shared by context. */
+#define PART_OF_TOKEN(e, k)                                                                  \
+    "CASE WHEN t.step_id IS NULL THEN " e " ELSE " e " * t.share + (" k ") *"                \
+    " (t.context_share - t.share) END"
+#define CONTEXT_OF(c) "CASE WHEN " c ".component_name = 'attention' THEN"
+#define CONTEXT_OF_COMPONENT(c) CONTEXT_OF(c) " coalesce(" c ".net_energy_mj, " c ".energy_mj) ELSE 0 END"
+#define NET_CONTEXT_OF_COMPONENT(c) CONTEXT_OF(c) " " c ".net_energy_mj ELSE 0 END"
+#define CONTEXT_OF_OPERATION CONTEXT_OF("c") " coalesce(o.net_energy_mj, o.energy_mj) ELSE 0 END"
+#define NET_CONTEXT_OF_OPERATION CONTEXT_OF("c") " o.net_energy_mj ELSE 0 END"
+#define CONTEXT_OF_LAYER                                                                     \
+    "(SELECT total(coalesce(c.net_energy_mj, c.energy_mj)) FROM component_metrics c"         \
+    " WHERE c.layer_metric_id = l.id AND c.component_name = 'attention')"
+
+#define LAYERS_OF_TOKENS(join)                                                               \
+    "SELECT t.run_id, t.id AS token_id, t.phase, t.position, t.sequence, l.id AS"            \
+    " layer_metric_id, l.layer_index, l.total_time_ms, l.attention_time_ms, l.mlp_time_ms, " \
+    PART_OF_TOKEN("l.energy_mj", CONTEXT_OF_LAYER) " AS energy_mj, l.method,"                \
+    " l.activation_mean, l.activation_std, l.activation_max, l.activation_sparsity"          \
+    " FROM tokens t JOIN layer_metrics l ON " join
+#define COMPONENTS_OF_TOKENS(layer, join)                                                    \
+    "SELECT t.run_id, t.id AS token_id, t.phase, t.position, t.sequence, " layer             \
+    " AS layer_index, c.id AS component_metric_id, c.component_name, c.time_ms, "            \
+    PART_OF_TOKEN("c.energy_mj", CONTEXT_OF_COMPONENT("c")) " AS energy_mj, "                \
+    PART_OF_TOKEN("c.net_energy_mj", NET_CONTEXT_OF_COMPONENT("c")) " AS net_energy_mj,"     \
+    " c.method, c.flops_estimate, c.bytes_estimate, c.activation_mean, c.activation_std,"    \
+    " c.activation_max, c.activation_sparsity, c.first_operation_id, c.operation_count"      \
+    " FROM tokens t " join
+
+/* Of one step, t being one of its tokens. */
+#define SUM_OF_STEP(what, table, rest) \
+    "(SELECT total(" what ") FROM " table " WHERE " rest ")"
+#define PARTS_OF(id, column)                                                                 \
+    SUM_OF_STEP("s.self_energy_mj", "pipeline_sections s", "s." column " = " id) " + "       \
+    SUM_OF_STEP("l.energy_mj", "layer_metrics l", "l." column " = " id) " + "                \
+    SUM_OF_STEP("c.energy_mj", "component_metrics c",                                        \
+                "c." column " = " id " AND c.layer_metric_id IS NULL")
+#define CONTEXT_OF_STEP                                                                      \
+    "(SELECT total(coalesce(c.net_energy_mj, c.energy_mj)) FROM layer_metrics l JOIN"        \
+    " component_metrics c ON c.layer_metric_id = l.id WHERE l.step_id = t.step_id AND"       \
+    " c.component_name = 'attention') + " SUM_OF_STEP(                                       \
+        "coalesce(c.net_energy_mj, c.energy_mj)", "component_metrics c",                     \
+        "c.step_id = t.step_id AND c.layer_metric_id IS NULL AND c.component_name = 'attention'")
+
+static const char version_8[] =
+    "DROP VIEW conservation; DROP VIEW operations_of_runs; DROP VIEW energy_by_component;"
+    "DROP VIEW components_of_runs; DROP VIEW energy_by_layer; DROP VIEW energy_of_token_parts;"
+    "DROP VIEW energy_of_section_parts;"
+    "ALTER TABLE profiling_runs ADD COLUMN batch_rule TEXT;"
+    "ALTER TABLE tokens ADD COLUMN step_id INTEGER;"
+    "ALTER TABLE tokens ADD COLUMN context_tokens INTEGER;"
+    "ALTER TABLE tokens ADD COLUMN share REAL;"
+    "ALTER TABLE tokens ADD COLUMN context_share REAL;"
+    "ALTER TABLE pipeline_sections ADD COLUMN step_id INTEGER;"
+    "ALTER TABLE layer_metrics ADD COLUMN step_id INTEGER;"
+    "ALTER TABLE component_metrics ADD COLUMN step_id INTEGER;"
+    "UPDATE tokens SET step_id = s.first, share = coalesce(energy_mj / nullif(s.mj, 0), 1.0 / s.n)"
+    " FROM (SELECT min(t.id) AS first, count(*) AS n, sum(t.energy_mj) AS mj, t.phase_id,"
+    "  t.position FROM profiling_runs p JOIN tokens t ON t.run_id = p.id WHERE p.batch_size > 1"
+    "  GROUP BY t.phase_id, t.position HAVING count(*) > 1) AS s"
+    " WHERE tokens.phase_id = s.phase_id AND tokens.position = s.position;"
+    "UPDATE tokens SET context_share = share WHERE step_id IS NOT NULL;"
+    /* The first one had all of the step's self energy. */
+    "UPDATE tokens SET self_energy_mj = s.self_mj * share FROM (SELECT step_id,"
+    "  sum(self_energy_mj) AS self_mj FROM tokens WHERE step_id IS NOT NULL GROUP BY step_id) AS s"
+    " WHERE tokens.step_id = s.step_id;"
+    "UPDATE profiling_runs SET batch_rule = 'equal' WHERE id IN"
+    " (SELECT run_id FROM tokens WHERE step_id IS NOT NULL);"
+    MOVE_TO_STEP("pipeline_sections") MOVE_TO_STEP("layer_metrics")
+    MOVE_TO_STEP("component_metrics")
+    "CREATE INDEX layers_by_step ON layer_metrics(step_id) WHERE step_id IS NOT NULL;"
+    "CREATE INDEX sections_by_step ON pipeline_sections(step_id) WHERE step_id IS NOT NULL;"
+    "CREATE INDEX components_of_steps ON component_metrics(step_id)"
+    " WHERE layer_metric_id IS NULL AND step_id IS NOT NULL;"
+    "DROP INDEX components_of_sections;"
+    "CREATE INDEX components_of_sections ON component_metrics(section_id)"
+    " WHERE layer_metric_id IS NULL AND token_id IS NULL AND step_id IS NULL;"
+    /* Whoever deletes a step's first token deletes what lies in the step. */
+    "CREATE TRIGGER step_is_deleted AFTER DELETE ON tokens WHEN OLD.step_id = OLD.id BEGIN"
+    " DELETE FROM component_metrics WHERE step_id = OLD.id AND layer_metric_id IS NULL;"
+    " DELETE FROM layer_metrics WHERE step_id = OLD.id;"
+    " DELETE FROM pipeline_sections WHERE step_id = OLD.id; END;"
+
+    "CREATE VIEW steps AS SELECT coalesce(t.step_id, t.id) AS step_id, t.run_id, t.phase_id,"
+    " t.phase, t.position, count(*) AS tokens, min(t.start_ms) AS start_ms, max(t.duration_ms) AS"
+    " duration_ms, sum(t.energy_mj) AS energy_mj, sum(t.net_energy_mj) AS net_energy_mj,"
+    " sum(t.self_energy_mj) AS self_energy_mj, max(t.power_snapshot_mw) AS power_mw,"
+    " max(t.disturbed) AS disturbed FROM tokens t GROUP BY t.run_id, coalesce(t.step_id, t.id);"
+    "CREATE VIEW layers_of_tokens AS "
+    LAYERS_OF_TOKENS("l.token_id = t.id") " UNION ALL "
+    LAYERS_OF_TOKENS("l.step_id = t.step_id") ";"
+    "CREATE VIEW components_of_tokens AS "
+    COMPONENTS_OF_TOKENS("l.layer_index", "JOIN layer_metrics l ON l.token_id = t.id JOIN"
+                         " component_metrics c ON c.layer_metric_id = l.id") " UNION ALL "
+    COMPONENTS_OF_TOKENS("l.layer_index", "JOIN layer_metrics l ON l.step_id = t.step_id JOIN"
+                         " component_metrics c ON c.layer_metric_id = l.id") " UNION ALL "
+    COMPONENTS_OF_TOKENS("NULL", "JOIN component_metrics c ON c.token_id = t.id AND"
+                         " c.layer_metric_id IS NULL") " UNION ALL "
+    COMPONENTS_OF_TOKENS("NULL", "JOIN component_metrics c ON c.step_id = t.step_id AND"
+                         " c.layer_metric_id IS NULL") ";"
+    "CREATE VIEW operations_of_tokens AS SELECT c.run_id, c.token_id, c.phase, c.position,"
+    " c.sequence, c.layer_index, c.component_metric_id, c.component_name, o.id AS operation_id,"
+    " o.operation_name, o.time_ms, "
+    PART_OF_TOKEN("o.energy_mj", CONTEXT_OF_OPERATION) " AS energy_mj, "
+    PART_OF_TOKEN("o.net_energy_mj", NET_CONTEXT_OF_OPERATION) " AS net_energy_mj, c.method,"
+    " o.flops_estimate, o.bytes_estimate FROM components_of_tokens c JOIN tokens t ON t.id ="
+    " c.token_id JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
+    " c.first_operation_id + c.operation_count - 1;"
+    "CREATE VIEW energy_by_sequence AS SELECT run_id, sequence, sum(phase = 'prefill') AS"
+    " prompts, max(CASE WHEN phase = 'prefill' THEN context_tokens END) AS prompt_tokens,"
+    " count(*) AS output_tokens, sum(energy_mj) AS energy_mj, sum(net_energy_mj) AS"
+    " net_energy_mj, sum(CASE WHEN phase = 'prefill' THEN energy_mj END) AS prefill_energy_mj,"
+    " sum(CASE WHEN phase = 'decode' THEN energy_mj END) AS decode_energy_mj"
+    " FROM tokens GROUP BY run_id, sequence;"
+
+    "CREATE VIEW components_of_runs AS SELECT t.run_id, t.phase, t.position,"
+    " CASE WHEN t.step_id IS NULL THEN t.sequence END AS sequence,"
+    " CASE WHEN t.step_id IS NULL THEN t.id END AS token_id, t.id AS step_id, l.layer_index,"
+    " c.id AS component_metric_id, c.component_name, c.time_ms, c.energy_mj, c.net_energy_mj,"
+    " c.energy_sd_mj, c.method, c.flops_estimate, c.bytes_estimate, c.activation_mean,"
+    " c.activation_std, c.activation_max, c.activation_sparsity"
+    " FROM component_metrics c LEFT JOIN layer_metrics l ON l.id = c.layer_metric_id"
+    " JOIN tokens t ON t.id = coalesce(l.token_id, l.step_id, c.token_id, c.step_id);"
+    "CREATE VIEW operations_of_runs AS SELECT t.run_id, t.phase, t.position,"
+    " CASE WHEN t.step_id IS NULL THEN t.sequence END AS sequence,"
+    " CASE WHEN t.step_id IS NULL THEN t.id END AS token_id, t.id AS step_id, l.layer_index,"
+    " c.component_name, c.id AS component_metric_id, o.operation_name, o.time_ms, o.energy_mj,"
+    " o.net_energy_mj, o.energy_sd_mj, c.method, o.flops_estimate, o.bytes_estimate,"
+    " o.tensor_mean, o.tensor_std, o.tensor_max, o.extra_metrics"
+    " FROM component_metrics c LEFT JOIN layer_metrics l ON l.id = c.layer_metric_id"
+    " JOIN tokens t ON t.id = coalesce(l.token_id, l.step_id, c.token_id, c.step_id)"
+    " JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
+    " c.first_operation_id + c.operation_count - 1;"
+    "CREATE VIEW energy_by_component AS SELECT run_id, phase, component_name, count(*) AS count,"
+    " sum(time_ms) AS time_ms, sum(energy_mj) AS energy_mj, sum(flops_estimate) AS flops,"
+    " sum(bytes_estimate) AS bytes FROM components_of_runs GROUP BY run_id, phase, component_name;"
+    "CREATE VIEW energy_by_layer AS SELECT run_id, phase, layer_index, sum(total_time_ms) AS"
+    " time_ms, sum(attention_time_ms) AS attention_time_ms, sum(mlp_time_ms) AS mlp_time_ms,"
+    " sum(energy_mj) AS energy_mj FROM (SELECT t.run_id, t.phase, l.* FROM tokens t JOIN"
+    "  layer_metrics l ON l.token_id = t.id UNION ALL SELECT t.run_id, t.phase, l.* FROM tokens t"
+    "  JOIN layer_metrics l ON l.step_id = t.id) GROUP BY run_id, phase, layer_index;"
+
+    "CREATE VIEW energy_of_token_parts AS SELECT t.id AS token_id, t.phase_id, t.position,"
+    " t.energy_mj, t.self_energy_mj + CASE WHEN t.step_id IS NULL THEN "
+    PARTS_OF("t.id", "token_id")
+    " ELSE t.share * (" PARTS_OF("t.step_id", "step_id") ") + (t.context_share - t.share) * ("
+    CONTEXT_OF_STEP ") END AS parts_mj FROM tokens t WHERE t.energy_mj IS NOT NULL;"
+    "CREATE VIEW energy_of_section_parts AS SELECT s.id AS section_id, s.phase_id,"
+    " total(s.self_energy_mj) + (SELECT total(c.energy_mj) FROM component_metrics c"
+    "  WHERE c.section_id = s.id AND c.token_id IS NULL AND c.step_id IS NULL AND"
+    "  c.layer_metric_id IS NULL) AS parts_mj"
+    " FROM pipeline_sections s WHERE s.token_id IS NULL AND s.step_id IS NULL GROUP BY s.id;"
+    "CREATE VIEW conservation AS"
+    " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"
+    "  c.self_energy_mj + total(o.energy_mj) AS parts_mj FROM component_metrics c CROSS JOIN"
+    "  deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
+    "  c.first_operation_id + c.operation_count - 1"
+    "  WHERE c.energy_mj IS NOT NULL GROUP BY c.id"
+    " UNION ALL SELECT 'layer', l.id, l.energy_mj, l.self_energy_mj + total(c.energy_mj)"
+    "  FROM layer_metrics l JOIN component_metrics c ON c.layer_metric_id = l.id"
+    "  WHERE l.energy_mj IS NOT NULL GROUP BY l.id"
+    " UNION ALL SELECT 'token', token_id, energy_mj, parts_mj FROM energy_of_token_parts"
+    " UNION ALL SELECT 'step', t.id, (SELECT sum(energy_mj) FROM tokens s WHERE s.step_id = t.id"
+    "   AND s.phase_id = t.phase_id), (SELECT sum(self_energy_mj) FROM tokens s WHERE"
+    "   s.step_id = t.id AND s.phase_id = t.phase_id) + " PARTS_OF("t.id", "step_id")
+    "  FROM tokens t WHERE t.step_id = t.id AND t.energy_mj IS NOT NULL"
+    " UNION ALL SELECT 'phase', p.id, p.energy_mj, p.self_energy_mj"
+    "  + (SELECT total(parts_mj) FROM energy_of_token_parts t WHERE t.phase_id = p.id)"
+    "  + (SELECT total(parts_mj) FROM energy_of_section_parts s WHERE s.phase_id = p.id)"
+    "  FROM run_phases p WHERE p.energy_mj IS NOT NULL"
+    " UNION ALL SELECT 'run', r.rowid, r.total_energy_mj, total(p.energy_mj)"
+    "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
+    "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3,
+                                       version_4, version_5, version_6, version_7, version_8,
+                                       NULL};

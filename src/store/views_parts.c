@@ -132,14 +132,25 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 /* ---- rows of one token ------------------------------------------------------------------------
  */
 
-/* Component rows of token ?1, by layer ?2 and name ?3 where those are not NULL. */
-#define COMPONENTS_OF_TOKEN                                                                     \
-    "WITH chosen AS (SELECT c.*, l.layer_index FROM layer_metrics l JOIN component_metrics c"   \
-    " ON c.layer_metric_id = l.id WHERE l.token_id = ?1 AND (?2 IS NULL OR l.layer_index = ?2)" \
-    " AND (?3 IS NULL OR c.component_name = ?3)"                                                \
-    " UNION ALL SELECT c.*, NULL FROM component_metrics c WHERE c.token_id = ?1"                \
-    " AND c.layer_metric_id IS NULL AND (?2 IS NULL OR ?2 = -1)"                                \
-    " AND (?3 IS NULL OR c.component_name = ?3)) "
+/* Component rows of token ?1, by layer ?2 and name ?3 where those are not NULL. Of a step that several
+ * tokens share, the token's part: `s` of everything, `x` more of the net energy of attention. */
+#define ROWS_OF_TOKEN(join, layer, layer_is)                                                     \
+    "SELECT c.*, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
+    " AS s, CASE WHEN t.step_id IS NULL OR c.component_name <> 'attention' THEN 0 ELSE"          \
+    " t.context_share - t.share END AS x FROM tokens t JOIN " join " WHERE t.id = ?1 AND "       \
+    layer_is " AND (?3 IS NULL OR c.component_name = ?3)"
+#define IN_LAYER(of)                                                                             \
+    ROWS_OF_TOKEN("layer_metrics l ON " of " JOIN component_metrics c ON c.layer_metric_id"      \
+                  " = l.id", "l.layer_index", "(?2 IS NULL OR l.layer_index = ?2)")
+#define OUTSIDE(of)                                                                              \
+    ROWS_OF_TOKEN("component_metrics c ON " of " AND c.layer_metric_id IS NULL", "NULL",         \
+                  "(?2 IS NULL OR ?2 = -1)")
+#define COMPONENTS_OF_TOKEN                                                                      \
+    "WITH chosen AS (" IN_LAYER("l.token_id = t.id") " UNION ALL "                               \
+    IN_LAYER("l.step_id = t.step_id") " UNION ALL " OUTSIDE("c.token_id = t.id") " UNION ALL "   \
+    OUTSIDE("c.step_id = t.step_id") ") "
+/* What part of a row's energy the token has. */
+#define RATIO(of) "(s + x * coalesce(" of "net_energy_mj / nullif(" of "energy_mj, 0), 1))"
 
 #define SELECTED(ID, member, type, name, aggregate, unit, label, table, prefix) \
     ", " table PJ_STATISTIC_NAME_##type(prefix, name)
@@ -147,12 +158,14 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 /* Columns as write_row reads them: FIRST_STATISTIC and what follows come from the table. */
 enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
-    "SELECT component_name, NULL, layer_index, time_ms, energy_mj, net_energy_mj, energy_sd_mj,"
-    " planted_mj, flops_estimate, bytes_estimate, extra_metrics, self_energy_mj"
+    "SELECT component_name, NULL, layer_index, time_ms, energy_mj * " RATIO("") ","
+    " net_energy_mj * (s + x), energy_sd_mj * " RATIO("") ", planted_mj * " RATIO("") ","
+    " flops_estimate, bytes_estimate, extra_metrics, self_energy_mj * " RATIO("")
     PJ_SHOWN_STATISTICS(SELECTED, "", PJ_ACTIVATION) " FROM chosen ORDER BY id";
 static const char operation_rows[] = COMPONENTS_OF_TOKEN
-    "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj,"
-    " o.net_energy_mj, o.energy_sd_mj, o.planted_mj, o.flops_estimate, o.bytes_estimate,"
+    "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj * "
+    RATIO("o.") ", o.net_energy_mj * (s + x), o.energy_sd_mj * " RATIO("o.") ","
+    " o.planted_mj * " RATIO("o.") ", o.flops_estimate, o.bytes_estimate,"
     " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
     " c.first_operation_id + c.operation_count - 1 ORDER BY o.id";

@@ -37,6 +37,17 @@ static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint6
     return pj_sql_end(sql, err);
 }
 
+/* The first token of a step that several share, null for what has a token to itself. */
+static void write_step(pj_run_view *view, pj_sql *sql, int column)
+{
+    pj_json_key(view->json, "step");
+    if (pj_sql_get_type(sql, column) == PJ_SQL_NULL)
+        pj_json_null(view->json);
+    else
+        pj_json_int(view->json,
+                    pj_sql_get_int(sql, column) - view->ranges[PJ_TABLE_TOKENS].first);
+}
+
 static void write_section(pj_run_view *view, pj_sql *sql)
 {
     pj_json *json = view->json;
@@ -388,6 +399,27 @@ static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, p
     return pj_sql_end(sql, err);
 }
 
+/* Columns of a token after its energies. */
+enum {
+    POWER = 8 + PJ_ENERGY_COLUMN_COUNT,
+    DISTURBED,
+    STEP,
+    CONTEXT_TOKENS,
+    SHARE,
+    CONTEXT_SHARE
+};
+
+static void write_optional(pj_json *json, pj_sql *sql, int column, const char *key, bool truth)
+{
+    pj_json_key(json, key);
+    if (pj_sql_get_type(sql, column) == PJ_SQL_NULL)
+        pj_json_null(json);
+    else if (truth)
+        pj_json_bool(json, pj_sql_get_int(sql, column) != 0);
+    else
+        pj_json_int(json, pj_sql_get_int(sql, column));
+}
+
 static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
 {
     pj_json *json = view->json;
@@ -413,13 +445,13 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 6));
     pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 7));
     pj_json_kv_energies(json, sql, 8);
-    pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, 8 + PJ_ENERGY_COLUMN_COUNT));
+    pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, POWER));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
-    pj_json_key(json, "disturbed");
-    if (pj_sql_get_type(sql, 15) == PJ_SQL_NULL)
-        pj_json_null(json);
-    else
-        pj_json_bool(json, pj_sql_get_int(sql, 15) != 0);
+    write_optional(json, sql, DISTURBED, "disturbed", true);
+    write_step(view, sql, STEP);
+    write_optional(json, sql, CONTEXT_TOKENS, "context_tokens", false);
+    pj_json_kv_double(json, "share", pj_sql_get_double(sql, SHARE));
+    pj_json_kv_double(json, "context_share", pj_sql_get_double(sql, CONTEXT_SHARE));
     pj_json_object_end(json);
 }
 
@@ -437,7 +469,8 @@ static pj_status write_tokens(pj_run_view *view, uint64_t offset, uint32_t limit
     pj_sql *sql = pj_view_select(view, PJ_TABLE_TOKENS,
                                  "id, position, sequence, vocabulary_id, text, phase, start_ms,"
                                  " duration_ms, " PJ_ENERGY_COLUMNS
-                                 ", power_snapshot_mw, disturbed",
+                                 ", power_snapshot_mw, disturbed, step_id, context_tokens,"
+                                 " share, context_share",
                                  "AND id >= ?3 ORDER BY id LIMIT ?4", err);
     pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
     pj_sql_int(sql, 4, limit ? limit : 10000);

@@ -140,7 +140,7 @@ static void add_work(const pj_run_data *d, steps *s)
 {
     for (uint32_t i = 0; i < d->component_count; i++) {
         const pj_component_row *c = &d->components[i];
-        uint32_t token = c->layer < d->layer_count ? d->layers[c->layer].token : c->token;
+        uint32_t token = pj_step_of_component(d, c);
         if (token >= d->token_count || !s->of_token[token]) continue;
         step *at = &s->items[s->of_token[token] - 1];
         if (c->flops > 0) at->flops += c->flops;

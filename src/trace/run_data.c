@@ -31,3 +31,42 @@ pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, 
                ? PJ_OK
                : pj_fail_memory(err, "the rails of a run's total");
 }
+
+uint32_t pj_step_of_component(const pj_run_data *data, const pj_component_row *c)
+{
+    if (c->layer >= data->layer_count) return pj_step_of(c->token, c->step);
+    const pj_layer_row *layer = &data->layers[c->layer];
+    return pj_step_of(layer->token, layer->step);
+}
+
+uint32_t pj_shared_step_end(const pj_run_data *data, uint32_t first)
+{
+    uint32_t end = first + 1;
+    while (end < data->token_count && data->tokens[end].step == first) end++;
+    return end;
+}
+
+/* As the view `components_of_tokens` has it. */
+double pj_token_part_mj(const pj_token_row *token, const pj_component_row *c)
+{
+    double mj = pj_mj_of_nj(c->energy.gross_nj);
+    if (token->step == PJ_NO_PARENT) return mj;
+    double net = pj_mj_of_nj(c->energy.net_nj), context = isnan(net) ? mj : net;
+    bool by_context = strcmp(c->name, PJ_CONTEXT_COMPONENT) == 0;
+    return mj * token->share +
+           (by_context ? context * (token->context_share - token->share) : 0);
+}
+
+static const char *const batch_rules[] = {"bytes", "tokens", "equal"};
+
+const char *pj_batch_rule_name(pj_batch_rule rule)
+{
+    return (unsigned)rule < 3 ? batch_rules[rule] : "unknown";
+}
+
+int pj_batch_rule_parse(const char *name)
+{
+    for (int i = 0; name && i < 3; i++)
+        if (strcmp(batch_rules[i], name) == 0) return i;
+    return -1;
+}

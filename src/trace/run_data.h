@@ -55,6 +55,15 @@ typedef struct pj_energy {
                  __builtin_nanf(""), PJ_SD_UNKNOWN, PJ_SD_UNKNOWN, __builtin_nanf(""),          \
                  PJ_METHOD_NONE, PJ_ABSENT_NOT})
 
+static inline void pj_energy_scale_sd(pj_energy *e, double factor)
+{
+    e->sd_mj *= (float)fabs(factor);
+    e->net_sd_mj *= (float)fabs(factor);
+    e->sd = pj_sd_scaled(&e->sd, factor);
+    e->net_sd = pj_sd_scaled(&e->net_sd, factor);
+    e->upper_mj *= (float)fabs(factor);
+}
+
 /* Power samples by column: one row a time; mw[r] is the column of rails[r], NAN where it has no
  * reading. columns[c] is the sum over class c (total: own rail or sum), NAN when nothing is known.
  */
@@ -82,32 +91,40 @@ typedef struct pj_rail_energy {
     pj_sd sd, net_sd;
 } pj_rail_energy;
 
+/* A step is one pass over the model: one token, or in a batch one token of every live sequence, which
+ * share the step's energy (method ALLOCATED, attribution/batch.h). Rows of a step are consecutive.
+ * What lies in a step belongs to its token (`token`, an index) when there is one, and to the step
+ * (`step`, the index of its first token row) when several share it; the other is PJ_NO_PARENT. */
 typedef struct pj_section_row {
-    uint32_t phase; /* index of the phase row */
-    uint32_t token; /* index of the token row or PJ_NO_PARENT */
+    uint32_t phase;       /* index of the phase row */
+    uint32_t token, step; /* both PJ_NO_PARENT: in no token */
     const char *name;
     double start_ms, duration_ms;
     pj_energy energy;
 } pj_section_row;
 
-/* In a batch, a decode step gives one row a live sequence, consecutive, with the step's times. They
- * share the step's energy out between them (method ALLOCATED); the layers and the self energy of
- * the step hang on the first of them, so that children + self = gross holds for the rows of a step
- * together (group by phase and position), as it does for the one row of a step without a batch. */
 typedef struct pj_token_row {
-    uint32_t phase;    /* index of the phase row */
-    uint32_t position; /* output position from 0; row 0 covers the prefill of the prompt */
-    uint32_t sequence; /* of the batch */
-    int32_t token_id;  /* -1: unknown */
-    const char *text;  /* bytes as generated, NUL-terminated; may be invalid UTF-8 */
+    uint32_t phase;          /* index of the phase row */
+    uint32_t position;       /* output position from 0; row 0 covers the prefill of the prompt */
+    uint32_t sequence;       /* of the batch */
+    uint32_t step;           /* first row of the step that it shares, PJ_NO_PARENT: alone */
+    uint32_t context_tokens; /* prompt and text that the step attends to; 0: unknown */
+    int32_t token_id;        /* -1: unknown */
+    const char *text;        /* bytes as generated, NUL-terminated; may be invalid UTF-8 */
     double start_ms, duration_ms;
-    double power_mw; /* mean over the token, NAN: unavailable */
+    double power_mw; /* of the step, mean over it; NAN: unavailable */
     pj_energy energy;
+    /* Of a shared step's parts: of net energy of PJ_CONTEXT_COMPONENT, and of all else. */
+    double context_share, share;
     int32_t disturbed; /* by the machine, see trace/request.h: 1, 0; -1: not judged */
 } pj_token_row;
 
+/* The component that reads the cached keys and values: a sequence's part of it grows with its
+ * context. */
+#define PJ_CONTEXT_COMPONENT "attention"
+
 typedef struct pj_layer_row {
-    uint32_t token; /* index of the token row */
+    uint32_t token, step; /* see above */
     uint32_t layer_index;
     double start_ms, duration_ms, attention_ms, mlp_ms;
     pj_energy energy;
@@ -118,7 +135,7 @@ typedef struct pj_layer_row {
 typedef struct pj_component_row {
     uint32_t layer;   /* index of the layer row, or PJ_NO_PARENT: outside the layers (lm_head) */
     uint32_t section; /* index of the section row it lies in, or PJ_NO_PARENT */
-    uint32_t token;   /* index of the token row, or PJ_NO_PARENT */
+    uint32_t token, step; /* see above; both PJ_NO_PARENT: in no token */
     uint32_t class_;  /* index of the class row, or PJ_NO_PARENT */
     const char *name;
     double start_ms, duration_ms;
@@ -188,6 +205,7 @@ typedef struct pj_run_info {
     uint64_t input_tokens, output_tokens;
     const uint32_t *prompt_tokens; /* [prompt_count] of each sequence; not stored as such */
     uint32_t prompt_count;         /* 0: unknown */
+    const char *batch_rule;        /* how shared steps were split; NULL: there are none */
     double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
     pj_source_quality quality;
     const char *power_sources; /* "rapl,nvml"; NULL: none */
@@ -247,6 +265,22 @@ typedef struct pj_run_data {
 pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
+
+/* The first token row of the step that a row lies in, PJ_NO_PARENT: in none. */
+static inline uint32_t pj_step_of(uint32_t token, uint32_t step)
+{
+    return step != PJ_NO_PARENT ? step : token;
+}
+uint32_t pj_step_of_component(const pj_run_data *data, const pj_component_row *component);
+/* The end of the shared step that begins with token row `first`. */
+uint32_t pj_shared_step_end(const pj_run_data *data, uint32_t first);
+/* A row's part of a component's gross energy, in millijoules: all of it where it is alone. */
+double pj_token_part_mj(const pj_token_row *token, const pj_component_row *component);
+
+/* How shared steps are split, see attribution/batch.h. */
+typedef enum pj_batch_rule { PJ_BATCH_BYTES = 0, PJ_BATCH_TOKENS, PJ_BATCH_EQUAL } pj_batch_rule;
+const char *pj_batch_rule_name(pj_batch_rule rule);
+int pj_batch_rule_parse(const char *name); /* -1: none of them */
 
 /* Which part of a transformer block a component belongs to, by its name. */
 typedef enum pj_part { PJ_PART_OTHER = 0, PJ_PART_ATTENTION, PJ_PART_MLP, PJ_PART_NORM } pj_part;

@@ -87,6 +87,7 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "failure", info->failure);
     pj_json_kv_string(json, "profiling_depth", pj_depth_name(info->depth));
     pj_json_kv_uint(json, "batch_size", info->batch_size ? info->batch_size : 1);
+    pj_json_kv_string(json, "batch_rule", info->batch_rule);
     pj_json_kv_string(json, "dtype", info->dtype);
     pj_json_kv_string(json, "isa", info->isa);
     pj_json_key(json, "threads");

@@ -173,17 +173,19 @@ static void assert_tokens_and_phases_conserved(const pj_run_data *d)
     int64_t *token = calloc(d->token_count + 1, 8), *phase = calloc(d->phase_count + 1, 8);
     for (uint32_t i = 0; i < d->section_count; i++) {
         const pj_section_row *s = &d->sections[i];
-        bool inside = s->token != PJ_NO_PARENT;
-        add(inside ? token : phase, inside ? s->token : s->phase,
+        uint32_t step = pj_step_of(s->token, s->step);
+        bool inside = step != PJ_NO_PARENT;
+        add(inside ? token : phase, inside ? step : s->phase,
             inside ? d->token_count : d->phase_count, s->energy.self_nj);
     }
     for (uint32_t i = 0; i < d->layer_count; i++)
-        add(token, d->layers[i].token, d->token_count, d->layers[i].energy.gross_nj);
+        add(token, pj_step_of(d->layers[i].token, d->layers[i].step), d->token_count,
+            d->layers[i].energy.gross_nj);
     for (uint32_t i = 0; i < d->component_count; i++) {
         const pj_component_row *c = &d->components[i];
         if (c->layer != PJ_NO_PARENT) continue;
-        if (c->token != PJ_NO_PARENT) {
-            add(token, c->token, d->token_count, c->energy.gross_nj);
+        if (pj_step_of(c->token, c->step) != PJ_NO_PARENT) {
+            add(token, pj_step_of(c->token, c->step), d->token_count, c->energy.gross_nj);
             continue;
         }
         assert_true(c->section < d->section_count);
@@ -430,7 +432,7 @@ static void a_batch_shares_its_steps(void **state)
         const pj_token_row *rows = &d.tokens[3 * step];
         int64_t layers = 0, whole = 0, self = 0;
         for (uint32_t i = 0; i < d.layer_count; i++)
-            if (d.layers[i].token == 3 * step) layers += d.layers[i].energy.gross_nj;
+            if (d.layers[i].step == 3 * step) layers += d.layers[i].energy.gross_nj;
         for (uint32_t s = 0; s < 3; s++) {
             assert_int_equal(rows[s].sequence, s);
             assert_int_equal(rows[s].position, step);
@@ -439,6 +441,8 @@ static void a_batch_shares_its_steps(void **state)
             whole += rows[s].energy.gross_nj;
             self += rows[s].energy.self_nj;
         }
+        for (uint32_t i = 0; i < d.layer_count; i++) /* it belongs to no single token */
+            assert_int_equal(d.layers[i].token, PJ_NO_PARENT);
         assert_true(layers > 0);
         assert_int_equal(layers + self, whole);
     }

@@ -135,6 +135,7 @@ static pj_energy add_component(maker *m, const char *name, uint32_t layer, uint3
     *c = (pj_component_row){.layer = layer,
                             .section = PJ_NO_PARENT,
                             .token = token,
+                            .step = PJ_NO_PARENT,
                             .class_ = at % m->data->class_count,
                             .name = name,
                             .start_ms = m->now_ms,
@@ -158,6 +159,7 @@ static pj_energy add_layer(maker *m, uint32_t token, uint32_t index)
     uint32_t at = m->data->layer_count++;
     pj_layer_row *l = &m->data->layers[at];
     *l = (pj_layer_row){.token = token,
+                        .step = PJ_NO_PARENT,
                         .layer_index = index,
                         .start_ms = m->now_ms,
                         .energy = own_energy(m, 1e3),
@@ -180,6 +182,9 @@ static pj_energy add_token(maker *m, uint32_t phase, uint32_t position)
     uint32_t at = m->data->token_count++;
     pj_token_row *t = &m->data->tokens[at];
     *t = (pj_token_row){.phase = phase,
+                        .step = PJ_NO_PARENT,
+                        .share = NAN,
+                        .context_share = NAN,
                         .position = position,
                         .token_id = (int32_t)(position * 7),
                         .text = texts[position % 6],
@@ -203,7 +208,7 @@ static void add_section(maker *m, uint32_t phase, uint32_t token, const char *na
                         double ms, pj_energy energy)
 {
     m->data->sections[m->data->section_count++] =
-        (pj_section_row){phase, token, name, start, ms, energy};
+        (pj_section_row){phase, token, PJ_NO_PARENT, name, start, ms, energy};
 }
 
 /* A phase over tokens first .. first + count - 1; none of them: a section of its own. */
@@ -281,31 +286,30 @@ static void add_rails(maker *m)
     data->rail_energy = room(m, 12, sizeof *data->rail_energy);
     for (int p = 1; p <= PJ_PHASE_COUNT; p++)
         for (int r = 0; r < 2; r++)
-            data->rail_energy[data->rail_energy_count++] = (pj_rail_energy){
-                (uint8_t)p, (uint16_t)r, 100 * unit(m), 30 * unit(m), 60 * unit(m), NAN, 7.5,
-                {1, 2, 3}, {4, 5, 6}};
+            data->rail_energy[data->rail_energy_count++] =
+                (pj_rail_energy){(uint8_t)p, (uint16_t)r, 100 * unit(m), 30 * unit(m), 60 * unit(m),
+                                 NAN,        7.5,         {1, 2, 3},     {4, 5, 6}};
 }
 
 static void add_classes(maker *m)
 {
     m->data->classes = room(m, 4, sizeof *m->data->classes);
     for (int i = 0; i < 4; i++)
-        m->data->classes[m->data->class_count++] =
-            (pj_class_row){.name = components[i],
-                           .phase = PJ_PHASE_DECODE,
-                           .time_ms = unit(m),
-                           .flops = 1e9,
-                           .bytes = NAN,
-                           .power_mw = 1e4 * unit(m),
-                           .power_sd_mw = 100,
-                           .energy_mj = unit(m),
-                           .energy_sd_mj = 0.1,
-                           .net_energy_mj = unit(m),
-                           .net_energy_sd_mj = 0.2,
-                           .energy_sd = {1, 2, 3},
-                           .net_energy_sd = {4, 5, 6},
-                           .data_share = 0.5,
-                           .truncated = i == 3};
+        m->data->classes[m->data->class_count++] = (pj_class_row){.name = components[i],
+                                                                  .phase = PJ_PHASE_DECODE,
+                                                                  .time_ms = unit(m),
+                                                                  .flops = 1e9,
+                                                                  .bytes = NAN,
+                                                                  .power_mw = 1e4 * unit(m),
+                                                                  .power_sd_mw = 100,
+                                                                  .energy_mj = unit(m),
+                                                                  .energy_sd_mj = 0.1,
+                                                                  .net_energy_mj = unit(m),
+                                                                  .net_energy_sd_mj = 0.2,
+                                                                  .energy_sd = {1, 2, 3},
+                                                                  .net_energy_sd = {4, 5, 6},
+                                                                  .data_share = 0.5,
+                                                                  .truncated = i == 3};
 }
 
 static void fill_info(maker *m)

@@ -240,11 +240,45 @@ static void version_1_is_taken_along(void **state)
 
 /* Recorders may finish operations in any order: those of a component are stored together. */
 /* A column that a row has and the database does not (a new statistic, a new figure of runs). */
+/* A batch as version 1 kept it: what lies in a step, and the step's self energy, at its first token. */
+static void steps_of_batches_are_found(void **state)
+{
+    fixture *f = *state;
+    pj_run_data run;
+    make_run(&(made_run){.seed = 9, .tokens = 5, .layers = 2, .depth = PJ_DEPTH_DEEP}, &run);
+    save(f, &run);
+    go_back_to_version_1(f);
+    do_sql(f->store,
+           "UPDATE profiling_runs SET batch_size = 2;"
+           "UPDATE layer_metrics SET token_id = token_id - 1 WHERE token_id IN (3, 5);"
+           "UPDATE component_metrics SET token_id = token_id - 1 WHERE token_id IN (3, 5);"
+           "UPDATE pipeline_sections SET token_id = token_id - 1 WHERE token_id IN (3, 5);"
+           "UPDATE tokens SET position = position - 1, sequence = 1 WHERE id IN (3, 5);"
+           "UPDATE tokens SET energy_mj = s.mj / 2, self_energy_mj = (tokens.sequence = 0) *"
+           " s.self_mj FROM (SELECT position, sum(energy_mj) AS mj, sum(self_energy_mj) AS self_mj"
+           "  FROM tokens WHERE id > 1 GROUP BY position) AS s"
+           " WHERE tokens.id > 1 AND tokens.position = s.position;");
+    open_again(f);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM tokens WHERE step_id IN (2, 4)"), 4);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM steps"), 3);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE level = 'step'"), 2);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
+                                   " NOT abs(whole_mj - parts_mj) <= 1e-9 * abs(whole_mj)"),
+                     0);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM tokens t JOIN layer_metrics l"
+                                   " ON l.token_id = t.id WHERE t.step_id IS NOT NULL"),
+                     0);
+    assert_int_equal(ask(f->store, "SELECT count(*) FROM layers_of_tokens WHERE token_id = 3"), 4);
+    assert_int_equal(ask(f->store, "SELECT batch_rule = 'equal' FROM profiling_runs"), 1);
+    pj_run_data_fini(&run);
+}
+
 static void missing_columns_are_added(void **state)
 {
     fixture *f = *state;
     pj_error err = {0};
-    do_sql(f->store, "DROP VIEW operations_of_runs");
+    do_sql(f->store, "DROP VIEW operations_of_runs; DROP VIEW operations_of_tokens;"
+                     "DROP VIEW components_of_tokens; DROP VIEW conservation");
     do_sql(f->store, "DROP VIEW components_of_runs; DROP VIEW energy_by_component");
     do_sql(f->store, "ALTER TABLE component_metrics DROP COLUMN activation_sparsity;"
                      "ALTER TABLE profiling_runs DROP COLUMN overhead_share");
@@ -307,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(version_1_is_taken_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(steps_of_batches_are_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(missing_columns_are_added, set_up, tear_down),
         cmocka_unit_test_setup_teardown(operations_of_a_component_lie_together, set_up, tear_down),
     };

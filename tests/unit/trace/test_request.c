@@ -55,6 +55,7 @@ static made *make(uint32_t steps, uint32_t batch)
             (pj_component_row){.layer = PJ_NO_PARENT,
                                .section = PJ_NO_PARENT,
                                .token = (step + 1) * batch,
+                               .step = PJ_NO_PARENT,
                                .name = "lm_head",
                                .flops = 1e6,
                                .bytes = 1e6};
@@ -82,9 +83,9 @@ static void loading_and_idle_gaps_are_left_out(void **state)
     m->phases[m->d.phase_count++] = (pj_phase_row){PJ_PHASE_IDLE, 100, 30, energy_of(60)};
     m->phases[m->d.phase_count++] = (pj_phase_row){PJ_PHASE_IDLE, 200, 10, energy_of(20)};
     m->sections[m->d.section_count++] =
-        (pj_section_row){0, PJ_NO_PARENT, "model_load", 0, 100, energy_of(300)};
+        (pj_section_row){0, PJ_NO_PARENT, PJ_NO_PARENT, "model_load", 0, 100, energy_of(300)};
     m->sections[m->d.section_count++] =
-        (pj_section_row){0, PJ_NO_PARENT, "tokenization", 100, 1, energy_of(5)};
+        (pj_section_row){0, PJ_NO_PARENT, PJ_NO_PARENT, "tokenization", 100, 1, energy_of(5)};
     figure(m);
     assert_true(fabs(m->d.info.request_mj - 620) < 1e-9);
     assert_true(fabs(m->d.info.request_net_mj - 310) < 1e-9);
@@ -107,7 +108,7 @@ static void unknown_loading_makes_the_request_unknown(void **state)
 {
     made *m = make(20, 1);
     m->sections[m->d.section_count++] =
-        (pj_section_row){0, PJ_NO_PARENT, "model_load", 0, 100, energy_of(NAN)};
+        (pj_section_row){0, PJ_NO_PARENT, PJ_NO_PARENT, "model_load", 0, 100, energy_of(NAN)};
     figure(m);
     assert_true(isnan(m->d.info.request_mj) && isnan(m->d.info.model_load_mj));
     assert_true(m->d.info.request_ms == 200);
