@@ -444,6 +444,7 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     if (status == PJ_OK) warn_about_damage(reader, data);
     if (status == PJ_OK) status = check_stop(options, err);
     if (status == PJ_OK) status = build_rows_and_joules(&tree, options, data, err);
+    if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;

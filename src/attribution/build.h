@@ -55,6 +55,8 @@ pj_status pj_joules_fill(pj_joules *joules, pj_error *err);
 /* The figures of the request (trace/request.h); everything else is filled. */
 pj_status pj_joules_request(pj_joules *joules, pj_error *err);
 void pj_joules_free(pj_joules *joules); /* NULL is allowed */
+/* Conditions of devices, and their summary; energies are known. */
+pj_status pj_build_conditions(const pj_tree *tree, pj_run_data *data, pj_error *err);
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
                            pj_error *err);
 

@@ -2,6 +2,7 @@
 #include "cli/run_report.h"
 
 #include "base/clock.h"
+#include "cli/conditions_line.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
@@ -198,6 +199,13 @@ static void print_overhead(FILE *out, const pj_run_info *info)
     fputc('\n', out);
 }
 
+static void print_conditions(FILE *out, const pj_run_info *info)
+{
+    char text[2048];
+    pj_conditions_line(info->conditions_json, "\n              ", text, sizeof text);
+    if (text[0]) fprintf(out, "  conditions: %s\n", text);
+}
+
 static void print_warnings(FILE *out, const pj_run_data *d)
 {
     for (uint32_t i = 0; i < d->warning_count; i++)
@@ -226,6 +234,7 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     print_rates(out, info);
     print_attribution(out, info);
     print_overhead(out, info);
+    print_conditions(out, info);
     print_warnings(out, d);
 }
 

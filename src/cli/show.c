@@ -1,11 +1,13 @@
 /* A run's views for people: tables, bars, a heatmap of shades. */
 #include "cli/show.h"
 
+#include "cli/conditions_line.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { HOTTEST = 8 };
@@ -120,6 +122,15 @@ static void join_names(const json_t *names, char *text, size_t bytes)
                                      json_string_value(name));
 }
 
+static void show_conditions(const json_t *s)
+{
+    char text[2048];
+    char *given = json_dumps(json_object_get(s, "conditions"), JSON_COMPACT | JSON_PRESERVE_ORDER);
+    pj_conditions_line(given, "; ", text, sizeof text);
+    free(given);
+    if (text[0]) print_line("conditions", text);
+}
+
 static void show_partial(const json_t *s)
 {
     char total[256], missing[256], text[600];
@@ -156,6 +167,7 @@ void pj_show_overview(const json_t *s)
     show_per_token(s);
     print_figure("cost", pj_member_number(s, "cost_usd"), "USD");
     print_figure("CO2", pj_member_number(s, "co2_grams"), "g");
+    show_conditions(s);
     print_warnings(s);
     pj_show_phases(s);
     if (json_array_size(json_object_get(s, "components"))) pj_show_components(s);

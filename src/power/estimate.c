@@ -91,6 +91,15 @@ static void model_power(const pj_power_env *env, estimate_state *s)
     s->gain_sd = known ? KNOWN_SD : UNKNOWN_SD;
 }
 
+double pj_tdp_of_machine_mw(const pj_power_env *env)
+{
+    char model[64];
+    int threads;
+    read_model(env, model, sizeof model, &threads);
+    const pj_tdp *known = pj_tdp_find(model);
+    return known ? known->watts * 1e3 * ceil((double)threads / known->threads) : NAN;
+}
+
 static pj_status take_argument(estimate_state *s, const char *argument, pj_error *err)
 {
     double idle_w = NAN, full_w = NAN;

@@ -16,6 +16,8 @@
 #include "power/source.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "power/nvml_watch.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -79,6 +81,12 @@ static bool load_symbols(nvml_api *a)
         {(void **)&a->power_usage, "nvmlDeviceGetPowerUsage", NULL, false},
         {(void **)&a->field_values, "nvmlDeviceGetFieldValues", NULL, false},
         {(void **)&a->driver_version, "nvmlSystemGetDriverVersion", NULL, false},
+        {(void **)&a->temperature, "nvmlDeviceGetTemperature", NULL, false},
+        {(void **)&a->clock, "nvmlDeviceGetClockInfo", NULL, false},
+        {(void **)&a->utilisation, "nvmlDeviceGetUtilizationRates", NULL, false},
+        {(void **)&a->default_limit, "nvmlDeviceGetPowerManagementDefaultLimit", NULL, false},
+        {(void **)&a->clock_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
+         "nvmlDeviceGetCurrentClocksThrottleReasons", false},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         *symbols[i].slot = dlsym(a->library, symbols[i].newest);
@@ -460,3 +468,78 @@ const pj_power_source pj_source_nvml = {
     .close = nvml_close,
     .limits = nvml_limits,
 };
+
+/* ---- conditions ------------------------------------------------------------------------------- */
+
+struct pj_nvml_watch {
+    nvml nvml;
+};
+
+pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
+{
+    pj_source_report report;
+    pj_nvml_watch *w = pj_alloc(1, sizeof *w);
+    if (!w) return NULL;
+    if (load(&w->nvml.api, env, &report)) find_gpus(&w->nvml, env->visible_devices);
+    if (w->nvml.gpu_count > 0) return w;
+    pj_nvml_watch_close(w);
+    return NULL;
+}
+
+void pj_nvml_watch_close(pj_nvml_watch *w)
+{
+    if (!w) return;
+    unload(&w->nvml.api);
+    pj_free(w);
+}
+
+static uint32_t throttle_of(unsigned long long reasons)
+{
+    uint32_t throttle = 0;
+    if (reasons & NVML_REASON_POWER_CAP) throttle |= PJ_THROTTLE_POWER;
+    if (reasons & (NVML_REASON_SOFTWARE_THERMAL | NVML_REASON_HARDWARE_THERMAL))
+        throttle |= PJ_THROTTLE_THERMAL;
+    if (reasons & (NVML_REASON_HARDWARE | NVML_REASON_POWER_BRAKE))
+        throttle |= PJ_THROTTLE_HARDWARE;
+    return throttle;
+}
+
+static double milliwatts(nvml_return (*ask)(nvml_device, unsigned *), nvml_device device)
+{
+    unsigned mw = 0;
+    return ask && ask(device, &mw) == NVML_OK && mw > 0 ? mw : NAN;
+}
+
+static double megahertz(const nvml_api *a, nvml_device device, int which)
+{
+    unsigned mhz = 0;
+    return a->clock && a->clock(device, which, &mhz) == NVML_OK ? mhz : NAN;
+}
+
+uint32_t pj_nvml_watch_read(const pj_nvml_watch *w, pj_condition *rows, uint32_t max)
+{
+    const nvml_api *a = &w->nvml.api;
+    uint32_t count = w->nvml.gpu_count < max ? w->nvml.gpu_count : max;
+    for (uint32_t i = 0; i < count; i++) {
+        nvml_device device = w->nvml.gpus[i].device;
+        unsigned celsius = 0;
+        unsigned long long reasons = 0;
+        nvml_utilisation use = {0, 0};
+        pj_condition *row = &rows[i];
+        *row = (pj_condition){.at_ns = pj_clock_ns(),
+                              .temperature_c = NAN,
+                              .utilisation = NAN,
+                              .clock_mhz = megahertz(a, device, NVML_CLOCK_SM),
+                              .memory_clock_mhz = megahertz(a, device, NVML_CLOCK_MEMORY),
+                              .power_limit_mw = milliwatts(a->enforced_limit, device),
+                              .tdp_mw = milliwatts(a->default_limit, device)};
+        snprintf(row->device, sizeof row->device, "gpu%u", i);
+        if (a->temperature && a->temperature(device, NVML_TEMPERATURE_GPU, &celsius) == NVML_OK)
+            row->temperature_c = celsius;
+        if (a->utilisation && a->utilisation(device, &use) == NVML_OK && use.gpu <= 100)
+            row->utilisation = use.gpu / 100.0;
+        row->throttle_known = a->clock_reasons && a->clock_reasons(device, &reasons) == NVML_OK;
+        row->throttle = throttle_of(reasons);
+    }
+    return count;
+}

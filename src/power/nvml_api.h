@@ -63,6 +63,21 @@ enum {
     NVML_BLACKWELL
 };
 
+typedef struct nvml_utilisation { /* percent of the last sample period */
+    unsigned int gpu, memory;
+} nvml_utilisation;
+
+enum { NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
+
+/* Why clocks are held down, as bits. */
+enum {
+    NVML_REASON_POWER_CAP = 0x4,
+    NVML_REASON_HARDWARE = 0x8,
+    NVML_REASON_SOFTWARE_THERMAL = 0x20,
+    NVML_REASON_HARDWARE_THERMAL = 0x40,
+    NVML_REASON_POWER_BRAKE = 0x80
+};
+
 typedef struct nvml_api {
     void *library;
     nvml_return (*init)(void);
@@ -82,6 +97,12 @@ typedef struct nvml_api {
     nvml_return (*power_usage)(nvml_device, unsigned int *);                  /* optional */
     nvml_return (*field_values)(nvml_device, int, nvml_field *);              /* optional */
     nvml_return (*driver_version)(char *, unsigned int);                      /* optional */
+    /* conditions, all optional */
+    nvml_return (*temperature)(nvml_device, int, unsigned int *);
+    nvml_return (*clock)(nvml_device, int, unsigned int *);
+    nvml_return (*utilisation)(nvml_device, nvml_utilisation *);
+    nvml_return (*default_limit)(nvml_device, unsigned int *);
+    nvml_return (*clock_reasons)(nvml_device, unsigned long long *);
 } nvml_api;
 
 #endif

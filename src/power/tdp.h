@@ -11,4 +11,8 @@ typedef struct pj_tdp {
 /* The longest entry contained in a CPU's model name; NULL: not known. */
 const pj_tdp *pj_tdp_find(const char *model_name);
 
+/* Thermal design power of all packages that this machine shows, by their model; NAN: not known. */
+struct pj_power_env;
+double pj_tdp_of_machine_mw(const struct pj_power_env *env);
+
 #endif

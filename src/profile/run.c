@@ -12,6 +12,7 @@
 #include "profile/insight.h"
 #include "profile/result.h"
 #include "base/sized.h"
+#include "profile/watcher.h"
 #include "trace/run_json.h"
 #include "trace/summary.h"
 
@@ -34,6 +35,7 @@ struct pj_run {
     pj_spool spool;
     pj_collector collector;
     pj_live_feed *feed;
+    pj_watcher watcher;
     bool metering, said_running;
     uint32_t spool_failures;
     bool model_resident; /* a model stays in memory after this run */
@@ -125,6 +127,14 @@ static void meter_event(void *context, const pj_meter_event *event)
     char text[PJ_ERROR_TEXT_BYTES];
     pj_meter_event_text(run->session->meter, event, text, sizeof text);
     pj_run_warn(run, pj_meter_event_code(event->kind), "%s", text);
+}
+
+static void take_conditions(void *context, const pj_condition *rows, uint32_t count)
+{
+    pj_run *run = context;
+    pthread_mutex_lock(&run->spool_mutex);
+    pj_spool_append(&run->spool, PJ_RECORD_CONDITIONS, rows, count * sizeof *rows, NULL);
+    pthread_mutex_unlock(&run->spool_mutex);
 }
 
 static void spool_error(void *context, const pj_error *err)
@@ -270,6 +280,7 @@ static void say_model(const pj_run *run)
 
 static void run_free(pj_run *run, bool remove_spool)
 {
+    pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     pj_live_feed_close(run->feed);
     pj_spool_close(&run->spool, remove_spool);
@@ -385,6 +396,9 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
                                     .context = run};
     status = pj_collector_start(&run->collector, err);
     if (status != PJ_OK) goto fail;
+    run->watcher = (pj_watcher){
+        .conditions = session->conditions, .take = take_conditions, .context = run};
+    pj_watcher_start(&run->watcher);
     say_running(run);
     *out = run;
     return PJ_OK;
@@ -528,6 +542,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
     int64_t end_ns = pj_clock_ns();
     if (run->metering) /* until slow sensors have seen the last span */
         pj_clock_sleep_until(end_ns + pj_meter_settle_ns(run->session->meter));
+    pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     if (run->metering) {
         pj_meter_stop(run->session->meter);

@@ -80,6 +80,7 @@ static pj_status open_meter(pj_session *session, const pj_session_options *optio
     if (options->power && strcmp(options->power, "none") == 0) return PJ_OK;
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
+    session->conditions = pj_conditions_open(&session->power_env);
     return pj_meter_open(&(pj_meter_options){.sources = options->power,
                                              .interval_ns = options->interval_ns,
                                              .env = &session->power_env},
@@ -142,6 +143,7 @@ void pj_session_close(pj_session *session)
     if (session->open_run) session->interrupt(session->open_run);
     if (!session->hurried) pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
+    pj_conditions_close(session->conditions);
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);

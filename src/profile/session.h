@@ -8,6 +8,7 @@
 #ifndef PJ_PROFILE_SESSION_H
 #define PJ_PROFILE_SESSION_H
 
+#include "power/conditions.h"
 #include "power/meter.h"
 #include "profile/machine.h"
 #include "profile/recover.h"
@@ -31,6 +32,7 @@ struct pj_session {
     pj_live_sinks sinks; /* who listens; events go to sinks.all */
     const char *power_asked; /* the list of sources asked for */
     int64_t baseline_ns;     /* length of the cold idle window; 0: none is taken */
+    pj_conditions *conditions; /* NULL: no power was asked for */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */

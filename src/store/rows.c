@@ -91,6 +91,7 @@ static const pj_column run_columns[] = {
     COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
     COLUMN("total_rails", TEXT, pj_run_info, total_rails),
     COLUMN("partial_rails", TEXT, pj_run_info, partial_rails),
+    COLUMN("conditions", JSON, pj_run_info, conditions_json),
     COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
     COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
     COLUMN("prefill_energy_net_mj", DOUBLE, pj_run_info, prefill_net_mj),
@@ -301,6 +302,17 @@ static const pj_column warning_columns[] = {
     COLUMN("text", TEXT, pj_warning_row, text),
 };
 
+static const pj_column condition_columns[] = {
+    COLUMN("t_ms", DOUBLE, pj_condition_row, t_ms),
+    COLUMN("device", TEXT, pj_condition_row, device),
+    COLUMN("temperature_c", DOUBLE, pj_condition_row, temperature_c),
+    COLUMN("clock_mhz", DOUBLE, pj_condition_row, clock_mhz),
+    COLUMN("memory_clock_mhz", DOUBLE, pj_condition_row, memory_clock_mhz),
+    COLUMN("utilisation", DOUBLE, pj_condition_row, utilisation),
+    COLUMN("power_limit_mw", DOUBLE, pj_condition_row, power_limit_mw),
+    COLUMN("throttle", TEXT, pj_condition_row, throttle),
+};
+
 #define TABLE(name, columns, row, has_run_id)                                          \
     {                                                                                  \
         name, columns, sizeof columns / sizeof *columns, sizeof(row), 0, 0, has_run_id \
@@ -325,6 +337,7 @@ const pj_row_table pj_tables[PJ_TABLE_COUNT] = {
     [PJ_TABLE_OPERATIONS] = TABLE_STATS("deep_operation_metrics", operation_columns,
                                         pj_operation_row, offsetof(pj_operation_row, extra_begin)),
     [PJ_TABLE_WARNINGS] = TABLE("run_warnings", warning_columns, pj_warning_row, true),
+    [PJ_TABLE_CONDITIONS] = TABLE("run_conditions", condition_columns, pj_condition_row, true),
 };
 
 const pj_row_table pj_run_table = TABLE("profiling_runs", run_columns, pj_run_info, false);
@@ -347,6 +360,7 @@ uint32_t pj_table_rows(const pj_run_data *data, pj_table_id table)
     case PJ_TABLE_COMPONENTS: return data->component_count;
     case PJ_TABLE_OPERATIONS: return data->operation_count;
     case PJ_TABLE_WARNINGS: return data->warning_count;
+    case PJ_TABLE_CONDITIONS: return data->condition_count;
     case PJ_TABLE_COUNT: break;
     }
     return 0;
@@ -401,6 +415,7 @@ const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t i,
     case PJ_TABLE_COMPONENTS: return &data->components[i];
     case PJ_TABLE_OPERATIONS: return &data->operations[i];
     case PJ_TABLE_WARNINGS: return &data->warnings[i];
+    case PJ_TABLE_CONDITIONS: return &data->conditions[i];
     case PJ_TABLE_COUNT: break;
     }
     return NULL;
@@ -447,6 +462,7 @@ bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count)
     case PJ_TABLE_COMPONENTS: return GROW(components);
     case PJ_TABLE_OPERATIONS: return GROW(operations);
     case PJ_TABLE_WARNINGS: return GROW(warnings);
+    case PJ_TABLE_CONDITIONS: return GROW(conditions);
     case PJ_TABLE_COUNT: break;
     }
 #undef GROW
@@ -497,6 +513,7 @@ bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t i, const void *r
     case PJ_TABLE_COMPONENTS: PUT(pj_component_row, components, component_count);
     case PJ_TABLE_OPERATIONS: PUT(pj_operation_row, operations, operation_count);
     case PJ_TABLE_WARNINGS: PUT(pj_warning_row, warnings, warning_count);
+    case PJ_TABLE_CONDITIONS: PUT(pj_condition_row, conditions, condition_count);
     case PJ_TABLE_COUNT: break;
     }
 #undef PUT

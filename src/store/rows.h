@@ -58,6 +58,7 @@ typedef enum pj_table_id {
     PJ_TABLE_COMPONENTS,
     PJ_TABLE_OPERATIONS,
     PJ_TABLE_WARNINGS,
+    PJ_TABLE_CONDITIONS,
     PJ_TABLE_COUNT
 } pj_table_id;
 

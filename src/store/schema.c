@@ -531,6 +531,15 @@ static const char version_8[] =
     "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
     "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3,
-                                       version_4, version_5, version_6, version_7, version_8,
-                                       NULL};
+/* What devices reported about themselves; rows of a deleted run go with those of the others. */
+static const char version_9[] =
+    "ALTER TABLE profiling_runs ADD COLUMN conditions TEXT;"
+    "CREATE TABLE run_conditions (id INTEGER PRIMARY KEY, " OF_RUN ", t_ms REAL, device TEXT,"
+    " temperature_c REAL, clock_mhz REAL, memory_clock_mhz REAL, utilisation REAL,"
+    " power_limit_mw REAL, throttle TEXT);"
+    "CREATE INDEX conditions_by_run ON run_conditions(run_id);"
+    "CREATE TRIGGER conditions_are_deleted BEFORE DELETE ON profiling_runs BEGIN"
+    " DELETE FROM run_conditions WHERE run_id = OLD.id; END;";
+
+const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5,
+                                       version_6, version_7, version_8, version_9, NULL};

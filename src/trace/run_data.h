@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/ids.h"
 #include "base/memory.h"
+#include "trace/conditions.h"
 #include "trace/rail.h"
 #include "trace/uncertainty.h"
 
@@ -183,6 +184,14 @@ typedef struct pj_warning_row {
     const char *text; /* one sentence with the remedy */
 } pj_warning_row;
 
+/* What a device reported about itself at one time; NAN, NULL: not reported. */
+typedef struct pj_condition_row {
+    double t_ms;
+    const char *device;
+    double temperature_c, clock_mhz, memory_clock_mhz, utilisation, power_limit_mw;
+    const char *throttle; /* "power,thermal"; "": nothing holds it back */
+} pj_condition_row;
+
 /* Facts and figures of the run as a whole; NAN, NULL or 0 where a comment says so. */
 typedef struct pj_run_info {
     char id[PJ_UUID_BYTES];
@@ -218,6 +227,7 @@ typedef struct pj_run_info {
     double prefill_net_mj, decode_net_mj;
     bool total_is_partial; /* partial_rails names something */
     const char *total_rails;   /* what the total is the sum of: "cpu,gpu0"; NULL: nothing */
+    const char *conditions_json; /* by device: means and extremes; NULL: nothing was reported */
     const char *partial_rails; /* what it should hold and lacks: "gpu1"; NULL: nothing */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
@@ -256,8 +266,9 @@ typedef struct pj_run_data {
     pj_extra_row *extras;
     pj_class_row *classes;
     pj_warning_row *warnings;
+    pj_condition_row *conditions;
     uint32_t rail_energy_count, phase_count, section_count, token_count, layer_count,
-        component_count, operation_count, extra_count, class_count, warning_count;
+        component_count, operation_count, extra_count, class_count, warning_count, condition_count;
 } pj_run_data;
 
 /* Says by name which rails the total is the sum of, and which it lacks beside those that were known

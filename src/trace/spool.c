@@ -457,7 +457,7 @@ static const pj_record *record_at(const pj_spool_reader *reader, size_t offset, 
     size_t size = pj_record_size(pj_record_bytes(record));
     if (size > left || kind == PJ_RECORD_PAD) return NULL;
     if (offset < reader->checked) return record;
-    if (budget && (kind > PJ_RECORD_END || size > *budget)) return NULL;
+    if (budget && (kind > PJ_RECORD_LAST || size > *budget)) return NULL;
     if (budget) *budget -= size;
     return record->crc == record_crc(record) ? record : NULL;
 }

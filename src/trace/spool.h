@@ -55,7 +55,9 @@ typedef enum pj_record_type {
     PJ_RECORD_RAIL,
     PJ_RECORD_INFO,
     PJ_RECORD_WARNING,
-    PJ_RECORD_END
+    PJ_RECORD_END,
+    PJ_RECORD_CONDITIONS, /* an array of pj_condition */
+    PJ_RECORD_LAST = PJ_RECORD_CONDITIONS
 } pj_record_type;
 
 typedef struct pj_record {

@@ -162,6 +162,11 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_double(json, "baseline_resident_mw", info->baseline_resident_mw);
 }
 
+static void write_conditions(pj_json *json, const pj_run_info *info)
+{
+    write_optional_object(json, "conditions", info->conditions_json);
+}
+
 static void write_disturbed(pj_json *json, const pj_run_info *info)
 {
     pj_json_key(json, "disturbed_tokens");
@@ -241,6 +246,7 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_uint(json, "output_tokens", info->output_tokens);
     write_energy(json, info);
     write_ratios(json, info, rates ? rates : &usual);
+    write_conditions(json, info);
     write_attribution(json, info);
     write_overhead(json, info);
 }

@@ -295,7 +295,7 @@ class Context:
             "SELECT table_name, first_id, row_count FROM run_rows WHERE run_id = ?", (self.id,))}
         self.tables = ("run_rails", "power_samples", "run_rail_energy", "run_phases", "run_classes",
                        "tokens", "pipeline_sections", "layer_metrics", "component_metrics",
-                       "deep_operation_metrics", "run_warnings")
+                       "deep_operation_metrics", "run_warnings", "run_conditions")
         self.rows = {t: self.ranges.get(t, (0, 0))[1] for t in self.tables}
         self.powered_samples = self.db.execute(
             "SELECT count(*) FROM power_samples WHERE run_id = ? AND coalesce(cpu_power_mw,"

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "power/checks.h"
+#include "power/conditions.h"
 #include "power/meter.h"
 
 #include <fcntl.h>
@@ -516,6 +517,74 @@ static void busy_baseline(void **state)
     for (int r = 0; r < 2; r++) pj_curve_free((pj_curve *)(uintptr_t)curves[r]);
 }
 
+/* ---- conditions -------------------------------------------------------------------------------- */
+
+static const pj_condition *condition(const pj_condition *rows, uint32_t count, const char *device)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(rows[i].device, device) == 0) return &rows[i];
+    print_error("%s reports nothing\n", device);
+    abort();
+}
+
+static bool about(double is, double wanted)
+{
+    return fabs(is - wanted) < 1e-6 * fabs(wanted);
+}
+
+static void conditions(void **state)
+{
+    (void)state;
+    pj_condition rows[PJ_CONDITION_DEVICES];
+    char words[64];
+    fresh_machine();
+    pj_power_env env = env_here();
+    env.nvml_library = getenv("PJ_FAKE_NVML");
+    setenv("FAKE_NVML", "gpus=2,limit=310000,reasons=100", 1); /* power cap, both kinds of heat */
+    file_with("proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\n");
+    file_with("proc/cpuinfo", "processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n");
+    file_with("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
+    file_with("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
+    file_with("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7\n");
+    file_with("sys/class/hwmon/hwmon0/name", "k10temp\n");
+    file_with("sys/class/hwmon/hwmon0/temp1_input", "61500\n");
+    file_with("sys/class/hwmon/hwmon0/temp2_input", "48000\n");
+    file_with("sys/class/powercap/intel-rapl:0/name", "package-0\n");
+    file_with("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "225000000\n");
+    amdgpu("hwmon3", "95", NULL);
+    file_with("sys/class/hwmon/hwmon3/temp1_input", "72000\n");
+    file_with("sys/class/hwmon/hwmon3/freq1_input", "1500000000\n");
+    file_with("sys/class/hwmon/hwmon3/power1_cap", "250000000\n");
+    file_with("sys/class/hwmon/hwmon3/device/gpu_busy_percent", "37\n");
+    pj_conditions *c = pj_conditions_open(&env);
+    file_with("proc/stat", "cpu  150 0 150 900 0 0 0 0 0 0\n"); /* 100 of 200 ticks */
+    file_with("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "8\n");
+    uint32_t count = pj_conditions_read(c, rows);
+    const pj_condition *r = condition(rows, count, "cpu");
+    assert_true(about(r->clock_mhz, 2500) && about(r->temperature_c, 61.5));
+    assert_true(about(r->utilisation, 0.5) && about(r->power_limit_mw, 225000));
+    assert_true(about(r->tdp_mw, 280000) && r->throttle == PJ_THROTTLE_THERMAL);
+    r = condition(rows, count, "amdgpu");
+    assert_true(about(r->temperature_c, 72) && about(r->clock_mhz, 1500));
+    assert_true(about(r->utilisation, 0.37) && about(r->power_limit_mw, 250000));
+    if (env.nvml_library) {
+        r = condition(rows, count, "gpu1");
+        assert_true(about(r->temperature_c, 61) && about(r->clock_mhz, 1980));
+        assert_true(about(r->power_limit_mw, 310000) && about(r->tdp_mw, 350000));
+        pj_throttle_names(r->throttle, words, sizeof words);
+        assert_string_equal(words, "power,thermal");
+    }
+    count = pj_conditions_read(c, rows); /* nothing grew too hot since */
+    assert_int_equal(condition(rows, count, "cpu")->throttle, 0);
+    pj_conditions_close(c);
+    unsetenv("FAKE_NVML");
+    fresh_machine(); /* a machine that reports nothing has no conditions */
+    env.nvml_library = "/nonexistent";
+    c = pj_conditions_open(&env);
+    assert_int_equal(pj_conditions_read(c, rows), 0);
+    pj_conditions_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -525,6 +594,7 @@ int main(void)
         cmocka_unit_test(standing_counter), cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),       cmocka_unit_test(contradictions),
         cmocka_unit_test(nothing_to_find),  cmocka_unit_test(busy_baseline),
+        cmocka_unit_test(conditions),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -108,8 +108,12 @@ static void copy_known(pj_store *store, const char *table)
              "SELECT group_concat(name, ', ') FROM pragma_table_info('%s', 'main')", table);
     pj_sql *sql = pj_sql_begin(store, question, &err);
     columns[0] = 0;
-    while (pj_sql_step(sql)) snprintf(columns, sizeof columns, "%s", pj_sql_get_text(sql, 0, NULL));
+    while (pj_sql_step(sql)) {
+        const char *names = pj_sql_get_text(sql, 0, NULL);
+        snprintf(columns, sizeof columns, "%s", names ? names : "");
+    }
     if (pj_sql_end(sql, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (!columns[0]) return; /* a table that came later */
     snprintf(text, sizeof text, "INSERT INTO main.%s (%s) SELECT %s FROM old_%s", table, columns,
              columns, table);
     do_sql(store, text);

@@ -1,14 +1,19 @@
 /*
- * A stand-in for NVIDIA's management library, built by the tests as a shared library. Behaviour
- * comes from the environment variable FAKE_NVML, words separated by commas: gpus=N          how
- * many (1) arch=N          architecture of all (7: Ampere) name=TEXT       name of all nocounter no
- * total-energy counter noinstant       field 186 not supported nofields nvmlDeviceGetFieldValues
- * fails as a whole nousage         nvmlDeviceGetPowerUsage not supported memory          field 185
- * scope 2 works modulescope     only scope 1 works mig             MIG is on lost=N GPU_IS_LOST
- * from the Nth reading on flaky=N         every Nth reading NOT_SUPPORTED zero=N          every Nth
- * power reading 0 noinit          init fails with "driver not loaded" resetat=N       the counter
- * starts anew at the Nth reading The counter rises by 1000 mJ a reading from 5,000,000,000 mJ;
- * power is 150,000 mW.
+ * A stand-in for NVIDIA's management library, built by the tests as a shared library. The variable
+ * FAKE_NVML says how it behaves, as words with commas between them:
+ *
+ *   gpus=N, arch=N, name=TEXT   how many GPUs (1), their architecture (7: Ampere), their name
+ *   nocounter, noinstant, nousage, nofields   what is not supported
+ *   memory                      field 185 with scope 2 works
+ *   modulescope                 only scope 1 works
+ *   mig                         MIG is on
+ *   lost=N, flaky=N, zero=N     GPU_IS_LOST from the Nth reading on; every Nth not supported; every
+ *                               Nth power reading 0
+ *   noinit                      init fails with "driver not loaded"
+ *   resetat=N                   the counter starts anew at the Nth reading
+ *   reasons=N, noconditions     why clocks are held down, as bits; nothing but power is reported
+ *
+ * The counter rises by 1000 mJ per reading from 5,000,000,000 mJ; power is 150,000 mW.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +32,12 @@ static int readings;
 
 static const char *option(const char *name)
 {
-    static char text[512];
+    static _Thread_local char text[512];
+    char *rest = NULL;
     const char *all = getenv("FAKE_NVML");
     snprintf(text, sizeof text, "%s", all ? all : "");
     size_t length = strlen(name);
-    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+    for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
         if (strncmp(word, name, length) != 0) continue;
         if (word[length] == '=') return word + length + 1;
         if (word[length] == 0) return "1";
@@ -81,6 +87,11 @@ API int nvmlDeviceGetTotalEnergyConsumption(void *, unsigned long long *);
 API int nvmlDeviceGetPowerUsage(void *, unsigned *);
 API int nvmlDeviceGetFieldValues(void *, int, field *);
 API int nvmlSystemGetDriverVersion(char *, unsigned);
+API int nvmlDeviceGetTemperature(void *, int, unsigned *);
+API int nvmlDeviceGetClockInfo(void *, int, unsigned *);
+API int nvmlDeviceGetUtilizationRates(void *, unsigned *);
+API int nvmlDeviceGetPowerManagementDefaultLimit(void *, unsigned *);
+API int nvmlDeviceGetCurrentClocksThrottleReasons(void *, unsigned long long *);
 
 int nvmlInit_v2(void)
 {
@@ -194,4 +205,35 @@ int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
 {
     snprintf(text, bytes, "590.48");
     return 0;
+}
+
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius)
+{
+    *celsius = 60 + index_of(device);
+    return option("noconditions") ? 3 : 0;
+}
+
+int nvmlDeviceGetClockInfo(void *device, int which, unsigned *mhz)
+{
+    *mhz = which == 2 ? 2619 : 1980;
+    return option("noconditions") ? 3 : 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates)
+{
+    rates[0] = 93;
+    rates[1] = 40;
+    return option("noconditions") ? 3 : 0;
+}
+
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *mw)
+{
+    *mw = 350000;
+    return option("noconditions") ? 3 : 0;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons)
+{
+    *reasons = (unsigned long long)number("reasons", 0);
+    return option("noconditions") ? 3 : 0;
 }

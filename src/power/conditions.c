@@ -1,0 +1,249 @@
+/*
+ * Conditions from files of the kernel. The processor is one device: the mean clock of its cores,
+ * its hottest sensor, the share of its time that was used. GPUs with a hwmon folder are a device
+ * each. Files are opened for every look: once per second that costs little, and a device that goes
+ * away does no harm.
+ */
+#include "power/conditions.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "power/meter.h"
+#include "power/nvml_watch.h"
+#include "power/sysfs.h"
+#include "power/tdp.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_BYTES = 512, MOST_CORES = 32, MOST_CHIPS = 64, MOST_SENSORS = 16, MOST_ZONES = 8 };
+
+struct pj_conditions {
+    const char *sysfs_root;
+    const pj_power_env *env;
+    pj_nvml_watch *nvml;
+    double tdp_mw;
+    pj_busy busy;
+    int64_t throttled; /* the processor's count of the last look; -1: not reported */
+};
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+static bool number(const pj_conditions *c, const char *folder, const char *file, int64_t *value)
+{
+    char path[PATH_BYTES];
+    return snprintf(path, sizeof path, "%s%s/%s", c->sysfs_root, folder, file) < PATH_BYTES &&
+           pj_sysfs_number(path, value);
+}
+
+static bool text(const pj_conditions *c, const char *folder, const char *file, char *out,
+                 size_t bytes)
+{
+    char path[PATH_BYTES];
+    return snprintf(path, sizeof path, "%s%s/%s", c->sysfs_root, folder, file) < PATH_BYTES &&
+           pj_sysfs_text(path, out, bytes);
+}
+
+static uint32_t list(const pj_conditions *c, const char *folder, const char *prefix,
+                     char (*names)[PJ_SYSFS_NAME_BYTES], uint32_t max)
+{
+    char path[PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s%s", c->sysfs_root, folder) >= PATH_BYTES) return 0;
+    return pj_sysfs_list(path, prefix, names, max);
+}
+
+static pj_condition blank(const char *device)
+{
+    pj_condition row = {.at_ns = pj_clock_ns(),
+                        .temperature_c = NAN,
+                        .clock_mhz = NAN,
+                        .memory_clock_mhz = NAN,
+                        .utilisation = NAN,
+                        .power_limit_mw = NAN,
+                        .tdp_mw = NAN};
+    snprintf(row.device, sizeof row.device, "%s", device);
+    return row;
+}
+
+static bool says_anything(const pj_condition *row)
+{
+    return !isnan(row->temperature_c) || !isnan(row->clock_mhz) || !isnan(row->utilisation) ||
+           !isnan(row->power_limit_mw) || row->throttle_known;
+}
+
+/* ---- the processor ----------------------------------------------------------------------------- */
+
+/* Mean over cores, of which a machine of many is looked at in an even sample. */
+static double clock_mhz(const pj_conditions *c)
+{
+    static char cores[1024][PJ_SYSFS_NAME_BYTES];
+    double sum = 0;
+    int found = 0;
+    uint32_t count = list(c, "/sys/devices/system/cpu", "cpu", cores, 1024);
+    uint32_t step = count > MOST_CORES ? count / MOST_CORES : 1;
+    for (uint32_t i = 0; i < count; i += step) {
+        char folder[PATH_BYTES];
+        int64_t khz;
+        snprintf(folder, sizeof folder, "/sys/devices/system/cpu/%s/cpufreq", cores[i]);
+        if (!number(c, folder, "scaling_cur_freq", &khz) || khz <= 0) continue;
+        sum += (double)khz * 1e-3;
+        found++;
+    }
+    return found ? sum / found : NAN;
+}
+
+static double hottest_input(const pj_conditions *c, const char *folder, double hottest)
+{
+    for (int n = 1; n <= MOST_SENSORS; n++) {
+        char file[32];
+        int64_t millidegrees;
+        snprintf(file, sizeof file, "temp%d_input", n);
+        if (number(c, folder, file, &millidegrees) && millidegrees > -100000 &&
+            millidegrees < 200000)
+            hottest = fmax(hottest, (double)millidegrees * 1e-3); /* NAN loses */
+    }
+    return hottest;
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0) return true;
+    return false;
+}
+
+static double processor_temperature(const pj_conditions *c)
+{
+    static const char *const chips[] = {"coretemp", "k10temp", "zenpower", "cpu_thermal", NULL};
+    char names[MOST_CHIPS][PJ_SYSFS_NAME_BYTES], folder[PATH_BYTES], name[64];
+    double hottest = NAN;
+    uint32_t count = list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(folder, sizeof folder, "/sys/class/hwmon/%s", names[i]);
+        if (text(c, folder, "name", name, sizeof name) && is_one_of(name, chips))
+            hottest = hottest_input(c, folder, hottest);
+    }
+    if (!isnan(hottest)) return hottest;
+    count = list(c, "/sys/class/thermal", "thermal_zone", names, MOST_CHIPS);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t millidegrees;
+        snprintf(folder, sizeof folder, "/sys/class/thermal/%s", names[i]);
+        if (!text(c, folder, "type", name, sizeof name) ||
+            !(strstr(name, "cpu") || strstr(name, "x86_pkg") || strstr(name, "soc")))
+            continue;
+        if (number(c, folder, "temp", &millidegrees) && millidegrees < 200000)
+            hottest = fmax(hottest, (double)millidegrees * 1e-3);
+    }
+    return hottest;
+}
+
+static double processor_limit(const pj_conditions *c)
+{
+    double sum = NAN;
+    for (int zone = 0; zone < MOST_ZONES; zone++) {
+        char folder[PATH_BYTES], name[64];
+        int64_t uw;
+        snprintf(folder, sizeof folder, "/sys/class/powercap/intel-rapl:%d", zone);
+        if (text(c, folder, "name", name, sizeof name) && strncmp(name, "package", 7) == 0 &&
+            number(c, folder, "constraint_0_power_limit_uw", &uw) && uw > 0)
+            sum = (isnan(sum) ? 0 : sum) + (double)uw * 1e-3;
+    }
+    return sum;
+}
+
+/* The kernel counts how often a core or the package grew too hot. */
+static int64_t throttle_count(const pj_conditions *c)
+{
+    static const char folder[] = "/sys/devices/system/cpu/cpu0/thermal_throttle";
+    int64_t core, package = 0;
+    if (!number(c, folder, "core_throttle_count", &core)) return -1;
+    number(c, folder, "package_throttle_count", &package);
+    return core + package;
+}
+
+static pj_condition processor(pj_conditions *c)
+{
+    pj_condition row = blank("cpu");
+    pj_busy now;
+    pj_busy_get(c->env, &now);
+    row.utilisation = pj_busy_share(&c->busy, &now);
+    c->busy = now;
+    row.clock_mhz = clock_mhz(c);
+    row.temperature_c = processor_temperature(c);
+    row.power_limit_mw = processor_limit(c);
+    row.tdp_mw = c->tdp_mw;
+    int64_t throttled = throttle_count(c);
+    row.throttle_known = throttled >= 0;
+    if (throttled > c->throttled && c->throttled >= 0) row.throttle = PJ_THROTTLE_THERMAL;
+    c->throttled = throttled;
+    return row;
+}
+
+/* ---- GPUs of hwmon ------------------------------------------------------------------------------ */
+
+static pj_condition gpu(const pj_conditions *c, const char *folder, const char *name, int order)
+{
+    char device[64], device_name[32];
+    int64_t value;
+    snprintf(device_name, sizeof device_name, order ? "%.16s%d" : "%.16s", name, order);
+    pj_condition row = blank(device_name);
+    row.temperature_c = hottest_input(c, folder, NAN);
+    if (number(c, folder, "freq1_input", &value)) row.clock_mhz = (double)value * 1e-6;
+    if (number(c, folder, "freq2_input", &value)) row.memory_clock_mhz = (double)value * 1e-6;
+    if (number(c, folder, "power1_cap", &value) && value > 0)
+        row.power_limit_mw = (double)value * 1e-3;
+    if (number(c, folder, "power1_cap_default", &value) && value > 0)
+        row.tdp_mw = (double)value * 1e-3;
+    snprintf(device, sizeof device, "%.55s/device", folder);
+    if (number(c, device, "gpu_busy_percent", &value) && value >= 0 && value <= 100)
+        row.utilisation = (double)value / 100;
+    return row;
+}
+
+static uint32_t gpus(const pj_conditions *c, pj_condition *rows, uint32_t max)
+{
+    static const char *const chips[] = {"amdgpu", "i915", "xe", "nouveau", NULL};
+    char names[MOST_CHIPS][PJ_SYSFS_NAME_BYTES], folder[PATH_BYTES], name[64];
+    int orders[4] = {0};
+    uint32_t found = 0, count = list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
+    for (uint32_t i = 0; i < count && found < max; i++) {
+        snprintf(folder, sizeof folder, "/sys/class/hwmon/%.40s", names[i]);
+        if (!text(c, folder, "name", name, sizeof name) || !is_one_of(name, chips)) continue;
+        int kind = 0;
+        while (strcmp(chips[kind], name) != 0) kind++;
+        rows[found] = gpu(c, folder, name, orders[kind]++);
+        found += says_anything(&rows[found]);
+    }
+    return found;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------- */
+
+pj_conditions *pj_conditions_open(const pj_power_env *env)
+{
+    pj_conditions *c = pj_alloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->env = env;
+    c->sysfs_root = env->sysfs_root ? env->sysfs_root : "";
+    c->tdp_mw = pj_tdp_of_machine_mw(env);
+    c->throttled = throttle_count(c);
+    c->nvml = pj_nvml_watch_open(env);
+    pj_busy_get(env, &c->busy);
+    return c;
+}
+
+void pj_conditions_close(pj_conditions *c)
+{
+    if (!c) return;
+    pj_nvml_watch_close(c->nvml);
+    pj_free(c);
+}
+
+uint32_t pj_conditions_read(pj_conditions *c, pj_condition rows[PJ_CONDITION_DEVICES])
+{
+    rows[0] = processor(c);
+    uint32_t count = says_anything(&rows[0]);
+    if (c->nvml) count += pj_nvml_watch_read(c->nvml, rows + count, PJ_CONDITION_DEVICES - count);
+    return count + gpus(c, rows + count, PJ_CONDITION_DEVICES - count);
+}
