@@ -93,6 +93,14 @@ target=$1-linux-gnu.$glibc
 case " \$* " in *" -dM "*) target=$1-linux-gnu ;; esac
 # older versions of meson do not know the name by which zig's linker introduces itself; it takes lld's options
 case " \$* " in *" -Wl,--version "*) echo "LLD (compatible with GNU linkers)"; exit 0 ;; esac
+# zig has names of its own for Arm's architecture levels
+for word; do
+    case \$word in -march=armv8.[0-9]-a*)
+        word=\$(echo "\$word" | sed 's/-march=armv8\.\([0-9]\)-a/-mcpu=generic+v8_\1a/') ;;
+    esac
+    shift
+    set -- "\$@" "\$word"
+done
 exec "$zig/zig" cc -target \$target "\$@"
 EOF
     printf '#!/bin/sh\nexec "%s/zig" ar "$@"\n' "$zig" >"$out/bin/ar"

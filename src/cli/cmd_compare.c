@@ -1,6 +1,7 @@
 /* perjoule compare: 2 to 4 runs side by side, with tests of their differences. */
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "profile/insight.h"
 
 #include <math.h>
@@ -75,8 +76,23 @@ static void print_tests(const json_t *view)
                pj_member_number(t, "difference_hi"), pj_member_number(t, "hedges_g"), p,
                p < 0.05 ? " different" : "");
     }
-    printf("Differences are second minus first. Tokens of one run are not independent: repeat runs "
-           "(perjoule run --repeat) to test whether the next ones would differ too.\n");
+    printf("Differences are second minus first.\n");
+}
+
+/* The last lines are what most readers want: one sentence per pair. */
+static void print_verdicts(const json_t *view)
+{
+    char text[512];
+    const json_t *tests = json_object_get(view, "tests");
+    unsigned runs = (unsigned)json_array_size(json_object_get(view, "runs"));
+    for (unsigned a = 0; a < runs; a++) {
+        for (unsigned b = a + 1; b < runs; b++) {
+            pj_verdict(tests, a, b, text, sizeof text);
+            if (*text)
+                printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text,
+                       pj_style_off(stdout));
+        }
+    }
 }
 
 static int run_compare(const pj_command *command, int argc, char **argv)
@@ -115,6 +131,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
             print_heads(view);
             print_metrics(view);
             print_tests(view);
+            print_verdicts(view);
         } else {
             status = err.status;
         }
@@ -133,8 +150,9 @@ const pj_command pj_command_compare = {
     .text =
         "RUN is an id, the beginning of one, \"last\", or \"last~1\" for the run before the last. "
         "Metrics side by side, and tests of the differences: Welch's t with its 95 % interval, "
-        "Mann-Whitney (in --json), Hedges' g, p values corrected by Holm. Runs of --repeat "
-        "series are compared as groups of runs, others by their decode tokens.",
+        "Mann-Whitney (in --json), Hedges' g, p values corrected by Holm. Runs from "
+        "--repeat are compared as groups; single runs are compared token by token, which says "
+        "nothing about future runs. A sentence for each pair ends it.",
     .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
                 "compare last 01989c2e --json\n",
 };

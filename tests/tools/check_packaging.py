@@ -12,6 +12,7 @@
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -119,6 +120,15 @@ def dashboard_without_npm():
     expect("option('dashboard', type: 'feature', value: 'enabled'" in options, "the dashboard is not optional")
 
 
+def busy_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = subprocess.run([root / "tools/run-demo.sh", program, str(taken.getsockname()[1])],
+                              capture_output=True, text=True, cwd=root)
+    expect(done.returncode == 3 and "make run PORT=" in done.stderr, "make run advises PORT= when one is taken")
+
+
 def targets():
     makefile = (root / "Makefile").read_text()
     for target in ("test", "lint", "cross", "dist", "dist-bin", "deb"):
@@ -129,6 +139,7 @@ def targets():
 with tempfile.TemporaryDirectory() as destination:
     dashboard_without_npm()
     targets()
+    busy_port()
     version = versions()
     installation(pathlib.Path(destination))
     archive(version)
