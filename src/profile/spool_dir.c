@@ -96,7 +96,7 @@ pj_status pj_spool_dir_check(const char *dir, pj_error *err)
 }
 
 /* Only the owner may look into it: spools hold prompts. */
-static pj_status make_private(const char *dir, pj_error *err)
+__attribute__((nonnull(1))) static pj_status make_private(const char *dir, pj_error *err)
 {
     char parent[PJ_SPOOL_DIR_BYTES], *slash;
     snprintf(parent, sizeof parent, "%s", dir);
