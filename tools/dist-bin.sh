@@ -111,9 +111,10 @@ emulator_of() { # arch: what runs its programs here; nothing for this machine's 
     command -v "qemu-$1-static" || command -v "qemu-$1" || { echo "dist-bin: nothing runs $1 here (package qemu-user)" >&2; exit 3; }
 }
 make_cross_file() { # arch
-    local emulator wrapper=''
+    local emulator wrapper='' runs_here
     emulator=$(emulator_of "$1")
     [ -z "$emulator" ] || wrapper="exe_wrapper = ['$emulator', '-L', '$out/runtime-$1']"
+    [ -z "$emulator" ] && runs_here=true || runs_here=false
     cat <<EOF
 [binaries]
 c = '$out/bin/cc-$1'
@@ -125,6 +126,7 @@ $wrapper
 [built-in options]
 c_link_args = ['-s']
 [properties]
+runs_here = $runs_here
 pkg_config_libdir = ['$out/libs-$1/lib/pkgconfig']
 [host_machine]
 system = 'linux'
@@ -153,13 +155,21 @@ build_target() { # arch
     make_cross_file "$arch" >"$out/cross-$arch.ini"
     [ -f "$out/build-$arch/build.ninja" ] ||
         meson setup "$out/build-$arch" --cross-file "$out/cross-$arch.ini" --prefix /usr/local --libdir lib \
-            -Dtests=disabled -Db_lto=false >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
+            -Dtests=disabled >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
     ninja -k 0 -C "$out/build-$arch" >"$out/log" 2>&1 || { grep -E 'error|FAILED' -A6 "$out/log" | head -n 40 >&2; exit 1; }
     rm -rf "$tree" "$out/tree"
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
     mv "$out/tree/usr/local" "$tree"
     rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
     check_needs "$tree/bin/perjoule"
+    # manual pages and completions are the same everywhere; a program that runs here writes them
+    if [ "$arch" = "$(uname -m)" ]; then
+        rm -rf "$out/texts"
+        mkdir "$out/texts"
+        cp -r "$tree"/share/{man,bash-completion,zsh,fish} "$out/texts/"
+    elif [ -d "$out/texts" ]; then
+        cp -r "$out/texts/." "$tree/share/"
+    fi
     cp README.md LICENSE CHANGELOG.md "$tree/"
     tar -C "$out" --sort=name --owner=0 --group=0 -czf "$out/archive" "$name"
     mv "$out/archive" "dist/$name.tar.gz"
