@@ -22,9 +22,12 @@ typedef struct eval {
 typedef struct tally {
     const int32_t *ids;
     uint32_t count;
-    FILE *out;    /* logits, or NULL */
-    double loss;  /* sum of -ln p over predicted tokens */
-    bool written; /* false: a write failed */
+    uint32_t begin;  /* of the window that is evaluated now */
+    uint32_t done;   /* positions that an earlier window has seen to */
+    uint32_t window; /* its length; 0: the text fits in one */
+    FILE *out;       /* logits, or NULL */
+    double loss;     /* sum of -ln p over predicted tokens */
+    bool written;    /* false: a write failed */
 } tally;
 
 /* -ln of the probability that the logits give to `id`. */
@@ -39,6 +42,8 @@ static double loss_of(const float *logits, uint32_t vocab, int32_t id)
 static bool take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
 {
     tally *t = context;
+    position += t->begin;
+    if (position < t->done) return true;
     if (t->out && fwrite(logits, sizeof *logits, vocab, t->out) != vocab) {
         t->written = false;
         return false;
@@ -53,6 +58,8 @@ static void print_result(const eval *e, const pj_engine_facts *facts, const tall
     if (!e->json) {
         printf("model       %s (%s, %s)\ntokens      %u\n", facts->model_name, facts->dtype,
                facts->isa, t->count);
+        if (t->window)
+            printf("window      %u tokens, half of them from the one before\n", t->window);
         if (predicted > 0)
             printf("mean loss   %.6f nats a token\nperplexity  %.4f\n", loss, exp(loss));
         return;
@@ -68,6 +75,11 @@ static void print_result(const eval *e, const pj_engine_facts *facts, const tall
     pj_json_kv_uint(&json, "threads", facts->threads);
     pj_json_kv_uint(&json, "tokens", t->count);
     pj_json_kv_uint(&json, "predicted_tokens", t->count - 1);
+    pj_json_key(&json, "window");
+    if (t->window)
+        pj_json_uint(&json, t->window);
+    else
+        pj_json_null(&json);
     pj_json_kv_double(&json, "mean_loss", loss);
     pj_json_kv_double(&json, "perplexity", exp(loss));
     pj_json_object_end(&json);
@@ -92,6 +104,23 @@ static pj_status read_ids(const eval *e, const pj_engine *engine, int32_t **ids,
     return status;
 }
 
+/* A text longer than the context goes through windows of that length. Each begins half a window
+ * before the end of the last, and counts what comes after that end: so every token is predicted
+ * once, and all but the first ones from at least half a context. */
+static pj_status slide(const eval *e, pj_engine *engine, tally *t, pj_error *err)
+{
+    uint32_t context = pj_engine_get_facts(engine)->config->context;
+    if (t->count > context) t->window = context;
+    for (pj_status status; t->done < t->count;) {
+        uint32_t left = t->count - t->begin, n = left < context ? left : context;
+        status = pj_engine_logits(engine, t->ids + t->begin, n, !e->one_by_one, take_row, t, err);
+        if (status || !t->written) return status;
+        t->done = t->begin + n;
+        t->begin = t->done - (context > 1 ? context / 2 : 0);
+    }
+    return PJ_OK;
+}
+
 static pj_status evaluate(const eval *e, pj_engine *engine, pj_error *err)
 {
     tally t = {.written = true};
@@ -101,7 +130,7 @@ static pj_status evaluate(const eval *e, pj_engine *engine, pj_error *err)
     t.ids = ids;
     if (e->logits && !(t.out = fopen(e->logits, "wb")))
         status = pj_fail_errno(err, errno, "cannot write %s", e->logits);
-    if (!status) status = pj_engine_logits(engine, ids, t.count, !e->one_by_one, take_row, &t, err);
+    if (!status) status = slide(e, engine, &t, err);
     if (t.out && (fclose(t.out) != 0 || !t.written) && !status)
         status = pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?", e->logits);
     if (!status) print_result(e, pj_engine_get_facts(engine), &t);
@@ -159,9 +188,12 @@ const pj_command pj_command_eval = {
     .summary = "how well a model predicts a text: loss, perplexity, logits",
     .run = run_eval,
     .usage = "-m MODEL (-f FILE | --ids LIST)",
-    .text = "Prints the mean loss (nats a token) and the perplexity of a text: what a quantisation "
-            "costs in quality, beside what it saves in energy. With --logits the logits of every "
-            "position are written as raw little-endian 32-bit floats.",
+    .text =
+        "Prints the mean loss (nats a token) and the perplexity of a text: what a quantisation "
+        "costs in quality, beside what it saves in energy. With --logits the logits of every "
+        "position are written as raw little-endian 32-bit floats. A text longer than the model's "
+        "context goes through windows of that length, each of which begins half a window "
+        "before the end of the last and counts what is new.",
     .examples = "perjoule eval -m models/demo -f book.txt\n"
                 "perjoule eval -m models/demo -f book.txt --dtype q4_0\n"
                 "perjoule eval -m models/demo --ids 1,2,3 --logits logits.f32\n",
