@@ -30,7 +30,8 @@ typedef enum pj_file_type {
     PJ_FILE_U16,
     PJ_FILE_U8,
     PJ_FILE_BOOL,
-    PJ_FILE_F8,   /* both 8-bit floats: readable as a file, refused as a weight */
+    PJ_FILE_F8,   /* E5M2 and E8M0: readable as a file, refused as a weight */
+    PJ_FILE_E4M3, /* 8-bit floats whose scales are a tensor of their own */
     PJ_FILE_Q8_0, /* in blocks, of GGUF files */
     PJ_FILE_Q4_0,
     PJ_FILE_Q4_K,

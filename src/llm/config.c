@@ -15,7 +15,8 @@ static const char *class_name(pj_config_reader *r)
 {
     json_t *list = pj_config_get(r, "architectures");
     const char *name = json_string_value(json_array_get(list, 0));
-    if (list && !name) pj_config_refuse(r, PJ_E_INVALID, "architectures", "must be a list of names");
+    if (list && !name)
+        pj_config_refuse(r, PJ_E_INVALID, "architectures", "must be a list of names");
     return name;
 }
 
@@ -52,11 +53,18 @@ static void refuse_quantised(pj_config_reader *r)
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     if (!quantised) return;
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
-    if (method && strcmp(method, "mxfp4") == 0) return; /* of the experts; their tensors say so */
-    char problem[160];
+    const char *format = json_string_value(json_object_get(quantised, "format"));
+    const char *algorithm = json_string_value(json_object_get(quantised, "quant_algo"));
+    /* the tensors say of which type and with which scales they are */
+    bool opened = method && (strcmp(method, "mxfp4") == 0 || strcmp(method, "fp8") == 0 ||
+                             strcmp(method, "fbgemm_fp8") == 0);
+    if (opened || (format && strcmp(format, "float-quantized") == 0) ||
+        (algorithm && strcmp(algorithm, "FP8") == 0))
+        return;
+    char problem[256];
     snprintf(problem, sizeof problem,
-             "says the checkpoint is quantised (%.40s); use the original weights, with --dtype to "
-             "quantise",
+             "says the checkpoint is quantised (%.40s), which is not read; use the original "
+             "weights, with --dtype q8_0 or q4_0, or a GGUF file of the model, such as Q4_K_M",
              method ? method : "method not named");
     pj_config_refuse(r, PJ_E_UNSUPPORTED, "quantization_config", problem);
 }
@@ -90,10 +98,12 @@ static void read_sizes(pj_config_reader *r, pj_model_config *config)
         pj_config_refuse(r, PJ_E_INVALID, "num_attention_heads",
                          "is not a multiple of num_key_value_heads");
     bool absent = !json_object_get(r->object, "head_dim");
-    uint32_t head_dim = absent && rules->head_dim ? rules->head_dim : config->hidden / config->heads;
+    uint32_t head_dim =
+        absent && rules->head_dim ? rules->head_dim : config->hidden / config->heads;
     if (!pj_config_get(r, "head_dim") && !(absent && rules->head_dim) &&
         config->hidden % config->heads != 0)
-        pj_config_refuse(r, PJ_E_INVALID, "hidden_size", "is not a multiple of num_attention_heads");
+        pj_config_refuse(r, PJ_E_INVALID, "hidden_size",
+                         "is not a multiple of num_attention_heads");
     config->head_dim = pj_config_count(r, "head_dim", head_dim, 1, PJ_MAX_HEAD_DIM);
 }
 
@@ -167,7 +177,8 @@ static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
     uint32_t step = pj_config_count(r, "decoder_sparse_step", 1, 1, PJ_MAX_LAYERS + 1);
     json_t *only = pj_config_get(r, "mlp_only_layers"), *item;
     size_t i;
-    if (only && !json_is_array(only)) pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must be a list");
+    if (only && !json_is_array(only))
+        pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must be a list");
     if (r->status != PJ_OK || (step == 1 && json_array_size(only) == 0)) return;
     config->layer_is_dense =
         pj_arena_alloc(r->arena, config->layers, sizeof *config->layer_is_dense);
@@ -221,13 +232,14 @@ static void read_experts(pj_config_reader *r, pj_model_config *config)
         return;
     }
     if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;
-    const char *key = mixtral || !pj_config_get(r, "num_experts") ? "num_local_experts" : "num_experts";
+    const char *key =
+        mixtral || !pj_config_get(r, "num_experts") ? "num_local_experts" : "num_experts";
     config->experts = pj_config_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);
     config->experts_per_token =
         pj_config_count(r, "num_experts_per_tok", mixtral ? 2 : -1, 1, config->experts);
-    config->expert_intermediate = mixtral
-                                      ? config->intermediate
-                                      : pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->expert_intermediate =
+        mixtral ? config->intermediate
+                : pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
     if (arch == PJ_ARCH_QWEN2_MOE)
         config->shared_intermediate =
             pj_config_count(r, "shared_expert_intermediate_size", -1, 1, PJ_MAX_WIDTH);
@@ -302,13 +314,14 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
                           pj_model_config *config, pj_error *err)
 {
     static void (*const parts[])(pj_config_reader *, pj_model_config *) = {
-        read_arch, read_sizes,   read_block, read_multipliers, pj_config_read_layers, pj_config_read_rope,
-        read_experts, read_eos, read_bos, read_dtype_hint,
+        read_arch,           read_sizes,   read_block, read_multipliers, pj_config_read_layers,
+        pj_config_read_rope, read_experts, read_eos,   read_bos,         read_dtype_hint,
     };
     *config = PJ_MODEL_CONFIG_NONE;
     json_t *object = load_object(text, bytes, name, err);
     if (!object) return PJ_E_INVALID;
-    pj_config_reader r = {.object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
+    pj_config_reader r = {
+        .object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
     refuse_quantised(&r);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);

@@ -163,6 +163,63 @@ static pj_status adopt_rows(loader *l, const char *name, const pj_row_source *so
     return fill_matrix(l, name, type, NULL, source, rows, source->cols, out);
 }
 
+enum { E4M3_BLOCK = 128 };
+
+static size_t blocks_of(size_t count)
+{
+    return (count + E4M3_BLOCK - 1) / E4M3_BLOCK;
+}
+
+/* How many rows and columns share a scale, by the scales' shape: all, a row, or a square block. */
+static bool e4m3_blocks(const pj_tensor *scales, size_t rows, size_t cols, size_t *block_rows,
+                        size_t *block_cols)
+{
+    size_t a = scales->rank > 0 ? (size_t)scales->shape[0] : 1;
+    size_t b = scales->rank > 1 ? (size_t)scales->shape[1] : 1;
+    if (scales->rank > 2) return false;
+    *block_rows = a == 1 ? rows : a == rows ? 1 : E4M3_BLOCK;
+    *block_cols = b == 1 ? cols : E4M3_BLOCK;
+    if (a == 1 && b == 1) return true;
+    if (a == rows && b == 1) return true;
+    *block_rows = *block_cols = E4M3_BLOCK;
+    return a == blocks_of(rows) && b == blocks_of(cols);
+}
+
+/* 8-bit floats with their scales, "weight_scale_inv" or "weight_scale" beside "weight". */
+static pj_status load_e4m3(loader *l, const char *name, const pj_tensor *tensor, role use,
+                           size_t rows, size_t cols, pj_matrix *out)
+{
+    char scale_name[NAME_BYTES + 16];
+    size_t block_rows, block_cols, count = 1;
+    pj_dtype type, wanted = wanted_type(l, use, PJ_BF16, cols);
+    if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu] and is not", name, rows,
+                       cols);
+    snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);
+    const pj_tensor *scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    if (!scales) {
+        snprintf(scale_name, sizeof scale_name, "%s_scale", name);
+        scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    }
+    if (!scales)
+        return pj_fail(l->err, PJ_E_INVALID, "%s is of 8-bit floats and has no scale beside it",
+                       name);
+    bool right = pj_file_dtype(scales->type, &type) && pj_dtype_get(type)->block_values == 1 &&
+                 e4m3_blocks(scales, rows, cols, &block_rows, &block_cols);
+    if (!right)
+        return pj_fail(l->err, PJ_E_UNSUPPORTED,
+                       "%s is neither one scale, nor one for each row, nor one for each block of "
+                       "128 x 128",
+                       scale_name);
+    for (uint32_t i = 0; i < scales->rank; i++) count *= (size_t)scales->shape[i];
+    float *values = small_alloc(l, count, sizeof *values);
+    if (!values) return PJ_E_NO_MEMORY;
+    l->kernels->dequantise(type, scales->data, values, count);
+    pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
+                                        (cols + block_cols - 1) / block_cols);
+    return fill_matrix(l, name, wanted, NULL, &source, rows, cols, out);
+}
+
 static pj_status load_matrix(loader *l, const char *name, role use, size_t rows, size_t cols,
                              pj_matrix *out)
 {
@@ -172,6 +229,9 @@ static pj_status load_matrix(loader *l, const char *name, role use, size_t rows,
         return make_matrix(l, name, wanted_type(l, use, plain, cols), NULL, rows, cols, out);
     }
     pj_matrix stored;
+    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
+    if (tensor && tensor->type == PJ_FILE_E4M3)
+        return load_e4m3(l, name, tensor, use, rows, cols, out);
     pj_status status =
         pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
     return status ? status : adopt(l, name, use, &stored, out);

@@ -77,3 +77,38 @@ pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols,
                            .stride = cols / BLOCK * NIBBLE_BYTES,
                            .scale_stride = cols / BLOCK};
 }
+
+/* ---- 8-bit floats ------------------------------------------------------------------------- */
+
+/* Sign, four bits of exponent, three of mantissa; no infinities, all ones is no number. */
+float pj_float_of_e4m3(uint8_t byte)
+{
+    uint32_t sign = (uint32_t)(byte & 0x80) << 24, exponent = byte >> 3 & 15, mantissa = byte & 7;
+    if ((byte & 0x7f) == 0x7f) return pj_float_of_bits(sign | 0x7fc00000);
+    if (exponent == 0) return pj_float_of_bits(sign | pj_bits_of_float((float)mantissa * 0x1p-9f));
+    return pj_float_of_bits(sign | (exponent + 120) << 23 | mantissa << 20);
+}
+
+static void read_e4m3(const pj_row_source *s, size_t row, float *values)
+{
+    const unsigned char *at = s->data + row * s->cols;
+    const unsigned char *scales = s->scales + row / s->block_rows * s->scale_stride;
+    for (size_t i = 0; i < s->cols; i++) {
+        float scale;
+        memcpy(&scale, scales + i / s->block_cols * sizeof scale, sizeof scale);
+        values[i] = pj_float_of_e4m3(at[i]) * scale;
+    }
+}
+
+pj_row_source pj_rows_e4m3(const void *data, const float *scales, size_t cols, size_t block_rows,
+                           size_t block_cols, size_t scale_cols)
+{
+    return (pj_row_source){.type = PJ_BF16,
+                           .cols = cols,
+                           .read = read_e4m3,
+                           .data = data,
+                           .scales = (const unsigned char *)scales,
+                           .scale_stride = scale_cols * sizeof *scales,
+                           .block_rows = block_rows,
+                           .block_cols = block_cols};
+}

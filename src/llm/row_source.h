@@ -20,9 +20,10 @@ struct pj_row_source {
     void (*copy)(const pj_row_source *source, size_t row, void *out);
 
     const unsigned char *data, *scales;
-    size_t first, step;  /* row i is number first + i step of those that lie there */
-    size_t stride;       /* bytes between neighbouring values (columns), or rows */
-    size_t scale_stride; /* bytes between rows of scales */
+    size_t first, step;            /* row i is number first + i step of those that lie there */
+    size_t stride;                 /* bytes between neighbouring values (columns), or rows */
+    size_t scale_stride;           /* bytes between rows of scales */
+    size_t block_rows, block_cols; /* that share a scale */
 };
 
 /* Column first + i step of a matrix [cols][row_bytes] of F32, F16 or BF16 becomes row i. */
@@ -32,5 +33,11 @@ pj_row_source pj_rows_transposed(const void *data, pj_dtype type, size_t cols, s
  * and the exponents apart. Rows become blocks as GGUF has them, with the same values. */
 pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols, size_t first,
                             size_t step);
+
+/* E4M3 bytes [rows][cols] times float scales, one for each block of block_rows x block_cols;
+ * scale_cols of them to a row of blocks. They become BF16. */
+pj_row_source pj_rows_e4m3(const void *data, const float *scales, size_t cols, size_t block_rows,
+                           size_t block_cols, size_t scale_cols);
+float pj_float_of_e4m3(uint8_t byte);
 
 #endif

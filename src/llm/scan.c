@@ -51,6 +51,16 @@ static pj_model_entry *add_entry(pj_model_list *list, const char *name, const ch
     return NULL;
 }
 
+/* The type that a tensor's values have once the model is open (row_source.h). */
+static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
+{
+    bool eight_bits = tensor->type == PJ_FILE_E4M3;
+    if (!eight_bits && !(tensor->type == PJ_FILE_U8 && tensor->rank == 4))
+        return pj_file_dtype(tensor->type, type);
+    *type = eight_bits ? PJ_BF16 : PJ_MXFP4;
+    return true;
+}
+
 /* The type that holds most of the bytes: the weights' type, whatever norms are kept in. */
 static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
 {
@@ -58,7 +68,7 @@ static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
     pj_dtype type, most = PJ_F32;
     for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++) {
         const pj_tensor *tensor = pj_checkpoint_tensor(checkpoint, i);
-        if (!pj_file_dtype(tensor->type, &type)) continue;
+        if (!resident_dtype(tensor, &type)) continue;
         bytes[type] += (double)tensor->bytes;
         if (bytes[type] > bytes[most]) most = type;
     }
