@@ -9,6 +9,7 @@
  */
 typedef struct tally {
     uint64_t stored, used, multiplied;
+    uint64_t attention, mlp, norms; /* of `stored`; the rest is embedding and head */
 } tally;
 
 static void add_matrix(tally *t, uint64_t rows, uint64_t cols)
@@ -128,18 +129,26 @@ static tally count(const pj_model_config *c)
     for (uint32_t i = 0; i < c->layers; i++) {
         const pj_seam_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
                                       b->mlp_out_norm};
+        uint64_t before = t.stored;
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
             if (norms[n]) add_norm(&t, b, c->hidden);
+        t.norms += t.stored - before;
+        before = t.stored;
         if (is_linear(c, i))
             add_linear_attention(&t, c);
         else
             add_attention(&t, c, b, i);
+        t.attention += t.stored - before;
+        before = t.stored;
         if (has_experts(c, i)) add_experts(&t, c, b);
         if (!has_experts(c, i) || b->experts_beside) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
+        t.mlp += t.stored - before;
     }
     add_token_vectors(&t, c);
+    uint64_t before = t.stored;
     add_norm(&t, b, c->hidden);
+    t.norms += t.stored - before;
     add_matrix(&t, c->vocab, c->hidden); /* the head */
     add_vector(&t, pj_bias_wanted(b->head_bias, c), c->vocab);
     return t;
@@ -162,7 +171,8 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
 {
     tally t = count(c);
     uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
-    uint64_t kv = 0, q = 0; /* over all layers */
+    uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* of which one is the head's matrix */
+    uint64_t kv = 0, q = 0;                                   /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
         if (is_linear(c, i)) continue;
         q += query_width(c, i);
@@ -181,6 +191,11 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .window = c->window,
         .dtype = dtype,
         .parameters = t.stored + table,
+        .attention_parameters = t.attention,
+        .mlp_parameters = t.mlp,
+        .norm_parameters = t.norms,
+        .embedding_parameters = rest - (c->tied_head ? 0 : embedding) + table,
+        .head_parameters = c->tied_head ? 0 : embedding,
         .active_parameters = t.used + table,
         .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* and one row of the embedding */
         .flops_per_token = 2 * t.multiplied,
@@ -189,6 +204,18 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));
+}
+
+void pj_model_parts_json(const pj_model_facts *f, pj_json *json)
+{
+    pj_json_key(json, "parameters_by_part");
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "attention", f->attention_parameters);
+    pj_json_kv_uint(json, "mlp", f->mlp_parameters);
+    pj_json_kv_uint(json, "norms", f->norm_parameters);
+    pj_json_kv_uint(json, "embedding", f->embedding_parameters);
+    pj_json_kv_uint(json, "head", f->head_parameters);
+    pj_json_object_end(json);
 }
 
 void pj_model_facts_json(const pj_model_facts *f, pj_json *json)

@@ -14,6 +14,10 @@ typedef struct pj_model_facts {
     uint32_t window;                     /* tokens, 0: none */
     pj_dtype dtype;
     uint64_t parameters;        /* a tied head counts once */
+    /* Of those: attention and MLP with their biases and a layer's inputs, norms, the embedding, and a
+     * head of its own (0: tied to the embedding). They add up to `parameters`. */
+    uint64_t attention_parameters, mlp_parameters, norm_parameters, embedding_parameters,
+        head_parameters;
     uint64_t active_parameters; /* without the experts that a token does not choose */
     uint64_t bytes_per_token;   /* weights read to decode one token, one sequence at a time */
     uint64_t flops_per_token;   /* of the matrices: 2 a weight; attention comes on top */
@@ -23,6 +27,8 @@ typedef struct pj_model_facts {
 } pj_model_facts;
 
 void pj_model_facts_fill(const pj_model_config *config, pj_dtype dtype, pj_model_facts *facts);
+/* `parameters_by_part`, an object, as a member of one that is open. */
+void pj_model_parts_json(const pj_model_facts *facts, pj_json *json);
 /* The members, into an object that is open. */
 void pj_model_facts_json(const pj_model_facts *facts, pj_json *json);
 

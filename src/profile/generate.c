@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "llm/places.h"
+#include "llm/facts.h"
 #include "profile/calibration.h"
 
 #include <math.h>
@@ -19,6 +20,10 @@ static void write_model(pj_json *json, const pj_engine_facts *f)
     pj_json_kv_string(json, "architecture", f->architecture);
     pj_json_kv_uint(json, "parameters", f->parameters);
     pj_json_kv_uint(json, "active_parameters", f->active_parameters);
+    pj_model_facts counted;
+    pj_model_facts_fill(c, PJ_F32, &counted); /* the type does not count */
+    pj_json_kv_string(json, "attention", counted.attention);
+    pj_model_parts_json(&counted, json);
     pj_json_kv_uint(json, "layers", c->layers);
     pj_json_kv_uint(json, "hidden_size", c->hidden);
     pj_json_kv_uint(json, "intermediate_size", c->intermediate);
