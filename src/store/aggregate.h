@@ -1,6 +1,6 @@
 /*
- * Sums over a run that its charts need, made once when it is saved: a chart must not walk a million
- * rows. Everything here follows from the rows and can be made again from them.
+ * Sums over a run that its charts need, computed once when it is saved, so that a chart need not
+ * read a million rows. They are a cache: everything here can be recomputed from the rows.
  *
  * Nodes: one for each (phase, layer), (phase, layer, component) and (phase, layer, component,
  * operation) that occurs, summed over tokens; components outside the layers have layer -1.

@@ -1,4 +1,4 @@
-/* Extra figures to and from JSON. Written by hand, because a deep run has millions of them. */
+/* Extra figures to and from JSON. The writer is our own, because a deep run has millions of them. */
 #include "store/extras.h"
 
 #include "base/decimal.h"

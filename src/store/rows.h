@@ -1,7 +1,8 @@
 /*
- * How the rows of a run in memory are spelled as columns: one description per table, read by
- * saving, loading, exporting and importing alike, so that a column is named once. A reference to a
- * row is its index in memory, and `first id of that table in this run` + index in the database.
+ * The columns of every table as members of the rows in memory: one description per table, used by
+ * saving, loading, exporting and importing, so that a column is listed once. A reference to another
+ * row is an index in memory; in the database it is the id of that table's first row in this run plus
+ * the index.
  */
 #ifndef PJ_STORE_ROWS_H
 #define PJ_STORE_ROWS_H
@@ -45,7 +46,7 @@ typedef enum pj_names {
     PJ_NAMES_RAIL_SCOPE
 } pj_names;
 
-/* In the order in which they are saved: parents first. */
+/* In the order in which tables are saved: parents before children. */
 typedef enum pj_table_id {
     PJ_TABLE_RAILS = 0,
     PJ_TABLE_SAMPLES,
