@@ -133,12 +133,24 @@ static int setup_powermetrics(const pj_command *command, const setup_options *o)
 
 /* ---- RAPL ---------------------------------------------------------------------------------- */
 
+/* No distribution has a group for this; a system group of our own is made where it is missing. */
+static bool make_group(const char *name)
+{
+    char group[64];
+    if (getgrnam(name)) return true;
+    snprintf(group, sizeof group, "%s", name);
+    char *words[] = {(char[]){"groupadd"}, (char[]){"--system"}, group, NULL};
+    if (run_quietly(words) != 0 || !getgrnam(name)) return false;
+    printf("made the group %s\n", name);
+    return true;
+}
+
 static int setup_rapl(const pj_command *command, const setup_options *o)
 {
     char text[1024];
     if (!is_plain_name(o->group))
         return pj_command_usage(command, "the group name %s cannot stand in a udev rule", o->group);
-    if (o->write && !o->root[0] && !getgrnam(o->group))
+    if (o->write && !o->root[0] && !make_group(o->group))
         return pj_command_usage(command, "there is no group %s; make it with: sudo groupadd %s",
                                 o->group, o->group);
     snprintf(
@@ -172,14 +184,14 @@ static const char *present_user(void)
 static int run_setup(const pj_command *command, int argc, char **argv)
 {
     setup_options o = {
-        .user = present_user(), .group = "power", .root = "", .interval_ns = 100000000};
+        .user = present_user(), .group = "perjoule", .root = "", .interval_ns = 100000000};
     const pj_option options[] = {
         {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
          0},
         {"user", 'u', PJ_OPTION_TEXT, &o.user, "NAME", "who may run powermetrics (default: you)", 0,
          0},
-        {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME", "who may read RAPL (default: power)", 0,
-         0},
+        {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
+         "who may read RAPL (default: perjoule, made where it is missing)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
          "sampling interval to allow (default 100ms)", 0, 0},
         {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "folder in front of the written paths", 0, 0},
