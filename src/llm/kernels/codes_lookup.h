@@ -71,8 +71,10 @@ static inline void pj_codes_five(const uint8_t *nibbles, uint32_t fifth, int off
 static inline void pj_codes_q4_1(const uint8_t *block, uint8_t *codes, float *scale, float *minimum)
 {
     *scale = pj_float_of_f16(pj_load_u16(block));
+    uint8_t table[16];
+    for (int i = 0; i < 16; i++) table[i] = (uint8_t)(128 + i);
     *minimum = -pj_float_of_f16(pj_load_u16(block + 2));
-    pj_codes_five(block + 4, 0, 128, codes);
+    pj_codes_nibbles(block + 4, table, codes);
 }
 
 static inline void pj_codes_q5_0(const uint8_t *block, uint8_t *codes, float *scale)
