@@ -1032,8 +1032,8 @@ static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic,
     if (strncmp(path, scheme, strlen(scheme)) == 0) {
         m->synthetic = true;
         m->generation = PJ_GENERATION_CONFIG_NONE;
-        return pj_synthetic_config(path + strlen(scheme), &m->config, synthetic, &m->full_layers,
-                                   err);
+        return pj_synthetic_config(path + strlen(scheme), &m->arena, &m->config, synthetic,
+                                   &m->full_layers, err);
     }
     pj_status status = pj_checkpoint_open(path, &m->checkpoint, err);
     if (status) return status;

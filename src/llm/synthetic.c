@@ -48,6 +48,37 @@ static const shape shapes[] = {
 
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
+/* Newer shapes: the fields of their config.json that are not the architecture's defaults. */
+static const struct {
+    const char *name, *config;
+} described[] = {
+    {"smollm3-3b", "{\"model_type\":\"smollm3\",\"rope_theta\":5e6,"
+                   "\"max_position_embeddings\":65536}"},
+    {"granite-3.3-2b",
+     "{\"model_type\":\"granite\",\"hidden_size\":2048,\"num_hidden_layers\":40,"
+     "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"intermediate_size\":8192,"
+     "\"vocab_size\":49159,\"max_position_embeddings\":131072,\"rope_theta\":1e7,"
+     "\"tie_word_embeddings\":true,\"embedding_multiplier\":12,\"residual_multiplier\":0.22,"
+     "\"attention_multiplier\":0.015625,\"logits_scaling\":8}"},
+    {"olmo-2-7b", "{\"model_type\":\"olmo2\",\"vocab_size\":100352,\"rope_theta\":5e5,"
+                  "\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-6}"},
+    {"olmo-3-7b", "{\"model_type\":\"olmo3\",\"vocab_size\":100278,"
+                  "\"max_position_embeddings\":65536,\"rms_norm_eps\":1e-6}"},
+    {"glm-4-9b", "{\"model_type\":\"glm4\",\"max_position_embeddings\":32768}"},
+    {"ministral-3-8b", "{\"model_type\":\"ministral3\"}"},
+    {"gemma-2-2b", "{\"model_type\":\"gemma2\"}"},
+    {"gemma-3-4b",
+     "{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,\"num_hidden_layers\":34,"
+     "\"intermediate_size\":10240,\"sliding_window\":1024,"
+     "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}"},
+    {"gemma-4-e4b",
+     "{\"model_type\":\"gemma4_text\",\"hidden_size\":2560,\"num_hidden_layers\":42,"
+     "\"num_key_value_heads\":2,\"intermediate_size\":10240,\"num_kv_shared_layers\":18,"
+     "\"final_logit_softcapping\":30}"},
+};
+
+enum { DESCRIBED_COUNT = sizeof described / sizeof *described };
+
 static void config_of_shape(const shape *s, pj_model_config *c)
 {
     bool phi = s->arch == PJ_ARCH_PHI, qwen = s->arch == PJ_ARCH_QWEN2;
@@ -94,46 +125,68 @@ static void config_of_shape(const shape *s, pj_model_config *c)
 
 static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
 {
-    char list[400];
+    char list[640];
     size_t used = 0;
     for (int i = 0; i < SHAPE_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                  shapes[i].name);
+    for (int i = 0; i < DESCRIBED_COUNT; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, ", %s", described[i].name);
     return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%.*s\"; there are %s",
                    (int)(length < 40 ? length : 40), name, list);
 }
 
-static pj_status read_layers(const char *text, size_t length, const shape *s, uint32_t *layers,
-                             pj_error *err)
+static pj_status read_layers(const char *text, size_t length, const char *shape_name,
+                             uint32_t *layers, pj_error *err)
 {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
-    if (end != text + length || length == 0 || n < 1 || n > s->layers)
+    if (end != text + length || length == 0 || n < 1 || n > *layers)
         return pj_fail(err, PJ_E_INVALID, "layers=%.*s is not within 1 and %u of %s",
-                       (int)(length < 20 ? length : 20), text, s->layers, s->name);
+                       (int)(length < 20 ? length : 20), text, *layers, shape_name);
     *layers = (uint32_t)n;
     return PJ_OK;
 }
 
-pj_status pj_synthetic_config(const char *name, pj_model_config *config, pj_dtype *dtype,
-                              uint32_t *full_layers, pj_error *err)
+static bool is_name(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
+static pj_status find_shape(const char *name, size_t length, pj_arena *arena,
+                            pj_model_config *config, const char **found, pj_error *err)
+{
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        if (!is_name(shapes[i].name, name, length)) continue;
+        *found = shapes[i].name;
+        config_of_shape(&shapes[i], config);
+        return PJ_OK;
+    }
+    for (int i = 0; i < DESCRIBED_COUNT; i++) {
+        const char *text = described[i].config;
+        if (!is_name(described[i].name, name, length)) continue;
+        *found = described[i].name;
+        return pj_config_parse(text, strlen(text), *found, arena, config, err);
+    }
+    return unknown_shape(name, length, err);
+}
+
+pj_status pj_synthetic_config(const char *name, pj_arena *arena, pj_model_config *config,
+                              pj_dtype *dtype, uint32_t *full_layers, pj_error *err)
 {
     size_t length = strcspn(name, ",");
-    const shape *s = NULL;
-    for (int i = 0; i < SHAPE_COUNT; i++)
-        if (strlen(shapes[i].name) == length && strncmp(shapes[i].name, name, length) == 0)
-            s = &shapes[i];
-    if (!s) return unknown_shape(name, length, err);
-    config_of_shape(s, config);
+    const char *shape_name = name;
+    pj_status found = find_shape(name, length, arena, config, &shape_name, err);
+    if (found) return found;
     *dtype = PJ_BF16;
-    *full_layers = s->layers;
+    *full_layers = config->layers;
     for (const char *word = name + length; *word == ',';) {
         size_t n = strcspn(++word, ",");
         char text[16] = "";
         if (n < sizeof text) memcpy(text, word, n);
         int type = pj_dtype_parse(text);
         if (strncmp(word, "layers=", 7) == 0) {
-            pj_status status = read_layers(word + 7, n - 7, s, &config->layers, err);
+            pj_status status = read_layers(word + 7, n - 7, shape_name, &config->layers, err);
             if (status) return status;
         } else if (type >= 0 && type <= PJ_Q4_0) {
             *dtype = (pj_dtype)type;

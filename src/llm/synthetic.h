@@ -5,8 +5,9 @@
 #include "llm/config.h"
 #include "llm/dtype.h"
 
-/* Fills the config of a public shape named "SHAPE[,dtype][,layers=N]" (behind "synthetic:"). */
-pj_status pj_synthetic_config(const char *name, pj_model_config *config, pj_dtype *dtype,
-                              uint32_t *full_layers, pj_error *err);
+/* Fills the config of a public shape named "SHAPE[,dtype][,layers=N]" (after "synthetic:"); its
+ * arrays live in `arena`. */
+pj_status pj_synthetic_config(const char *name, pj_arena *arena, pj_model_config *config,
+                              pj_dtype *dtype, uint32_t *full_layers, pj_error *err);
 
 #endif

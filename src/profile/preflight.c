@@ -16,7 +16,10 @@ static pj_status synthetic_context(const char *shape, uint32_t *context, pj_erro
     pj_model_config config;
     pj_dtype dtype;
     uint32_t layers;
-    pj_status status = pj_synthetic_config(shape, &config, &dtype, &layers, err);
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_synthetic_config(shape, &arena, &config, &dtype, &layers, err);
+    pj_arena_fini(&arena);
     if (status == PJ_OK) *context = config.context;
     return status;
 }

@@ -94,10 +94,14 @@ static pj_status check_synthetic(const char *name, int wanted, pj_error *err)
     pj_dtype dtype;
     uint32_t layers;
     pj_model_facts facts;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
     pj_status status =
-        pj_synthetic_config(name + strlen("synthetic:"), &config, &dtype, &layers, err);
+        pj_synthetic_config(name + strlen("synthetic:"), &arena, &config, &dtype, &layers, err);
+    if (status == PJ_OK)
+        pj_model_facts_fill(&config, wanted >= 0 ? (pj_dtype)wanted : dtype, &facts);
+    pj_arena_fini(&arena);
     if (status != PJ_OK) return pj_fail(err, PJ_E_INVALID, "model_name: %s", err->text);
-    pj_model_facts_fill(&config, wanted >= 0 ? (pj_dtype)wanted : dtype, &facts);
     return check_size(name, facts.parameters, facts.dtype, err);
 }
 

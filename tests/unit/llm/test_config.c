@@ -179,6 +179,37 @@ static void test_experts(void **state)
     assert_string_equal(facts.attention, "GQA");
 }
 
+/* What published files of the newer families leave out, and what they nest. */
+static void test_newer_families(void **state)
+{
+    (void)state;
+    pj_model_config nested = read(
+        "{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"eos_token_id\":[1,106],"
+        "\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,"
+        "\"num_hidden_layers\":34,\"intermediate_size\":10240,\"sliding_window\":1024,"
+        "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}");
+    assert_int_equal(nested.arch, PJ_ARCH_GEMMA3);
+    assert_int_equal(nested.heads, 8);
+    assert_int_equal(nested.kv_heads, 4);
+    assert_int_equal(nested.head_dim, 256);
+    assert_int_equal(nested.eos_count, 2);
+    assert_true(nested.layer_is_windowed[4] && !nested.layer_is_windowed[5]);
+    assert_int_equal(nested.rope.type, PJ_ROPE_LINEAR);
+    assert_int_equal(nested.window_rope.type, PJ_ROPE_DEFAULT);
+    assert_true(nested.rope.theta == 1e6 && nested.window_rope.theta == 1e4);
+    pj_model_config smol = read("{\"model_type\":\"smollm3\"," SIZES "}");
+    assert_true(smol.layer_rotates[0] && smol.tied_head && smol.rope.theta == 2e6);
+    pj_model_config capped = read("{\"model_type\":\"gemma2\"," SIZES "}");
+    assert_true(capped.attention_softcap == 50 && capped.logit_softcap == 30);
+    pj_model_config plain = read("{\"model_type\":\"gemma2\"," SIZES
+                                 ",\"attn_logit_softcapping\":null,"
+                                 "\"final_logit_softcapping\":null}");
+    assert_true(plain.attention_softcap == 0 && plain.logit_softcap == 0);
+    pj_model_config scaled = read("{\"model_type\":\"ministral3\"," SIZES "}");
+    assert_int_equal(scaled.rope.type, PJ_ROPE_YARN);
+    assert_true(scaled.query_beta == 0.1 && scaled.query_period == 16384);
+}
+
 static void test_eos(void **state)
 {
     (void)state;
@@ -222,7 +253,7 @@ int main(void)
         cmocka_unit_test(test_silent_windows),   cmocka_unit_test(test_partial_rotation),
         cmocka_unit_test(test_windows_by_layer), cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),          cmocka_unit_test(test_eos),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_newer_families),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

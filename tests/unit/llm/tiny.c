@@ -82,6 +82,35 @@ const tiny_shape tiny_shapes[] = {
      .expert_width = 24,
      .renormalise = true,
      .fused_experts = true},
+    {.name = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     DENSE,
+     .layers = 4,
+     .unrotated_every = 4,
+     .tied = true},
+    {.name = "granite",
+     .architecture = "GraniteForCausalLM",
+     DENSE,
+     .residual_scale = 0.4,
+     .logit_scale = 3,
+     .score_scale = 0.15},
+    {.name = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     DENSE,
+     .norms = TINY_POST,
+     .qk_norm = true,
+     .full_qk_norm = true},
+    {.name = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     DENSE,
+     .layers = 3,
+     .norms = TINY_SANDWICH,
+     .gemma = true,
+     .window = 5,
+     .full_every = 2,
+     .score_scale = 0.28867513459481287, /* head_dim^-0.5 */
+     .score_cap = 8,
+     .logit_cap = 6},
     {.name = "wide",
      .architecture = "LlamaForCausalLM",
      DENSE,
@@ -193,7 +222,9 @@ static void add_layer(tiny_model *m, int index)
     snprintf(layer, sizeof layer, "model.layers.%d", index);
     snprintf(attn, sizeof attn, "%s.self_attn", layer);
     snprintf(mlp, sizeof mlp, "%s.mlp", layer);
-    add_norm(m, layer, "input_layernorm", s->hidden);
+    if (s->norms != TINY_POST) add_norm(m, layer, "input_layernorm", s->hidden);
+    if (s->norms == TINY_SANDWICH) add_norm(m, layer, "pre_feedforward_layernorm", s->hidden);
+    if (s->norms != TINY_PRE) add_norm(m, layer, "post_feedforward_layernorm", s->hidden);
     if (!s->plain_mlp) add_norm(m, layer, "post_attention_layernorm", s->hidden);
     if (s->fused) {
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
@@ -203,8 +234,8 @@ static void add_layer(tiny_model *m, int index)
         add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
     }
     add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
-    if (s->qk_norm) add_norm(m, attn, "q_norm", s->head_dim);
-    if (s->qk_norm) add_norm(m, attn, "k_norm", s->head_dim);
+    if (s->qk_norm) add_norm(m, attn, "q_norm", s->full_qk_norm ? q : s->head_dim);
+    if (s->qk_norm) add_norm(m, attn, "k_norm", s->full_qk_norm ? kv : s->head_dim);
     if (s->experts && index != s->dense_layer) {
         add_experts(m, layer);
     } else if (s->plain_mlp) {
@@ -326,6 +357,17 @@ static void write_config(const tiny_model *m)
             s->tied ? "true" : "false", s->all_bias ? "true" : "false",
             s->all_bias ? "true" : "false");
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
+    if (s->residual_scale > 0)
+        fprintf(f,
+                "\"embedding_multiplier\": 1.5, \"residual_multiplier\": %g, "
+                "\"logits_scaling\": %g, \"attention_multiplier\": %g, ",
+                s->residual_scale, s->logit_scale, s->score_scale);
+    if (s->gemma)
+        fprintf(f,
+                "\"query_pre_attn_scalar\": %g, \"attn_logit_softcapping\": %g, "
+                "\"final_logit_softcapping\": %g, ",
+                1 / (s->score_scale * s->score_scale), s->score_cap, s->logit_cap);
+    if (s->unrotated_every) fprintf(f, "\"no_rope_layer_interval\": %d, ", s->unrotated_every);
     if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
     if (s->experts) {
         fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
@@ -509,7 +551,8 @@ static double *norm(walk *w, const char *part, const double *x, int rows, int n)
         if (!bias) mean = 0; /* RMSNorm does not centre */
         for (int i = 0; i < n; i++) square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
         for (int i = 0; i < n; i++)
-            y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) * weight->values[i] +
+            y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) *
+                               (weight->values[i] + (w->s->gemma ? 1.0 : 0.0)) +
                            (bias ? bias->values[i] : 0);
     }
     return y;
@@ -560,9 +603,15 @@ static void rotate(const tiny_shape *s, double *x, int position, int length)
 
 static void heads_norm(walk *w, const char *part, double **x, int heads)
 {
-    double *y = norm(w, part, *x, w->count * heads, w->s->head_dim);
+    int together = w->s->full_qk_norm ? heads : 1;
+    double *y = norm(w, part, *x, w->count * heads / together, w->s->head_dim * together);
     free(*x);
     *x = y;
+}
+
+static double capped(double x, double cap)
+{
+    return cap > 0 ? cap * tanh(x / cap) : x;
 }
 
 static double *attention(walk *w, const double *x)
@@ -581,7 +630,10 @@ static double *attention(walk *w, const double *x)
         heads_norm(w, "self_attn.k_norm", &k, s->kv_heads);
         capture(w, "q_norm", q, (size_t)(n * nq));
     }
-    for (int t = 0; t < n; t++) {
+    bool rotates = !s->unrotated_every || (w->layer + 1) % s->unrotated_every != 0;
+    int window = s->full_every && (w->layer + 1) % s->full_every == 0 ? 0 : s->window;
+    double scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt(dim);
+    for (int t = 0; t < n && rotates; t++) {
         for (int h = 0; h < s->heads; h++) rotate(s, q + t * nq + h * dim, t, n);
         for (int h = 0; h < s->kv_heads; h++) rotate(s, k + t * nkv + h * dim, t, n);
     }
@@ -589,13 +641,13 @@ static double *attention(walk *w, const double *x)
     for (int t = 0; t < n; t++)
         for (int h = 0; h < s->heads; h++) {
             int kv = h / (s->heads / s->kv_heads);
-            int first = s->window && t + 1 > s->window ? t + 1 - s->window : 0;
+            int first = window && t + 1 > window ? t + 1 - window : 0;
             double p[TINY_MAX_TOKENS], sum = 0;
             for (int j = first; j <= t; j++) {
                 double score = 0;
                 for (int i = 0; i < dim; i++)
                     score += q[t * nq + h * dim + i] * k[j * nkv + kv * dim + i];
-                p[j] = exp(score / sqrt(dim));
+                p[j] = exp(capped(score * scale, s->score_cap));
                 sum += p[j];
             }
             for (int j = first; j <= t; j++)
@@ -632,7 +684,8 @@ static double *gated(walk *w, const char *prefix, const char *const parts[3], co
     int width = tensor(w, "weight", name)->shape[0];
     snprintf(name, sizeof name, "%s.%s", prefix, parts[1]);
     double *up = linear(w, name, x, count, 0, 0);
-    for (int i = 0; i < count * width; i++) gate[i] = silu(gate[i]) * up[i];
+    for (int i = 0; i < count * width; i++)
+        gate[i] = (w->s->gemma ? gelu(gate[i]) : silu(gate[i])) * up[i];
     if (strcmp(prefix, "mlp") == 0) capture(w, "act", gate, (size_t)(count * width));
     snprintf(name, sizeof name, "%s.%s", prefix, parts[2]);
     double *y = linear(w, name, gate, count, 0, 0);
@@ -739,10 +792,23 @@ static double *feed_forward(walk *w, const double *x)
     return w->s->fused ? fused_mlp(w, x) : gated(w, "mlp", hugging_face, x, w->count);
 }
 
-static void accumulate(double *x, double *part, int n)
+/* x += part, which goes through the norm of this name where the family has one there. */
+static void accumulate(walk *w, const char *closing, double *x, double *part, int n)
 {
-    for (int i = 0; i < n; i++) x[i] += part[i];
+    const tiny_shape *s = w->s;
+    double *y = closing ? norm(w, closing, part, w->count, s->hidden) : part;
+    for (int i = 0; i < n; i++) x[i] += (s->residual_scale > 0 ? s->residual_scale : 1) * y[i];
+    if (y != part) free(y);
     free(part);
+}
+
+/* The norm before a half of a layer, or a copy of x where the family has none there. */
+static double *opening(walk *w, const char *name, const double *x, int n)
+{
+    if (w->s->norms != TINY_POST) return norm(w, name, x, w->count, w->s->hidden);
+    double *y = zeros((size_t)n);
+    memcpy(y, x, (size_t)n * sizeof *y);
+    return y;
 }
 
 void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
@@ -753,23 +819,28 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
     int d = s->hidden, n = count * d;
     const float *embedding = tiny_get(m, "model.embed_tokens.weight")->values;
     double *x = zeros((size_t)n);
-    for (int i = 0; i < n; i++) x[i] = embedding[ids[i / d] * d + i % d];
+    double embedded = s->gemma ? sqrt(d) : s->residual_scale > 0 ? 1.5 : 1;
+    const char *after = s->norms ? "post_attention_layernorm" : NULL;
+    const char *before = s->norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
     for (w.layer = 0; w.layer < s->layers; w.layer++) {
-        double *normed = norm(&w, "input_layernorm", x, count, d);
+        double *normed = opening(&w, "input_layernorm", x, n);
         capture(&w, "input_layernorm", normed, (size_t)n);
-        accumulate(x, attention(&w, normed), n);
+        accumulate(&w, after, x, attention(&w, normed), n);
         if (!s->plain_mlp) {
             free(normed);
-            normed = norm(&w, "post_attention_layernorm", x, count, d);
+            normed = opening(&w, before, x, n);
         }
-        accumulate(x, feed_forward(&w, normed), n);
+        accumulate(&w, s->norms ? "post_feedforward_layernorm" : NULL, x,
+                   feed_forward(&w, normed), n);
         free(normed);
     }
     w.layer = -1;
     double *normed = norm(&w, s->plain_mlp ? "model.final_layernorm" : "model.norm", x, count, d);
     double *out =
         linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
-    memcpy(logits, out, (size_t)count * (size_t)s->vocab * sizeof *logits);
+    for (int i = 0; i < count * s->vocab; i++)
+        logits[i] = capped(out[i] / (s->logit_scale > 0 ? s->logit_scale : 1), s->logit_cap);
     free(out);
     free(normed);
     free(x);
