@@ -2,6 +2,7 @@
 #include "attribution/joules.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A rail that another figure contradicts is known no better than the two agree. */
@@ -31,12 +32,47 @@ static bool said_already(const pj_run_data *d, const char *code)
     return false;
 }
 
+static bool add_warning(pj_joules *j, pj_warning_row *all, uint32_t *count, const char *code,
+                        const char *text)
+{
+    pj_arena *arena = &j->d->arena;
+    pj_warning_row *row = &all[(*count)++];
+    *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6, code,
+                            pj_arena_strndup(arena, text, strlen(text))};
+    return row->text != NULL;
+}
+
+/* What attribution could not do, each once. There is room for two. */
+static bool tell_limits(pj_joules *j, pj_warning_row *all, uint32_t *count)
+{
+    char text[256];
+    double upper_mj = (double)j->run.upper_mj;
+    bool ok = true;
+    if (j->below_resolution) {
+        char bound[48] = "";
+        if (!isnan(upper_mj)) snprintf(bound, sizeof bound, " (at most %.3g J)", upper_mj / 1e3);
+        snprintf(text, sizeof text,
+                 "the sensors did not resolve this run, whose energy is unavailable%s: make it "
+                 "longer, or use a faster sensor",
+                 bound);
+        ok &= add_warning(j, all, count, "below_resolution", text);
+    }
+    if (j->pooled_many) {
+        snprintf(text, sizeof text,
+                 "%u classes of work share one power with others of their phase: attribution "
+                 "tells at most 160 apart",
+                 j->pooled_many);
+        ok &= add_warning(j, all, count, "classes_pooled", text);
+    }
+    return ok;
+}
+
 pj_status pj_joules_tell(pj_joules *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     uint32_t before = d->warning_count;
     pj_warning_row *all =
-        pj_arena_alloc(&d->arena, before + j->finding_count + 1, sizeof *d->warnings);
+        pj_arena_alloc(&d->arena, before + j->finding_count + 3, sizeof *d->warnings);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);
     for (uint32_t i = 0; i < j->finding_count; i++) {
@@ -48,6 +84,7 @@ pj_status pj_joules_tell(pj_joules *j, pj_error *err)
                                 pj_arena_strndup(&d->arena, f->text, strlen(f->text))};
         if (!row->code || !row->text) return pj_fail_memory(err, "the warnings of a run");
     }
+    if (!tell_limits(j, all, &before)) return pj_fail_memory(err, "the warnings of a run");
     d->warnings = all;
     d->warning_count = before;
     return pj_run_name_total(d, j->used_rails, j->missing_rails, err);

@@ -208,7 +208,7 @@ static double median_width(score *s)
 static void print_json(pj_json *json, const table_row *row, double seconds, table *t)
 {
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "row", row->name);
+    pj_json_kv_string(json, "name", row->name);
     pj_json_kv_string(json, "sim", row->sim);
     pj_json_kv_double(json, "seconds", seconds);
     pj_json_kv_bool(json, "as_declared", row->declared);

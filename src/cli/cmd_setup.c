@@ -4,6 +4,7 @@
  *   powermetrics  a sudoers entry that allows exactly the command line perjoule uses. The bare
  *                 program would be too much: its -u option writes files as root.
  *   rapl          a udev rule that lets a group read the energy counters.
+ *   --gain        the calibration of a sensor against a meter, kept for later runs.
  *
  * Without --write the text is printed, with the place it belongs to. --root puts another folder in
  * front of the paths.
@@ -11,6 +12,7 @@
 #include "cli/options.h"
 
 #include "base/file.h"
+#include "power/gain.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -27,7 +29,7 @@ extern char **environ;
 
 typedef struct setup_options {
     bool write;
-    const char *user, *group, *root;
+    const char *user, *group, *root, *gain;
     int64_t interval_ns;
 } setup_options;
 
@@ -173,6 +175,16 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
     return code;
 }
 
+/* Kept for the user; every later run divides that source's readings by it. */
+static int setup_gain(const pj_command *command, const char *assignment)
+{
+    char path[4096];
+    pj_error err;
+    if (pj_gain_store(assignment, &err) != PJ_OK) return pj_command_failed(command, &err);
+    if (pj_gain_path(path, sizeof path)) printf("%s: written to %s\n", assignment, path);
+    return PJ_EXIT_OK;
+}
+
 static const char *present_user(void)
 {
     const char *sudo_user = getenv("SUDO_USER");
@@ -194,11 +206,15 @@ static int run_setup(const pj_command *command, int argc, char **argv)
          "who may read RAPL (default: perjoule, made where it is missing)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
          "sampling interval to allow (default 100ms)", 0, 0},
+        {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
+         "what a source reads / what a meter says, as rapl=1.02+-0.01; SOURCE=none forgets it", 0,
+         0},
         {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "folder in front of the written paths", 0, 0},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
+    if (o.gain && positional == 0) return setup_gain(command, o.gain);
     if (positional != 1)
         return pj_command_usage(command, "name what to set up: rapl or powermetrics");
     if (strcmp(argv[1], "rapl") == 0) return setup_rapl(command, &o);
@@ -210,14 +226,18 @@ const pj_command pj_command_setup = {
     .name = "setup",
     .summary = "grant the right to read power: sudoers entry, udev rule",
     .run = run_setup,
-    .usage = "[options] rapl|powermetrics",
+    .usage = "[options] rapl|powermetrics, or --gain SOURCE=GAIN",
     .text =
         "Prints (or with --write installs) what lets a normal user read power. For powermetrics\n"
         "(macOS) that is a sudoers entry which allows exactly the arguments perjoule uses; for\n"
         "rapl (Linux) a udev rule which makes the energy counters readable to a group. Reading\n"
         "RAPL lets a local program guess secrets of others (PLATYPUS): use it on machines of\n"
-        "your own.",
+        "your own.\n"
+        "With --gain it keeps what a calibration against a meter found of a source: its readings\n"
+        "are divided by the gain, and intervals take the uncertainty given behind +- instead of\n"
+        "the usual one of that source.",
     .examples = "perjoule setup rapl\n"
                 "sudo perjoule setup --write --group adm rapl\n"
-                "sudo perjoule setup --write powermetrics\n",
+                "sudo perjoule setup --write powermetrics\n"
+                "perjoule setup --gain rapl=1.02+-0.01\n",
 };

@@ -170,20 +170,30 @@ static void print_attribution(FILE *out, const pj_run_info *info)
 {
     double now = 100 * info->attribution_interval;
     double then = 100 * info->attribution_interval_calibrated;
+    if (info->method == PJ_METHOD_TIME)
+        fprintf(out, "  components: shared by time, the fit of their powers failed\n");
     if (isnan(now)) return;
-    fprintf(out, "  components: %s, half of their net energy within ±%.2g %%",
-            pj_method_name(info->method), now);
+    fprintf(out, "  components: %s, ", pj_method_name(info->method));
+    if (now >= 100)
+        fprintf(out, "not told apart by this sensor");
+    else if (now < 0.01)
+        fprintf(out, "half of their net energy within ±0.01 %%");
+    else
+        fprintf(out, "half of their net energy within ±%.2g %%", now);
     if (info->method == PJ_METHOD_FIT && then < now / 2)
         fprintf(out, "; `perjoule calibrate` would make it about ±%.2g %%", then);
     if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
         fprintf(out, "; the calibration does not explain this run (%+.0f %%)",
                 100 * info->calibration_gap);
     fputc('\n', out);
-    if (!isnan(info->pj_per_flop) && !isnan(info->pj_per_byte)) {
-        print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
-        print_cost(out, ", ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
-        fputc('\n', out);
-    }
+    bool flop = !isnan(info->pj_per_flop), byte = !isnan(info->pj_per_byte);
+    if (flop) print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
+    if (byte) print_cost(out, flop ? ", " : "  ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
+    fprintf(out, "%s\n",
+            flop && byte ? ""
+            : flop       ? ", pJ/byte not identifiable"
+            : byte       ? ", pJ/FLOP not identifiable"
+                         : "  pJ/FLOP and pJ/byte: not identifiable from this run");
 }
 
 static void print_overhead(FILE *out, const pj_run_info *info)

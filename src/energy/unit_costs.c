@@ -48,4 +48,7 @@ void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *byt
     double r = n.fb / sqrt(n.ff * n.bb);
     *costs = (pj_unit_costs){a, sqrt(n.bb / det * spread), b, sqrt(n.ff / det * spread),
                              (1 + fabs(r)) / (1 - fabs(r))};
+    /* An interval that reaches zero says nothing: the run does not identify the figure. */
+    if (!(a > 1.96 * costs->pj_per_flop_sd)) costs->pj_per_flop = costs->pj_per_flop_sd = NAN;
+    if (!(b > 1.96 * costs->pj_per_byte_sd)) costs->pj_per_byte = costs->pj_per_byte_sd = NAN;
 }

@@ -2,6 +2,7 @@
  * Opening and merging sources, and everything that is asked of them as one. The sampling itself is
  * in sampler.c, idle power in baseline.c, events' sentences in meter_events.c.
  */
+#include "power/gain.h"
 #include "power/meter_impl.h"
 
 #include "base/clock.h"
@@ -237,6 +238,7 @@ static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_erro
     if (status != PJ_OK) goto fail;
     s->open = true;
     s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    pj_gain_apply(s->rails, s->rail_count);
     for (uint32_t i = 0; i < s->rail_count; i++) s->unstated[i] = s->rails[i].period_ns == 0;
     status = characterise(m, s, err);
     if (status != PJ_OK) goto fail;

@@ -1,6 +1,7 @@
 /* From a spool to a finished run: rows, nesting, gaps, batches, device spans, what clients leave
  * out, cut spools, energies that add up at every level, phase tags. Spans are written with times
  * of the test's choosing, so that every expectation is exact. */
+#include "../sanitized.h"
 #include "base/clock.h"
 #include "attribution/build.h"
 #include "trace/run_json.h"
@@ -11,6 +12,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -235,16 +237,23 @@ static void assert_conserved(const pj_run_data *d)
     free(layer);
 }
 
+static void put_rails(writer *w, const pj_sim_spec *sim)
+{
+    pj_rail rails[PJ_SIM_MAX_RAILS];
+    uint32_t count = pj_sim_rails(sim, rails, PJ_SIM_MAX_RAILS);
+    for (uint32_t i = 0; i < count; i++) {
+        pj_buffer buffer;
+        pj_json json;
+        pj_buffer_init(&buffer, 1 << 20);
+        pj_json_init(&json, &buffer);
+        pj_rail_write(&json, i, &rails[i], 10000.0 / count, 10.0 / count);
+        put_json(w, PJ_RECORD_RAIL, &buffer);
+    }
+}
+
 static void put_rail(writer *w, const pj_sim_spec *sim)
 {
-    pj_rail rail;
-    pj_buffer buffer;
-    pj_json json;
-    assert_int_equal(pj_sim_rails(sim, &rail, 1), 1);
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_json_init(&json, &buffer);
-    pj_rail_write(&json, 0, &rail, 10000, 10);
-    put_json(w, PJ_RECORD_RAIL, &buffer);
+    put_rails(w, sim);
 }
 
 /* ---- tests --------------------------------------------------------------------------------- */
@@ -326,6 +335,103 @@ static void simulated_energy_is_conserved_and_right(void **state)
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
     }
+}
+
+/* A sensor that looks at 25 ms of every 100 and looks elsewhere while the run goes on says nothing
+ * of it; one that looks all the time does. */
+static void what_no_window_saw_is_unavailable(void **state)
+{
+    static const char *const sensors[] = {
+        "kind=power,period_ms=100,window_ms=25,phase_ms=90,noise=0.005",
+        "kind=power,period_ms=1,noise=0.005"};
+    for (int k = 0; k < 2; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
+        open_spool(&w);
+        put_rail(&w, &sim);
+        put_run(&w, 4, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        if (k == 0) {
+            assert_true(isnan(d.info.total_mj));
+            assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
+            assert_int_equal(d.info.quality, PJ_UNAVAILABLE);
+            for (uint32_t i = 0; i < d.token_count; i++) {
+                assert_true(d.tokens[i].energy.gross_nj == PJ_NJ_UNKNOWN);
+                assert_int_equal(d.tokens[i].energy.absence, PJ_ABSENT_BELOW_RESOLUTION);
+            }
+            for (uint32_t i = 0; i < d.rail_energy_count; i++)
+                assert_true(isnan(d.rail_energy[i].gross_mj));
+            bool told = false;
+            for (uint32_t i = 0; i < d.warning_count; i++)
+                told |= strcmp(d.warnings[i].code, "below_resolution") == 0;
+            assert_true(told);
+        } else {
+            double rail_sd = NAN;
+            for (uint32_t i = 0; i < d.rail_energy_count; i++)
+                if (d.rail_energy[i].phase == PJ_PHASE_COUNT) rail_sd = d.rail_energy[i].sd_mj;
+            assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
+            /* one rail: its figure is the run's, with the same standard deviation */
+            assert_true(fabs(rail_sd / d.info.total_sd_mj - 1) < 1e-5);
+            assert_true(d.info.net_sd_mj > 0 &&
+                        d.info.net_sd.gain_mj < d.info.total_sd.gain_mj + 1e-12F);
+        }
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
+/* Two rails of one make are off by one gain, which adds; of two makes, by two. */
+static void gains_of_one_make_add_up(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("rails=cpu0+cpu1,period_ms=1,declare_gain=unknown", &sim, NULL),
+                     PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim);
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_true(fabs((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj) - 1) < 1e-3);
+    assert_true(fabs((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj) - 1) < 1e-3);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+/* A program that names its work by the thousand: 12,000 spans of 3,000 names. */
+static void thousands_of_names_cost_little(void **state)
+{
+    enum { SPANS = 12000, NAMES = 3000 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=1", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rail(&w, &sim);
+    int64_t each = 50000, begin = 1000, end = begin + SPANS * each;
+    uint32_t phase = w.serial++, token = w.serial++;
+    put_begin(&w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_IDLE, -1, -1, begin, 0), phase);
+    put_begin(&w, make(PJ_SPAN_TOKEN, 0, PJ_PHASE_DECODE, -1, -1, begin, 0), token);
+    for (int i = 0; i < SPANS; i++)
+        put_span(&w,
+                 make(PJ_SPAN_COMPONENT, 100 + (uint32_t)(i * 7 % NAMES), PJ_PHASE_DECODE, 0, -1,
+                      begin + i * each, begin + (i + 1) * each),
+                 w.serial++);
+    put_span(&w, make(PJ_SPAN_TOKEN, 0, PJ_PHASE_DECODE, -1, -1, begin, end), token);
+    put_span(&w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, -1, begin, end), phase);
+    put_end(&w, end);
+    clock_t before = clock();
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
+    if (!PJ_SANITIZED) assert_true(seconds < 2);
+    assert_true(d.class_count >= NAMES);
+    assert_true(d.info.total_mj > 0);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
 }
 
 /* From 20,000 nodes on rows and energies are made by several threads; one of them without memory
@@ -713,6 +819,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_hang_together),
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(what_no_window_saw_is_unavailable),
+        cmocka_unit_test(gains_of_one_make_add_up),
+        cmocka_unit_test(thousands_of_names_cost_little),
         cmocka_unit_test(a_large_run_is_made_by_several_threads),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
