@@ -161,7 +161,9 @@ static bool is_observed(const pj_joules *j)
         const pj_rail_result *result = &j->results[i];
         bool is_short = run_ns < j->d->rails[result->rail].period_ns;
         if (result->observed < (is_short ? LEAST_OBSERVED_SHORT : LEAST_OBSERVED)) return false;
-        if (is_short && !result->counter && net_mj < 3 * (double)j->run.sd.random_mj) return false;
+        const pj_rail *rail = &j->d->rails[result->rail];
+        bool sees_part = rail->window_ns > 0 && rail->window_ns * 10 < rail->period_ns * 9;
+        if (is_short && sees_part && net_mj < 3 * (double)j->run.net_sd_mj) return false;
     }
     return true;
 }

@@ -301,7 +301,8 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
 {
     timings[0] = (pj_timing){0, 0, 1};
     const pj_rail *rail = &j->d->rails[result->rail];
-    if (result->counter || rail->lag_ns > 0 || j->options->trusted || count < 2 || period_ns <= 0)
+    bool computed = strcmp(rail->source, "estimate") == 0; /* from the clock: nothing to infer */
+    if (computed || result->counter || rail->lag_ns > 0 || j->options->trusted || count < 2 || period_ns <= 0)
         return 1;
     search *s = pj_alloc(1, sizeof *s);
     uint32_t chosen = 1;

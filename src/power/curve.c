@@ -275,6 +275,12 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     int64_t steps = (r->before_ns - delay - c->last_tick_ns) / period, from = c->last_tick_ns;
     if (steps <= 0) return PJ_OK;
     if (c->rail.kind != PJ_RAIL_AVERAGE) {
+        for (int64_t i = 0; i < steps; i++) { /* each was a reading like the one before */
+            int64_t end = from + (i + 1) * period, window = window_of(c, r, end);
+            pj_status added =
+                add_window(c, end - window, end, c->last_value, (double)period / 2, err);
+            if (added != PJ_OK) return added;
+        }
         c->last_tick_ns += steps * period;
         c->last_edge_ns = (double)period / 2;
         double mj = c->last_value * (double)(c->last_tick_ns - from) * 1e-9;
