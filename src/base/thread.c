@@ -23,6 +23,22 @@ static void name_thread(pthread_t thread, const char *name)
 #endif
 }
 
+/* Kernels and builders keep tens of kilobytes on the stack; a small `ulimit -s` would be the default
+ * of every thread otherwise. */
+enum { LEAST_STACK_BYTES = 1 << 20 };
+
+static int create_with_stack(pthread_t *thread, pj_thread_fn *run, void *context)
+{
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+    if (pthread_attr_init(&attributes) != 0) return pthread_create(thread, NULL, run, context);
+    if (pthread_attr_getstacksize(&attributes, &bytes) == 0 && bytes < LEAST_STACK_BYTES)
+        pthread_attr_setstacksize(&attributes, LEAST_STACK_BYTES);
+    int failure = pthread_create(thread, &attributes, run, context);
+    pthread_attr_destroy(&attributes);
+    return failure;
+}
+
 /* A thread inherits where it may run. What a pinned one starts may run wherever its starter might
  * before, which therefore lets go of its pin while it starts it. */
 static int start_unpinned(pthread_t *thread, pj_thread_fn *run, void *context)
@@ -32,11 +48,11 @@ static int start_unpinned(pthread_t *thread, pj_thread_fn *run, void *context)
     pthread_t self = pthread_self();
     bool let_go = pinned && pthread_getaffinity_np(self, sizeof mine, &mine) == 0 &&
                   pthread_setaffinity_np(self, sizeof allowed_before, &allowed_before) == 0;
-    int failure = pthread_create(thread, NULL, run, context);
+    int failure = create_with_stack(thread, run, context);
     if (let_go) pthread_setaffinity_np(self, sizeof mine, &mine);
     return failure;
 #else
-    return pthread_create(thread, NULL, run, context);
+    return create_with_stack(thread, run, context);
 #endif
 }
 

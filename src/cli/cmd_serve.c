@@ -5,7 +5,9 @@
 #include "net/server.h"
 #include "serve/service.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -33,7 +35,10 @@ typedef struct serve_state {
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
-static int stop_pipe[2] = {-1, -1};
+static int stop_pipe[2] = {-1, -1}; /* from the handler to the stopper */
+static int go_pipe[2] = {-1, -1};   /* from the stopper to the main thread */
+
+enum { STOP_WITHIN_MS = 900 };
 
 static void on_signal(int number)
 {
@@ -46,19 +51,40 @@ static void on_signal(int number)
     errno = kept;
 }
 
+/* Stopping may meet a model that is being opened or a run that is being stored, which take their
+ * time. Their events are in the spool, so nothing is lost by not waiting for them. */
+static void *stop_in_time(void *context)
+{
+    char byte;
+    while (read(stop_pipe[0], &byte, 1) < 0 && errno == EINTR) continue;
+    ssize_t n = write(go_pipe[1], "s", 1);
+    (void)n;
+    pj_clock_sleep_until(pj_clock_ns() + STOP_WITHIN_MS * PJ_NS_PER_MS);
+    static const char text[] = "perjoule serve: stopped at once; the run that was in progress is "
+                               "recovered from its spool at the next start\n";
+    n = write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(PJ_EXIT_OK);
+}
+
 static pj_status catch_signals(pj_error *err)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    if (pipe(stop_pipe) != 0) return pj_fail_errno(err, errno, "cannot make a pipe");
+    pthread_t stopper;
+    if (pipe(stop_pipe) != 0 || pipe(go_pipe) != 0)
+        return pj_fail_errno(err, errno, "cannot make a pipe");
+    pj_status status = pj_thread_start(&stopper, "pj-stop", stop_in_time, NULL, err);
+    if (status != PJ_OK) return status;
+    pthread_detach(stopper);
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     return PJ_OK;
 }
 
 static void wait_for_signal(void)
 {
-    struct pollfd wait = {.fd = stop_pipe[0], .events = POLLIN};
+    struct pollfd wait = {.fd = go_pipe[0], .events = POLLIN};
     while (poll(&wait, 1, -1) < 0 && errno == EINTR) continue;
 }
 

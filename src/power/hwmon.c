@@ -132,16 +132,23 @@ static int open_input(const chip *c, const char *kind, int number, const char *s
     return fd;
 }
 
-/* What one reading averages over: said for the chip, or for averaged power by the channel. */
+/* A file may claim anything; an hour is more than any sensor averages over. */
+static double sane_window_ms(int64_t value)
+{
+    enum { MOST_MS = 3600000 };
+    return value > 0 ? (double)(value < MOST_MS ? value : MOST_MS) : 0;
+}
+
+/* What one reading averages over: stated per chip, or per channel for averaged power. */
 static double window_ms_of(const chip *c, channel_kind kind, int number)
 {
     char path[PATH_BYTES];
     int64_t value;
     if (kind == POWER_AVERAGE && chip_number(c, "power", number, "average_interval", &value) &&
         value > 0)
-        return (double)value;
+        return sane_window_ms(value);
     snprintf(path, sizeof path, "%.480s/update_interval", c->folder);
-    return pj_sysfs_number(path, &value) && value > 0 ? (double)value : 0;
+    return pj_sysfs_number(path, &value) ? sane_window_ms(value) : 0;
 }
 
 /* The label of a channel; ACPI power meters call it power1_oem_info. */

@@ -29,7 +29,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { MAX_DOMAINS = 48, PATH_BYTES = 512, PERIOD_NS = 1000000 };
+enum { MAX_DOMAINS = 48, PATH_BYTES = 512, PERIOD_NS = 1000000, MOST_PACKAGES = 4095 };
 
 typedef enum domain_kind { PACKAGE = 0, CORE, UNCORE, DRAM, PSYS, DOMAIN_KINDS } domain_kind;
 
@@ -74,7 +74,7 @@ static bool parse_name(const char *name, domain_kind *kind, int *package)
         *kind = (domain_kind)k;
         if (k == PACKAGE) {
             int die = 0;
-            if (sscanf(name, "package-%d-die-%d", package, &die) < 1) return false;
+            if (sscanf(name, "package-%5d-die-%5d", package, &die) < 1) return false;
             *package = *package * 16 + die; /* a die is a package of its own to us */
         }
         return true;
@@ -195,7 +195,8 @@ static int package_of_cpu(const pj_power_env *env, int cpu)
         pj_sysfs_number(path, &package);
     if (sys_path(env, path, "/sys/devices/system/cpu/%s/%s", number, "topology/die_id"))
         pj_sysfs_number(path, &die);
-    return (int)(package * 16 + (die > 0 ? die : 0));
+    if (package < 0 || package > MOST_PACKAGES || die < 0 || die > MOST_PACKAGES) return 0;
+    return (int)(package * 16 + die);
 }
 
 static void add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,

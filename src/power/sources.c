@@ -71,7 +71,7 @@ static bool list_has(const pj_power_list *list, const pj_power_source *source)
 static pj_status list_add(pj_power_list *list, const pj_power_source *source, pj_error *err)
 {
     if (list->count == PJ_POWER_LIST_MAX)
-        return pj_fail(err, PJ_E_INVALID, "--power: more than %d sources", PJ_POWER_LIST_MAX);
+        return pj_fail(err, PJ_E_INVALID, "power sources: more than %d sources", PJ_POWER_LIST_MAX);
     list->choices[list->count] = (pj_power_choice){.source = source};
     list->count++;
     return PJ_OK;
@@ -94,7 +94,7 @@ static pj_status argument_append(pj_power_list *list, const char *text, size_t l
     char *argument = list->choices[list->count - 1].argument;
     size_t used = strlen(argument);
     if (used + length >= PJ_POWER_ARGUMENT_BYTES)
-        return pj_fail(err, PJ_E_INVALID, "--power: what follows %s: is longer than %d bytes",
+        return pj_fail(err, PJ_E_INVALID, "power sources: what follows %s: is longer than %d bytes",
                        list->choices[list->count - 1].source->name, PJ_POWER_ARGUMENT_BYTES - 1);
     memcpy(argument + used, text, length);
     argument[used + length] = 0;
@@ -108,7 +108,7 @@ static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*s)->name);
     }
-    return pj_fail(err, PJ_E_INVALID, "--power: there is no source %.*s (known: auto, none, %s)",
+    return pj_fail(err, PJ_E_INVALID, "power sources: there is no source %.*s (known: auto, none, %s)",
                    (int)(length > 64 ? 64 : length), piece, known);
 }
 
@@ -123,7 +123,7 @@ static pj_status take_piece(pj_power_list *list, const char *piece, size_t lengt
         list->named = true;
         *in_argument = name_length < length;
         if (list_has(list, source))
-            return pj_fail(err, PJ_E_INVALID, "--power: %s is named twice", source->name);
+            return pj_fail(err, PJ_E_INVALID, "power sources: %s is named twice", source->name);
         pj_status status = list_add(list, source, err);
         if (status == PJ_OK) list->choices[list->count - 1].by_name = true;
         if (status != PJ_OK || !*in_argument) return status;

@@ -377,6 +377,7 @@ pj_status pj_tokenizer_encode(const pj_tokenizer *tokenizer, const char *text, s
     pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* only its lock and workspace change */
     size_t base = ids->count;
     if (!options) options = &none;
+    if (!text) text = ""; /* no pointer arithmetic on NULL */
     pthread_mutex_lock(&t->lock);
     if (!t->workspace) t->workspace = workspace_new();
     encoder e = {.t = t, .w = t->workspace, .ids = ids, .err = err};
