@@ -1,8 +1,10 @@
+/* The queue of runs and the worker that runs them. */
 #include "serve/queue.h"
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "serve/queue_rows.h"
 #include "trace/request.h"
 #include "trace/summary.h"
 
@@ -29,7 +31,8 @@ typedef struct job {
 
 struct pj_run_queue {
     pj_run_queue_options options;
-    pj_model_slot slot; /* worker only */
+    pj_queue_rows *rows; /* the same in the database; NULL: nothing is stored */
+    pj_model_slot slot;  /* worker only */
     pthread_t worker;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
@@ -286,6 +289,7 @@ static void run_job(pj_run_queue *queue, job *j)
     /* Cancelled: it ended as it was told to, and is kept. */
     if (status == PJ_E_CANCELLED && result.data.info.id[0]) status = PJ_OK;
     keep_result(j, &result);
+    pj_queue_rows_remove(queue->rows, j->id);
     pthread_mutex_lock(&queue->mutex);
     add_totals(queue, &result);
     queue->totals.running[0] = 0;
@@ -351,12 +355,21 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
     if (!j) return pj_fail_memory(err, "a run");
     memcpy(id, j->id, sizeof j->id);
     const pj_live_sink *sink = &queue->options.session->sinks.all;
+    pj_status status =
+        pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, &j->prompt, err);
+    if (status != PJ_OK) {
+        job_free(j);
+        return status;
+    }
     pthread_mutex_lock(&queue->mutex);
-    pj_status status = append(queue, j, position, err);
+    status = append(queue, j, position, err);
     /* Under the lock, so that "queued" is said before "started". */
     if (status == PJ_OK && sink->run_queued) sink->run_queued(sink->context, id, *position);
     pthread_mutex_unlock(&queue->mutex);
-    if (status != PJ_OK) job_free(j);
+    if (status != PJ_OK) {
+        pj_queue_rows_remove(queue->rows, id);
+        job_free(j);
+    }
     return status;
 }
 
@@ -389,18 +402,36 @@ static void drop_waiting(pj_run_queue *queue, job *j)
     tell_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
 }
 
+/* With the mutex held: the server stops. The run stays in the database's queue, or is lost when
+ * there is no database. */
+static void leave_waiting(pj_run_queue *queue, job *j)
+{
+    pj_error err = {0};
+    if (!queue->rows) {
+        drop_waiting(queue, j);
+        return;
+    }
+    pj_fail(&err, PJ_E_UNAVAILABLE,
+            "the server is shutting down; run %s stays queued and runs when it is started again",
+            j->id);
+    end_job(queue, j, PJ_E_UNAVAILABLE, &err);
+}
+
 pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, pj_error *err)
 {
     pj_status status = PJ_OK;
+    bool dropped = false;
     pthread_mutex_lock(&queue->mutex);
     job *j = find_job(queue, id);
     if (j && j->state == JOB_RUNS)
         atomic_store(&j->cancel, true);
-    else if (j && j->state == JOB_WAITS)
+    else if (j && j->state == JOB_WAITS) {
         drop_waiting(queue, j);
-    else
+        dropped = true;
+    } else
         status = pj_fail(err, PJ_E_NOT_FOUND, "run %s neither waits nor runs", id);
     pthread_mutex_unlock(&queue->mutex);
+    if (dropped) pj_queue_rows_remove(queue->rows, id);
     return status;
 }
 
@@ -500,6 +531,29 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
+/* A run that an earlier server was asked for; nobody waits for its answer any more. */
+static void take_queued(void *context, const char *id, int64_t queued_ns, const pj_run_ask *ask)
+{
+    pj_run_queue *queue = context;
+    job *j = job_new(ask);
+    if (!j) return; /* it stays in the database */
+    snprintf(j->id, sizeof j->id, "%s", id);
+    j->created_wall_ns = queued_ns;
+    job **at = &queue->jobs;
+    while (*at) at = &(*at)->next;
+    *at = j;
+    count_waiting(queue);
+}
+
+static void free_jobs(pj_run_queue *queue)
+{
+    while (queue->jobs) {
+        job *j = queue->jobs;
+        queue->jobs = j->next;
+        job_free(j);
+    }
+}
+
 pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **out, pj_error *err)
 {
     *out = NULL;
@@ -512,11 +566,16 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     queue->totals.cost.jitter_us = NAN;
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->moved, NULL);
-    pj_status status = pj_thread_start(&queue->worker, "pj-queue", work, queue, err);
-    if (status == PJ_OK)
+    pj_status status = pj_queue_rows_open(options->session, &queue->rows, err);
+    if (status == PJ_OK) status = pj_queue_rows_load(queue->rows, take_queued, queue, err);
+    if (status == PJ_OK) status = pj_thread_start(&queue->worker, "pj-queue", work, queue, err);
+    if (status == PJ_OK) {
         *out = queue;
-    else
-        pj_free(queue);
+        return PJ_OK;
+    }
+    free_jobs(queue);
+    pj_queue_rows_close(queue->rows);
+    pj_free(queue);
     return status;
 }
 
@@ -528,7 +587,7 @@ void pj_run_queue_stop(pj_run_queue *queue)
     for (job *j = queue->jobs, *next; j; j = next) {
         next = j->next;
         if (j->state == JOB_RUNS) atomic_store(&j->cancel, true);
-        if (j->state == JOB_WAITS) drop_waiting(queue, j);
+        if (j->state == JOB_WAITS) leave_waiting(queue, j);
     }
     pthread_cond_broadcast(&queue->moved);
     pthread_mutex_unlock(&queue->mutex);
@@ -539,11 +598,8 @@ void pj_run_queue_close(pj_run_queue *queue)
 {
     if (!queue) return;
     pj_run_queue_stop(queue);
-    while (queue->jobs) { /* ended, and whoever awaited them is gone */
-        job *j = queue->jobs;
-        queue->jobs = j->next;
-        job_free(j);
-    }
+    free_jobs(queue); /* ended, and whoever awaited them is gone */
+    pj_queue_rows_close(queue->rows);
     pj_model_slot_close(&queue->slot);
     pthread_mutex_destroy(&queue->mutex);
     pthread_cond_destroy(&queue->moved);

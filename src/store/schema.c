@@ -541,5 +541,11 @@ static const char version_9[] =
     "CREATE TRIGGER conditions_are_deleted BEFORE DELETE ON profiling_runs BEGIN"
     " DELETE FROM run_conditions WHERE run_id = OLD.id; END;";
 
+/* Runs that the server was asked for and has not ended: they survive its restart. */
+static const char version_10[] =
+    "CREATE TABLE run_queue (id TEXT PRIMARY KEY NOT NULL, queued_ns INTEGER NOT NULL,"
+    " request TEXT NOT NULL) WITHOUT ROWID;";
+
 const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5,
-                                       version_6, version_7, version_8, version_9, NULL};
+                                       version_6, version_7, version_8, version_9, version_10,
+                                       NULL};

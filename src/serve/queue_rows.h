@@ -1,0 +1,28 @@
+/*
+ * The queue in the database: every run that is asked for is written there before its id is given
+ * out, and leaves it when it has ended. A server that starts again goes on with what is there.
+ *
+ * Threads: every call from any thread; one connection, behind a lock of its own.
+ */
+#ifndef PJ_SERVE_QUEUE_ROWS_H
+#define PJ_SERVE_QUEUE_ROWS_H
+
+#include "serve/queue.h"
+
+typedef struct pj_queue_rows pj_queue_rows;
+
+/* `rows` becomes NULL when the session stores nothing: all calls then do nothing. */
+pj_status pj_queue_rows_open(const pj_session *session, pj_queue_rows **rows, pj_error *err);
+void pj_queue_rows_close(pj_queue_rows *rows);
+pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
+                            const pj_run_ask *ask, const pj_prompt *prompt, pj_error *err);
+void pj_queue_rows_remove(pj_queue_rows *rows, const char *id);
+/* Gives each queued run, oldest first; `ask` is valid during the call. Rows of runs that began
+ * before the server died are removed: those are recovered from their spools. So are rows that make
+ * no sense. */
+pj_status pj_queue_rows_load(pj_queue_rows *rows,
+                             void (*take)(void *context, const char *id, int64_t queued_ns,
+                                          const pj_run_ask *ask),
+                             void *context, pj_error *err);
+
+#endif

@@ -1,0 +1,102 @@
+"""What survives: queued runs a restart and kill -9, a running run a signal; and how fast a server stops."""
+import os
+import signal
+import time
+import unittest
+
+from harness import SLOW, Server
+
+LONG = {"model_name": "synthetic:smollm2-135m,layers=2", "prompt_ids": [1, 2, 3], "max_length": 6000, "wait": False}
+SHORT = {**LONG, "max_length": 2}
+
+
+def wait_until(what, seconds=20 * SLOW):
+    end = time.time() + seconds
+    while time.time() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def stored(server, run_id):
+    answer = server.get(f"/api/profiling/run/{run_id}/summary")
+    return answer.json() if answer.status == 200 and answer.json()["status"] not in ("queued", "running") else None
+
+
+class Durable(unittest.TestCase):
+    def ask(self, server, body):
+        answer = server.ask("POST", "/api/profiling/generate", body)
+        self.assertEqual(answer.status, 202, answer.body)
+        return answer.json()["run_id"]
+
+    def fill(self, server):
+        """One that runs, three that wait, one of these cancelled."""
+        ids = [self.ask(server, LONG)] + [self.ask(server, SHORT) for _ in range(3)]
+        wait_until(lambda: server.get("/healthz").json()["running"] == ids[0])
+        self.assertLess(server.ask("POST", f"/api/profiling/run/{ids[2]}/cancel").status, 300)
+        return ids
+
+    def check_after(self, again, ids, first):
+        for number in (1, 3):
+            self.assertEqual(wait_until(lambda: stored(again, ids[number]))["status"], "completed")
+        self.assertEqual(wait_until(lambda: stored(again, ids[0]))["status"], first)
+        self.assertEqual(again.get(f"/api/profiling/run/{ids[2]}/summary").status, 404)
+        self.assertEqual(again.get("/healthz").json()["queue"], 0)
+
+    def test_the_queue_survives_kill_9(self):
+        server = Server()
+        ids = self.fill(server)
+        server.process.kill()
+        server.process.wait()
+        again = Server(db=server.db, folder=server.folder)
+        self.check_after(again, ids, "interrupted")
+        again.stop()
+        server.stop()
+
+    def test_the_queue_survives_a_stop(self):
+        server = Server()
+        ids = self.fill(server)
+        server.process.terminate()
+        server.process.wait(10)
+        again = Server(db=server.db, folder=server.folder)
+        self.check_after(again, ids, "cancelled")
+        again.stop()
+        server.stop()
+
+    def test_a_full_queue_is_429_and_leaves_nothing_behind(self):
+        server = Server("--queue", "1")
+        self.ask(server, LONG)
+        wait_until(lambda: server.get("/healthz").json()["running"])
+        self.ask(server, SHORT)
+        self.assertEqual(server.ask("POST", "/api/profiling/generate", SHORT).status, 429)
+        server.process.kill()
+        server.process.wait()
+        again = Server("--queue", "1", db=server.db, folder=server.folder)
+        wait_until(lambda: len(again.get("/api/profiling/runs").json()) == 2)
+        time.sleep(0.3)
+        self.assertEqual(len(again.get("/api/profiling/runs").json()), 2)
+        again.stop()
+        server.stop()
+
+    def test_every_signal_stops_within_a_second(self):
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            for model in ("synthetic:smollm2-135m,layers=2", "synthetic:llama-3.2-1b"):
+                with self.subTest(number=number, model=model):
+                    server = Server()
+                    run = self.ask(server, {**LONG, "model_name": model})
+                    wait_until(lambda: server.get("/healthz").json()["running"])
+                    begin = time.time()
+                    server.process.send_signal(number)
+                    server.process.wait(10)
+                    self.assertLess(time.time() - begin, 1.3 * SLOW)
+                    self.assertGreaterEqual(server.process.returncode, 0)
+                    again = Server(db=server.db, folder=server.folder)
+                    self.assertIn(wait_until(lambda: stored(again, run))["status"], ("cancelled", "interrupted"))
+                    again.stop()
+                    server.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
