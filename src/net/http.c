@@ -83,6 +83,7 @@ enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Respons
     for (size_t i = 0; i < sizeof security_headers / sizeof *security_headers; i++)
         MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
     if (!caches) MHD_add_response_header(response, "Cache-Control", "no-store");
+    if (status != 101) MHD_add_response_header(response, "Connection", "close"); /* see front.h */
     enum MHD_Result result = MHD_queue_response(http->connection, status, response);
     MHD_destroy_response(response);
     http->status = status;

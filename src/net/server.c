@@ -1,5 +1,6 @@
 #include "net/server.h"
 
+#include "net/front.h"
 #include "net/routes.h"
 #include "net/watch.h"
 
@@ -28,6 +29,7 @@ struct pj_server {
     pj_routes routes;
     pj_watch *watch;
     struct MHD_Daemon *daemon;
+    pj_front *front; /* NULL: connections come by pj_server_add only */
     uint16_t port;
     _Atomic int answering; /* requests whose answer is being made or sent */
 };
@@ -148,14 +150,11 @@ static uint16_t port_of(int fd)
 /* The library's log lines are about clients that misbehave: not worth a line each. */
 static void ignore_log(void *context, const char *format, va_list args) {}
 
-static struct MHD_Daemon *start_daemon(pj_server *server, int listener)
+static struct MHD_Daemon *start_daemon(pj_server *server)
 {
     unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                     MHD_USE_POLL | MHD_ALLOW_UPGRADE | MHD_USE_ITC | MHD_USE_ERROR_LOG;
-    const struct MHD_OptionItem listening[] = {
-        {listener >= 0 ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_END, listener, NULL},
-        {MHD_OPTION_END, 0, NULL}};
-    if (listener < 0) flags |= MHD_USE_NO_LISTEN_SOCKET;
+                     MHD_USE_POLL | MHD_ALLOW_UPGRADE | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+                     MHD_USE_NO_LISTEN_SOCKET;
     return MHD_start_daemon(
         flags, 0, NULL, NULL, take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, begin_request, server, MHD_OPTION_NOTIFY_COMPLETED,
@@ -163,7 +162,14 @@ static struct MHD_Daemon *start_daemon(pj_server *server, int listener)
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY, listening, MHD_OPTION_END);
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+}
+
+/* The library closes what it has no room for. */
+static void pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    const pj_server *server = context;
+    MHD_add_connection(server->daemon, fd, address, bytes);
 }
 
 pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_error *err)
@@ -191,12 +197,14 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
         status = listen_on(host, options->port, &listener, err);
     if (status == PJ_OK) {
         if (listener >= 0) server->port = port_of(listener);
-        server->daemon = start_daemon(server, listener);
-        if (!server->daemon) {
-            if (listener >= 0) close(listener);
+        server->daemon = start_daemon(server);
+        if (!server->daemon)
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
-        }
     }
+    if (status == PJ_OK && listener >= 0)
+        status = pj_front_open(listener, pass_on, server, &server->front, err);
+    else if (listener >= 0)
+        close(listener);
     if (status == PJ_OK)
         *out = server;
     else
@@ -208,8 +216,8 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
 static void finish_answers(pj_server *server)
 {
     int64_t end_ns = pj_clock_ns() + GRACE_MS * PJ_NS_PER_MS;
-    MHD_socket listener = MHD_quiesce_daemon(server->daemon);
-    if (listener != MHD_INVALID_SOCKET) close(listener);
+    pj_front_close(server->front);
+    server->front = NULL;
     while (atomic_load(&server->answering) > 0 && pj_clock_ns() < end_ns)
         pj_clock_sleep_until(pj_clock_ns() + 5 * PJ_NS_PER_MS);
 }
@@ -221,6 +229,7 @@ void pj_server_close(pj_server *server)
         finish_answers(server);
         MHD_stop_daemon(server->daemon);
     }
+    pj_front_close(server->front);
     pj_watch_close(server->watch);
     pj_free(server);
 }

@@ -148,9 +148,22 @@ static stream *new_stream(const pj_stream_source *source)
     return s;
 }
 
+/* Nothing is produced for HEAD: libmicrohttpd would send the chunks of a body. */
+static enum MHD_Result reply_head(pj_http *http, const pj_stream_source *source)
+{
+    static char nothing[1] = "";
+    if (source->free_context) source->free_context(source->context);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", source->content_type);
+    return pj_http_queue(http, 200, response);
+}
+
 enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
 {
     pj_error err = {0};
+    if (strcmp(http->method, "HEAD") == 0) return reply_head(http, source);
     stream *s = new_stream(source);
     if (!s)
         return pj_http_problem(http, 503,

@@ -6,6 +6,7 @@ import resource
 import socket
 import subprocess
 import threading
+import time
 import unittest
 
 import harness
@@ -193,15 +194,70 @@ class Strict(unittest.TestCase):
         self.assertNotEqual(packed.headers["ETag"], tag)
         self.assertEqual(packed.headers["Vary"], "Accept-Encoding")
 
-    def test_keep_alive_and_head(self):
+    def test_one_request_a_connection_and_head(self):
+        for target in ("/healthz", "/api/openapi.json"):
+            got = self.server.raw(f"HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 2)
+            self.assertTrue(got.startswith(b"HTTP/1.1 200"))
+            self.assertEqual(got.count(b"HTTP/1.1"), 1)
+            self.assertIn(b"\r\nConnection: close\r\n", got)
+            self.assertTrue(got.endswith(b"\r\n\r\n"))
+        run = self.server.generate(max_length=40, profiling_depth="deep").json()["id"]
+        for path in (f"run/{run}", f"export/{run}?format=json"):  # GET is chunked
+            got = self.server.raw(f"HEAD /api/profiling/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            self.assertTrue(got.startswith(b"HTTP/1.1 200") and got.endswith(b"\r\n\r\n"), got[-200:])
+
+    def refused(self, data, status):
+        begin = time.monotonic()
+        got = self.server.raw(data)
+        head, _, body = got.partition(b"\r\n\r\n")
+        self.assertEqual(int(head.split(b" ", 2)[1]), status, (data[:80], got[:300]))
+        self.assertEqual(head.count(b"HTTP/1."), 1)
+        self.assertIn(b"Connection: close", head)
+        self.assertIn(b"application/problem+json", head)
+        if not data.startswith(b"HEAD"):
+            self.assertEqual(json.loads(body)["status"], status)
+        else:
+            self.assertEqual(body, b"")
+        self.assertLess(time.monotonic() - begin, 5 * harness.SLOW)
+
+    def test_heads_are_refused_once_with_the_right_status(self):
+        get, host = b"GET /healthz HTTP/1.1\r\n", b"Host: localhost\r\n"
+        post = b"POST /api/profiling/generate HTTP/1.1\r\n" + host
+        for data, status in [
+            (get + b"\r\n", 400), (get + host + b" folded: x\r\n\r\n", 400), (get + host + b"A : b\r\n\r\n", 400),
+            (get + host + b"A\r\n\r\n", 400), (get + host + b"A: b\nC: d\r\n\r\n", 400), (b"GET  / HTTP/1.1\r\n\r\n", 400),
+            (b"GET /\r\n\r\n", 400), (b"GET / HTTP/2.0\r\n" + host + b"\r\n", 505), (b"GET / HTTP/1.9\r\n" + host + b"\r\n", 505),
+            (b"GET / FTP/1.1\r\n" + host + b"\r\n", 400), (b"GET /" + b"a" * 30000 + b" HTTP/1.1\r\n" + host + b"\r\n", 414),
+            (get + host + b"X: " + b"a" * 30000 + b"\r\n\r\n", 431), (post + b"Content-Length: -5\r\n\r\n", 400),
+            (post + b"Content-Length: 5x\r\n\r\n12345", 400), (post + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
+            (post + b"Content-Length: 5, 5\r\n\r\n12345", 400), (post + b"Transfer-Encoding: gzip\r\n\r\n", 501),
+            (post + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+            (post + b"Transfer-Encoding: chunked\r\n\r\n5;" + b"x" * 50000 + b"\r\n", 411),
+            (post + b"Expect: the-unexpected\r\nContent-Length: 0\r\n\r\n", 417),
+            (b"HEAD / HTTP/1.1\r\n" + host * 2 + b"\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        ]:
+            with self.subTest(data=data[:90]):
+                self.refused(data, status)
+
+    def test_a_head_in_single_bytes(self):
         with socket.create_connection(("127.0.0.1", self.server.port)) as s:
-            for _ in range(3):
-                s.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                got = b""
-                while b"\r\n\r\n" not in got:
-                    got += s.recv(4096)
-                self.assertTrue(got.startswith(b"HTTP/1.1 200"))
-                self.assertTrue(got.endswith(b"\r\n\r\n"))
+            for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":
+                s.sendall(bytes([byte]))
+            s.settimeout(20)
+            self.assertTrue(s.recv(4096).startswith(b"HTTP/1.1 200"))
+
+    def test_no_files_left_is_no_spin(self):
+        with harness.Server(power="none") as server:
+            resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (40, 40))
+            with contextlib.ExitStack() as stack:
+                for _ in range(60):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                def ticks():
+                    return sum(map(int, open(f"/proc/{server.process.pid}/stat").read().rsplit(")", 1)[1].split()[11:13]))
+                before = ticks()
+                time.sleep(1)
+                self.assertLess(ticks() - before, 15)
+            self.assertEqual(server.get("/healthz").status, 200)
 
     def test_vanishing_and_half_open(self):
         sockets = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(200)]

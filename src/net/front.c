@@ -1,0 +1,252 @@
+/* Accepting connections, looking at heads, refusing. */
+#include "net/front.h"
+
+#include "net/head.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    GUESTS_MAX = 512,   /* connections whose head is not complete; the oldest makes room */
+    HEAD_MS = 20000,    /* for the head to arrive */
+    LINGER_MS = 2000,   /* for a refused client to read its answer */
+    OUT_OF_FILES_MS = 100 /* pause when no descriptor is left, instead of spinning */
+};
+
+/* A connection that is being looked at, or that is refused and still sending. */
+typedef struct guest {
+    int fd;
+    bool refused;
+    size_t seen;
+    int64_t until_ns;
+    struct sockaddr_storage address;
+    socklen_t address_bytes;
+} guest;
+
+struct pj_front {
+    int listener, wake[2];
+    pj_front_pass_fn *pass;
+    void *context;
+    pthread_t thread;
+    bool running;
+    int64_t deaf_until_ns; /* no descriptors were left */
+    int count;
+    guest guests[GUESTS_MAX];
+    char head[PJ_HEAD_MAX_BYTES + 1];
+};
+
+/* ---- refusing ------------------------------------------------------------------------------- */
+
+static const char *reason_of(unsigned status)
+{
+    switch (status) {
+    case 408: return "Request Timeout";
+    case 411: return "Length Required";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 417: return "Expectation Failed";
+    case 431: return "Request Header Fields Too Large";
+    case 501: return "Not Implemented";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Bad Request";
+    }
+}
+
+static void set_least(int fd, int bytes)
+{
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
+/* Closing with unread bytes would reset the connection and take the answer with it: what comes is
+ * read and dropped for a moment. */
+static void refuse(guest *g, unsigned status, const char *detail, bool is_head)
+{
+    char text[1024], body[400];
+    int n = snprintf(body, sizeof body,
+                     "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%u,\"detail\":\"%s\"}",
+                     reason_of(status), status, detail);
+    int bytes = snprintf(text, sizeof text,
+                         "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\n"
+                         "Content-Length: %d\r\nConnection: close\r\nCache-Control: no-store\r\n"
+                         "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+                         "Content-Security-Policy: default-src 'none'\r\n\r\n%s",
+                         status, reason_of(status), n, is_head ? "" : body);
+    ssize_t sent = send(g->fd, text, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent;
+    shutdown(g->fd, SHUT_WR);
+    set_least(g->fd, 1);
+    g->refused = true;
+    g->until_ns = pj_clock_ns() + LINGER_MS * PJ_NS_PER_MS;
+}
+
+/* ---- guests --------------------------------------------------------------------------------- */
+
+static void forget(pj_front *front, int index)
+{
+    front->guests[index] = front->guests[--front->count];
+}
+
+static void drop(pj_front *front, int index)
+{
+    close(front->guests[index].fd);
+    forget(front, index);
+}
+
+static void make_room(pj_front *front)
+{
+    int oldest = 0;
+    if (front->count < GUESTS_MAX) return;
+    for (int i = 1; i < front->count; i++)
+        if (front->guests[i].until_ns < front->guests[oldest].until_ns) oldest = i;
+    drop(front, oldest);
+}
+
+static void pass_on(pj_front *front, int index)
+{
+    guest g = front->guests[index];
+    forget(front, index);
+    set_least(g.fd, 1);
+    front->pass(front->context, g.fd, (const struct sockaddr *)&g.address, g.address_bytes);
+}
+
+/* True when the guest is gone from its place. */
+static bool look_at(pj_front *front, int index)
+{
+    guest *g = &front->guests[index];
+    ssize_t n = recv(g->fd, front->head, PJ_HEAD_MAX_BYTES,
+                     MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n <= 0) {
+        drop(front, index);
+        return true;
+    }
+    if (g->refused) return false;
+    pj_head_verdict verdict = pj_head_judge(front->head, (size_t)n);
+    if (verdict.status)
+        refuse(g, verdict.status, verdict.detail, verdict.is_head);
+    else if (verdict.complete) {
+        pass_on(front, index);
+        return true;
+    } else if ((size_t)n == g->seen) { /* nothing more: the client has closed its side */
+        drop(front, index);
+        return true;
+    } else {
+        g->seen = (size_t)n;
+        set_least(g->fd, (int)n + 1); /* poll reports what is new only */
+    }
+    return false;
+}
+
+static void end_overdue(pj_front *front, int64_t now_ns)
+{
+    for (int i = front->count; i-- > 0;) {
+        guest *g = &front->guests[i];
+        if (g->until_ns > now_ns) continue;
+        if (g->refused || g->seen == 0)
+            drop(front, i);
+        else
+            refuse(g, 408, "the head of the request did not arrive in time", false);
+    }
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void accept_all(pj_front *front)
+{
+    for (int i = 0; i < 64; i++) {
+        guest g = {.address_bytes = sizeof g.address};
+        g.fd = accept(front->listener, (struct sockaddr *)&g.address, &g.address_bytes);
+        if (g.fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+                front->deaf_until_ns = pj_clock_ns() + OUT_OF_FILES_MS * PJ_NS_PER_MS;
+            return;
+        }
+        fcntl(g.fd, F_SETFD, FD_CLOEXEC);
+        g.until_ns = pj_clock_ns() + HEAD_MS * PJ_NS_PER_MS;
+        make_room(front);
+        front->guests[front->count] = g;
+        look_at(front, front->count++);
+    }
+}
+
+static int timeout_ms(const pj_front *front, int64_t now_ns)
+{
+    int64_t next_ns = front->deaf_until_ns > now_ns ? front->deaf_until_ns : INT64_MAX;
+    for (int i = 0; i < front->count; i++)
+        if (front->guests[i].until_ns < next_ns) next_ns = front->guests[i].until_ns;
+    if (next_ns == INT64_MAX) return -1;
+    return next_ns <= now_ns ? 0 : (int)((next_ns - now_ns) / PJ_NS_PER_MS) + 1;
+}
+
+static void *run_front(void *context)
+{
+    pj_front *front = context;
+    struct pollfd polls[GUESTS_MAX + 2];
+    for (;;) {
+        int64_t now_ns = pj_clock_ns();
+        int count = front->count;
+        polls[0] = (struct pollfd){.fd = front->wake[0], .events = POLLIN};
+        polls[1] = (struct pollfd){.fd = front->deaf_until_ns > now_ns ? -1 : front->listener,
+                                   .events = POLLIN};
+        for (int i = 0; i < count; i++)
+            polls[i + 2] = (struct pollfd){.fd = front->guests[i].fd, .events = POLLIN};
+        int ready = poll(polls, (nfds_t)(count + 2), timeout_ms(front, now_ns));
+        if (polls[0].revents) break;
+        /* From the end: a guest that leaves is replaced by the last one, which was looked at. */
+        for (int i = count; ready > 0 && i-- > 0;)
+            if (polls[i + 2].revents) look_at(front, i);
+        if (ready > 0 && polls[1].revents) accept_all(front);
+        end_overdue(front, pj_clock_ns());
+    }
+    return NULL;
+}
+
+pj_status pj_front_open(int listener, pj_front_pass_fn *pass, void *context, pj_front **out,
+                        pj_error *err)
+{
+    pj_status status = PJ_OK;
+    *out = NULL;
+    pj_front *front = pj_alloc(1, sizeof *front);
+    if (!front) {
+        close(listener);
+        return pj_fail_memory(err, "the server");
+    }
+    front->listener = listener;
+    front->pass = pass;
+    front->context = context;
+    fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK);
+    if (pipe(front->wake) != 0) {
+        front->wake[0] = front->wake[1] = -1;
+        status = pj_fail_errno(err, errno, "cannot make a pipe");
+    }
+    if (status == PJ_OK) status = pj_thread_start(&front->thread, "pj-front", run_front, front, err);
+    front->running = status == PJ_OK;
+    if (status == PJ_OK)
+        *out = front;
+    else
+        pj_front_close(front);
+    return status;
+}
+
+void pj_front_close(pj_front *front)
+{
+    if (!front) return;
+    if (front->running) {
+        ssize_t n = write(front->wake[1], "s", 1);
+        (void)n;
+        pthread_join(front->thread, NULL);
+    }
+    while (front->count > 0) drop(front, front->count - 1);
+    close(front->listener);
+    for (int i = 0; i < 2; i++)
+        if (front->wake[i] >= 0) close(front->wake[i]);
+    pj_free(front);
+}
