@@ -11,7 +11,8 @@ export const PART_LABEL: Record<Part, string> = {
   other: 'Other',
 };
 
-const ATTENTION = /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|attention|attn|in_proj_|conv1d|delta_rule|out_proj|output_gate|dense|rope|rotary|kv_)/;
+const ATTENTION =
+  /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|attention|attn|in_proj_|conv1d|delta_rule|out_proj|output_gate|dense|rope|rotary|kv_)/;
 const MLP =
   /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|mlp|router|experts?|shared_expert)/;
 const NORM = /norm/;

@@ -1,0 +1,169 @@
+// Differences between runs with their confidence intervals and significance tests.
+import type { Compare, CompareTest } from '../../api/types';
+import { Panel } from '../../charts/panel';
+import { digits, energyScale, known, pair, powerScale, timeScale } from '../../core/format';
+import { selection } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { LETTERS, Letter } from './letters';
+import { nameOf, signed } from './metric_text';
+
+const pText = (p: number | null): string =>
+  !known(p) ? 'unavailable' : p < 1e-4 ? '< 0.0001' : digits(p, 2);
+
+export function TestsPanel({ d }: { d: Compare }) {
+  const only = selection.value.diff;
+  const list = d.tests.filter((t) => !only || t.significant);
+  return (
+    <Panel
+      title="Differences"
+      note="Means with standard deviations, the difference with its 95 % interval, Welch's and Mann-Whitney's p; corrected for the number of tests (Holm)."
+      state={
+        list.length
+          ? { kind: 'ready' }
+          : {
+              kind: 'empty',
+              text: only
+                ? 'No difference is significant after correction.'
+                : 'There is nothing to test.',
+            }
+      }
+      table={() => ({
+        columns: [
+          'metric',
+          'unit',
+          'a',
+          'b',
+          'sample',
+          'n_a',
+          'n_b',
+          'mean_a',
+          'sd_a',
+          'mean_b',
+          'sd_b',
+          'difference',
+          'difference_lo',
+          'difference_hi',
+          'welch_p',
+          'mann_whitney_p',
+          'hedges_g',
+          'p_adjusted',
+          'significant',
+        ],
+        rows: list.map((t) => [
+          t.metric,
+          t.unit,
+          LETTERS[t.a],
+          LETTERS[t.b],
+          t.sample,
+          t.n_a,
+          t.n_b,
+          t.mean_a,
+          t.sd_a,
+          t.mean_b,
+          t.sd_b,
+          t.difference,
+          t.difference_lo,
+          t.difference_hi,
+          t.welch_p,
+          t.mann_whitney_p,
+          t.hedges_g,
+          t.p_adjusted,
+          t.significant ? 'yes' : 'no',
+        ]),
+      })}
+    >
+      <div class="scroll-x">
+        <table class="ops compare-table">
+          <thead>
+            <tr>
+              <th scope="col">Metric</th>
+              <th scope="col">Runs</th>
+              <th scope="col" class="num">
+                First, mean ± sd
+              </th>
+              <th scope="col" class="num">
+                Second, mean ± sd
+              </th>
+              <th scope="col" class="num">
+                Difference (95 %)
+              </th>
+              <th scope="col" class="num">
+                Welch p
+              </th>
+              <th scope="col" class="num">
+                Mann-Whitney p
+              </th>
+              <th scope="col" class="num">
+                p corrected
+              </th>
+              <th scope="col" class="num">
+                Hedges g
+              </th>
+              <th scope="col">Verdict</th>
+            </tr>
+          </thead>
+          <tbody>
+            {list.map((t) => (
+              <TestRow key={`${t.metric}${t.a}${t.b}`} t={t} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
+  );
+}
+
+function TestRow({ t }: { t: CompareTest }) {
+  const meanSd = (m: number | null, s: number | null) => {
+    if (!known(m)) return 'unavailable';
+    const scale =
+      t.unit === 'mJ'
+        ? energyScale(m, unit.value)
+        : t.unit === 'ms'
+          ? timeScale(m)
+          : t.unit === 'mW'
+            ? powerScale(m)
+            : { factor: 1, unit: t.unit };
+    return `${known(s) ? pair(m * scale.factor, s * scale.factor) : digits(m * scale.factor)} ${scale.unit}`;
+  };
+  return (
+    <tr>
+      <th scope="row">
+        {nameOf(t.metric)}
+        <br />
+        <span class="note">
+          {t.n_a} and {t.n_b} {t.sample}s
+        </span>
+      </th>
+      <td>
+        <Letter i={t.a} /> <Letter i={t.b} />
+      </td>
+      <td class="num">{meanSd(t.mean_a, t.sd_a)}</td>
+      <td class="num">{meanSd(t.mean_b, t.sd_b)}</td>
+      <td class={`num ${known(t.difference) ? '' : 'na'}`}>
+        {known(t.difference) ? `${signed(t.difference, t.unit)}` : 'unavailable'}
+        {known(t.difference_lo) && known(t.difference_hi) && (
+          <>
+            <br />
+            <span class="note">
+              {signed(t.difference_lo, t.unit)} to {signed(t.difference_hi, t.unit)}
+            </span>
+          </>
+        )}
+      </td>
+      <td class="num">{pText(t.welch_p)}</td>
+      <td class="num">{pText(t.mann_whitney_p)}</td>
+      <td class="num">{pText(t.p_adjusted)}</td>
+      <td class="num">{known(t.hedges_g) ? digits(t.hedges_g, 2) : '–'}</td>
+      <td>
+        <span class={`badge ${t.significant ? 'running' : ''}`}>
+          {!known(t.p_adjusted)
+            ? 'unavailable'
+            : t.significant
+              ? 'different'
+              : 'not distinguishable'}
+        </span>
+      </td>
+    </tr>
+  );
+}
