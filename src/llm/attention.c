@@ -25,7 +25,7 @@ _Static_assert(PJ_ATTENTION_SCRATCH_BYTES + PJ_MAX_HEAD_DIM * 4 <= PJ_TEAM_SCRAT
                "behind the kernels' scratch there is room for a row");
 
 typedef struct unit {
-    const pj_segment *segment;
+    const pj_pass_segment *segment;
     uint32_t head, heads;     /* query heads */
     uint32_t first;           /* row of the pass */
     uint32_t position;        /* of that row in the sequence */
@@ -71,15 +71,15 @@ typedef struct cut {
     uint32_t heads, positions; /* of a unit */
 } cut;
 
-static cut cut_of(const attention *a, const pj_segment *g)
+static cut cut_of(const attention *a, const pj_pass_segment *g)
 {
     const pj_state *state = a->s->state;
     uint32_t last = state->sequences[g->sequence].length + g->count;
     uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
     uint32_t widest = a->layer->window < last - tile ? a->layer->window + tile : last;
     size_t rows = state->score_floats / row_floats(a, widest);
-    size_t fit = (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) /
-                 a->layer->head_dim;
+    size_t fit =
+        (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) / a->layer->head_dim;
     if (rows > fit) rows = fit;
     if (rows > UNIT_ROWS) rows = UNIT_ROWS;
     cut c = {.heads = a->group};
@@ -88,13 +88,13 @@ static cut cut_of(const attention *a, const pj_segment *g)
     return c;
 }
 
-static uint32_t segment_units(const attention *a, const pj_segment *g)
+static uint32_t segment_units(const attention *a, const pj_pass_segment *g)
 {
     cut c = cut_of(a, g);
     return a->layer->heads / c.heads * ((g->count + c.positions - 1) / c.positions);
 }
 
-static const pj_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
+static const pj_pass_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
 {
     uint32_t low = 0, high = pass->segment_count - 1;
     while (low < high) {
@@ -109,7 +109,7 @@ static const pj_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
 
 static unit unit_at(const attention *a, uint32_t index)
 {
-    const pj_segment *g = segment_of_unit(a->s->pass, index);
+    const pj_pass_segment *g = segment_of_unit(a->s->pass, index);
     uint32_t cached = a->s->state->sequences[g->sequence].length;
     cut c = cut_of(a, g);
     index -= g->unit_begin;
@@ -139,8 +139,8 @@ static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 
 static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
 {
-    return pj_state_kv(a->s->state, a->layer->kv_source, u->segment->sequence, which, u->head / a->group,
-                       u->key_begin);
+    return pj_state_kv(a->s->state, a->layer->kv_source, u->segment->sequence, which,
+                       u->head / a->group, u->key_begin);
 }
 
 /* The thread's room for a unit's queries or results, [rows][head_dim]: together, they neither meet
@@ -392,7 +392,7 @@ static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
     uint32_t dim = a->layer->head_dim;
     for (uint32_t i = begin; i < end; i++) {
         unit u = unit_at(a, i);
-        const pj_segment *g = u.segment;
+        const pj_pass_segment *g = u.segment;
         e.q_floats += (double)u.rows * dim;
         for (uint32_t row = 0; row < u.rows; row++) {
             pj_visible v = visible(a, &u, row);
@@ -415,9 +415,9 @@ typedef struct stage_row {
 } stage_row;
 
 static const stage_row stages[] = {
-    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0}, {PJ_N_OP_SCALE, stage_scale, 1, false, 2},
-    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2}, {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2},
-    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2}, {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},
+    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0},    {PJ_N_OP_SCALE, stage_scale, 1, false, 2},
+    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2},    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2},
+    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2},    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},
     {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0},
 };
 
@@ -563,8 +563,8 @@ static void rotate(const attention *a)
     if (a->layer->rope == PJ_NO_ROPE) return;
     pj_seam_operation(s->seam, PJ_N_OP_ROPE);
     if (s->seam->deep)
-        pj_steps_rows_summed(s, s->rows, s->rows * a->token_floats, rope_row,
-                             (void *)(uintptr_t)a, &done);
+        pj_steps_rows_summed(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a,
+                             &done);
     else
         pj_steps_rows(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a);
     pj_seam_operation_end(s->seam, done);
@@ -573,7 +573,8 @@ static void rotate(const attention *a)
 /* Bytes that a position adds to the layer's cache. */
 static double cached_bytes(const attention *a)
 {
-    return has_keys(a) * 2.0 * a->layer->kv_heads * (double)pj_state_kv_row_bytes(a->s->state, a->layer);
+    return has_keys(a) * 2.0 * a->layer->kv_heads *
+           (double)pj_state_kv_row_bytes(a->s->state, a->layer);
 }
 
 static void append(const attention *a)
@@ -631,7 +632,8 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
     append(&a);
     run(&a, &attended);
     double rows = (double)s->rows, rotated = rows * rotated_values(&a);
-    double each = s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
+    double each =
+        s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
     double scaled = s->model->config.query_beta > 0 ? e.q_floats : 0;
     pj_done done = {.flops = 3 * rotated + scaled + e.pairs * (4.0 * (double)dim + each),
                     .bytes = 8 * (rotated + scaled) + rows * cached_bytes(&a) +

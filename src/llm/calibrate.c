@@ -14,7 +14,7 @@ enum { SPAN_NS = 1000000, MAX_PARTS = 64 };
 
 /* One phase's pass: what a decode step or a prefill chunk works on. */
 typedef struct bench {
-    pj_segment segment;
+    pj_pass_segment segment;
     pj_pass pass;
     uint32_t logit_row;
 } bench;
@@ -39,7 +39,7 @@ typedef struct work {
 static void make_bench(bench *b, const int32_t *ids, uint32_t sequence, uint32_t rows, bool prefill)
 {
     b->logit_row = rows - 1;
-    b->segment = (pj_segment){.sequence = sequence, .count = rows};
+    b->segment = (pj_pass_segment){.sequence = sequence, .count = rows};
     b->pass = (pj_pass){.ids = ids,
                         .tokens = rows,
                         .segments = &b->segment,
@@ -56,7 +56,7 @@ static bool is_component(pj_seam_name name)
 
 static void find_blocks(work *w, const bench *b, pj_phase phase)
 {
-    pj_part part = {0};
+    pj_pass_part part = {0};
     pj_forward_prepare(&w->state, &b->pass, &w->silent, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
         bool head = name == PJ_N_LM_HEAD; /* a section and a component of one name */
@@ -86,7 +86,7 @@ static void run_block(work *w, const block *b, uint32_t number)
     const bench *at = b->phase == PJ_PHASE_DECODE ? &w->decode : &w->prefill;
     uint32_t layers = w->engine->model.config.layers, layer = 0;
     pj_lane *lane = w->seam.lane;
-    pj_part part = {0};
+    pj_pass_part part = {0};
     /* Buffers as this phase has them. The pass for it has spans of its own: its power is not idle.
      */
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);

@@ -24,19 +24,19 @@ typedef struct delta {
 enum { RUN = 256 };
 
 /* The inputs before the first row of a segment, [kernel - 1][channels], oldest first. */
-static float *last_inputs(const delta *t, const pj_segment *g)
+static float *last_inputs(const delta *t, const pj_pass_segment *g)
 {
     return pj_state_delta(t->s->state, t->layer, g->sequence);
 }
 
 /* Channels [begin, begin + n) of row `row` of a segment; rows before it are in the state. */
-static const float *input_row(const delta *t, const pj_segment *g, int64_t row, size_t begin)
+static const float *input_row(const delta *t, const pj_pass_segment *g, int64_t row, size_t begin)
 {
     if (row >= 0) return t->s->state->mixed + (g->row + (size_t)row) * t->channels + begin;
     return last_inputs(t, g) + (size_t)(row + t->d->kernel - 1) * t->channels + begin;
 }
 
-static void convolve_run(const delta *t, const pj_segment *g, size_t begin, size_t n)
+static void convolve_run(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
 {
     const pj_kernels *k = t->s->kernels;
     for (uint32_t row = 0; row < g->count; row++) {
@@ -53,7 +53,7 @@ static void convolve_run(const delta *t, const pj_segment *g, size_t begin, size
 
 /* The last inputs of the segment become the state; going up, none is overwritten before it moves.
  */
-static void keep_inputs(const delta *t, const pj_segment *g, size_t begin, size_t n)
+static void keep_inputs(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
 {
     uint32_t kept = t->d->kernel - 1;
     for (uint32_t j = 0; j < kept; j++)
@@ -128,7 +128,7 @@ static void run_unit(void *context, size_t unit)
 {
     const delta *t = context;
     const struct pj_delta *d = t->d;
-    const pj_segment *g = &t->s->pass->segments[unit / d->value_heads];
+    const pj_pass_segment *g = &t->s->pass->segments[unit / d->value_heads];
     uint32_t head = (uint32_t)(unit % d->value_heads);
     float *matrix = last_inputs(t, g) + (d->kernel - 1) * t->channels +
                     (size_t)head * d->key_dim * d->value_dim;

@@ -29,7 +29,7 @@ static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
 
 static void choose_kv_type(pj_engine *e)
 {
-    bool exact = e->model.facts.dtype == PJ_F32;
+    bool exact = e->model.counts.dtype == PJ_F32;
     e->kv_type = e->options.kv == PJ_KV_F32   ? PJ_F32
                  : e->options.kv == PJ_KV_F16 ? PJ_F16
                  : exact                      ? PJ_F32
@@ -38,7 +38,7 @@ static void choose_kv_type(pj_engine *e)
 
 static void gather_facts(pj_engine *e)
 {
-    const pj_model_facts *m = &e->model.facts;
+    const pj_model_counts *m = &e->model.counts;
     pj_engine_facts *f = &e->facts;
     const char *path = e->options.model;
     if (e->model.synthetic)
@@ -279,7 +279,7 @@ pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const
             rebuild(e, state, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
-        pj_segment segment = {.sequence = sequence, .count = n};
+        pj_pass_segment segment = {.sequence = sequence, .count = n};
         pj_pass pass = {.ids = ids + done,
                         .tokens = n,
                         .segments = &segment,

@@ -151,7 +151,7 @@ static void place(const pj_steps *s)
 {
     pj_seam_section(s->seam, PJ_N_POSITION_EMBEDDING);
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        const pj_segment *g = &s->pass->segments[i];
+        const pj_pass_segment *g = &s->pass->segments[i];
         for (uint32_t row = 0; row < g->count; row++) {
             s->state->row_sequence[g->row + row] = g->sequence;
             s->state->row_position[g->row + row] = s->state->sequences[g->sequence].length + row;
@@ -429,7 +429,8 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj
 
 /* ---- parts, for calibration --------------------------------------------------------------- */
 
-void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part)
+void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
+                        struct pj_pass_part *part)
 {
     pj_steps s = steps_of(state, pass, silent);
     s.part = part;
@@ -442,8 +443,8 @@ void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent, s
     if (pass->logit_count) run_head(&s, pass->logit_rows, pass->logit_count);
 }
 
-void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part,
-                     uint32_t layer)
+void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent,
+                     struct pj_pass_part *part, uint32_t layer)
 {
     pj_steps s = steps_of(state, pass, silent);
     s.part = part;
@@ -465,7 +466,7 @@ static void commit(const pj_steps *s)
 {
     pj_seam_section(s->seam, s->pass->prefill ? PJ_N_KV_CACHE_STORE : PJ_N_KV_CACHE_APPEND);
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        const pj_segment *g = &s->pass->segments[i];
+        const pj_pass_segment *g = &s->pass->segments[i];
         pj_sequence *q = &s->state->sequences[g->sequence];
         /* the same memory when a cache is made again */
         memmove(q->tokens + q->length, s->pass->ids + g->row, g->count * sizeof *q->tokens);

@@ -12,15 +12,15 @@
 #include <stdatomic.h>
 
 /* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */
-typedef struct pj_segment {
+typedef struct pj_pass_segment {
     uint32_t sequence, row, count;
     uint32_t unit_begin; /* written by the pass */
-} pj_segment;
+} pj_pass_segment;
 
 typedef struct pj_pass {
     const int32_t *ids; /* [tokens], each within the vocabulary */
     uint32_t tokens;
-    pj_segment *segments; /* in the order of their rows, each sequence once */
+    pj_pass_segment *segments; /* in the order of their rows, each sequence once */
     uint32_t segment_count;
     const uint32_t *logit_rows; /* rows whose logits are wanted */
     uint32_t logit_count;
@@ -38,10 +38,10 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj
  * buffer holds what it would, and notes in `part` which components there are. `part` then runs one
  * of them alone, part->only, in one layer, on the same buffers. Nothing is recorded: `silent` is a
  * seam without a lane. */
-struct pj_part;
+struct pj_pass_part;
 void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
-                        struct pj_part *part);
-void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent, struct pj_part *part,
-                     uint32_t layer);
+                        struct pj_pass_part *part);
+void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent,
+                     struct pj_pass_part *part, uint32_t layer);
 
 #endif

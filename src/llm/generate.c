@@ -31,10 +31,10 @@ typedef struct generation {
     uint32_t longest;  /* prompt */
     uint64_t prompt_tokens;
     /* of a pass */
-    int32_t *ids;         /* [max_tokens] */
-    pj_segment *segments; /* [count] */
-    uint32_t *logit_rows; /* [count] */
-    uint32_t *who;        /* [count] whose logits a row of logits is */
+    int32_t *ids;              /* [max_tokens] */
+    pj_pass_segment *segments; /* [count] */
+    uint32_t *logit_rows;      /* [count] */
+    uint32_t *who;             /* [count] whose logits a row of logits is */
 } generation;
 
 const char *pj_stop_reason_name(pj_stop_reason reason)
@@ -137,8 +137,8 @@ static pj_status record_prompts(generation *g)
     return PJ_OK;
 }
 
-/* Each sequence draws from a generator of its own, derived from the seed, so that sequences with one
- * prompt differ. A single sequence draws from the seed itself. */
+/* Each sequence draws from a generator of its own, derived from the seed, so that sequences with
+ * one prompt differ. A single sequence draws from the seed itself. */
 static uint64_t seed_of_stream(uint64_t seed, uint64_t stream)
 {
     pj_random derived = {seed ^ stream * 0xd1342543de82ef95u};
@@ -298,7 +298,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
         if (*done == 0)
             g->state.sequences[*next].generation =
                 pj_rope_generation(&g->engine->model.ropes[0], r->prompt_count);
-        g->segments[segments++] = (pj_segment){.sequence = *next, .row = rows, .count = n};
+        g->segments[segments++] = (pj_pass_segment){.sequence = *next, .row = rows, .count = n};
         memcpy(g->ids + rows, r->prompt_ids + *done, n * sizeof *g->ids);
         rows += n;
         *done += n;
@@ -364,7 +364,7 @@ static pj_status decode_step(generation *g, uint32_t *live)
         const pj_sequence_result *r = &g->result->sequences[i];
         if (r->stop) continue;
         status = follow_rope(g, i);
-        g->segments[rows] = (pj_segment){.sequence = i, .row = rows, .count = 1};
+        g->segments[rows] = (pj_pass_segment){.sequence = i, .row = rows, .count = 1};
         g->ids[rows] = r->ids[r->count - 1];
         g->logit_rows[rows] = rows;
         g->who[rows] = i;

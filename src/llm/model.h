@@ -16,9 +16,9 @@
 
 /* y = w x + bias */
 typedef struct pj_projection {
-    pj_matrix w;        /* [out, in]; data NULL: the model has no such layer */
-    const float *bias;  /* [out] or NULL */
-    pj_seam_name name;  /* of the component; PJ_N_NONE: a part of another one */
+    pj_matrix w;       /* [out, in]; data NULL: the model has no such layer */
+    const float *bias; /* [out] or NULL */
+    pj_seam_name name; /* of the component; PJ_N_NONE: a part of another one */
 } pj_projection;
 
 typedef struct pj_norm {
@@ -42,21 +42,21 @@ enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
 typedef struct pj_layer {
     uint32_t index;
     uint32_t heads, kv_heads, head_dim;
-    uint32_t kv_source;         /* layer whose keys and values it reads: itself, or an earlier one */
-    uint32_t window;            /* keys a query sees, itself included; UINT32_MAX: all */
-    uint32_t rope;              /* of pj_model.ropes; PJ_NO_ROPE: positions do not rotate */
-    float score_scale;          /* of q k^T */
-    pj_norm attention_norm;     /* [hidden] */
-    pj_projection q;            /* [heads head_dim, hidden] */
-    pj_projection k, v;         /* [kv_heads head_dim, hidden] */
-    pj_projection qkv;          /* fused: instead of the three */
-    struct pj_delta *delta;     /* instead of attention; NULL: attention (delta.h) */
-    bool output_gate;           /* q has rows of queries and of gates */
-    const float *sinks;         /* [heads] or NULL */
-    pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
-    pj_norm v_norm;             /* [head_dim] */
-    bool keys_are_values;       /* there is no v: values are the keys before their norm */
-    pj_projection o;            /* [hidden, heads head_dim] */
+    uint32_t kv_source;     /* layer whose keys and values it reads: itself, or an earlier one */
+    uint32_t window;        /* keys a query sees, itself included; UINT32_MAX: all */
+    uint32_t rope;          /* of pj_model.ropes; PJ_NO_ROPE: positions do not rotate */
+    float score_scale;      /* of q k^T */
+    pj_norm attention_norm; /* [hidden] */
+    pj_projection q;        /* [heads head_dim, hidden] */
+    pj_projection k, v;     /* [kv_heads head_dim, hidden] */
+    pj_projection qkv;      /* fused: instead of the three */
+    struct pj_delta *delta; /* instead of attention; NULL: attention (delta.h) */
+    bool output_gate;       /* q has rows of queries and of gates */
+    const float *sinks;     /* [heads] or NULL */
+    pj_norm q_norm, k_norm; /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
+    pj_norm v_norm;         /* [head_dim] */
+    bool keys_are_values;   /* there is no v: values are the keys before their norm */
+    pj_projection o;        /* [hidden, heads head_dim] */
     pj_norm attention_out_norm; /* [hidden] */
     pj_norm mlp_norm;           /* [hidden] */
     pj_mlp mlp;                 /* dense layers */
@@ -76,14 +76,14 @@ typedef struct pj_layer {
     float scale;                    /* of the layer's output */
 } pj_layer;
 
-typedef struct pj_model_facts {
+typedef struct pj_model_counts {
     uint64_t parameters;          /* all weights, a tied head counted once */
     uint64_t active_parameters;   /* of experts only the chosen ones */
     uint64_t weight_bytes;        /* as they lie in memory */
     uint64_t decode_weight_bytes; /* read for one decode step of one sequence */
     double flops_per_token;       /* matrix products with weights, one token through all layers */
     pj_dtype dtype;               /* of the layers' matrices */
-} pj_model_facts;
+} pj_model_counts;
 
 typedef struct pj_model {
     pj_model_config config;
@@ -91,14 +91,14 @@ typedef struct pj_model {
     const pj_blueprint *blueprint;
     pj_rope ropes[PJ_ROPES]; /* that of full layers, that of windowed ones where it differs */
     pj_matrix embedding;     /* [vocab, hidden] */
-    pj_projection head;  /* [vocab, hidden]; the embedding itself when tied */
-    pj_norm final_norm;  /* [hidden] */
+    pj_projection head;      /* [vocab, hidden]; the embedding itself when tied */
+    pj_norm final_norm;      /* [hidden] */
     /* Vectors of each token for each layer, where there are any. */
     pj_matrix token_embedding;      /* [vocab, layers token_vector] */
     pj_projection token_projection; /* [layers token_vector, hidden] */
     pj_norm token_norm;             /* [token_vector] */
-    pj_layer *layers;    /* [config.layers] */
-    pj_model_facts facts;
+    pj_layer *layers;               /* [config.layers] */
+    pj_model_counts counts;
     bool synthetic;
     uint32_t full_layers;      /* synthetic: layers of the public shape; else config.layers */
     pj_checkpoint *checkpoint; /* NULL: synthetic */

@@ -17,13 +17,13 @@ typedef struct pj_steps {
     const pj_pass *pass;
     size_t rows; /* of the pass */
     /* Calibration runs one component alone and leaves the others out. NULL: all run. */
-    struct pj_part *part;
+    struct pj_pass_part *part;
 } pj_steps;
 
-typedef struct pj_part {
+typedef struct pj_pass_part {
     pj_seam_name only; /* PJ_N_NONE: all run, and `seen` says which there are */
     bool seen[PJ_N_COUNT];
-} pj_part;
+} pj_pass_part;
 
 /* Whether the component is to run now; PJ_N_NONE is a part of the one that runs. */
 static inline bool pj_steps_want(const pj_steps *s, pj_seam_name component)

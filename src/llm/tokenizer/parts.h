@@ -21,11 +21,16 @@ bool pj_unicode_is_punctuation(uint32_t c); /* category P, and all of ASCII's */
 bool pj_unicode_is_mark(uint32_t c);        /* category M */
 bool pj_unicode_is_nonspacing(uint32_t c);  /* category Mn */
 bool pj_unicode_is_other(uint32_t c);       /* control, format, private, surrogate */
-bool pj_unicode_is_letter(uint32_t c);       /* category L */
+bool pj_unicode_is_letter(uint32_t c);      /* category L */
 uint32_t pj_unicode_lower(uint32_t c);
 uint32_t pj_unicode_upper(uint32_t c);
-typedef enum pj_form { PJ_FORM_NFC, PJ_FORM_NFD, PJ_FORM_NFKC, PJ_FORM_NFKD } pj_form;
-bool pj_unicode_normalize(pj_form form, const char *text, size_t bytes, pj_buffer *out);
+typedef enum pj_unicode_form {
+    PJ_FORM_NFC,
+    PJ_FORM_NFD,
+    PJ_FORM_NFKC,
+    PJ_FORM_NFKD
+} pj_unicode_form;
+bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, pj_buffer *out);
 /* The text with each invalid sequence (maximal part) replaced by U+FFFD. */
 bool pj_utf8_repair(const char *text, size_t bytes, pj_buffer *out);
 /* The code point that ends at text + at, at > 0; the text is valid. */
@@ -166,7 +171,7 @@ typedef enum pj_normalizer_kind {
 
 typedef struct pj_normalizer {
     pj_normalizer_kind kind;
-    pj_form form;
+    pj_unicode_form form;
     bool left, right;                        /* strip */
     bool clean, chinese, accents, lowercase; /* bert */
     pj_pattern pattern;                      /* replace */

@@ -102,7 +102,7 @@ static pj_status read_form(const loader *l, json_t *object, pj_normalizer *step)
                                         [PJ_FORM_NFKC] = "NFKC",
                                         [PJ_FORM_NFKD] = "NFKD"};
     for (int i = 0; i < 4; i++)
-        if (strcmp(word(object, "type"), names[i]) == 0) step->form = (pj_form)i;
+        if (strcmp(word(object, "type"), names[i]) == 0) step->form = (pj_unicode_form)i;
     return PJ_OK;
 }
 

@@ -92,7 +92,7 @@ bool pj_unicode_is_letter(uint32_t c)
 }
 
 /* Nothing below U+0300 changes under NFC; nothing in ASCII under any form. */
-static bool is_normal(pj_form form, const char *text, size_t bytes)
+static bool is_normal(pj_unicode_form form, const char *text, size_t bytes)
 {
     unsigned char first_changed = form == PJ_FORM_NFC ? 0xcc : 0x80;
     for (size_t i = 0; i < bytes; i++)
@@ -100,7 +100,7 @@ static bool is_normal(pj_form form, const char *text, size_t bytes)
     return true;
 }
 
-bool pj_unicode_normalize(pj_form form, const char *text, size_t bytes, pj_buffer *out)
+bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, pj_buffer *out)
 {
     static const int options[] = {
         [PJ_FORM_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
