@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: what is accepted must lie inside the file. */
-#include "llm/checkpoint.h"
+#include "llm/safetensors.h"
 
 #include <stdlib.h>
 

@@ -14,7 +14,6 @@ import sys
 # Circles still to be opened, as "room: file file ...". An entry that is no longer a circle is an
 # error too, so the list can only shrink.
 KNOWN = {
-    "llm: checkpoint gguf gguf_config safetensors",
     "llm: tokenizer_bpe tokenizer_encode",
     "llm: tokenizer_gguf tokenizer_tokenizer",
 }

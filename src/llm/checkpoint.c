@@ -1,7 +1,7 @@
 /*
- * A model opened: its configuration read, every weight file mapped and its header checked, all
- * tensors in one table sorted by name (a sorted table, because hostile names could make any fixed
- * hash slow). Nothing here copies a weight.
+ * Opening a checkpoint: the configuration is read, every weight file is mapped and its header
+ * checked, and all tensors go into one table sorted by name (sorted rather than hashed, because
+ * hostile names could make any fixed hash function slow). No weight is copied.
  */
 #include "llm/checkpoint.h"
 
@@ -9,6 +9,7 @@
 #include "llm/gguf_config.h"
 #include "llm/json_scan.h"
 #include "llm/pages.h"
+#include "llm/safetensors.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -90,23 +91,9 @@ void pj_checkpoint_close(pj_checkpoint *checkpoint)
     pj_free(checkpoint);
 }
 
-int pj_tensor_by_place(const void *a, const void *b)
-{
-    const pj_tensor *x = a, *y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-int pj_tensor_by_name(const void *a, const void *b)
-{
-    return strcmp(((const pj_tensor *)a)->name, ((const pj_tensor *)b)->name);
-}
-
 static const pj_tensor *find_exact(const pj_checkpoint *checkpoint, const char *name)
 {
-    pj_tensor key = {.name = name};
-    if (checkpoint->count == 0) return NULL;
-    return bsearch(&key, checkpoint->tensors, checkpoint->count, sizeof key, pj_tensor_by_name);
+    return pj_tensors_find(checkpoint->tensors, checkpoint->count, name);
 }
 
 static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char *name)
@@ -153,27 +140,6 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
                                  (unsigned long long)tensor->shape[i]);
     if (used < bytes) snprintf(text + used, bytes - used, "]");
     return text;
-}
-
-bool pj_file_dtype(pj_file_type type, pj_dtype *dtype)
-{
-    static const struct {
-        pj_file_type file;
-        pj_dtype dtype;
-    } types[] = {
-        {PJ_FILE_F32, PJ_F32},       {PJ_FILE_F16, PJ_F16},   {PJ_FILE_BF16, PJ_BF16},
-        {PJ_FILE_Q8_0, PJ_Q8_0},     {PJ_FILE_Q4_0, PJ_Q4_0}, {PJ_FILE_Q4_K, PJ_Q4_K},
-        {PJ_FILE_Q5_K, PJ_Q5_K},     {PJ_FILE_Q6_K, PJ_Q6_K}, {PJ_FILE_Q4_1, PJ_Q4_1},
-        {PJ_FILE_Q5_0, PJ_Q5_0},     {PJ_FILE_Q5_1, PJ_Q5_1}, {PJ_FILE_IQ4_NL, PJ_IQ4_NL},
-        {PJ_FILE_MXFP4, PJ_MXFP4},   {PJ_FILE_Q2_K, PJ_Q2_K}, {PJ_FILE_Q3_K, PJ_Q3_K},
-        {PJ_FILE_IQ4_XS, PJ_IQ4_XS},
-    };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (types[i].file != type) continue;
-        *dtype = types[i].dtype;
-        return true;
-    }
-    return false;
 }
 
 /* Shapes are equal but for dimensions of 1 in front, which GGUF files leave out or put in. */

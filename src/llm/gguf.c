@@ -1,11 +1,9 @@
 /*
- * Reading a GGUF header: magic, version, two counts, then key-value pairs, then tensor infos, none
- * of which has a length known in advance. A cursor walks the file once and stops at the first entry
- * that does not fit; tables grow with what was read, never with what the counts promise.
+ * Reading a GGUF header: magic, version, two counts, then key-value pairs, then tensor
+ * descriptions, all of variable length. A cursor walks the file once and stops at the first entry
+ * that does not fit; tables grow with what has been read, never with what the counts claim.
  */
 #include "llm/gguf.h"
-
-#include "llm/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

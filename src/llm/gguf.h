@@ -1,14 +1,15 @@
 /*
  * One GGUF file: metadata by key, tensors by name, and the data, all in one mapping. The header is
- * believed only when every length, count and offset lies inside the file; so a value or a tensor
- * handed out is always inside the mapping, and nothing here was allocated by a number that a file
- * merely promises. Text and numbers stay where they lie: little-endian, unaligned, unterminated.
+ * accepted only when every length, count and offset lies inside the file, so every value and tensor
+ * returned is inside the mapping, and no allocation has a size that the file merely claims. Text
+ * and numbers are read in place: little-endian, unaligned, unterminated.
  */
 #ifndef PJ_LLM_GGUF_H
 #define PJ_LLM_GGUF_H
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "llm/tensors.h"
 
 /* Types of values, as the file numbers them. */
 typedef enum pj_gguf_type {
@@ -45,17 +46,15 @@ typedef struct pj_gguf_entry {
     pj_gguf_value value;
 } pj_gguf_entry;
 
-struct pj_tensor;
-
 typedef struct pj_gguf {
     uint32_t version;
     pj_gguf_entry *entries; /* [entry_count], by key */
     uint32_t entry_count;
-    struct pj_tensor *tensors; /* [tensor_count], by name */
+    pj_tensor *tensors; /* [tensor_count], by name */
     uint32_t tensor_count;
 } pj_gguf;
 
-/* Whether a file's name is that of a part of a split model behind its first:
+/* Whether a file's name is that of a part of a split model other than the first:
  * "x-00002-of-00003.gguf". */
 bool pj_gguf_is_later_part(const char *file);
 

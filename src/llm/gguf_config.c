@@ -1,18 +1,17 @@
 /*
- * GGUF metadata as a model's configuration. Keys begin with the architecture's name in the file;
- * each goes through a reader that checks type and range and keeps the first complaint. What would
- * change the arithmetic and is not known here is refused by its key.
+ * Reads a model's configuration from GGUF metadata. Keys begin with the name that the file gives
+ * the architecture; a reader checks the type and range of each value and keeps the first error. A
+ * key that would change the arithmetic and is not implemented is refused by name.
  *
- * Files of the architecture "llama" (Mistral and Mixtral among them) hold the rows of q and k in
- * another order: row 2i of a head is row i of the published weights, row 2i + 1 is row
- * head_dim / 2 + i. Rotating neighbouring pairs instead of halves gives the same products, so
- * nothing is moved.
+ * Files of the architecture "llama" (Mistral and Mixtral among them) permute the rows of q and k:
+ * row 2i of a head is row i of the published weights, row 2i + 1 is row head_dim / 2 + i. Rotating
+ * neighbouring pairs instead of halves gives the same products, so no row is moved.
  */
 #include "llm/gguf_config.h"
 
 #include "llm/blueprint.h"
-#include "llm/checkpoint.h"
 #include "llm/config_rules.h"
+#include "llm/tensors.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,18 +102,7 @@ static bool want_bool(reader *r, const char *key, bool fallback)
 
 static const pj_tensor *tensor(const reader *r, const char *name)
 {
-    const pj_gguf *g = r->gguf;
-    size_t low = 0, high = g->tensor_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int order = strcmp(g->tensors[middle].name, name);
-        if (order == 0) return &g->tensors[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return pj_tensors_find(r->gguf->tensors, r->gguf->tensor_count, name);
 }
 
 /* ---- architecture ------------------------------------------------------------------------- */

@@ -1,10 +1,11 @@
 /*
- * One safetensors file: an 8-byte little-endian length, that many bytes of JSON, then the data. The
- * header is believed only when every tensor's bytes are exactly shape times type, and the tensors
- * cover the data without hole, overlap or rest; so a tensor handed out is always inside the
- * mapping.
+ * A safetensors file is an 8-byte little-endian length, that many bytes of JSON, then the data. The
+ * header is accepted only when the size of every tensor is exactly that of its shape and type, and
+ * the tensors cover the data without gaps, overlaps or trailing bytes. So every tensor returned
+ * lies inside the mapping.
  */
-#include "llm/checkpoint.h"
+#include "llm/safetensors.h"
+
 #include "llm/json_scan.h"
 
 #include <stdlib.h>
@@ -25,15 +26,6 @@ static const struct {
     {"F8_E8M0", PJ_FILE_F8, 1},
 };
 
-const char *pj_file_type_name(pj_file_type type)
-{
-    static const char *const blocks[] = {"Q8_0", "Q4_0",   "Q4_K",  "Q5_K", "Q6_K", "Q4_1",  "Q5_0",
-                                         "Q5_1", "IQ4_NL", "MXFP4", "Q2_K", "Q3_K", "IQ4_XS"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].type == type) return type == PJ_FILE_F8 ? "F8" : types[i].name;
-    return type >= PJ_FILE_Q8_0 && type <= PJ_FILE_IQ4_XS ? blocks[type - PJ_FILE_Q8_0] : "?";
-}
-
 /* What one entry of the header says, before it is believed. */
 typedef struct entry {
     bool has_type, has_shape, has_offsets;
@@ -46,7 +38,7 @@ typedef struct reader {
     const char *name; /* of the file */
     pj_arena *arena;
     pj_error *err;
-    const unsigned char *data; /* behind the header */
+    const unsigned char *data; /* after the header */
     size_t data_bytes;
     pj_tensor *tensors; /* grows with what was read, never with what is promised */
     size_t count, capacity;

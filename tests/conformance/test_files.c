@@ -4,6 +4,7 @@
 
 #include "llm/checkpoint.h"
 #include "llm/facts.h"
+#include "llm/safetensors.h"
 
 #include <unistd.h>
 

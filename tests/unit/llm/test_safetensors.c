@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "llm/checkpoint.h"
+#include "llm/safetensors.h"
 
 #include <string.h>
 
@@ -107,12 +107,39 @@ static void test_not_a_header(void **state)
     }
 }
 
+static void test_names_of_types(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PJ_FILE_TYPE_COUNT; i++) {
+        const char *name = pj_file_type_name((pj_file_type)i);
+        assert_non_null(name);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(name, pj_file_type_name((pj_file_type)j));
+    }
+}
+
+/* Every tensor of a sorted table is found, whatever its place, and nothing else is. */
+static void test_finding_tensors(void **state)
+{
+    (void)state;
+    const pj_tensor tensors[] = {{.name = "a"}, {.name = "a.b"}, {.name = "b"}, {.name = "c"}};
+    for (size_t count = 0; count <= 4; count++)
+        for (size_t i = 0; i < 4; i++)
+            assert_ptr_equal(pj_tensors_find(tensors, count, tensors[i].name),
+                             i < count ? &tensors[i] : NULL);
+    assert_null(pj_tensors_find(tensors, 4, "a."));
+    assert_null(pj_tensors_find(tensors, 4, "d"));
+    assert_null(pj_tensors_find(NULL, 0, "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fine),
         cmocka_unit_test(test_lies),
         cmocka_unit_test(test_not_a_header),
+        cmocka_unit_test(test_names_of_types),
+        cmocka_unit_test(test_finding_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
