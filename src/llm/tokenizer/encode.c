@@ -1,7 +1,7 @@
 /*
  * From text to ids: added tokens are cut out of the raw text, the rest is normalised, added tokens
- * that ask for it are cut out of that, the rest is split, and every piece goes through the model.
- * Words that were seen lately are kept with their ids: most words of a text are among them.
+ * that match normalised text are cut out of that, the rest is split, and every piece goes through
+ * the model. Recent words are cached with their ids, since most words of a text repeat.
  */
 #include "llm/tokenizer/parts.h"
 
@@ -9,28 +9,7 @@
 
 #include <string.h>
 
-/* ---- ids ---- */
-
-void pj_ids_fini(pj_ids *ids)
-{
-    pj_free(ids->ids);
-    *ids = (pj_ids){0};
-}
-
-bool pj_ids_append(pj_ids *ids, int32_t id)
-{
-    if (ids->count == ids->capacity) {
-        size_t capacity = ids->capacity ? 2 * ids->capacity : 64;
-        int32_t *grown = pj_resize(ids->ids, capacity, sizeof *grown);
-        if (!grown) return false;
-        ids->ids = grown;
-        ids->capacity = capacity;
-    }
-    ids->ids[ids->count++] = id;
-    return true;
-}
-
-/* ---- the words seen lately ---- */
+/* ---- the cache of recent words ---- */
 
 enum {
     CACHE_SLOTS = 1 << 16,

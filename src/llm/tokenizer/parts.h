@@ -1,6 +1,6 @@
 /*
- * What the files of the tokenizer share. A tokenizer is a list of steps for each stage, built once
- * by load.c and constant afterwards; all that changes while encoding lives in a workspace.
+ * Shared by the files of the tokenizer. A tokenizer is a list of steps for each stage, built once
+ * when it is opened and constant afterwards; the state that encoding changes is in a workspace.
  */
 #ifndef PJ_LLM_TOKENIZER_PARTS_H
 #define PJ_LLM_TOKENIZER_PARTS_H
@@ -331,7 +331,7 @@ pj_status pj_bpe_encode(const pj_tokenizer *tokenizer, pj_bpe_scratch *scratch, 
 
 void pj_workspace_free(struct pj_workspace *workspace);
 
-/* ---- building one: steps.c, model.c, merges.c; gguf.c ---- */
+/* ---- building one: table.c; steps.c, model.c, merges.c; gguf.c ---- */
 
 /* The pattern of GPT-2, which byte level uses when it is to split too. */
 #define PJ_GPT2_PATTERN \
