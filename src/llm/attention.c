@@ -574,7 +574,7 @@ static void rotate(const attention *a)
 static double cached_bytes(const attention *a)
 {
     return has_keys(a) * 2.0 * a->layer->kv_heads *
-           (double)pj_state_kv_row_bytes(a->s->state, a->layer);
+           (double)a->s->state->kv_row_bytes[a->layer->index];
 }
 
 static void append(const attention *a)

@@ -123,7 +123,8 @@ static void cut_activations(pj_state *s, cutter *c)
         s->cosine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
         s->sine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
     }
-    s->ratios = cut(c, tokens, 2 * larger(m->heads, m->token_vector ? m->layers : 0), sizeof(float));
+    s->ratios =
+        cut(c, tokens, 2 * larger(m->heads, m->token_vector ? m->layers : 0), sizeof(float));
     s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
     s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
     size_t packed = pj_linear_pack_bytes(larger(tokens, s->options.max_logits), cols);
@@ -147,6 +148,7 @@ static bool place_kv(pj_state *s, cutter *c)
         const pj_layer *l = &s->model->layers[i];
         uint32_t slots = l->window == UINT32_MAX ? s->full_slots : s->window_slots;
         s->kv_offset[i] = c->used;
+        s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
         if (l->delta) {
             cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
             continue;
@@ -155,7 +157,7 @@ static bool place_kv(pj_state *s, cutter *c)
         size_t rows;
         if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
-        cut(c, rows, pj_state_kv_row_bytes(s, l), 1);
+        cut(c, rows, s->kv_row_bytes[i], 1);
     }
     return !c->overflow;
 }
@@ -170,9 +172,10 @@ pj_status pj_state_init(pj_state *s, const pj_model *model, const pj_kernels *ke
     s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 16) / 16 * 16);
     s->sequences = pj_alloc(options->sequences, sizeof *s->sequences);
     s->kv_offset = pj_alloc(m->layers, sizeof *s->kv_offset);
+    s->kv_row_bytes = pj_alloc(m->layers, sizeof *s->kv_row_bytes);
     int32_t *tokens = pj_alloc((size_t)options->sequences * options->context, sizeof *tokens);
     if (s->sequences) s->sequences[0].tokens = tokens;
-    if (!s->sequences || !s->kv_offset || !tokens) {
+    if (!s->sequences || !s->kv_offset || !s->kv_row_bytes || !tokens) {
         if (!s->sequences) pj_free(tokens);
         goto fail;
     }
@@ -203,12 +206,8 @@ void pj_state_fini(pj_state *s)
     if (s->sequences) pj_free(s->sequences[0].tokens);
     pj_free(s->sequences);
     pj_free(s->kv_offset);
+    pj_free(s->kv_row_bytes);
     *s = (pj_state){0};
-}
-
-size_t pj_state_kv_row_bytes(const pj_state *s, const pj_layer *layer)
-{
-    return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
 }
 
 size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
@@ -234,14 +233,14 @@ static unsigned char *kv_start(const pj_state *s, uint32_t layer, uint32_t seque
     const pj_layer *l = &s->model->layers[layer];
     size_t slots = windowed(s, layer) ? s->window_slots : s->full_slots;
     size_t run = ((size_t)sequence * 2 + which) * l->kv_heads + head;
-    return s->kv + s->kv_offset[layer] + run * slots * pj_state_kv_row_bytes(s, l);
+    return s->kv + s->kv_offset[layer] + run * slots * s->kv_row_bytes[layer];
 }
 
 pj_kv_rows pj_state_kv(const pj_state *s, uint32_t layer, uint32_t sequence, uint32_t which,
                        uint32_t head, uint32_t first)
 {
     uint32_t slot = first - (windowed(s, layer) ? s->sequences[sequence].base : 0);
-    size_t row_bytes = pj_state_kv_row_bytes(s, &s->model->layers[layer]);
+    size_t row_bytes = s->kv_row_bytes[layer];
     return (pj_kv_rows){kv_start(s, layer, sequence, which, head) + slot * row_bytes, row_bytes,
                         s->options.kv_type};
 }
@@ -274,7 +273,7 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         const pj_layer *l = &s->model->layers[layer];
         if (!windowed(s, layer) || l->kv_source != layer) continue;
-        size_t row_bytes = pj_state_kv_row_bytes(s, l);
+        size_t row_bytes = s->kv_row_bytes[layer];
         for (uint32_t which = 0; which < 2; which++)
             for (uint32_t head = 0; head < l->kv_heads; head++) {
                 unsigned char *rows = kv_start(s, layer, sequence, which, head);

@@ -1,11 +1,11 @@
 /*
- * What one generation needs besides the model: the KV cache of its sequences and the activations of
- * one pass. Everything is allocated here, nothing in the forward pass.
+ * The mutable state of a generation: the KV cache of its sequences and the activations of one pass.
+ * All of it is allocated here; the forward pass allocates nothing.
  *
- * Keys and values of a (layer, sequence, KV head) lie in one run of rows of head_dim values, oldest
- * first. Layers with a sliding window keep only what a query can still see: their rows start at
- * position `base` of the sequence, and when the rows are full the visible ones move to the front.
- * So attention always reads one contiguous run in order.
+ * The keys (or values) of one layer, sequence and KV head are contiguous rows of head_dim values,
+ * oldest first. Layers with a sliding window keep only what a query can still see: their rows start
+ * at position `base` of the sequence, and when the rows are full the visible ones move to the
+ * front. So attention always reads one contiguous run in order.
  */
 #ifndef PJ_LLM_STATE_H
 #define PJ_LLM_STATE_H
@@ -51,7 +51,8 @@ typedef struct pj_state {
      * rows of head_dim values. */
     unsigned char *kv;
     size_t kv_bytes;
-    size_t *kv_offset; /* [layers] */
+    size_t *kv_offset;    /* [layers] */
+    size_t *kv_row_bytes; /* [layers] of one position's keys, or values, of one head */
     uint32_t full_slots, window_slots;
 
     /* Activations; T = options.max_tokens. */
@@ -76,12 +77,12 @@ typedef struct pj_state {
     float *probability;   /* [T][experts] their softmax */
     uint32_t *chosen;     /* [T][experts_per_token] */
     float *chosen_weight; /* [T][experts_per_token] */
-    uint32_t *expert_begin;   /* [experts + 1] where an expert's entries of the next two begin */
-    uint32_t *expert_row;     /* [T experts_per_token] rows by expert */
-    float *expert_weight;     /* [T experts_per_token] their weights */
-    uint32_t *row_sequence;   /* [T] sequence of a row */
-    uint32_t *row_position;   /* [T] its position */
-    float *cosine[PJ_ROPES];  /* [T][pairs] of each rope */
+    uint32_t *expert_begin;  /* [experts + 1] where an expert's entries of the next two begin */
+    uint32_t *expert_row;    /* [T experts_per_token] rows by expert */
+    float *expert_weight;    /* [T experts_per_token] their weights */
+    uint32_t *row_sequence;  /* [T] sequence of a row */
+    uint32_t *row_position;  /* [T] its position */
+    float *cosine[PJ_ROPES]; /* [T][pairs] of each rope */
     float *sine[PJ_ROPES];
     float *ratios;            /* [2][T heads] variance and mean square ratios of a norm */
     pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
@@ -97,9 +98,6 @@ void pj_state_fini(pj_state *state); /* may run twice; a zeroed state is allowed
 
 /* Bytes that a state of these options has in its KV cache for one token. */
 size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type);
-
-/* Bytes of one position's keys, or values, of one head. */
-size_t pj_state_kv_row_bytes(const pj_state *state, const pj_layer *layer);
 
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
 pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence, uint32_t which,

@@ -98,7 +98,8 @@ static comparison compare(const char *folder, pj_engine *engine, const json_t *e
 
 /* Heads of the gated delta rule whose output nearly cancels are brought to size by a norm, and with
  * them the last bit of their inputs: in the golden file of 40 tokens the reference itself is 1.14
- * times the tolerance from the same model in double precision, where we are 0.2 to 0.9. */
+ * times the tolerance from the same model in double precision, where ours are usually 0.2 to 0.9
+ * and have been seen at 1.49 (AVX-512, token by token). */
 static double room(const pj_engine *engine)
 {
     return pj_engine_get_facts(engine)->config->linear.key_heads ? 2 : 1;
