@@ -64,6 +64,11 @@ static const pj_param_rule runs_rules[] = {
     COUNT("offset", 1e15),
     RATES,
     {0}};
+static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
+                                            COUNT("keep", 1e9),
+                                            {"tagged", PJ_PARAM_CHOICE, 0, 0, "true|false"},
+                                            {"dry_run", PJ_PARAM_CHOICE, 0, 0, "true|false"},
+                                            {0}};
 static const pj_param_rule rates_rules[] = {RATES, {0}};
 static const pj_param_rule run_rules[] = {
     {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, COUNT("offset", 1e15), RATES, {0}};
@@ -390,6 +395,22 @@ static enum MHD_Result answer_delete(const pj_routes *routes, const route *r, pj
     return pj_http_reply_empty(http, 204);
 }
 
+static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
+                                    const char *id)
+{
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    if (routes->service->prune(routes->service->context, &http->target.params, &json, &err)) {
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, 400, &err);
+    }
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 200, &buffer);
+}
+
 /* ---- the table ----------------------------------------------------------------------------- */
 
 #define API "/api/profiling/"
@@ -403,6 +424,7 @@ static const route table[] = {
     {"POST", API "generate", answer_generate},
     {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
     {"DELETE", API "run/{id}", answer_delete},
+    {"DELETE", API "runs", answer_prune, 0, prune_rules},
     {"POST", API "run/{id}/cancel", answer_cancel},
     {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
     {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},

@@ -95,6 +95,8 @@ typedef struct pj_service {
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);
     pj_status (*delete_run)(void *context, const char *id, pj_error *err);
+    /* Retention by the parameters before, keep, tagged and dry_run; writes an object. */
+    pj_status (*prune)(void *context, const pj_params *params, pj_json *out, pj_error *err);
     /* Queues a run. PJ_E_FULL: the queue is full. `position` 1: it is next. */
     pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err);

@@ -327,6 +327,52 @@ static pj_status delete_run(void *context, const char *id, pj_error *err)
     return status;
 }
 
+typedef struct pruned {
+    pj_json *out;
+    uint64_t count;
+} pruned;
+
+static void write_pruned(void *context, const char *id)
+{
+    pruned *p = context;
+    p->count++;
+    pj_json_string_n(p->out, id, strlen(id));
+}
+
+static bool is_true(const pj_params *params, const char *name)
+{
+    const char *text = pj_params_text(params, name);
+    return text && strcmp(text, "true") == 0;
+}
+
+static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_error *err)
+{
+    pj_serve *serve = context;
+    const char *before = pj_params_text(params, "before");
+    pj_prune rule = {.before_ns = INT64_MAX,
+                     .keep = (uint32_t)pj_params_int(params, "keep", 0),
+                     .tagged = is_true(params, "tagged"),
+                     .dry_run = is_true(params, "dry_run")};
+    pruned p = {.out = out};
+    pj_store *store;
+    if (!before && !rule.keep)
+        return pj_fail(err, PJ_E_INVALID, "say which runs: before=TIME, keep=N, or both");
+    if (before && !pj_clock_parse_iso(before, &rule.before_ns))
+        return pj_fail(err, PJ_E_INVALID, "before is not an ISO 8601 time");
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(out);
+    pj_json_key(out, "runs");
+    pj_json_array_begin(out);
+    status = pj_store_prune(store, &rule, write_pruned, &p, err);
+    pj_json_array_end(out);
+    pj_json_kv_uint(out, "deleted", rule.dry_run ? 0 : p.count);
+    pj_json_kv_bool(out, "dry_run", rule.dry_run);
+    pj_json_object_end(out);
+    give_store(serve, store);
+    return status;
+}
+
 /* ---- doing --------------------------------------------------------------------------------- */
 
 /* Greedy unless something about sampling was said: the same request then gives the same text. */
@@ -469,6 +515,7 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .cube = cube,
                             .export_run = export_run,
                             .delete_run = delete_run,
+                            .prune = prune,
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,

@@ -1,4 +1,4 @@
-/* Lists of runs, and what is done to a run as a whole: find, mark, delete. */
+/* Lists of runs, and operations on a whole run: finding it by id, deleting it. */
 #include "store/rows.h"
 #include "store/sqlite.h"
 

@@ -32,6 +32,18 @@ pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 /* `data` comes zeroed or finished and is to be freed with pj_run_data_fini. */
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err);
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err);
+/* Retention: gives up the runs created before a moment, except for the newest `keep` of all runs,
+ * for those with a tag and for those that have not ended. */
+typedef struct pj_prune {
+    int64_t before_ns; /* INT64_MAX: whenever created */
+    uint32_t keep;
+    bool tagged;  /* give up runs with tags too */
+    bool dry_run; /* only list them */
+} pj_prune;
+typedef void pj_pruned_fn(void *context, const char *id);
+/* Calls `take` for each run, oldest first, once it is deleted. */
+pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *take, void *context,
+                         pj_error *err);
 /* A full id, a unique prefix of one (at least 4 characters), "last", or "last~N": N runs before. */
 pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES],
                            pj_error *err);

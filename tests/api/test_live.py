@@ -144,6 +144,8 @@ class Live(unittest.TestCase):
                              "queued")
             self.assertEqual(server.get(f"/api/profiling/run/{first}/tokens").status, 409)
             self.assertEqual(server.ask("DELETE", f"/api/profiling/run/{first}").status, 409)
+            pruned = server.ask("DELETE", "/api/profiling/runs?before=2200-01-01&tagged=true").json()
+            self.assertEqual(pruned, {"runs": [], "deleted": 0, "dry_run": False})
             for w in waiting + [{"run_id": first}]:
                 answer = server.ask("POST", f"/api/profiling/run/{w['run_id']}/cancel")
                 self.assertEqual((answer.status, answer.json()["status"]), (202, "cancelled"))

@@ -79,8 +79,9 @@ class Strict(unittest.TestCase):
         self.assertEqual(self.server.ask("POST", POST, body, own).status, 200)
         for origin in ("http://evil.example", "null", self.server.url + "0", "https://localhost"):
             self.problem(self.server.ask("POST", POST, body, {"Origin": origin}), 403)
-            self.problem(self.server.ask("DELETE", "/api/profiling/run/last", None, {"Origin": origin}),
-                         403)
+            for path in ("run/last", "runs?keep=1"):
+                self.problem(self.server.ask("DELETE", "/api/profiling/" + path, None, {"Origin": origin}),
+                             403)
             with harness.Socket(self.server.port, headers={"Origin": origin}) as ws:
                 self.assertEqual(ws.status, 403)
         with harness.Socket(self.server.port, headers={"Origin": self.server.url}) as ws:
@@ -119,6 +120,34 @@ class Strict(unittest.TestCase):
         self.assertIn("ids", self.problem(get("/api/profiling/compare?ids=last"), 400))
         self.problem(get("/api/profiling/compare"), 400)
 
+    def test_retention(self):
+        with harness.Server(power="none") as server:
+            def prune(query):
+                answer = server.ask("DELETE", "/api/profiling/runs" + query)
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.json()
+
+            def kept():
+                return {r["id"] for r in server.get("/api/profiling/runs").json()}
+
+            for query, word in [("", "before"), ("?dry_run=true", "before"), ("?keep=0", "before"),
+                                ("?keep=-1", "keep"), ("?keep=x", "keep"), ("?before=30d", "before"),
+                                ("?before=", "before"), ("?keep=1&dryrun=true", "dry_run"),
+                                ("?keep=1&dry_run=yes", "dry_run"), ("?keep=1&tagged=1", "tagged")]:
+                self.assertIn(word, self.problem(server.ask("DELETE", "/api/profiling/runs" + query), 400))
+            old, tagged, new = [server.generate(max_length=2, **more).json()["id"]
+                                for more in ({}, {"tags": ["a"]}, {})]
+            self.assertEqual(prune("?before=2020-01-01"), {"runs": [], "deleted": 0, "dry_run": False})
+            self.assertEqual(prune("?keep=1&dry_run=true"), {"runs": [old], "deleted": 0, "dry_run": True})
+            self.assertEqual(kept(), {old, tagged, new})
+            self.assertEqual(prune("?before=2200-01-01&keep=1"),
+                             {"runs": [old], "deleted": 1, "dry_run": False})
+            self.assertEqual(kept(), {tagged, new})
+            self.assertEqual(server.get(f"/api/profiling/run/{old}").status, 404)
+            self.assertEqual(prune("?keep=1&tagged=true&dry_run=false")["runs"], [tagged])
+            self.assertEqual(prune("?before=2200-01-01&keep=0")["runs"], [new])
+            self.assertEqual(kept(), set())
+
     def test_addresses(self):
         self.problem(self.server.get("/api/nothing"), 404)
         self.problem(self.server.get("/nothing.html"), 404)
@@ -128,7 +157,7 @@ class Strict(unittest.TestCase):
         self.problem(self.server.get("/api/profiling/run/x" + "y" * 200), 404)
         answer = self.server.ask("POST", "/api/profiling/runs", {})
         self.problem(answer, 405)
-        self.assertEqual(answer.headers["Allow"], "GET")
+        self.assertEqual(answer.headers["Allow"], "GET, DELETE")
         answer = self.server.ask("GET", POST)
         self.assertEqual((answer.status, answer.headers["Allow"]), (405, "POST"))
         self.problem(self.server.get("/ws/profiling"), 426)

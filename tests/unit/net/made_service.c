@@ -57,6 +57,16 @@ static pj_status delete_run(void *context, const char *id, pj_error *err)
     return PJ_OK;
 }
 
+static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_error *err)
+{
+    if (!params->count) return pj_fail(err, PJ_E_INVALID, "say which runs");
+    pj_json_object_begin(out);
+    for (uint32_t i = 0; i < params->count; i++)
+        pj_json_kv_string(out, params->items[i].name, params->items[i].value);
+    pj_json_object_end(out);
+    return PJ_OK;
+}
+
 static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err)
 {
@@ -106,6 +116,7 @@ void made_init(made *m)
                             .cube = cube,
                             .export_run = export_run,
                             .delete_run = delete_run,
+                            .prune = prune,
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,

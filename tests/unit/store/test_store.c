@@ -280,6 +280,80 @@ static void filters_find_what_they_name(void **state)
                      PJ_E_INVALID);
 }
 
+/* ---- retention --------------------------------------------------------------------------------
+ */
+
+static const char hour_bits[] =
+    "SELECT coalesce(sum(1 << ((created_ns / 1000000000 - 1769860800) / 3600)), 0)"
+    " FROM profiling_runs";
+
+static int64_t hour(int64_t i)
+{
+    return (1769860800 + i * 3600) * PJ_NS_PER_S;
+}
+
+static void count_run(void *context, const char *id)
+{
+    assert_int_equal(strlen(id), PJ_UUID_BYTES - 1);
+    ++*(int *)context;
+}
+
+/* How many the rule gives up, after checking that a dry run lists as many and deletes none. */
+static int prune(pj_store *store, pj_prune rule)
+{
+    int listed = 0, deleted = 0;
+    pj_error err = {0};
+    int64_t before = ask(store, hour_bits);
+    rule.dry_run = true;
+    assert_int_equal(pj_store_prune(store, &rule, count_run, &listed, &err), PJ_OK);
+    assert_int_equal(ask(store, hour_bits), before);
+    rule.dry_run = false;
+    assert_int_equal(pj_store_prune(store, &rule, count_run, &deleted, &err), PJ_OK);
+    assert_int_equal(listed, deleted);
+    return deleted;
+}
+
+/* Runs 0, 3, 6 and 9 of fill_for_lists have a tag besides "made", which all have. */
+static void retention_keeps_the_newest_and_the_tagged(void **state)
+{
+    pj_store *store = ((fixture *)*state)->store;
+    fill_for_lists(store);
+    assert_int_equal(pj_sql_run(store, "DELETE FROM run_tags WHERE tag = 'made'", NULL), PJ_OK);
+    assert_int_equal(ask(store, hour_bits), 0x3ff);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = hour(0), .tagged = true}), 0);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = hour(2)}), 1);
+    assert_int_equal(ask(store, hour_bits), 0x3fd);
+    /* the newest of all runs count, tagged or not: 9, 8, 7, 6, 5 */
+    assert_int_equal(prune(store, (pj_prune){.before_ns = hour(9), .keep = 5}), 2);
+    assert_int_equal(ask(store, hour_bits), 0x3e9);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .keep = 2}), 2);
+    assert_int_equal(ask(store, hour_bits), 0x349);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = hour(3), .tagged = true}), 1);
+    assert_int_equal(ask(store, hour_bits), 0x348);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .keep = 100}), 0);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .tagged = true}), 4);
+    assert_all_empty(store);
+}
+
+static void retention_keeps_what_has_not_ended(void **state)
+{
+    pj_store *store = ((fixture *)*state)->store;
+    pj_error err = {0};
+    fill_for_lists(store);
+    assert_int_equal(pj_sql_run(store,
+                                "INSERT INTO run_queue SELECT id, 1, '{}' FROM profiling_runs"
+                                " ORDER BY created_ns LIMIT 1",
+                                &err),
+                     PJ_OK);
+    assert_int_equal(pj_sql_run(store,
+                                "UPDATE profiling_runs SET status = 'running' WHERE id ="
+                                " (SELECT id FROM profiling_runs ORDER BY created_ns DESC LIMIT 1)",
+                                &err),
+                     PJ_OK);
+    assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .tagged = true}), 8);
+    assert_int_equal(ask(store, hour_bits), 0x201);
+}
+
 static double figure(const pj_run_info *run, pj_run_sort sort)
 {
     switch (sort) {
@@ -625,6 +699,8 @@ int main(void)
         TEST(deleting_takes_all_rows),
         TEST(parts_sum_to_the_whole),
         TEST(filters_find_what_they_name),
+        TEST(retention_keeps_the_newest_and_the_tagged),
+        TEST(retention_keeps_what_has_not_ended),
         TEST(orders_hold_and_missing_comes_last),
         TEST(ids_are_found_by_prefix),
         TEST(runs_are_found_by_age),
