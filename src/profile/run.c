@@ -37,6 +37,7 @@ struct pj_run {
     pj_live_feed *feed;
     pj_watcher watcher;
     bool metering, said_running;
+    uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
     bool model_resident; /* a model stays in memory after this run */
 };
@@ -217,6 +218,14 @@ static void warn_about_baseline(pj_run *run)
         pj_run_warn(run, "baseline_busy", "%s", text);
 }
 
+/* The meter counts on from run to run. */
+static uint64_t missed_so_far(const pj_meter *meter)
+{
+    pj_meter_cost cost;
+    pj_meter_get_cost(meter, &cost);
+    return cost.missed + cost.lost;
+}
+
 /* Starts the sensors and waits for a first value of each rail, so that the curve covers the run
  * from its start: two periods and the delay, a second at most. */
 static void start_metering(pj_run *run)
@@ -232,6 +241,7 @@ static void start_metering(pj_run *run)
         return;
     }
     run->metering = true;
+    run->missed_before = missed_so_far(s->meter);
     bool has[PJ_MAX_RAILS] = {false};
     int64_t began_ns = pj_clock_ns(), patience_ns = 50 * PJ_NS_PER_MS;
     for (uint32_t r = 0; r < count; r++)
@@ -509,7 +519,7 @@ static void account_overhead(pj_run *run, int64_t end_ns)
         pj_meter_get_cost(run->session->meter, &cost);
         info->sampler_cpu_share = cost.cpu_share;
         info->sampler_jitter_us = cost.jitter_us;
-        info->samples_missed = cost.missed + cost.lost;
+        info->samples_missed = cost.missed + cost.lost - run->missed_before;
         ms += cost.cpu_share * (double)(end_ns - run->start_ns) / 1e6;
     }
     ms = fmin(ms, process_ms);
