@@ -164,7 +164,12 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
     if (status != PJ_OK) return status;
+    if (s->session->meter) {
+        status = pj_idle_meter_open(s->session->meter, &s->serve.idle_meter, err);
+        if (status != PJ_OK) return status;
+    }
     pj_run_queue_options queue = {.session = s->session,
+                                  .idle = s->serve.idle_meter,
                                   .limit = (uint32_t)a->queue,
                                   .threads = (uint32_t)a->threads,
                                   .changed = queue_changed,
@@ -212,6 +217,7 @@ static void stop(serve_state *s)
     pj_server_close(s->server);
     pj_hub_close(s->hub);
     pj_run_queue_close(s->serve.queue);
+    pj_idle_meter_close(s->serve.idle_meter);
     if (s->session) s->session->hurried = true;
     pj_session_close(s->session);
     pj_live_json_close(s->serve.live);

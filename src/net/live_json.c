@@ -39,8 +39,6 @@ struct pj_live_json {
     uint32_t layer_count;
     pj_live_power batch[BATCH_ROWS];
     uint32_t batch_rows;
-    pj_live_power last; /* newest sample; has_last: of the present run */
-    bool has_last;
     pj_source_quality quality; /* that readers were told */
     bool quality_told;
     int64_t batch_ns;                    /* when the last one went out */
@@ -162,7 +160,6 @@ static void on_begin(void *context, const pj_live_run *run)
     live->layers_told = 0;
     live->batch_rows = 0;
     live->told_quality = -1;
-    live->has_last = false;
     live->quality_told = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
@@ -373,9 +370,8 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
     int64_t now = pj_clock_ns();
     for (uint32_t i = 0; i < count; i++) {
         if (live->batch_rows == BATCH_ROWS) flush_power(live, run_id);
-        live->batch[live->batch_rows++] = live->last = samples[i];
+        live->batch[live->batch_rows++] = samples[i];
     }
-    live->has_last |= count > 0;
     if (live->batch_rows > 0 && now - live->batch_ns >= BATCH_NS) {
         flush_power(live, run_id);
         live->batch_ns = now;
@@ -613,13 +609,4 @@ void pj_live_json_set_queue(pj_live_json *live, uint32_t waiting)
     pthread_mutex_lock(&live->mutex);
     live->waiting = waiting;
     pthread_mutex_unlock(&live->mutex);
-}
-
-bool pj_live_json_last_power(pj_live_json *live, pj_live_power *power)
-{
-    pthread_mutex_lock(&live->mutex);
-    bool known = live->has_last && live->run_id[0];
-    *power = live->last;
-    pthread_mutex_unlock(&live->mutex);
-    return known;
 }

@@ -22,8 +22,6 @@ void pj_live_json_close(pj_live_json *live); /* before the hub; NULL is allowed 
 const pj_live_sink *pj_live_json_sink(const pj_live_json *live);
 /* For pj_hub_options.hello, with the live_json as context. */
 void pj_live_json_hello(void *context, pj_buffer *members);
-/* The newest sample of the present run; false: there is none. */
-bool pj_live_json_last_power(pj_live_json *live, pj_live_power *power);
 /* How many runs wait, for `hello`. */
 void pj_live_json_set_queue(pj_live_json *live, uint32_t waiting);
 

@@ -1,5 +1,8 @@
-/* Base units (joules, watts, seconds), `_total` on counters, and labels with few values only:
- * rails, phases, statuses. A reading that is unavailable has no line; a gauge of 0 would be a lie.
+/*
+ * The Prometheus exposition: base units (joules, watts, seconds), `_total` on counters, and labels
+ * with few values only (rails, phases, statuses). Every series exists from the first scrape to the
+ * last, counters from 0, because Prometheus sees no increase in a series that appears with its full
+ * value. A rail that cannot be read has power NaN; a gauge of 0 would be a lie.
  */
 #include "net/prometheus.h"
 
@@ -15,6 +18,10 @@ static void head(pj_buffer *out, const char *name, const char *type, const char 
 static void value(pj_buffer *out, double number)
 {
     char text[PJ_DECIMAL_BYTES];
+    if (isnan(number)) {
+        pj_buffer_text(out, " NaN\n");
+        return;
+    }
     size_t length = pj_decimal_double(number, text);
     pj_buffer_char(out, ' ');
     pj_buffer_append(out, text, length);
@@ -24,7 +31,6 @@ static void value(pj_buffer *out, double number)
 static void single(pj_buffer *out, const char *name, const char *type, const char *help,
                    double number)
 {
-    if (isnan(number)) return;
     head(out, name, type, help);
     pj_buffer_printf(out, "perjoule_%s", name);
     value(out, number);
@@ -39,17 +45,36 @@ static void label(pj_buffer *out, const char *text)
     }
 }
 
+/* The labels of a rail are the same from the server's start to its end. */
+static void rail_line(pj_buffer *out, const char *name, const pj_metric_rail *rail,
+                      const char *phase, double number)
+{
+    pj_buffer_printf(out, "perjoule_%s{rail=\"", name);
+    label(out, rail->rail);
+    pj_buffer_text(out, "\",source=\"");
+    label(out, rail->source);
+    if (phase)
+        pj_buffer_printf(out, "\",phase=\"%s", phase);
+    else
+        pj_buffer_printf(out, "\",class=\"%s", rail->class_name);
+    pj_buffer_printf(out, "\",quality=\"%s\"}", rail->modelled ? "modelled" : "measured");
+    value(out, number);
+}
+
 static void rail_power(const pj_metrics *m, pj_buffer *out)
 {
-    head(out, "rail_power_watts", "gauge", "Power of a rail as last read.");
-    for (uint32_t i = 0; i < m->rail_count; i++) {
-        const pj_metric_rail *rail = &m->rails[i];
-        if (isnan(rail->power_mw)) continue;
-        pj_buffer_text(out, "perjoule_rail_power_watts{rail=\"");
-        label(out, rail->rail);
-        pj_buffer_printf(out, "\",quality=\"%s\"}", rail->modelled ? "modelled" : "measured");
-        value(out, rail->power_mw / 1e3);
-    }
+    head(out, "rail_power_watts", "gauge",
+         "Mean power of a rail over the last seconds, NaN while it cannot be read.");
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        rail_line(out, "rail_power_watts", &m->rails[i], NULL, m->rails[i].power_mw / 1e3);
+}
+
+static void rail_joules(const pj_metrics *m, pj_buffer *out)
+{
+    head(out, "rail_joules_total", "counter",
+         "Energy that a rail has drawn since the server started, with or without a run.");
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        rail_line(out, "rail_joules_total", &m->rails[i], NULL, m->rails[i].drawn_mj / 1e3);
 }
 
 static void rail_energy(const pj_metrics *m, pj_buffer *out)
@@ -57,14 +82,9 @@ static void rail_energy(const pj_metrics *m, pj_buffer *out)
     head(out, "energy_joules_total", "counter",
          "Energy of the runs of this process, idle power included.");
     for (uint32_t i = 0; i < m->rail_count; i++)
-        for (int phase = 0; phase < PJ_PHASE_COUNT; phase++) {
-            if (isnan(m->rails[i].energy_mj[phase])) continue;
-            pj_buffer_text(out, "perjoule_energy_joules_total{rail=\"");
-            label(out, m->rails[i].rail);
-            pj_buffer_printf(out, "\",phase=\"%s\",quality=\"%s\"}", pj_phase_name((pj_phase)phase),
-                             m->rails[i].modelled ? "modelled" : "measured");
-            value(out, m->rails[i].energy_mj[phase] / 1e3);
-        }
+        for (int phase = 0; phase < PJ_PHASE_COUNT; phase++)
+            rail_line(out, "energy_joules_total", &m->rails[i], pj_phase_name((pj_phase)phase),
+                      m->rails[i].energy_mj[phase] / 1e3);
 }
 
 static void work(const pj_metrics *m, pj_buffer *out)
@@ -121,6 +141,7 @@ void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)
     head(out, "build_info", "gauge", "Version of the server.");
     pj_buffer_printf(out, "perjoule_build_info{version=\"%s\"} 1\n", pj_version());
     rail_power(m, out);
+    rail_joules(m, out);
     rail_energy(m, out);
     work(m, out);
     sampler(m, out);

@@ -77,6 +77,7 @@ static const pj_param_rule pipeline_rules[] = {PHASE,
                                                {"to_ms", PJ_PARAM_NUMBER},
                                                {"limit", PJ_PARAM_INT, 0, 20000},
                                                {0}};
+static const pj_param_rule power_now_rules[] = {{"seconds", PJ_PARAM_INT, 1, 300}, {0}};
 static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {"from_ms", PJ_PARAM_NUMBER},
                                             {"to_ms", PJ_PARAM_NUMBER},
@@ -421,6 +422,7 @@ static const route table[] = {
     {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
+    {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},
     {"POST", API "generate", answer_generate},
     {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
     {"DELETE", API "run/{id}", answer_delete},

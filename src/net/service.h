@@ -21,6 +21,7 @@ typedef enum pj_view {
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
+    PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */
     PJ_VIEW_RUN, /* from here on: of one run */
     PJ_VIEW_SUMMARY,
     PJ_VIEW_PIPELINE,
@@ -62,9 +63,11 @@ typedef struct pj_work_state {
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
 
 typedef struct pj_metric_rail {
-    char rail[32];
-    double power_mw; /* NAN: no reading now */
+    char rail[32], source[16];
+    const char *class_name;
     bool modelled;
+    double power_mw;                  /* NAN: no reading now */
+    double drawn_mj;                  /* since the server started, with or without a run */
     double energy_mj[PJ_PHASE_COUNT]; /* of the runs of this process, gross */
 } pj_metric_rail;
 

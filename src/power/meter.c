@@ -377,7 +377,25 @@ size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
     size_t count = 0;
     for (uint32_t i = 0; i < meter->sampler_count; i++)
         count += pj_ring_read(&meter->samplers[i]->readings, readings + count, max - count);
+    if (meter->tap && count > 0) meter->tap(meter->tap_context, readings, count);
     return count;
+}
+
+void pj_meter_set_tap(pj_meter *meter, pj_meter_tap_fn *tap, void *context)
+{
+    meter->tap = tap;
+    meter->tap_context = context;
+}
+
+void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++) {
+        pj_power_sampler *s = meter->samplers[i];
+        int64_t most = s->source->max_gap_ns > 0 ? s->source->max_gap_ns / 2 : INT64_MAX;
+        /* What delivers by itself would run out of buffers if nobody took it. */
+        bool delivers = s->source->flags & PJ_SOURCE_STREAM;
+        s->pace_ns = delivers ? 0 : pace_ns < most ? pace_ns : most;
+    }
 }
 
 int64_t pj_meter_settle_ns(const pj_meter *meter)

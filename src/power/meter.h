@@ -51,6 +51,13 @@ void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start 
 /* Takes up to `max` readings out of the rings. Order in time is kept per rail, not between
  * sources. */
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
+/* Sees every reading that anybody takes out of the rings, in the thread that takes them; NULL: nobody.
+ * Set while nobody reads. */
+typedef void pj_meter_tap_fn(void *context, const pj_reading *readings, size_t count);
+void pj_meter_set_tap(pj_meter *meter, pj_meter_tap_fn *tap, void *context);
+/* From the next start on, sources that are polled are polled no more often than this; 0: as they
+ * were opened. Between runs nobody needs a thousand readings per second. */
+void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
 /* How long sampling must go on after an interval's end until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
 

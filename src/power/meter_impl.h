@@ -31,6 +31,8 @@ struct pj_meter {
     pj_meter_event notes[PJ_METER_NOTES]; /* events of the meter's own, oldest first */
     uint32_t note_count, note_next;
     bool running;
+    pj_meter_tap_fn *tap; /* sees what is read; NULL: nobody */
+    void *tap_context;
     uint32_t said[PJ_MAX_RAILS + 1];   /* kinds of events told of a rail; the last: of the machine */
     uint32_t unsaid[PJ_MAX_RAILS + 1]; /* events that would have said the same again */
 };

@@ -43,6 +43,12 @@ void pj_power_sampler_fini(pj_power_sampler *sampler)
     pj_ring_fini(&sampler->events);
 }
 
+/* Between polls now: between runs they come slower. */
+static int64_t step_ns(const pj_power_sampler *s)
+{
+    return s->pace_ns > s->interval_ns ? s->pace_ns : s->interval_ns;
+}
+
 static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, double value)
 {
     pj_meter_event event = {.at_ns = at_ns,
@@ -71,7 +77,7 @@ static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note
 {
     pj_filter *filter = &s->filters[rail];
     int64_t known = s->rails[rail].period_ns;
-    bool polled_slower = s->interval_ns > known;
+    bool polled_slower = step_ns(s) > known;
     if (*note == PJ_METER_PERIOD_CHANGED && (polled_slower || known == 0)) *note = PJ_NOTE_NONE;
     if (polled_slower || known == 0) filter->period_ns = known;
     if (!s->unstated[rail]) return;
@@ -191,13 +197,13 @@ static int64_t sleep_offset(void)
 static void watch_for_sleep(pj_power_sampler *s, int64_t now)
 {
     int64_t offset = sleep_offset(), slept = offset - s->sleep_offset_ns;
-    int64_t still = s->last_tick_ns ? now - s->last_tick_ns - s->interval_ns : 0;
+    int64_t still = s->last_tick_ns ? now - s->last_tick_ns - step_ns(s) : 0;
     s->sleep_offset_ns = offset;
     s->last_tick_ns = now;
     if (slept > SUSPEND_NS) {
         rearm(s);
         note_event(s, PJ_METER_SUSPENDED, -1, now, (double)slept);
-    } else if (still > STALL_NS && still > 10 * s->interval_ns) {
+    } else if (still > STALL_NS && still > 10 * step_ns(s)) {
         note_event(s, PJ_METER_SUSPENDED, -1, now, (double)still);
     }
 }
@@ -274,21 +280,23 @@ static void keep_account(pj_power_sampler *s, int64_t now)
 static void *sampler_main(void *context)
 {
     pj_power_sampler *s = context;
-    pj_thread_timer_slack(1);
+    bool paced = step_ns(s) > s->interval_ns; /* between runs nobody asks how punctual it was */
+    if (!paced) pj_thread_timer_slack(1);
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
     s->sleep_offset_ns = sleep_offset();
     for (uint32_t tick = 0; !atomic_load(&s->stop); tick++) {
         int64_t late = pj_clock_ns() - due;
-        count_lateness(s, late);
+        if (!paced) count_lateness(s, late);
         if (!pj_power_sampler_tick(s)) break;
         int64_t now = pj_clock_ns();
-        for (due += s->interval_ns; due < now; due += s->interval_ns)
-            atomic_fetch_add_explicit(&s->missed, 1, memory_order_relaxed);
-        if (tick % ACCOUNT_EVERY == 0) keep_account(s, now);
+        for (due += step_ns(s); due < now; due += step_ns(s))
+            if (!paced) atomic_fetch_add_explicit(&s->missed, 1, memory_order_relaxed);
+        /* Slow ticks are each accounted for, but for the first, which no time has passed to share. */
+        if (paced ? tick > 0 : tick % ACCOUNT_EVERY == 0) keep_account(s, now);
         sleep_until(s, due);
     }
     flush(s);
-    keep_account(s, pj_clock_ns());
+    if (!paced) keep_account(s, pj_clock_ns());
     return NULL;
 }
 

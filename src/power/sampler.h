@@ -27,6 +27,7 @@ typedef struct pj_power_sampler {
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
     int64_t interval_ns; /* between polls */
+    int64_t pace_ns;     /* between polls at least; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
 
     pj_ring readings; /* of pj_reading */

@@ -7,6 +7,7 @@
 #include "power/survey.h"
 #include "profile/find_model.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,23 +197,44 @@ pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, 
     return status;
 }
 
-static void take_power(const pj_survey_source *source, pj_serve_rail_fn *rail_at,
-                       pj_metrics *metrics)
+/* ---- power now ----------------------------------------------------------------------------- */
+
+static void write_rail_now(pj_power_log *log, uint32_t index, const pj_rail *rail, int64_t now_ns,
+                           uint32_t seconds, pj_json *out)
 {
-    if (!source->in_use) return;
-    for (uint32_t i = 0; i < source->rail_count; i++) {
-        const pj_survey_rail *from = &source->rails[i];
-        if (!(from->power_mw >= 0)) continue;
-        pj_metric_rail *rail = rail_at(metrics, from->rail.name, from->rail.quality != PJ_MEASURED);
-        if (rail) rail->power_mw = from->power_mw;
-    }
+    double power_mw[PJ_POWER_LOG_SECONDS];
+    pj_power_log_history(log, index, now_ns, power_mw, seconds);
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", rail->name);
+    pj_json_kv_string(out, "source", rail->source);
+    pj_json_kv_string(out, "class", pj_rail_class_name(rail->rail_class));
+    pj_json_kv_string(out, "scope", pj_rail_scope_name(rail->scope));
+    pj_json_kv_string(out, "quality", rail->quality == PJ_MEASURED ? "measured" : "modelled");
+    pj_json_kv_double(out, "now_mw", pj_power_log_now_mw(log, index, now_ns));
+    pj_json_kv_double(out, "energy_mj", pj_power_log_energy_mj(log, index));
+    pj_json_key(out, "power_mw");
+    pj_json_array_begin(out);
+    for (uint32_t i = 0; i < seconds; i++) pj_json_double(out, power_mw[i]);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
 }
 
-void pj_serve_sensor_power(const pj_serve_sensors *sensors, pj_serve_rail_fn *rail_at,
-                           pj_metrics *metrics)
+void pj_serve_write_power_now(const pj_meter *meter, pj_power_log *log, uint32_t seconds,
+                              pj_json *out)
 {
-    pthread_mutex_lock(&survey_mutex);
-    bool known = refresh_survey(sensors, NULL) == PJ_OK;
-    for (uint32_t i = 0; known && i < survey_count; i++) take_power(&survey[i], rail_at, metrics);
-    pthread_mutex_unlock(&survey_mutex);
+    uint32_t count = 0;
+    const pj_rail *rails = log ? pj_power_log_rails(log, &count) : NULL;
+    int64_t now = pj_clock_ns(), end = now / PJ_NS_PER_S * PJ_NS_PER_S;
+    double end_ms = (double)(pj_clock_wall_ns() - (now - end)) / 1e6;
+    const char *remedy = meter && !count ? pj_meter_remedy(meter) : "";
+    pj_json_object_begin(out);
+    pj_json_kv_double(out, "end_unix_ms", round(end_ms));
+    pj_json_kv_int(out, "step_ms", 1000);
+    pj_json_kv_int(out, "seconds", seconds);
+    pj_json_key(out, "rails");
+    pj_json_array_begin(out);
+    for (uint32_t i = 0; i < count; i++) write_rail_now(log, i, &rails[i], now, seconds, out);
+    pj_json_array_end(out);
+    pj_json_kv_string(out, "remedy", remedy[0] ? remedy : NULL);
+    pj_json_object_end(out);
 }

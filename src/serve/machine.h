@@ -4,6 +4,7 @@
 
 #include "net/service.h"
 #include "power/meter.h"
+#include "serve/power_log.h"
 
 /* The array of GET /api/profiling/models: those in `folder` (NULL: the default), in the Hugging
  * Face cache, and the demonstration model. */
@@ -24,10 +25,9 @@ typedef struct pj_serve_sensors {
 /* The object of GET /api/profiling/sensors. The sensors are asked at most every few seconds; in
  * between, and while a run goes on, the last answer is given again. */
 pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, pj_error *err);
-/* Finds the place for a rail, or gives NULL. */
-typedef pj_metric_rail *pj_serve_rail_fn(pj_metrics *metrics, const char *name, bool modelled);
-/* Present power of the rails of the sources in use, as above. */
-void pj_serve_sensor_power(const pj_serve_sensors *sensors, pj_serve_rail_fn *rail_at,
-                           pj_metrics *metrics);
+/* The object of GET /api/profiling/power/now: every rail with its power over the last `seconds`.
+ * NULL, NULL: there are no rails. */
+void pj_serve_write_power_now(const pj_meter *meter, pj_power_log *log, uint32_t seconds,
+                              pj_json *out);
 
 #endif

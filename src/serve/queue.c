@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "serve/idle_meter.h"
 #include "serve/queue_rows.h"
 #include "trace/request.h"
 #include "trace/summary.h"
@@ -197,8 +198,16 @@ static pj_rail_total *total_of(pj_queue_totals *totals, const pj_rail *rail)
     *total = (pj_rail_total){.modelled = rail->quality != PJ_MEASURED};
     memcpy(total->name, rail->name, sizeof total->name);
     memcpy(total->source, rail->source, sizeof total->source);
-    for (int p = 0; p < PJ_PHASE_COUNT; p++) total->energy_mj[p] = NAN;
+    for (int p = 0; p < PJ_PHASE_COUNT; p++) total->energy_mj[p] = 0;
     return total;
+}
+
+/* Every rail counts from 0, so that who reads the counters sees the first run as an increase. */
+static void begin_totals(pj_queue_totals *totals, const pj_session *session)
+{
+    uint32_t count = 0;
+    const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &count) : NULL;
+    for (uint32_t i = 0; i < count; i++) total_of(totals, &rails[i]);
 }
 
 static void add_energy(pj_queue_totals *totals, const pj_run_data *data)
@@ -209,21 +218,8 @@ static void add_energy(pj_queue_totals *totals, const pj_run_data *data)
             continue;
         pj_rail_total *total = total_of(totals, &data->rails[e->rail]);
         if (!total) continue;
-        double *sum = &total->energy_mj[e->phase];
-        *sum = (isnan(*sum) ? 0 : *sum) + e->gross_mj;
+        total->energy_mj[e->phase] += e->gross_mj;
     }
-}
-
-static void add_cost(pj_queue_totals *totals, const pj_session *session)
-{
-    pj_meter_cost cost;
-    if (!session->meter) return;
-    pj_meter_get_cost(session->meter, &cost);
-    cost.ticks += totals->cost.ticks;
-    cost.missed += totals->cost.missed;
-    cost.readings += totals->cost.readings;
-    cost.lost += totals->cost.lost;
-    totals->cost = cost;
 }
 
 /* With the mutex held. */
@@ -237,7 +233,6 @@ static void add_totals(pj_run_queue *queue, const pj_profile_result *result)
     if (!info->id[0]) return;
     if (info->total_ms >= 0) totals->run_ms += info->total_ms;
     add_energy(totals, &result->data);
-    add_cost(totals, queue->options.session);
 }
 
 /* ---- the worker ---------------------------------------------------------------------------- */
@@ -322,7 +317,9 @@ static void *work(void *context)
         memcpy(queue->totals.running, j->id, sizeof j->id);
         count_waiting(queue);
         pthread_mutex_unlock(&queue->mutex);
+        pj_idle_meter_pause(queue->options.idle);
         run_job(queue, j);
+        pj_idle_meter_resume(queue->options.idle);
         pthread_mutex_lock(&queue->mutex);
     }
     pthread_mutex_unlock(&queue->mutex);
@@ -562,8 +559,7 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     queue->options = *options;
     if (queue->options.limit == 0) queue->options.limit = 16;
     if (queue->options.limit > PJ_QUEUE_MAX) queue->options.limit = PJ_QUEUE_MAX;
-    queue->totals.cost.cpu_share = NAN;
-    queue->totals.cost.jitter_us = NAN;
+    begin_totals(&queue->totals, options->session);
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->moved, NULL);
     pj_status status = pj_queue_rows_open(options->session, &queue->rows, err);

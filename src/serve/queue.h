@@ -24,6 +24,7 @@ typedef struct pj_run_queue_options {
     /* How many wait now. Called with the queue locked: it must not call back. */
     void (*changed)(void *context, uint32_t waiting);
     void *context;
+    struct pj_idle_meter *idle; /* gives the meter up while a run goes on; NULL: none */
 } pj_run_queue_options;
 
 /* Everything is copied. */
@@ -70,8 +71,7 @@ enum { PJ_TOTAL_RAILS = PJ_MAX_RAILS, PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 }
 typedef struct pj_rail_total {
     char name[PJ_RAIL_NAME_BYTES], source[16];
     bool modelled;
-    double power_mw;                  /* mean over the latest run that had it; NAN: unknown */
-    double energy_mj[PJ_PHASE_COUNT]; /* NAN: nothing known yet */
+    double energy_mj[PJ_PHASE_COUNT]; /* of all runs; from 0 when the queue is opened */
 } pj_rail_total;
 
 /* Since the queue was opened. */
@@ -81,7 +81,6 @@ typedef struct pj_queue_totals {
     double run_ms;
     pj_rail_total rails[PJ_TOTAL_RAILS];
     uint32_t rail_count;
-    pj_meter_cost cost; /* of sampling: counts are sums, shares those of the latest run */
     uint32_t waiting;
     char running[PJ_UUID_BYTES]; /* "": none */
 } pj_queue_totals;

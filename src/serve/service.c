@@ -270,6 +270,11 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         pj_serve_sensors sensors = sensors_of(serve);
         return pj_serve_write_sensors(&sensors, out, err);
     }
+    if (r->view == PJ_VIEW_POWER_NOW) {
+        pj_serve_write_power_now(serve->meter, pj_idle_meter_log(serve->idle_meter),
+                                 (uint32_t)pj_params_int(r->params, "seconds", 60), out);
+        return PJ_OK;
+    }
     if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
     /* A whole run is streamed: it lasts as long as its reader takes, and a few slow ones must not
      * keep everybody from the connections that are shared. */
@@ -444,43 +449,50 @@ static void state(void *context, pj_work_state *out)
     pj_free(totals);
 }
 
-static pj_metric_rail *rail_named(pj_metrics *m, const char *name, bool modelled)
+/* A total beside its parts would be counted twice in a sum over rails. */
+static bool is_listed(const pj_rail *rail, uint32_t count)
 {
-    for (uint32_t i = 0; i < m->rail_count; i++)
-        if (strcmp(m->rails[i].rail, name) == 0) return &m->rails[i];
-    if (m->rail_count == PJ_METRIC_RAILS) return NULL;
-    pj_metric_rail *rail = &m->rails[m->rail_count++];
-    *rail = (pj_metric_rail){.power_mw = NAN, .modelled = modelled};
-    snprintf(rail->rail, sizeof rail->rail, "%s", name);
-    for (int p = 0; p < PJ_PHASE_COUNT; p++) rail->energy_mj[p] = NAN;
-    return rail;
+    return rail->rail_class != PJ_RAIL_TOTAL || count == 1;
 }
 
-static void fill_energy(pj_metrics *m, const pj_queue_totals *totals)
+static void fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
 {
-    for (uint32_t i = 0; i < totals->rail_count; i++) {
-        const pj_rail_total *from = &totals->rails[i];
-        pj_metric_rail *rail = rail_named(m, from->name, from->modelled);
-        if (rail) memcpy(rail->energy_mj, from->energy_mj, sizeof rail->energy_mj);
+    for (uint32_t i = 0; i < totals->rail_count; i++)
+        if (strcmp(rail->rail, totals->rails[i].name) == 0 &&
+            strcmp(rail->source, totals->rails[i].source) == 0)
+            memcpy(rail->energy_mj, totals->rails[i].energy_mj, sizeof rail->energy_mj);
+}
+
+/* The rails of the meter and no others: they are the same from the server's start to its end. */
+static void fill_rails(const pj_serve *serve, const pj_queue_totals *totals, pj_metrics *m)
+{
+    pj_power_log *log = pj_idle_meter_log(serve->idle_meter);
+    uint32_t count = 0;
+    const pj_rail *rails = log ? pj_power_log_rails(log, &count) : NULL;
+    int64_t now = pj_clock_ns();
+    for (uint32_t i = 0; i < count && m->rail_count < PJ_METRIC_RAILS; i++) {
+        if (!is_listed(&rails[i], count)) continue;
+        pj_metric_rail *rail = &m->rails[m->rail_count++];
+        *rail = (pj_metric_rail){.class_name = pj_rail_class_name(rails[i].rail_class),
+                                 .modelled = rails[i].quality != PJ_MEASURED,
+                                 .power_mw = pj_power_log_now_mw(log, i, now),
+                                 .drawn_mj = pj_power_log_energy_mj(log, i)};
+        memcpy(rail->rail, rails[i].name, sizeof rail->rail);
+        memcpy(rail->source, rails[i].source, sizeof rail->source);
+        fill_energy(rail, totals);
     }
 }
 
-/* While a run goes on its own samples say what is drawn; else the sensors are asked. */
-static void fill_power(const pj_serve *serve, pj_metrics *m)
+static void fill_sampler(const pj_serve *serve, pj_metrics *m)
 {
-    pj_live_power last;
-    if (!m->running) {
-        pj_serve_sensors sensors = sensors_of(serve);
-        pj_serve_sensor_power(&sensors, rail_named, m);
-        return;
-    }
-    if (!pj_live_json_last_power(serve->live, &last)) return;
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
-        if (isnan(last.mw[c])) continue;
-        pj_metric_rail *rail =
-            rail_named(m, pj_rail_class_name((pj_rail_class)c), last.quality == PJ_MODELLED);
-        if (rail) rail->power_mw = last.mw[c];
-    }
+    pj_meter_cost cost = {.cpu_share = NAN, .jitter_us = NAN};
+    if (serve->meter) pj_meter_get_cost(serve->meter, &cost);
+    m->sampler_cpu_share = cost.cpu_share;
+    m->sampler_jitter_seconds = cost.jitter_us / 1e6;
+    m->sampler_ticks = cost.ticks;
+    m->sampler_missed = cost.missed;
+    m->sampler_readings = cost.readings;
+    m->sampler_lost = cost.lost;
 }
 
 static void metrics(void *context, pj_metrics *m)
@@ -489,7 +501,7 @@ static void metrics(void *context, pj_metrics *m)
     pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
     if (!totals) return;
     pj_run_queue_get_totals(serve->queue, totals);
-    fill_energy(m, totals);
+    fill_rails(serve, totals, m);
     m->input_tokens = totals->input_tokens;
     m->output_tokens = totals->output_tokens;
     for (int i = 0; i < PJ_METRIC_STATUSES; i++) m->runs[i] = totals->runs[i];
@@ -497,13 +509,7 @@ static void metrics(void *context, pj_metrics *m)
     m->queued = totals->waiting;
     m->queue_limit = serve->queue_limit;
     m->running = totals->running[0] != 0;
-    fill_power(serve, m);
-    m->sampler_cpu_share = totals->cost.cpu_share;
-    m->sampler_jitter_seconds = totals->cost.jitter_us / 1e6;
-    m->sampler_ticks = totals->cost.ticks;
-    m->sampler_missed = totals->cost.missed;
-    m->sampler_readings = totals->cost.readings;
-    m->sampler_lost = totals->cost.lost;
+    fill_sampler(serve, m);
     pj_free(totals);
 }
 

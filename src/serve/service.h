@@ -8,6 +8,7 @@
 
 #include "net/live_json.h"
 #include "net/service.h"
+#include "serve/idle_meter.h"
 #include "serve/queue.h"
 
 enum { PJ_SERVE_STORES = 8 };
@@ -15,6 +16,7 @@ enum { PJ_SERVE_STORES = 8 };
 typedef struct pj_serve {
     const char *database, *models, *power;
     const pj_meter *meter; /* that runs are measured with; NULL: none */
+    pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */
     pj_run_queue *queue;
     pj_live_json *live;
     uint32_t queue_limit;

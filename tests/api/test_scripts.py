@@ -117,10 +117,11 @@ class Scripts(unittest.TestCase):
         text = self.server.get("/metrics").body.decode()
         self.assertRegex(text, r'perjoule_tokens_total\{kind="output"\} [1-9]')
         self.assertRegex(text, r'perjoule_runs_total\{status="completed"\} [1-9]')
-        self.assertRegex(text, r'perjoule_energy_joules_total\{rail="cpu",phase="decode",.*\} [0-9.]+')
-        self.assertRegex(text, r'perjoule_rail_power_watts\{rail="cpu",quality="modelled"\} [1-9]')
+        self.assertRegex(text, r'perjoule_energy_joules_total\{rail="cpu",source="sim",phase="decode",.*\} [0-9.]+')
+        self.assertRegex(text, r'perjoule_rail_power_watts\{rail="cpu",source="sim",class="cpu",quality="modelled"\} [1-9]')
+        self.assertRegex(text, r'perjoule_rail_joules_total\{rail="cpu",source="sim",class="cpu",quality="modelled"\} [0-9.]+')
         for line in text.splitlines():
-            self.assertRegex(line, r'^(# (HELP|TYPE) perjoule_\w+ .+|perjoule_\w+(\{[^}]*\})? [-+0-9.e]+)$')
+            self.assertRegex(line, r'^(# (HELP|TYPE) perjoule_\w+ .+|perjoule_\w+(\{[^}]*\})? ([-+0-9.e]+|NaN))$')
 
     def test_metrics_follow_the_conventions_of_prometheus(self):
         families, family, series = {}, None, set()
@@ -139,7 +140,8 @@ class Scripts(unittest.TestCase):
                 self.assertNotIn((name, labels), series)
                 series.add((name, labels))
                 names = re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', labels or "")
-                self.assertLessEqual(set(names), {"rail", "phase", "quality", "kind", "status", "version"})
+                self.assertLessEqual(set(names), {"rail", "source", "class", "phase", "quality", "kind", "status",
+                                                  "version"})
         for name, kind in families.items():
             self.assertTrue(name.startswith("perjoule_"))
             self.assertEqual(name.endswith("_total"), kind == "counter", name)

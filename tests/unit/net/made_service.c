@@ -103,7 +103,10 @@ static void metrics(void *context, pj_metrics *m)
 {
     m->rail_count = 1;
     snprintf(m->rails[0].rail, sizeof m->rails[0].rail, "odd\"name");
+    snprintf(m->rails[0].source, sizeof m->rails[0].source, "hwmon");
+    m->rails[0].class_name = "cpu";
     m->rails[0].power_mw = 12500;
+    m->rails[0].drawn_mj = 3500;
     for (int p = 0; p < PJ_PHASE_COUNT; p++) m->rails[0].energy_mj[p] = p ? NAN : 250;
     m->sampler_cpu_share = m->sampler_jitter_seconds = NAN;
 }

@@ -83,7 +83,12 @@ static void routes_reach_the_service(void **state)
     assert_int_equal(f->made.generated, 2);
     assert_int_equal(f->made.waited, 1);
     expect(f, "GET", "/metrics", "", 200,
-           "perjoule_rail_power_watts{rail=\"odd\\\"name\",quality=\"measured\"} 12.5\n");
+           "perjoule_rail_power_watts{rail=\"odd\\\"name\",source=\"hwmon\",class=\"cpu\","
+           "quality=\"measured\"} 12.5\n");
+    expect(f, "GET", "/metrics", "", 200, "class=\"cpu\",quality=\"measured\"} 3.5\n");
+    expect(f, "GET", "/metrics", "", 200, "perjoule_sampler_jitter_seconds NaN\n");
+    expect(f, "GET", "/api/profiling/power/now?seconds=30", "", 200, "\"seconds\":\"30\"");
+    expect(f, "GET", "/api/profiling/power/now?seconds=301", "", 400, "seconds");
     expect(f, "GET", "/metrics", "", 200, "phase=\"idle\",quality=\"measured\"} 0.25\n");
     expect(f, "GET", "/api/openapi.json", "", 200, "\"openapi\":\"3.1.0\"");
     expect(f, "GET", "/", "", 200, "perjoule");

@@ -1,0 +1,143 @@
+/*
+ * A thread starts the meter at a pace of one reading per second and takes what it read. The mutex
+ * is held whenever the meter is touched; a pause stops the meter (within 50 ms) and empties its
+ * rings, so that the run finds them as if nobody had been there.
+ */
+#include "serve/idle_meter.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <time.h>
+
+static const int64_t PACE_NS = PJ_NS_PER_S;
+static const long LOOK_NS = 250 * 1000 * 1000L; /* how often the rings are emptied */
+
+struct pj_idle_meter {
+    pj_meter *meter;
+    pj_power_log *log;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool started, sampling, paused, stop;
+};
+
+static void tap(void *context, const pj_reading *readings, size_t count)
+{
+    pj_power_log_take(context, readings, count);
+}
+
+/* The tap has put the readings into the log; events of idle sensors concern no run. */
+static void drain(pj_idle_meter *idle)
+{
+    pj_reading readings[64];
+    pj_meter_event event;
+    while (pj_meter_read(idle->meter, readings, 64) > 0) continue;
+    while (pj_meter_next_event(idle->meter, &event)) continue;
+}
+
+static void stop_sampling(pj_idle_meter *idle)
+{
+    if (!idle->sampling) return;
+    pj_meter_stop(idle->meter);
+    drain(idle);
+    pj_meter_set_pace(idle->meter, 0);
+    idle->sampling = false;
+}
+
+static void sample(pj_idle_meter *idle)
+{
+    if (!idle->sampling) {
+        pj_meter_set_pace(idle->meter, PACE_NS);
+        pj_meter_set_activity(idle->meter, 0);
+        idle->sampling = pj_meter_start(idle->meter, NULL) == PJ_OK;
+    }
+    if (idle->sampling) drain(idle);
+}
+
+static void wait_a_little(pj_idle_meter *idle)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&idle->changed, &idle->mutex, &until);
+}
+
+static void *idle_main(void *context)
+{
+    pj_idle_meter *idle = context;
+    pthread_mutex_lock(&idle->mutex);
+    while (!idle->stop) {
+        if (idle->paused) {
+            pthread_cond_wait(&idle->changed, &idle->mutex);
+            continue;
+        }
+        sample(idle);
+        wait_a_little(idle);
+    }
+    stop_sampling(idle);
+    pthread_mutex_unlock(&idle->mutex);
+    return NULL;
+}
+
+pj_status pj_idle_meter_open(pj_meter *meter, pj_idle_meter **out, pj_error *err)
+{
+    uint32_t count;
+    const pj_rail *rails = pj_meter_rails(meter, &count);
+    pj_idle_meter *idle = pj_alloc(1, sizeof *idle);
+    *out = idle;
+    if (!idle) return pj_fail_memory(err, "the meter between runs");
+    idle->meter = meter;
+    pthread_mutex_init(&idle->mutex, NULL);
+    pthread_cond_init(&idle->changed, NULL);
+    idle->log = pj_power_log_new(rails, count);
+    if (!idle->log) return pj_fail_memory(err, "the log of power");
+    pj_meter_set_tap(meter, tap, idle->log);
+    if (!count) return PJ_OK;
+    pj_status status = pj_thread_start(&idle->thread, "pj-idle-power", idle_main, idle, err);
+    idle->started = status == PJ_OK;
+    return status;
+}
+
+void pj_idle_meter_close(pj_idle_meter *idle)
+{
+    if (!idle) return;
+    pthread_mutex_lock(&idle->mutex);
+    idle->stop = true;
+    pthread_cond_signal(&idle->changed);
+    pthread_mutex_unlock(&idle->mutex);
+    if (idle->started) pthread_join(idle->thread, NULL);
+    pj_meter_set_tap(idle->meter, NULL, NULL);
+    pthread_mutex_destroy(&idle->mutex);
+    pthread_cond_destroy(&idle->changed);
+    pj_power_log_free(idle->log);
+    pj_free(idle);
+}
+
+void pj_idle_meter_pause(pj_idle_meter *idle)
+{
+    if (!idle) return;
+    pthread_mutex_lock(&idle->mutex);
+    idle->paused = true;
+    stop_sampling(idle);
+    pthread_mutex_unlock(&idle->mutex);
+}
+
+void pj_idle_meter_resume(pj_idle_meter *idle)
+{
+    if (!idle) return;
+    pthread_mutex_lock(&idle->mutex);
+    idle->paused = false;
+    pthread_cond_signal(&idle->changed);
+    pthread_mutex_unlock(&idle->mutex);
+}
+
+pj_power_log *pj_idle_meter_log(const pj_idle_meter *idle)
+{
+    return idle ? idle->log : NULL;
+}

@@ -1,0 +1,37 @@
+/*
+ * What each rail of the machine has drawn since the server started: a joule counter that never goes
+ * back, and the mean power of each of the last seconds.
+ *
+ * It is fed with a meter's readings, whoever reads them: counters give energy by difference, power
+ * readings by the trapezoid rule. Where two readings lie too far apart, or the rail failed between
+ * them, the time between is a gap: it adds nothing to the counter and has no power.
+ *
+ * Threads: every call from any thread.
+ */
+#ifndef PJ_SERVE_POWER_LOG_H
+#define PJ_SERVE_POWER_LOG_H
+
+#include "trace/rail.h"
+
+#include <stddef.h>
+
+enum { PJ_POWER_LOG_SECONDS = 300 };
+
+typedef struct pj_power_log pj_power_log;
+
+/* Copies the rails. NULL when memory is out. */
+pj_power_log *pj_power_log_new(const pj_rail *rails, uint32_t count);
+void pj_power_log_free(pj_power_log *log); /* NULL is allowed */
+void pj_power_log_take(pj_power_log *log, const pj_reading *readings, size_t count);
+const pj_rail *pj_power_log_rails(const pj_power_log *log, uint32_t *count); /* borrowed */
+
+/* Energy since the log was made, gaps left out. */
+double pj_power_log_energy_mj(pj_power_log *log, uint32_t rail);
+/* Mean power of the seconds just before `now_ns`; NAN: nothing is known of them. */
+double pj_power_log_now_mw(pj_power_log *log, uint32_t rail, int64_t now_ns);
+/* Mean power of the `count` (at most PJ_POWER_LOG_SECONDS) whole seconds before `now_ns`, oldest
+ * first, NAN where nothing is known. Returns the clock at the end of the last of them. */
+int64_t pj_power_log_history(pj_power_log *log, uint32_t rail, int64_t now_ns, double *power_mw,
+                             uint32_t count);
+
+#endif
