@@ -40,7 +40,17 @@ export interface RunSummary {
   total_energy_sd_mj: N;
   idle_energy_mj: N;
   net_energy_mj: N;
+  /** Bounds a total that is unavailable below the sensor's resolution. */
+  energy_upper_mj: N;
+  unavailable_reason: string | null;
   total_is_partial: boolean;
+  /** Rails that the total is the sum of, and rails that count but are missing from it. */
+  total_rails: string[] | null;
+  partial_rails: string[] | null;
+  request_duration_ms: N;
+  request_energy_mj: N;
+  request_energy_sd_mj: N;
+  model_load_energy_mj: N;
   prefill_energy_mj: N;
   decode_energy_mj: N;
   baseline_cold_mw: N;
@@ -48,7 +58,11 @@ export interface RunSummary {
   tokens_per_second: N;
   prefill_tokens_per_second: N;
   joules_per_token: N;
+  joules_per_token_sd: N;
   joules_per_token_net: N;
+  joules_per_token_typical: N;
+  disturbed_tokens: N;
+  disturbed_share: N;
   joules_per_input_token: N;
   joules_per_output_token: N;
   tokens_per_joule: N;

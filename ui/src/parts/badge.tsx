@@ -1,11 +1,13 @@
-import type { EnergySource, Status } from '../api/types';
+// Badges that say what a figure rests on, and figures with their labels.
+import type { EnergySource, RunSummary, Status } from '../api/types';
 import { energyInterval, type Num, UNAVAILABLE } from '../core/format';
+import { FIGURE_HELP, partialText } from '../core/run_energy';
 import { unit } from '../state/settings';
 
 const SOURCE_HELP: Record<EnergySource, string> = {
   measured: 'Energy was read from sensors.',
   modelled: 'Energy is an estimate from a model or a simulated sensor, not a measurement.',
-  unavailable: 'No power source could be read; there is no energy in this run.',
+  unavailable: 'There is no energy in this run: no power source was read, or none resolved it.',
 };
 
 /** Where the joules come from; never left out where a figure is not measured. */
@@ -14,6 +16,17 @@ export function SourceBadge({ source }: { source: EnergySource | null | undefine
   const text = source === 'unavailable' ? 'energy unavailable' : source;
   return (
     <span class={`badge ${source}`} title={SOURCE_HELP[source]}>
+      {text}
+    </span>
+  );
+}
+
+/** Which rails a run's total lacks; wherever an energy of a partial run is shown. */
+export function PartialBadge({ run }: { run: RunSummary }) {
+  const text = partialText(run);
+  if (!text) return null;
+  return (
+    <span class="badge partial" title={FIGURE_HELP.partial}>
       {text}
     </span>
   );
@@ -40,7 +53,7 @@ export function Figure({
   sub?: string;
   title?: string;
 }) {
-  const na = value === UNAVAILABLE;
+  const na = value.startsWith(UNAVAILABLE);
   return (
     <div class="figure" title={title}>
       <dt>

@@ -4,7 +4,8 @@ import type { RunSummary } from '../api/types';
 import { Canvas, Legend, Panel, type PanelState, READY } from '../charts/panel';
 import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
-import { clip, energy, energyInterval, known, plain, shortId, Z95 } from '../core/format';
+import { clip, known, plain, shortId, Z95 } from '../core/format';
+import { energyPerToken, partialText, runEnergy } from '../core/run_energy';
 import { extent, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
@@ -46,9 +47,7 @@ export function ParetoPanel(props: {
     y: isWide(list.map((r) => r.joules_per_token ?? 0)),
   };
   const half = (r: RunSummary): number | null =>
-    known(r.total_energy_sd_mj) && known(r.total_energy_mj) && r.total_energy_mj > 0
-      ? (Z95 * r.total_energy_sd_mj * (r.joules_per_token ?? 0)) / r.total_energy_mj
-      : null;
+    known(r.joules_per_token_sd) ? Z95 * r.joules_per_token_sd : null;
   const state = props.state ?? READY;
   return (
     <Panel
@@ -121,10 +120,10 @@ export function ParetoPanel(props: {
                 title: clip(r.prompt ?? shortId(r.id), 60),
                 rows: [
                   ['Model', `${r.model_name ?? '–'} ${r.dtype ?? ''}`],
-                  ['Per token', energy((r.joules_per_token ?? 0) * 1000, unit.peek())],
+                  ['Per token', energyPerToken(r, unit.peek())],
                   ['Throughput', `${plain(r.tokens_per_second)} tok/s`],
-                  ['Energy', energyInterval(r.total_energy_mj, r.total_energy_sd_mj, unit.peek())],
-                  ['Source', r.energy_source],
+                  ['Energy', runEnergy(r, unit.peek())],
+                  ['Source', [r.energy_source, partialText(r)].filter(Boolean).join(', ')],
                 ],
               },
             })),

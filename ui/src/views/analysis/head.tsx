@@ -1,7 +1,7 @@
-// The top of an analysis: which run, its figures with their intervals, what to know about them; and
-// the bar that says what the selection costs.
+// The top of an analysis: which run it is and what to know before its figures are believed; its
+// efficiency; and the bar that says what the selection costs.
 import { api } from '../../api/client';
-import type { RunSummary, Summary } from '../../api/types';
+import type { Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import {
@@ -19,7 +19,8 @@ import {
   time,
   Z95,
 } from '../../core/format';
-import { Figure, SourceBadge, StatusBadge } from '../../parts/badge';
+import { FIGURE_HELP } from '../../core/run_energy';
+import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -28,6 +29,7 @@ import { stateOf, useResource } from '../../state/resource';
 import { clearSelection, go, hasSelection, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { energyOfRange, type Picked, type RunData } from './data';
+import { Headline } from './headline';
 import { peak } from './power';
 
 function RunPicker({ id, calm }: { id: string; calm: boolean }) {
@@ -92,6 +94,7 @@ function Facts({ s }: { s: Summary }) {
     <>
       <StatusBadge status={s.status} />
       <SourceBadge source={s.energy_source} />
+      <PartialBadge run={s} />
       <span class="muted">
         {[
           s.model_name,
@@ -138,41 +141,6 @@ function Remarks({ s }: { s: Summary }) {
   );
 }
 
-const sdOf = (s: RunSummary): number | null =>
-  known(s.total_energy_sd_mj) && known(s.total_energy_mj) && s.total_energy_mj > 0
-    ? s.total_energy_sd_mj / s.total_energy_mj
-    : null;
-
-/** J per token in mJ, with the relative interval of the run's energy. */
-const perToken = (joules: number | null, rel: number | null): string =>
-  known(joules)
-    ? energyInterval(joules * 1000, rel === null ? null : joules * 1000 * rel, unit.value)
-    : 'unavailable';
-
-function Headline({ s }: { s: Summary | null }) {
-  const rel = s && sdOf(s);
-  const figure = (label: string, value: (s: Summary) => string, sub?: string) => (
-    <Figure label={label} value={s ? value(s) : '…'} sub={sub} />
-  );
-  return (
-    <dl class="figures headline panel" aria-busy={!s}>
-      {figure(
-        'Energy',
-        (x) => energyInterval(x.total_energy_mj, x.total_energy_sd_mj, unit.value),
-        s?.total_is_partial ? 'partial' : 'gross',
-      )}
-      {figure('Net of idle', (x) => energy(x.net_energy_mj, unit.value))}
-      {figure('Per output token', (x) => perToken(x.joules_per_token, rel))}
-      {figure('Mean power', (x) => power(x.mean_power_mw))}
-      {figure('Duration', (x) => time(x.total_duration_ms))}
-      {figure('Decode', (x) =>
-        known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : 'unavailable',
-      )}
-      {figure('Tokens', (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`)}
-    </dl>
-  );
-}
-
 export function EfficiencyPanel({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   const top = data.power.value.data ? peak(data.power.value.data) : null;
@@ -207,6 +175,11 @@ function efficiency(
   const o = s.overhead;
   const ratio = s.prefill_decode_ratio;
   return [
+    [
+      'Energy of the request',
+      energyInterval(s.request_energy_mj, s.request_energy_sd_mj, unit.value),
+      FIGURE_HELP.request,
+    ],
     ['Tokens per joule', plain(s.tokens_per_joule)],
     ['Per input token (prefill)', j(s.joules_per_input_token)],
     ['Per output token (decode)', j(s.joules_per_output_token)],

@@ -2,7 +2,7 @@
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { clip, dateTime, shortId } from '../../core/format';
-import { SourceBadge, StatusBadge } from '../../parts/badge';
+import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { at, href, select } from '../../state/selection';
 import { LETTERS, Letter } from './letters';
@@ -49,6 +49,7 @@ export function Cards({ runs }: { runs: RunSummary[] }) {
           </a>
           <div class="row">
             <SourceBadge source={r.energy_source} />
+            <PartialBadge run={r} />
             {r.status !== 'completed' && <StatusBadge status={r.status} />}
             <span class="note">{dateTime(r.created_at)}</span>
           </div>

@@ -4,10 +4,12 @@ import { unit } from '../../state/settings';
 
 const NAMES: Record<string, string> = {
   joules_per_token: 'Energy per token',
+  joules_per_token_typical: 'Energy of the typical token',
   joules_per_token_net: 'Energy per token, net',
   joules_per_output_token: 'Energy per output token (decode)',
   joules_per_input_token: 'Energy per input token (prefill)',
   total_energy_mj: 'Energy',
+  request_energy_mj: 'Energy of the request',
   net_energy_mj: 'Energy, net of idle',
   total_duration_ms: 'Duration',
   prefill_duration_ms: 'Prefill time',

@@ -2,7 +2,10 @@
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { known } from '../../core/format';
+import { absentEnergy } from '../../core/run_energy';
+import { PartialBadge } from '../../parts/badge';
 import { selection } from '../../state/selection';
+import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
 import { differs, nameOf, Percent, show } from './metric_text';
 
@@ -39,7 +42,7 @@ export function MetricsPanel({ d }: { d: Compare }) {
               <th scope="col">Metric</th>
               {d.runs.map((r, i) => (
                 <th scope="col" class="num" key={r.id}>
-                  <Letter i={i} />
+                  <Letter i={i} /> <PartialBadge run={r} />
                 </th>
               ))}
             </tr>
@@ -50,7 +53,9 @@ export function MetricsPanel({ d }: { d: Compare }) {
                 <th scope="row">{nameOf(m.metric)}</th>
                 {m.values.map((v, i) => (
                   <td class={`num ${known(v) ? '' : 'na hatched'}`} key={d.runs[i].id}>
-                    {show(v, m.unit)}
+                    {m.metric === 'total_energy_mj' && !known(v)
+                      ? absentEnergy(d.runs[i], unit.value)
+                      : show(v, m.unit)}
                     {i > 0 && known(v) && (
                       <>
                         <br />

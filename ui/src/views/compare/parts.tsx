@@ -2,6 +2,7 @@
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { energy, known, time } from '../../core/format';
+import { PartialBadge } from '../../parts/badge';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
@@ -59,7 +60,7 @@ export function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[];
               <th scope="col">Name</th>
               {d.runs.map((r, i) => (
                 <th scope="col" class="num" key={r.id}>
-                  <Letter i={i} />
+                  <Letter i={i} /> <PartialBadge run={r} />
                 </th>
               ))}
             </tr>

@@ -3,18 +3,15 @@ import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
+import { count, dateTime, energy, known, percent, plain, power, time } from '../../core/format';
 import {
-  count,
-  dateTime,
-  energy,
-  energyInterval,
-  known,
-  percent,
-  plain,
-  power,
-  time,
-} from '../../core/format';
-import { SourceBadge, StatusBadge } from '../../parts/badge';
+  disturbed,
+  energyPerToken,
+  modelLoad,
+  runEnergy,
+  typicalToken,
+} from '../../core/run_energy';
+import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -37,6 +34,7 @@ export function RunDetailPanel({
       <div class="row">
         {d && <StatusBadge status={d.status} />}
         {d && <SourceBadge source={d.energy_source} />}
+        {d && <PartialBadge run={d} />}
         <span class="spacer" />
         <button
           type="button"
@@ -111,7 +109,7 @@ function Facts({ rows }: { rows: FactRow[] }) {
       {rows.map(([label, value]) => (
         <>
           <dt>{label}</dt>
-          <dd class={value === 'unavailable' ? 'na' : ''}>{value}</dd>
+          <dd class={value.startsWith('unavailable') ? 'na' : ''}>{value}</dd>
         </>
       ))}
     </dl>
@@ -120,10 +118,14 @@ function Facts({ rows }: { rows: FactRow[] }) {
 
 function figures(d: RunDetail): FactRow[] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
+  const share = disturbed(d);
   return [
-    ['Energy', energyInterval(d.total_energy_mj, d.total_energy_sd_mj, unit.value)],
+    ['Energy', runEnergy(d, unit.value)],
     ['Net of idle', energy(d.net_energy_mj, unit.value)],
-    ['Per output token', j(d.joules_per_token)],
+    ['Per output token', energyPerToken(d, unit.value)],
+    ['Typical token', typicalToken(d, unit.value)],
+    ['Model load', modelLoad(d, unit.value)],
+    ...(share ? ([['Disturbed, of the request', share]] as FactRow[]) : []),
     ['Per input token (prefill)', j(d.joules_per_input_token)],
     ['Mean power', power(d.mean_power_mw)],
     ['Duration', time(d.total_duration_ms)],

@@ -5,8 +5,9 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
-import { clip, dateTime, energy, energyInterval, known, plain, time } from '../../core/format';
-import { SourceBadge, StatusBadge } from '../../parts/badge';
+import { clip, dateTime, known, plain, time } from '../../core/format';
+import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
+import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Confirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -283,10 +284,6 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
   const on = ids.includes(r.id);
   const open = at.run.value === r.id;
   const na = (v: unknown) => (known(v as number) ? 'num' : 'num na hatched');
-  const rel =
-    known(r.total_energy_sd_mj) && known(r.total_energy_mj)
-      ? r.total_energy_sd_mj / r.total_energy_mj
-      : null;
   return (
     <tr class={open ? 'open' : ''}>
       <td>
@@ -335,14 +332,17 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
         {time(r.total_duration_ms)}
       </td>
       <td class={na(r.total_energy_mj)} data-label="Energy">
-        {energyInterval(r.total_energy_mj, r.total_energy_sd_mj, unit.value)}
+        <span class={r.unavailable_reason === 'below_resolution' ? 'absent' : ''}>
+          {runEnergy(r, unit.value)}
+        </span>{' '}
+        <PartialBadge run={r} />
       </td>
-      <td class={na(r.joules_per_token)} data-label="Per token">
-        {known(r.joules_per_token)
-          ? rel === null
-            ? energy(r.joules_per_token * 1000, unit.value)
-            : energyInterval(r.joules_per_token * 1000, r.joules_per_token * 1000 * rel, unit.value)
-          : 'unavailable'}
+      <td
+        class={na(r.joules_per_token)}
+        data-label="Per token"
+        title={energyPerTokenHelp(r, unit.value)}
+      >
+        {energyPerToken(r, unit.value)}
       </td>
       <td class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}

@@ -7,10 +7,11 @@ import { follow } from '../../app';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, register } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
-import { energy, energyInterval, known, plain, time } from '../../core/format';
+import { energy, plain, time } from '../../core/format';
 import { paced } from '../../core/frame';
+import { energyPerToken, runEnergy } from '../../core/run_energy';
 import { scaleOf } from '../../core/stats';
-import { Figure, SourceBadge } from '../../parts/badge';
+import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { RampKey } from '../../parts/ramp_key';
@@ -140,6 +141,7 @@ function NowBar() {
             ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`
             : ''}
         </span>
+        {s && <PartialBadge run={s} />}
         {live.lost.value > 0 && (
           <span class="note">
             {live.lost.value.toLocaleString('en-US')} live updates skipped here; the stored run has
@@ -161,20 +163,12 @@ function NowBar() {
         <Figure label="Tokens" value={String(live.tokens.length)} />
         <Figure
           label="Energy"
-          value={
-            s
-              ? energyInterval(s.total_energy_mj, s.total_energy_sd_mj, unit.value)
-              : energy(t.known ? t.energy : null, unit.value)
-          }
+          value={s ? runEnergy(s, unit.value) : energy(t.known ? t.energy : null, unit.value)}
           sub={s ? 'whole run' : 'provisional'}
         />
         <Figure
           label="Per token"
-          value={
-            s
-              ? energy(known(s.joules_per_token) ? s.joules_per_token * 1000 : null, unit.value)
-              : energy(perToken, unit.value)
-          }
+          value={s ? energyPerToken(s, unit.value) : energy(perToken, unit.value)}
         />
         <Figure
           label="Tokens per second"

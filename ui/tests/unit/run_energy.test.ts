@@ -1,0 +1,103 @@
+import { expect, test } from 'vitest';
+import {
+  absentEnergy,
+  disturbed,
+  disturbedHelp,
+  energyPerToken,
+  energyPerTokenHelp,
+  modelLoad,
+  partialText,
+  runEnergy,
+  typicalToken,
+} from '../../src/core/run_energy.ts';
+import { makeRun } from '../fixture/generate.ts';
+
+const whole = makeRun({ seed: 4, tokens: 20 }).summary;
+const partial = (has: string[], lacks: string[]) => ({
+  ...whole,
+  total_is_partial: true,
+  total_rails: has,
+  partial_rails: lacks,
+});
+
+test('a partial total names what it has and what it lacks', () => {
+  expect(partialText(partial(['cpu'], ['gpu']))).toBe('partial: CPU only, GPU missing');
+  expect(partialText(partial(['cpu', 'dram'], ['gpu0', 'gpu1']))).toBe(
+    'partial: CPU and DRAM only, GPU0 and GPU1 missing',
+  );
+  expect(partialText(partial(['wall socket'], ['cpu']))).toBe(
+    'partial: wall socket only, CPU missing',
+  );
+  expect(partialText(partial([], ['gpu']))).toBe('partial: nothing only, GPU missing');
+});
+
+test('a total that is whole or unavailable is not partial', () => {
+  expect(partialText(whole)).toBeNull();
+  expect(partialText({ ...partial(['cpu'], ['gpu']), total_energy_mj: null })).toBeNull();
+  // A run that still waits has no lists.
+  expect(partialText({ ...whole, total_rails: null, partial_rails: null })).toBeNull();
+});
+
+test('an energy below the resolution says so, with its bound where there is one', () => {
+  const below = {
+    ...whole,
+    total_energy_mj: null,
+    total_energy_sd_mj: null,
+    energy_upper_mj: 12_500,
+    unavailable_reason: 'below_resolution',
+  };
+  expect(runEnergy(below)).toBe("unavailable (below the sensor's resolution, at most 12.5 J)");
+  expect(runEnergy(below, 'mJ')).toContain('at most 12,500 mJ');
+  expect(absentEnergy({ ...below, energy_upper_mj: null })).toBe(
+    "unavailable (below the sensor's resolution)",
+  );
+  expect(runEnergy({ ...below, unavailable_reason: 'no_sensor' })).toBe('unavailable');
+  expect(runEnergy({ ...below, unavailable_reason: null })).toBe('unavailable');
+});
+
+test('an energy that is known is shown with its own interval', () => {
+  expect(runEnergy({ ...whole, total_energy_mj: 24_100, total_energy_sd_mj: 210 })).toBe(
+    '24.1 ± 0.4 J',
+  );
+});
+
+test('the mean per token has its own deviation, not that of the run', () => {
+  const run = {
+    ...whole,
+    total_energy_mj: 1000,
+    total_energy_sd_mj: 500,
+    joules_per_token: 0.229,
+    joules_per_token_sd: 0.002,
+  };
+  expect(energyPerToken(run)).toBe('229 ± 4 mJ');
+  expect(energyPerTokenHelp(run)).toContain('1.96 standard deviations of 2.00 mJ');
+  const without = { ...run, joules_per_token_sd: null };
+  expect(energyPerToken(without)).toBe('229 mJ');
+  expect(energyPerTokenHelp(without)).not.toContain('deviation');
+  expect(energyPerToken({ ...run, joules_per_token: null })).toBe('unavailable');
+});
+
+test('the typical token is not the mean', () => {
+  expect(typicalToken({ ...whole, joules_per_token: 9, joules_per_token_typical: 0.209 })).toBe(
+    '209 mJ',
+  );
+  expect(typicalToken({ ...whole, joules_per_token_typical: null })).toBe('unavailable');
+});
+
+test('no model loaded and an unknown energy are told apart', () => {
+  expect(modelLoad({ ...whole, model_load_energy_mj: 1200 })).toBe('1.20 J');
+  expect(modelLoad({ ...whole, model_load_energy_mj: null, request_energy_mj: 22_900 })).toBe(
+    'none',
+  );
+  expect(modelLoad({ ...whole, model_load_energy_mj: null, request_energy_mj: null })).toBe(
+    'unavailable',
+  );
+});
+
+test('a disturbed share is shown above 0 only', () => {
+  expect(disturbed({ ...whole, disturbed_share: 0.031 })).toBe('3.10 %');
+  expect(disturbed({ ...whole, disturbed_share: 0 })).toBeNull();
+  expect(disturbed({ ...whole, disturbed_share: null })).toBeNull();
+  expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token whose');
+  expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens whose');
+});
