@@ -18,7 +18,8 @@
 #define MOST_MJ    4e12
 #define LONGEST_NS (100000 * 1000000000LL)
 
-enum { MARGIN_PERIODS = 3 };
+/* An edge may lack an update (up to three periods, as a hole) and a delay that is tried (2.5). */
+enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
 #define SEES_ROWS    6.0  /* leaves a window holds at most, for a sensor that sees how they vary */
 #define LEAST_SPREAD 1e-4 /* of power within a class */
 #define MOST_SPREAD  0.5
@@ -265,6 +266,9 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
                              .count = result->window_count,
                              .period_ns = period,
                              .overlapping = overlapping,
+                             .begin_ns = j->tree->begin_ns,
+                             .end_ns = j->tree->end_ns,
+                             .edge_ns = EDGE_PERIODS * period + longest,
                              .leaves = j->leaves,
                              .leaf_count = (size_t)j->tree->leaf_count + 2,
                              .power_mw = j->pool_mw,

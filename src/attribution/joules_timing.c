@@ -16,10 +16,11 @@
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
 enum { CLIMB_ROUNDS = 4, MOST_REFINED = 100 };
 /* Before and after the run, for windows wherever they may lie. */
-#define AROUND_NS (1000 * 1000000000LL)
-#define SURE     0.85 /* that a declared value is right */
-#define UNSURE   0.5  /* that one not declared is what it usually is: no delay, window = period */
-#define LIGHTEST 0.02 /* timings less likely are left out */
+#define AROUND_NS  (1000 * 1000000000LL)
+#define SURE       0.85 /* that a declared value is right */
+#define LEAST_EDGE 0.05 /* of the power: what counts as a change of readings */
+#define UNSURE     0.5  /* that one not declared is what it usually is: no delay, window = period */
+#define LIGHTEST   0.02 /* timings less likely are left out */
 
 typedef struct candidate {
     int64_t shift_ns, window_ns;
@@ -58,7 +59,8 @@ static bool merge_leaves(search *s)
     for (size_t i = 0; i < count; i++) {
         pj_leaf leaf = j->leaves[i];
         if (i == 0) leaf = (pj_leaf){tree->begin_ns - AROUND_NS, tree->begin_ns, leaf.class_, 0};
-        if (i + 1 == count) leaf = (pj_leaf){tree->end_ns, tree->end_ns + AROUND_NS, leaf.class_, 0};
+        if (i + 1 == count)
+            leaf = (pj_leaf){tree->end_ns, tree->end_ns + AROUND_NS, leaf.class_, 0};
         leaf.class_ = j->pool_phase[leaf.class_];
         pj_leaf *last = s->leaf_count ? &s->leaves[s->leaf_count - 1] : NULL;
         if (leaf.end_ns <= leaf.begin_ns) continue;
@@ -162,10 +164,8 @@ static void weigh(search *s)
         c->log_weight = c->log_prior + evidence(s, c);
         if (c->log_weight > best) best = c->log_weight;
     }
-    for (size_t i = 0; i < s->item_count; i++)
-        sum += exp(s->items[i].log_weight - best);
-    for (size_t i = 0; i < s->item_count; i++)
-        s->items[i].log_weight -= best + log(sum);
+    for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
+    for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
 }
 
 /* Mean and spread of the delays of one window, with the weight of all of them. */
@@ -296,14 +296,38 @@ static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timin
     return choose(s, period, timings);
 }
 
+/* Readings that hardly change have no edges that could tell a delay. Without this a machine whose
+ * power is the same in the run and beside it would be explained by windows that miss the run. */
+static bool has_edges(const pj_window *windows, size_t count)
+{
+    double least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double seconds = (double)(windows[i].end_ns - windows[i].begin_ns) * 1e-9;
+        least = fmin(least, windows[i].energy_mj / seconds);
+        most = fmax(most, windows[i].energy_mj / seconds);
+    }
+    return most - least > LEAST_EDGE * fmax(fabs(most), fabs(least));
+}
+
+/* No timing lies beyond the delays that were looked at. */
+static void keep_within(pj_timing *timings, uint32_t count, int64_t period)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t longest =
+            5 * period / 2 + (timings[i].window_ns > period ? timings[i].window_ns : 0);
+        if (timings[i].shift_ns > longest) timings[i].shift_ns = longest;
+        if (timings[i].shift_ns < -longest) timings[i].shift_ns = -longest;
+    }
+}
+
 uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
                            size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS])
 {
     timings[0] = (pj_timing){0, 0, 1};
     const pj_rail *rail = &j->d->rails[result->rail];
     bool computed = strcmp(rail->source, "estimate") == 0; /* from the clock: nothing to infer */
-    if (computed || result->counter || rail->lag_ns > 0 || j->options->trusted || count < 2 || period_ns <= 0)
-        return 1;
+    bool told = result->counter || rail->lag_ns > 0 || j->options->trusted;
+    if (computed || told || count < 2 || period_ns <= 0 || !has_edges(windows, count)) return 1;
     search *s = pj_alloc(1, sizeof *s);
     uint32_t chosen = 1;
     if (!s) return 1;
@@ -323,6 +347,7 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
         chosen = choose(s, period_ns, timings);
         if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
             chosen = refine(s, j, period_ns, timings, chosen);
+        keep_within(timings, chosen, period_ns);
     }
     pj_free(s->windows);
     pj_free(s->priors);

@@ -7,6 +7,9 @@
 #include <string.h>
 
 enum { MAX_HOLE_PERIODS = 3, MAX_BANDS = 130 };
+/* Relative standard deviation of power at an edge of the run that no window saw: the spread of the
+ * prior of class powers. */
+#define EDGE_SPREAD 0.4
 
 void pj_blocks_fini(pj_blocks *b)
 {
@@ -69,6 +72,21 @@ static void lay_first(pj_blocks *b, const pj_blocks_input *in)
     }
 }
 
+/* The sensor's last update before the run's end, or its first after the beginning, may lie inside
+ * the run, further in where a delay is assumed. What is left open is a part of the nearest block
+ * that no window saw; too much of it is a hole. */
+static void lay_edges(pj_blocks *b, const pj_blocks_input *in)
+{
+    pj_segment *first = &b->segments[0], *last = &b->segments[b->count - 1];
+    int64_t early = first->begin_ns - in->begin_ns, late = in->end_ns - last->end_ns;
+    if (early > 0 && early <= in->edge_ns) first->begin_ns = in->begin_ns;
+    if (late <= 0 || late > in->edge_ns) return;
+    if (in->overlapping)
+        add_block(b, last->end_ns, in->end_ns, SIZE_MAX, false);
+    else
+        last->end_ns = in->end_ns;
+}
+
 static void lay(pj_blocks *b, const pj_blocks_input *in)
 {
     int64_t longest = MAX_HOLE_PERIODS * in->period_ns;
@@ -84,6 +102,7 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
         }
         add_block(b, from, w->end_ns, i, false);
     }
+    if (b->count > 0) lay_edges(b, in);
 }
 
 /* ---- what class powers expect -------------------------------------------------------------- */
@@ -149,8 +168,8 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
         const pj_window *w = &in->windows[b->window_of[k]];
         int64_t length = w->end_ns - w->begin_ns;
         from = skip_leaves(in, from, w->begin_ns);
-        double mj = w->energy_mj - idle_of(in, length) -
-                    expect(in, from, w->begin_ns, w->end_ns, NULL);
+        double mj =
+            w->energy_mj - idle_of(in, length) - expect(in, from, w->begin_ns, w->end_ns, NULL);
         residual[k] = mj / ((double)length * 1e-9);
         squares += residual[k] * residual[k];
         used++;
@@ -161,6 +180,12 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
     return alike > 0 ? fmin(alike, 1) : 0;
 }
 
+static double edge_variance(const pj_blocks_input *in, int64_t begin, int64_t end)
+{
+    double mj = EDGE_SPREAD * expect(in, 0, begin, end, NULL);
+    return mj * mj;
+}
+
 static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double residual_mw,
                        double rms_mw, double alike)
 {
@@ -168,7 +193,8 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
     const pj_window *w = &in->windows[b->window_of[k]];
     int64_t begin = w->begin_ns > s->begin_ns ? w->begin_ns : s->begin_ns;
     double block_s = (double)(s->end_ns - s->begin_ns) * 1e-9;
-    double seen_s = (double)(w->end_ns - begin) * 1e-9;
+    int64_t end = w->end_ns < s->end_ns ? w->end_ns : s->end_ns;
+    double seen_s = (double)(end - begin) * 1e-9;
     double window_s = (double)(w->end_ns - w->begin_ns) * 1e-9;
     double unseen_s = block_s - seen_s;
     if (unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s) {
@@ -177,13 +203,16 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
         unseen_s = 0;
     } else {
         double moved_s = seen_s + alike * unseen_s;
-        s->energy_mj = idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] +
-                       residual_mw * moved_s;
+        s->energy_mj =
+            idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * moved_s;
         b->weight[k] = moved_s / window_s;
     }
     double left_mw = rms_mw * sqrt(1 - alike * alike);
     b->unseen_var[k] = unseen_s * unseen_s * left_mw * left_mw;
     b->observed_s[k] = seen_s;
+    if (k == 0 && w->begin_ns > s->begin_ns)
+        b->unseen_var[k] += edge_variance(in, s->begin_ns, w->begin_ns);
+    if (s->end_ns > w->end_ns) b->unseen_var[k] += edge_variance(in, w->end_ns, s->end_ns);
 }
 
 static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual)
@@ -319,8 +348,8 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
             pj_segment *s = &b->segments[k];
             double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
             if (isnan(s->energy_mj)) continue;
-            s->energy_mj = idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] +
-                           rhs[k] * seconds;
+            s->energy_mj =
+                idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + rhs[k] * seconds;
             b->observed_s[k] = seconds;
         }
     }
@@ -338,7 +367,7 @@ pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
     int64_t period = in->period_ns > 0 ? in->period_ns : 1;
     size_t first = (size_t)((in->windows[0].end_ns - in->windows[0].begin_ns) / period) + 2;
     if (first > 100000) return pj_fail(err, PJ_E_INVALID, "windows are too long for their period");
-    size_t room = 2 * in->count + first;
+    size_t room = 2 * in->count + first + 1;
     double *residual = pj_alloc(room, sizeof *residual);
     bool ok = allocate(b, room, in->count) && residual;
     if (ok) {
@@ -355,15 +384,15 @@ pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
     return pj_fail_memory(err, "the blocks of a sensor");
 }
 
-static double influence_overlapping(const pj_blocks *b, size_t first, size_t count,
-                                    const double *f, double *scratch, double *c,
-                                    size_t *window_first, size_t *window_last)
+static double influence_overlapping(const pj_blocks *b, size_t first, size_t count, const double *f,
+                                    double *scratch, double *c, size_t *window_first,
+                                    size_t *window_last)
 {
     double variance = 0;
     memset(scratch, 0, b->count * sizeof *scratch);
     for (size_t i = 0; i < count; i++)
-        scratch[first + i] = f[i] * (double)(b->segments[first + i].end_ns -
-                                             b->segments[first + i].begin_ns) * 1e-9;
+        scratch[first + i] =
+            f[i] * (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) * 1e-9;
     solve(b, first, scratch);
     for (size_t i = 0; i < count; i++)
         variance += scratch[first + i] * f[i] *

@@ -21,8 +21,10 @@
 typedef struct pj_blocks_input {
     const pj_window *windows; /* in order of their ends */
     size_t count;
-    int64_t period_ns; /* between ends, usually; longer holes than three of it are unknown */
-    bool overlapping;  /* windows are longer than the period */
+    int64_t period_ns;        /* between ends, usually; longer holes than three of it are unknown */
+    bool overlapping;         /* windows are longer than the period */
+    int64_t begin_ns, end_ns; /* of the run */
+    int64_t edge_ns;          /* what windows leave open at its edges is filled in up to this */
     const pj_leaf *leaves;
     size_t leaf_count;
     const double *power_mw; /* [classes] net */
@@ -33,15 +35,15 @@ typedef struct pj_blocks_input {
 
 typedef struct pj_blocks {
     size_t count;
-    pj_segment *segments;    /* [count] energy_mj is NAN in a hole */
-    size_t *window_of;       /* [count] that ends with it; SIZE_MAX: none */
-    double *expected_mj;     /* [count] net, by class powers */
-    double *squares;         /* [count] sum over leaves of (net energy)^2, mJ^2 */
-    double *noise_var;       /* [count] of the window that ends with it, mJ^2 */
-    double *reading_var;     /* [count + 1] of the reading between two blocks (counters), mJ^2 */
-    double *weight;          /* [count] influence of that window on the block */
-    double *unseen_var;      /* [count] of what no window saw */
-    double *observed_s;      /* [count] seconds of it that windows saw */
+    pj_segment *segments; /* [count] energy_mj is NAN in a hole */
+    size_t *window_of;    /* [count] that ends with it; SIZE_MAX: none */
+    double *expected_mj;  /* [count] net, by class powers */
+    double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
+    double *noise_var;    /* [count] of the window that ends with it, mJ^2 */
+    double *reading_var;  /* [count + 1] of the reading between two blocks (counters), mJ^2 */
+    double *weight;       /* [count] influence of that window on the block */
+    double *unseen_var;   /* [count] of what no window saw */
+    double *observed_s;   /* [count] seconds of it that windows saw */
     /* overlapping windows only */
     size_t bands;
     double *factor; /* banded Cholesky of the normal matrix */
