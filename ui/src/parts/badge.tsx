@@ -55,7 +55,7 @@ export function Figure({
 }) {
   const na = value.startsWith(UNAVAILABLE);
   return (
-    <div class="figure" title={title}>
+    <div class={`figure ${na && value !== UNAVAILABLE ? 'reason' : ''}`} title={title}>
       <dt>
         {label}
         {sub && <small>{sub}</small>}

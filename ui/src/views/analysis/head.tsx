@@ -126,11 +126,13 @@ function Remarks({ s }: { s: Summary }) {
           <Sentence text={w.text} />
         </Notice>
       ))}
-      {s.energy_source === 'unavailable' && s.warnings.length === 0 && (
-        <Notice>
-          <Sentence text="Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` says what this machine has and how to allow it." />
-        </Notice>
-      )}
+      {s.energy_source === 'unavailable' &&
+        s.unavailable_reason !== 'below_resolution' &&
+        s.warnings.length === 0 && (
+          <Notice>
+            <Sentence text="Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` says what this machine has and how to allow it." />
+          </Notice>
+        )}
       {s.status !== 'completed' && s.status !== 'running' && (
         <Notice>
           This run {s.status === 'failed' ? 'failed' : `was ${s.status}`}. What had been recorded up
