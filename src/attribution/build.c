@@ -179,9 +179,11 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                                 .context_share = NAN,
                                 .share = NAN,
                                 .disturbed = -1};
-        token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
-                                       text ? text->bytes : 0);
-        if (!token->text) return false;
+        if (!s->data->info.prompt_private) {
+            token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
+                                           text ? text->bytes : 0);
+            if (!token->text) return false;
+        }
         t = text ? text->next : UINT32_MAX;
     } while (t != UINT32_MAX);
     return true;
@@ -293,6 +295,7 @@ static double phase_ms(const pj_run_data *d, pj_phase phase)
 static bool fill_text(pj_run_data *d)
 {
     size_t bytes = 0;
+    if (d->info.prompt_private) return true; /* there are no texts */
     for (uint32_t i = 0; i < d->token_count; i++)
         if (d->tokens[i].sequence == 0) bytes += strlen(d->tokens[i].text);
     char *text = pj_arena_alloc(&d->arena, bytes + 1, 1), *at = text;

@@ -115,7 +115,7 @@ static void print_run(const pj_run_info *run, int prompt_width)
     created[10] = ' ';
     if (!isnan(run->total_mj)) pj_format_energy(run->total_mj, energy, sizeof energy);
     pj_format_time(run->total_ms, time, sizeof time);
-    shorten(run->prompt, prompt_width, prompt, sizeof prompt);
+    shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
     printf("%.18s  %s  %-11s %-16s %9s %10s%s", run->id, created, pj_run_status_name(run->status),
            model, time, energy, mark_of(run));

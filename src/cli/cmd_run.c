@@ -27,7 +27,7 @@ typedef struct run_args {
     int64_t max_tokens, threads, batch, repeat, warmup, top_k, seed, interval_ns;
     double temperature, top_p, min_p, repeat_penalty;
     pj_text_list stop, tags, chat_settings;
-    bool chat, ignore_eos, no_store, json;
+    bool chat, ignore_eos, is_private, no_store, json;
 } run_args;
 
 typedef struct run_state {
@@ -183,6 +183,7 @@ static void set_options(run_state *s, int depth, int kv)
     o->batch_rule =
         a->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(a->batch_rule) : PJ_BATCH_BYTES;
     o->ignore_eos = a->ignore_eos;
+    o->is_private = a->is_private;
     o->sampling = get_sampling(a);
     o->stop = a->stop.count ? a->stop.items : NULL;
     o->depth = (pj_depth)depth;
@@ -475,6 +476,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
+         "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object per batch"},
         {0}};

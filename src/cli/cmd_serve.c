@@ -22,7 +22,7 @@ typedef struct serve_args {
     const char *host, *database, *models, *power, *token;
     int64_t port, queue, threads, interval_ns;
     pj_text_list allow_origin, allow_host;
-    bool open;
+    bool open, is_private;
 } serve_args;
 
 typedef struct serve_state {
@@ -172,6 +172,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
                                   .idle = s->serve.idle_meter,
                                   .limit = (uint32_t)a->queue,
                                   .threads = (uint32_t)a->threads,
+                                  .is_private = a->is_private,
                                   .changed = queue_changed,
                                   .context = s->serve.live};
     return pj_run_queue_open(&queue, &s->serve.queue, err);
@@ -280,6 +281,8 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "runs that may wait (16)", 1, PJ_QUEUE_MAX},
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
          256},
+        {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
+         "store a hash, length and simple features of prompts and outputs, not the texts"},
         {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the dashboard in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
          "a further name this server is reached by, e.g. behind a proxy; may be repeated"},

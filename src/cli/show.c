@@ -151,7 +151,10 @@ void pj_show_overview(const json_t *s)
     print_line("model", pj_member_text(s, "model_name"));
     print_line("dtype", pj_member_text(s, "dtype"));
     print_line("machine", pj_member_text(s, "machine"));
-    print_line("prompt", pj_member_text(s, "prompt"));
+    if (json_is_object(json_object_get(s, "prompt_private")))
+        print_line("prompt", "(private: a hash and simple features are kept)");
+    else
+        print_line("prompt", pj_member_text(s, "prompt"));
     printf("%-12s %.0f in, %.0f out\n", "tokens", pj_member_number(s, "input_tokens"),
            pj_member_number(s, "output_tokens"));
     printf("%-12s %s\n", "duration", duration(pj_member_number(s, "total_duration_ms"), a));

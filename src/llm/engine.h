@@ -109,6 +109,7 @@ typedef struct pj_generate_request {
     void *context;
     const _Atomic bool *cancel; /* looked at several times within a token; or NULL */
     pj_run *run;                /* records here; NULL: nothing is recorded */
+    bool is_private;            /* neither ids nor texts of tokens are recorded */
     /* The caller has opened phase pre_inference on its lane already (to load the model inside it);
      * pj_engine_generate closes it. */
     bool in_pre_inference;

@@ -272,7 +272,10 @@ static void announce(generation *g, uint32_t index, bool record)
         size_t given = s->reply.given;
         t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
         s->reply.given = given; /* given out below, after the span */
-        if (lane) pj_token_text(lane, index, t.id, t.text, t.bytes);
+        if (lane && g->request->is_private)
+            pj_token_text(lane, index, -1, NULL, 0); /* says only whose step it is */
+        else if (lane)
+            pj_token_text(lane, index, t.id, t.text, t.bytes);
         return;
     }
     t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);

@@ -246,6 +246,10 @@ bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
     if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST)
         return take_failure(f, r, note);
     f->errors = 0;
+    if (r->reason == PJ_REASON_NOT_A_NUMBER) { /* the source knows: not worth a warning */
+        r->status = PJ_READING_REJECTED;
+        return true;
+    }
     if (!isfinite(r->value)) return reject(f, r, PJ_REASON_NOT_A_NUMBER, note, note_value);
     if (r->value < 0) return reject(f, r, PJ_REASON_NEGATIVE, note, note_value);
     bool counter = f->rail->kind == PJ_RAIL_COUNTER;

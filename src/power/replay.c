@@ -75,9 +75,11 @@ static void make_reading(const pj_trace *t, size_t row, uint32_t rail, int64_t a
                        : t->polled  ? 0
                        : row > 0    ? t->t_ms[row] - t->t_ms[row - 1]
                                     : 0;
+    bool unavailable = t->gap[row * t->rail_count + rail]; /* "N/A": no reading, nothing wrong */
     *reading = (pj_reading){.before_ns = at_ns,
                             .after_ns = at_ns,
                             .rail = (uint16_t)rail,
+                            .reason = unavailable ? PJ_REASON_NOT_A_NUMBER : PJ_REASON_NONE,
                             .fresh_ns = t->polled ? 0 : at_ns,
                             .window_ns = (int64_t)(window_ms * 1e6),
                             .value = (double)t->mw[row * t->rail_count + rail]};

@@ -6,6 +6,7 @@
 #include "llm/places.h"
 #include "llm/facts.h"
 #include "profile/calibration.h"
+#include "trace/private_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,8 +68,9 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     pj_json_kv_uint(json, "max_tokens", o->max_tokens);
     pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
     pj_json_kv_bool(json, "chat", o->chat);
-    if (o->system) pj_json_kv_string(json, "system", o->system);
-    if (o->chat_variables) {
+    if (o->is_private) pj_json_kv_bool(json, "private", true);
+    if (o->system && !o->is_private) pj_json_kv_string(json, "system", o->system);
+    if (o->chat_variables && !o->is_private) {
         pj_json_key(json, "chat_variables");
         pj_json_raw(json, o->chat_variables, strlen(o->chat_variables));
     }
@@ -139,6 +141,41 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
     return !text->failed;
 }
 
+/* What a private run keeps of its prompt, or of its output. A failure costs the features alone. */
+static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer *output)
+{
+    const pj_buffer *text = prompt ? prompt : output;
+    pj_buffer object;
+    pj_json json;
+    pj_error err = {0};
+    pj_buffer_init(&object, 1 << 12);
+    pj_json_init(&json, &object);
+    pj_private_text_write(&json, text->data, text->length);
+    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(&err, "the features of a text");
+    if (status == PJ_OK)
+        status = pj_run_set_private(run, prompt ? object.data : NULL, output ? object.data : NULL, &err);
+    if (status != PJ_OK) pj_run_warn(run, "features_lost", "%s", err.text);
+    pj_buffer_fini(&object);
+}
+
+/* Of a batch: the texts of its sequences, one after the other. */
+static void keep_output_features(pj_run *run, const pj_generate_result *result)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, 64u << 20);
+    pj_buffer_text(&text, "");
+    for (uint32_t i = 0; i < result->count; i++) {
+        const pj_sequence_result *s = &result->sequences[i];
+        if (i) pj_buffer_char(&text, '\n');
+        if (s->text) pj_buffer_append(&text, s->text, s->text_bytes);
+    }
+    if (text.failed)
+        pj_run_warn(run, "features_lost", "memory is out: the features of the output are not known");
+    else
+        keep_features(run, NULL, &text);
+    pj_buffer_fini(&text);
+}
+
 static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run **run,
                        pj_error *err)
 {
@@ -157,7 +194,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
     else
         status = pj_run_begin(
             session,
-            &(pj_run_options){.prompt = pj_buffer_get(&prompt),
+            &(pj_run_options){.prompt = o->is_private ? NULL : pj_buffer_get(&prompt),
                               .model_name = model_name,
                               .model_path = o->engine.model,
                               .engine = "perjoule",
@@ -167,6 +204,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
                               .batch_size = o->batch ? o->batch : o->prompt_count,
                               .settings_json = o->settings_json ? o->settings_json : settings.data},
             run, err);
+    if (status == PJ_OK && o->is_private) keep_features(*run, &prompt, NULL);
     pj_buffer_fini(&settings);
     pj_buffer_fini(&prompt);
     return status;
@@ -192,6 +230,7 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .context = o->context,
                                    .cancel = o->cancel,
                                    .run = run,
+                                   .is_private = o->is_private,
                                    .in_pre_inference = run != NULL};
     if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
     return pj_engine_generate(engine, &request, result, err);
@@ -255,6 +294,7 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     status = run_inside(session, slot, o, run, &result->generated, &failure);
     pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
     result->run_status = run_status_of(status);
+    if (o->is_private) keep_output_features(run, &result->generated);
     pj_status stored = pj_run_finish(run, result->run_status,
                                      result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
                                      &result->data, &storing);

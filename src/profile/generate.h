@@ -18,6 +18,7 @@ typedef struct pj_profile_options {
     uint32_t first_stream; /* of the seed, for the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;
+    bool is_private; /* keep features of prompt and output instead of the texts */
     const char *system, *chat_variables; /* with `chat`; as in pj_generate_request */
     pj_sampling sampling;                /* complete: see pj_engine_sampling_defaults */
     bool sampling_from_model;            /* take the model's defaults instead of `sampling` */

@@ -246,6 +246,12 @@ static void complete_text(utf8_rest *rest, const char *bytes, char *piece, size_
     piece[out] = 0;
 }
 
+/* A private run tells whose token it is, and no more. */
+static bool is_unknown(const token_text *text)
+{
+    return text->token_id < 0 && !text->text[0];
+}
+
 static void tell_token(pj_live_feed *feed, const pj_span *span)
 {
     double mj = provisional_mj(feed, span->begin_ns, span->end_ns);
@@ -263,7 +269,7 @@ static void tell_token(pj_live_feed *feed, const pj_span *span)
             .sequence = text ? text->sequence : 0,
             .token_id = text ? text->token_id : -1,
             .phase = (pj_phase)span->phase,
-            .text = piece,
+            .text = text && is_unknown(text) ? NULL : piece,
             .energy_mj = mj / count,
             .power_mw = seconds > 0 ? mj / seconds : NAN,
         };

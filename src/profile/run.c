@@ -501,6 +501,14 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     return append_info(run, err);
 }
 
+pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output, pj_error *err)
+{
+    bool failed = false;
+    if (prompt) run->info.prompt_private = keep_text(run, prompt, &failed);
+    if (output) run->info.output_private = keep_text(run, output, &failed);
+    return failed ? pj_fail_memory(err, "the facts of a run") : append_info(run, err);
+}
+
 /* ---- ending -------------------------------------------------------------------------------- */
 
 /* What recording cost, in processor time: spans at the price measured when the session opened, the

@@ -6,6 +6,9 @@
 
 /* The run leaves a model in memory: idle power with it can be measured once the run is over. */
 void pj_run_keeps_model(pj_run *run);
+/* Makes a run private whose prompt was left out: what is kept of prompt and output, as JSON objects
+ * (trace/private_text.h). The output is NULL until it is known. */
+pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output, pj_error *err);
 /* A warning that is stored with the run and shown live. Any thread. */
 void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

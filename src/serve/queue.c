@@ -22,6 +22,7 @@ typedef struct job {
     int64_t created_wall_ns;
     pj_run_ask ask;
     pj_prompt prompt;
+    bool is_stored; /* in the queue of the database */
     job_state state;
     _Atomic bool cancel;
     pj_status status;
@@ -275,6 +276,7 @@ static void run_job(pj_run_queue *queue, job *j)
                                   .depth = ask->depth,
                                   .tags = ask->tags,
                                   .experiment_name = ask->experiment_name,
+                                  .is_private = queue->options.is_private,
                                   .run_id = j->id,
                                   .cancel = &j->cancel};
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
@@ -352,8 +354,11 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
     if (!j) return pj_fail_memory(err, "a run");
     memcpy(id, j->id, sizeof j->id);
     const pj_live_sink *sink = &queue->options.session->sinks.all;
-    pj_status status =
-        pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, &j->prompt, err);
+    pj_status status = PJ_OK;
+    j->is_stored = queue->rows && !queue->options.is_private;
+    if (j->is_stored)
+        status =
+            pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, &j->prompt, err);
     if (status != PJ_OK) {
         job_free(j);
         return status;
@@ -399,12 +404,12 @@ static void drop_waiting(pj_run_queue *queue, job *j)
     tell_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
 }
 
-/* With the mutex held: the server stops. The run stays in the database's queue, or is lost when
- * there is no database. */
+/* With the mutex held: the server stops. The run stays in the database's queue, or is lost when it
+ * is not there. */
 static void leave_waiting(pj_run_queue *queue, job *j)
 {
     pj_error err = {0};
-    if (!queue->rows) {
+    if (!j->is_stored) {
         drop_waiting(queue, j);
         return;
     }
@@ -453,7 +458,7 @@ uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint3
     return count;
 }
 
-static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
+static void fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info, pj_arena *arena)
 {
     bool ok = true;
     *info = (pj_run_info){.status =
@@ -463,7 +468,7 @@ static void fill_info(const job *j, pj_run_info *info, pj_arena *arena)
                           .batch_size = j->ask.batch ? j->ask.batch : 1,
                           .engine = "perjoule"};
     memcpy(info->id, j->id, sizeof info->id);
-    info->prompt = keep(arena, j->ask.prompt, &ok);
+    if (!queue->options.is_private) info->prompt = keep(arena, j->ask.prompt, &ok);
     info->model_path = keep(arena, j->ask.model_path, &ok);
     const char *slash = info->model_path ? strrchr(info->model_path, '/') : NULL;
     info->model_name = slash ? slash + 1 : info->model_path;
@@ -513,7 +518,7 @@ bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, p
     pthread_mutex_lock(&queue->mutex);
     const job *j = find_job(queue, id);
     bool found = j && j->state != JOB_ENDED;
-    if (found) fill_info(j, info, arena);
+    if (found) fill_info(queue, j, info, arena);
     pthread_mutex_unlock(&queue->mutex);
     return found;
 }
@@ -536,6 +541,7 @@ static void take_queued(void *context, const char *id, int64_t queued_ns, const 
     if (!j) return; /* it stays in the database */
     snprintf(j->id, sizeof j->id, "%s", id);
     j->created_wall_ns = queued_ns;
+    j->is_stored = true;
     job **at = &queue->jobs;
     while (*at) at = &(*at)->next;
     *at = j;

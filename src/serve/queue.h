@@ -21,6 +21,9 @@ typedef struct pj_run_queue_options {
     pj_session *session; /* of the worker alone from here on, until the queue is closed */
     uint32_t limit;      /* runs that may wait, at most PJ_QUEUE_MAX; 0: 16 */
     uint32_t threads;    /* of the engine; 0: one a core */
+    /* Texts are neither stored nor shown live: runs that wait are not in the database, so that they
+     * end with this process. */
+    bool is_private;
     /* How many wait now. Called with the queue locked: it must not call back. */
     void (*changed)(void *context, uint32_t waiting);
     void *context;

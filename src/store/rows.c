@@ -128,6 +128,8 @@ static const pj_column run_columns[] = {
     COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),
     COLUMN("model", JSON, pj_run_info, model_json),
+    COLUMN("prompt_private", JSON, pj_run_info, prompt_private),
+    COLUMN("output_private", JSON, pj_run_info, output_private),
     COLUMN("prompt", TEXT, pj_run_info, prompt),
 };
 

@@ -546,6 +546,10 @@ static const char version_10[] =
     "CREATE TABLE run_queue (id TEXT PRIMARY KEY NOT NULL, queued_ns INTEGER NOT NULL,"
     " request TEXT NOT NULL) WITHOUT ROWID;";
 
+/* What is kept of the texts of private runs. */
+static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
+                                 "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
+
 const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5,
                                        version_6, version_7, version_8, version_9, version_10,
-                                       NULL};
+                                       version_11, NULL};

@@ -111,7 +111,8 @@ typedef struct pj_token_row {
     uint32_t step;           /* first row of the step that it shares, PJ_NO_PARENT: alone */
     uint32_t context_tokens; /* prompt and text that the step attends to; 0: unknown */
     int32_t token_id;        /* -1: unknown */
-    const char *text;        /* bytes as generated, NUL-terminated; may be invalid UTF-8 */
+    const char *text;        /* bytes as generated, NUL-terminated; may be invalid UTF-8. NULL:
+                                the run is private */
     double start_ms, duration_ms;
     double power_mw; /* of the step, mean over it; NAN: unavailable */
     pj_energy energy;
@@ -199,6 +200,9 @@ typedef struct pj_run_info {
     pj_depth depth;
     int64_t created_wall_ns;
     const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
+    /* Of a private run, whose prompt, output_text and texts of tokens are NULL: what is kept of
+     * them, JSON objects (trace/private_text.h). NULL: not private, or not known. */
+    const char *prompt_private, *output_private;
     const char *const *tags; /* tag_count of them */
     uint32_t tag_count;
     uint32_t batch_size;

@@ -20,6 +20,8 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_int(json, "created_wall_ns", info->created_wall_ns);
     pj_json_kv_string(json, "depth", pj_depth_name(info->depth));
     pj_json_kv_string(json, "prompt", info->prompt);
+    pj_json_kv_string(json, "prompt_private", info->prompt_private);
+    pj_json_kv_string(json, "output_private", info->output_private);
     pj_json_kv_string(json, "model_name", info->model_name);
     pj_json_kv_string(json, "model_path", info->model_path);
     pj_json_kv_string(json, "engine", info->engine);
@@ -249,6 +251,8 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_chars(o, "quality", word, sizeof word);
     info->quality = (pj_source_quality)parsed_or(pj_quality_parse(word), (int)info->quality);
     get_text(o, "prompt", arena, &info->prompt);
+    get_object(o, "prompt_private", arena, &info->prompt_private);
+    get_object(o, "output_private", arena, &info->output_private);
     get_text(o, "model_name", arena, &info->model_name);
     get_text(o, "model_path", arena, &info->model_path);
     get_text(o, "engine", arena, &info->engine);

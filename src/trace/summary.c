@@ -79,6 +79,8 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "id", info->id);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "prompt", info->prompt);
+    write_optional_object(json, "prompt_private", info->prompt_private);
+    write_optional_object(json, "output_private", info->output_private);
     pj_json_kv_string(json, "model_name", info->model_name);
     pj_json_kv_string(json, "model_path", info->model_path);
     pj_json_kv_string(json, "engine", info->engine);

@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from harness import SLOW, Server
+from harness import SLOW, Server, Socket
 
 LONG = {"model_name": "synthetic:smollm2-135m,layers=2", "prompt_ids": [1, 2, 3], "max_length": 6000, "wait": False}
 SHORT = {**LONG, "max_length": 2}
@@ -63,6 +63,35 @@ class Durable(unittest.TestCase):
         again = Server(db=server.db, folder=server.folder)
         self.check_after(again, ids, "cancelled")
         again.stop()
+        server.stop()
+
+    def test_a_private_server_keeps_no_text(self):
+        words = "Zanzibar Quetzal"
+        server = Server("--private")
+        with Socket(server.port) as ws:
+            ws.message()
+            answer = server.generate(prompt=words, max_length=12).json()
+            told = ws.until("inference_complete", answer["run_id"])
+        self.assertTrue(answer["text"] and answer["token_ids"])
+        self.assertIsNone(answer["prompt"])
+        self.assertEqual((answer["prompt_private"]["words"], answer["output_private"]["bytes"]),
+                         (2, len(answer["text"].encode())))
+        tokens = [m for m in told if m["type"] == "token_complete"]
+        self.assertEqual({(m["text"], m["token_id"]) for m in tokens}, {(None, None)})
+        self.assertNotIn(words, repr(told))
+        detail = server.get(f"/api/profiling/run/{answer['run_id']}")
+        self.assertNotIn(words, detail.body.decode())
+        self.ask(server, LONG)
+        waiting = self.ask(server, {**SHORT, "prompt_ids": None, "model_name": None, "prompt": words})
+        self.assertNotIn(words, server.get(f"/api/profiling/run/{waiting}/summary").body.decode())
+        server.process.kill()
+        server.process.wait()
+        for place, _, names in os.walk(server.folder):
+            for name in names:
+                with open(os.path.join(place, name), "rb") as f:
+                    content = f.read()
+                self.assertNotIn(words.encode(), content, name)
+                self.assertNotIn(answer["text"].strip().encode(), content, name)
         server.stop()
 
     def test_a_full_queue_is_429_and_leaves_nothing_behind(self):

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/ring.h"
+#include "base/sha256.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 
@@ -313,6 +314,29 @@ static void the_program_is_found(void **state)
     assert_int_equal(pj_process_path(path, 4, &err), PJ_E_INVALID);
 }
 
+static void assert_sha256(const char *bytes, size_t count, const char *expected)
+{
+    char text[PJ_SHA256_TEXT_BYTES];
+    pj_sha256_text(bytes, count, text);
+    assert_string_equal(text, expected);
+}
+
+/* The examples that NIST publishes with FIPS 180: one block, padding that needs a second block, and
+ * a whole number of blocks. */
+static void sha256_gives_the_published_values(void **state)
+{
+    enum { MILLION = 1000000 };
+    const char *two = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    char *many = pj_alloc(MILLION, 1);
+    assert_non_null(many);
+    memset(many, 'a', MILLION);
+    assert_sha256("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_sha256("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_sha256(two, 56, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    assert_sha256(many, MILLION, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    pj_free(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +355,7 @@ int main(void)
         cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
+        cmocka_unit_test(sha256_gives_the_published_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The run's ratios, and the summary object: units, unavailable figures, the fields of the contract.
  */
+#include "trace/private_text.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -179,10 +180,56 @@ static void names_read_back(void **state)
     assert_int_equal(pj_component_part("input_layernorm"), PJ_PART_NORM);
 }
 
+static json_t *features_of(const char *text, size_t bytes)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_private_text_write(&json, text, bytes);
+    assert_true(pj_json_finish(&json));
+    json_t *object = json_loadb(buffer.data, buffer.length, 0, NULL);
+    assert_non_null(object);
+    pj_buffer_fini(&buffer);
+    return object;
+}
+
+static void assert_features(const char *text, size_t bytes, const char *expected)
+{
+    json_t *object = features_of(text, bytes), *want = json_loads(expected, 0, NULL);
+    const char *key;
+    json_t *value;
+    assert_non_null(want);
+    assert_int_equal(strlen(json_string_value(json_object_get(object, "sha256"))), 64);
+    json_object_foreach(want, key, value)
+    {
+        json_t *got = json_object_get(object, key);
+        if (json_is_null(value))
+            assert_true(json_is_null(got));
+        else
+            assert_float_equal(json_number_value(got), json_number_value(value), 1e-12);
+    }
+    json_decref(object);
+    json_decref(want);
+}
+
+static void features_are_counted_by_character(void **state)
+{
+    assert_features("", 0, "{\"bytes\": 0, \"characters\": 0, \"words\": 0, \"lines\": 0,"
+                           " \"digit_share\": null, \"non_ascii_share\": null}");
+    assert_features("a 1, \303\274\n\nb\n", 10,
+                    "{\"bytes\": 10, \"characters\": 9, \"words\": 4, \"lines\": 3,"
+                    " \"digit_share\": 0.1111111111111111, \"punctuation_share\":"
+                    " 0.1111111111111111, \"non_ascii_share\": 0.1111111111111111}");
+    assert_features("\377\0x", 3, "{\"bytes\": 3, \"characters\": 3, \"words\": 1,"
+                                 " \"lines\": 1, \"non_ascii_share\": 0.3333333333333333}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ratios_follow_their_definitions),
+        cmocka_unit_test(features_are_counted_by_character),
         cmocka_unit_test(units_are_not_off_by_a_thousand),
         cmocka_unit_test(the_object_has_the_fields_of_the_contract),
         cmocka_unit_test(unavailable_is_null_and_never_zero),
