@@ -5,6 +5,8 @@
  * and references are checked once all rows are there.
  */
 #include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
 #include "store/export.h"
 #include "store/extras.h"
 #include "store/rows.h"
@@ -63,6 +65,52 @@ static json_t *take_value(importing *im)
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
+/* Numbers in their shortest form, as the export wrote them: a run that comes back must be exported
+ * to the same bytes. (json_dumps writes 17 digits.) */
+static void write_tree(pj_json *out, const json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        pj_json_object_begin(out);
+        json_object_foreach((json_t *)(uintptr_t)value, key, item)
+        {
+            pj_json_key(out, key);
+            write_tree(out, item);
+        }
+        pj_json_object_end(out);
+        break;
+    case JSON_ARRAY:
+        pj_json_array_begin(out);
+        json_array_foreach(value, i, item) write_tree(out, item);
+        pj_json_array_end(out);
+        break;
+    case JSON_STRING:
+        pj_json_string_n(out, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER: pj_json_int(out, json_integer_value(value)); break;
+    case JSON_REAL: pj_json_double(out, json_real_value(value)); break;
+    case JSON_TRUE:
+    case JSON_FALSE: pj_json_bool(out, json_is_true(value)); break;
+    default: pj_json_null(out);
+    }
+}
+
+/* NULL: no memory, or nested deeper than a column may be. The caller frees it (pj_free). */
+static char *dump_tree(const json_t *value)
+{
+    pj_buffer buffer;
+    pj_json out;
+    pj_buffer_init(&buffer, 64u << 20);
+    pj_json_init(&out, &buffer);
+    write_tree(&out, value);
+    if (pj_json_finish(&out)) return pj_buffer_take(&buffer);
+    pj_buffer_fini(&buffer);
+    return NULL;
+}
+
 /* Texts of JSON columns are dumped into *dump, which the caller frees. */
 static bool to_value(const json_t *from, const pj_column *column, pj_value *v, char **dump)
 {
@@ -70,7 +118,7 @@ static bool to_value(const json_t *from, const pj_column *column, pj_value *v, c
     *v = (pj_value){0};
     if (!from || json_is_null(from)) return true;
     if (column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS) {
-        *dump = json_dumps(from, JSON_COMPACT | JSON_ENCODE_ANY);
+        *dump = dump_tree(from);
         *v = (pj_value){.type = PJ_VALUE_TEXT, .text = *dump, .bytes = *dump ? strlen(*dump) : 0};
         return *dump != NULL;
     }
@@ -105,27 +153,18 @@ static bool ends_with(const char *name, const char *ending)
 static const value_range *range_of(const char *name)
 {
     static const value_range ranges[] = {
-        {"_sd_mj", 0, 1e18},
-        {"net_energy_mj", -1e18, 1e18},
-        {"net_mj", -1e18, 1e18},
-        {"difference_mj", -1e18, 1e18},
+        {"_sd_mj", 0, 1e18},     {"net_energy_mj", -1e18, 1e18},
+        {"net_mj", -1e18, 1e18}, {"difference_mj", -1e18, 1e18},
         {"_mj", -1e-3, 1e18}, /* a part may come out a rounding below nothing */
-        {"_mw", -1e-3, 1e15},
-        {"start_ms", -1e13, 1e15},
-        {"end_ms", -1e13, 1e15},
-        {"timestamp_ms", -1e13, 1e15},
-        {"t_ms", -1e13, 1e15},
-        {"_ms", 0, 1e15},
-        {"_us", 0, 1e18},
-        {"created_ns", 0, 4.2e18},
-        {"sparsity", 0, 1},
-        {"_confidence", 0, 1},
-        {"data_share", 0, 1},
-        {"sampler_cpu_share", 0, 1e4},
+        {"_mw", -1e-3, 1e15},    {"start_ms", -1e13, 1e15},
+        {"end_ms", -1e13, 1e15}, {"timestamp_ms", -1e13, 1e15},
+        {"t_ms", -1e13, 1e15},   {"_ms", 0, 1e15},
+        {"_us", 0, 1e18},        {"created_ns", 0, 4.2e18},
+        {"sparsity", 0, 1},      {"_confidence", 0, 1},
+        {"data_share", 0, 1},    {"sampler_cpu_share", 0, 1e4},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ends_with(name, ranges[i].ending))
-            return &ranges[i];
+        if (ends_with(name, ranges[i].ending)) return &ranges[i];
     return NULL;
 }
 
@@ -153,7 +192,8 @@ static bool set_extras(importing *im, const pj_row_table *table, const pj_value 
     return true;
 }
 
-static pj_status set_columns(importing *im, const pj_row_table *table, const json_t *object, void *row)
+static pj_status set_columns(importing *im, const pj_row_table *table, const json_t *object,
+                             void *row)
 {
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];
@@ -162,14 +202,14 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
         bool good = to_value(json_object_get(object, column->name), column, &value, &dump);
         pj_status in_range = good ? check_range(im, table, column, &value) : PJ_OK;
         if (in_range != PJ_OK) {
-            free(dump);
+            pj_free(dump);
             return in_range;
         }
         if (good && column->type == PJ_COLUMN_EXTRAS)
             good = set_extras(im, table, &value, row);
         else if (good)
             good = pj_column_set(table, column, row, &value, &im->data->arena);
-        free(dump);
+        pj_free(dump);
         if (!good)
             return pj_fail(im->err, PJ_E_INVALID,
                            "%s.%s has a value that makes no sense (at byte "
@@ -289,10 +329,10 @@ static pj_status read_run(importing *im)
     if (status == PJ_OK) status = read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
         const json_t *machine = json_object_get(object, "machine_info");
-        char *dump = json_is_object(machine) ? json_dumps(machine, JSON_COMPACT) : NULL;
+        char *dump = json_is_object(machine) ? dump_tree(machine) : NULL;
         info->output_text = copy_text(im, json_object_get(object, "output_text"));
         if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
-        free(dump);
+        pj_free(dump);
     }
     json_decref(object);
     return status;
