@@ -75,16 +75,23 @@ static void weigh(sharing *s, uint32_t first, uint32_t count)
 /* ---- amounts ----------------------------------------------------------------------------------- */
 
 /* Divides whole + context by the two weights into whole nanojoules that add up exactly: parts are
- * differences of rounded running sums. */
+ * differences of rounded running sums. What is unknown stays unknown in every part. */
 static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double context_nj,
                    int64_t *amount, size_t stride)
 {
     double sum = 0;
     int64_t given = 0;
+    /* what of it is due to context is not known (no idle power): all goes by the first weight */
+    if (!isfinite(context_nj) || context_nj == (double)PJ_NJ_UNKNOWN) context_nj = 0;
     for (uint32_t i = 0; i < count; i++) {
+        int64_t *part = (int64_t *)(void *)((char *)amount + i * stride);
+        if (whole_nj == PJ_NJ_UNKNOWN) {
+            *part = PJ_NJ_UNKNOWN;
+            continue;
+        }
         sum += ((double)whole_nj - context_nj) * s->weight[i] + context_nj * s->attended[i];
         int64_t upto = i + 1 < count ? llround(sum) : whole_nj;
-        *(int64_t *)(void *)((char *)amount + i * stride) = upto - given;
+        *part = upto - given;
         given = upto;
     }
 }
@@ -94,13 +101,14 @@ static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double co
 static void set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
                        const pj_energy *step, int64_t context_nj)
 {
-    double rest = (double)(step->gross_nj - step->self_nj - context_nj);
+    bool known = step->gross_nj != PJ_NJ_UNKNOWN && step->self_nj != PJ_NJ_UNKNOWN;
+    double rest = known ? (double)(step->gross_nj - step->self_nj - context_nj) : 0;
     for (uint32_t i = 0; i < count; i++) {
         const pj_energy *e = &rows[i].energy;
-        double parts = (double)(e->gross_nj - e->self_nj);
         rows[i].share = s->weight[i];
         rows[i].context_share = s->attended[i];
-        if (step->gross_nj == PJ_NJ_UNKNOWN || step->self_nj == PJ_NJ_UNKNOWN) continue;
+        if (!known || e->gross_nj == PJ_NJ_UNKNOWN || e->self_nj == PJ_NJ_UNKNOWN) continue;
+        double parts = (double)(e->gross_nj - e->self_nj);
         if (rest > 0)
             rows[i].share = (parts - (double)context_nj * s->attended[i]) / rest;
         else if (context_nj)
