@@ -30,7 +30,8 @@ typedef struct second {
 
 typedef struct rail_log {
     bool known; /* there is a last reading, and no gap since */
-    int64_t last_ns;
+    int64_t last_ns;   /* of the last value, or for power of the last poll that showed it again */
+    int64_t polled_ns; /* of the last poll that was answered */
     double last_value, energy_mj;
     second seconds[PJ_POWER_LOG_SECONDS + 1]; /* by number, modulo; the present one besides */
 } rail_log;
@@ -99,9 +100,28 @@ static int64_t time_of(const pj_reading *r)
     return r->fresh_ns > 0 ? r->fresh_ns : r->before_ns + (r->after_ns - r->before_ns) / 2;
 }
 
-static bool is_gap(const pj_rail *rail, int64_t ns)
+/* Whether nobody looked for too long before `at_ns`. A sensor that shows the same value is not
+ * silent. */
+static bool is_gap(const pj_rail *rail, const rail_log *log, int64_t at_ns)
 {
+    int64_t ns = at_ns - log->polled_ns;
     return ns > GAP_NS && ns > 3 * rail->period_ns;
+}
+
+/* The sensor shows what it showed: power went on as it was; a counter has nothing new yet. */
+static void repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
+{
+    if (!log->known || at_ns <= log->polled_ns) return;
+    if (is_gap(rail, log, at_ns)) {
+        log->known = false;
+        return;
+    }
+    log->polled_ns = at_ns;
+    if (rail->kind == PJ_RAIL_COUNTER || at_ns <= log->last_ns) return;
+    double energy = log->last_value * (double)(at_ns - log->last_ns) / 1e9;
+    if (rail->gain > 0) energy /= rail->gain;
+    add(log, log->last_ns, at_ns, energy);
+    log->last_ns = at_ns;
 }
 
 /* Between the last reading and this one; NAN: unknown. */
@@ -119,7 +139,11 @@ static double energy_between(const pj_rail *rail, const rail_log *log, const pj_
 
 static void take(const pj_rail *rail, rail_log *log, const pj_reading *r)
 {
-    if (r->status == PJ_READING_REJECTED || r->status == PJ_READING_REPEAT) return;
+    if (r->status == PJ_READING_REJECTED) return;
+    if (r->status == PJ_READING_REPEAT) {
+        repeat(rail, log, r->before_ns + (r->after_ns - r->before_ns) / 2);
+        return;
+    }
     if (isnan(r->value) || r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) {
         /* A counter goes on counting while it cannot be read; power in between is unknown. */
         if (rail->kind != PJ_RAIL_COUNTER || r->status == PJ_READING_LOST) log->known = false;
@@ -127,13 +151,13 @@ static void take(const pj_rail *rail, rail_log *log, const pj_reading *r)
     }
     int64_t at = time_of(r), ns = at - log->last_ns;
     if (log->known && ns <= 0) return;
-    if (log->known && !is_gap(rail, ns)) {
+    if (log->known && !is_gap(rail, log, at)) {
         double energy = energy_between(rail, log, r, ns);
         if (rail->gain > 0) energy /= rail->gain;
         if (energy >= 0) add(log, log->last_ns, at, energy);
     }
     log->known = true;
-    log->last_ns = at;
+    log->last_ns = log->polled_ns = at;
     log->last_value = r->value;
 }
 

@@ -32,12 +32,15 @@ class Durable(unittest.TestCase):
         self.assertEqual(answer.status, 202, answer.body)
         return answer.json()["run_id"]
 
+    def await_begin(self, server, run):
+        # It has begun when it has a spool; killed before that, it is still a request and starts again.
+        wait_until(lambda: glob.glob(f"{server.db}-spool/{run}*.spool"))
+        wait_until(lambda: server.get("/healthz").json()["running"] == run)
+
     def fill(self, server):
         """One that runs, three that wait, one of these cancelled."""
         ids = [self.ask(server, LONG)] + [self.ask(server, SHORT) for _ in range(3)]
-        # It has begun when it has a spool; killed before that, it is still a request and starts again.
-        wait_until(lambda: glob.glob(f"{server.db}-spool/{ids[0]}*.spool"))
-        wait_until(lambda: server.get("/healthz").json()["running"] == ids[0])
+        self.await_begin(server, ids[0])
         time.sleep(0.3)
         self.assertLess(server.ask("POST", f"/api/profiling/run/{ids[2]}/cancel").status, 300)
         return ids
@@ -101,8 +104,7 @@ class Durable(unittest.TestCase):
 
     def test_a_full_queue_is_429_and_leaves_nothing_behind(self):
         server = Server("--queue", "1")
-        self.ask(server, LONG)
-        wait_until(lambda: server.get("/healthz").json()["running"])
+        self.await_begin(server, self.ask(server, LONG))
         self.ask(server, SHORT)
         self.assertEqual(server.ask("POST", "/api/profiling/generate", SHORT).status, 429)
         server.process.kill()

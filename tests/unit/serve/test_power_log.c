@@ -90,6 +90,29 @@ static void gaps_add_nothing_and_have_no_power(void **state)
     pj_power_log_free(log);
 }
 
+/* An idle card shows the same power for minutes, an idle counter stands still: polled, not silent. */
+static void readings_that_repeat_are_no_gap(void **state)
+{
+    double power[3];
+    pj_power_log *log = pj_power_log_new(rails, 2);
+    give(log, 1, 0, PJ_READING_REPEAT, 10000); /* of what, nobody has seen */
+    assert_true(pj_power_log_energy_mj(log, 1) == 0);
+    give(log, 0, 0, PJ_READING_RESET, 0);
+    give(log, 1, 0, PJ_READING_OK, 10000);
+    for (int64_t s = 1; s <= 30; s++) {
+        give(log, 0, s * S, PJ_READING_REPEAT, 0);
+        give(log, 1, s * S, PJ_READING_REPEAT, 10000);
+    }
+    assert_float_equal(pj_power_log_energy_mj(log, 1), 300000, 1e-6);
+    pj_power_log_history(log, 1, BASE + 30 * S + 1, power, 3);
+    for (int i = 0; i < 3; i++) assert_float_equal(power[i], 10000, 1e-6);
+    give(log, 0, 31 * S, PJ_READING_OK, 62e6); /* 2 W in all that time */
+    assert_float_equal(pj_power_log_energy_mj(log, 0), 62000, 1e-6);
+    give(log, 0, 90 * S, PJ_READING_OK, 70e6); /* nobody looked for a minute */
+    assert_float_equal(pj_power_log_energy_mj(log, 0), 62000, 1e-6);
+    pj_power_log_free(log);
+}
+
 static void seconds_share_what_crosses_them_and_are_forgotten(void **state)
 {
     double power[PJ_POWER_LOG_SECONDS];
@@ -117,6 +140,7 @@ int main(void)
         cmocka_unit_test(a_restart_of_sampling_loses_nothing),
         cmocka_unit_test(power_is_integrated_by_trapezoids),
         cmocka_unit_test(gaps_add_nothing_and_have_no_power),
+        cmocka_unit_test(readings_that_repeat_are_no_gap),
         cmocka_unit_test(seconds_share_what_crosses_them_and_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
