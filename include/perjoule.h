@@ -83,7 +83,7 @@ typedef enum pj_run_status {
     PJ_RUN_INTERRUPTED
 } pj_run_status;
 
-/* Where a figure comes from. Mixed sources take the worst. */
+/* Where a figure comes from. A mix has the quality of its worst part. */
 typedef enum pj_source_quality { PJ_UNAVAILABLE = 0, PJ_MODELLED, PJ_MEASURED } pj_source_quality;
 
 /* ---- sessions and runs ------------------------------------------------------------------ */

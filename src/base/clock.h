@@ -1,4 +1,4 @@
-/* Time: one monotonic base in int64 nanoseconds; wall time only to say when a run was. */
+/* Clocks. All times are monotonic int64 nanoseconds; wall time only records when a run happened. */
 #ifndef PJ_BASE_CLOCK_H
 #define PJ_BASE_CLOCK_H
 

@@ -66,7 +66,8 @@ static size_t put_scaled(uint64_t k, int p, char *text)
     return (size_t)at;
 }
 
-/* The number of digits behind the point that gives `magnitude` (> 0) `digits` digits in all. */
+/* The number of digits after the decimal point that gives `magnitude` (> 0) `digits` digits in
+ * all. */
 static int places(double magnitude, int digits)
 {
     int exponent;

@@ -1,8 +1,6 @@
-/*
- * Numbers as the shortest decimal text that reads back equal, fast: exports print them by the
- * million. A value with at most 15 significant digits (a float: 9) is written by integer
- * arithmetic; the rest goes through printf.
- */
+/* Shortest decimal text that reads back equal, fast because exports print millions of numbers.
+ * Values with at most 15 significant digits (floats: 9) use integer arithmetic; the rest goes
+ * through printf. */
 #ifndef PJ_BASE_DECIMAL_H
 #define PJ_BASE_DECIMAL_H
 

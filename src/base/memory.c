@@ -26,8 +26,8 @@ uint64_t pj_memory_count(void)
     return (uint64_t)atomic_load(&allocations);
 }
 
-/* A page fault costs more than clearing its 4 kB: blocks of many megabytes ask for pages of two of
- * them, before they are touched. Best effort; Linux leaves the choice to programs by default. */
+/* Asks for transparent huge pages (2 MB) before a large block is touched: a page fault costs more
+ * than clearing its 4 kB. Best effort; Linux by default leaves the choice to programs. */
 static void *use_huge_pages(void *block, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE

@@ -1,7 +1,5 @@
-/*
- * The heap, behind four calls, so that tests can make the Nth allocation fail and can count
- * allocations on paths that must make none. Arenas serve things that live and die together.
- */
+/* Heap functions that let tests fail the Nth allocation and count the allocations of paths that
+ * must make none. Arenas hold objects of one lifetime. */
 #ifndef PJ_BASE_MEMORY_H
 #define PJ_BASE_MEMORY_H
 
@@ -9,13 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NULL when memory is out or count * size overflows. Zeroed. Freed by pj_free. */
+/* NULL when out of memory or when count * size overflows. Zeroed. Freed by pj_free. */
 void *pj_alloc(size_t count, size_t size);
 /* Grows or shrinks; the old block stays valid on failure. New bytes are not zeroed. */
 void *pj_resize(void *block, size_t count, size_t size);
 /* Zeroed, at a multiple of `alignment` (a power of two, at least sizeof(void *)). */
 void *pj_alloc_aligned(size_t alignment, size_t count, size_t size);
-void pj_free(void *block); /* NULL is allowed; takes blocks of all three */
+void pj_free(void *block); /* NULL is allowed; frees blocks of all three */
 char *pj_strdup(const char *text);
 char *pj_strndup(const char *text, size_t bytes);
 
@@ -40,11 +38,11 @@ static inline bool pj_add_overflows(size_t a, size_t b, size_t *result)
     return false;
 }
 
-/* Bump allocation in chunks, one free for all. Not thread-safe. */
+/* Bump allocator in chunks; everything is freed at once. Not thread-safe. */
 typedef struct pj_arena {
     struct pj_arena_chunk *chunks;
-    size_t used_bytes;  /* given out in total */
-    size_t limit_bytes; /* pj_arena_alloc gives NULL beyond it; 0: no limit */
+    size_t used_bytes;  /* allocated in total */
+    size_t limit_bytes; /* pj_arena_alloc returns NULL beyond it; 0: no limit */
 } pj_arena;
 
 void pj_arena_init(pj_arena *arena, size_t limit_bytes);          /* allocates nothing yet */

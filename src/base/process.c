@@ -70,7 +70,7 @@ bool pj_process_memory_get(pj_process_memory *memory)
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err)
 {
     ssize_t length = readlink("/proc/self/exe", path, bytes);
-    if (length < 0) return pj_fail_errno(err, errno, "cannot tell where this program lies");
+    if (length < 0) return pj_fail_errno(err, errno, "cannot find the path of this program");
     if ((size_t)length >= bytes)
         return pj_fail(err, PJ_E_INVALID, "the path of this program is longer than %zu bytes",
                        bytes);

@@ -1,11 +1,11 @@
-/* This process as the system sees it. */
+/* Memory use and path of this process. */
 #ifndef PJ_BASE_PROCESS_H
 #define PJ_BASE_PROCESS_H
 
 #include "base/error.h"
 
-/* Bytes in memory now. Pages of files are shared with the system's cache and with every process
- * that maps the same file; they go when memory is needed elsewhere. */
+/* Resident bytes now. Pages of mapped files are shared with the page cache and with other
+ * processes, and the kernel can evict them. */
 typedef struct pj_process_memory {
     uint64_t resident_bytes;
     uint64_t anonymous_bytes; /* the process's own: heap, stacks, blocks from the system */
@@ -14,7 +14,7 @@ typedef struct pj_process_memory {
 
 /* False where the system does not tell; `memory` is all zero then and means nothing. */
 bool pj_process_memory_get(pj_process_memory *memory);
-/* The program that runs, as a path that can be started again. */
+/* Path of the running program, with which it can be started again. */
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4): names a text that is not kept. */
+/* SHA-256 (FIPS 180-4): identifies a text that is not stored. */
 #ifndef PJ_BASE_SHA256_H
 #define PJ_BASE_SHA256_H
 

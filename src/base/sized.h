@@ -1,13 +1,13 @@
-/* Structs that grow by a size field, as a program hands them to us: it may know fewer members than
- * we do, or more. */
+/* Structs of the public interface that begin with their size: the caller may have been compiled
+ * against an older or a newer header. */
 #ifndef PJ_BASE_SIZED_H
 #define PJ_BASE_SIZED_H
 
 #include "base/error.h"
 
 /* Copies a caller's struct, whose first member is its size (0: first_size), over ours; members that
- * the caller does not know become zero. PJ_E_INVALID: NULL, or smaller than a size can be.
- * PJ_E_UNSUPPORTED: members that we do not know are set. */
+ * the caller does not know become zero. PJ_E_INVALID: NULL or an impossible size. PJ_E_UNSUPPORTED:
+ * members that we do not know are set. */
 pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const void *theirs,
                         const char *name, pj_error *err);
 #define PJ_SIZED_READ(ours, theirs, first_size, err) \

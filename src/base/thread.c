@@ -23,8 +23,8 @@ static void name_thread(pthread_t thread, const char *name)
 #endif
 }
 
-/* Kernels and builders keep tens of kilobytes on the stack; a small `ulimit -s` would be the default
- * of every thread otherwise. */
+/* Smallest stack: kernels and builders keep tens of kilobytes there, and the default follows
+ * `ulimit -s`, which may be small. */
 enum { LEAST_STACK_BYTES = 1 << 20 };
 
 static int create_with_stack(pthread_t *thread, pj_thread_fn *run, void *context)
@@ -39,8 +39,8 @@ static int create_with_stack(pthread_t *thread, pj_thread_fn *run, void *context
     return failure;
 }
 
-/* A thread inherits where it may run. What a pinned one starts may run wherever its starter might
- * before, which therefore lets go of its pin while it starts it. */
+/* A new thread inherits its creator's CPU affinity, so a pinned thread drops its pin while it
+ * creates one. */
 static int start_unpinned(pthread_t *thread, pj_thread_fn *run, void *context)
 {
 #ifdef __linux__

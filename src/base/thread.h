@@ -11,14 +11,14 @@ typedef void *pj_thread_fn(void *context);
 /* Starts a thread with all signals blocked (the program's main thread handles them). */
 pj_status pj_thread_start(pthread_t *thread, const char *name, pj_thread_fn *run, void *context,
                           pj_error *err);
-/* Best effort, for the calling thread alone: threads that it starts may run wherever it could
- * before, so that a pinned engine does not drag the collector and the samplers of its run onto its
- * own CPU. False where the system does not have it. */
+/* Pins the calling thread, best effort. Threads it creates get the affinity from before the pin, so
+ * that a pinned engine does not put its run's collector and samplers on its own CPU. False where
+ * the system cannot pin. */
 bool pj_thread_pin(int cpu);
-void pj_thread_unpin(void); /* back to what was allowed before the first pin */
-/* The same, for the calling thread and those that it starts from now on. */
+void pj_thread_unpin(void); /* restores the affinity from before the first pin */
+/* The same, but inherited by threads created from now on. */
 bool pj_thread_confine(int cpu);
-/* Asks for wake-ups as late as `slack_ns` after the due time at most (Linux; default is 50 us). */
+/* Sets how late a timer may wake this thread (Linux; default 50 us). */
 bool pj_thread_timer_slack(uint64_t slack_ns);
 /* CPUs this process may run on: their number, and the numbers themselves in `cpus` (may be NULL).
  */

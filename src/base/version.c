@@ -1,4 +1,4 @@
-/* The version, once: from the build. */
+/* The version, as the build defines it. */
 #include <perjoule/base.h>
 
 const char *pj_version(void)

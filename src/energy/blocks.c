@@ -1,4 +1,4 @@
-/* Blocks from windows: energies, and how they depend on the readings. */
+/* Builds blocks from windows: their energies, and how these depend on the readings. */
 #include "energy/blocks.h"
 
 #include "base/memory.h"
@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum { MAX_HOLE_PERIODS = 3, MAX_BANDS = 130 };
-/* Relative standard deviation of power at an edge of the run that no window saw: the spread of the
- * prior of class powers. */
+/* Relative standard deviation of power at an edge of the run that no window covers: the spread of
+ * the prior of class powers. */
 #define EDGE_SPREAD 0.4
 
 void pj_blocks_fini(pj_blocks *b)
@@ -54,7 +54,7 @@ static void add_block(pj_blocks *b, int64_t begin, int64_t end, size_t window, b
     b->window_of[b->count++] = window;
 }
 
-/* Blocks before the first window's end: as long as the period, back to where it begins. */
+/* Blocks before the end of the first window, one period each, back to the window's begin. */
 static void lay_first(pj_blocks *b, const pj_blocks_input *in)
 {
     const pj_window *w = &in->windows[0];
@@ -72,9 +72,9 @@ static void lay_first(pj_blocks *b, const pj_blocks_input *in)
     }
 }
 
-/* The sensor's last update before the run's end, or its first after the beginning, may lie inside
- * the run, further in where a delay is assumed. What is left open is a part of the nearest block
- * that no window saw; too much of it is a hole. */
+/* The sensor's last update before the run's end, or the first after its begin, may lie inside the
+ * run, further inside where a delay is assumed. The uncovered rest extends the nearest block as
+ * unobserved time; beyond edge_ns it stays a hole. */
 static void lay_edges(pj_blocks *b, const pj_blocks_input *in)
 {
     pj_segment *first = &b->segments[0], *last = &b->segments[b->count - 1];
@@ -105,9 +105,10 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
     if (b->count > 0) lay_edges(b, in);
 }
 
-/* ---- what class powers expect -------------------------------------------------------------- */
+/* ---- energy predicted from class powers ---------------------------------------------------- */
 
-/* Net energy of the leaves over [begin, end), mJ; `from` is the first leaf that may reach it. */
+/* Predicted net energy of the leaves over [begin, end), mJ; `from` is the first leaf that can
+ * overlap it. */
 static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end,
                      double *squares)
 {
@@ -124,8 +125,8 @@ static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int6
     return sum;
 }
 
-/* Moves on to the first leaf whose successors may reach `at`; leaves that overlap (threads) end out
- * of order, so one that has ended may precede one that has not. */
+/* Advances to the first leaf from which leaves may reach `at`. Parallel leaves (threads) end out of
+ * order, so a leaf that has ended may precede one that has not. */
 static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
 {
     while (from < in->leaf_count && in->leaves[from].end_ns <= at) from++;
@@ -156,7 +157,7 @@ static double window_variance(const pj_window *w, double noise)
 
 /* ---- tiled and partly seen ----------------------------------------------------------------- */
 
-/* Residual power of each window, mW, and how alike neighbours are: 0 to 1. */
+/* Residual power of each window, mW; returns the lag-1 autocorrelation of the residuals, 0 to 1. */
 static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual,
                               double *rms)
 {
@@ -286,7 +287,7 @@ static bool factorise(pj_blocks *b)
     return true;
 }
 
-/* x := M^-1 x, of which only x[first..] is not zero. */
+/* x := M^-1 x, where only x[first..] is nonzero. */
 static void solve(const pj_blocks *b, size_t first, double *x)
 {
     for (size_t i = first; i < b->count; i++) {
@@ -301,8 +302,8 @@ static void solve(const pj_blocks *b, size_t first, double *x)
     }
 }
 
-/* Residual energies of the windows, and what of their spread the load itself must have: variance
- * of a block's residual power, mW^2. */
+/* Residual energies of the windows; returns the part of their variance that the load itself must
+ * explain: variance of a block's residual power, mW^2. */
 static double residual_variance(const pj_blocks *b, const pj_blocks_input *in, double *residual_mj)
 {
     double squares = 0, noise = 0, blocks_s2 = 0;
@@ -358,7 +359,7 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
     return ok;
 }
 
-/* ---- together ------------------------------------------------------------------------------ */
+/* ---- all of it ----------------------------------------------------------------------------- */
 
 pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
 {

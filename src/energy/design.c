@@ -1,6 +1,6 @@
-/* Builds the design matrix by one sweep: windows and leaves are both sorted by their begin, so the
- * first leaf that can touch a window only moves forward. A running maximum of the ends tells how
- * far back an overlapping (parallel) leaf may reach. */
+/* Builds the design matrix in one sweep: windows and leaves are both sorted by begin, so the first
+ * leaf that can overlap a window only moves forward. A running maximum of the ends bounds how far
+ * back an overlapping (parallel) leaf may reach. */
 #include "energy/design.h"
 
 #include "base/memory.h"
@@ -19,8 +19,8 @@ void pj_design_fini(pj_design *design)
 typedef struct sweep {
     const pj_fit_input *input;
     size_t knots;
-    int64_t *reach;  /* [leaves] largest end of leaves 0..i */
-    double *scratch; /* [classes] seconds in the present window */
+    int64_t *reach;  /* [leaves] maximum end of leaves 0..i */
+    double *scratch; /* [classes] seconds in the current window */
     uint32_t *touched;
     size_t capacity;
 } sweep;
@@ -39,8 +39,8 @@ static bool reserve(pj_design *d, size_t *capacity, size_t needed)
     return true;
 }
 
-/* Writes the (at most two) hats that a window lies under. A piecewise linear hat is integrated at
- * the window's middle: windows are short beside it. */
+/* Writes the (at most two) hat functions that overlap a window. A piecewise linear hat is
+ * integrated by its value at the window's middle: windows are short compared to hats. */
 static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, size_t at)
 {
     if (s->knots == 0) return 0;
@@ -58,7 +58,7 @@ static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, size_t 
     return count;
 }
 
-/* Adds one window's row; `first` is the first leaf that can reach it. */
+/* Adds one window's row; `first` is the first leaf that can overlap it. */
 static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
 {
     const pj_window *w = &s->input->windows[row];
@@ -92,7 +92,7 @@ static void add_totals(pj_design *d, const pj_fit_input *in, size_t knots)
         if (end > in->end_ns) end = in->end_ns;
         if (end > begin) d->total_s[in->leaves[i].class_] += (double)(end - begin) * 1e-9;
     }
-    for (size_t k = 0; k < knots; k++) /* a hat's area; half of it at the ends of the run */
+    for (size_t k = 0; k < knots; k++) /* area of a hat; at the run's ends half of it */
         d->total_s[in->class_count + k] =
             length / (double)(knots - 1) * (k == 0 || k + 1 == knots ? .5 : 1);
 }

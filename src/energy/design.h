@@ -1,6 +1,6 @@
-/* The design matrix of the regression, sparse by rows, since a short window holds few classes: the
- * time of each class inside each window, and beside the classes the hats of the baseline's drift,
- * one around each of a few knots evenly spaced over the run. */
+/* The design matrix of the regression, in sparse row form because a short window contains few
+ * classes. Columns: seconds of each class inside the window, then hat functions for the drift of
+ * the baseline, centred on a few knots evenly spaced over the run. */
 #ifndef PJ_ENERGY_DESIGN_H
 #define PJ_ENERGY_DESIGN_H
 
@@ -10,7 +10,7 @@ typedef struct pj_design {
     size_t rows, columns; /* columns: classes, then knots */
     size_t *row_begin;    /* [rows + 1] into the entries */
     uint32_t *column;     /* per entry */
-    double *seconds;      /* per entry: time of the class, area of the hat, in the window */
+    double *seconds;      /* per entry: time of the class or area of the hat in the window */
     double *total_s;      /* [columns]: the same in the whole run */
 } pj_design;
 

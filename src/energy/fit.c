@@ -1,13 +1,13 @@
 /*
- * The estimator (docs/measurement.md has it in words): powers of classes from windows, by the
- * linear model of regression.h.
+ * The estimator (described in docs/measurement.md): posterior powers of classes given the windows,
+ * under the linear model of regression.h.
  *
- * The prior's spread is fixed, never estimated: one taken from the data collapses with poor
- * sensors, and the intervals then lie. The mean around which classes spread is left open, since
- * the run's mean power is not the mean of its classes; the measured total closes it. The noise of
- * the sensor and the drift of the baseline are not chosen but averaged over, each value weighing
- * what the evidence gives it: with few windows many values will do, and an interval that took one
- * of them for granted would be too narrow.
+ * The prior's spread is fixed rather than estimated: an empirical spread collapses with poor
+ * sensors and makes intervals too narrow. The classes' common mean gets a wide prior, since the
+ * run's mean power is not the mean of its classes; conditioning on the measured total determines
+ * it. Sensor noise and baseline drift are marginalised over a grid, weighted by evidence: with few
+ * windows many values are plausible, and an interval conditional on one of them would be too
+ * narrow.
  */
 #include "energy/attribute.h"
 
@@ -21,8 +21,8 @@
 
 #define DEFAULT_SPREAD 0.30
 #define OPEN_MEAN      1.0 /* 1 sigma of the classes' common level, relative to the run's mean */
-#define CALIBRATION_COMMON \
-    0.05 /* a calibration's powers may all be off by one factor: heat, clocks */
+/* a calibration's powers may all be off by one factor: temperature, clocks */
+#define CALIBRATION_COMMON 0.05
 
 static pj_status check_input(const pj_fit_input *in, pj_error *err)
 {
@@ -58,37 +58,38 @@ static void set_prior(pj_regression *r)
 
 /* ---- noise and drift ------------------------------------------------------------------------ */
 
-/* Grids: the noise from "a perfect sensor" to "useless", the drift relative to the mean power. A
- * counter that does not wander shows it to many more digits than any power reading could. */
-static const double drift_grid[] = {0.005, 0.02, 0.08}; /* and none to speak of */
+/* Grids: noise from a perfect to a useless sensor; drift relative to the mean power. A counter
+ * without drift shows so to many more digits than any power reading could. */
+static const double drift_grid[] = {0.005, 0.02, 0.08}; /* besides "practically none" */
 #define LEAST_NOISE      1e-6
 #define LEAST_NOISE_EVER 1e-9
 #define MOST_NOISE       0.5
-#define FIRST_NOISE      1e-3 /* to take sums around what is roughly right */
+#define FIRST_NOISE      1e-3 /* for the first centring */
 #define COARSE_STEP      2.5
 #define FINE_STEP        1.12
 #define LARGEST_STEP     1.6  /* where the evidence is flat */
-#define FLAT             0.1  /* a smaller change of the evidence makes steps larger, */
-#define STEEP            0.5  /* a larger one fine again */
-#define LEAST_WEIGHT     1e-3 /* relative to the best: what is less likely is left out */
+#define FLAT             0.1  /* a smaller change of the log evidence makes steps larger, */
+#define STEEP            0.5  /* a larger one resets them */
+#define LEAST_WEIGHT     1e-3 /* relative to the best: less likely levels are dropped */
 enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_NOISES = 64 };
 enum { MAX_LEVELS = DRIFTS * MAX_NOISES, MAX_KEPT_BYTES = 64 << 20 };
 
 typedef struct level {
     double noise, drift, evidence;
-    double width;  /* logarithm of noise that it stands for */
-    double weight; /* of all levels together: 1 */
+    double width;  /* width in log noise of its grid cell */
+    double weight; /* normalised over all levels */
 } level;
 
 typedef struct levels {
-    double least_noise, drifts[DRIFTS]; /* that are looked at */
+    double least_noise, drifts[DRIFTS]; /* of the search */
     level items[MAX_LEVELS];
     size_t count;
     level best;
-    pj_regression_sums kept[MAX_NOISES]; /* of the noises that have a weight, in their order */
+    pj_regression_sums kept[MAX_NOISES]; /* of the noises with a weight, in their order */
 } levels;
 
-/* No less noise and drift than a counter's rounding would let one see over the whole run. */
+/* Noise and drift smaller than a counter's rounding could reveal over the whole run are not
+ * tried. */
 static void set_range(const pj_regression *r, levels *l)
 {
     static const double seconds_a_drift = 4;
@@ -104,9 +105,9 @@ static void start(levels *l, double noise)
     l->best = (level){noise, l->drifts[0], -INFINITY, 0, 1};
 }
 
-/* What is thought of a noise beforehand: with few windows the least noise explains all of them,
- * and a power sensor of one part in a million is not to be had. A counter may well have none: the
- * rest of its prior weighs as much as a flat one over the whole range would. */
+/* Log prior of the noise: with few windows the smallest noise explains them all, and no power
+ * sensor is accurate to one part in a million. For a counter, zero noise is plausible: the rest of
+ * its prior has as much mass as a flat one over the whole range. */
 static double log_prior_noise(const pj_regression *r, double noise, double least)
 {
     static const double log_factor = 1.6; /* ln 5 */
@@ -118,15 +119,14 @@ static double log_prior_noise(const pj_regression *r, double noise, double least
     return height - 0.5 * away * away;
 }
 
-/* Takes up one noise with every drift; returns the best evidence among them. */
+/* Evaluates one noise with every drift; returns the highest evidence. */
 static double try_noise(pj_regression *r, double noise, double width, levels *l)
 {
     double best = -INFINITY, prior = log_prior_noise(r, noise, l->least_noise);
     pj_regression_set_noise(r, noise);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
         double evidence = prior + pj_regression_evidence(r, l->drifts[k]);
-        if (k > 0)
-            evidence -= log(DRIFTS - 1); /* that there is none is as likely as that there is */
+        if (k > 0) evidence -= log(DRIFTS - 1); /* equal prior odds for drift and no drift */
         level at = {noise, l->drifts[k], evidence, width, 0};
         if (at.evidence > best) best = at.evidence;
         if (at.evidence > l->best.evidence) l->best = at;
@@ -135,7 +135,7 @@ static double try_noise(pj_regression *r, double noise, double width, levels *l)
     return best;
 }
 
-/* Coarse steps over the whole range, to know where to look. */
+/* Coarse grid over the whole range, to find where to refine. */
 static void find_noise(pj_regression *r, levels *l)
 {
     set_range(r, l);
@@ -143,7 +143,8 @@ static void find_noise(pj_regression *r, levels *l)
     for (double s = l->least_noise; s < MOST_NOISE; s *= COARSE_STEP) try_noise(r, s, 0, l);
 }
 
-/* Steps from `middle` down or up as far as they matter, larger ones where nothing changes. */
+/* Steps from `middle` down or up until the evidence is negligible, in larger steps where it is
+ * flat. */
 static void walk_noise(pj_regression *r, double middle, double middle_evidence, bool up, levels *l)
 {
     enum { MOST_STEPS = 30 };
@@ -160,8 +161,8 @@ static void walk_noise(pj_regression *r, double middle, double middle_evidence, 
     }
 }
 
-/* The noise that a sensor may have, given what it said. That a counter has none but the rounding of
- * its readings is, beforehand, as likely as that it has some. */
+/* Posterior of the sensor's noise. For a counter, "only rounding" and "some noise" have equal prior
+ * odds. */
 static void weigh_noise(pj_regression *r, double middle, levels *l)
 {
     start(l, middle);
@@ -176,7 +177,8 @@ static void weigh_noise(pj_regression *r, double middle, levels *l)
     for (size_t i = 0; i < l->count; i++) l->items[i].weight /= sum;
 }
 
-/* Where many noises are as likely, the likeliest one alone would promise too much. */
+/* The posterior mean: where many noises are equally likely, the most likely one alone would make
+ * intervals too narrow. */
 static double mean_noise(const levels *l)
 {
     double sum = 0, weight = 0;
@@ -187,7 +189,7 @@ static double mean_noise(const levels *l)
     return weight > 0 ? sum / weight : l->best.noise;
 }
 
-/* Of energies, not of energies in units of the mean power. */
+/* Converted from units of the mean power to energies in mJ. */
 static double log_evidence(const pj_regression *r, const levels *l)
 {
     double sum = 0, used = 0;
@@ -203,11 +205,11 @@ static double log_evidence(const pj_regression *r, const levels *l)
 typedef struct estimate {
     double *mean, *cov;         /* [n], [n][n]: averaged over the levels */
     double *one_mean, *one_cov; /* of one level */
-    bool *held;                 /* [classes] came out negative and was put to 0 */
-    double *free_variance;      /* [classes] what each one's variance was before it was held */
+    bool *held;                 /* [classes] negative, therefore set to 0 */
+    double *free_variance;      /* [classes] variances before truncation */
 } estimate;
 
-/* The sums of the noise of that place in their order: they stay, only the prior changes. */
+/* Recalls the sums of the noise at that place: only the prior differs. */
 static void come_back(pj_regression *r, levels *l, size_t place, double noise)
 {
     pj_regression_sums *kept = &l->kept[place];
@@ -220,7 +222,7 @@ static void come_back(pj_regression *r, levels *l, size_t place, double noise)
         pj_regression_keep(r, kept);
 }
 
-/* Mean and covariance of the mixture: levels that disagree widen it. */
+/* Mean and covariance of the mixture over levels: disagreement between levels widens it. */
 static bool average(pj_regression *r, levels *l, estimate *e)
 {
     size_t n = r->n, noises = 0;
@@ -244,8 +246,8 @@ static bool average(pj_regression *r, levels *l, estimate *e)
     return true;
 }
 
-/* Solves, and as long as some class comes out negative, makes "it is 0" the prior of the most
- * negative one. */
+/* Solves; while some class comes out negative, replaces the prior of the most negative one by "it
+ * is 0". */
 static bool solve_truncated(pj_regression *r, levels *l, estimate *e)
 {
     for (size_t round = 0; round <= r->classes; round++) {
@@ -266,7 +268,7 @@ static bool solve_truncated(pj_regression *r, levels *l, estimate *e)
     return true;
 }
 
-/* Puts the sums around what the readings say with this noise. */
+/* Takes the sums around the estimate for this noise. */
 static bool centre(pj_regression *r, double noise, double drift, estimate *e)
 {
     pj_regression_set_noise(r, noise);
@@ -310,7 +312,7 @@ static void predict_total(const pj_regression *r, pj_fit *fit)
         sqrt(variance + common[0] * common[0] + common[1] * common[1]) * r->scale;
 }
 
-/* `prior` has the variances from before any class was held at 0. */
+/* `prior` holds the variances before truncation at 0. */
 static void publish(const pj_regression *r, const double *prior, const estimate *e, pj_fit *fit)
 {
     size_t classes = r->classes;
@@ -368,7 +370,7 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
         status = pj_fail_memory(err, "attribution");
         goto done;
     }
-    for (size_t c = 0; c < r.classes; c++) /* an open mean is no knowledge of a class */
+    for (size_t c = 0; c < r.classes; c++) /* the open mean is no knowledge of a class */
         prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
     predict_total(&r, fit);
     centre(&r, FIRST_NOISE, LEAST_NOISE, &e);

@@ -1,5 +1,5 @@
-/* Cholesky and Jacobi, written plainly, but with rows inside: those loops the compiler turns into
- * vectors, which sums of products along a row would wait for one by one. */
+/* Cholesky and Jacobi with row-wise inner loops, which the compiler vectorises; dot products along
+ * a row would be latency-bound. */
 #include "energy/linear.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@ static void subtract_scaled(double *restrict to, const double *restrict from, do
     for (size_t i = 0; i < n; i++) to[i] -= factor * from[i];
 }
 
-/* Column by column: a finished one is taken out of all that follow. The column lies in row 0's
- * upper triangle meanwhile, which nobody needs. */
+/* Right-looking: each finished column is subtracted from all that follow. Row 0's upper triangle,
+ * otherwise unused, is scratch for the column. */
 bool pj_cholesky(double *a, size_t n, double *log_det)
 {
     double log_sum = 0;
@@ -22,7 +22,7 @@ bool pj_cholesky(double *a, size_t n, double *log_det)
         d = sqrt(d);
         a[j * n + j] = d;
         log_sum += 2 * log(d);
-        double *column = a; /* [i]: a[i][j] for i > j; a[0][i] is above the diagonal */
+        double *column = a; /* [i]: a[i][j] for i > j */
         for (size_t i = j + 1; i < n; i++) column[i] = a[i * n + j] /= d;
         for (size_t i = j + 1; i < n; i++)
             subtract_scaled(a + i * n + j + 1, column + j + 1, column[i], i - j);
@@ -43,13 +43,13 @@ void pj_cholesky_solve(const double *factor, size_t n, double *x)
     }
 }
 
-/* All columns of the unit matrix at once, each solved as above. */
+/* All columns of the identity at once, each solved as above. */
 void pj_cholesky_inverse(const double *factor, size_t n, double *inverse)
 {
     for (size_t i = 0; i < n; i++) {
         double *row = inverse + i * n;
         for (size_t c = 0; c < n; c++) row[c] = c == i;
-        for (size_t k = 0; k < i; k++) /* column c begins in row c */
+        for (size_t k = 0; k < i; k++) /* column c starts in row c */
             subtract_scaled(row, inverse + k * n, factor[i * n + k], k + 1);
         for (size_t c = 0; c <= i; c++) row[c] /= factor[i * n + i];
     }
@@ -104,11 +104,11 @@ double pj_condition_number(double *a, size_t n)
 }
 
 /* V = L D L' with L unit lower bidiagonal: row i of L has below[i] / pivot[i - 1] left of its 1.
- * Then from the last row back, V^-1[i][i] = 1 / pivot[i] + (that of row i + 1)^2 V^-1[i + 1][i +
- * 1]. Every term of both sums has the sign of its sum: nothing cancels but in the pivots. */
+ * Backwards from the last row, V^-1[i][i] = 1 / pivot[i] + step^2 V^-1[i + 1][i + 1]. All terms of
+ * both sums have the sign of the sum, so cancellation occurs only in the pivots. */
 bool pj_tridiagonal_invert(double *diagonal, double *below, size_t n, double *log_det)
 {
-    double product = 1, log_sum = 0; /* the logarithm of many pivots at a time */
+    double product = 1, log_sum = 0; /* product of many pivots per logarithm */
     for (size_t i = 0; i < n; i++) {
         double step = i > 0 && below[i] != 0 ? -below[i] * diagonal[i - 1] : 0;
         double pivot = diagonal[i] + (step != 0 ? below[i] * step : 0);

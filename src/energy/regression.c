@@ -1,5 +1,5 @@
-/* The linear model: what is known of the windows' noise, normal equations, and Gaussian
- * conditioning. Memory is taken at init; nothing else fails. */
+/* The linear model: the windows' noise covariance, normal equations, and Gaussian conditioning. All
+ * memory is allocated at init; nothing else fails. */
 #include "energy/regression.h"
 
 #include "base/memory.h"
@@ -68,9 +68,9 @@ static double window_seconds(const pj_regression *r, size_t w)
     return (double)(r->in->windows[w].end_ns - r->in->windows[w].begin_ns) * 1e-9;
 }
 
-/* Mean net power of the classes of which nothing is known beforehand, by the windows that saw any
- * of them: idle time before and after the work must not thin it, however short the work. Of all
- * classes where that says nothing. */
+/* Mean net power of the classes without a calibration, over the windows that contain any of them,
+ * so that idle time before and after does not dilute it, however short the work. Falls back to all
+ * classes. */
 static double mean_power(const pj_regression *r, double net_mj)
 {
     const pj_fit_input *in = r->in;
@@ -110,23 +110,23 @@ static bool is_empty(const pj_design *d, size_t w)
     return d->row_begin[w] == d->row_begin[w + 1];
 }
 
-/* ---- noise known beforehand ----------------------------------------------------------------- */
+/* ---- known noise ---------------------------------------------------------------------------- */
 
-/* Variance of a counter's reading that was taken `at_s` or so, when it rose by `mw`. */
+/* Variance of a counter's reading with a timing error of `at_s` seconds while it rose by `mw`. */
 static double reading_variance(const pj_regression *r, double reading_mj, double mw, double at_s)
 {
     double rounding = reading_mj / r->scale, early = mw * at_s;
     return rounding * rounding + early * early;
 }
 
-/* What both readings of a window do to it, and to the window before. */
+/* Adds the variances of both readings of a window, and the covariance with the window before. */
 static void judge_readings(pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w], *before = w > 0 ? window - 1 : NULL;
     double seconds = window_seconds(r, w), mw = r->level[w] / seconds;
     bool linked = before && before->end_ns == window->begin_ns && !is_empty(&r->design, w - 1) &&
                   !is_empty(&r->design, w);
-    if (linked) { /* the window before took its end for one that nobody shares */
+    if (linked) { /* the window before counted the shared reading as its own */
         double last_seconds = window_seconds(r, w - 1), last_mw = r->level[w - 1] / last_seconds;
         double alone = reading_variance(r, before->reading_mj, last_mw, before->end_s);
         double mean_mw = (r->level[w - 1] + r->level[w]) / (last_seconds + seconds);
@@ -211,7 +211,7 @@ static void add_scaled(double *restrict to, const double *restrict from, double 
     for (size_t i = 0; i < n; i++) to[i] += factor * from[i];
 }
 
-/* far := step x (far + row w), with which the rows before w weigh on the one after it. */
+/* far := step x (far + row w): the weight of the rows up to w on the next one. */
 static void carry(const pj_regression *r, size_t w, double step, double *far)
 {
     const pj_design *d = &r->design;
@@ -220,8 +220,8 @@ static void carry(const pj_regression *r, size_t w, double step, double *far)
     for (size_t i = 0; i < r->n; i++) far[i] *= step;
 }
 
-/* normal, rhs and residual from weight and step. For every pair of rows k <= j, V^-1[j][k] is
- * weight[j] times a product of steps: `far` has the rows k < j with these products, and the lower
+/* Computes normal, rhs and residual from weight and step. For rows k <= j, V^-1[j][k] is weight[j]
+ * times a product of steps: `far` holds the rows k < j multiplied by these products, and the lower
  * triangle of pairs is mirrored at the end. */
 static void accumulate(pj_regression *r)
 {
@@ -320,9 +320,9 @@ static void weigh_prior(pj_regression *r, const double along[2])
     }
 }
 
-/* factor := Cholesky of P0^-1 + normal, pull and misfit; *log_prior := log |P0|. P0 is a diagonal D
- * with a direction u added in each group: P0^-1 = D^-1 - (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u), group
- * by group. */
+/* factor := Cholesky of P0^-1 + normal; also pull and misfit; *log_prior := log |P0|. P0 is a
+ * diagonal D plus a rank-one term u u' per group, inverted by Sherman-Morrison: P0^-1 = D^-1 -
+ * (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u). */
 static bool factorise(pj_regression *r, double drift_sd, double *log_prior, double *log_det)
 {
     size_t n = r->n;
@@ -346,7 +346,7 @@ static bool factorise(pj_regression *r, double drift_sd, double *log_prior, doub
     return pj_cholesky(r->factor, n, log_det);
 }
 
-/* x := what is to be added to `around` for the posterior mean; returns how much the fit gains. */
+/* x := the posterior mean relative to `around`; returns the decrease of the misfit. */
 static double solve(const pj_regression *r, double *x)
 {
     double gain = 0;
@@ -379,9 +379,8 @@ double pj_regression_least_noise(const pj_regression *r)
     return squares > 0 && r->loose > 0 ? 0.1 * sqrt(r->loose / 2 / squares) : 0;
 }
 
-/* Variance of the run's measured total by the noise of the windows it is made of; windows that
- * overlap or leave time unseen count for the time there is to each. A reading that two windows
- * share does nothing to their sum. */
+/* Variance of the run's measured total due to the noise of its windows, scaled where windows
+ * overlap or leave gaps. A reading shared by two windows cancels in the sum. */
 static double total_variance(const pj_regression *r)
 {
     double seen_s = 0, squares = sum_of_squares(r->level, r->design.rows);
@@ -391,10 +390,11 @@ static double total_variance(const pj_regression *r)
     return (r->noise * r->noise * squares + r->loose) * each * each;
 }
 
-/* Conditions N(mean, cov) on total' x = total_y: parts add up to what was measured. The total is a
- * sum over the same noisy windows, so its noise stays in the intervals: moved by k per unit of
- * total, the powers are as uncertain along k as the total is. What the curve itself does not know
- * of the total (time that nobody saw) weakens the condition, as do the digits of its sum. */
+/* Conditions N(mean, cov) on total' x = total_y, so that parts add up to the measured total.
+ * The total is a sum over the same noisy windows, so its noise stays in the intervals: with k
+ * the change of the powers per unit of total, they keep the variance k k' times the total's.
+ * Uncertainty of the total from unobserved time weakens the condition, as does rounding of its
+ * sum. */
 static void condition_on_total(const pj_regression *r, double *mean, double *cov)
 {
     size_t n = r->n;

@@ -1,20 +1,21 @@
 /*
- * The linear model behind the estimator, for one choice of noise and drift at a time:
+ * The linear model behind the estimator (generalised least squares with a prior), for one choice of
+ * noise and drift at a time:
  *
  *   y = A p + B d + e      y: net energy of each window; A: seconds of each class in it; p: powers
- *   p ~ N(m0, P0)          P0: a diagonal and one direction in which all classes of a group move
- *                          together (a calibration that is off as a whole; a mean not known)
- *   d ~ N(0, drift^2)      drift of the baseline: hats a few seconds wide
- *   e ~ N(0, V)            V[w, w] = (noise x energy of w)^2 + what is known of w beforehand
+ *   p ~ N(m0, P0)          P0: a diagonal plus one common direction per group of classes (a
+ *                          calibration that is off as a whole; an unknown mean)
+ *   d ~ N(0, drift^2)      drift of the baseline: hat functions a few seconds wide
+ *   e ~ N(0, V)            V[w, w] = (noise x energy of w)^2 + known variance of w
  *                          V[w, w - 1] = -(variance of the counter's reading between them)
  *
- * What is wrong with a counter's reading, its rounding and when it was taken, is in the window that
- * it closes and in the one that it opens with opposite signs: V is tridiagonal, and long sums are
- * known as well as short ones. Taken for independent, the errors would make every sum of windows
- * look worse than it is. V^-1 is full, but a row of V^-1 A follows from the row before, so that a
- * window costs one dense row of sums besides its few entries.
+ * The error of a counter's reading (rounding, time of reading) enters the window that it closes and
+ * the one that it opens with opposite signs: V is tridiagonal, and long sums are known as well as
+ * short ones. Treated as independent, the errors would make every sum of windows look worse than it
+ * is. V^-1 is full, but each row of V^-1 A follows from the row before, so that a window costs one
+ * dense row of sums besides its few entries.
  *
- * All in one scale: powers in units of the run's mean power, so energies are in units x seconds.
+ * Powers are in units of the run's mean power, energies in that unit x seconds.
  */
 #ifndef PJ_ENERGY_REGRESSION_H
 #define PJ_ENERGY_REGRESSION_H
@@ -27,51 +28,51 @@ typedef struct pj_regression {
     size_t classes, knots, n; /* n = classes + knots */
     double scale;             /* mW of one unit */
     double *y;                /* [rows] net energy */
-    double *level;            /* [rows] what relative noise is relative to: the gross energy */
-    double *known;            /* [rows] variance known beforehand */
+    double *level;            /* [rows] base of the relative noise: the gross energy */
+    double *known;            /* [rows] known variance */
     double *link;             /* [rows] covariance with the window before; 0: independent */
-    double loose;             /* variance of the readings that only one window has */
+    double loose;             /* variance of the readings that belong to one window only */
     double *m0, *d0;          /* [n] prior means and the diagonal of their variances */
-    double *common;           /* [n] how far the common direction moves each; 0: it stays */
-    bool *calibrated;         /* [n] which of the two groups, with a direction each */
+    double *common;           /* [n] common direction of the group; 0: not part of it */
+    bool *calibrated;         /* [n] which of the two groups */
     double total_y;           /* net energy of the run */
-    double *around;           /* [n] the powers that sums are taken around: near the solution,
-                                 small differences of large sums do not drown */
-    /* of the noise that was accumulated last */
+    /* [n] the powers that sums are taken around: near the solution, this avoids cancellation */
+    double *around;
+    /* for the noise accumulated last */
     double noise;
-    double *weight, *step; /* [rows] V^-1, as pj_tridiagonal_invert has it */
+    double *weight, *step; /* [rows] V^-1 in the form of pj_tridiagonal_invert */
     double *normal, *rhs;  /* A'V^-1 A [n][n], A'V^-1 (y - A around) [n] */
     double residual, log_v;
     double *factor, *pull, *vector; /* [n][n], P0^-1 (m0 - around) [n], [n] */
-    double misfit;                  /* of `around` to the prior */
+    double misfit;                  /* of `around` relative to the prior */
 } pj_regression;
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *input, pj_error *err);
 void pj_regression_fini(pj_regression *r); /* may run twice */
-/* Normal equations for a relative noise; the functions below speak of it. */
+/* Computes the normal equations for a relative noise; the functions below refer to it. */
 void pj_regression_set_noise(pj_regression *r, double noise);
-/* What that made, to come back to while neither windows nor `around` change. */
+/* A copy of these sums, valid while windows and `around` stay the same. */
 typedef struct pj_regression_sums {
     double noise, residual, log_v;
     double *normal, *rhs; /* one allocation; NULL: nothing is kept */
 } pj_regression_sums;
 
-void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums); /* or nothing */
+/* stores nothing when out of memory */
+void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums);
 void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums);
-/* Relative noise that cannot be told from none: its sum over the run is a tenth of what is not
- * known of one reading of the counter; 0: the windows are no counter's. */
+/* Relative noise indistinguishable from none: summed over the run it is a tenth of the uncertainty
+ * of one counter reading; 0: the windows are not a counter's. */
 double pj_regression_least_noise(const pj_regression *r);
 /* Log marginal likelihood up to a constant; -INFINITY: the equations cannot be solved. */
 double pj_regression_evidence(pj_regression *r, double drift_sd);
 /* Mean [n] and covariance [n][n] given the windows and the run's total. */
 bool pj_regression_posterior(pj_regression *r, double drift_sd, double *mean, double *cov);
-/* From now on sums are taken around these powers. */
+/* Takes sums around these powers from now on. */
 void pj_regression_centre(pj_regression *r, const double *mean);
-/* From now on noise is judged by what these powers predict for a window instead of what was read:
- * weights that follow the noise of a reading would favour low ones, and ones near their neighbour.
- */
+/* Bases noise on the energies predicted by these powers instead of on readings from now on: weights
+ * that follow the noise of a reading would favour low readings. */
 void pj_regression_relevel(pj_regression *r, const double *mean);
-/* Normal equations as if windows had nothing to do with each other: what they tell apart. */
+/* Normal equations with independent windows: what the sensor itself can separate. */
 void pj_regression_set_apart(pj_regression *r);
 
 #endif

@@ -1,15 +1,13 @@
-/*
- * Sharing measured energy among leaves, exactly. All amounts are integer nanojoules. A running sum
- * is rounded, never a part, so that parts add up to the whole whatever their number, and each is
- * within one nanojoule of its real share.
- */
+/* Exact sharing of measured energy among leaves, in integer nanojoules. Only the running sum is
+ * rounded, never a part, so that parts add up to the whole whatever their number, and each is
+ * within one nanojoule of its exact share. */
 #include "energy/attribute.h"
 
 #include <math.h>
 
 #define UNKNOWN INT64_MIN
 
-/* Energy so far of one segment, dealt out in portions of real weight. */
+/* Deals out a segment's energy in proportion to real weights. */
 typedef struct dealer {
     double total_weight, dealt_weight;
     int64_t total_nj, dealt_nj;
@@ -39,7 +37,7 @@ static double overlap_ms(const pj_segment *s, const pj_leaf *l)
 
 typedef struct sums {
     double time_ms, work; /* work: power x time */
-    size_t last;          /* one behind the last leaf that may touch */
+    size_t last;          /* one past the last leaf that may overlap */
 } sums;
 
 static sums add_up(const pj_segment *s, const pj_leaf *leaves, size_t first, size_t count,
@@ -63,7 +61,7 @@ static void share_segment(const pj_segment *s, const pj_leaf *leaves, size_t fir
     int64_t idle_nj = (int64_t)llround(idle_mw * seconds * 1e6);
     bool by_time = energy_nj <= idle_nj || !(t->work > 0);
     if (by_time) r->by_time++;
-    /* Idle of time that no leaf covers stays unshared, with the net energy over it. */
+    /* The idle energy and net energy of time that no leaf covers stay unshared. */
     double covered = t->time_ms / (seconds * 1e3);
     if (covered > 1) covered = 1; /* parallel leaves */
     int64_t idle_dealt = (int64_t)llround((double)idle_nj * covered);
@@ -75,8 +73,8 @@ static void share_segment(const pj_segment *s, const pj_leaf *leaves, size_t fir
         if (!(ms > 0)) continue;
         int64_t net_part = deal(&work, by_time ? ms : ms * power[leaves[i].class_]);
         int64_t gross_part = net_part + deal(&idle, ms);
-        if (r->gross_nj[i] ==
-            UNKNOWN) { /* part of it lies in the dark: the known part is unshared */
+        /* part of the leaf has no samples; its known part is left unshared */
+        if (r->gross_nj[i] == UNKNOWN) {
             r->unshared_nj += gross_part;
             continue;
         }
@@ -86,8 +84,8 @@ static void share_segment(const pj_segment *s, const pj_leaf *leaves, size_t fir
     r->unshared_nj += energy_nj - idle.dealt_nj - work.dealt_nj;
 }
 
-/* Visits the segments whose energy is known, each with its first leaf and the sums over its leaves.
- */
+/* Iterates over the segments of known energy, each with its first leaf and the sums over its
+ * leaves. */
 typedef struct walk {
     const pj_segment *segments;
     size_t count, next, first;
@@ -117,8 +115,8 @@ void pj_share_run(const pj_segment *segments, size_t segment_count, const pj_lea
     sums t;
     r->total_nj = r->unshared_nj = 0;
     r->by_time = 0;
-    /* First the nanoseconds of each leaf that known segments cover: a leaf with less than all of
-     * them has no known energy. */
+    /* First the time of each leaf that known segments cover: a leaf that is not covered completely
+     * has no known energy. */
     int64_t *covered_ns = r->net_nj;
     for (size_t i = 0; i < leaf_count; i++) covered_ns[i] = 0;
     walk w = start;

@@ -1,5 +1,5 @@
-/* Energy per FLOP and per byte, from the class energies of a fit. Two unknowns, so the normal
- * equations are written out. Classes weigh by how well their energy is known. */
+/* Energy per FLOP and per byte, by weighted least squares over the class energies of a fit. Two
+ * unknowns, so the normal equations are written out. */
 #include "energy/attribute.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static normal2 add_up(const pj_fit *fit, const double *flops, const double *byte
         double energy_pj = fit->power_mw[c] * seconds * 1e9;
         if (!isfinite(flops[c]) || !isfinite(bytes[c]) || flops[c] + bytes[c] <= 0 || seconds <= 0)
             continue;
-        /* What two numbers cannot explain of a class is some share of its energy: 20 %. */
+        /* Model error: two coefficients cannot explain a class better than to about 20 %. */
         double sd = sqrt(fmax(fit->covariance[c * fit->class_count + c], 0)) * seconds * 1e9;
         double variance = sd * sd + 0.04 * energy_pj * energy_pj;
         if (!(variance > 0)) continue;
@@ -44,11 +44,12 @@ void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *byt
     if (a < 0) a = 0, b = n.be / n.bb;
     if (b < 0) b = 0, a = n.fe / n.ff;
     double rest = n.ee - 2 * (a * n.fe + b * n.be) + a * a * n.ff + 2 * a * b * n.fb + b * b * n.bb;
-    double spread = fmax(1, rest / (n.count - 2)); /* misfit widens, a good fit never narrows */
+    /* misfit widens intervals, a good fit never narrows them */
+    double spread = fmax(1, rest / (n.count - 2));
     double r = n.fb / sqrt(n.ff * n.bb);
     *costs = (pj_unit_costs){a, sqrt(n.bb / det * spread), b, sqrt(n.ff / det * spread),
                              (1 + fabs(r)) / (1 - fabs(r))};
-    /* An interval that reaches zero says nothing: the run does not identify the figure. */
+    /* An interval that includes zero: the run does not identify the figure. */
     if (!(a > 1.96 * costs->pj_per_flop_sd)) costs->pj_per_flop = costs->pj_per_flop_sd = NAN;
     if (!(b > 1.96 * costs->pj_per_byte_sd)) costs->pj_per_byte = costs->pj_per_byte_sd = NAN;
 }

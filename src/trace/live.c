@@ -1,11 +1,11 @@
-/* Handing events to every sink of a list. */
+/* Dispatches live events to every sink of a list. */
 #include "trace/live.h"
 
 #include "base/error.h"
 
 #include <string.h>
 
-/* A sink that says it has failed gets nothing more; the others go on. */
+/* A sink that reports failure gets no further events; the others do. */
 static void check(pj_live_sinks *list, uint32_t i)
 {
     const pj_live_sink *sink = &list->sinks[i];
@@ -75,7 +75,7 @@ static void run_end(void *context, const char *run_id, const pj_live_end *end)
 
 #undef TO_ALL
 
-/* Hooks that no sink has stay NULL, so that nobody prepares events that nobody wants. */
+/* Callbacks that no sink has stay NULL, so that events nobody wants are not prepared. */
 static void join(pj_live_sinks *list, const pj_live_sink *sink)
 {
     pj_live_sink *all = &list->all;

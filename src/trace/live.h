@@ -1,9 +1,7 @@
-/*
- * Live events of runs, for whoever watches: terminal, WebSocket hub. A sink is a versioned table of
- * functions; NULL means "not interested". A session has a list of sinks. Calls come from the run's
- * collector thread (run_queued and warnings from others, too), in order of time; a sink must not
- * block. Figures are provisional: final ones come with the stored run.
- */
+/* Live events of runs for observers: terminal, WebSocket hub. A sink is a versioned table of
+ * callbacks; NULL means "not interested". A session has a list of sinks. Callbacks are called in
+ * time order from the run's collector thread (run_queued and warning from others too) and must not
+ * block. Figures are provisional: the final ones come with the stored run. */
 #ifndef PJ_TRACE_LIVE_H
 #define PJ_TRACE_LIVE_H
 
@@ -63,11 +61,11 @@ typedef struct pj_live_end {
 enum { PJ_LIVE_SINK_VERSION = 1, PJ_MAX_LIVE_SINKS = 8 };
 
 typedef struct pj_live_sink {
-    uint32_t version; /* PJ_LIVE_SINK_VERSION; new functions go to the end and raise it */
+    uint32_t version; /* PJ_LIVE_SINK_VERSION; new callbacks are appended and raise it */
     void *context;
     void (*run_queued)(void *context, const char *run_id, uint32_t position_in_queue);
     void (*run_begin)(void *context, const pj_live_run *run);
-    /* The model is open: what was unknown of it is known now. */
+    /* The model has been opened: facts that were unknown at the start are now filled in. */
     void (*run_model)(void *context, const pj_live_run *run);
     void (*power)(void *context, const char *run_id, const pj_live_power *samples, uint32_t count);
     void (*section_start)(void *context, const char *run_id, const pj_live_section *section);
@@ -77,12 +75,13 @@ typedef struct pj_live_sink {
     void (*parts)(void *context, const char *run_id, const pj_live_part *parts, uint32_t count);
     void (*warning)(void *context, const char *run_id, const char *code, const char *text);
     void (*run_end)(void *context, const char *run_id, const pj_live_end *end);
-    /* Asked after each event: a sink that has failed is told nothing more. NULL: it never does. */
+    /* Polled after each event: a sink that has failed gets no further events. NULL: it never
+     * fails. */
     bool (*has_failed)(void *context);
 } pj_live_sink;
 
-/* A list of sinks, itself usable as one: `all` hands every event on to those that want it. Zeroed to
- * begin with. Sinks are added and cleared between runs. */
+/* A list of sinks, itself usable as one: `all` forwards every event to the sinks that want it. Must
+ * be zeroed first. Sinks are added and cleared between runs. */
 typedef struct pj_live_sinks {
     pj_live_sink sinks[PJ_MAX_LIVE_SINKS];
     atomic_bool disabled[PJ_MAX_LIVE_SINKS];

@@ -1,4 +1,4 @@
-/* Words of the vocabulary as the database and the API spell them. */
+/* Names of enumeration values as the database and the API spell them. */
 #include "trace/phases.h"
 #include "trace/summary.h"
 

@@ -1,4 +1,4 @@
-/* The words for phases, listed once: X(ID, name), in the order of pj_phase. */
+/* Names of phases, defined once: X(ID, name), in the order of pj_phase. */
 #ifndef PJ_TRACE_PHASES_H
 #define PJ_TRACE_PHASES_H
 

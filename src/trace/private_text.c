@@ -1,4 +1,4 @@
-/* Features of a text that is not kept, counted in one pass over its characters. */
+/* Features of a text that is not stored, counted in one pass over its characters. */
 #include "trace/private_text.h"
 
 #include "base/sha256.h"

@@ -1,8 +1,6 @@
-/*
- * What a private run keeps of a text instead of the text itself: its SHA-256, its length and simple
- * features, from which it cannot be read back. (A short text that somebody guesses can be confirmed
- * by its hash.) Definitions: docs/formats.md.
- */
+/* What a private run stores instead of a text: its SHA-256, its length and simple features, from
+ * which the text cannot be reconstructed. (A correct guess of a short text can be confirmed by the
+ * hash.) Definitions: docs/formats.md. */
 #ifndef PJ_TRACE_PRIVATE_TEXT_H
 #define PJ_TRACE_PRIVATE_TEXT_H
 

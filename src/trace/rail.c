@@ -1,7 +1,5 @@
-/*
- * The words of rails and the rules that follow from them, in one table: how a class is called, which
- * column of a sample it fills, in which colour it is drawn, and whether it counts towards the total.
- */
+/* Names of rails and the rules that depend on their class, in one table: name, sample column, chart
+ * colour, and whether the class counts towards the total. */
 #include "trace/rail.h"
 
 #include <ctype.h>
@@ -12,7 +10,7 @@
 static const struct {
     const char *name, *column, *colour;
     bool counts;    /* part of the machine's total, unless a wider rail contains it */
-    double most_mw; /* what one rail of it draws at most: twice the largest device on sale */
+    double most_mw; /* plausibility limit of one rail: twice the largest device on sale */
 } classes[PJ_RAIL_CLASS_COUNT] = {
     [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", "blue", true, 1e6},
     [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", "green", true, 2.5e6},
@@ -74,19 +72,19 @@ const char *pj_rail_scope_name(pj_rail_scope scope)
 
 /* ---- what counts --------------------------------------------------------------------------- */
 
-/* A GPU's reading that holds the processor as well (an APU's package, a Grace Hopper module): it
- * belongs to the total, and is the power of no GPU. */
+/* A GPU sensor that also covers the processor (an APU's package, a Grace Hopper module): it counts
+ * towards the total, but is not the power of a GPU. */
 static bool holds_processor(const pj_rail *rail)
 {
     return rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE;
 }
 
-/* Whether the rail counts for the column, containment aside. */
+/* Whether the rail may count for the column, ignoring containment. */
 static bool candidate(const pj_rail *rail, pj_rail_class column, bool has_total)
 {
     if (column != PJ_RAIL_TOTAL) return rail->rail_class == column && !holds_processor(rail);
     if (!classes[rail->rail_class].counts) return false;
-    /* Where something reports a total, only boards that it does not contain come on top of it. */
+    /* Where something reports a total, only boards outside it are added to it. */
     return !has_total || rail->rail_class == PJ_RAIL_TOTAL ||
            (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_BOARD);
 }
@@ -125,7 +123,7 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
                                      rails[r].name);
 }
 
-/* Appends the names of a list; those of the vocabulary in capitals, as people write them. */
+/* Appends a list of names; class names in capitals ("CPU"), as people write them. */
 static size_t put_names(char *text, size_t bytes, size_t used, const char *names)
 {
     for (const char *at = names; at && *at && used < bytes;) {

@@ -1,7 +1,6 @@
-/*
- * Rails and readings: what a power source offers, and one value it gave. Sources write these, the
- * sampler forwards them, energy curves and the spool read them. Nothing here knows a token.
- */
+/* Rails and readings. A rail is one channel of a power source (CPU package, GPU board, DRAM); a
+ * reading is one value of it. Sources produce them, the sampler forwards them, energy curves and
+ * the spool consume them. Nothing here depends on tokens or spans. */
 #ifndef PJ_TRACE_RAIL_H
 #define PJ_TRACE_RAIL_H
 
@@ -9,8 +8,8 @@
 
 enum { PJ_MAX_RAILS = 64, PJ_RAIL_NAME_BYTES = 32 };
 
-/* The column of a sample a rail counts for. PLATFORM rails (package, psys, module, and others kept
- * for their own sake) are stored but are not columns. */
+/* The sample column that a rail counts for. PLATFORM rails (package, psys, module, and others
+ * stored only for reference) have no column. */
 typedef enum pj_rail_class {
     PJ_RAIL_CPU = 0,
     PJ_RAIL_GPU, /* each GPU is a rail of this class; the column is their sum */
@@ -23,7 +22,7 @@ typedef enum pj_rail_class {
 
 typedef enum pj_rail_kind {
     PJ_RAIL_COUNTER = 0, /* value: cumulative energy, microjoules since some start */
-    PJ_RAIL_INSTANT,     /* value: milliwatts, mean over `window_ns` (0: taken as the period) */
+    PJ_RAIL_INSTANT,     /* value: milliwatts, mean over `window_ns` (0: over the period) */
     PJ_RAIL_AVERAGE      /* value: milliwatts, trailing mean over `window_ns` > period */
 } pj_rail_kind;
 
@@ -52,15 +51,15 @@ typedef struct pj_rail {
     double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
     double modulus_uj;         /* counters: the value wraps here; 0: it does not, or unknown */
     double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
-    int twin_class; /* 1 + the class of which this is a second measurement; 0: it is none */
-    double gain;    /* reading / truth, as somebody calibrated it; 0: 1 */
-    double gain_sd; /* relative 1-sigma of what is left; 0: unknown (8 % is taken) */
+    int twin_class; /* 1 + the class that this rail measures a second time; 0: not a duplicate */
+    double gain;    /* reading / truth, from a calibration; 0: 1 */
+    double gain_sd; /* relative 1 sigma that remains; 0: unknown (8 % is assumed) */
 } pj_rail;
 
 typedef enum pj_reading_status {
     PJ_READING_OK = 0,
     PJ_READING_REPEAT,   /* the sensor has not published since the last reading */
-    PJ_READING_GAP,      /* this read failed, the source lives */
+    PJ_READING_GAP,      /* this read failed, the source still works */
     PJ_READING_REJECTED, /* implausible: kept raw, not used */
     PJ_READING_RESET,    /* first value after a start, reset or resume: arms the counter */
     PJ_READING_LOST      /* the rail is gone from here on */
@@ -80,29 +79,31 @@ typedef struct pj_reading {
     uint32_t sequence;           /* of the sampler's tick */
 } pj_reading;
 
-/* ---- words and rules (rail.c) ---- */
+/* ---- names and rules (rail.c) ---- */
 
-/* The words as the database, the API and tables spell them. */
+/* Names as the database, the API and tables spell them. */
 const char *pj_rail_class_name(pj_rail_class rail_class);
 const char *pj_rail_kind_name(pj_rail_kind kind);
 const char *pj_rail_scope_name(pj_rail_scope scope);
-int pj_rail_class_parse(const char *name); /* of a class's own name; -1: there is none */
+int pj_rail_class_parse(const char *name); /* from the class's own name; -1: unknown */
 /* The column of a sample, "cpu_power_mw"; NULL for PJ_RAIL_PLATFORM, which has none. */
 const char *pj_rail_class_column(pj_rail_class rail_class);
 const char *pj_rail_class_colour(pj_rail_class rail_class); /* "blue", as charts draw it */
-/* A bound for rails whose device names none. */
+/* Plausibility limit for rails whose device reports none. */
 double pj_rail_class_most_mw(pj_rail_class rail_class);
-/* What a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else PLATFORM. */
+/* The class that a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else
+ * PLATFORM. */
 pj_rail_class pj_rail_class_of_name(const char *name);
 
-/* Whether this rail counts towards the column. A rail that a wider one of the same column contains
- * does not. The total is the sum of every CPU, GPU, ANE and DRAM rail that no other of these
- * contains; where a source reports a total itself, that and the GPU boards outside it. */
+/* Whether this rail counts towards the column; a rail contained in a wider one of the same
+ * column does not. The total is the sum of every CPU, GPU, ANE and DRAM rail that no other of
+ * these contains; where a source reports a total itself, it is that total and the GPU boards
+ * outside it. */
 bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column);
 /* Sum of `values` (by rail) over the column: NAN when one that counts is NAN, or none counts. */
 double pj_rail_column_sum(const pj_rail *rails, uint32_t count, const double *values,
                           pj_rail_class column);
-/* What a partial total is, for people: "CPU only, GPU missing". Both as lists of names. */
+/* Describes a partial total for people: "CPU only, GPU missing". Both are lists of names. */
 void pj_partial_text(const char *total_rails, const char *partial_rails, char *text, size_t bytes);
 /* Names of the rails whose bits are set in `which`, separated by commas. */
 void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *text, size_t bytes);

@@ -1,7 +1,5 @@
-/*
- * Lanes and the public calls on them. A lane's ring holds whole records, never torn over its end:
- * a PAD record fills the rest when one does not fit. The writer owns `head`, the collector `tail`.
- */
+/* Lanes and the public calls on them. A record never wraps around the end of a lane's ring: a PAD
+ * record fills the rest when one does not fit. The writer owns `head`, the collector `tail`. */
 #include "trace/recorder.h"
 
 #include "base/ids.h"
@@ -15,7 +13,7 @@ enum { DEFAULT_LANE_BYTES = 4 << 20, LEAST_LANE_BYTES = 256 << 10, MAX_EXTRAS = 
 typedef struct frame {
     int64_t begin_ns;
     uint32_t id, serial;
-    int32_t replaced; /* the context's value of this kind outside the span */
+    int32_t replaced; /* the context's previous value for this kind */
     uint8_t kind;
 } frame;
 
@@ -37,7 +35,7 @@ struct pj_lane {
     _Alignas(64) _Atomic uint64_t tail; /* bytes read, ever */
 };
 
-/* ---- where the run is: one word, so that a thread without open spans can tell --------------- */
+/* ---- the run's current context, one word, for threads without open spans ------------------- */
 
 /* phase 3 bits | section 16 | layer + 1 13 | token + 1 32 */
 static uint64_t pack_context(const int32_t context[PJ_SPAN_KIND_COUNT])
@@ -161,7 +159,7 @@ static bool is_finer_than(pj_span_kind kind, pj_depth depth)
 
 static void begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
 {
-    /* What is dropped still has an end to come: `skipped` counts those. */
+    /* A dropped span will still be ended: `skipped` counts those. */
     if (lane->skipped || is_finer_than(kind, lane->recorder->depth)) {
         lane->skipped++;
         return;
@@ -269,7 +267,7 @@ static double host_offset(double device_ns, const pj_clock_pair *before, const p
     return (device_ns - before->device_ns) * slope;
 }
 
-/* Work of a run lies between its begin and now; what the pairs put outside of that is cut off. */
+/* Clamps a device span to the run, from its begin to now. */
 static bool place_in_run(const pj_recorder *recorder, const pj_device_span *span,
                          const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
 {
@@ -327,8 +325,8 @@ static pj_lane *lane_new(pj_recorder *recorder, uint64_t owner)
     pj_lane *lane = pj_alloc_aligned(_Alignof(pj_lane), 1, sizeof *lane);
     size_t bytes = number ? recorder->lane_bytes / 4 : recorder->lane_bytes;
     if (!lane) return NULL;
-    lane->ring =
-        pj_alloc_aligned(64, bytes, 1); /* zeroed: touched, so that recording faults nothing */
+    lane->ring = pj_alloc_aligned(
+        64, bytes, 1); /* zeroed: touches the pages, so that recording causes no page faults */
     if (!lane->ring) {
         pj_free(lane);
         return NULL;
@@ -363,7 +361,7 @@ pj_lane *pj_recorder_lane(pj_recorder *recorder)
     return lane;
 }
 
-/* The slot of the name: its id's place, or the free one where it would go. */
+/* The hash slot of the name: the one that holds it, or the free one where it belongs. */
 static uint32_t *find_slot(const pj_recorder *recorder, const char *name)
 {
     uint32_t mask = recorder->slot_count - 1;
@@ -444,7 +442,7 @@ static void drain_lane(pj_lane *lane, uint64_t until, pj_record_fn *take, void *
 
 void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context)
 {
-    /* Heads first, names second: every name that a record below a head uses is then there. */
+    /* Heads first, then names: every name used by a record before a head is then known. */
     uint64_t heads[PJ_MAX_LANES];
     pj_lane *first = atomic_load_explicit(&recorder->lanes, memory_order_acquire);
     for (pj_lane *lane = first; lane; lane = lane->next)

@@ -1,13 +1,14 @@
 /*
- * The recorder of one run: where threads put their spans until the collector fetches them. Each
- * thread has a lane: a stack of open spans, the context they make, and a ring of records to one
- * reader. Recording is a clock reading and a copy into the ring; it never locks, allocates or
+ * The recorder of one run: buffers the spans of all threads until the collector drains them. Each
+ * thread has a lane: a stack of open spans, the context they form, and a ring of records with one
+ * consumer. Recording costs a clock reading and a copy into the ring; it never locks, allocates or
  * waits. When a ring is full the span is lost and counted.
  *
- * Records in the ring have the form they have in the spool (trace/spool.h), less the checksum.
+ * Records in the ring have the form they have in the spool (trace/spool.h), except for the
+ * checksum.
  *
- * Threads: lanes belong to their threads; names and the list of lanes are guarded by a mutex that
- * only registration takes; pj_recorder_drain belongs to the one collector thread.
+ * Threads: a lane belongs to its thread; a mutex guards names and the list of lanes and is taken
+ * only to register one; only the collector thread calls pj_recorder_drain.
  */
 #ifndef PJ_TRACE_RECORDER_H
 #define PJ_TRACE_RECORDER_H
@@ -22,7 +23,7 @@
 enum { PJ_MAX_OPEN_SPANS = 16, PJ_MAX_LANES = 1024, PJ_MAX_NAMES = 65535 };
 
 typedef struct pj_recorder {
-    uint64_t generation; /* never used twice in a process: tells a reused address from its ghost */
+    uint64_t generation; /* unique in the process: detects a stale pointer */
     int64_t begun_ns;
     pj_depth depth;
     _Atomic uint64_t context; /* phase, section, token, layer open somewhere in the run */
@@ -45,8 +46,9 @@ void pj_recorder_fini(pj_recorder *recorder); /* may run twice; no thread may re
 pj_lane *pj_recorder_lane(pj_recorder *recorder);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
 
-/* Records one by one, header included, in the order of each lane; a name comes before the first
- * record that uses it. A record is valid until the call returns; `take` may not call back here. */
+/* Calls `take` for each record, header included, in the order of each lane; a name comes before the
+ * first record that uses it. A record is valid until the call returns; `take` must not call back
+ * here. */
 typedef void pj_record_fn(void *context, const pj_record *record);
 void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context);
 /* True when some ring is fuller than a quarter: the collector should not sleep. */
@@ -55,13 +57,13 @@ bool pj_recorder_is_busy(const pj_recorder *recorder);
 void pj_recorder_close_open(pj_recorder *recorder);
 
 typedef struct pj_recorder_counts {
-    uint64_t spans;         /* recorded, begins and texts not counted */
+    uint64_t spans;         /* recorded, not counting begins and texts */
     uint64_t lost;          /* no room in the ring */
     uint64_t misused;       /* broke the rules of nesting, or too deep */
-    uint64_t statistics_ns; /* spent on them, as the recording threads said */
+    uint64_t statistics_ns; /* computing statistics, as the recording threads reported */
 } pj_recorder_counts;
 pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */
-/* Where the run is now, as far as any thread has said. */
+/* The phase the run is in, as last published by any thread. */
 pj_phase pj_recorder_phase(const pj_recorder *recorder);
 
 #endif

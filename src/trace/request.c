@@ -25,7 +25,7 @@ void pj_request_clear(pj_run_info *info)
 
 /* ---- energy of the request ------------------------------------------------------------------- */
 
-/* What is taken out of the run. Energies are NAN when some part's energy is unavailable. */
+/* What is excluded from the request. Energies are NAN when some part's energy is unavailable. */
 typedef struct taken_out {
     double gross_mj, net_mj, ms;
     bool any;
@@ -103,7 +103,7 @@ static pj_status fill_typical(pj_run_data *d, pj_error *err)
 
 /* ---- disturbed steps --------------------------------------------------------------------------- */
 
-/* A decode step: its time, and the work that was recorded in it (0: none was). */
+/* A decode step: its duration and its recorded work (0: none recorded). */
 typedef struct step {
     uint32_t first, end; /* token rows */
     double ms, flops, bytes;
@@ -160,7 +160,7 @@ static double running_median(const steps *s, uint32_t at, size_t member)
     return median(values, window);
 }
 
-/* How many times the usual work a step did: at least 1, so that little work excuses nothing. */
+/* The step's work relative to the usual, at least 1: less work does not lower the limit. */
 static double work_ratio(const steps *s, uint32_t at)
 {
     double flops = running_median(s, at, offsetof(step, flops));

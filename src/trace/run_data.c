@@ -1,4 +1,4 @@
-/* Ownership of a finished run: everything lies in its arena. */
+/* Ownership of a finished run: everything is in its arena. */
 #include "trace/run_data.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ uint32_t pj_shared_step_end(const pj_run_data *data, uint32_t first)
     return end;
 }
 
-/* As the view `components_of_tokens` has it. */
+/* Same formula as the view `components_of_tokens`. */
 double pj_token_part_mj(const pj_token_row *token, const pj_component_row *c)
 {
     double mj = pj_mj_of_nj(c->energy.gross_nj);

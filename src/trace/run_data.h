@@ -1,9 +1,8 @@
-/*
- * A finished run in memory: what the profiler hands to the store, to exports and to analysis, and
- * what the store can load again. Plain arrays; a child names its parent by index. Times are
+/* A finished run in memory: what the profiler hands to the store, to exports and to analysis, and
+ * what the store loads back. Plain arrays; a child refers to its parent by index. Times are
  * milliseconds from the start of the run. Energies are integer nanojoules so that parts add up
- * exactly; PJ_NJ_UNKNOWN means unavailable, NAN likewise in doubles. Everything hangs on one arena.
- */
+ * exactly; PJ_NJ_UNKNOWN means unavailable, as NAN does in doubles. Everything is allocated from
+ * one arena. */
 #ifndef PJ_TRACE_RUN_DATA_H
 #define PJ_TRACE_RUN_DATA_H
 
@@ -28,7 +27,7 @@ typedef enum pj_method {
     PJ_METHOD_FIT,
     PJ_METHOD_REPLAY,
     PJ_METHOD_ALLOCATED,
-    PJ_METHOD_TIME /* shared by time: the fit failed, or nothing tells classes apart */
+    PJ_METHOD_TIME /* shared by time: the fit failed, or nothing distinguishes the classes */
 } pj_method;
 
 /* Why a figure is unavailable, or 0. */
@@ -43,9 +42,9 @@ typedef struct pj_energy {
     int64_t gross_nj;   /* = sum of the children's gross + self */
     int64_t net_nj;     /* gross - idle power x time; may be negative within its interval */
     int64_t self_nj;    /* gross energy of time that no child covers ("unattributed") */
-    int64_t planted_nj; /* simulated truth (gross), else PJ_NJ_UNKNOWN */
+    int64_t planted_nj; /* ground truth of a simulation (gross), else PJ_NJ_UNKNOWN */
     float sd_mj, net_sd_mj; /* 1 sigma of gross and net; the 95 % interval is +- 1.96 of it */
-    pj_sd sd, net_sd;       /* what they consist of */
+    pj_sd sd, net_sd;       /* their components */
     float upper_mj;         /* unavailable below resolution: at most this much gross; else NAN */
     uint8_t method;         /* pj_method */
     uint8_t absence;        /* pj_absence */
@@ -65,9 +64,9 @@ static inline void pj_energy_scale_sd(pj_energy *e, double factor)
     e->upper_mj *= (float)fabs(factor);
 }
 
-/* Power samples by column: one row a time; mw[r] is the column of rails[r], NAN where it has no
- * reading. columns[c] is the sum over class c (total: own rail or sum), NAN when nothing is known.
- */
+/* Power samples, stored by column, one row per time; mw[r] belongs to rails[r] and is NAN where the
+ * rail has no reading. columns[c] is the sum over class c (total: own rail or sum), NAN when
+ * nothing is known. */
 typedef struct pj_sample_table {
     uint32_t count;
     double *t_ms;
@@ -92,10 +91,11 @@ typedef struct pj_rail_energy {
     pj_sd sd, net_sd;
 } pj_rail_energy;
 
-/* A step is one pass over the model: one token, or in a batch one token of every live sequence, which
- * share the step's energy (method ALLOCATED, attribution/batch.h). Rows of a step are consecutive.
- * What lies in a step belongs to its token (`token`, an index) when there is one, and to the step
- * (`step`, the index of its first token row) when several share it; the other is PJ_NO_PARENT. */
+/* A step is one pass over the model: one token, or in a batch one token of every live sequence;
+ * these share the step's energy (method ALLOCATED, attribution/batch.h). Rows of a step are
+ * consecutive. A section, layer or component inside a step refers to its token (`token`, an index)
+ * when there is one, and to the step (`step`, the index of its first token row) when several tokens
+ * share it; the other is PJ_NO_PARENT. */
 typedef struct pj_section_row {
     uint32_t phase;       /* index of the phase row */
     uint32_t token, step; /* both PJ_NO_PARENT: in no token */
@@ -116,13 +116,14 @@ typedef struct pj_token_row {
     double start_ms, duration_ms;
     double power_mw; /* of the step, mean over it; NAN: unavailable */
     pj_energy energy;
-    /* Of a shared step's parts: of net energy of PJ_CONTEXT_COMPONENT, and of all else. */
+    /* This token's fraction of a shared step: of the net energy of PJ_CONTEXT_COMPONENT, and of the
+     * rest. */
     double context_share, share;
-    int32_t disturbed; /* by the machine, see trace/request.h: 1, 0; -1: not judged */
+    int32_t disturbed; /* by other load, see trace/request.h: 1, 0; -1: not judged */
 } pj_token_row;
 
-/* The component that reads the cached keys and values: a sequence's part of it grows with its
- * context. */
+/* The component that reads the cached keys and values: a sequence's fraction of its energy grows
+ * with the sequence's context. */
 #define PJ_CONTEXT_COMPONENT "attention"
 
 typedef struct pj_layer_row {
@@ -166,7 +167,7 @@ typedef struct pj_extra_row {
     double value;
 } pj_extra_row;
 
-/* What attribution learned of one class of work (component or operation, per phase). */
+/* What attribution estimated for one class of work: a component or operation in one phase. */
 typedef struct pj_class_row {
     const char *name; /* "q_proj" or "attention/softmax" */
     uint8_t phase;
@@ -175,7 +176,7 @@ typedef struct pj_class_row {
     double energy_mj, energy_sd_mj; /* gross, net share included */
     double net_energy_mj, net_energy_sd_mj;
     pj_sd energy_sd, net_energy_sd;
-    double data_share;              /* 1 - posterior / prior variance: what the data said */
+    double data_share;              /* 1 - posterior / prior variance: how much of the estimate comes from data */
     bool truncated;                 /* its power came out negative and was set to 0 */
 } pj_class_row;
 
@@ -190,7 +191,7 @@ typedef struct pj_condition_row {
     double t_ms;
     const char *device;
     double temperature_c, clock_mhz, memory_clock_mhz, utilisation, power_limit_mw;
-    const char *throttle; /* "power,thermal"; "": nothing holds it back */
+    const char *throttle; /* "power,thermal"; "": not throttled */
 } pj_condition_row;
 
 /* Facts and figures of the run as a whole; NAN, NULL or 0 where a comment says so. */
@@ -200,8 +201,8 @@ typedef struct pj_run_info {
     pj_depth depth;
     int64_t created_wall_ns;
     const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
-    /* Of a private run, whose prompt, output_text and texts of tokens are NULL: what is kept of
-     * them, JSON objects (trace/private_text.h). NULL: not private, or not known. */
+    /* Of a private run (prompt, output_text and token texts are NULL): the JSON objects stored
+     * instead (trace/private_text.h). NULL: not private, or unknown. */
     const char *prompt_private, *output_private;
     const char *const *tags; /* tag_count of them */
     uint32_t tag_count;
@@ -230,9 +231,9 @@ typedef struct pj_run_info {
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
     bool total_is_partial; /* partial_rails names something */
-    const char *total_rails;   /* what the total is the sum of: "cpu,gpu0"; NULL: nothing */
-    const char *conditions_json; /* by device: means and extremes; NULL: nothing was reported */
-    const char *partial_rails; /* what it should hold and lacks: "gpu1"; NULL: nothing */
+    const char *total_rails;   /* rails that the total is the sum of: "cpu,gpu0"; NULL: none */
+    const char *conditions_json; /* by device: means and extremes; NULL: none reported */
+    const char *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
     double model_load_mj;    /* NAN: unavailable, or the run loaded no model */
@@ -243,11 +244,11 @@ typedef struct pj_run_info {
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
     double attribution_interval;            /* median relative 95 % half width of tokens' classes */
-    double attribution_interval_calibrated; /* what a calibration is expected to bring */
+    double attribution_interval_calibrated; /* the same, as expected with a calibration */
     double calibration_gap;                 /* replay: measured / predicted - 1, NAN else */
     /* the profiler itself */
     double overhead_ms, overhead_share; /* measured cost of recording in this run */
-    double statistics_ms;               /* of that: looking at outputs */
+    double statistics_ms;               /* of that: computing statistics of outputs */
     double sampler_cpu_share, sampler_jitter_us;
     uint64_t samples_missed, spans_lost;
     double baseline_cold_mw, baseline_resident_mw; /* total; NAN: none */
@@ -275,8 +276,8 @@ typedef struct pj_run_data {
         component_count, operation_count, extra_count, class_count, warning_count, condition_count;
 } pj_run_data;
 
-/* Says by name which rails the total is the sum of, and which it lacks beside those that were known
- * to be unreadable before the run; bits by rail. */
+/* Records the names of the rails that the total is the sum of, and of those it lacks besides the
+ * ones known to be unreadable before the run; bit masks of rails. */
 pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */

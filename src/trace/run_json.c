@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: beyond it a spool is not believed */
+enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is not believed */
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
@@ -137,14 +137,14 @@ bool pj_run_is_json_object(const char *text)
     return is_object;
 }
 
-/* Goes into other JSON as it stands: what is none would spoil that too. */
+/* Embedded verbatim in other JSON, so it must be valid JSON itself. */
 static void get_object(const json_t *object, const char *key, pj_arena *arena, const char **text)
 {
     const char *given = json_string_value(json_object_get(object, key));
     if (given && pj_run_is_json_object(given)) get_text(object, key, arena, text);
 }
 
-/* What figures per parameter need of the model's facts. */
+/* The facts about the model that figures per parameter need. */
 static void read_model(pj_run_info *info)
 {
     json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;

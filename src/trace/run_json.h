@@ -1,19 +1,17 @@
-/*
- * The JSON objects in a spool: facts of the run, rails with their baselines, warnings, the end.
- * What is written here is read back here, by this process or the next.
- */
+/* The JSON objects in a spool: facts of the run, rails with their baselines, warnings, the end.
+ * They are read back by this process or, after a crash, by another. */
 #ifndef PJ_TRACE_RUN_JSON_H
 #define PJ_TRACE_RUN_JSON_H
 
 #include "base/json.h"
 #include "trace/run_data.h"
 
-/* Facts known while the run goes on; figures are worked out when it is built. `start_ns` is when
+/* Facts known during the run; figures are computed when the run is built. `start_ns` is when
  * recording began, 0 before that. */
 void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns);
-bool pj_run_is_json_object(const char *text); /* that other JSON may hold as it stands */
-/* Fields that are there replace those in `info`; strings go to the arena. Lenient: a field of
- * another type is left out. */
+bool pj_run_is_json_object(const char *text); /* valid JSON that can be embedded as it is */
+/* Members present in the text replace those in `info`; strings go to the arena. Lenient: a member
+ * of the wrong type is ignored. */
 pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *info,
                            int64_t *start_ns, pj_error *err);
 

@@ -1,8 +1,5 @@
-/*
- * Spans as they travel from a recording thread to the collector and the spool: fixed layout, ids
- * instead of strings, 64 bytes. Statistics and extra figures follow in records of their own that
- * name the span's serial number.
- */
+/* Spans as they travel from a recording thread to the collector and the spool: fixed layout, 56
+ * bytes, ids instead of strings. Statistics and extra figures follow in the same record. */
 #ifndef PJ_TRACE_SPAN_H
 #define PJ_TRACE_SPAN_H
 

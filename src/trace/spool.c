@@ -203,7 +203,7 @@ pj_status pj_spool_flush(pj_spool *spool, pj_error *err)
     if (!spool->batch.length) return PJ_OK;
     bool written = write_batch(spool), failed = !written;
     int number = errno;
-    if (failed && spool->stuck) return PJ_OK; /* has been said */
+    if (failed && spool->stuck) return PJ_OK; /* already reported */
     if (!written) written = use_reserve(spool, number, err);
     if (!written) written = use_memory(spool, number, err);
     if (written) {
@@ -253,7 +253,7 @@ static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
            write_all(fd, spool->batch.data, spool->batch.length, spool->written_bytes);
 }
 
-/* Completes the file that was left behind when the spool moved to memory. */
+/* Completes the file that stayed on disk when the spool moved to memory. */
 static bool complete_file(const pj_spool *spool)
 {
     struct stat info;
@@ -409,8 +409,8 @@ pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_err
     return pj_spool_reader_open_fd(fd, path, reader, err);
 }
 
-/* What could not even be written to memory's own file (a limit on the size of files holds for it
- * too) is still in the batch: both together, copied. */
+/* What could not be written even to the memory file (a file size limit applies to it too) is still
+ * in the batch: copies both together. */
 static pj_status copy_all(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
 {
     uint64_t done = 0, total = spool->written_bytes + spool->batch.length;
@@ -446,8 +446,8 @@ pj_status pj_spool_reader_memory(const unsigned char *bytes, size_t count, pj_sp
     return check_header(reader, "the spool", err);
 }
 
-/* The record at `offset`; NULL when there is no valid one. Checksums cost time, so those of records
- * that were found good are not computed again, and a search has a budget of bytes. */
+/* The record at `offset`; NULL when there is no valid one. Checksums cost time: records already
+ * verified are not verified again, and a search has a budget of bytes. */
 static const pj_record *record_at(const pj_spool_reader *reader, size_t offset, size_t *budget)
 {
     size_t left = reader->mapping.size - offset;

@@ -1,11 +1,11 @@
 /*
- * The one table of statistics, and the metrics that charts can show. Everything else that lists
- * statistics is made from it: columns of rows and of the database, sums and planes for charts,
- * routes, live messages, the command line's help; `tools/statistics.py --write` copies it into what
- * is not C (openapi.json, the export's schema, the page).
+ * The one table of statistics, and of the metrics that charts can show. Everything else that lists
+ * statistics is generated from it: columns of rows and of the database, sums and planes for charts,
+ * routes, live messages, help; `tools/statistics.py --write` copies it into what is not C
+ * (openapi.json, the export's schema, the dashboard).
  *
- * To add a statistic of outputs: a member of pj_stats (perjoule.h), a line here, and whoever
- * computes it. New lines go to the end of their list: stored sums are in this order.
+ * To add a statistic of outputs, add a member of pj_stats (perjoule.h), a line here, and the code
+ * that computes it. New lines go to the end of their list, because stored sums are in this order.
  */
 #ifndef PJ_TRACE_STATISTICS_H
 #define PJ_TRACE_STATISTICS_H
@@ -16,11 +16,11 @@
  * X(ID, member of pj_stats, type, name, aggregate, unit, label, ...)
  *
  * type       FLOAT, or U32 for counts
- * name       of a column after "activation_" (layers, components) or "tensor_" (operations); a
+ * name       of a column, after "activation_" (layers, components) or "tensor_" (operations); a
  *            count has the same name in every table
  * aggregate  over many rows: MEAN, MAX or SUM
- * label      as people read it
- * What follows X is passed on to it behind these.
+ * label      for people
+ * Further arguments of the list are passed on to X after these.
  */
 
 /* Shown: in charts, in answers about components and operations, and live. */
@@ -40,7 +40,7 @@
     PJ_SHOWN_STATISTICS(X, __VA_ARGS__) \
     PJ_ROW_STATISTICS(X, __VA_ARGS__)
 
-/* Column of a statistic in tables whose statistics have this prefix. */
+/* Column name of a statistic, given the table's prefix. */
 #define PJ_STATISTIC_NAME_FLOAT(prefix, name) prefix "_" name
 #define PJ_STATISTIC_NAME_U32(prefix, name)   name
 #define PJ_ACTIVATION "activation"

@@ -14,7 +14,7 @@ static double divide(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* Tokens that decode made: the first of each sequence comes out of prefill. */
+/* Tokens made by decoding: the first token of each sequence comes from prefill. */
 static double decoded_tokens(const pj_run_info *info)
 {
     double sequences = info->batch_size ? info->batch_size : 1;

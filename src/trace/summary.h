@@ -1,7 +1,5 @@
-/*
- * The summary of a run as a JSON object, in the one form that the command line, the API and the
- * exports share. Cost and CO2 are multiplied in here, late, so that a price never has to be stored.
- */
+/* The summary of a run as a JSON object, the same for the command line, the API and exports. Cost
+ * and CO2 are computed here, when shown, so that prices are never stored. */
 #ifndef PJ_TRACE_SUMMARY_H
 #define PJ_TRACE_SUMMARY_H
 
@@ -15,7 +13,7 @@ typedef struct pj_cost_rates {
 
 #define PJ_COST_RATES_DEFAULT ((pj_cost_rates){0.12, 400})
 
-/* What follows from the figures of a run; NAN where something it needs is unavailable. */
+/* Ratios derived from a run's figures; NAN where an input is unavailable. */
 typedef struct pj_run_ratios {
     double tokens_per_second; /* output tokens after the first of each sequence / decode time */
     double prefill_tokens_per_second; /* input tokens / prefill time */
@@ -37,7 +35,8 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *ratios);
 double pj_cost_usd(double mj, const pj_cost_rates *rates);
 double pj_co2_grams(double mj, const pj_cost_rates *rates);
 
-/* A whole object; or only its members, for an object that goes on. `rates` NULL: the defaults. */
+/* A complete object, or only its members for an object that the caller continues. `rates` NULL: the
+ * defaults. */
 void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
@@ -47,7 +46,7 @@ void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd);
 /* A list of names with commas between them, as an array; NULL is an empty one. */
 void pj_json_kv_names(pj_json *json, const char *key, const char *names);
 
-/* The status of a run that waits for its turn: shown, never stored, and no pj_run_status. */
+/* The status of a queued run: shown, never stored, not a pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */
 const char *pj_depth_name(pj_depth depth);              /* "off", "module", "deep" */

@@ -18,7 +18,7 @@ typedef struct pj_sd {
 
 #define PJ_SD_UNKNOWN ((pj_sd){__builtin_nanf(""), __builtin_nanf(""), __builtin_nanf("")})
 
-/* All three together: what an interval is made of. */
+/* The three combined: the basis of an interval. */
 static inline double pj_sd_total(const pj_sd *sd)
 {
     double random = (double)sd->random_mj, bias = (double)sd->bias_mj, gain = (double)sd->gain_mj;
