@@ -17,7 +17,6 @@ class Perjoule < Formula
   depends_on "brotli" => :build
   depends_on "jansson"
   depends_on "libmicrohttpd"
-  depends_on "libplist"
   depends_on "pcre2"
   depends_on "sqlite"
   depends_on "utf8proc"

@@ -27,7 +27,6 @@ HOMES = {
     "wslay/wslay.h": ["net/"],
     "pcre2.h": ["llm/tokenizer/"],
     "utf8proc.h": ["llm/tokenizer/"],
-    "plist/plist.h": ["power/powermetrics"],
     "curl/curl.h": ["attach/"],
     "zlib.h": ["store/"],
 }

@@ -49,7 +49,7 @@ headers="$out/headers"
 rm -rf "$headers"
 mkdir -p "$headers"
 multiarch=$(cc -print-multiarch 2>/dev/null || true)
-for h in jansson.h jansson_config.h sqlite3.h pcre2.h utf8proc.h plist microhttpd.h wslay zlib.h \
+for h in jansson.h jansson_config.h sqlite3.h pcre2.h utf8proc.h microhttpd.h wslay zlib.h \
     zconf.h; do
     for dir in /usr/include /usr/include/postgresql "/usr/include/$multiarch"; do
         if [ -e "$dir/$h" ]; then ln -sf "$dir/$h" "$headers/$h"; fi

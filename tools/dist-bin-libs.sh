@@ -99,15 +99,6 @@ build_pcre2() {
     cp src/pcre2.h "$out/include"
     describe libpcre2-8 "$version" pcre2-8 ""
 }
-build_libplist() {
-    archive plist-2.0 "-DHAVE_STRNDUP -DHAVE_STPCPY -DHAVE_ASPRINTF -DHAVE_VASPRINTF -DHAVE_GMTIME_R -DHAVE_LOCALTIME_R
-        -DHAVE_TIMEGM -DHAVE_STRPTIME -DHAVE_MEMMEM -DHAVE_STRERROR -DHAVE_STRDUP -DHAVE_STRCASECMP -DHAVE_TM_TM_GMTOFF
-        -DHAVE_TM_TM_ZONE -D__LITTLE_ENDIAN__ -Iinclude -Isrc -Ilibcnary/include" \
-        src/base64.c src/bplist.c src/bytearray.c src/hashtable.c src/plist.c src/ptrarray.c src/time64.c \
-        src/xplist.c libcnary/node.c libcnary/node_list.c
-    cp -r include/plist "$out/include"
-    describe libplist-2.0 "$(version_of libplist)" plist-2.0 -lpthread
-}
 build_wslay() {
     version=$(version_of wslay)
     sed "s/@PACKAGE_VERSION@/$version/" lib/includes/wslay/wslayver.h.in >lib/includes/wslay/wslayver.h
@@ -143,7 +134,7 @@ build_sqlite3() {
     describe sqlite3 "$(version_of sqlite3)" sqlite3 "-lpthread -lm"
 }
 
-for library in zlib utf8proc jansson pcre2 libplist wslay libmicrohttpd sqlite3; do
+for library in zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3; do
     unpack "$library"
     # no `||` here: inside it the shell would go on after a failed compile
     trap 'echo "dist-bin: $library does not build for $host" >&2' EXIT

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 targets=${*:-x86_64 aarch64}
 glibc=2.28
 out=$PWD/build-dist-bin
-packages="zlib utf8proc jansson pcre2 libplist wslay libmicrohttpd sqlite3"
+packages="zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3"
 version=$(tools/version.sh)
 mkdir -p "$out/sources" "$out/apt/lists/partial" "$out/bin" dist
 

@@ -39,7 +39,6 @@ need_for_build() {
     lib sqlite3 || need sqlite
     lib libpcre2-8 || need pcre2
     lib libutf8proc || need utf8proc
-    lib libplist-2.0 || need plist
     lib libmicrohttpd || need microhttpd
     lib libwslay || header wslay/wslay.h || need wslay
     lib zlib || need zlib
@@ -95,7 +94,6 @@ translate() { # our name -> package names of $manager
     apt:sqlite) echo libsqlite3-dev ;;
     apt:pcre2) echo libpcre2-dev ;;
     apt:utf8proc) echo libutf8proc-dev ;;
-    apt:plist) echo libplist-dev ;;
     apt:microhttpd) echo libmicrohttpd-dev ;;
     apt:wslay) echo libwslay-dev ;;
     apt:zlib) echo zlib1g-dev ;;
@@ -113,7 +111,6 @@ translate() { # our name -> package names of $manager
     dnf:sqlite) echo sqlite-devel ;;
     dnf:pcre2) echo pcre2-devel ;;
     dnf:utf8proc) echo utf8proc-devel ;;
-    dnf:plist) echo libplist-devel ;;
     dnf:microhttpd) echo libmicrohttpd-devel ;;
     dnf:wslay) echo wslay-devel ;;
     dnf:zlib) echo zlib-devel ;;
@@ -127,7 +124,6 @@ translate() { # our name -> package names of $manager
     pacman:pkg-config) echo pkgconf ;;
     pacman:sqlite) echo sqlite ;;
     pacman:utf8proc) echo libutf8proc ;;
-    pacman:plist) echo libplist ;;
     pacman:microhttpd) echo libmicrohttpd ;;
     pacman:curl-tool) echo curl ;;
     pacman:node) echo nodejs npm ;;
@@ -135,7 +131,6 @@ translate() { # our name -> package names of $manager
     pacman:clang-format | pacman:clang-tidy) echo clang ;;
     brew:compiler) echo llvm ;;
     brew:microhttpd) echo libmicrohttpd ;;
-    brew:plist) echo libplist ;;
     brew:curl-tool) echo curl ;;
     brew:clang) echo llvm ;;
     brew:python) echo python3 ;;

@@ -12,7 +12,7 @@
 #include "llm/kernels/limits.h"
 #include "llm/pages.h"
 #include "power/source.h"
-#include "profile/limits.h"
+#include "profile/limits_save.h"
 #include "profile/machine.h"
 
 #include <math.h>

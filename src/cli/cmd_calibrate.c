@@ -4,7 +4,7 @@
 #include "cli/terminal.h"
 
 #include "base/json.h"
-#include "profile/calibration.h"
+#include "profile/calibrate.h"
 #include "profile/find_model.h"
 
 #include <math.h>

@@ -1,17 +1,40 @@
 /* Measuring a calibration. Each pass over the components is a recorded run that is attributed like any
  * other; passes are combined by their precision, and a component whose passes disagree is marked and
  * gets an interval that covers both. */
-#include "profile/calibration.h"
+#include "profile/calibrate.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "llm/calibrate.h"
+#include "power/sim.h"
 #include "profile/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const double LEAST_RELATIVE_SD = 0.001; /* silicon is not steadier than that */
+
+void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key, size_t bytes)
+{
+    const pj_engine_facts *f = pj_engine_get_facts(engine);
+    const pj_model_config *c = f->config;
+    uint32_t rails = 0;
+    const pj_rail *rail = session->meter ? pj_meter_rails(session->meter, &rails) : NULL;
+    const pj_sim_spec *sim = session->meter ? pj_meter_sim(session->meter) : NULL;
+    int used =
+        snprintf(key, bytes,
+                 "machine %s; %s %ux%u heads %u/%u/%u mlp %u vocab %u experts %u/%u; %s kv %s; "
+                 "%u threads; %s; sensors",
+                 session->machine.fingerprint, f->architecture, c->layers, c->hidden, c->heads,
+                 c->kv_heads, c->head_dim, c->intermediate, c->vocab, c->experts,
+                 c->expert_intermediate, f->dtype, f->kv, f->threads, f->isa);
+    for (uint32_t i = 0; i < rails && used > 0 && (size_t)used < bytes; i++)
+        used += snprintf(key + used, bytes - (size_t)used, " %s=%s %s %s", rail[i].name,
+                         rail[i].source, rail[i].device, rail[i].field);
+    if (sim && used > 0 && (size_t)used < bytes)
+        snprintf(key + used, bytes - (size_t)used, " sim seed %llu", (unsigned long long)sim->seed);
+}
 
 /* As pj_build_options.observe has it: one class's power as one pass found it. */
 static void observe(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,

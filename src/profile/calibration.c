@@ -1,11 +1,10 @@
-/* Calibrations as files and as a prior: key, saving, loading, looking up. */
+/* Calibrations as files and as a prior: saving, loading, looking up. */
 #include "profile/calibration.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "power/sim.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -14,27 +13,6 @@
 #include <string.h>
 
 static const double OPERATION_SD = 0.15;       /* of an operation around its component's power */
-
-void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key, size_t bytes)
-{
-    const pj_engine_facts *f = pj_engine_get_facts(engine);
-    const pj_model_config *c = f->config;
-    uint32_t rails = 0;
-    const pj_rail *rail = session->meter ? pj_meter_rails(session->meter, &rails) : NULL;
-    const pj_sim_spec *sim = session->meter ? pj_meter_sim(session->meter) : NULL;
-    int used =
-        snprintf(key, bytes,
-                 "machine %s; %s %ux%u heads %u/%u/%u mlp %u vocab %u experts %u/%u; %s kv %s; "
-                 "%u threads; %s; sensors",
-                 session->machine.fingerprint, f->architecture, c->layers, c->hidden, c->heads,
-                 c->kv_heads, c->head_dim, c->intermediate, c->vocab, c->experts,
-                 c->expert_intermediate, f->dtype, f->kv, f->threads, f->isa);
-    for (uint32_t i = 0; i < rails && used > 0 && (size_t)used < bytes; i++)
-        used += snprintf(key + used, bytes - (size_t)used, " %s=%s %s %s", rail[i].name,
-                         rail[i].source, rail[i].device, rail[i].field);
-    if (sim && used > 0 && (size_t)used < bytes)
-        snprintf(key + used, bytes - (size_t)used, " sim seed %llu", (unsigned long long)sim->seed);
-}
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

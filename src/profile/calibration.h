@@ -4,13 +4,12 @@
  * prior the same fit can (method `replay`).
  *
  * A calibration belongs to one machine, model shape, dtype, thread count, instruction set and set
- * of sensors; its key spells them, and a run takes only a calibration whose key is its own. Files
- * lie in the user's data folder under calibrations/, one JSON object each.
+ * of sensors; its key spells them out, and a run uses only a calibration with its own key. Files
+ * are stored in the user's data folder under calibrations/, one JSON object each.
  */
 #ifndef PJ_PROFILE_CALIBRATION_H
 #define PJ_PROFILE_CALIBRATION_H
 
-#include "profile/model_slot.h"
 #include "profile/session.h"
 
 enum { PJ_CALIBRATION_MAX_ROWS = 1024 };
@@ -30,26 +29,6 @@ typedef struct pj_calibration {
     pj_calibration_row rows[PJ_CALIBRATION_MAX_ROWS];
 } pj_calibration;
 
-/* Spells what a calibration of this engine on this session's machine and sensors depends on. */
-void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key,
-                        size_t bytes);
-
-typedef struct pj_calibration_options {
-    pj_engine_options engine;
-    double seconds;         /* a component, over all passes; 0: 2 */
-    uint32_t passes;        /* 0: 2 */
-    uint32_t context, rows; /* tokens in the cache in decode, of a prefill pass; 0: 128 */
-    uint64_t seed;
-    const _Atomic bool *cancel;
-    void (*on_block)(void *context, pj_phase phase, const char *component, uint32_t done,
-                     uint32_t of);
-    void *context_of_block;
-} pj_calibration_options;
-
-/* Measures; the caller frees *calibration (pj_free). PJ_E_UNAVAILABLE without a sensor. */
-pj_status pj_calibrate(pj_session *session, pj_model_slot *slot,
-                       const pj_calibration_options *options, pj_calibration **calibration,
-                       pj_error *err);
 pj_status pj_calibration_save(const pj_calibration *calibration, char *path, size_t bytes,
                               pj_error *err);
 /* The calibration of a key. PJ_E_NOT_FOUND when there is none. */

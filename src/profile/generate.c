@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "llm/places.h"
 #include "llm/facts.h"
-#include "profile/calibration.h"
+#include "profile/calibrate.h"
 #include "trace/private_text.h"
 
 #include <math.h>

@@ -11,7 +11,8 @@ import sys
 library, root = sys.argv[1], pathlib.Path(sys.argv[2])
 listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True,
                          check=True).stdout
-exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()
+            if line.split()[-2] != "A"}  # the names of ABI versions
 exported = {name for name in exported if not name.startswith("_")}
 headers = "".join(path.read_text() for path in (root / "include").rglob("*.h"))
 declared = set(re.findall(r"^PJ_API [^;]*?\b(pj_\w+)\(", headers, re.M))
