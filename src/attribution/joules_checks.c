@@ -8,10 +8,9 @@
 /* A rail that another figure contradicts is known no better than the two agree. */
 static void doubt(pj_joules *j, const pj_finding *finding)
 {
-    pj_rail *rail = &j->d->rails[finding->rail];
-    if (isnan(finding->excess) || finding->excess <= rail->gain_sd) return;
-    rail->gain_sd = finding->excess;
-    pj_curve_set_gain_sd(j->curves[finding->rail], finding->excess);
+    pj_curve *curve = j->curves[finding->rail];
+    pj_curve_doubt_gain(curve, finding->excess);
+    j->d->rails[finding->rail].gain_sd = pj_curve_rail(curve)->gain_sd;
 }
 
 pj_status pj_joules_check(pj_joules *j, pj_error *err)
@@ -25,10 +24,15 @@ pj_status pj_joules_check(pj_joules *j, pj_error *err)
     return PJ_OK;
 }
 
-static bool said_already(const pj_run_data *d, const char *code)
+/* Said by the meter while it listened to the rail's source, or by an earlier attribution. Two rails
+ * may have the same fault, so the code alone does not tell. */
+static bool said_already(const pj_run_data *d, uint32_t before, const pj_finding *finding)
 {
-    for (uint32_t i = 0; i < d->warning_count; i++)
-        if (strcmp(d->warnings[i].code, code) == 0) return true;
+    for (uint32_t i = 0; i < before; i++)
+        if (strcmp(d->warnings[i].code, finding->code) == 0 &&
+            (strcmp(d->warnings[i].text, finding->text) == 0 ||
+             strstr(d->warnings[i].text, d->rails[finding->rail].source)))
+            return true;
     return false;
 }
 
@@ -77,7 +81,7 @@ pj_status pj_joules_tell(pj_joules *j, pj_error *err)
     if (before) memcpy(all, d->warnings, before * sizeof *all);
     for (uint32_t i = 0; i < j->finding_count; i++) {
         const pj_finding *f = &j->findings[i];
-        if (said_already(d, f->code)) continue;
+        if (said_already(d, d->warning_count, f)) continue;
         pj_warning_row *row = &all[before++];
         *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6,
                                 pj_arena_strndup(&d->arena, f->code, strlen(f->code)),

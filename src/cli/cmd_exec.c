@@ -222,8 +222,7 @@ static void compute(execution *e)
     e->finding_count = pj_rails_check(e->rails, e->rail_count, (const pj_curve *const *)e->curves,
                                       e->begin_ns, e->end_ns, e->findings);
     for (uint32_t i = 0; i < e->finding_count; i++)
-        if (e->findings[i].excess > pj_curve_rail(e->curves[e->findings[i].rail])->gain_sd)
-            pj_curve_set_gain_sd(e->curves[e->findings[i].rail], e->findings[i].excess);
+        pj_curve_doubt_gain(e->curves[e->findings[i].rail], e->findings[i].excess);
     for (uint32_t i = 0; i < e->rail_count; i++) e->figures[i] = rail_figure(e, i, run_s);
     compute_total(e);
 }

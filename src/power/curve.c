@@ -79,9 +79,14 @@ const pj_rail *pj_curve_rail(const pj_curve *curve)
     return &curve->rail;
 }
 
-void pj_curve_set_gain_sd(pj_curve *curve, double gain_sd)
+static double gain_sd(const pj_curve *c)
 {
-    curve->rail.gain_sd = gain_sd;
+    return c->rail.gain_sd > 0 ? c->rail.gain_sd : PJ_USUAL_GAIN_SD;
+}
+
+void pj_curve_doubt_gain(pj_curve *curve, double excess)
+{
+    if (excess > gain_sd(curve)) curve->rail.gain_sd = excess;
 }
 
 static pj_status grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
@@ -444,11 +449,6 @@ static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
     if (a->index != b->index) return variance_until(c, a) + variance_until(c, b);
     double part = b->part - a->part; /* ticks matter for the length of the piece */
     return spread_variance(c, a->index, part) + tick_variance(c, a->index, part, part);
-}
-
-static double gain_sd(const pj_curve *c)
-{
-    return c->rail.gain_sd > 0 ? c->rail.gain_sd : PJ_USUAL_GAIN_SD;
 }
 
 /* Step of a figure in mJ: of a counter once, of a power reading over its window. */

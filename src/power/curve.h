@@ -40,8 +40,9 @@ void pj_curve_forget(pj_curve *curve, int64_t at_ns);
  * alone. */
 void pj_curve_thin(pj_curve *curve, int64_t from_ns, int64_t to_ns);
 
-/* From now on the device's gain is taken to be known no better than this (relative, 1 sigma). */
-void pj_curve_set_gain_sd(pj_curve *curve, double gain_sd);
+/* Raises the standard deviation of the device's gain to `excess` (relative); never lowers it. NAN
+ * changes nothing. */
+void pj_curve_doubt_gain(pj_curve *curve, double excess);
 
 const pj_rail *pj_curve_rail(const pj_curve *curve);
 /* From where to where energy is known; false: nowhere. */
