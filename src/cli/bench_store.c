@@ -311,7 +311,7 @@ static pj_status chart_cube(pj_store *store, pj_json *json, pj_error *err)
 {
     pj_buffer out;
     pj_buffer_init(&out, 1u << 30);
-    pj_status status = pj_view_cube(store, "last", PJ_METRIC_ENERGY, &out, err);
+    pj_status status = pj_view_cube(store, "last", PJ_METRIC_ENERGY, false, &out, err);
     pj_buffer_fini(&out);
     pj_json_null(json);
     return status;

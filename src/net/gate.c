@@ -1,5 +1,7 @@
 #include "net/gate.h"
 
+#include "base/sha256.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,4 +93,27 @@ bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *p
     if (authorization && strncasecmp(authorization, "Bearer ", 7) == 0)
         return equal_in_constant_time(authorization + 7, gate->token);
     return parameter && equal_in_constant_time(parameter, gate->token);
+}
+
+static void digest(const char *purpose, const char *token, char text[PJ_SHA256_TEXT_BYTES])
+{
+    char inner[PJ_SHA256_TEXT_BYTES], both[2 * PJ_SHA256_TEXT_BYTES];
+    pj_sha256_text(token, strlen(token), inner);
+    int n = snprintf(both, sizeof both, "%s %s", purpose, inner);
+    pj_sha256_text(both, (size_t)n, text);
+}
+
+bool pj_gate_session(const pj_gate *gate, pj_session_cookie *cookie)
+{
+    char name[PJ_SHA256_TEXT_BYTES];
+    if (!gate->token) return false;
+    digest("name", gate->token, name);
+    snprintf(cookie->name, sizeof cookie->name, "perjoule_%.12s", name);
+    digest("session", gate->token, cookie->value);
+    return true;
+}
+
+bool pj_gate_cookie(const pj_session_cookie *cookie, const char *value)
+{
+    return value && equal_in_constant_time(value, cookie->value);
 }

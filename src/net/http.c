@@ -260,6 +260,14 @@ static enum MHD_Result check_framing(pj_http *http, const char *version, bool *p
     return MHD_YES;
 }
 
+static bool has_session(const pj_http *http, const pj_gate *gate)
+{
+    pj_session_cookie cookie;
+    return pj_gate_session(gate, &cookie) &&
+           pj_gate_cookie(&cookie, MHD_lookup_connection_value(http->connection, MHD_COOKIE_KIND,
+                                                               cookie.name));
+}
+
 static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *passed)
 {
     const char *origin = pj_http_header(http, "Origin");
@@ -278,8 +286,9 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
     /* The page itself may be fetched by anyone who gets here: it asks for the token. */
     bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
                 strcmp(http->target.path, "/metrics") != 0;
-    if (!open && !pj_gate_token(gate, pj_http_header(http, "Authorization"),
-                                live ? pj_params_text(&http->target.params, "token") : NULL)) {
+    if (!open && !has_session(http, gate) &&
+        !pj_gate_token(gate, pj_http_header(http, "Authorization"),
+                       live ? pj_params_text(&http->target.params, "token") : NULL)) {
         pj_http_add_header(http, "WWW-Authenticate", "Bearer realm=\"perjoule\"");
         return pj_http_problem(http, 401,
                                "this server was started with --token: send it as Authorization: "

@@ -46,6 +46,9 @@ struct pj_live_json {
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
     bool layout_changed;
+    pj_source_quality newest; /* of the newest sample */
+    bool sampled;             /* there is one */
+    bool map_is_time;     /* the heatmap shows time, because energy is unavailable */
     int64_t parts_due_ns; /* parts are told as JSON again from then on */
 };
 
@@ -63,6 +66,19 @@ static void figure(pj_json *json, const char *key, double value)
         if (!isfinite(shown)) shown = value;
     }
     pj_json_kv_double(json, key, shown);
+}
+
+/* Where an energy comes from; a figure without a value says so instead of naming a sensor. */
+static const char *source_of(const pj_live_json *live, double energy_mj)
+{
+    bool known = !isnan(energy_mj) && live->sampled;
+    return pj_quality_name(known ? live->newest : PJ_UNAVAILABLE);
+}
+
+static void energy_figure(const pj_live_json *live, pj_json *json, double energy_mj)
+{
+    figure(json, "energy_mj", energy_mj);
+    pj_json_kv_string(json, "energy_source", source_of(live, energy_mj));
 }
 
 static void begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
@@ -161,6 +177,7 @@ static void on_begin(void *context, const pj_live_run *run)
     live->batch_rows = 0;
     live->told_quality = -1;
     live->quality_told = false;
+    live->sampled = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
@@ -230,7 +247,7 @@ static void tell_section(void *context, const char *run_id, const pj_live_sectio
     pj_json_kv_string(&json, "section_name", s->name);
     if (ended) {
         figure(&json, "duration_ms", s->duration_ms);
-        figure(&json, "energy_mj", s->energy_mj);
+        energy_figure(live, &json, s->energy_mj);
     }
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
@@ -261,7 +278,7 @@ static void on_token(void *context, const char *run_id, const pj_live_token *t)
     pj_json_kv_string(&json, "text", t->text);
     pj_json_kv_string(&json, "phase", pj_phase_name(t->phase));
     figure(&json, "duration_ms", t->duration_ms);
-    figure(&json, "energy_mj", t->energy_mj);
+    energy_figure(live, &json, t->energy_mj);
     figure(&json, "power_mw", t->power_mw);
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
@@ -368,6 +385,8 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
     pj_live_json *live = context;
     pthread_mutex_lock(&live->mutex);
     int64_t now = pj_clock_ns();
+    if (count > 0) live->newest = samples[count - 1].quality;
+    live->sampled |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
         if (live->batch_rows == BATCH_ROWS) flush_power(live, run_id);
         live->batch[live->batch_rows++] = samples[i];
@@ -426,7 +445,11 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     for (uint32_t i = 0; i < count; i++) any |= level_of(&parts[i]) == level;
     if (!any) return 0;
     begin(live, &json, types[level], run_id, parts[0].t_ms);
+    double known_mj = NAN;
+    for (uint32_t i = 0; i < count; i++)
+        if (!isnan(parts[i].energy_mj)) known_mj = parts[i].energy_mj;
     pj_json_kv_uint(&json, "position", parts[0].position);
+    pj_json_kv_string(&json, "energy_source", source_of(live, known_mj));
     pj_json_key(&json, members[level]);
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < count; i++)
@@ -475,7 +498,8 @@ static bool in_heatmap(const pj_live_part *part)
     return level_of(part) == 1 && part->layer >= 0 && part->layer < LAYERS_MAX;
 }
 
-static void layout_message(pj_live_json *live, const char *run_id, double t_ms, uint32_t layers)
+static void layout_message(pj_live_json *live, const char *run_id, double t_ms, uint32_t layers,
+                           bool timed)
 {
     pj_json json;
     begin(live, &json, "heatmap_layout", run_id, t_ms);
@@ -484,8 +508,12 @@ static void layout_message(pj_live_json *live, const char *run_id, double t_ms, 
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < live->component_count; i++) pj_json_string(&json, live->components[i]);
     pj_json_array_end(&json);
+    pj_json_kv_string(&json, "metric", timed ? "time" : "energy");
+    pj_json_kv_string(&json, "unit", timed ? "ms" : "mJ");
+    pj_json_kv_string(&json, "energy_source", source_of(live, timed ? NAN : 0));
     publish(live, &json, (pj_publication){.run_id = run_id});
     live->layers_told = layers;
+    live->map_is_time = timed;
     live->layout_changed = false;
 }
 
@@ -500,8 +528,8 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
         if (!isnan(parts[i].energy_mj)) timed = false;
     }
     if (layers == 0 || live->component_count == 0) return;
-    if (live->layout_changed || layers != live->layers_told)
-        layout_message(live, run_id, parts[0].t_ms, layers);
+    if (live->layout_changed || layers != live->layers_told || timed != live->map_is_time)
+        layout_message(live, run_id, parts[0].t_ms, layers, timed);
     size_t columns = live->component_count, bytes = FRAME_HEAD + layers * columns * 4;
     unsigned char *frame = pj_alloc(bytes, 1);
     if (!frame) return;

@@ -10,6 +10,7 @@
 #include "trace/statistics.h"
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct route route;
 typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_http *http,
@@ -91,6 +92,7 @@ static const pj_param_rule heatmap_rules[] = {
     COUNT("token", 4e9),
     PHASE,
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
+    {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
     {0}};
 static const pj_param_rule tree_rules[] = {
     {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES},
@@ -321,6 +323,43 @@ static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj
     return pj_handshake_reply(http, routes->hub, &options);
 }
 
+/* ---- sessions of the page -------------------------------------------------------------------- */
+
+enum { COOKIE_BYTES = 160 };
+
+/* No Path: the browser then takes the folder of this address, which behind a reverse proxy is the
+ * one that the page is served from. */
+static void set_session_cookie(pj_http *http, const pj_session_cookie *cookie, bool ends)
+{
+    const char *origin = pj_http_header(http, "Origin");
+    bool secure = origin && strncasecmp(origin, "https://", 8) == 0;
+    char text[COOKIE_BYTES];
+    snprintf(text, sizeof text, "%s=%s; HttpOnly; SameSite=Strict%s%s", cookie->name,
+             ends ? "" : cookie->value, secure ? "; Secure" : "", ends ? "; Max-Age=0" : "");
+    pj_http_add_header(http, "Set-Cookie", text);
+}
+
+static enum MHD_Result answer_login(const pj_routes *routes, const route *r, pj_http *http,
+                                    const char *id)
+{
+    pj_session_cookie cookie;
+    const pj_gate *gate = &routes->gate;
+    const char *token = pj_buffer_get(&http->body);
+    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(http, 204);
+    if (!token || !pj_gate_token(gate, NULL, token))
+        return pj_http_problem(http, 401, "this is not the token that the server was started with");
+    set_session_cookie(http, &cookie, false);
+    return pj_http_reply_empty(http, 204);
+}
+
+static enum MHD_Result answer_logout(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    pj_session_cookie cookie;
+    if (pj_gate_session(&routes->gate, &cookie)) set_session_cookie(http, &cookie, true);
+    return pj_http_reply_empty(http, 204);
+}
+
 /* ---- doing --------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer_queued(const pj_service *service, pj_http *http,
@@ -375,13 +414,15 @@ static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj
     pj_error err = {0};
     pj_buffer buffer;
     pj_json json;
-    if (routes->service->cancel(routes->service->context, id, &err))
+    bool was_waiting = false;
+    if (routes->service->cancel(routes->service->context, id, &was_waiting, &err))
         return pj_http_failure(http, 400, &err);
     pj_buffer_init(&buffer, 1 << 12);
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "run_id", id);
-    pj_json_kv_string(&json, "status", "cancelled");
+    /* One that runs may still end by itself: only its end knows. */
+    pj_json_kv_string(&json, "status", was_waiting ? "cancelled" : "stopping");
     pj_json_object_end(&json);
     pj_json_finish(&json);
     return pj_http_reply_json(http, 202, &buffer);
@@ -438,6 +479,8 @@ static const route table[] = {
     {"GET", API "run/{id}/live", answer_live, 0, live_rules},
     {"GET", API "export/{id}", answer_export, 0, export_rules},
     {"GET", "/ws/profiling", answer_socket, 0, socket_rules},
+    {"POST", "/session", answer_login},
+    {"DELETE", "/session", answer_logout},
     {"GET", "/healthz", answer_health},
     {"GET", "/metrics", answer_metrics},
     {"GET", "/api/openapi.json", answer_openapi},

@@ -106,7 +106,9 @@ typedef struct pj_service {
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
      * called once for each generate with ask->wait, never else. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
-    pj_status (*cancel)(void *context, const char *id, pj_error *err);
+    /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has just
+     * ended by itself. */
+    pj_status (*cancel)(void *context, const char *id, bool *was_waiting, pj_error *err);
     void (*state)(void *context, pj_work_state *state);
     void (*metrics)(void *context, pj_metrics *metrics);
 } pj_service;

@@ -419,21 +419,22 @@ static void leave_waiting(pj_run_queue *queue, job *j)
     end_job(queue, j, PJ_E_UNAVAILABLE, &err);
 }
 
-pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, pj_error *err)
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting,
+                              pj_error *err)
 {
     pj_status status = PJ_OK;
-    bool dropped = false;
+    *was_waiting = false;
     pthread_mutex_lock(&queue->mutex);
     job *j = find_job(queue, id);
     if (j && j->state == JOB_RUNS)
         atomic_store(&j->cancel, true);
     else if (j && j->state == JOB_WAITS) {
         drop_waiting(queue, j);
-        dropped = true;
+        *was_waiting = true;
     } else
         status = pj_fail(err, PJ_E_NOT_FOUND, "run %s neither waits nor runs", id);
     pthread_mutex_unlock(&queue->mutex);
-    if (dropped) pj_queue_rows_remove(queue->rows, id);
+    if (*was_waiting) pj_queue_rows_remove(queue->rows, id);
     return status;
 }
 

@@ -60,7 +60,8 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
  * it began PJ_E_CANCELLED. */
 pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *object, pj_error *err);
 /* PJ_E_NOT_FOUND: neither waits nor runs. */
-pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, pj_error *err);
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting,
+                              pj_error *err);
 /* The one run whose id begins with the text; false when none or several wait or run. */
 bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BYTES]);
 /* Ids of the run that goes on and of those that wait, oldest first; returns how many. */

@@ -80,6 +80,18 @@ static pj_cost_rates rates_of(const pj_params *params)
     return rates;
 }
 
+/* A run is stored, and its readers are told, a moment before the queue lets go of it. */
+static bool is_stored(pj_serve *serve, const char *id)
+{
+    char found[PJ_UUID_BYTES];
+    pj_error err = {0};
+    pj_store *store;
+    if (take_store(serve, &store, &err) != PJ_OK) return false;
+    pj_status status = pj_store_resolve(store, id, found, &err);
+    give_store(serve, store);
+    return status == PJ_OK && strcmp(found, id) == 0;
+}
+
 /* A run that waits or runs has a summary with what was asked for; everything else comes when it has
  * ended. True: answered, or `status` is a failure. */
 static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_cost_rates *rates,
@@ -88,7 +100,8 @@ static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_
     pj_run_info info;
     pj_arena arena;
     pj_arena_init(&arena, 0);
-    bool found = r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena);
+    bool found = r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena) &&
+                 !is_stored(serve, r->id);
     *status = PJ_OK;
     if (found && (r->view == PJ_VIEW_RUN || r->view == PJ_VIEW_SUMMARY))
         pj_summary_write(out, &info, rates);
@@ -296,7 +309,9 @@ static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, p
     pj_store *store;
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    status = pj_view_cube(store, r->id, choice.metric, out, err);
+    const char *outside = pj_params_text(r->params, "outside");
+    bool all = outside && outside[0] == '1';
+    status = pj_view_cube(store, r->id, choice.metric, all, out, err);
     give_store(serve, store);
     return status;
 }
@@ -430,10 +445,10 @@ static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error 
     return status;
 }
 
-static pj_status cancel(void *context, const char *id, pj_error *err)
+static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_error *err)
 {
     pj_serve *serve = context;
-    if (pj_run_queue_cancel(serve->queue, id, err) == PJ_OK) return PJ_OK;
+    if (pj_run_queue_cancel(serve->queue, id, was_waiting, err) == PJ_OK) return PJ_OK;
     return pj_fail(err, PJ_E_STATE, "run %s has ended already",
                    id); /* it was resolved: it is stored */
 }

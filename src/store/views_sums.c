@@ -193,23 +193,30 @@ static pj_status find_inside(pj_run_view *view, const char *const *names, uint32
     return PJ_OK;
 }
 
-/* The cube's columns are those of the JSON heatmap: components that some layer has. */
-static void append_cube(pj_buffer *out, const plane_view *plane, const bool *inside)
+/* The cube's columns are those of the JSON heatmap: components that some layer has; with what lies
+ * outside, its `all_components`. */
+static void append_cube(pj_buffer *out, const plane_view *plane, const bool *inside, bool outside)
 {
     uint32_t columns = 0;
     for (uint32_t c = 0; c < plane->components; c++) columns += inside[c];
-    pj_plane_header header = {"PJCUBE1", plane->tokens, plane->layers, columns, 0};
+    if (outside) columns = plane->components;
+    pj_plane_header header = {"PJCUBE1", plane->tokens, plane->layers + outside, columns, 0};
     pj_buffer_append(out, &header, sizeof header);
+    if (outside) { /* as it is stored */
+        size_t cells = (size_t)plane->tokens * (plane->layers + 1) * columns;
+        if (plane->values) pj_buffer_append(out, plane->values, cells * sizeof(float));
+        return;
+    }
     for (uint32_t t = 0; t < plane->tokens; t++)
-        for (uint32_t l = 0; l < plane->layers; l++) { /* the one outside is left out */
+        for (uint32_t l = 0; l < plane->layers; l++) {
             size_t row = ((size_t)t * (plane->layers + 1) + l) * plane->components;
             for (uint32_t c = 0; c < plane->components; c++)
                 if (inside[c]) pj_buffer_append(out, plane->values + row + c, sizeof(float));
         }
 }
 
-pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, pj_buffer *out,
-                       pj_error *err)
+pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool outside,
+                       pj_buffer *out, pj_error *err)
 {
     pj_run_view view;
     plane_view plane = {0};
@@ -221,7 +228,7 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, pj_buf
     if (status == PJ_OK)
         status = find_inside(&view, plane.names, plane.components, &inside, &layers, err);
     if (status == PJ_OK) {
-        append_cube(out, &plane, inside);
+        append_cube(out, &plane, inside, outside);
         status = pj_buffer_status(out, "the heatmap of a run", err);
     }
     pj_view_close(&view);
@@ -345,6 +352,10 @@ static void write_heatmap(pj_run_view *view, const pj_view_choice *choice, const
     pj_json_array_begin(json);
     for (uint32_t c = 0; c < m->components; c++)
         if (inside[c]) pj_json_string(json, m->names[c]);
+    pj_json_array_end(json);
+    pj_json_key(json, "all_components");
+    pj_json_array_begin(json);
+    for (uint32_t c = 0; c < m->components; c++) pj_json_string(json, m->names[c]);
     pj_json_array_end(json);
     write_values(json, m, inside);
     pj_json_object_end(json);

@@ -60,12 +60,29 @@ class Live(unittest.TestCase):
                 self.assertEqual(columns, 7)
         last = [h for h in heads if h[0] == 2][-1]
         self.assertEqual((last[5], last[2]), (layout["layers"], len(layout["components"])))
+        units = [(m["metric"], m["unit"], m["energy_source"]) for m in told
+                 if isinstance(m, dict) and m["type"] == "heatmap_layout"]
+        self.assertLessEqual(set(units), {("time", "ms", "unavailable"), ("energy", "mJ", "modelled")})
+        for m in told:
+            if isinstance(m, dict) and m["type"] in ("token_complete", "section_end"):
+                self.assertEqual(m["energy_source"], "unavailable" if m["energy_mj"] is None else "modelled")
         layers = [struct.unpack(f"<{6 * h[5]}f", f[24:]) for h, f in zip(heads, frames) if h[0] == 3][-1]
         self.assertEqual(len(layers), 6 * layout["layers"])
         self.assertTrue(all(v >= 0 for i, v in enumerate(layers) if i % 6 != 1))  # energy may be missing yet
         kinds = [m["type"] for m in told if isinstance(m, dict)]
         self.assertEqual(kinds.count("power_sample"), 1)  # it says where the energy comes from
         self.assertFalse({"layer_metrics", "component_metrics"} & set(kinds))
+
+    def test_no_energy_is_no_energy(self):
+        with harness.Server(power="none") as server, harness.Socket(server.port, "?binary=1") as ws:
+            ws.message()
+            told = ws.until("inference_complete", server.generate(wait=False, max_length=8).json()["run_id"])
+        layouts = [m for m in told if isinstance(m, dict) and m["type"] == "heatmap_layout"]
+        self.assertTrue(layouts)
+        self.assertEqual({(m["metric"], m["unit"], m["energy_source"]) for m in layouts},
+                         {("time", "ms", "unavailable")})
+        self.assertEqual({(m["energy_mj"], m["energy_source"]) for m in told
+                          if isinstance(m, dict) and m["type"] == "token_complete"}, {(None, "unavailable")})
 
     def test_late_reader_is_told_all_events(self):
         run = self.start(max_length=400, temperature=1, seed=5, model_name="synthetic:smollm2-135m,layers=2")
@@ -74,7 +91,8 @@ class Live(unittest.TestCase):
         with harness.Socket(self.server.port) as ws:
             hello = ws.message()
             self.assertEqual(hello["running"]["run_id"], run)
-            self.server.ask("POST", f"/api/profiling/run/{run}/cancel")
+            stopped = self.server.ask("POST", f"/api/profiling/run/{run}/cancel")
+            self.assertEqual((stopped.status, stopped.json()["status"]), (202, "stopping"))
             told = ws.until("inference_complete", run)
         self.assertEqual(told[0]["type"], "run_started")
         positions = [m["position"] for m in told if m["type"] == "token_complete"]
@@ -148,7 +166,7 @@ class Live(unittest.TestCase):
             self.assertEqual(pruned, {"runs": [], "deleted": 0, "dry_run": False})
             for w in waiting + [{"run_id": first}]:
                 answer = server.ask("POST", f"/api/profiling/run/{w['run_id']}/cancel")
-                self.assertEqual((answer.status, answer.json()["status"]), (202, "cancelled"))
+                self.assertEqual((answer.status, answer.json()["status"]), (202, "stopping" if w["run_id"] == first else "cancelled"))
             ws.until("inference_complete", first)
             self.assertEqual(server.get(f"/api/profiling/run/{first}").json()["status"], "cancelled")
             self.assertEqual(server.ask("POST", f"/api/profiling/run/{first}/cancel").status, 409)

@@ -353,6 +353,35 @@ class Token(unittest.TestCase):
             answer = server.get("/api/profiling/runs")
             self.assertIn("Bearer", answer.headers["WWW-Authenticate"])
 
+    def test_session(self):
+        with harness.Server("--host", "0.0.0.0", "--token", "secret-word") as server:
+            own = {"Origin": server.url, "Content-Type": "text/plain"}
+            runs = lambda cookie: server.ask("GET", "/api/profiling/runs", headers={"Cookie": cookie}).status
+            for wrong in (b"secret-wor", b"secret-word2", b"", b"Bearer secret-word"):
+                answer = server.ask("POST", "/session", wrong, headers=own)
+                self.assertEqual((answer.status, answer.headers["Set-Cookie"]), (401, None), wrong)
+            self.assertEqual(server.ask("POST", "/session", b"secret-word", headers={
+                **own, "Origin": "http://evil.example"}).status, 403)
+            answer = server.ask("POST", "/session", b"secret-word", headers=own)
+            self.assertEqual(answer.status, 204)
+            cookie, *attributes = answer.headers["Set-Cookie"].split("; ")
+            self.assertEqual(attributes, ["HttpOnly", "SameSite=Strict"])  # no Path: right below any prefix
+            self.assertNotIn("secret", cookie)
+            self.assertEqual(runs(cookie), 200)
+            self.assertEqual(runs(f"other=1; {cookie}"), 200)
+            self.assertEqual(runs(cookie[:-1] + "x"), 401)
+            self.assertEqual(runs(cookie.split("=")[0] + "="), 401)
+            secure = server.ask("POST", "/session", b"secret-word", headers={
+                **own, "Origin": server.url.replace("http:", "https:")})
+            self.assertIn("Secure", secure.headers["Set-Cookie"])
+            # A page of another site has the cookie of no one, and may not use what it finds.
+            self.assertEqual(server.ask("DELETE", "/api/profiling/run/last", headers={
+                "Cookie": cookie, "Origin": "http://evil.example"}).status, 403)
+            self.assertIn("Max-Age=0", server.ask("DELETE", "/session", headers=own).headers["Set-Cookie"])
+        with harness.Server() as server:
+            self.assertEqual(server.ask("POST", "/session", b"anything").status, 204)
+            self.assertIsNone(server.ask("POST", "/session", b"anything").headers["Set-Cookie"])
+
     def test_no_token_off_loopback(self):
         done = subprocess.run([harness.PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0", "--power",
                                "none", "--db", "none"], capture_output=True, text=True, timeout=60)

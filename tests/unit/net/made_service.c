@@ -89,7 +89,7 @@ static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error 
     return PJ_OK;
 }
 
-static pj_status cancel(void *context, const char *id, pj_error *err)
+static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_error *err)
 {
     return pj_fail(err, PJ_E_STATE, "run %s has ended already", id);
 }

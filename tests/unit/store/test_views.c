@@ -210,7 +210,8 @@ static void heatmaps_sum_to_the_layers(void **state)
     pj_buffer cube;
     pj_error err = {0};
     pj_buffer_init(&cube, 1 << 24);
-    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, &cube, &err), PJ_OK);
+    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, false, &cube, &err),
+                     PJ_OK);
     assert_int_equal(cube.length, 24 + 12 * 3 * 11 * 4);
     assert_string_equal(cube.data, "PJCUBE1");
     double sum = 0;
@@ -220,6 +221,14 @@ static void heatmaps_sum_to_the_layers(void **state)
         sum += (double)value;
     }
     assert_near(sum, all);
+    pj_buffer_clear(&cube);
+    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, true, &cube, &err), PJ_OK);
+    uint32_t shape[3];
+    memcpy(shape, cube.data + 8, sizeof shape);
+    assert_int_equal(shape[0], 12);
+    assert_int_equal(shape[1], 4);      /* one more: what lies outside the layers */
+    assert_true(shape[2] > 11);         /* with the columns that occur only there */
+    assert_int_equal(cube.length, 24 + (size_t)shape[0] * shape[1] * shape[2] * 4);
     pj_buffer_fini(&cube);
     choice.token = 12;
     pj_json none;
