@@ -46,8 +46,6 @@ struct pj_live_json {
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
     bool layout_changed;
-    pj_source_quality newest; /* of the newest sample */
-    bool sampled;             /* there is one */
     bool map_is_time;     /* the heatmap shows time, because energy is unavailable */
     int64_t parts_due_ns; /* parts are told as JSON again from then on */
 };
@@ -69,16 +67,15 @@ static void figure(pj_json *json, const char *key, double value)
 }
 
 /* Where an energy comes from; a figure without a value says so instead of naming a sensor. */
-static const char *source_of(const pj_live_json *live, double energy_mj)
+static const char *source_of(double energy_mj, pj_source_quality quality)
 {
-    bool known = !isnan(energy_mj) && live->sampled;
-    return pj_quality_name(known ? live->newest : PJ_UNAVAILABLE);
+    return pj_quality_name(isnan(energy_mj) ? PJ_UNAVAILABLE : quality);
 }
 
-static void energy_figure(const pj_live_json *live, pj_json *json, double energy_mj)
+static void energy_figure(pj_json *json, double energy_mj, pj_source_quality quality)
 {
     figure(json, "energy_mj", energy_mj);
-    pj_json_kv_string(json, "energy_source", source_of(live, energy_mj));
+    pj_json_kv_string(json, "energy_source", source_of(energy_mj, quality));
 }
 
 static void begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
@@ -177,7 +174,6 @@ static void on_begin(void *context, const pj_live_run *run)
     live->batch_rows = 0;
     live->told_quality = -1;
     live->quality_told = false;
-    live->sampled = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     begin(live, &json, "run_started", run->run_id, 0);
@@ -247,7 +243,7 @@ static void tell_section(void *context, const char *run_id, const pj_live_sectio
     pj_json_kv_string(&json, "section_name", s->name);
     if (ended) {
         figure(&json, "duration_ms", s->duration_ms);
-        energy_figure(live, &json, s->energy_mj);
+        energy_figure(&json, s->energy_mj, s->quality);
     }
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
@@ -278,7 +274,7 @@ static void on_token(void *context, const char *run_id, const pj_live_token *t)
     pj_json_kv_string(&json, "text", t->text);
     pj_json_kv_string(&json, "phase", pj_phase_name(t->phase));
     figure(&json, "duration_ms", t->duration_ms);
-    energy_figure(live, &json, t->energy_mj);
+    energy_figure(&json, t->energy_mj, t->quality);
     figure(&json, "power_mw", t->power_mw);
     publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
@@ -385,8 +381,6 @@ static void on_power(void *context, const char *run_id, const pj_live_power *sam
     pj_live_json *live = context;
     pthread_mutex_lock(&live->mutex);
     int64_t now = pj_clock_ns();
-    if (count > 0) live->newest = samples[count - 1].quality;
-    live->sampled |= count > 0;
     for (uint32_t i = 0; i < count; i++) {
         if (live->batch_rows == BATCH_ROWS) flush_power(live, run_id);
         live->batch[live->batch_rows++] = samples[i];
@@ -449,7 +443,7 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(parts[i].energy_mj)) known_mj = parts[i].energy_mj;
     pj_json_kv_uint(&json, "position", parts[0].position);
-    pj_json_kv_string(&json, "energy_source", source_of(live, known_mj));
+    pj_json_kv_string(&json, "energy_source", source_of(known_mj, parts[0].quality));
     pj_json_key(&json, members[level]);
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < count; i++)
@@ -499,7 +493,7 @@ static bool in_heatmap(const pj_live_part *part)
 }
 
 static void layout_message(pj_live_json *live, const char *run_id, double t_ms, uint32_t layers,
-                           bool timed)
+                           bool timed, pj_source_quality quality)
 {
     pj_json json;
     begin(live, &json, "heatmap_layout", run_id, t_ms);
@@ -510,7 +504,7 @@ static void layout_message(pj_live_json *live, const char *run_id, double t_ms, 
     pj_json_array_end(&json);
     pj_json_kv_string(&json, "metric", timed ? "time" : "energy");
     pj_json_kv_string(&json, "unit", timed ? "ms" : "mJ");
-    pj_json_kv_string(&json, "energy_source", source_of(live, timed ? NAN : 0));
+    pj_json_kv_string(&json, "energy_source", source_of(timed ? NAN : 0, quality));
     publish(live, &json, (pj_publication){.run_id = run_id});
     live->layers_told = layers;
     live->map_is_time = timed;
@@ -529,7 +523,7 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
     }
     if (layers == 0 || live->component_count == 0) return;
     if (live->layout_changed || layers != live->layers_told || timed != live->map_is_time)
-        layout_message(live, run_id, parts[0].t_ms, layers, timed);
+        layout_message(live, run_id, parts[0].t_ms, layers, timed, parts[0].quality);
     size_t columns = live->component_count, bytes = FRAME_HEAD + layers * columns * 4;
     unsigned char *frame = pj_alloc(bytes, 1);
     if (!frame) return;

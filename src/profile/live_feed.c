@@ -118,6 +118,12 @@ static double column_mw(const pj_live_feed *feed, int column)
     return sum;
 }
 
+/* A run without a power source has no meter. */
+static pj_source_quality quality_of(const pj_live_feed *feed)
+{
+    return feed->meter ? pj_meter_quality(feed->meter) : PJ_UNAVAILABLE;
+}
+
 /* A sample whenever the rail that leads a round has a new value: one row for all rails. */
 static void add_sample(pj_live_feed *feed, int64_t at_ns)
 {
@@ -125,7 +131,7 @@ static void add_sample(pj_live_feed *feed, int64_t at_ns)
     pj_live_power *s = &feed->samples[feed->sample_count++];
     *s = (pj_live_power){.t_ms = ms_of(feed, at_ns), .phase = feed->phase};
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->mw[c] = column_mw(feed, c);
-    s->quality = pj_meter_quality(feed->meter);
+    s->quality = quality_of(feed);
 }
 
 static bool leads(const pj_live_feed *feed, uint32_t rail)
@@ -188,6 +194,7 @@ static void tell_section(pj_live_feed *feed, const pj_span *span, bool ended)
         .name = name_of(feed, span->id),
         .duration_ms = ended ? (double)(span->end_ns - span->begin_ns) / 1e6 : NAN,
         .energy_mj = ended ? provisional_mj(feed, span->begin_ns, span->end_ns) : NAN,
+        .quality = quality_of(feed),
     };
     tell(feed->sink->context, feed->run_id, &section);
 }
@@ -208,6 +215,7 @@ static void keep_part(pj_live_feed *feed, const pj_span_view *view)
         .component = span->kind == PJ_SPAN_LAYER ? NULL : component,
         .operation = span->kind == PJ_SPAN_OPERATION ? name_of(feed, span->id) : NULL,
         .energy_mj = provisional_mj(feed, span->begin_ns, span->end_ns),
+        .quality = quality_of(feed),
     };
     if (view->stats) {
         feed->part_stats[feed->part_count] = *view->stats;
@@ -272,6 +280,7 @@ static void tell_token(pj_live_feed *feed, const pj_span *span)
             .text = text && is_unknown(text) ? NULL : piece,
             .energy_mj = mj / count,
             .power_mw = seconds > 0 ? mj / seconds : NAN,
+            .quality = quality_of(feed),
         };
         feed->sink->token(feed->sink->context, feed->run_id, &token);
     }

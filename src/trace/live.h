@@ -30,6 +30,7 @@ typedef struct pj_live_section {
     const char *name;
     double duration_ms; /* of the end event; NAN at the start */
     double energy_mj;   /* provisional; NAN: unavailable or not yet */
+    pj_source_quality quality; /* of the energy */
 } pj_live_section;
 
 typedef struct pj_live_token {
@@ -39,6 +40,7 @@ typedef struct pj_live_token {
     pj_phase phase;
     const char *text; /* valid UTF-8 piece; empty while a character is incomplete */
     double energy_mj, power_mw;
+    pj_source_quality quality; /* of the energy */
 } pj_live_token;
 
 /* A finished layer (component NULL), component (operation NULL) or operation of a token. */
@@ -48,6 +50,7 @@ typedef struct pj_live_part {
     int32_t layer; /* -1: outside the layers */
     const char *component, *operation;
     double energy_mj;
+    pj_source_quality quality; /* of the energy */
     const pj_stats *stats; /* NULL: none */
 } pj_live_part;
 
