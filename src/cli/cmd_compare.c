@@ -1,115 +1,81 @@
-/* perjoule compare: 2 to 4 runs side by side, with tests of their differences. */
+/* perjoule compare: runs, or groups of runs, side by side, with tests of their differences. */
+#include "cli/compare_print.h"
 #include "cli/stored.h"
-#include "cli/terminal.h"
-#include "cli/verdict.h"
 #include "profile/insight.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-static void print_heads(const json_t *view)
+typedef struct compare_args {
+    const char *db, *by, *experiment, *model, *dtype, *engine, *from, *to;
+    pj_text_list tags;
+    bool json, with_disturbed;
+    pj_price_options prices;
+} compare_args;
+
+static pj_status make(pj_store *store, const compare_args *a, char **ids, int count,
+                      const pj_cost_rates *rates, pj_json *json, pj_error *err)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach(json_object_get(view, "runs"), i, run)
-        printf("%c  %.18s  %s, %s, %s, energy %s\n", (int)('A' + i), pj_member_text(run, "id"),
-               pj_member_text(run, "model_name"), pj_member_text(run, "dtype"),
-               pj_member_text(run, "status"), pj_member_text(run, "energy_source"));
+    if (!a->by)
+        return pj_insight_compare(store, (const char *const *)ids, (uint32_t)count, rates, json,
+                                  err);
+    pj_group_query query = {.runs = {.experiment = a->experiment,
+                                     .model = a->model,
+                                     .dtype = a->dtype,
+                                     .engine = a->engine,
+                                     .from = a->from,
+                                     .to = a->to,
+                                     .tags = a->tags.items,
+                                     .tag_count = (uint32_t)a->tags.count},
+                            .by = a->by,
+                            .with_disturbed = a->with_disturbed};
+    return pj_insight_groups(store, &query, json, err);
 }
 
-static void print_metrics(const json_t *view)
+static pj_status show(const compare_args *a, pj_buffer *out, pj_error *err)
 {
-    size_t i, j;
-    json_t *m, *value;
-    size_t runs = json_array_size(json_object_get(view, "runs"));
-    printf("\n%s%-28s %-5s", pj_style_on(stdout, PJ_STYLE_BOLD), "metric", "unit");
-    for (i = 0; i < runs; i++) printf(" %12c", (int)('A' + i));
-    for (i = 1; i < runs; i++) printf("  %c against A", (int)('A' + i));
-    printf("%s\n", pj_style_off(stdout));
-    json_array_foreach(json_object_get(view, "metrics"), i, m)
-    {
-        bool lower = strcmp(pj_member_text(m, "better"), "lower") == 0;
-        printf("%-28s %-5s", pj_member_text(m, "metric"), pj_member_text(m, "unit"));
-        json_array_foreach(json_object_get(m, "values"), j, value)
-        {
-            if (json_is_number(value))
-                printf(" %12.5g", json_number_value(value));
-            else
-                printf(" %12s", "-");
-        }
-        json_array_foreach(json_object_get(m, "difference_percent"), j, value)
-        {
-            if (j == 0) continue;
-            double percent = json_is_number(value) ? json_number_value(value) : NAN;
-            bool good = lower ? percent < 0 : percent > 0;
-            pj_style style = fabs(percent) < 0.5 || isnan(percent) ? PJ_STYLE_PLAIN
-                             : good                                ? PJ_STYLE_GREEN
-                                                                   : PJ_STYLE_RED;
-            printf("  %s", pj_style_on(stdout, style));
-            if (isnan(percent))
-                printf("%11s", "-");
-            else
-                printf("%+9.1f %%", percent);
-            fputs(pj_style_off(stdout), stdout);
-        }
-        putchar('\n');
-    }
-}
-
-static void print_tests(const json_t *view)
-{
-    size_t i;
-    json_t *t, *tests = json_object_get(view, "tests");
-    if (json_array_size(tests) == 0) return;
-    printf(
-        "\n%s%-24s pair  samples       difference  95 %% interval            g      p (Holm)%s\n",
-        pj_style_on(stdout, PJ_STYLE_BOLD), "test (Welch)", pj_style_off(stdout));
-    json_array_foreach(tests, i, t)
-    {
-        double p = pj_member_number(t, "p_adjusted");
-        printf("%-24s %c-%c  %4.0f+%-4.0f %-5s %+10.4g  %+.4g to %+.4g  %6.2f  %.2g%s\n",
-               pj_member_text(t, "metric"), (int)('A' + pj_member_number(t, "a")),
-               (int)('A' + pj_member_number(t, "b")), pj_member_number(t, "n_a"),
-               pj_member_number(t, "n_b"), pj_member_text(t, "sample"),
-               pj_member_number(t, "difference"), pj_member_number(t, "difference_lo"),
-               pj_member_number(t, "difference_hi"), pj_member_number(t, "hedges_g"), p,
-               p < 0.05 ? " different" : "");
-    }
-    printf("Differences are second minus first.\n");
-}
-
-/* The last lines are what most readers want: one sentence per pair. */
-static void print_verdicts(const json_t *view)
-{
-    char text[512];
-    const json_t *tests = json_object_get(view, "tests");
-    unsigned runs = (unsigned)json_array_size(json_object_get(view, "runs"));
-    for (unsigned a = 0; a < runs; a++) {
-        for (unsigned b = a + 1; b < runs; b++) {
-            pj_verdict(tests, a, b, text, sizeof text);
-            if (*text)
-                printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text,
-                       pj_style_off(stdout));
-        }
-    }
+    if (a->json)
+        return pj_print_json(out) == PJ_EXIT_OK
+                   ? PJ_OK
+                   : pj_fail(err, PJ_E_IO, "can't write to standard output");
+    json_t *view = pj_parse_view(out, err);
+    if (!view) return err->status;
+    pj_compare_print(view);
+    json_decref(view);
+    return PJ_OK;
 }
 
 static int run_compare(const pj_command *command, int argc, char **argv)
 {
-    const char *db = NULL;
-    bool as_json = false;
-    pj_price_options prices = PJ_PRICES_NONE;
+    compare_args a = {.prices = PJ_PRICES_NONE};
     const pj_option options[] = {
-        {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "everything as one object"},
-        PJ_OPTIONS_PRICES(&prices),
-        PJ_OPTION_DB(&db),
+        {"by", 0, PJ_OPTION_TEXT, &a.by, "FIELD",
+         "compare all completed runs in groups by the value of a field: model, dtype, batch, "
+         "engine, machine, tag, experiment, threads, settings.NAME, model.NAME, ...",
+         .choices = "model dtype batch engine machine tag experiment threads isa depth "
+                    "input_tokens output_tokens prompt power energy_source"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "of them those of an experiment"},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "of them those with a tag; may be repeated"},
+        {"model", 0, PJ_OPTION_TEXT, &a.model, "NAME", "of them those of a model"},
+        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE", "of them those of a weight type"},
+        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "of them those of an engine"},
+        {"from", 0, PJ_OPTION_TEXT, &a.from, "TIME", "of them those created at or after a time"},
+        {"to", 0, PJ_OPTION_TEXT, &a.to, "TIME", "of them those created before a time"},
+        {"with-disturbed", 0, PJ_OPTION_FLAG, &a.with_disturbed, NULL,
+         "count runs that the machine disturbed or throttled too"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "everything as one object"},
+        PJ_OPTIONS_PRICES(&a.prices),
+        PJ_OPTION_DB(&a.db),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional < 2 || positional > PJ_COMPARE_MAX)
-        return pj_command_usage(command, "name 2 to %d runs", PJ_COMPARE_MAX);
+    bool filters = a.experiment || a.tags.count || a.model || a.dtype || a.engine || a.from || a.to;
+    if (a.by && positional)
+        return pj_command_usage(command, "name runs, or say --by FIELD, not both");
+    if (!a.by && filters)
+        return pj_command_usage(command, "say --by FIELD too: into which groups they are divided");
+    if (!a.by && (positional < 2 || positional > PJ_COMPARE_MAX))
+        return pj_command_usage(command, "name 2 to %d runs, or say --by FIELD", PJ_COMPARE_MAX);
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};
@@ -117,42 +83,29 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     pj_json json;
     pj_buffer_init(&out, 1u << 28);
     pj_json_init(&json, &out);
-    pj_status status = pj_prices_get(&prices, &rates, &err);
-    if (status == PJ_OK) status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK)
-        status = pj_insight_compare(store, (const char *const *)(argv + 1), (uint32_t)positional,
-                                    &rates, &json, &err);
-    code = PJ_EXIT_OK;
-    if (status == PJ_OK && as_json) {
-        code = pj_print_json(&out);
-    } else if (status == PJ_OK) {
-        json_t *view = pj_parse_view(&out, &err);
-        if (view) {
-            print_heads(view);
-            print_metrics(view);
-            print_tests(view);
-            print_verdicts(view);
-        } else {
-            status = err.status;
-        }
-        json_decref(view);
-    }
+    pj_status status = pj_prices_get(&a.prices, &rates, &err);
+    if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
+    if (status == PJ_OK) status = make(store, &a, argv + 1, positional, &rates, &json, &err);
+    if (status == PJ_OK) status = show(&a, &out, &err);
     pj_buffer_fini(&out);
     pj_store_close(store);
-    return status == PJ_OK ? code : pj_command_failed(command, &err);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 const pj_command pj_command_compare = {
     .name = "compare",
-    .summary = "compare 2 to 4 runs, with statistics",
+    .summary = "compare runs or groups of runs, with statistics",
     .run = run_compare,
-    .usage = "[options] RUN RUN [RUN [RUN]]",
+    .usage = "[options] RUN RUN [RUN [RUN]] | --by FIELD [options]",
     .text =
         "RUN is an id, the beginning of one, \"last\", or \"last~1\" for the run before the last. "
-        "Metrics side by side, and tests of the differences: Welch's t with its 95 % interval, "
-        "Mann-Whitney (in --json), Hedges' g, p values corrected by Holm. Runs from "
-        "--repeat are compared as groups; single runs are compared token by token, which says "
-        "nothing about future runs. A sentence for each pair ends it.",
+        "Settings that differ come first, then metrics side by side, tests (Welch on logarithms, "
+        "a permutation test for groups of 4 or 5, Mann-Whitney in --json, Hedges' g, p values "
+        "corrected by Holm), where the difference in energy per token comes from, and a sentence "
+        "for each pair. Runs from --repeat are compared as groups, and so are all runs with --by; "
+        "single runs are compared as they are, which says nothing about future runs. Runs that "
+        "the machine disturbed are left out where enough others are there.",
     .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
-                "compare last 01989c2e --json\n",
+                "compare --by dtype --experiment sweep\nperjoule compare --by batch --tag nightly "
+                "--json\n",
 };

@@ -101,6 +101,20 @@ static const pj_param_rule tree_rules[] = {
 static const pj_param_rule operations_rules[] = {
     {"layer", PJ_PARAM_INT, -1, 1e6}, {"component"}, COUNT("token", 4e9), PHASE, {0}};
 static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};
+static const pj_param_rule groups_rules[] = {
+    {"by"},
+    {"search"},
+    {"model"},
+    {"experiment"},
+    {"tag", PJ_PARAM_TEXT, 0, 0, NULL, true},
+    {"from", PJ_PARAM_TIME},
+    {"to", PJ_PARAM_TIME},
+    {"energy_source", PJ_PARAM_CHOICE, 0, 0, ENERGY_SOURCES},
+    {"engine"},
+    {"dtype"},
+    {"machine"},
+    {"disturbed", PJ_PARAM_CHOICE, 0, 0, "leave|keep"},
+    {0}};
 static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
 static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
@@ -461,6 +475,7 @@ static const route table[] = {
     {"GET", API "runs", answer_view, PJ_VIEW_RUNS, runs_rules},
     {"GET", API "facets", answer_view, PJ_VIEW_FACETS},
     {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
+    {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},

@@ -19,6 +19,7 @@ typedef enum pj_view {
     PJ_VIEW_RUNS = 0, /* an array; `total` says how many match */
     PJ_VIEW_FACETS,
     PJ_VIEW_COMPARE, /* parameter ids */
+    PJ_VIEW_GROUPS,  /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */

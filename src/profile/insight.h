@@ -1,6 +1,6 @@
 /*
- * Where stored runs and analysis meet: a run's summary with its anomalies, and runs side by side
- * with tests of their differences. Forms: docs/api.md. On failure the JSON is unfinished.
+ * Where stored runs and analysis meet: a run's summary with its anomalies, and runs or groups of
+ * runs side by side. Forms: docs/api.md. On failure the JSON is unfinished: throw it away.
  */
 #ifndef PJ_PROFILE_INSIGHT_H
 #define PJ_PROFILE_INSIGHT_H
@@ -17,5 +17,15 @@ void pj_insight_prepare(pj_store *store, const char *id);
 /* The answer of /compare for 2 to 4 runs. */
 pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,
                              const pj_cost_rates *rates, pj_json *json, pj_error *err);
+
+/* Which runs /compare/groups takes, and by which field it divides them. */
+typedef struct pj_group_query {
+    pj_run_query runs; /* completed ones of these; status and limit are not looked at */
+    const char *by;    /* "dtype", "tag", "settings.NAME", ... */
+    bool with_disturbed;
+} pj_group_query;
+/* The answer of /compare/groups. */
+pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
+                            pj_error *err);
 
 #endif

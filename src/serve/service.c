@@ -135,19 +135,15 @@ static pj_status view_pending_runs(pj_serve *serve, const char *wanted, const pj
     return PJ_OK;
 }
 
-static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_cost_rates *rates,
-                           pj_json *out, uint64_t *total, pj_error *err)
+/* Which runs the parameters ask for; `tags` is room for those that are named. */
+static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS_MAX])
 {
-    const char *tags[PJ_PARAMS_MAX], *sort = pj_params_text(params, "sort"),
-                                     *order = pj_params_text(params, "order"),
-                                     *status_name = pj_params_text(params, "status");
-    if (status_name && (strcmp(status_name, "queued") == 0 || strcmp(status_name, "running") == 0))
-        return view_pending_runs(serve, status_name, rates, out, total);
+    const char *sort = pj_params_text(params, "sort"), *order = pj_params_text(params, "order");
     pj_run_query query = {
         .search = pj_params_text(params, "search"),
         .model = pj_params_text(params, "model"),
         .experiment = pj_params_text(params, "experiment"),
-        .status = status_name,
+        .status = pj_params_text(params, "status"),
         .repeat_group = pj_params_text(params, "repeat_group"),
         .energy_source = pj_params_text(params, "energy_source"),
         .from = pj_params_text(params, "from"),
@@ -172,6 +168,16 @@ static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_co
     for (uint32_t i = 0; i < params->count; i++)
         if (strcmp(params->items[i].name, "tag") == 0)
             tags[query.tag_count++] = params->items[i].value;
+    return query;
+}
+
+static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_cost_rates *rates,
+                           pj_json *out, uint64_t *total, pj_error *err)
+{
+    const char *tags[PJ_PARAMS_MAX], *status_name = pj_params_text(params, "status");
+    if (status_name && (strcmp(status_name, "queued") == 0 || strcmp(status_name, "running") == 0))
+        return view_pending_runs(serve, status_name, rates, out, total);
+    pj_run_query query = query_of(params, tags);
     pj_store *store;
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
@@ -226,6 +232,16 @@ static pj_status view_compare(pj_store *store, const pj_params *params, const pj
     return pj_insight_compare(store, ids, count, rates, out, err);
 }
 
+static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *out, pj_error *err)
+{
+    const char *tags[PJ_PARAMS_MAX], *disturbed = pj_params_text(params, "disturbed");
+    pj_group_query query = {.runs = query_of(params, tags),
+                            .by = pj_params_text(params, "by"),
+                            .with_disturbed = disturbed && strcmp(disturbed, "keep") == 0};
+    if (!query.by) return pj_fail(err, PJ_E_INVALID, "by must name a field to group the runs by");
+    return pj_insight_groups(store, &query, out, err);
+}
+
 static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
                              pj_json *out, pj_error *err)
 {
@@ -242,6 +258,7 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
                                            .offset = (uint64_t)pj_params_int(p, "offset", 0)},
                            rates, out, err);
     case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
+    case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_PIPELINE:
         window = window_of(p, "limit");

@@ -88,6 +88,8 @@ class OpenApi(unittest.TestCase):
         names = {p["name"]: p["schema"] for p in get.get("parameters", []) if p["in"] == "query"}
         if "ids" in names:
             return [f"?ids={ids}"]
+        if "by" in names:
+            return ["?by=dtype", "?by=batch&disturbed=keep", "?by=tag"]
         return [""] + [f"?{name}={value}" for name, schema in names.items()
                        for value in schema.get("enum", [])[:9] if value != "f32"]
 

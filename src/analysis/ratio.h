@@ -1,0 +1,49 @@
+/*
+ * How many times as much as A does B need? The main statement of every comparison: the ratio of
+ * geometric means with a 95 % interval, because energies are skewed and people think in "times".
+ * The unit of replication is the run. Welch's t test on logarithms; a permutation test decides when
+ * a side has fewer than PJ_PERMUTE_BELOW values and there are enough ways to exchange them. Pure.
+ */
+#ifndef PJ_ANALYSIS_RATIO_H
+#define PJ_ANALYSIS_RATIO_H
+
+#include <stddef.h>
+
+enum { PJ_PERMUTE_BELOW = 6 };
+
+/* The power at which differences are called detectable, and the level of the tests. */
+#define PJ_POWER 0.80
+#define PJ_LEVEL 0.05
+
+typedef struct pj_ratio {
+    size_t n_a, n_b; /* values that are positive and finite */
+    double mean_a, mean_b;
+    double ratio, lo, hi;          /* b / a; the interval is NAN with one value a side */
+    double p;                      /* that the ratio is 1, by `method` */
+    double welch_p, permutation_p; /* NAN: not computed */
+    const char *method;            /* "welch_log", "permutation" or "none" */
+    double cv;                     /* relative spread of single values, pooled */
+    double detectable;             /* relative difference shown with PJ_POWER by as many values */
+} pj_ratio;
+
+/* `gain_sd`: relative standard deviation of the ratio from the sensors' calibration; 0 when both
+ * sides were measured by one device, where it cancels. It widens the interval and the p value. */
+void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, double gain_sd,
+                      pj_ratio *result);
+/* Values a side that show a relative `difference` with PJ_POWER when single values spread by `cv`.
+ */
+double pj_repeats_for(double cv, double difference);
+/* The relative difference that n values a side show with PJ_POWER. */
+double pj_detectable(double cv, double n);
+
+/* Two-sided p of the difference of means when values are exchanged between the sides: exact up to
+ * 20,000 ways, else 20,000 random ones from a fixed seed. NAN: one of the sides is empty. */
+double pj_permutation_p(const double *a, size_t n_a, const double *b, size_t n_b);
+/* The smallest p that the exact test can give. */
+double pj_permutation_least(size_t n_a, size_t n_b);
+
+/* Benjamini-Hochberg: p values adjusted so that those below a level contain at most that share of
+ * false ones. NANs are not counted. */
+void pj_benjamini_hochberg(const double *p, size_t count, double *adjusted);
+
+#endif

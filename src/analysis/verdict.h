@@ -1,0 +1,43 @@
+/*
+ * One sentence for a comparison of energy per token: how many times as much B needs, or that they
+ * cannot be told apart and what would have been seen, and how many more runs would settle it.
+ */
+#ifndef PJ_ANALYSIS_VERDICT_H
+#define PJ_ANALYSIS_VERDICT_H
+
+#include "analysis/ratio.h"
+
+#include <stdbool.h>
+
+typedef enum pj_outcome {
+    PJ_OUTCOME_NONE = 0, /* nothing to compare: energy unavailable on a side */
+    PJ_OUTCOME_REFUSED,  /* `refusal` says why figures may not be set against each other */
+    PJ_OUTCOME_SINGLE,   /* one run a side: figures of these two, nothing about repeats */
+    PJ_OUTCOME_INDISTINGUISHABLE,
+    PJ_OUTCOME_DIFFERENT
+} pj_outcome;
+
+typedef struct pj_verdict_facts {
+    const char *name_a, *name_b;
+    pj_ratio ratio;              /* of joules per token */
+    double p;                    /* after correction for the number of pairs */
+    double single_lo, single_hi; /* one run a side: interval from the measurements alone, or NAN */
+    double mann_whitney_p;       /* NAN: not computed */
+    double speed_ratio;          /* b / a of output tokens per second; NAN: unknown */
+    bool speed_differs;
+    const char *refusal; /* NULL: none */
+} pj_verdict_facts;
+
+typedef struct pj_judgement {
+    pj_outcome outcome;
+    double detectable; /* relative difference that would have been seen; NAN: unknown */
+    double target;     /* relative difference that `more_runs` a side would show */
+    double more_runs;  /* 0: none needed; NAN: unknown */
+} pj_judgement;
+
+const char *pj_outcome_name(pj_outcome outcome); /* "different", "not_distinguishable", ... */
+/* Judges, and writes the sentence. */
+void pj_verdict_write(const pj_verdict_facts *facts, pj_judgement *judgement, char *text,
+                      size_t bytes);
+
+#endif

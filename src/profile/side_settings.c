@@ -1,0 +1,240 @@
+/* What differs between the sides of a comparison beside what is compared. */
+#include "profile/sides.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 160, LOOK_AT = 64 }; /* runs of a side whose settings are read */
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+/* Those that change energy by themselves come first. */
+static const char *const compared[] = {
+    "model",
+    "dtype",
+    "engine",
+    "batch",
+    "threads",
+    "isa",
+    "depth",
+    "input_tokens",
+    "output_tokens",
+    "prompt",
+    "machine",
+    "power",
+    "energy_source",
+    "settings.kv",
+    "model.kv_type",
+    "settings.chat",
+    "settings.temperature",
+    "settings.top_k",
+    "settings.top_p",
+    "settings.max_tokens",
+    "settings.ablate",
+};
+enum { COMPARED = sizeof compared / sizeof *compared };
+
+/* The values of a side: one as it is, several as "first, … (n values)". */
+static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
+{
+    char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
+    uint32_t distinct = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
+    for (uint32_t i = 0; i < looked; i++) {
+        if (!pj_run_field(side->runs[i], field, now, sizeof now)) now[0] = 0;
+        if (i == 0) {
+            memcpy(first, now, sizeof first);
+            distinct = 1;
+        } else if (strcmp(now, first) != 0 && strcmp(now, other) != 0) {
+            memcpy(other, now, sizeof other);
+            distinct++;
+        }
+    }
+    if (distinct > 1)
+        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", first[0] ? first : "unknown", other,
+                 distinct > 2 ? ", …" : "");
+    else
+        memcpy(text, first, TEXT_BYTES);
+    return distinct;
+}
+
+static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYTES])
+{
+    bool different = false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        different |= value_of_side(&s->sides[i], field, texts[i]) > 1;
+        different |= strcmp(texts[i], texts[0]) != 0;
+    }
+    return different;
+}
+
+/* ---- caveats -------------------------------------------------------------------------------- */
+
+static void write_caveat(pj_json *json, const char *code, const char *text)
+{
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "code", code);
+    pj_json_kv_string(json, "text", text);
+    pj_json_object_end(json);
+}
+
+static const struct {
+    const char *field, *code, *text;
+} of_fields[] = {
+    {"prompt", "prompt_differs",
+     "The prompts differ: another text has other tokens and another end."},
+    {"input_tokens", "tokens_differ",
+     "The number of prompt tokens differs: energy per output token holds another share of "
+     "prefill."},
+    {"output_tokens", "tokens_differ",
+     "The number of generated tokens differs: prefill is spread over more of them on one side."},
+    {"machine", "machine_differs",
+     "The machines differ: the calibration of both sensors is part of the interval."},
+    {"depth", "depth_differs", "The depths of recording differ, and with them the overhead."},
+    {"power", "scope_differs", "The power sources differ: they may not see the same devices."},
+};
+
+/* The share of runs that loaded the model: their caches were cold. */
+static double cold_share(const pj_side *side)
+{
+    uint32_t cold = 0;
+    for (uint32_t i = 0; i < side->run_count; i++) cold += side->runs[i]->model_load_mj > 0;
+    return (double)cold / side->run_count;
+}
+
+/* Mean of a condition over the devices that report it and the runs that are looked at. */
+static double mean_condition(const pj_side *side, const char *name)
+{
+    double sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < side->run_count && i < LOOK_AT; i++) {
+        const char *text = side->runs[i]->conditions_json, *key;
+        json_t *devices = text ? json_loads(text, 0, NULL) : NULL, *device;
+        json_object_foreach(devices, key, device)
+        {
+            const json_t *value = json_object_get(device, name);
+            if (!json_is_number(value)) continue;
+            sum += json_number_value(value);
+            n++;
+        }
+        json_decref(devices);
+    }
+    return n ? sum / n : NAN;
+}
+
+static void write_condition_caveats(const pj_sides *s, pj_json *json)
+{
+    char text[256];
+    double t0 = mean_condition(&s->sides[0], "temperature_c");
+    double c0 = mean_condition(&s->sides[0], "clock_mhz");
+    for (uint32_t i = 1; i < s->count; i++) {
+        double t = mean_condition(&s->sides[i], "temperature_c");
+        double c = mean_condition(&s->sides[i], "clock_mhz");
+        if (fabs(t - t0) > 8) {
+            snprintf(text, sizeof text, "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.",
+                     s->sides[0].name, t0, s->sides[i].name, t);
+            write_caveat(json, "conditions_differ", text);
+        }
+        if (fabs(c - c0) > 0.05 * c0) {
+            snprintf(text, sizeof text, "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
+                     s->sides[0].name, c0, s->sides[i].name, c);
+            write_caveat(json, "conditions_differ", text);
+        }
+    }
+}
+
+static void write_disturbed_caveats(const pj_sides *s, pj_json *json)
+{
+    char text[320];
+    for (uint32_t i = 0; i < s->count; i++) {
+        const pj_side *side = &s->sides[i];
+        if (side->left_out) {
+            snprintf(
+                text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
+                side->left_out, side->left_out == 1 ? " is" : "s are", side->name, side->run_count);
+            write_caveat(json, "disturbed_left_out", text);
+        } else if (side->kept_disturbed) {
+            snprintf(text, sizeof text,
+                     "The machine was busy during runs of %s, and too few others are there to "
+                     "leave them out: measure again when it is quiet.",
+                     side->name);
+            write_caveat(json, "disturbed_kept", text);
+        }
+    }
+}
+
+static void write_caveats(const pj_sides *s, char (*texts)[TEXT_BYTES], pj_json *json)
+{
+    pj_json_key(json, "caveats");
+    pj_json_array_begin(json);
+    for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
+        if (differs(s, of_fields[i].field, texts))
+            write_caveat(json, of_fields[i].code, of_fields[i].text);
+    for (uint32_t i = 1; i < s->count; i++) {
+        const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
+        if (refusal) write_caveat(json, "not_comparable", refusal);
+        if (fabs(cold_share(&s->sides[i]) - cold_share(&s->sides[0])) > 0.25)
+            write_caveat(json, "warmth_differs",
+                         "Runs of one side loaded the model more often: their first tokens read "
+                         "weights that were not in the caches yet.");
+    }
+    write_condition_caveats(s, json);
+    write_disturbed_caveats(s, json);
+    pj_json_array_end(json);
+}
+
+void pj_sides_write_settings(const pj_sides *s, pj_json *json)
+{
+    char texts[PJ_SIDES_MAX][TEXT_BYTES];
+    pj_json_key(json, "differences");
+    pj_json_array_begin(json);
+    for (int f = 0; f < COMPARED; f++) {
+        if (!differs(s, compared[f], texts)) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "setting", compared[f]);
+        pj_json_key(json, "values");
+        pj_json_array_begin(json);
+        for (uint32_t i = 0; i < s->count; i++) pj_json_string(json, texts[i][0] ? texts[i] : NULL);
+        pj_json_array_end(json);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    write_caveats(s, texts, json);
+}
+
+/* ---- what may be set against each other ------------------------------------------------------ */
+
+/* Device classes of a list of rails: "cpu,gpu0,gpu1" and "cpu,gpu" have the same. */
+static uint64_t scope_of(const char *rails)
+{
+    uint64_t scope = 0;
+    for (const char *at = rails ? rails : ""; *at;) {
+        size_t length = strcspn(at, ","), letters = 0;
+        uint64_t hash = 5381;
+        while (letters < length && !isdigit((unsigned char)at[letters]) && at[letters] != '-')
+            hash = hash * 33 + (unsigned char)at[letters++];
+        scope |= 1ull << (hash % 64);
+        at += length + (at[length] == ',');
+    }
+    return scope;
+}
+
+const char *pj_sides_refusal(const pj_side *a, const pj_side *b)
+{
+    const pj_run_info *first = a->runs[0];
+    bool source = false, scope = false;
+    for (int k = 0; k < 2; k++) {
+        const pj_side *side = k ? b : a;
+        for (uint32_t i = 0; i < side->run_count; i++) {
+            const pj_run_info *run = side->runs[i];
+            if (run->quality == PJ_UNAVAILABLE) continue;
+            source |= run->quality != first->quality && first->quality != PJ_UNAVAILABLE;
+            scope |= scope_of(run->total_rails) != scope_of(first->total_rails);
+        }
+    }
+    if (source) return "one is measured and the other modelled.";
+    if (scope) return "their totals are sums over different devices.";
+    return NULL;
+}

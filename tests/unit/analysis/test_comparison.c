@@ -1,0 +1,256 @@
+/* Ratios, their decomposition and the sentence, on planted differences and on none. */
+#include "analysis/decompose.h"
+#include "analysis/ratio.h"
+#include "analysis/verdict.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void assert_near(double a, double b, double reach)
+{
+    if (!(fabs(a - b) <= reach)) fail_msg("%.12g is not %.12g", a, b);
+}
+
+/* Joules per token of a run: a level, spread between runs, now and then a disturbed one. */
+static double draw(pj_random *random, double level, double cv, double disturbed)
+{
+    double value = level * exp(cv * pj_random_normal(random));
+    return pj_random_unit(random) < disturbed ? value * (1 + 2 * pj_random_unit(random)) : value;
+}
+
+static pj_outcome compare(pj_random *random, size_t n, double factor, double cv, double disturbed)
+{
+    double a[32], b[32];
+    char text[600];
+    pj_judgement judgement;
+    pj_verdict_facts f = {.name_a = "A", .name_b = "B", .mann_whitney_p = NAN, .speed_ratio = NAN};
+    for (size_t i = 0; i < n; i++) {
+        a[i] = draw(random, 0.2, cv, disturbed);
+        b[i] = draw(random, 0.2 * factor, cv, disturbed);
+    }
+    pj_ratio_compare(a, n, b, n, 0, &f.ratio);
+    f.p = f.ratio.p;
+    pj_verdict_write(&f, &judgement, text, sizeof text);
+    return judgement.outcome;
+}
+
+/* Of 1000 pairs that are alike, at most 5 % (and what chance adds to that) are called different. */
+static void alike_is_seldom_called_different(void **state)
+{
+    static const size_t sizes[] = {2, 3, 4, 5, 6, 10};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int disturbed = 0; disturbed < 2; disturbed++) {
+            pj_random random = {40 + k};
+            int different = 0;
+            for (int i = 0; i < 1000; i++)
+                different += compare(&random, sizes[k], 1, 0.02, disturbed ? 0.1 : 0) ==
+                             PJ_OUTCOME_DIFFERENT;
+            if (different > 65) fail_msg("%d of 1000 at %zu a side", different, sizes[k]);
+        }
+}
+
+/* A difference of 3 % with 10 repeats is found as often as the stated power says. */
+static void a_planted_difference_is_found(void **state)
+{
+    pj_random random = {7};
+    double cv = 0.0236; /* 3 % is what 10 a side show with 80 % */
+    assert_near(pj_detectable(cv, 10), 0.03, 3e-4);
+    assert_near(pj_repeats_for(cv, 0.03), 10, 0.3);
+    int found = 0;
+    for (int i = 0; i < 1000; i++)
+        found += compare(&random, 10, 1.03, cv, 0) == PJ_OUTCOME_DIFFERENT;
+    assert_in_range(found, 720, 860);
+    found = 0;
+    for (int i = 0; i < 1000; i++)
+        found += compare(&random, 10, 1.03, 0.01, 0) == PJ_OUTCOME_DIFFERENT;
+    assert_in_range(found, 990, 1000);
+}
+
+static void intervals_hold_the_truth(void **state)
+{
+    pj_random random = {9};
+    int held = 0;
+    for (int i = 0; i < 1000; i++) {
+        double a[8], b[12];
+        pj_ratio r;
+        for (int k = 0; k < 8; k++) a[k] = draw(&random, 1, 0.05, 0);
+        for (int k = 0; k < 12; k++) b[k] = draw(&random, 1.4, 0.08, 0);
+        pj_ratio_compare(a, 8, b, 12, 0, &r);
+        held += r.lo <= 1.4 && r.hi >= 1.4;
+    }
+    assert_in_range(held, 930, 970);
+}
+
+/* 1 + 1/20: of 20 ways to choose 3 of 6, two are as far as the observed one. */
+static void permutations_are_counted(void **state)
+{
+    const double low[] = {1, 2, 3}, high[] = {4, 5, 6}, four[] = {7, 8, 9, 10};
+    assert_near(pj_permutation_p(low, 3, high, 3), 0.1, 1e-12);
+    assert_near(pj_permutation_least(3, 3), 0.1, 1e-12);
+    assert_near(pj_permutation_least(4, 4), 2.0 / 70, 1e-12);
+    assert_near(pj_permutation_p(low, 3, four, 4), 1.0 / 35, 1e-12);
+    assert_near(pj_permutation_p(low, 3, low, 3), 1, 1e-12);
+    assert_true(isnan(pj_permutation_p(low, 0, high, 3)));
+    double many_a[40], many_b[40];
+    for (int i = 0; i < 40; i++) many_a[i] = i, many_b[i] = i + 30;
+    double p = pj_permutation_p(many_a, 40, many_b, 40); /* random ways */
+    assert_true(p > 0 && p < 1e-3);
+}
+
+/* The test of small groups decides where it can, else Welch does. */
+static void small_groups_are_permuted(void **state)
+{
+    const double a[] = {1, 1.01, 1.02, 1.03}, b[] = {1.1, 1.11, 1.12, 1.13};
+    pj_ratio r;
+    pj_ratio_compare(a, 4, b, 4, 0, &r);
+    assert_string_equal(r.method, "permutation");
+    assert_near(r.p, 2.0 / 70, 1e-12);
+    pj_ratio_compare(a, 3, b, 3, 0, &r);
+    assert_string_equal(r.method, "welch_log");
+    assert_true(r.p < 0.05);
+    pj_ratio_compare(a, 1, b, 4, 0, &r);
+    assert_string_equal(r.method, "none");
+    assert_true(isnan(r.p) && isnan(r.lo) && r.ratio > 1);
+}
+
+/* Two devices: what separates two tight groups is within the calibration of their sensors. */
+static void gain_counts_between_devices(void **state)
+{
+    const double a[] = {1, 1.001, 1.002, 0.999, 1, 1}, b[] = {1.05, 1.051, 1.049, 1.05, 1.05, 1.05};
+    pj_ratio one, two;
+    pj_ratio_compare(a, 6, b, 6, 0, &one);
+    pj_ratio_compare(a, 6, b, 6, 0.08, &two);
+    assert_true(one.p < 1e-6 && one.hi - one.lo < 0.01);
+    assert_true(two.p > 0.3 && two.lo < 0.91 && two.hi > 1.2);
+}
+
+static void equal_values_differ_by_what_they_are(void **state)
+{
+    const double a[] = {2, 2, 2}, b[] = {3, 3, 3};
+    pj_ratio r;
+    pj_ratio_compare(a, 3, b, 3, 0, &r);
+    assert_near(r.ratio, 1.5, 1e-12);
+    assert_near(r.p, 0, 0);
+    pj_ratio_compare(a, 3, a, 3, 0, &r);
+    assert_near(r.p, 1, 0);
+}
+
+static void false_discoveries_are_bounded(void **state)
+{
+    const double p[] = {0.01, NAN, 0.02, 0.03, 0.5};
+    double q[5];
+    pj_benjamini_hochberg(p, 5, q);
+    assert_near(q[0], 0.04, 1e-12);
+    assert_near(q[2], 0.04, 1e-12);
+    assert_near(q[3], 0.04, 1e-12);
+    assert_near(q[4], 0.5, 1e-12);
+    assert_true(isnan(q[1]));
+}
+
+/* ---- decomposition -------------------------------------------------------------------------- */
+
+static void terms_add_up_to_the_difference(void **state)
+{
+    pj_random random = {3};
+    pj_term terms[41];
+    double difference = 0.7, sum = 0, first = INFINITY; /* 0.7: what no part explains */
+    for (int i = 0; i < 40; i++) {
+        terms[i] = (pj_term){.phase = "decode", .name = "x"};
+        if (i % 7) terms[i].ms_a = pj_random_unit(&random), terms[i].mj_a = pj_random_unit(&random);
+        if (i % 5) terms[i].ms_b = pj_random_unit(&random), terms[i].mj_b = pj_random_unit(&random);
+        difference += terms[i].mj_b - terms[i].mj_a;
+    }
+    size_t n = pj_decompose(terms, 40, difference, 12);
+    assert_int_equal(n, 13);
+    for (size_t i = 0; i < n; i++) {
+        sum += terms[i].difference;
+        assert_near(terms[i].by_time + terms[i].by_power, terms[i].difference, 1e-12);
+        if (i + 1 == n) break;
+        assert_true(fabs(terms[i].difference) <= first);
+        first = fabs(terms[i].difference);
+    }
+    assert_near(sum, difference, 1e-12);
+    assert_string_equal(terms[n - 1].name, "other");
+}
+
+/* Twice the time at the same power is time; the same time at twice the power is power. */
+static void time_and_power_are_told_apart(void **state)
+{
+    pj_term terms[3] = {{"decode", "slow", 1, 2, 10, 20, 0, 0, 0, 0},
+                        {"decode", "hot", 1, 1, 10, 25, 0, 0, 0, 0}};
+    pj_decompose(terms, 2, 25, 8);
+    assert_string_equal(terms[0].name, "hot");
+    assert_near(terms[0].by_time, 0, 1e-12);
+    assert_near(terms[0].by_power, 15, 1e-12);
+    assert_near(terms[1].by_time, 10, 1e-12);
+    assert_near(terms[1].by_power, 0, 1e-12);
+    assert_near(terms[2].difference, 0, 1e-12);
+}
+
+/* ---- the sentence --------------------------------------------------------------------------- */
+
+static void sentences_say_what_is_known(void **state)
+{
+    char text[600];
+    pj_judgement j;
+    pj_verdict_facts f = {.name_a = "bf16",
+                          .name_b = "q8_0",
+                          .p = 0.001,
+                          .mann_whitney_p = NAN,
+                          .speed_ratio = 1.5,
+                          .speed_differs = true,
+                          .ratio = {.n_a = 8,
+                                    .n_b = 8,
+                                    .ratio = 0.7,
+                                    .lo = 0.66,
+                                    .hi = 0.74,
+                                    .cv = 0.03,
+                                    .detectable = 0.042}};
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_int_equal(j.outcome, PJ_OUTCOME_DIFFERENT);
+    assert_string_equal(text, "q8_0 needs 0.7 (0.66 to 0.74) times the energy of bf16 per token. "
+                              "q8_0 is 1.5 times as fast as bf16.");
+    f.p = 0.4;
+    f.speed_differs = false;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_int_equal(j.outcome, PJ_OUTCOME_INDISTINGUISHABLE);
+    assert_non_null(strstr(text, "differences above 4.2 % would have been seen; 28 more runs a "
+                                 "side would show 2 %."));
+    f.refusal = "one is measured and the other modelled.";
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_int_equal(j.outcome, PJ_OUTCOME_REFUSED);
+    f.refusal = NULL;
+    f.ratio.n_a = f.ratio.n_b = 1;
+    f.single_lo = f.single_hi = NAN;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_int_equal(j.outcome, PJ_OUTCOME_SINGLE);
+    assert_non_null(strstr(text, "says nothing about future ones"));
+    f.ratio.ratio = NAN;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_int_equal(j.outcome, PJ_OUTCOME_NONE);
+    assert_string_equal(text, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alike_is_seldom_called_different),
+        cmocka_unit_test(a_planted_difference_is_found),
+        cmocka_unit_test(intervals_hold_the_truth),
+        cmocka_unit_test(permutations_are_counted),
+        cmocka_unit_test(small_groups_are_permuted),
+        cmocka_unit_test(gain_counts_between_devices),
+        cmocka_unit_test(equal_values_differ_by_what_they_are),
+        cmocka_unit_test(false_discoveries_are_bounded),
+        cmocka_unit_test(terms_add_up_to_the_difference),
+        cmocka_unit_test(time_and_power_are_told_apart),
+        cmocka_unit_test(sentences_say_what_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
