@@ -1,4 +1,5 @@
 /* Leftover spools: whose they are, and that nothing in them is lost without a word. */
+#include "../sanitized.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-static const int64_t PATIENCE_NS = 20000000000;
+static const int64_t PATIENCE_NS = 100 * PJ_NS_PER_S; /* machines of tests are slow and busy */
 
 static char folder[64], heard[8192];
 
@@ -332,7 +333,7 @@ static void a_slow_spool_delays_neither_opening_nor_closing(void **state)
     char info[200];
     snprintf(info, sizeof info, "{\"id\":\"%s\",\"depth\":\"module\"}", id);
     assert_int_equal(pj_spool_append(&slow, PJ_RECORD_INFO, info, strlen(info), NULL), PJ_OK);
-    for (uint32_t i = 0; i < 1000000; i++) {
+    for (uint32_t i = 0; i < (PJ_SANITIZED ? 200000 : 1000000); i++) {
         pj_span span = {.begin_ns = 1000 + 10 * (int64_t)i,
                         .end_ns = 1005 + 10 * (int64_t)i,
                         .serial = i,
@@ -353,7 +354,7 @@ static void a_slow_spool_delays_neither_opening_nor_closing(void **state)
     int64_t closing_ns = pj_clock_ns();
     pj_session_close(session);
     assert_in_range(opened_ns - begin_ns, 0, 5 * PJ_NS_PER_S);
-    assert_in_range(pj_clock_ns() - closing_ns, 0, 2 * PJ_NS_PER_S);
+    assert_in_range(pj_clock_ns() - closing_ns, 0, 5 * PJ_NS_PER_S);
     /* The abandoned thread still holds it for a moment; then patience stores it. */
     for (int i = 0; i < 100 && pj_file_exists(path); i++) {
         usleep(100000);
