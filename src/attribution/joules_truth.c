@@ -2,6 +2,7 @@
 #include "attribution/joules.h"
 
 #include "base/memory.h"
+#include "power/coarsen.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,6 +92,22 @@ static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count,
     return PJ_OK;
 }
 
+/* Simulated readings as `--interval` has them: it made the rail's period longer than the sensor's. */
+static pj_status feed_coarsened(pj_curve *curve, const pj_rail *sensor, int64_t interval_ns,
+                                const pj_reading *readings, size_t count, pj_error *err)
+{
+    pj_coarsen coarsen;
+    pj_reading out[PJ_COARSEN_MOST];
+    pj_status status = PJ_OK;
+    pj_coarsen_init(&coarsen, sensor, true, interval_ns);
+    if (!coarsen.active) return feed(curve, readings, count, err);
+    for (size_t i = 0; i < count && status == PJ_OK; i++)
+        status = feed(curve, out, (size_t)pj_coarsen_take(&coarsen, &readings[i], out), err);
+    if (status != PJ_OK || count == 0) return status;
+    int64_t seen_ns = readings[count - 1].fresh_ns;
+    return feed(curve, out, (size_t)pj_coarsen_flush(&coarsen, seen_ns, out), err);
+}
+
 static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
                                 const pj_sim_segment *truth, size_t count, pj_error *err)
 {
@@ -105,7 +122,9 @@ static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
         pj_sim_read(j->options->sim, sim_rail, truth, count, j->tree->begin_ns - margin,
                     j->tree->end_ns + margin, &readings, &n, err);
     if (status != PJ_OK) return status;
-    status = feed(j->curves[rail], readings, n, err);
+    pj_rail sensors[PJ_SIM_MAX_RAILS];
+    pj_sim_rails(sim, sensors, PJ_SIM_MAX_RAILS);
+    status = feed_coarsened(j->curves[rail], &sensors[sim_rail], r->period_ns, readings, n, err);
     pj_free(readings);
     return status;
 }

@@ -337,6 +337,36 @@ static void simulated_energy_is_conserved_and_right(void **state)
     }
 }
 
+/* `--interval` made samples twenty times as long as the sensor's own: the same energy
+ * in a twentieth of the samples. */
+static void a_simulation_keeps_the_interval_asked_for(void **state)
+{
+    uint32_t samples_of[2];
+    for (int coarse = 0; coarse < 2; coarse++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim, samples;
+        assert_int_equal(pj_sim_parse("kind=power,period_ms=0.1,noise=0.001", &sim, NULL), PJ_OK);
+        samples = sim;
+        if (coarse) samples.period_ns *= 20;
+        open_spool(&w);
+        put_rail(&w, &samples);
+        put_run(&w, 40, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        assert_conserved(&d);
+        double truth = 0;
+        for (uint32_t i = 0; i < d.phase_count; i++)
+            truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+        assert_true(fabs(d.info.total_mj - truth) < 0.02 * truth);
+        samples_of[coarse] = d.samples.count;
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+    assert_in_range(samples_of[0], 95, 101);
+    assert_in_range(samples_of[1], 4, 6);
+}
+
 /* A sensor that looks at 25 ms of every 100 and looks elsewhere while the run goes on says nothing
  * of it; one that looks all the time does. */
 static void what_no_window_saw_is_unavailable(void **state)
@@ -819,6 +849,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_hang_together),
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
         cmocka_unit_test(what_no_window_saw_is_unavailable),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(thousands_of_names_cost_little),
