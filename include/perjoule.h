@@ -94,9 +94,9 @@ typedef struct pj_lane pj_lane;       /* one thread's place to record spans of o
 
 typedef struct pj_session_options {
     size_t size;             /* sizeof(pj_session_options) */
-    const char *power;       /* source list, NULL: "auto"; "none" measures nothing */
+    const char *power;       /* source list; NULL: $PERJOULE_POWER, else "auto"; "none": nothing */
     int64_t interval_ns;     /* sampling interval, 0: each source's own update period */
-    const char *database;    /* NULL: the user's default; "none": nothing is stored */
+    const char *database;    /* NULL: $PERJOULE_DB, else the user's default; "none": nothing is stored */
     const char *spool_dir;   /* NULL: beside the database */
     double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s;
                                 negative: none */
@@ -251,6 +251,60 @@ PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, co
 /* Time that the calling program spent on what it hands over beside spans (statistics, extras): the
  * run adds it to what it says of its own cost, by itself and in the sum. Adds up over calls. */
 PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
+
+/* ---- many spans in one call ---------------------------------------------------------------- */
+
+/* For programs that collect times themselves, such as Python with hooks: one call per token instead of
+ * two per span. A record is 32 bytes without padding; on a little-endian machine it is also four
+ * 64-bit integers (begin, end, id | kind << 32, layer & 0xffffffff | detail << 32), and in Python
+ *
+ *     struct.Struct("=qqIHHiI")   begin_ns, end_ns, id, kind, reserved, layer, detail
+ *     numpy.dtype([("begin_ns", "i8"), ("end_ns", "i8"), ("id", "u4"), ("kind", "u2"),
+ *                  ("reserved", "u2"), ("layer", "i4"), ("detail", "u4")])
+ *
+ * so that a hook can append to an array("q") with the last two words computed once per module. Times
+ * are those of time.monotonic_ns() (pj_clock_ns). */
+typedef struct pj_packed_span {
+    int64_t begin_ns, end_ns;
+    uint32_t id;       /* as in pj_span_begin: interned name, phase, position or layer index */
+    uint16_t kind;     /* pj_span_kind */
+    uint16_t reserved; /* 0 */
+    int32_t layer;     /* of a component or operation in a layer that has no span: its index; else -1 */
+    uint32_t detail;   /* index into `details` + 1; 0: none */
+} pj_packed_span;
+
+/* What a packed span did; several spans may refer to one. 48 bytes: "=ddfffffIII". */
+typedef struct pj_span_detail {
+    double flops, bytes; /* NAN: not known */
+    pj_stats stats;
+    uint32_t has_stats; /* 0: `stats` is not looked at */
+} pj_span_detail;
+
+/* Text of a packed token span, as in pj_token_text. */
+typedef struct pj_packed_text {
+    uint32_t span; /* index into `spans` */
+    uint32_t sequence;
+    int32_t token_id;
+    uint32_t bytes;
+    const char *text;
+} pj_packed_text;
+
+typedef struct pj_span_batch {
+    size_t size; /* sizeof(pj_span_batch) */
+    const pj_packed_span *spans; /* in any order */
+    size_t span_count;
+    const pj_span_detail *details; /* or NULL */
+    size_t detail_count;
+    const pj_packed_text *texts; /* in the order of their spans; or NULL */
+    size_t text_count;
+} pj_span_batch;
+
+/* Adds finished spans. They nest by their times: what lies in no other span of the call lies in the
+ * innermost span that is open on the lane, or, when none is, where the run is now. Spans of one call
+ * that overlap without one containing the other are kept as neighbours. What lies outside the
+ * run's time is cut off or dropped and counted. Allocates, and waits up to two seconds for room;
+ * nothing is added when the call fails. */
+PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);
 
 /* ---- spans of devices that report late --------------------------------------------------- */
 

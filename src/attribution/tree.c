@@ -394,6 +394,17 @@ static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
     return PJ_SPAN_KIND_COUNT;
 }
 
+/* The layer that a component or operation names although no span of it is around; -1: none. */
+static int32_t named_layer(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->kind <= PJ_SPAN_LAYER || !node->record) return NONE;
+    if (node->parent && tree->nodes[node->parent].kind >= PJ_SPAN_LAYER &&
+        tree->nodes[node->parent].kind < PJ_SPAN_KIND_COUNT)
+        return NONE;
+    return ((const pj_span *)node->record->payload)->layer;
+}
+
 /* Neither a layer, nor a section or token, is around it. */
 static bool is_bare_component(const pj_tree *tree, uint32_t index)
 {
@@ -432,6 +443,14 @@ static bool complete(pj_tree *tree)
     made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
     bool ok = m.last != NULL;
     for (uint32_t i = 1; ok && i < m.nodes; i++) {
+        int32_t layer = named_layer(tree, i);
+        if (layer >= 0)
+            ok = make_up(tree, &m, i, PJ_SPAN_LAYER, (uint32_t)layer, false);
+        else
+            stands_by_itself(&m, tree->nodes[i].parent);
+    }
+    if (ok) forget_made_up(&m);
+    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
         pj_span_kind missing = lacks(tree, i);
         if (missing == PJ_SPAN_KIND_COUNT)
             stands_by_itself(&m, tree->nodes[i].parent);

@@ -423,7 +423,7 @@ static pj_status measure(execution *e, pj_error *err)
 
 static int run_exec(const pj_command *command, int argc, char **argv)
 {
-    const char *power = "auto";
+    const char *power = pj_power_default();
     int64_t interval_ns = 0;
     double baseline_s = 1;
     bool json = false;

@@ -332,7 +332,7 @@ static pj_status close_record(top *t, const char *path, pj_error *err)
 static int run_top(const pj_command *command, int argc, char **argv)
 {
     static top t; /* histories are large for a stack */
-    const char *power = "auto", *record = NULL;
+    const char *power = pj_power_default(), *record = NULL;
     int64_t interval_ns = 100 * PJ_NS_PER_MS;
     int64_t duration_ns = 0;
     bool json = false;

@@ -320,7 +320,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
     m->skip_characterise = options->skip_characterise;
     if (m->env.interval_ns == 0) m->env.interval_ns = options->interval_ns;
     pj_status status =
-        pj_power_list_parse(options->sources ? options->sources : "auto", &m->list, err);
+        pj_power_list_parse(options->sources ? options->sources : pj_power_default(), &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
         status = try_choice(m, &m->list.choices[i], err);
     if (status != PJ_OK) goto fail;

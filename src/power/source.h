@@ -38,6 +38,9 @@ typedef struct pj_power_env {
  * CUDA_VISIBLE_DEVICES; the cache folder lies in static storage. */
 void pj_power_env_get(pj_power_env *env);
 
+/* The --power list where nobody gave one: PERJOULE_POWER, else "auto". */
+const char *pj_power_default(void);
+
 typedef enum pj_source_state {
     PJ_SOURCE_USABLE = 0,
     PJ_SOURCE_DENIED,  /* it is here, but permission is missing */

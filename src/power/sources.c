@@ -59,6 +59,12 @@ void pj_power_env_get(pj_power_env *env)
     };
 }
 
+const char *pj_power_default(void)
+{
+    const char *list = getenv("PERJOULE_POWER");
+    return list && *list ? list : "auto";
+}
+
 /* ---- the list ------------------------------------------------------------------------------ */
 
 static bool list_has(const pj_power_list *list, const pj_power_source *source)

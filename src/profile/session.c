@@ -77,11 +77,11 @@ static pj_status open_store(pj_session *session, const pj_session_options *optio
 
 static pj_status open_meter(pj_session *session, const pj_session_options *options, pj_error *err)
 {
-    if (options->power && strcmp(options->power, "none") == 0) return PJ_OK;
+    if (strcmp(session->power_asked, "none") == 0) return PJ_OK;
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
     session->conditions = pj_conditions_open(&session->power_env);
-    return pj_meter_open(&(pj_meter_options){.sources = options->power,
+    return pj_meter_open(&(pj_meter_options){.sources = session->power_asked,
                                              .interval_ns = options->interval_ns,
                                              .env = &session->power_env},
                          &session->meter, err);
@@ -113,7 +113,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     if (!session) return pj_fail_memory(err, "a session");
     pthread_mutex_init(&session->mutex, NULL);
     pj_arena_init(&session->arena, 0);
-    const char *power = options->power ? options->power : "auto";
+    const char *power = options->power ? options->power : pj_power_default();
     session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
     double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;

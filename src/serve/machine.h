@@ -17,7 +17,7 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
                               size_t bytes, pj_error *err);
 
 typedef struct pj_serve_sensors {
-    const char *power;     /* the --power list of the server; NULL: "auto" */
+    const char *power;     /* the --power list of the server; NULL: pj_power_default() */
     const pj_meter *meter; /* that runs are measured with; NULL: --power none */
     bool busy;             /* a run goes on */
 } pj_serve_sensors;

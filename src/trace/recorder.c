@@ -1,6 +1,6 @@
 /* Lanes and the public calls on them. A record never wraps around the end of a lane's ring: a PAD
  * record fills the rest when one does not fit. The writer owns `head`, the collector `tail`. */
-#include "trace/recorder.h"
+#include "trace/lane.h"
 
 #include "base/ids.h"
 #include "trace/spool.h"
@@ -27,6 +27,7 @@ struct pj_lane {
     uint32_t serial, skipped;
     int32_t context[PJ_SPAN_KIND_COUNT]; /* by kind; -1 none for token and layer, else 0 */
     uint16_t number, depth;
+    bool quiet; /* what is recorded lies in the past: other threads are not in it */
     frame frames[PJ_MAX_OPEN_SPANS];
     pj_lane *next;
     /* shared */
@@ -136,18 +137,14 @@ static pj_span span_here(const pj_lane *lane, pj_span_kind kind, uint32_t id, ui
 
 static void publish_context(pj_lane *lane)
 {
+    if (lane->quiet) return;
     atomic_store_explicit(&lane->recorder->context, pack_context(lane->context),
                           memory_order_relaxed);
 }
 
-static void misuse(pj_lane *lane)
+void pj_lane_misuse(pj_lane *lane)
 {
     atomic_fetch_add_explicit(&lane->misused, 1, memory_order_relaxed);
-}
-
-static bool may_nest(pj_span_kind outer, pj_span_kind inner)
-{
-    return inner >= outer || (inner == PJ_SPAN_SECTION && outer == PJ_SPAN_TOKEN);
 }
 
 static bool is_finer_than(pj_span_kind kind, pj_depth depth)
@@ -157,7 +154,7 @@ static bool is_finer_than(pj_span_kind kind, pj_depth depth)
                                               : PJ_SPAN_TOKEN);
 }
 
-static void begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
+void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
 {
     /* A dropped span will still be ended: `skipped` counts those. */
     if (lane->skipped || is_finer_than(kind, lane->recorder->depth)) {
@@ -168,15 +165,15 @@ static void begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_
         unpack_context(atomic_load_explicit(&lane->recorder->context, memory_order_relaxed),
                        lane->context);
     } else if (lane->depth == PJ_MAX_OPEN_SPANS ||
-               !may_nest((pj_span_kind)lane->frames[lane->depth - 1].kind, kind)) {
+               !pj_span_may_nest((pj_span_kind)lane->frames[lane->depth - 1].kind, kind)) {
         lane->skipped++;
-        misuse(lane);
+        pj_lane_misuse(lane);
         return;
     }
     if ((unsigned)kind >= PJ_SPAN_KIND_COUNT ||
         (kind == PJ_SPAN_PHASE && id >= (uint32_t)PJ_PHASE_COUNT)) {
         lane->skipped++;
-        misuse(lane);
+        pj_lane_misuse(lane);
         return;
     }
     frame *f = &lane->frames[lane->depth++];
@@ -190,14 +187,14 @@ static void begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_
     if (kind <= PJ_SPAN_LAYER) publish_context(lane);
 }
 
-static void end_at(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags)
+void pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags)
 {
     if (lane->skipped) {
         lane->skipped--;
         return;
     }
     if (lane->depth == 0) {
-        misuse(lane);
+        pj_lane_misuse(lane);
         return;
     }
     const frame *f = &lane->frames[--lane->depth];
@@ -211,22 +208,52 @@ static void end_at(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t f
     put_span(lane, &span, PJ_RECORD_SPAN, work);
 }
 
+/* ---- for spans with times of their own ----------------------------------------------------- */
+
+void pj_lane_set_quiet(pj_lane *lane, bool quiet)
+{
+    lane->quiet = quiet;
+}
+
+int32_t pj_lane_layer(const pj_lane *lane)
+{
+    return lane->context[PJ_SPAN_LAYER];
+}
+
+void pj_lane_set_layer(pj_lane *lane, int32_t layer)
+{
+    lane->context[PJ_SPAN_LAYER] = layer;
+}
+
+bool pj_lane_has_room(const pj_lane *lane)
+{
+    uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+    return head - atomic_load_explicit(&lane->tail, memory_order_acquire) <= (lane->mask + 1) / 2;
+}
+
+int64_t pj_lane_begun_ns(const pj_lane *lane)
+{
+    return lane->recorder->begun_ns;
+}
+
+/* ---- public calls -------------------------------------------------------------------------- */
+
 void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id)
 {
-    if (lane) begin_at(lane, kind, id, pj_clock_ns());
+    if (lane) pj_lane_begin(lane, kind, id, pj_clock_ns());
 }
 
 void pj_span_end(pj_lane *lane, const pj_work *work)
 {
-    if (lane) end_at(lane, work, pj_clock_ns(), 0);
+    if (lane) pj_lane_end(lane, work, pj_clock_ns(), 0);
 }
 
 void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id)
 {
     if (!lane) return;
     int64_t now_ns = pj_clock_ns();
-    end_at(lane, work, now_ns, 0);
-    begin_at(lane, kind, id, now_ns);
+    pj_lane_end(lane, work, now_ns, 0);
+    pj_lane_begin(lane, kind, id, now_ns);
 }
 
 void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
@@ -236,7 +263,7 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     int i = lane->depth - 1;
     while (i >= 0 && lane->frames[i].kind != PJ_SPAN_TOKEN) i--;
     if (i < 0) {
-        misuse(lane);
+        pj_lane_misuse(lane);
         return;
     }
     if (!text) bytes = 0;
@@ -301,7 +328,7 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
     if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
         span->section > PJ_MAX_NAMES || span->component > PJ_MAX_NAMES ||
         !place_in_run(lane->recorder, span, before, after, &s)) {
-        misuse(lane);
+        pj_lane_misuse(lane);
         return;
     }
     s.serial = lane->serial++;
@@ -468,7 +495,7 @@ void pj_recorder_close_open(pj_recorder *recorder)
     int64_t now_ns = pj_clock_ns();
     for (pj_lane *lane = atomic_load(&recorder->lanes); lane; lane = lane->next) {
         lane->skipped = 0;
-        while (lane->depth) end_at(lane, NULL, now_ns, PJ_SPAN_UNFINISHED);
+        while (lane->depth) pj_lane_end(lane, NULL, now_ns, PJ_SPAN_UNFINISHED);
     }
 }
 

@@ -1,0 +1,212 @@
+/*
+ * Spans with explicit times, many in one call. They are sorted by their begin and replayed on the
+ * caller's lane, so that they nest by their times and arrive in the spool like any others.
+ */
+#include "trace/lane.h"
+
+#include "base/clock.h"
+#include "base/sized.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BATCH = 1 << 24, WAIT_NS = 200 * 1000 };
+/* How long a call waits for the collector to make room before it loses spans. */
+#define PATIENCE_NS (2 * PJ_NS_PER_S)
+
+typedef struct item {
+    int64_t begin_ns, end_ns;
+    uint32_t index;
+    uint16_t kind;
+} item;
+
+typedef struct open_item {
+    int64_t end_ns;
+    uint32_t index;
+    uint16_t kind;
+    int32_t layer_before;
+} open_item;
+
+typedef struct replay {
+    pj_lane *lane;
+    const pj_span_batch *batch;
+    open_item open[PJ_MAX_OPEN_SPANS];
+    uint32_t depth;
+    int64_t patience_ns;
+} replay;
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+static pj_status check_span(const pj_span_batch *b, size_t i, pj_error *err)
+{
+    const pj_packed_span *s = &b->spans[i];
+    if (s->kind >= PJ_SPAN_KIND_COUNT)
+        return pj_fail(err, PJ_E_INVALID, "span %zu has kind %u, which is none", i, s->kind);
+    if (s->kind == PJ_SPAN_PHASE && s->id >= (uint32_t)PJ_PHASE_COUNT)
+        return pj_fail(err, PJ_E_INVALID, "span %zu is phase %u, which is none", i, s->id);
+    if (s->end_ns < s->begin_ns)
+        return pj_fail(err, PJ_E_INVALID, "span %zu ends %lld ns before it begins", i,
+                       (long long)(s->begin_ns - s->end_ns));
+    if (s->layer > INT16_MAX)
+        return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is too many", i, s->layer);
+    if (s->detail > b->detail_count)
+        return pj_fail(err, PJ_E_INVALID, "span %zu has detail %u of %zu", i, s->detail,
+                       b->detail_count);
+    return PJ_OK;
+}
+
+static pj_status check_texts(const pj_span_batch *b, pj_error *err)
+{
+    for (size_t i = 0; i < b->text_count; i++) {
+        if (b->texts[i].span >= b->span_count)
+            return pj_fail(err, PJ_E_INVALID, "text %zu is of span %u of %zu", i, b->texts[i].span,
+                           b->span_count);
+        if (i && b->texts[i].span < b->texts[i - 1].span)
+            return pj_fail(err, PJ_E_INVALID, "texts are not in the order of their spans");
+    }
+    return PJ_OK;
+}
+
+static pj_status check_batch(const pj_span_batch *b, pj_error *err)
+{
+    if (b->span_count > MAX_BATCH || b->text_count > MAX_BATCH || b->detail_count > MAX_BATCH)
+        return pj_fail(err, PJ_E_INVALID, "more than %d spans in one call", MAX_BATCH);
+    if ((b->span_count && !b->spans) || (b->text_count && !b->texts) ||
+        (b->detail_count && !b->details))
+        return pj_fail(err, PJ_E_INVALID, "an array of the batch is NULL");
+    pj_status status = check_texts(b, err);
+    for (size_t i = 0; i < b->span_count && status == PJ_OK; i++) status = check_span(b, i, err);
+    return status;
+}
+
+/* ---- order --------------------------------------------------------------------------------- */
+
+/* Outer spans before inner ones: by begin, the longer first, then the coarser. */
+static int by_nesting(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1;
+    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The spans that touch the run's time, cut to it and sorted; those outside are counted as misuse. */
+static size_t sort_items(const replay *r, item *items)
+{
+    int64_t first_ns = pj_lane_begun_ns(r->lane), last_ns = pj_clock_ns();
+    size_t count = 0;
+    for (size_t i = 0; i < r->batch->span_count; i++) {
+        const pj_packed_span *s = &r->batch->spans[i];
+        if (s->end_ns < first_ns || s->begin_ns > last_ns) {
+            pj_lane_misuse(r->lane);
+            continue;
+        }
+        items[count++] = (item){s->begin_ns > first_ns ? s->begin_ns : first_ns,
+                                s->end_ns < last_ns ? s->end_ns : last_ns, (uint32_t)i, s->kind};
+    }
+    qsort(items, count, sizeof *items, by_nesting);
+    return count;
+}
+
+/* ---- replay -------------------------------------------------------------------------------- */
+
+static void wait_for_room(replay *r)
+{
+    while (!pj_lane_has_room(r->lane) && r->patience_ns > 0) {
+        pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
+        r->patience_ns -= WAIT_NS;
+    }
+}
+
+static void close_one(replay *r)
+{
+    const open_item *top = &r->open[--r->depth];
+    const pj_packed_span *span = &r->batch->spans[top->index];
+    const pj_span_detail *detail = span->detail ? &r->batch->details[span->detail - 1] : NULL;
+    pj_work work = {.flops = NAN, .bytes = NAN};
+    if (detail) work.flops = detail->flops, work.bytes = detail->bytes;
+    if (detail && detail->has_stats) work.stats = &detail->stats;
+    wait_for_room(r);
+    pj_lane_end(r->lane, detail ? &work : NULL, top->end_ns, 0);
+    pj_lane_set_layer(r->lane, top->layer_before);
+}
+
+/* The first text of a span, or text_count; they are in the order of spans. */
+static size_t first_text(const pj_span_batch *b, uint32_t span)
+{
+    size_t low = 0, high = b->text_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (b->texts[middle].span < span)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_texts(replay *r, uint32_t span)
+{
+    const pj_span_batch *b = r->batch;
+    for (size_t i = first_text(b, span); i < b->text_count && b->texts[i].span == span; i++) {
+        const pj_packed_text *t = &b->texts[i];
+        wait_for_room(r);
+        pj_token_text(r->lane, t->sequence, t->token_id, t->text, t->bytes);
+    }
+}
+
+static void open_one(replay *r, const item *it)
+{
+    const pj_packed_span *span = &r->batch->spans[it->index];
+    wait_for_room(r);
+    int32_t before = pj_lane_layer(r->lane);
+    pj_lane_begin(r->lane, (pj_span_kind)it->kind, span->id, it->begin_ns);
+    if (it->kind > PJ_SPAN_LAYER && span->layer >= 0) pj_lane_set_layer(r->lane, span->layer);
+    r->open[r->depth++] = (open_item){it->end_ns, it->index, it->kind, before};
+    if (it->kind == PJ_SPAN_TOKEN) add_texts(r, it->index);
+}
+
+/* Whether `it` lies in the open span. One that outlasts a coarser span by less than half of itself
+ * (clocks of different resolution) is cut to it; other overlaps are neighbours, as of two threads. */
+static bool lies_in(const open_item *outer, item *it)
+{
+    if (it->begin_ns >= outer->end_ns && it->end_ns > outer->end_ns) return false;
+    if (!pj_span_may_nest((pj_span_kind)outer->kind, (pj_span_kind)it->kind)) return false;
+    if (it->end_ns <= outer->end_ns) return true;
+    if (it->kind <= outer->kind || outer->end_ns - it->begin_ns < it->end_ns - outer->end_ns)
+        return false;
+    it->end_ns = outer->end_ns;
+    return true;
+}
+
+static void replay_items(replay *r, item *items, size_t count)
+{
+    pj_lane_set_quiet(r->lane, true);
+    for (size_t i = 0; i < count; i++) {
+        while (r->depth && !lies_in(&r->open[r->depth - 1], &items[i])) close_one(r);
+        if (r->depth == PJ_MAX_OPEN_SPANS)
+            pj_lane_misuse(r->lane);
+        else
+            open_one(r, &items[i]);
+    }
+    while (r->depth) close_one(r);
+    pj_lane_set_quiet(r->lane, false);
+}
+
+pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *from, pj_error *err)
+{
+    enum { SIZE_0_1 = sizeof(pj_span_batch) };
+    pj_span_batch batch;
+    if (!lane) return pj_fail(err, PJ_E_INVALID, "pj_spans_add needs a lane");
+    pj_status status = PJ_SIZED_READ(&batch, from, SIZE_0_1, err);
+    if (status == PJ_OK) status = check_batch(&batch, err);
+    if (status != PJ_OK || !batch.span_count) return status;
+    item *items = pj_alloc(batch.span_count, sizeof *items);
+    if (!items) return pj_fail_memory(err, "packed spans");
+    replay r = {.lane = lane, .batch = &batch, .patience_ns = PATIENCE_NS};
+    replay_items(&r, items, sort_items(&r, items));
+    pj_free(items);
+    return PJ_OK;
+}
