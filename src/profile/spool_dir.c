@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/ids.h"
-#include "store/schema.h"
+#include "store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,23 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { APPLICATION_ID_AT = 68, HEADER_BYTES = 72 };
-
 /* ---- the folder that earlier versions shared ------------------------------------------------ */
 
-/* A perjoule database by its header (SQLite's application_id, big-endian at byte 68). */
 static bool is_database(const char *folder, const char *name)
 {
     char path[PJ_SPOOL_DIR_BYTES];
-    unsigned char header[HEADER_BYTES];
-    if (!pj_path_join(path, sizeof path, folder, name)) return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool whole = read(fd, header, sizeof header) == (ssize_t)sizeof header;
-    close(fd);
-    const unsigned char *id = header + APPLICATION_ID_AT;
-    return whole && memcmp(header, "SQLite format 3", 16) == 0 &&
-           ((unsigned)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3]) == PJ_SCHEMA_APPLICATION_ID;
+    return pj_path_join(path, sizeof path, folder, name) && pj_store_is_database(path);
 }
 
 /* Whether a file shows that another database is there: its header, or its write-ahead log, in which

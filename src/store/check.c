@@ -1,9 +1,9 @@
-/* Integrity, orphans and conservation of a database, by SQLite's own checks and the views of the
- * schema. */
+/* Integrity, orphans and conservation of a database, by the engine's own checks and the views of
+ * the schema. */
 #include "store/check.h"
 
 #include "store/rows.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,30 +17,13 @@ static void find(pj_store_check_result *result, int kind, uint64_t *count, const
     if (++*count == 1) snprintf(result->first[kind], sizeof result->first[kind], "%s", text);
 }
 
-static pj_status check_file(pj_store *store, pj_store_check_result *result, pj_error *err)
+static void note_defect(void *context, pj_defect defect, const char *text)
 {
-    pj_sql *sql = pj_sql_begin(store, "PRAGMA integrity_check", err);
-    while (pj_sql_step(sql)) {
-        size_t bytes;
-        const char *text = pj_sql_get_text(sql, 0, &bytes);
-        if (text && strcmp(text, "ok") != 0)
-            find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
-    }
-    return pj_sql_end(sql, err);
-}
-
-static pj_status check_references(pj_store *store, pj_store_check_result *result, pj_error *err)
-{
-    pj_sql *sql = pj_sql_begin(store, "PRAGMA foreign_key_check", err);
-    while (pj_sql_step(sql)) {
-        size_t bytes;
-        char text[200];
-        const char *table = pj_sql_get_text(sql, 0, &bytes);
-        snprintf(text, sizeof text, "row %lld of %.60s refers to a row that is not there",
-                 (long long)pj_sql_get_int(sql, 1), table ? table : "?");
+    pj_store_check_result *result = context;
+    if (defect == PJ_DEFECT_FILE)
+        find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+    else
         find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
-    }
-    return pj_sql_end(sql, err);
 }
 
 /* run_rows says how many rows of each table belong to the runs: more or fewer are nobody's. */
@@ -110,12 +93,11 @@ pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result 
 {
     *result = (pj_store_check_result){.runs = 1};
     int64_t runs = 1;
-    pj_status status = check_file(store, result, err);
+    pj_status status = pj_store_find_defects(store, note_defect, result, err);
     if (status == PJ_OK && !id)
         status = pj_sql_get_one_int(store, "SELECT count(*) FROM profiling_runs", NULL, 0, &runs,
                                     err);
     result->runs = (uint64_t)runs;
-    if (status == PJ_OK) status = check_references(store, result, err);
     if (status == PJ_OK) status = check_tables(store, result, err);
     if (status == PJ_OK) status = check_sums(store, id, result, err);
     return status;

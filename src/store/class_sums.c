@@ -1,7 +1,7 @@
 /* Reading run_classes of many runs. */
 #include "store/class_sums.h"
 
-#include "store/sqlite.h"
+#include "store/sql.h"
 #include "trace/phases.h"
 
 #include <string.h>

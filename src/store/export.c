@@ -54,7 +54,7 @@ pj_status pj_store_export(pj_store *store, const char *id, pj_export_format form
     pj_output out = {write, context};
     pj_buffer_init(&block, 1u << 28); /* flushed every 32 kB; one value may be larger */
     pj_json_init_stream(&json, &block, write, context);
-    pj_status status = pj_sql_transaction(store, false, err);
+    pj_status status = pj_sql_transaction(store, PJ_READ, err);
     if (status == PJ_OK) {
         status = pj_view_open(&view, store, id, &json, err);
         if (status == PJ_OK) status = export_as(&view, format, &out, err);

@@ -53,19 +53,19 @@ static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
     char text[PJ_DECIMAL_BYTES];
     size_t bytes;
     switch (pj_sql_get_type(sql, column)) {
-    case PJ_SQL_NULL: break;
-    case PJ_SQL_INT:
+    case PJ_VALUE_NULL: break;
+    case PJ_VALUE_INT:
         pj_buffer_append(&c->line, text, pj_decimal_int(pj_sql_get_int(sql, column), text));
         break;
-    case PJ_SQL_DOUBLE: {
+    case PJ_VALUE_DOUBLE: {
         double value = pj_sql_get_double(sql, column);
         pj_buffer_append(&c->line, text,
                          is_float ? pj_decimal_float((float)value, text)
                                   : pj_decimal_double(value, text));
         break;
     }
-    case PJ_SQL_TEXT:
-    case PJ_SQL_BLOB: {
+    case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB: {
         const char *value = pj_sql_get_text(sql, column, &bytes);
         put_text(&c->line, value ? value : "", bytes);
         break;

@@ -1,13 +1,16 @@
 /* The table run_queue. */
 #include "store/queue.h"
 
-#include "store/sqlite.h"
+#include "store/sql.h"
 
 pj_status pj_store_queue_put(pj_store *store, const char *id, int64_t queued_ns,
                              const char *request, size_t bytes, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        store, "INSERT OR REPLACE INTO run_queue (id, queued_ns, request) VALUES (?, ?, ?)", err);
+    pj_sql *sql = pj_sql_begin(store,
+                               "INSERT INTO run_queue (id, queued_ns, request) VALUES (?, ?, ?)"
+                               " ON CONFLICT (id) DO UPDATE SET queued_ns = excluded.queued_ns,"
+                               " request = excluded.request",
+                               err);
     pj_sql_text(sql, 1, id);
     pj_sql_int(sql, 2, queued_ns);
     pj_sql_text_n(sql, 3, request, bytes);

@@ -1,8 +1,8 @@
 /*
  * One row in SQLite's record format (its published file format, section 2.1): a header with one
  * type code per column, followed by the values. Rows are encoded column by column, so that millions
- * of them can be inserted without binding each value (sqlite_bulk.c); inserting by statement reads
- * the same records back with pj_record_next.
+ * of them can be inserted without binding each value (sqlite_bulk.c); inserting by statement, and
+ * an engine with a bulk format of its own, read the same records back with pj_record_next.
  *
  * Values are stored as SQLite itself would store them: whole numbers in the fewest bytes that hold
  * them, also in a REAL column.
@@ -11,6 +11,7 @@
 #define PJ_STORE_RECORD_H
 
 #include "base/buffer.h"
+#include "store/value.h"
 
 #include <math.h>
 #include <string.h>
@@ -175,6 +176,30 @@ static inline int64_t pj_record_integer(const pj_record_value *value)
     uint64_t bits = value->count && value->bytes[0] & 0x80 ? UINT64_MAX : 0;
     for (size_t i = 0; i < value->count; i++) bits = bits << 8 | value->bytes[i];
     return (int64_t)bits;
+}
+
+/* The next value as the type that it stands for; false after the last. */
+static inline bool pj_record_next_value(pj_record_reader *reader, pj_value *out)
+{
+    pj_record_value value;
+    if (!pj_record_next(reader, &value)) return false;
+    *out = (pj_value){.type = PJ_VALUE_INT};
+    if (value.type == 0) {
+        out->type = PJ_VALUE_NULL;
+    } else if (value.type < 7) {
+        out->integer = pj_record_integer(&value);
+    } else if (value.type == 7) {
+        uint64_t bits = (uint64_t)pj_record_integer(&value);
+        out->type = PJ_VALUE_DOUBLE;
+        memcpy(&out->number, &bits, sizeof bits);
+    } else if (value.type < 10) {
+        out->integer = (int64_t)value.type - 8;
+    } else {
+        out->type = value.type % 2 ? PJ_VALUE_TEXT : PJ_VALUE_BLOB;
+        out->text = (const char *)value.bytes;
+        out->bytes = value.count;
+    }
+    return true;
 }
 
 /* Bytes of the header, its own length included. */

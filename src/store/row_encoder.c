@@ -149,29 +149,28 @@ static pj_planned_column plan_column(const pj_row_encoder *e, const char *name)
     return (pj_planned_column){0};
 }
 
+static void take_column(void *context, const char *name)
+{
+    pj_row_encoder *e = context;
+    if (e->column_count < PJ_RECORD_COLUMNS) e->plan[e->column_count] = plan_column(e, name);
+    e->column_count++;
+}
+
 pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_table_id id,
                               pj_error *err)
 {
     *e = (pj_row_encoder){.saving = saving, .id = id};
     e->table = id == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[id];
-    uint32_t ours = 0, seen = 0;
-    pj_sql *sql = pj_sql_begin(saving->store,
-                               "SELECT name FROM pragma_table_info(?, 'main') ORDER BY cid", err);
-    pj_sql_text(sql, 1, e->table->name);
-    for (; pj_sql_step(sql); seen++) {
-        if (seen >= PJ_RECORD_COLUMNS) continue;
-        e->plan[seen] = plan_column(e, pj_sql_get_text(sql, 0, NULL));
-        ours += e->plan[seen].column != NULL;
-    }
-    e->column_count = seen;
-    e->has_id = e->plan[0].derive == derive_id;
-    pj_status status = pj_sql_end(sql, err);
+    pj_status status = pj_store_columns(saving->store, e->table->name, take_column, e, err);
     if (status != PJ_OK) return status;
-    if (seen <= PJ_RECORD_COLUMNS && ours == e->table->column_count) return PJ_OK;
+    uint32_t ours = 0;
+    bool too_many = e->column_count > PJ_RECORD_COLUMNS;
+    for (uint32_t c = 0; c < e->column_count && !too_many; c++) ours += e->plan[c].column != NULL;
+    e->has_id = e->plan[0].derive == derive_id;
+    if (!too_many && ours == e->table->column_count) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
                    "table %s of database %s is not as perjoule made it: columns are %s",
-                   e->table->name, pj_store_path(saving->store),
-                   seen > PJ_RECORD_COLUMNS ? "too many" : "missing");
+                   e->table->name, pj_store_path(saving->store), too_many ? "too many" : "missing");
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #define PJ_STORE_ROWS_H
 
 #include "base/error.h"
+#include "store/value.h"
 #include "trace/run_data.h"
 
 typedef enum pj_column_type {
@@ -123,23 +124,6 @@ bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t index, const voi
 void pj_rows_complete(pj_run_data *data);
 /* Do all references and enumerations of the rows lie inside the run? Names the offender. */
 pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
-
-/* One value between memory and the outside. */
-typedef enum pj_value_type {
-    PJ_VALUE_NULL,
-    PJ_VALUE_INT,
-    PJ_VALUE_DOUBLE,
-    PJ_VALUE_TEXT,
-    PJ_VALUE_BLOB /* only on the way into the database: text that is not UTF-8 */
-} pj_value_type;
-
-typedef struct pj_value {
-    pj_value_type type;
-    int64_t integer;
-    double number;
-    const char *text;
-    size_t bytes;
-} pj_value;
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);

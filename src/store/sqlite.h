@@ -1,101 +1,40 @@
-/*
- * SQLite behind a few calls that speak pj_status: connections, statements, transactions. Included
- * by the store's own files only. A statement is borrowed from the connection and given back by
- * pj_sql_end, which also tells whether anything failed on the way, so that loops stay short:
- *
- *     pj_sql *q = pj_sql_begin(store, "SELECT ... WHERE id = ?", err);
- *     pj_sql_text(q, 1, id);
- *     while (pj_sql_step(q)) ... pj_sql_get_double(q, 0) ...
- *     return pj_sql_end(q, err);
- *
- * All of them accept a NULL statement and do nothing; pj_sql_end then gives the error that begin
- * left in `err`.
+/* A connection to an SQLite database, as the files of the SQLite driver share it. Private to them.
  */
 #ifndef PJ_STORE_SQLITE_H
 #define PJ_STORE_SQLITE_H
 
-#include "base/buffer.h"
-#include "store/store.h"
+#include "store/driver.h"
 
-typedef struct pj_sql pj_sql;
+#include <sqlite3.h>
 
-pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err);
-pj_status pj_sql_end(pj_sql *sql, pj_error *err);
+typedef struct pj_sqlite {
+    sqlite3 *db;
+    bool read_only;
+    pj_transaction kind; /* of the open transaction; PJ_READ outside one */
+    uint32_t attached;   /* databases of pages (sqlite_bulk.c), detached after the transaction */
+    char path[4096];
+} pj_sqlite;
 
-void pj_sql_null(pj_sql *sql, int index);
-void pj_sql_int(pj_sql *sql, int index, int64_t value);
-void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
-/* Texts and blobs are borrowed until the next binding or pj_sql_end. NULL: NULL. */
-void pj_sql_text(pj_sql *sql, int index, const char *text);
-void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes);
-void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count);
-/* Every value of an encoded row, from parameter 1 on. */
-struct pj_row_record;
-void pj_sql_record(pj_sql *sql, const struct pj_row_record *record);
-/* The next row; false at the end and on failure. */
-bool pj_sql_step(pj_sql *sql);
-void pj_sql_reset(pj_sql *sql); /* for the next execution; bindings stay */
+#define PJ_SQLITE_USUAL_CACHE "PRAGMA cache_size=-65536"
 
-typedef enum pj_sql_type {
-    PJ_SQL_NULL,
-    PJ_SQL_INT,
-    PJ_SQL_DOUBLE,
-    PJ_SQL_TEXT,
-    PJ_SQL_BLOB
-} pj_sql_type;
+/* Functions of the driver's table (driver.h). */
+pj_status pj_sqlite_open(const char *place, bool read_only, void **db, pj_error *err);
+void pj_sqlite_close(void *db);
+bool pj_sqlite_recognise(const char *path);
+pj_status pj_sqlite_status(int code);
+pj_status pj_sqlite_fail(void *db, int code, pj_error *err);
+pj_status pj_sqlite_run(void *db, const char *text, pj_error *err);
 
-pj_sql_type pj_sql_get_type(pj_sql *sql, int column);
-int64_t pj_sql_get_int(pj_sql *sql, int column);
-double pj_sql_get_double(pj_sql *sql, int column); /* NAN: NULL, or not a number */
-/* Borrowed until the next step; NULL: NULL. `bytes` may be NULL. */
-const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes);
-const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes);
+/* Rows of layers, components and operations as pages: pj_store_driver.insert_rows. */
+pj_status pj_sqlite_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
+void pj_sqlite_detach_pages(pj_sqlite *sqlite); /* after the transaction has ended */
 
-pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no results */
-/* First column of the first row; NULL and no row give `none`. */
-pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
-                             int64_t *value, pj_error *err);
+/* ---- the schema (sqlite_schema.c) ---- */
 
-/* Very many rows as pages of records (sqlite_bulk.c), inside a transaction with foreign keys off.
- * Not done: nothing was inserted, use statements. PJ_E_UNSUPPORTED: a row is too long for a page;
- * roll back and save the run by statements. */
-struct pj_bulk;
-pj_status pj_sql_insert_bulk(pj_store *store, const struct pj_bulk *bulk, bool *done,
-                             pj_error *err);
-void pj_sql_bulk_end(pj_store *store, const char *table); /* after the transaction has ended */
+/* "PJDB" in ASCII: PRAGMA application_id, so that `file` and this program know its databases. */
+#define PJ_SQLITE_APPLICATION_ID 0x504a4442
 
-/* Write transactions take the lock at once, so that they never fail half-way for want of it. */
-pj_status pj_sql_transaction(pj_store *store, bool write, pj_error *err);
-pj_status pj_sql_commit(pj_store *store, pj_error *err);
-void pj_sql_rollback(pj_store *store);
-/* Around a transaction that inserts very many rows, which are not read again: a small page cache
- * hands pages on while they are still in the processor's cache. */
-void pj_sql_large_begin(pj_store *store);
-void pj_sql_large_end(pj_store *store);
-/* While held, a commit leaves its pages in the write-ahead log, however long that has grown. */
-void pj_sql_hold_checkpoints(pj_store *store, bool hold);
-
-struct pj_value;
-void pj_sql_get_value(pj_sql *sql, int column, struct pj_value *value); /* blobs as texts */
-/* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
-int pj_info_columns(char *text, size_t bytes);
-pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err);
-pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
-                       pj_error *err);
-/* Inside a write transaction with foreign keys off; a run that is not there is removed already. */
-pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
-
-bool pj_store_takes_pages(const pj_store *store);
-void pj_store_add_page_rows(pj_store *store, uint64_t rows);
-uint64_t pj_store_page_rows(const pj_store *store); /* rows inserted as pages since opening */
-
-int64_t pj_store_log_bytes(const pj_store *store); /* of the write-ahead log; 0: there is none */
-
-/* First id and number of a run's rows in a table; 0 and 0: none. */
-typedef struct pj_row_range {
-    int64_t first;
-    uint32_t count;
-} pj_row_range;
-pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err);
+/* Step i leads from user_version i to i + 1; NULL ends the list. */
+extern const char *const pj_sqlite_schema[];
 
 #endif

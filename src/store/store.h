@@ -14,14 +14,17 @@ typedef struct pj_store pj_store;
 typedef struct pj_store_options {
     const char *path; /* NULL: $PERJOULE_DB, else perjoule.db in the user's data folder */
     bool read_only;   /* the file must exist; nothing is migrated */
-    /* Insert rows by statements alone, never as pages (sqlite_bulk.c). PERJOULE_STORE_PAGES=0 in
-     * the environment does the same. The database is equal, saving a large run is slower. */
-    bool without_pages;
+    /* Never insert rows in bulk. PERJOULE_STORE_PAGES=0 in the environment does the same. The
+     * database is equal, saving a large run is slower. */
+    bool by_statements;
+    const struct pj_store_driver *driver; /* NULL: the one that serves the path (driver.h) */
 } pj_store_options;
 
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */
+/* Whether a file's content is a database of this program. */
+bool pj_store_is_database(const char *path);
 const char *pj_store_path(const pj_store *store);
 /* The path that pj_store_open takes for `path` (NULL: the default). */
 pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err);

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_json *json, pj_error *err)
+pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_json *json,
+                       pj_error *err)
 {
     char full[PJ_UUID_BYTES];
     *view = (pj_run_view){.store = store, .json = json};
@@ -54,10 +55,9 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_float(json, (float)(mj + 1.96 * sd));
     pj_json_kv_double(json, "planted_mj", pj_sql_get_double(sql, column + 4));
     pj_json_kv_string(json, "method", pj_sql_get_text(sql, column + 5, NULL));
-    static const char *const rest[] = {"net_energy_sd_mj",      "energy_sd_random_mj",
-                                       "energy_sd_bias_mj",     "energy_sd_gain_mj",
-                                       "net_energy_sd_bias_mj", "net_energy_sd_gain_mj",
-                                       "energy_upper_mj"};
+    static const char *const rest[] = {
+        "net_energy_sd_mj",      "energy_sd_random_mj",   "energy_sd_bias_mj", "energy_sd_gain_mj",
+        "net_energy_sd_bias_mj", "net_energy_sd_gain_mj", "energy_upper_mj"};
     for (int i = 0; i < 7; i++) {
         pj_json_key(json, rest[i]);
         pj_json_float(json, (float)pj_sql_get_double(sql, column + 6 + i));
@@ -96,8 +96,8 @@ static void write_value(pj_json *json, pj_sql *sql, int column, const pj_column 
 {
     size_t bytes;
     switch (pj_sql_get_type(sql, column)) {
-    case PJ_SQL_NULL: pj_json_null(json); break;
-    case PJ_SQL_INT: {
+    case PJ_VALUE_NULL: pj_json_null(json); break;
+    case PJ_VALUE_INT: {
         int64_t value = pj_sql_get_int(sql, column);
         if (what->type == PJ_COLUMN_REFERENCE) value -= ranges[what->kind].first;
         if (what->type == PJ_COLUMN_BOOL)
@@ -106,14 +106,14 @@ static void write_value(pj_json *json, pj_sql *sql, int column, const pj_column 
             pj_json_int(json, value);
         break;
     }
-    case PJ_SQL_DOUBLE:
+    case PJ_VALUE_DOUBLE:
         if (what->type == PJ_COLUMN_FLOAT || what->type == PJ_COLUMN_STAT_FLOAT)
             pj_json_float(json, (float)pj_sql_get_double(sql, column));
         else
             pj_json_double(json, pj_sql_get_double(sql, column));
         break;
-    case PJ_SQL_TEXT:
-    case PJ_SQL_BLOB: {
+    case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB: {
         const char *text = pj_sql_get_text(sql, column, &bytes);
         if (what->type == PJ_COLUMN_EXTRAS || what->type == PJ_COLUMN_JSON)
             pj_json_raw(json, text, bytes);
@@ -158,18 +158,17 @@ static bool read_kept(pj_store *store, const char *id, const char *chart, pj_jso
  * carrying a large run's log over into the database, which a small commit would do. */
 static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
-    pj_sql_hold_checkpoints(store, true);
-    if (pj_sql_transaction(store, true, NULL) != PJ_OK) goto done;
-    pj_sql *sql = pj_sql_begin(
-        store, "INSERT OR REPLACE INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", NULL);
+    if (pj_sql_transaction(store, PJ_WRITE_CACHE, NULL) != PJ_OK) return;
+    pj_sql *sql = pj_sql_begin(store,
+                               "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
+                               " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
+                               NULL);
     pj_sql_text(sql, 1, id);
     pj_sql_text(sql, 2, chart);
     pj_sql_blob(sql, 3, made->data, made->length);
     pj_sql_step(sql);
     if (pj_sql_end(sql, NULL) != PJ_OK || pj_sql_commit(store, NULL) != PJ_OK)
         pj_sql_rollback(store);
-done:
-    pj_sql_hold_checkpoints(store, false);
 }
 
 pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,

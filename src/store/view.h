@@ -4,7 +4,7 @@
 
 #include "store/aggregate.h"
 #include "store/rows.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 #include "store/views.h"
 #include "trace/phases.h"
 

@@ -179,7 +179,7 @@ static void write_row(pj_json *json, pj_sql *sql, bool operation)
     pj_json_kv_string(json, "component_name", pj_sql_get_text(sql, 0, NULL));
     if (operation) pj_json_kv_string(json, "operation_name", pj_sql_get_text(sql, 1, NULL));
     pj_json_key(json, "layer_index");
-    if (pj_sql_get_type(sql, 2) == PJ_SQL_NULL)
+    if (pj_sql_get_type(sql, 2) == PJ_VALUE_NULL)
         pj_json_null(json);
     else
         pj_json_int(json, pj_sql_get_int(sql, 2));

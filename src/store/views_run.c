@@ -84,16 +84,16 @@ static pj_status write_rows(pj_run_view *view, pj_table_id table, const char *ke
         for (int i = 0; i < count; i++) {
             pj_json_key(json, fields[i]);
             switch (pj_sql_get_type(sql, i)) {
-            case PJ_SQL_INT:
+            case PJ_VALUE_INT:
                 if (strcmp(fields[i], "truncated") == 0)
                     pj_json_bool(json, pj_sql_get_int(sql, i) != 0);
                 else
                     pj_json_int(json, pj_sql_get_int(sql, i));
                 break;
-            case PJ_SQL_DOUBLE: pj_json_double(json, pj_sql_get_double(sql, i)); break;
-            case PJ_SQL_NULL: pj_json_null(json); break;
-            case PJ_SQL_TEXT:
-            case PJ_SQL_BLOB: pj_json_string(json, pj_sql_get_text(sql, i, NULL)); break;
+            case PJ_VALUE_DOUBLE: pj_json_double(json, pj_sql_get_double(sql, i)); break;
+            case PJ_VALUE_NULL: pj_json_null(json); break;
+            case PJ_VALUE_TEXT:
+            case PJ_VALUE_BLOB: pj_json_string(json, pj_sql_get_text(sql, i, NULL)); break;
             }
         }
         pj_json_object_end(json);

@@ -41,7 +41,7 @@ static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint6
 static void write_step(pj_run_view *view, pj_sql *sql, int column)
 {
     pj_json_key(view->json, "step");
-    if (pj_sql_get_type(sql, column) == PJ_SQL_NULL)
+    if (pj_sql_get_type(sql, column) == PJ_VALUE_NULL)
         pj_json_null(view->json);
     else
         pj_json_int(view->json,
@@ -54,7 +54,7 @@ static void write_section(pj_run_view *view, pj_sql *sql)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "section_name", pj_sql_get_text(sql, 0, NULL));
     pj_json_key(json, "token");
-    if (pj_sql_get_type(sql, 1) == PJ_SQL_NULL)
+    if (pj_sql_get_type(sql, 1) == PJ_VALUE_NULL)
         pj_json_null(json);
     else
         pj_json_int(json, pj_sql_get_int(sql, 1) - view->ranges[PJ_TABLE_TOKENS].first);
@@ -412,7 +412,7 @@ enum {
 static void write_optional(pj_json *json, pj_sql *sql, int column, const char *key, bool truth)
 {
     pj_json_key(json, key);
-    if (pj_sql_get_type(sql, column) == PJ_SQL_NULL)
+    if (pj_sql_get_type(sql, column) == PJ_VALUE_NULL)
         pj_json_null(json);
     else if (truth)
         pj_json_bool(json, pj_sql_get_int(sql, column) != 0);
@@ -431,7 +431,7 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_int(json, "position", pj_sql_get_int(sql, 1));
     pj_json_kv_int(json, "sequence", pj_sql_get_int(sql, 2));
     pj_json_key(json, "token_id");
-    if (pj_sql_get_type(sql, 3) == PJ_SQL_NULL)
+    if (pj_sql_get_type(sql, 3) == PJ_VALUE_NULL)
         pj_json_null(json);
     else
         pj_json_int(json, pj_sql_get_int(sql, 3));

@@ -3,7 +3,7 @@
 #include "made_run.h"
 
 #include "store/record.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 #include "store/store.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static pj_store *open_with(const char *path, bool without_pages)
 {
     pj_store *store = NULL;
     pj_error err = {0};
-    pj_store_options options = {.path = path, .without_pages = without_pages};
+    pj_store_options options = {.path = path, .by_statements = without_pages};
     if (pj_store_open(&options, &store, &err) != PJ_OK) fail_msg("%s", err.text);
     return store;
 }
@@ -77,7 +77,7 @@ static void save(pj_store *store, const pj_run_data *data)
     if (pj_store_save(store, data, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(ask(store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
     assert_int_equal(
-        ask(store, "SELECT count(*) FROM pragma_database_list WHERE name LIKE 'bulk%'"), 0);
+        ask(store, "SELECT count(*) FROM pragma_database_list WHERE name LIKE 'pages%'"), 0);
 }
 
 static void assert_comes_back(pj_store *store, const pj_run_data *data)
@@ -145,8 +145,8 @@ static void pages_hold_what_statements_insert(void **state)
         save(store, run);
         assert_comes_back(store, run);
     }
-    assert_int_equal(pj_store_page_rows(other), 0);
-    assert_int_equal(pj_store_page_rows(store), rows_of(&data) + rows_of(&second));
+    assert_int_equal(pj_store_bulk_rows(other), 0);
+    assert_int_equal(pj_store_bulk_rows(store), rows_of(&data) + rows_of(&second));
     pj_store_close(other);
     assert_tables_equal(f, store);
     pj_store_close(store);
@@ -162,7 +162,7 @@ static void an_index_of_somebody_else_is_kept_up(void **state)
     pj_store *store = open_at(f->path);
     forbid_pages(store);
     save(store, &data);
-    assert_int_equal(pj_store_page_rows(store), 0);
+    assert_int_equal(pj_store_bulk_rows(store), 0);
     assert_comes_back(store, &data);
     pj_store_close(store);
     pj_run_data_fini(&data);
@@ -177,7 +177,7 @@ static void pages_can_be_switched_off_from_outside(void **state)
     pj_store *store = open_at(f->path);
     unsetenv("PERJOULE_STORE_PAGES");
     save(store, &data);
-    assert_int_equal(pj_store_page_rows(store), 0);
+    assert_int_equal(pj_store_bulk_rows(store), 0);
     pj_store_close(store);
     pj_run_data_fini(&data);
 }

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 #include "store/store.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
  * have consecutive ids. run_rows remembers first id and count, and reading, exporting and deleting
  * walk the primary key instead of an index.
  */
-#include "store/schema.h"
+#include "store/sqlite.h"
 
 #include <stddef.h>
 
@@ -550,6 +550,6 @@ static const char version_10[] =
 static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
                                  "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
 
-const char *const pj_schema_steps[] = {version_1, version_2, version_3, version_4, version_5,
+const char *const pj_sqlite_schema[] = {version_1, version_2, version_3, version_4, version_5,
                                        version_6, version_7, version_8, version_9, version_10,
                                        version_11, NULL};

@@ -1,21 +1,14 @@
 /*
- * Layers, components and operations of a large run, inserted as pages of encoded rows, with the
- * entries of their indices.
+ * The entries of the indices of layers, components and operations, computed from a run in memory:
+ * rows inserted as pages bring their indices with them.
  */
-#include "store/bulk_pages.h"
-#include "store/row_encoder.h"
+#include "store/sqlite_pages.h"
 
 #include "base/memory.h"
+#include "store/rows.h"
 
 static const pj_table_id bulk_tables[] = {PJ_TABLE_LAYERS, PJ_TABLE_COMPONENTS,
                                           PJ_TABLE_OPERATIONS};
-
-static void write_row(void *context, uint32_t row, pj_row_record *record)
-{
-    pj_row_encode(context, row, record);
-}
-
-/* ---- indices ------------------------------------------------------------------------------- */
 
 typedef struct index_rule {
     const char *name;
@@ -72,14 +65,13 @@ static const index_rule index_rules[] = {
 
 _Static_assert(PJ_NO_KEY == PJ_NO_PARENT, "NULL is no parent");
 
-static bool fill_index(const pj_saving *s, const index_rule *rule, uint32_t rows,
-                       pj_bulk_index *index)
+static bool fill_index(const pj_bulk_rows *source, const index_rule *rule, pj_bulk_index *index)
 {
-    *index = (pj_bulk_index){.name = rule->name, .first_key = s->first[rule->to]};
+    *index = (pj_bulk_index){.name = rule->name, .first_key = source->first_ids[rule->to]};
     for (int pass = 0; pass < 2; pass++) {
         uint32_t count = 0, key;
-        for (uint32_t row = 0; row < rows; row++) {
-            if (!rule->key(s->data, row, &key)) continue;
+        for (uint32_t row = 0; row < source->rows; row++) {
+            if (!rule->key(source->data, row, &key)) continue;
             if (pass) index->entries[count] = (pj_bulk_entry){key, row};
             count++;
         }
@@ -91,50 +83,25 @@ static bool fill_index(const pj_saving *s, const index_rule *rule, uint32_t rows
     return true;
 }
 
-static bool fill_indices(const pj_saving *s, pj_table_id id, pj_bulk *bulk)
+bool pj_bulk_has_indices(int table)
 {
+    for (size_t i = 0; i < sizeof bulk_tables / sizeof *bulk_tables; i++)
+        if ((int)bulk_tables[i] == table) return true;
+    return false;
+}
+
+bool pj_bulk_fill_indices(pj_bulk *bulk)
+{
+    const pj_bulk_rows *source = bulk->source;
     for (size_t i = 0; i < sizeof index_rules / sizeof *index_rules; i++)
-        if (index_rules[i].of == id &&
-            !fill_index(s, &index_rules[i], bulk->rows, &bulk->indices[bulk->index_count++]))
+        if ((int)index_rules[i].of == source->table_id &&
+            !fill_index(source, &index_rules[i], &bulk->indices[bulk->index_count++]))
             return false;
     return true;
 }
 
-/* ---- the tables -------------------------------------------------------------------------- */
-
-static bool is_bulk(pj_table_id id)
+void pj_bulk_free_indices(pj_bulk *bulk)
 {
-    for (size_t i = 0; i < sizeof bulk_tables / sizeof *bulk_tables; i++)
-        if (bulk_tables[i] == id) return true;
-    return false;
-}
-
-pj_status pj_saving_bulk(pj_saving *s, pj_row_encoder *encoder, bool *done, pj_error *err)
-{
-    pj_table_id id = encoder->id;
-    uint32_t rows = pj_table_rows(s->data, id);
-    *done = false;
-    if (s->by_statements || !pj_store_takes_pages(s->store) || rows <= PJ_GROUP_ROWS ||
-        !is_bulk(id) || !encoder->has_id)
-        return PJ_OK;
-    pj_bulk bulk = {.table = encoder->table->name,
-                    .rows = rows,
-                    .first_id = s->first[id],
-                    .write = write_row,
-                    .context = encoder};
-    pj_status status = PJ_OK;
-    s->has_bulk = true;
-    if (!fill_indices(s, id, &bulk))
-        status = pj_fail_memory(err, "a run to be stored");
-    else
-        status = pj_sql_insert_bulk(s->store, &bulk, done, err);
-    if (*done) pj_store_add_page_rows(s->store, rows);
-    for (uint32_t i = 0; i < bulk.index_count; i++) pj_free(bulk.indices[i].entries);
-    return status;
-}
-
-void pj_saving_bulk_end(const pj_saving *s)
-{
-    for (size_t i = 0; s->has_bulk && i < sizeof bulk_tables / sizeof *bulk_tables; i++)
-        pj_sql_bulk_end(s->store, pj_tables[bulk_tables[i]].name);
+    for (uint32_t i = 0; i < bulk->index_count; i++) pj_free(bulk->indices[i].entries);
+    bulk->index_count = 0;
 }

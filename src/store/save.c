@@ -16,7 +16,11 @@
 
 enum { SQL_BYTES = 1024, LARGE_RUN_ROWS = 20000, MAX_ROW_BYTES = 1 << 28 };
 
-#define MAX_LOG_BYTES (1LL << 30)
+static bool is_large(const pj_run_data *data)
+{
+    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
+           LARGE_RUN_ROWS;
+}
 
 /* ---- rows by statement --------------------------------------------------------------------- */
 
@@ -51,6 +55,28 @@ static pj_status insert_rows(pj_saving *s, pj_row_encoder *encoder, uint32_t row
     return status == PJ_OK && failed ? pj_fail_memory(err, "a run to be stored") : status;
 }
 
+/* ---- rows in bulk -------------------------------------------------------------------------- */
+
+static void write_row(void *context, uint32_t row, pj_row_record *record)
+{
+    pj_row_encode(context, row, record);
+}
+
+static pj_status insert_in_bulk(const pj_saving *s, pj_row_encoder *encoder, uint32_t rows,
+                                bool *done, pj_error *err)
+{
+    if (!encoder->has_id) return PJ_OK;
+    pj_bulk_rows bulk = {.table = encoder->table->name,
+                         .rows = rows,
+                         .first_id = s->first[encoder->id],
+                         .write = write_row,
+                         .context = encoder,
+                         .data = s->data,
+                         .table_id = (int)encoder->id,
+                         .first_ids = s->first};
+    return pj_store_insert_rows(s->store, &bulk, done, err);
+}
+
 /* ---- the run's own row --------------------------------------------------------------------- */
 
 static pj_status save_run_row(pj_saving *s, pj_error *err)
@@ -79,7 +105,8 @@ static pj_status save_texts(pj_store *store, const pj_run_info *info, pj_error *
     pj_sql_step(sql);
     pj_status status = pj_sql_end(sql, err);
     if (status != PJ_OK || info->tag_count == 0) return status;
-    sql = pj_sql_begin(store, "INSERT OR IGNORE INTO run_tags (tag, run_id) VALUES (?, ?)", err);
+    sql = pj_sql_begin(
+        store, "INSERT INTO run_tags (tag, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING", err);
     for (uint32_t i = 0; i < info->tag_count; i++) {
         pj_sql_text(sql, 1, info->tags[i]);
         pj_sql_text(sql, 2, info->id);
@@ -147,10 +174,11 @@ static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
 {
     uint32_t rows = pj_table_rows(s->data, id);
     pj_row_encoder encoder;
-    bool done;
+    bool done = false;
     if (rows == 0) return PJ_OK;
     pj_status status = pj_row_encoder_init(&encoder, s, id, err);
-    if (status == PJ_OK) status = pj_saving_bulk(s, &encoder, &done, err);
+    if (status == PJ_OK && is_large(s->data) && !s->by_statements)
+        status = insert_in_bulk(s, &encoder, rows, &done, err);
     if (status == PJ_OK && !done) status = insert_rows(s, &encoder, rows, err);
     return status == PJ_OK ? save_range(s, encoder.table, s->first[id], rows, err) : status;
 }
@@ -255,12 +283,6 @@ static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
 
 /* ---- all together -------------------------------------------------------------------------- */
 
-static bool is_large(const pj_run_data *data)
-{
-    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
-           LARGE_RUN_ROWS;
-}
-
 static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
@@ -278,30 +300,17 @@ static pj_status save_all(pj_saving *s, pj_error *err)
     return status;
 }
 
-/* A large run's commit would carry the whole log over into the database at once, on the caller's
- * time. It stays in the log instead, until the database is closed, a small write comes by, or the
- * log has grown too long. */
-static void hold_checkpoints(pj_store *store, const pj_run_data *data)
-{
-    if (!is_large(data)) return;
-    if (pj_store_log_bytes(store) > MAX_LOG_BYTES)
-        pj_sql_run(store, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
-    pj_sql_hold_checkpoints(store, true);
-}
-
 static pj_status save_in_transaction(pj_saving *s, pj_error *err)
 {
     pj_store *store = s->store;
-    pj_status status = pj_sql_transaction(store, true, err);
+    pj_transaction kind = is_large(s->data) ? PJ_WRITE_LARGE_RUN : PJ_WRITE_RUN;
+    pj_status status = pj_sql_transaction(store, kind, err);
     if (status != PJ_OK) return status;
-    if (is_large(s->data)) pj_sql_large_begin(store);
     status = save_all(s, err);
     if (status == PJ_OK)
         status = pj_sql_commit(store, err);
     else
         pj_sql_rollback(store);
-    pj_sql_large_end(store);
-    pj_saving_bulk_end(s);
     pj_free(s->begins);
     pj_free(s->order);
     s->begins = s->order = NULL;
@@ -311,14 +320,8 @@ static pj_status save_in_transaction(pj_saving *s, pj_error *err)
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
 {
     pj_saving s = {.store = store, .data = data};
-    hold_checkpoints(store, data);
-    pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
-    if (status == PJ_OK) status = save_in_transaction(&s, err);
-    if (status == PJ_E_UNSUPPORTED) {
-        s.by_statements = true;
-        status = save_in_transaction(&s, err);
-    }
-    pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
-    pj_sql_hold_checkpoints(store, false);
-    return status;
+    pj_status status = save_in_transaction(&s, err);
+    if (status != PJ_E_UNSUPPORTED) return status;
+    s.by_statements = true;
+    return save_in_transaction(&s, err);
 }

@@ -4,7 +4,7 @@
  */
 #include "store/extras.h"
 #include "store/rows.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -12,27 +12,6 @@
 #include <string.h>
 
 enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
-
-void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
-{
-    switch (pj_sql_get_type(sql, column)) {
-    case PJ_SQL_NULL: value->type = PJ_VALUE_NULL; break;
-    case PJ_SQL_INT:
-        value->type = PJ_VALUE_INT;
-        value->integer = pj_sql_get_int(sql, column);
-        break;
-    case PJ_SQL_DOUBLE:
-        value->type = PJ_VALUE_DOUBLE;
-        value->number = pj_sql_get_double(sql, column);
-        break;
-    case PJ_SQL_TEXT:
-    case PJ_SQL_BLOB:
-        value->type = PJ_VALUE_TEXT;
-        value->text = pj_sql_get_text(sql, column, &value->bytes);
-        if (!value->text) value->text = "";
-        break;
-    }
-}
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 
@@ -258,7 +237,7 @@ pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_e
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
     loading l = {.store = store, .data = data};
-    pj_status status = pj_sql_transaction(store, false, err);
+    pj_status status = pj_sql_transaction(store, PJ_READ, err);
     if (status == PJ_OK) {
         status = load_all(&l, id, err);
         pj_sql_rollback(store);

@@ -8,10 +8,10 @@
  * consecutive; one interior page per group; and the leaves. The page number alone tells tree, group
  * and page, so the numbers are sparse and a page can be generated without knowing the others.
  */
-#ifndef PJ_STORE_BULK_PAGES_H
-#define PJ_STORE_BULK_PAGES_H
+#ifndef PJ_STORE_SQLITE_PAGES_H
+#define PJ_STORE_SQLITE_PAGES_H
 
-#include "store/record.h"
+#include "store/driver.h"
 
 enum { PJ_PAGE_BYTES = 1 << 16, PJ_GROUP_ROWS = 4096, PJ_BULK_INDICES = 4 };
 
@@ -30,15 +30,19 @@ typedef struct pj_bulk_index {
 } pj_bulk_index;
 
 typedef struct pj_bulk {
-    const char *table;
-    uint32_t rows;
-    int64_t first_id; /* of row 0; the others follow */
-    /* One value per column, the id NULL; called for rows in order, on another thread. */
-    void (*write)(void *context, uint32_t row, pj_row_record *record);
-    void *context;
+    const pj_bulk_rows *source;
     pj_bulk_index indices[PJ_BULK_INDICES];
     uint32_t index_count;
 } pj_bulk;
+
+/* ---- entries of indices (sqlite_indices.c) ---- */
+
+/* Whether this program knows how to fill the indices of the table (a pj_table_id). */
+bool pj_bulk_has_indices(int table);
+bool pj_bulk_fill_indices(pj_bulk *bulk); /* false: no memory; free them all the same */
+void pj_bulk_free_indices(pj_bulk *bulk);
+
+/* ---- pages (sqlite_pages.c) ---- */
 
 /* Whether the table is large enough to have groups, and every tree small enough for one root. */
 bool pj_bulk_fits(const pj_bulk *bulk);

@@ -1,6 +1,6 @@
 /* Lists of runs, and operations on a whole run: finding it by id, deleting it. */
 #include "store/rows.h"
-#include "store/sqlite.h"
+#include "store/sql.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -39,7 +39,7 @@ static void write_conditions(pj_buffer *sql, const pj_run_query *q)
         pj_buffer_text(sql, text); \
         word = " AND ";            \
     }
-    CONDITION(q->search, "prompt LIKE ? ESCAPE '\\'")
+    CONDITION(q->search, "lower(prompt) LIKE lower(?) ESCAPE '\\'")
     CONDITION(q->model, "model_name = ?")
     CONDITION(q->experiment, "experiment_name = ?")
     CONDITION(q->repeat_group, "repeat_group = ?")
@@ -310,8 +310,7 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
 {
     int64_t found = 0;
-    pj_status status = pj_sql_run(store, "PRAGMA foreign_keys=OFF", err);
-    if (status == PJ_OK) status = pj_sql_transaction(store, true, err);
+    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status == PJ_OK) {
         status = pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0,
                                     &found, err);
@@ -323,6 +322,5 @@ pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
         else
             pj_sql_rollback(store);
     }
-    pj_sql_run(store, "PRAGMA foreign_keys=ON", NULL);
     return status;
 }

@@ -1,6 +1,6 @@
 /* B-tree pages: a header, then pointers to the cells, and the cells themselves from the end of the
  * page towards the front. */
-#include "store/bulk_pages.h"
+#include "store/sqlite_pages.h"
 
 #include "base/memory.h"
 
@@ -128,7 +128,7 @@ static void add_child(page_writer *w, uint32_t child, int64_t last_id)
 
 static uint32_t group_count(const pj_bulk *bulk)
 {
-    return (bulk->rows + PJ_GROUP_ROWS - 1) / PJ_GROUP_ROWS;
+    return (bulk->source->rows + PJ_GROUP_ROWS - 1) / PJ_GROUP_ROWS;
 }
 
 static bool add_page(pj_page_group *g)
@@ -197,7 +197,7 @@ static void top_off(const pj_bulk *bulk, uint32_t group, pj_page_group *g)
     }
     page_writer top = page_begin(g->pages, 0, TABLE_INTERIOR);
     for (uint32_t leaf = 0; leaf + 2 < g->count; leaf++)
-        add_child(&top, page_of_group(group, leaf + 1), bulk->first_id + g->last_row[leaf]);
+        add_child(&top, page_of_group(group, leaf + 1), bulk->source->first_id + g->last_row[leaf]);
     page_end(&top, page_of_group(group, g->count - 1));
 }
 
@@ -206,13 +206,13 @@ bool pj_page_group_make(const pj_bulk *bulk, uint32_t group, pj_row_record *reco
 {
     uint32_t row = group * PJ_GROUP_ROWS, end = row + PJ_GROUP_ROWS;
     page_writer leaf;
-    if (end > bulk->rows) end = bulk->rows;
+    if (end > bulk->source->rows) end = bulk->source->rows;
     g->count = 0;
     if (!add_page(g) || !add_leaf(g, &leaf)) return false;
     for (; row < end; row++) {
         pj_row_record_begin(record);
-        bulk->write(bulk->context, row, record);
-        if (!add_row(record, bulk->first_id + row, row, g, &leaf)) return false;
+        bulk->source->write(bulk->source->context, row, record);
+        if (!add_row(record, bulk->source->first_id + row, row, g, &leaf)) return false;
     }
     page_end(&leaf, 0);
     top_off(bulk, group, g);
@@ -225,7 +225,7 @@ static void make_table_root(const pj_bulk *bulk, unsigned char *page)
     uint32_t last = group_count(bulk) - 1;
     for (uint32_t g = 0; g < last; g++)
         add_child(&root, page_of_group(g, 0),
-                  bulk->first_id + (int64_t)(g + 1) * PJ_GROUP_ROWS - 1);
+                  bulk->source->first_id + (int64_t)(g + 1) * PJ_GROUP_ROWS - 1);
     page_end(&root, page_of_group(last, 0));
 }
 
@@ -259,7 +259,7 @@ static uint32_t make_entry(const pj_bulk *bulk, const pj_bulk_index *index, uint
     out[2] = 0; /* NULL */
     if (entry->key != PJ_NO_KEY)
         bytes += put_number(index->first_key + entry->key, &out[2], out + bytes);
-    bytes += put_number(bulk->first_id + entry->row, &out[3], out + bytes);
+    bytes += put_number(bulk->source->first_id + entry->row, &out[3], out + bytes);
     out[0] = (unsigned char)(bytes - 1);
     return bytes;
 }

@@ -1,0 +1,42 @@
+/* The list of storage engines. Adding one is a file and a line here. */
+#include "store/driver.h"
+#include "store/store.h"
+
+#include <string.h>
+
+extern const pj_store_driver pj_sqlite_driver;
+
+const pj_store_driver *const pj_store_drivers[] = {&pj_sqlite_driver, NULL};
+
+/* Engines that this build may lack: their addresses must not become names of files. */
+static const char *const addresses[] = {"postgresql:", "postgres:", NULL};
+
+static bool begins_with_one(const char *place, const char *const *prefixes)
+{
+    for (; *prefixes; prefixes++)
+        if (strncmp(place, *prefixes, strlen(*prefixes)) == 0) return true;
+    return false;
+}
+
+pj_status pj_store_driver_find(const char *place, const pj_store_driver **driver, pj_error *err)
+{
+    *driver = NULL;
+    for (int i = 0; pj_store_drivers[i]; i++) {
+        const pj_store_driver *d = pj_store_drivers[i];
+        if (d->prefixes && begins_with_one(place, d->prefixes)) {
+            *driver = d;
+            return PJ_OK;
+        }
+        if (!d->prefixes && !*driver) *driver = d;
+    }
+    if (*driver && !begins_with_one(place, addresses)) return PJ_OK;
+    return pj_fail(err, PJ_E_UNSUPPORTED,
+                   "this build stores in SQLite only: give --db a file instead of %s", place);
+}
+
+bool pj_store_is_database(const char *path)
+{
+    for (int i = 0; pj_store_drivers[i]; i++)
+        if (pj_store_drivers[i]->recognise && pj_store_drivers[i]->recognise(path)) return true;
+    return false;
+}

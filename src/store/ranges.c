@@ -1,0 +1,24 @@
+/* Which rows of each table belong to a run: run_rows names them by first id and count. */
+#include "store/rows.h"
+#include "store/sql.h"
+
+#include <string.h>
+
+pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err)
+{
+    memset(ranges, 0, PJ_TABLE_COUNT * sizeof *ranges);
+    pj_sql *sql = pj_sql_begin(
+        store, "SELECT table_name, first_id, row_count FROM run_rows WHERE run_id = ?", err);
+    pj_sql_text(sql, 1, run_id);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL);
+        int64_t first = pj_sql_get_int(sql, 1), count = pj_sql_get_int(sql, 2);
+        if (!name || first < 1 || count < 0 || count >= UINT32_MAX ||
+            first > INT64_MAX - UINT32_MAX)
+            continue;
+        for (int t = 0; t < PJ_TABLE_COUNT; t++)
+            if (strcmp(pj_tables[t].name, name) == 0)
+                ranges[t] = (pj_row_range){first, (uint32_t)count};
+    }
+    return pj_sql_end(sql, err);
+}

@@ -1,0 +1,271 @@
+/* Statements, values, transactions, and what else a store asks of its driver. */
+#include "store/sql.h"
+
+#include "base/memory.h"
+#include "store/row_encoder.h"
+#include "store/store_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- borrowing a statement ------------------------------------------------------------------ */
+
+/* The kept statement of this text, or a place for it; texts are compared by content. */
+static pj_sql *find_place(pj_store *store, const char *text)
+{
+    pj_sql *place = NULL;
+    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) {
+        pj_sql *sql = &store->kept[i];
+        if (sql->busy) continue;
+        if (sql->statement && strcmp(sql->text, text) == 0) return sql;
+        if (!place || !sql->statement) place = sql;
+    }
+    return place;
+}
+
+void pj_sql_forget(pj_sql *sql)
+{
+    if (sql->statement) sql->driver->finalize(sql->statement);
+    pj_free(sql->text);
+    pj_arena_fini(&sql->copies);
+    *sql = (pj_sql){0};
+}
+
+static bool prepare(pj_store *store, pj_sql *sql, const char *text, pj_error *err)
+{
+    pj_sql_forget(sql);
+    *sql = (pj_sql){.store = store, .driver = store->driver, .text = pj_strdup(text)};
+    pj_arena_init(&sql->copies, 0);
+    if (!sql->text) {
+        pj_fail_memory(err, "a statement");
+        return false;
+    }
+    if (store->driver->prepare(store->db, text, &sql->statement, err) == PJ_OK) return true;
+    sql->statement = NULL;
+    pj_sql_forget(sql);
+    return false;
+}
+
+pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
+{
+    pj_sql *sql = find_place(store, text);
+    if (!sql) {
+        pj_fail(err, PJ_E_INTERNAL, "too many statements are open on database %s", store->place);
+        return NULL;
+    }
+    bool is_kept = sql->statement && strcmp(sql->text, text) == 0;
+    if (!is_kept && !prepare(store, sql, text, err)) return NULL;
+    sql->code = 0;
+    sql->busy = true;
+    return sql;
+}
+
+static void note(pj_sql *sql, int code)
+{
+    if (sql->code == 0) sql->code = code;
+}
+
+static void drop_copies(pj_sql *sql)
+{
+    if (sql->copies.used_bytes) pj_arena_fini(&sql->copies);
+}
+
+pj_status pj_sql_end(pj_sql *sql, pj_error *err)
+{
+    if (!sql) return err && err->status != PJ_OK ? err->status : PJ_E_IO;
+    pj_status status = PJ_OK;
+    if (sql->code) status = sql->driver->fail(sql->store->db, sql->code, err);
+    sql->driver->clear(sql->statement);
+    drop_copies(sql);
+    sql->busy = false;
+    return status;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static void bind(pj_sql *sql, int index, const pj_value *value)
+{
+    if (sql) note(sql, sql->driver->bind(sql->statement, index, value));
+}
+
+void pj_sql_null(pj_sql *sql, int index)
+{
+    bind(sql, index, &(pj_value){.type = PJ_VALUE_NULL});
+}
+
+void pj_sql_int(pj_sql *sql, int index, int64_t value)
+{
+    bind(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});
+}
+
+void pj_sql_double(pj_sql *sql, int index, double value)
+{
+    bind(sql, index,
+         &(pj_value){.type = isnan(value) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE, .number = value});
+}
+
+void pj_sql_text(pj_sql *sql, int index, const char *text)
+{
+    pj_sql_text_n(sql, index, text, text ? strlen(text) : 0);
+}
+
+void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes)
+{
+    bind(sql, index,
+         &(pj_value){.type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL, .text = text, .bytes = bytes});
+}
+
+void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
+{
+    bind(sql, index,
+         &(pj_value){.type = bytes ? PJ_VALUE_BLOB : PJ_VALUE_NULL, .text = bytes, .bytes = count});
+}
+
+void pj_sql_record(pj_sql *sql, const pj_row_record *record)
+{
+    pj_record_reader reader = pj_record_read(record);
+    pj_value value;
+    for (int index = 1; sql && pj_record_next_value(&reader, &value); index++)
+        bind(sql, index, &value);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+bool pj_sql_step(pj_sql *sql)
+{
+    bool row = false;
+    if (!sql || sql->code) return false;
+    drop_copies(sql);
+    note(sql, sql->driver->step(sql->statement, &row));
+    return row && sql->code == 0;
+}
+
+void pj_sql_reset(pj_sql *sql)
+{
+    if (sql) note(sql, sql->driver->reset(sql->statement));
+}
+
+static pj_value value_of(pj_sql *sql, int column)
+{
+    pj_value value;
+    sql->driver->column(sql->statement, column, &value);
+    return value;
+}
+
+pj_value_type pj_sql_get_type(pj_sql *sql, int column)
+{
+    return value_of(sql, column).type;
+}
+
+int64_t pj_sql_get_int(pj_sql *sql, int column)
+{
+    pj_value value = value_of(sql, column);
+    if (value.type == PJ_VALUE_INT) return value.integer;
+    if (value.type != PJ_VALUE_DOUBLE) return 0;
+    if (value.number >= 0x1p63) return INT64_MAX;
+    return value.number >= -0x1p63 ? (int64_t)value.number : INT64_MIN;
+}
+
+double pj_sql_get_double(pj_sql *sql, int column)
+{
+    pj_value value = value_of(sql, column);
+    if (value.type == PJ_VALUE_INT) return (double)value.integer;
+    return value.type == PJ_VALUE_DOUBLE ? value.number : NAN;
+}
+
+/* Texts end with a zero byte, blobs need not. */
+static const char *copy_blob(pj_sql *sql, const pj_value *value)
+{
+    return pj_arena_strndup(&sql->copies, value->text, value->bytes);
+}
+
+const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes)
+{
+    pj_value value = value_of(sql, column);
+    bool is_blob = value.type == PJ_VALUE_BLOB;
+    const char *text = is_blob                       ? copy_blob(sql, &value)
+                       : value.type == PJ_VALUE_TEXT ? value.text
+                                                     : NULL;
+    if (bytes) *bytes = text ? value.bytes : 0;
+    return text;
+}
+
+const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes)
+{
+    pj_value value = value_of(sql, column);
+    bool has_bytes = value.type == PJ_VALUE_BLOB || value.type == PJ_VALUE_TEXT;
+    *bytes = has_bytes ? value.bytes : 0;
+    return has_bytes ? value.text : NULL;
+}
+
+void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
+{
+    *value = value_of(sql, column);
+    if (value->type == PJ_VALUE_BLOB) {
+        value->type = PJ_VALUE_TEXT;
+        value->text = copy_blob(sql, value);
+    }
+    if (value->type != PJ_VALUE_TEXT || value->text) return;
+    value->text = "";
+    value->bytes = 0;
+}
+
+/* ---- without a statement --------------------------------------------------------------------- */
+
+pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err)
+{
+    return store->driver->run(store->db, text, err);
+}
+
+pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
+                             int64_t *value, pj_error *err)
+{
+    *value = none;
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    if (argument) pj_sql_text(sql, 1, argument);
+    if (pj_sql_step(sql) && pj_sql_get_type(sql, 0) != PJ_VALUE_NULL)
+        *value = pj_sql_get_int(sql, 0);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_sql_transaction(pj_store *store, pj_transaction kind, pj_error *err)
+{
+    return store->driver->begin(store->db, kind, err);
+}
+
+pj_status pj_sql_commit(pj_store *store, pj_error *err)
+{
+    return store->driver->commit(store->db, err);
+}
+
+void pj_sql_rollback(pj_store *store)
+{
+    store->driver->rollback(store->db);
+}
+
+/* ---- tables and rows as a whole -------------------------------------------------------------- */
+
+pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
+                           void *context, pj_error *err)
+{
+    return store->driver->columns(store->db, table, take, context, err);
+}
+
+pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done, pj_error *err)
+{
+    *done = false;
+    if (store->by_statements || !store->driver->insert_rows) return PJ_OK;
+    pj_status status = store->driver->insert_rows(store->db, rows, done, err);
+    if (*done) store->bulk_rows += rows->rows;
+    return status;
+}
+
+uint64_t pj_store_bulk_rows(const pj_store *store)
+{
+    return store->bulk_rows;
+}
+
+pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err)
+{
+    return store->driver->check ? store->driver->check(store->db, take, context, err) : PJ_OK;
+}

@@ -1,0 +1,84 @@
+/*
+ * Statements and transactions of a store, engine-neutral: each call goes to the store's driver
+ * (driver.h). Included by the store's own files only. A statement is borrowed from the connection
+ * and given back by pj_sql_end, which also reports the first failure since pj_sql_begin, so that
+ * loops stay short:
+ *
+ *     pj_sql *q = pj_sql_begin(store, "SELECT ... WHERE id = ?", err);
+ *     pj_sql_text(q, 1, id);
+ *     while (pj_sql_step(q)) ... pj_sql_get_double(q, 0) ...
+ *     return pj_sql_end(q, err);
+ *
+ * All of them accept a NULL statement and do nothing; pj_sql_end then returns the error that begin
+ * left in `err`.
+ */
+#ifndef PJ_STORE_SQL_H
+#define PJ_STORE_SQL_H
+
+#include "base/buffer.h"
+#include "store/driver.h"
+#include "store/store.h"
+
+typedef struct pj_sql pj_sql;
+
+pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err);
+pj_status pj_sql_end(pj_sql *sql, pj_error *err);
+
+void pj_sql_null(pj_sql *sql, int index);
+void pj_sql_int(pj_sql *sql, int index, int64_t value);
+void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
+/* Texts and blobs are borrowed until the next binding or pj_sql_end. NULL: NULL. */
+void pj_sql_text(pj_sql *sql, int index, const char *text);
+void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes);
+void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count);
+/* Every value of an encoded row, from parameter 1 on. */
+struct pj_row_record;
+void pj_sql_record(pj_sql *sql, const struct pj_row_record *record);
+/* The next row; false at the end and on failure. */
+bool pj_sql_step(pj_sql *sql);
+void pj_sql_reset(pj_sql *sql); /* for the next execution; bindings stay */
+
+pj_value_type pj_sql_get_type(pj_sql *sql, int column);
+int64_t pj_sql_get_int(pj_sql *sql, int column);
+double pj_sql_get_double(pj_sql *sql, int column); /* NAN: NULL, or not a number */
+/* Borrowed until the next step; NULL: NULL. `bytes` may be NULL. */
+const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes);
+const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes);
+
+pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err); /* no results */
+/* First column of the first row; NULL and no row give `none`. */
+pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argument, int64_t none,
+                             int64_t *value, pj_error *err);
+
+pj_status pj_sql_transaction(pj_store *store, pj_transaction kind, pj_error *err);
+pj_status pj_sql_commit(pj_store *store, pj_error *err);
+void pj_sql_rollback(pj_store *store);
+
+void pj_sql_get_value(pj_sql *sql, int column, pj_value *value); /* blobs as texts */
+/* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
+int pj_info_columns(char *text, size_t bytes);
+pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err);
+pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
+                       pj_error *err);
+/* Inside a PJ_WRITE_RUN transaction. A run that does not exist is no error. */
+pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
+
+/* Names of a table's columns in the database's order. */
+pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
+                           void *context, pj_error *err);
+/* Rows by the engine's fastest way. Not done: nothing was inserted, use statements.
+ * PJ_E_UNSUPPORTED: roll back and save the run by statements. */
+pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done,
+                               pj_error *err);
+uint64_t pj_store_bulk_rows(const pj_store *store); /* inserted that way since opening */
+/* Defects that the engine finds in its own storage; none where it cannot look. */
+pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err);
+
+/* First id and number of a run's rows in a table; 0 and 0: none. */
+typedef struct pj_row_range {
+    int64_t first;
+    uint32_t count;
+} pj_row_range;
+pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err);
+
+#endif

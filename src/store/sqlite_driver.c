@@ -1,0 +1,292 @@
+/* SQLite as a storage engine: schema, transactions, statements and checks of an open connection. */
+#include "store/sqlite.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { CHECKPOINT_PAGES = 1000 };
+
+#define BULK_CACHE    "PRAGMA cache_size=-4096"
+#define MAX_LOG_BYTES (1LL << 30)
+
+/* ---- schema -------------------------------------------------------------------------------- */
+
+static pj_status ask_int(pj_sqlite *sqlite, const char *text, int64_t *value, pj_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(sqlite->db, text, -1, &statement, NULL);
+    if (code == SQLITE_OK) code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) *value = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+}
+
+static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
+{
+    int64_t application = 0, objects = 0;
+    *version = 0;
+    pj_status status = ask_int(db, "PRAGMA application_id", &application, err);
+    if (status == PJ_OK) status = ask_int(db, "PRAGMA user_version", version, err);
+    if (status == PJ_OK) status = ask_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err);
+    bool is_new = objects == 0 && *version == 0 && application == 0;
+    *owner = is_new                                    ? PJ_DB_NEW
+             : application == PJ_SQLITE_APPLICATION_ID ? PJ_DB_OURS
+                                                       : PJ_DB_FOREIGN;
+    return status;
+}
+
+/* Databases of earlier versions were readable by everybody; they hold prompts. Once, at migration:
+ * whoever opens a database up to others on purpose keeps it so. */
+static void make_private(const char *path)
+{
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3; i++) {
+        char beside[sizeof((pj_sqlite *)0)->path + 8];
+        snprintf(beside, sizeof beside, "%s%s", path, endings[i]);
+        (void)!chmod(beside, 0600);
+    }
+}
+
+static pj_status set_version(void *db, int64_t version, pj_error *err)
+{
+    char text[96];
+    make_private(((pj_sqlite *)db)->path);
+    snprintf(text, sizeof text, "PRAGMA user_version=%d; PRAGMA application_id=%d", (int)version,
+             PJ_SQLITE_APPLICATION_ID);
+    return pj_sqlite_run(db, text, err);
+}
+
+static pj_status list_columns(void *db, const char *table, pj_column_name_fn *take, void *context,
+                              pj_error *err)
+{
+    pj_sqlite *sqlite = db;
+    sqlite3_stmt *statement = NULL;
+    int code =
+        sqlite3_prepare_v2(sqlite->db, "SELECT name FROM pragma_table_info(?, 'main') ORDER BY cid",
+                           -1, &statement, NULL);
+    if (code == SQLITE_OK) code = sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
+    if (code == SQLITE_OK)
+        while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+            const char *name = (const char *)sqlite3_column_text(statement, 0);
+            take(context, name ? name : "");
+        }
+    sqlite3_finalize(statement);
+    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+}
+
+/* ---- transactions -------------------------------------------------------------------------- */
+
+static int64_t log_bytes(const pj_sqlite *sqlite)
+{
+    char path[sizeof sqlite->path + 8];
+    struct stat info;
+    snprintf(path, sizeof path, "%s-wal", sqlite->path);
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+static bool is_of_a_run(pj_transaction kind)
+{
+    return kind == PJ_WRITE_RUN || kind == PJ_WRITE_LARGE_RUN;
+}
+
+/* A large run's commit would checkpoint the whole log at once, on the caller's time, and so would a
+ * small commit after it. The pages stay in the log instead, until the database is closed, an
+ * ordinary small write comes by, or the log has grown too long. */
+static bool holds_checkpoints(pj_transaction kind)
+{
+    return kind == PJ_WRITE_LARGE_RUN || kind == PJ_WRITE_CACHE;
+}
+
+static void restore_settings(pj_sqlite *sqlite)
+{
+    pj_transaction kind = sqlite->kind;
+    sqlite->kind = PJ_READ;
+    if (kind == PJ_WRITE_LARGE_RUN) {
+        pj_sqlite_run(sqlite, PJ_SQLITE_USUAL_CACHE, NULL);
+        pj_sqlite_detach_pages(sqlite);
+    }
+    if (is_of_a_run(kind)) pj_sqlite_run(sqlite, "PRAGMA foreign_keys=ON", NULL);
+    if (holds_checkpoints(kind)) sqlite3_wal_autocheckpoint(sqlite->db, CHECKPOINT_PAGES);
+}
+
+static pj_status begin(void *db, pj_transaction kind, pj_error *err)
+{
+    pj_sqlite *sqlite = db;
+    pj_status status = PJ_OK;
+    if (kind == PJ_WRITE_LARGE_RUN && log_bytes(sqlite) > MAX_LOG_BYTES)
+        pj_sqlite_run(sqlite, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
+    sqlite->kind = kind;
+    if (holds_checkpoints(kind)) sqlite3_wal_autocheckpoint(sqlite->db, 0);
+    if (is_of_a_run(kind)) status = pj_sqlite_run(sqlite, "PRAGMA foreign_keys=OFF", err);
+    if (status == PJ_OK)
+        status = pj_sqlite_run(sqlite, kind == PJ_READ ? "BEGIN" : "BEGIN IMMEDIATE", err);
+    /* A small page cache evicts pages while they are still in the processor's cache. */
+    if (status == PJ_OK && kind == PJ_WRITE_LARGE_RUN) pj_sqlite_run(sqlite, BULK_CACHE, NULL);
+    if (status != PJ_OK) restore_settings(sqlite);
+    return status;
+}
+
+static void rollback(void *db)
+{
+    pj_sqlite *sqlite = db;
+    if (!sqlite3_get_autocommit(sqlite->db)) pj_sqlite_run(sqlite, "ROLLBACK", NULL);
+    restore_settings(sqlite);
+}
+
+static pj_status commit(void *db, pj_error *err)
+{
+    pj_status status = pj_sqlite_run(db, "COMMIT", err);
+    if (status == PJ_OK)
+        restore_settings(db);
+    else
+        rollback(db);
+    return status;
+}
+
+/* ---- statements ---------------------------------------------------------------------------- */
+
+static int hide_success(int code)
+{
+    return pj_sqlite_status(code) == PJ_OK ? 0 : code;
+}
+
+static pj_status prepare(void *db, const char *text, void **statement, pj_error *err)
+{
+    pj_sqlite *sqlite = db;
+    int code = sqlite3_prepare_v3(sqlite->db, text, -1, SQLITE_PREPARE_PERSISTENT,
+                                  (sqlite3_stmt **)statement, NULL);
+    return code == SQLITE_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+}
+
+static int bind(void *statement, int index, const pj_value *value)
+{
+    switch (value->type) {
+    case PJ_VALUE_INT: return sqlite3_bind_int64(statement, index, value->integer);
+    case PJ_VALUE_DOUBLE: return sqlite3_bind_double(statement, index, value->number);
+    case PJ_VALUE_TEXT:
+        return sqlite3_bind_text64(statement, index, value->text, value->bytes, SQLITE_STATIC,
+                                   SQLITE_UTF8);
+    case PJ_VALUE_BLOB:
+        return sqlite3_bind_blob64(statement, index, value->text, value->bytes, SQLITE_STATIC);
+    case PJ_VALUE_NULL: break;
+    }
+    return sqlite3_bind_null(statement, index);
+}
+
+static int step(void *statement, bool *row)
+{
+    int code = sqlite3_step(statement);
+    *row = code == SQLITE_ROW;
+    return hide_success(code);
+}
+
+static void get_column(void *statement, int column, pj_value *value)
+{
+    switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+        *value =
+            (pj_value){.type = PJ_VALUE_INT, .integer = sqlite3_column_int64(statement, column)};
+        break;
+    case SQLITE_FLOAT:
+        *value =
+            (pj_value){.type = PJ_VALUE_DOUBLE, .number = sqlite3_column_double(statement, column)};
+        break;
+    case SQLITE_TEXT:
+        *value = (pj_value){.type = PJ_VALUE_TEXT,
+                            .text = (const char *)sqlite3_column_text(statement, column)};
+        value->bytes = (size_t)sqlite3_column_bytes(statement, column);
+        break;
+    case SQLITE_BLOB:
+        *value = (pj_value){.type = PJ_VALUE_BLOB, .text = sqlite3_column_blob(statement, column)};
+        value->bytes = (size_t)sqlite3_column_bytes(statement, column);
+        break;
+    default: *value = (pj_value){.type = PJ_VALUE_NULL}; break;
+    }
+}
+
+static int reset(void *statement)
+{
+    return sqlite3_reset(statement);
+}
+
+static void clear(void *statement)
+{
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+}
+
+static void finalize(void *statement)
+{
+    sqlite3_finalize(statement);
+}
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+typedef void describe_fn(sqlite3_stmt *statement, char *text, size_t bytes);
+
+static void describe_damage(sqlite3_stmt *statement, char *text, size_t bytes)
+{
+    const char *found = (const char *)sqlite3_column_text(statement, 0);
+    snprintf(text, bytes, "%s", found ? found : "?");
+}
+
+static void describe_reference(sqlite3_stmt *statement, char *text, size_t bytes)
+{
+    const char *table = (const char *)sqlite3_column_text(statement, 0);
+    snprintf(text, bytes, "row %lld of %.60s refers to a row that is not there",
+             (long long)sqlite3_column_int64(statement, 1), table ? table : "?");
+}
+
+static pj_status each_defect(pj_sqlite *sqlite, const char *pragma, pj_defect kind,
+                             describe_fn *describe, pj_defect_fn *take, void *context,
+                             pj_error *err)
+{
+    char text[PJ_ERROR_TEXT_BYTES];
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(sqlite->db, pragma, -1, &statement, NULL);
+    if (code == SQLITE_OK)
+        while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+            describe(statement, text, sizeof text);
+            if (strcmp(text, "ok") != 0) take(context, kind, text);
+        }
+    sqlite3_finalize(statement);
+    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+}
+
+static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
+{
+    pj_status status = each_defect(db, "PRAGMA integrity_check", PJ_DEFECT_FILE, describe_damage,
+                                   take, context, err);
+    if (status != PJ_OK) return status;
+    return each_defect(db, "PRAGMA foreign_key_check", PJ_DEFECT_REFERENCE, describe_reference,
+                       take, context, err);
+}
+
+extern const pj_store_driver pj_sqlite_driver;
+const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
+                                          .name = "SQLite",
+                                          .schema = pj_sqlite_schema,
+                                          .text_type = "TEXT",
+                                          .real_type = "REAL",
+                                          .integer_type = "INTEGER",
+                                          .open = pj_sqlite_open,
+                                          .close = pj_sqlite_close,
+                                          .fail = pj_sqlite_fail,
+                                          .get_version = get_version,
+                                          .set_version = set_version,
+                                          .columns = list_columns,
+                                          .begin = begin,
+                                          .commit = commit,
+                                          .rollback = rollback,
+                                          .run = pj_sqlite_run,
+                                          .prepare = prepare,
+                                          .bind = bind,
+                                          .step = step,
+                                          .column = get_column,
+                                          .reset = reset,
+                                          .clear = clear,
+                                          .finalize = finalize,
+                                          .insert_rows = pj_sqlite_insert_rows,
+                                          .check = check,
+                                          .recognise = pj_sqlite_recognise};

@@ -1,0 +1,77 @@
+/* Opening a store: choosing the place and the engine that serves it, migrating, closing. */
+#include "store/store.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "store/store_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err)
+{
+    const char *named = path ? path : getenv("PERJOULE_DB");
+    if (named && *named) {
+        const pj_store_driver *driver;
+        pj_status status = pj_store_driver_find(named, &driver, err);
+        if (status != PJ_OK) return status;
+        if ((size_t)snprintf(out, bytes, "%s", named) >= bytes)
+            return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
+        return PJ_OK;
+    }
+    char folder[PJ_PLACE_BYTES];
+    pj_status status = pj_path_user_data(folder, sizeof folder, err);
+    if (status != PJ_OK) return status;
+    if (!pj_path_join(out, bytes, folder, "perjoule.db"))
+        return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
+    return PJ_OK;
+}
+
+static pj_status choose_driver(pj_store *store, const pj_store_options *options, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    store->driver = options->driver;
+    if (!store->driver) status = pj_store_driver_find(store->place, &store->driver, err);
+    if (status != PJ_OK || store->driver->version == PJ_STORE_DRIVER_VERSION) return status;
+    return pj_fail(err, PJ_E_INTERNAL, "the driver of %s has version %u, this store expects %d",
+                   store->driver->name, store->driver->version, PJ_STORE_DRIVER_VERSION);
+}
+
+static pj_status open_place(pj_store *store, const pj_store_options *options, pj_error *err)
+{
+    const char *pages = getenv("PERJOULE_STORE_PAGES");
+    store->read_only = options->read_only;
+    store->by_statements = options->by_statements || (pages && strcmp(pages, "0") == 0);
+    pj_status status = pj_store_default_path(options->path, store->place, sizeof store->place, err);
+    if (status == PJ_OK) status = choose_driver(store, options, err);
+    if (status == PJ_OK)
+        status = store->driver->open(store->place, store->read_only, &store->db, err);
+    return status == PJ_OK ? pj_store_migrate(store, err) : status;
+}
+
+pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_error *err)
+{
+    *out = NULL;
+    pj_store *store = pj_alloc(1, sizeof *store);
+    if (!store) return pj_fail_memory(err, "the database");
+    pj_status status = open_place(store, options, err);
+    if (status == PJ_OK)
+        *out = store;
+    else
+        pj_store_close(store);
+    return status;
+}
+
+void pj_store_close(pj_store *store)
+{
+    if (!store) return;
+    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
+    if (store->db) store->driver->close(store->db);
+    pj_free(store);
+}
+
+const char *pj_store_path(const pj_store *store)
+{
+    return store->place;
+}
