@@ -30,7 +30,7 @@ static int set_up_like(void **state, const made_run *like)
     snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-views-XXXXXX");
     if (!mkdtemp(f->folder)) return -1;
     snprintf(path, sizeof path, "%s/test.db", f->folder);
-    if (pj_store_open(&(pj_store_options){.path = path}, &f->store, &err) != PJ_OK) return -1;
+    if (pj_store_open(&(pj_store_options){.path = path, .driver = MADE_DRIVER}, &f->store, &err) != PJ_OK) return -1;
     make_run(like, &f->run);
     if (pj_store_save(f->store, &f->run, &err) != PJ_OK) return -1;
     *state = f;
