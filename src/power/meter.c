@@ -265,7 +265,7 @@ static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error
     if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
         bool denied = report.state == PJ_SOURCE_DENIED;
         m->any_denied = m->any_denied || denied;
-        if (denied) note_unread(m, choice->source->counts_for);
+        if (denied || report.unread) note_unread(m, choice->source->counts_for);
         if (choice->by_name || denied)
             remember_skipped(m, choice->source, report.reason, report.remedy);
         return PJ_OK;

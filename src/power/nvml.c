@@ -279,7 +279,16 @@ static bool try_rail(nvml *n, gpu_rail rail)
     return true;
 }
 
-static void choose_rails(nvml *n, uint32_t g)
+/* A GPU that gives nothing keeps a rail without readings: totals then say that they lack it. */
+static void keep_unreadable(nvml *n, uint32_t g)
+{
+    if (n->rail_count == MAX_RAILS) return;
+    n->gpus[g].lost = true;
+    n->rails[n->rail_count++] = (gpu_rail){g, USAGE, 0, NVML_SCOPE_GPU, true};
+}
+
+/* False: nothing of this GPU can be read. */
+static bool choose_rails(nvml *n, uint32_t g)
 {
     const gpu_rail own[] = {
         {g, COUNTER, 0, NVML_SCOPE_GPU, true},
@@ -293,10 +302,14 @@ static void choose_rails(nvml *n, uint32_t g)
     };
     size_t i = 0, ways = sizeof own / sizeof *own;
     while (i < ways && !try_rail(n, own[i])) i++;
-    if (i == ways) return;
+    if (i == ways) {
+        keep_unreadable(n, g);
+        return false;
+    }
     if (own[i].how == COUNTER || own[i].how == COUNTER_FIELD)
         try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, false});
     try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MEMORY, false});
+    return true;
 }
 
 /* ---- the source -------------------------------------------------------------------------------
@@ -308,8 +321,9 @@ static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
     if (!load(&n->api, env, report)) return false;
     if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
     find_gpus(n, env->visible_devices);
-    for (uint32_t g = 0; g < n->gpu_count; g++) choose_rails(n, g);
-    if (n->rail_count > 0) return true;
+    uint32_t readable = 0;
+    for (uint32_t g = 0; g < n->gpu_count; g++) readable += choose_rails(n, g);
+    if (readable > 0) return true;
     if (n->gpu_count == 0)
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
                              env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
@@ -321,6 +335,7 @@ static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
                              "vGPUs and cards before Fermi have none: measure on the host",
                              "%s gives neither energy nor power", n->gpus[0].name);
+    report->unread = n->gpu_count > 0;
     unload(&n->api);
     return false;
 }
@@ -467,6 +482,7 @@ const pj_power_source pj_source_nvml = {
     .read = nvml_read,
     .close = nvml_close,
     .limits = nvml_limits,
+    .counts_for = "gpu",
 };
 
 /* ---- conditions ------------------------------------------------------------------------------- */

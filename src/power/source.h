@@ -53,6 +53,7 @@ typedef struct pj_source_report {
     pj_source_state state;
     char reason[PJ_SOURCE_TEXT_BYTES]; /* one sentence: what is missing */
     char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that mends it */
+    bool unread; /* absent, but the device is here: totals lack what the source counts for */
 } pj_source_report;
 
 enum {
@@ -65,7 +66,7 @@ enum {
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
-    const char *counts_for; /* classes that it would give where it is denied: "cpu"; NULL: unknown */
+    const char *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
     /* Whether it can be used here; leaves nothing open, costs milliseconds. `argument` is what
