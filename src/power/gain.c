@@ -1,4 +1,4 @@
-/* Gains of sensors that a user entered: reading, keeping and applying them. */
+/* Gains of sensors that a user entered: parsing, storing and applying them. */
 #include "power/gain.h"
 
 #include "base/file.h"

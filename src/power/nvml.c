@@ -1,16 +1,16 @@
 /*
- * NVML: power and energy of NVIDIA GPUs. The library is opened at run time (libnvidia-ml.so.1).
+ * NVML: power and energy of NVIDIA GPUs. The library is loaded at run time (libnvidia-ml.so.1).
  *
- * A GPU's rail reads the best that works on it, tried once at the start: the total-energy counter
- * (Volta and newer), else instant power (field 186), else average power (field 185 or
- * nvmlDeviceGetPowerUsage). Beside a counter the instant power is kept as a platform rail inside
- * the GPU's, so that the two can be held against each other; so is the memory's average where the
- * card knows it. Periods and windows are what was measured on cards of each architecture
- * (docs/power-sources.md) and are checked again by the meter.
+ * Each GPU's rail uses the best reading that works, tried once at the start: the total-energy
+ * counter (Volta and newer), else instant power (field 186), else average power (field 185 or
+ * nvmlDeviceGetPowerUsage). Besides a counter, instant power is kept as a platform rail inside the
+ * GPU's for comparison, and so is the memory's average power where the card reports it. Periods and
+ * windows were measured on cards of each architecture (docs/power-sources.md) and are checked again
+ * by the meter.
  *
- * Devices are keyed by UUID: CUDA's order of devices is not NVML's. Numbers in CUDA_VISIBLE_DEVICES
- * are taken as NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power
- * is the whole board's.
+ * Devices are keyed by UUID: CUDA's device order is not NVML's. Numbers in CUDA_VISIBLE_DEVICES are
+ * taken in NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power is
+ * that of the whole board.
  */
 #include "power/nvml_api.h"
 #include "power/source.h"
@@ -42,7 +42,7 @@ typedef struct gpu_rail {
     uint32_t gpu;
     reading_kind how;
     unsigned field, scope;
-    bool primary; /* the GPU's own rail; others lie inside it */
+    bool primary; /* the GPU's own rail, which contains the others */
 } gpu_rail;
 
 typedef struct nvml {
@@ -130,7 +130,7 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
                          status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
                                                           : "run nvidia-smi to see what is wrong",
                          "NVML does not start: %s", a->error_string(status));
-    a->shutdown = NULL; /* it never started */
+    a->shutdown = NULL; /* nvmlInit failed */
     unload(a);
     return false;
 }
@@ -139,7 +139,7 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
 
 static bool same_uuid(const char *wanted, size_t length, const char *uuid)
 {
-    /* CUDA takes an unambiguous beginning of "GPU-xxxxxxxx-...". */
+    /* CUDA accepts an unambiguous prefix of "GPU-xxxxxxxx-...". */
     return length >= 8 && strncmp(wanted, uuid, length) == 0;
 }
 
@@ -168,8 +168,7 @@ static gpu *find_gpu_of_mig(nvml *n, const char *word, size_t length)
     return NULL;
 }
 
-/* Keeps the devices CUDA would see, in its order. A word that fits nothing ends the list, as it
- * does for CUDA. */
+/* Keeps the devices visible to CUDA, in its order. As in CUDA, an unmatched entry ends the list. */
 static void keep_visible(nvml *n, const char *visible)
 {
     gpu kept[MAX_GPUS];
@@ -269,7 +268,7 @@ static nvml_return read_rail(const nvml *n, const gpu_rail *r, double *value)
     }
 }
 
-/* Adds the rail when it works now; a power of 0 means "not supported" on cards that lie. */
+/* Adds the rail if it works now; some cards report a power of 0 for "not supported". */
 static bool try_rail(nvml *n, gpu_rail rail)
 {
     double value;
@@ -296,7 +295,7 @@ static bool choose_rails(nvml *n, uint32_t g)
         {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, true},
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_GPU, true},
         {g, USAGE, 0, NVML_SCOPE_GPU, true},
-        /* GH200 may refuse the GPU's scope; the module's holds the CPU as well and says so. */
+        /* GH200 may refuse the GPU scope; the module scope includes the CPU and is labelled so. */
         {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_MODULE, true},
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MODULE, true},
     };
@@ -354,7 +353,7 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
-/* Milliseconds between updates, and of them how many the sensor really sees. */
+/* Milliseconds between updates, and the length of the averaging window. */
 static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
 {
     bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
