@@ -102,12 +102,10 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
         break;
     case PJ_METER_SOURCE_LOST:
         snprintf(text, bytes,
-                 "The power source %s is lost from here on; `perjoule sensors` says "
-                 "what it lacks.",
-                 source);
+                 "The power source %s was lost; `perjoule sensors` says what it needs.", source);
         break;
     case PJ_METER_RAIL_LOST:
-        snprintf(text, bytes, "The rail %s gives no values any more.", rail);
+        snprintf(text, bytes, "The rail %s no longer gives values.", rail);
         break;
     case PJ_METER_FROZEN:
         snprintf(text, bytes,
@@ -115,10 +113,10 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  "until it does.",
                  rail, value * 1e-9);
         break;
-    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s moves again.", rail); break;
+    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s changes again.", rail); break;
     case PJ_METER_RESET:
         snprintf(text, bytes,
-                 "The energy counter of %s started anew; the energy of that gap is "
+                 "The energy counter of %s restarted; the energy of the gap is "
                  "unknown.",
                  rail);
         break;
@@ -135,14 +133,15 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  source, value * 100);
         break;
     case PJ_METER_REPEATED:
-        snprintf(text, bytes, "What was said of %s above happened %.0f more times.", rail, value);
+        snprintf(text, bytes, "The condition reported for %s above occurred %.0f more times.", rail,
+                 value);
         break;
     case PJ_METER_PERIOD_CHANGED:
         snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail, value * 1e-6);
         break;
     case PJ_METER_SUSPENDED:
         snprintf(text, bytes,
-                 "The machine or this process stood still for %.2f s; energy of that "
+                 "The machine or this process was suspended for %.2f s; energy of that "
                  "time may be missing.",
                  value * 1e-9);
         break;

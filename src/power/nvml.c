@@ -113,12 +113,12 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
         pj_source_report_set(
             report, PJ_SOURCE_ABSENT,
             "install the NVIDIA driver; in a container start it with --gpus all and "
-            "NVIDIA_DRIVER_CAPABILITIES holding utility",
+            "NVIDIA_DRIVER_CAPABILITIES including utility",
             "there is no %s", name);
         return false;
     }
     if (!load_symbols(a)) {
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a driver of this decade",
+        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a current NVIDIA driver",
                              "%s lacks calls that power readings need", name);
         dlclose(a->library);
         *a = (nvml_api){0};
@@ -129,7 +129,7 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
     pj_source_report_set(report, PJ_SOURCE_ABSENT,
                          status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
                                                           : "run nvidia-smi to see what is wrong",
-                         "NVML does not start: %s", a->error_string(status));
+                         "NVML cannot be initialised: %s", a->error_string(status));
     a->shutdown = NULL; /* nvmlInit failed */
     unload(a);
     return false;
@@ -328,7 +328,7 @@ static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
                              env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
                                                   : "see nvidia-smi -L",
                              env->visible_devices ? "CUDA_VISIBLE_DEVICES=%s hides every GPU"
-                                                  : "NVML knows no GPU%s",
+                                                  : "NVML finds no GPU%s",
                              env->visible_devices ? env->visible_devices : "");
     else
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
