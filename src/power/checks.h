@@ -1,4 +1,4 @@
-/* Consistency checks at the end of every run: parts against their sum, two measurements of one
+/* Consistency checks at the end of every run: parts against the rail that contains them, two measurements of one
  * quantity against each other, counters that never moved. Each finding is one sentence with its
  * figures and names the rail whose uncertainty it raises. */
 #ifndef PJ_POWER_CHECKS_H
