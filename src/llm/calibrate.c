@@ -27,7 +27,7 @@ typedef struct block {
 typedef struct work {
     pj_engine *engine;
     const pj_calibrate_request *request;
-    pj_state state;
+    pj_compute compute;
     pj_seam silent, seam; /* the second one records */
     uint32_t preparation; /* interned name */
     int32_t *ids;
@@ -57,7 +57,7 @@ static bool is_component(pj_seam_name name)
 static void find_blocks(work *w, const bench *b, pj_phase phase)
 {
     pj_pass_part part = {0};
-    pj_forward_prepare(&w->state, &b->pass, &w->silent, &part);
+    w->compute.backend->prepare(&w->compute, &b->pass, &w->silent, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
         bool head = name == PJ_N_LM_HEAD; /* a section and a component of one name */
         if (!part.seen[name] || (!head && !is_component((pj_seam_name)name))) continue;
@@ -91,7 +91,7 @@ static void run_block(work *w, const block *b, uint32_t number)
      */
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     pj_span_begin(lane, PJ_SPAN_SECTION, w->preparation);
-    pj_forward_prepare(&w->state, &at->pass, &w->silent, &part);
+    w->compute.backend->prepare(&w->compute, &at->pass, &w->silent, &part);
     pj_span_end(lane, NULL);
     pj_span_end(lane, NULL);
     part.only = b->component;
@@ -102,7 +102,7 @@ static void run_block(work *w, const block *b, uint32_t number)
         int64_t span_end_ns = pj_clock_ns() + SPAN_NS;
         pj_span_begin(lane, PJ_SPAN_COMPONENT, w->seam.names[b->component]);
         do {
-            pj_forward_part(&w->state, &at->pass, &w->silent, &part, layer);
+            w->compute.backend->run_part(&w->compute, &at->pass, &w->silent, &part, layer);
             layer = layer + 1 == layers ? 0 : layer + 1;
         } while (pj_clock_ns() < span_end_ns);
         pj_span_end(lane, NULL);
@@ -130,7 +130,10 @@ static pj_status prepare(work *w, pj_error *err)
     pj_random random = {q->seed};
     for (uint32_t i = 0; i <= longest; i++)
         w->ids[i] = (int32_t)(pj_random_u64(&random) % e->model.config.vocab);
-    pj_status status = pj_state_init(&w->state, &e->model, e->kernels, e->team, &options, err);
+    pj_status status = pj_engine_compute(e, &options, &w->compute, err);
+    if (status == PJ_OK && !w->compute.backend->prepare)
+        status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s can't run components one by one",
+                         w->compute.backend->name);
     if (status == PJ_OK) status = pj_seam_init(&w->silent, NULL, e->kernels, e->team, err);
     if (status == PJ_OK) status = pj_seam_init(&w->seam, q->run, e->kernels, e->team, err);
     if (status != PJ_OK) return status;
@@ -138,7 +141,7 @@ static pj_status prepare(work *w, pj_error *err)
     bench fill;
     make_bench(&fill, w->ids, 0, q->context, true);
     fill.pass.logit_count = 0;
-    if (q->context > 0 && pj_forward(&w->state, &fill.pass, &w->silent) != PJ_OK)
+    if (q->context > 0 && pj_compute_forward(&w->compute, &fill.pass, &w->silent) != PJ_OK)
         return pj_fail(err, PJ_E_INTERNAL, "the context of a calibration could not be filled");
     make_bench(&w->decode, w->ids, 0, 1, false);
     make_bench(&w->prefill, w->ids, 1, q->prefill_rows, true);
@@ -170,7 +173,7 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
         status = pj_fail(err, PJ_E_CANCELLED, "the calibration was cancelled");
     pj_seam_fini(&w->seam);
     pj_seam_fini(&w->silent);
-    pj_state_fini(&w->state);
+    pj_compute_close(&w->compute);
     pj_free(w->ids);
     pj_free(w);
     return status;

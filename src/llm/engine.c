@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "llm/chat.h"
 #include "llm/engine_internal.h"
+#include "llm/state.h"
 #include "llm/kernels/limits.h"
 #include "llm/places.h"
 #include "llm/tokenizer.h"
@@ -139,6 +140,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     if (!e) return pj_fail_memory(err, "the engine");
     int64_t begin_ns = pj_clock_ns();
     e->options = *options;
+    e->backend = options->backend;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
     const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
@@ -252,31 +254,38 @@ void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
     if (g->repetition_penalty > 0) sampling->repetition_penalty = g->repetition_penalty;
 }
 
+pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
+                            pj_compute *compute, pj_error *err)
+{
+    const pj_compute_place place = {&e->model, e->kernels, e->team};
+    return pj_compute_open(compute, e->backend, &place, options, err);
+}
+
 /* Keys that were rotated with other frequencies are made again. */
-static pj_status rebuild(pj_engine *e, pj_state *state, uint32_t sequence, uint32_t generation,
+static pj_status rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence, uint32_t generation,
                          const _Atomic bool *cancel)
 {
-    pj_sequence *q = &state->sequences[sequence];
+    pj_sequence *q = &compute->sequences[sequence];
     uint32_t length = q->length;
     if (q->generation == generation && length > 0) return PJ_OK;
-    pj_state_reset(state, sequence);
+    compute->backend->reset(compute, sequence);
     q->generation = generation;
     if (length == 0) return PJ_OK;
     pj_seam_section(&e->seam, PJ_N_KV_CACHE_REBUILD);
     pj_status status =
-        pj_engine_feed(e, state, sequence, q->tokens, length, UINT32_MAX, false, cancel);
+        pj_engine_feed(e, compute, sequence, q->tokens, length, UINT32_MAX, false, cancel);
     pj_seam_end(&e->seam);
     return status;
 }
 
-pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const int32_t *ids,
+pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
                          uint32_t count, uint32_t horizon, bool logits, const _Atomic bool *cancel)
 {
-    uint32_t chunk = state->options.max_tokens;
+    uint32_t chunk = compute->options.max_tokens;
     pj_status status = PJ_OK;
     if (horizon != UINT32_MAX)
         status =
-            rebuild(e, state, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
+            rebuild(e, compute, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
         pj_pass_segment segment = {.sequence = sequence, .count = n};
@@ -288,7 +297,7 @@ pj_status pj_engine_feed(pj_engine *e, pj_state *state, uint32_t sequence, const
                         .logit_count = logits && done + n == count,
                         .prefill = true,
                         .cancel = cancel};
-        status = pj_forward(state, &pass, &e->seam);
+        status = pj_compute_forward(compute, &pass, &e->seam);
         done += n;
     }
     return status;
@@ -379,15 +388,15 @@ static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t coun
 }
 
 /* Hands out the logits of all rows of the pass that ran, a few rows at a time. */
-static bool hand_out(pj_engine *e, pj_state *state, uint32_t first, uint32_t count,
+static bool hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t count,
                      pj_logits_row_fn *row, void *context)
 {
     for (uint32_t done = 0; done < count;) {
         uint32_t rows[EVAL_LOGITS], n = 0;
-        for (; n < state->options.max_logits && done + n < count; n++) rows[n] = done + n;
-        pj_forward_logits(state, rows, n, &e->seam);
+        for (; n < compute->options.max_logits && done + n < count; n++) rows[n] = done + n;
+        compute->backend->more_logits(compute, rows, n, &e->seam);
         for (uint32_t i = 0; i < n; i++)
-            if (!row(context, first + done + i, state->logits + (size_t)i * e->model.config.vocab,
+            if (!row(context, first + done + i, compute->logits + (size_t)i * e->model.config.vocab,
                      e->model.config.vocab))
                 return false;
         done += n;
@@ -406,18 +415,19 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
                                 .max_tokens = chunk,
                                 .max_logits = chunk < EVAL_LOGITS ? chunk : EVAL_LOGITS,
                                 .kv_type = e->kv_type};
-    pj_state state;
-    status = pj_state_init(&state, &e->model, e->kernels, e->team, &options, err);
+    pj_compute compute;
+    status = pj_engine_compute(e, &options, &compute, err);
     if (status) return status;
     status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, err);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk;
         /* one by one, the sequence is as long as what was fed; at once, as long as it will be */
-        status = pj_engine_feed(e, &state, 0, ids + done, n, whole ? count : done + n, false, NULL);
-        if (!status && !hand_out(e, &state, done, n, row, context)) break;
+        status =
+            pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
+        if (!status && !hand_out(e, &compute, done, n, row, context)) break;
         done += n;
     }
     pj_seam_fini(&e->seam);
-    pj_state_fini(&state);
+    pj_compute_close(&compute);
     return status;
 }

@@ -29,6 +29,7 @@ typedef struct pj_engine_options {
     pj_kv_type kv;
     uint32_t chunk;     /* prompt tokens in one pass, 0: 512 */
     const char *isa;    /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
+    const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
     bool no_tokenizer;  /* prompts come as ids only: a missing tokenizer is not looked for */
     bool any_tokenizer; /* prompts come as ids: one that cannot be read is done without */
 } pj_engine_options;

@@ -2,13 +2,14 @@
 #ifndef PJ_LLM_ENGINE_INTERNAL_H
 #define PJ_LLM_ENGINE_INTERNAL_H
 
+#include "llm/backend.h"
 #include "llm/engine.h"
-#include "llm/forward.h"
 
 struct pj_engine {
     pj_engine_options options; /* `model` is our copy */
     pj_team *team;
     const pj_kernels *kernels;
+    const pj_backend *backend;
     pj_model model;
     struct pj_tokenizer *tokenizer; /* NULL: none */
     pj_dtype kv_type;
@@ -18,11 +19,16 @@ struct pj_engine {
     pj_seam seam;
 };
 
-/* Feeds `count` tokens behind what the sequence holds, in passes of at most state's max_tokens.
+/* Feeds `count` tokens after those that the sequence holds, in passes of at most max_tokens.
  * Rope frequencies are those of a sequence of `horizon` tokens (UINT32_MAX: as the sequence has
  * them); when they differ from those of the cache, the cache is made again. Logits of the last
- * token are left in the state when `logits`. */
-pj_status pj_engine_feed(pj_engine *engine, pj_state *state, uint32_t sequence, const int32_t *ids,
-                         uint32_t count, uint32_t horizon, bool logits, const _Atomic bool *cancel);
+ * token are computed when `logits`. */
+pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequence,
+                         const int32_t *ids, uint32_t count, uint32_t horizon, bool logits,
+                         const _Atomic bool *cancel);
+
+/* Room for a generation of this engine, on its backend. */
+pj_status pj_engine_compute(const pj_engine *engine, const pj_state_options *options,
+                            pj_compute *compute, pj_error *err);
 
 #endif

@@ -6,27 +6,7 @@
 #ifndef PJ_LLM_FORWARD_H
 #define PJ_LLM_FORWARD_H
 
-#include "llm/seam.h"
 #include "llm/state.h"
-
-#include <stdatomic.h>
-
-/* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */
-typedef struct pj_pass_segment {
-    uint32_t sequence, row, count;
-    uint32_t unit_begin; /* written by the pass */
-} pj_pass_segment;
-
-typedef struct pj_pass {
-    const int32_t *ids; /* [tokens], each within the vocabulary */
-    uint32_t tokens;
-    pj_pass_segment *segments; /* in the order of their rows, each sequence once */
-    uint32_t segment_count;
-    const uint32_t *logit_rows; /* rows whose logits are wanted */
-    uint32_t logit_count;
-    bool prefill;
-    const _Atomic bool *cancel; /* looked at once a layer; NULL: never */
-} pj_pass;
 
 /* Runs the pass and adds its tokens to the cache; logits [logit_count][vocab] are in
  * state->logits. PJ_E_CANCELLED leaves the sequences as they were. Allocates nothing. */

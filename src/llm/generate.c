@@ -25,7 +25,7 @@ typedef struct generation {
     const pj_generate_request *request;
     pj_generate_result *result;
     pj_error *err;
-    pj_state state;
+    pj_compute compute;
     speaker *speakers; /* [count] */
     uint32_t count;    /* sequences */
     uint32_t longest;  /* prompt */
@@ -178,7 +178,7 @@ static pj_status prepare(generation *g)
                                 .max_logits = g->count,
                                 .kv_type = e->kv_type};
     pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
-    pj_status status = pj_state_init(&g->state, &e->model, e->kernels, e->team, &options, g->err);
+    pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);
     g->speakers = pj_alloc(g->count, sizeof *g->speakers);
     g->ids = pj_alloc(tokens, sizeof *g->ids);
     g->segments = pj_alloc(g->count, sizeof *g->segments);
@@ -255,7 +255,7 @@ static pj_status draw_all(generation *g, uint32_t count)
     size_t vocab = g->engine->model.config.vocab;
     pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
     for (uint32_t i = 0; i < count && !status; i++)
-        status = draw(g, g->who[i], g->state.logits + i * vocab);
+        status = draw(g, g->who[i], g->compute.logits + i * vocab);
     end_span(g);
     return status;
 }
@@ -293,13 +293,13 @@ static void announce_all(generation *g, uint32_t count, bool record)
  * and `done` say where the last pass ended. Returns the number of prompts that ended in it. */
 static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uint32_t *ended)
 {
-    uint32_t rows = 0, segments = 0, room = g->state.options.max_tokens;
+    uint32_t rows = 0, segments = 0, room = g->compute.options.max_tokens;
     *ended = 0;
     while (rows < room && *next < g->count) {
         const pj_sequence_result *r = &g->result->sequences[*next];
         uint32_t left = r->prompt_count - *done, n = left < room - rows ? left : room - rows;
         if (*done == 0)
-            g->state.sequences[*next].generation =
+            g->compute.sequences[*next].generation =
                 pj_rope_generation(&g->engine->model.ropes[0], r->prompt_count);
         g->segments[segments++] = (pj_pass_segment){.sequence = *next, .row = rows, .count = n};
         memcpy(g->ids + rows, r->prompt_ids + *done, n * sizeof *g->ids);
@@ -320,7 +320,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
                     .logit_count = *ended,
                     .prefill = true,
                     .cancel = g->request->cancel};
-    return pj_forward(&g->state, &pass, &g->engine->seam);
+    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
 }
 
 static pj_status prefill(generation *g)
@@ -353,8 +353,8 @@ static pj_status prefill(generation *g)
 /* Keys of sequences that grew past a change of the rope frequencies are made again. */
 static pj_status follow_rope(generation *g, uint32_t sequence)
 {
-    const pj_sequence *q = &g->state.sequences[sequence];
-    return pj_engine_feed(g->engine, &g->state, sequence, NULL, 0, q->length + 1, false,
+    const pj_sequence *q = &g->compute.sequences[sequence];
+    return pj_engine_feed(g->engine, &g->compute, sequence, NULL, 0, q->length + 1, false,
                           g->request->cancel);
 }
 
@@ -381,7 +381,7 @@ static pj_status decode_step(generation *g, uint32_t *live)
                     .logit_count = rows,
                     .cancel = g->request->cancel};
     *live = rows;
-    if (!status) status = pj_forward(&g->state, &pass, &g->engine->seam);
+    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->seam);
     return status ? status : draw_all(g, rows);
 }
 
@@ -444,7 +444,7 @@ static void release(generation *g)
         pj_token_stream_free(g->speakers[i].stream);
         pj_reply_fini(&g->speakers[i].reply);
     }
-    pj_state_fini(&g->state);
+    pj_compute_close(&g->compute);
     pj_free(g->speakers);
     pj_free(g->ids);
     pj_free(g->segments);

@@ -10,15 +10,8 @@
 #ifndef PJ_LLM_STATE_H
 #define PJ_LLM_STATE_H
 
+#include "llm/backend.h"
 #include "llm/kernels/linear.h"
-#include "llm/model.h"
-
-typedef struct pj_sequence {
-    uint32_t length;     /* tokens in the cache */
-    uint32_t base;       /* first position that windowed layers still hold */
-    uint32_t generation; /* of rope frequencies the keys were rotated with */
-    int32_t *tokens;     /* [context] the ids whose keys are in the cache */
-} pj_sequence;
 
 /* Sums over the attention rows of one head that were looked at. */
 typedef struct pj_head_figures {
@@ -26,14 +19,6 @@ typedef struct pj_head_figures {
     double entropy, entropy_normalised, largest, largest_of_all;
     double visible, below, below_relative; /* keys; of them with p < tau, with p < 0.1 / n */
 } pj_head_figures;
-
-typedef struct pj_state_options {
-    uint32_t sequences;
-    uint32_t context;    /* positions a sequence may have */
-    uint32_t max_tokens; /* rows of one pass, over all sequences */
-    uint32_t max_logits; /* rows of logits of one pass */
-    pj_dtype kv_type;    /* F32 or F16 */
-} pj_state_options;
 
 /* Floats between the rows of gate and up: nine cache lines. Widths are powers of two, and rows 64
  * KiB apart would meet in one set of a cache, so that a panel's rows, which are written together,
