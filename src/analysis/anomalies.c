@@ -1,4 +1,4 @@
-/* Outlier detection with robust statistics. */
+/* Robust outliers. */
 #include "analysis/anomalies.h"
 
 #include <math.h>

@@ -1,5 +1,7 @@
-/* The request's energy within a run (trace/request.h), and its standard deviation: that of the
- * leaves that remain without model loading and idle gaps. */
+/*
+ * The request's energy within a run (trace/request.h), and its standard deviation: that of the
+ * leaves which remain when model loading and idle gaps are left out.
+ */
 #include "attribution/joules.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* Parses lists of token ids. */
+/* Reads lists of token ids. */
 #include "cli/ids.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* Conditions of NVIDIA GPUs, through a separate handle on the driver's library. */
+/* Conditions of NVIDIA's GPUs, through a handle on the driver's library of their own. */
 #ifndef PJ_POWER_NVML_WATCH_H
 #define PJ_POWER_NVML_WATCH_H
 

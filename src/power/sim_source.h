@@ -1,4 +1,4 @@
-/* Live interface of the simulated source, used by the meter. */
+/* The live side of simulated sensors: what the meter asks of the source's state. */
 #ifndef PJ_POWER_SIM_SOURCE_H
 #define PJ_POWER_SIM_SOURCE_H
 

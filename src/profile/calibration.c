@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* of an operation relative to its component's power */
-static const double OPERATION_SD = 0.15;
+static const double OPERATION_SD = 0.15;       /* of an operation around its component's power */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

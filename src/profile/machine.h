@@ -1,4 +1,5 @@
-/* The machine's fingerprint, stored with every run and part of the key of calibrations. */
+/* What this machine is: the fingerprint that is kept with every run, and the key of calibrations.
+ */
 #ifndef PJ_PROFILE_MACHINE_H
 #define PJ_PROFILE_MACHINE_H
 
@@ -13,9 +14,9 @@ typedef struct pj_machine {
 
 enum { PJ_CPU_NAME_BYTES = 128 };
 
-/* The CPU model's name, or the architecture. */
+/* The processor's name, or its architecture. */
 void pj_machine_cpu(const char *procfs, char cpu[PJ_CPU_NAME_BYTES]);
-/* Strings are in the arena. `procfs` is the prefix of /proc (usually ""). */
+/* Strings live in the arena. `procfs` is in front of /proc ("" usually). */
 pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rail_count,
                           pj_arena *arena, pj_machine *machine, pj_error *err);
 

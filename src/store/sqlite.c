@@ -2,9 +2,9 @@
  * Connections to SQLite databases, and SQLite's error codes as sentences.
  *
  * WAL mode: readers and the writer do not block each other. synchronous=NORMAL: a killed process
- * loses nothing, a power failure loses at most the last runs, never part of one. Page size 32 kB,
- * because rows are written in bulk and read in ranges: measured 10 % faster than 16 kB, which is 20
- * % faster than 4 kB.
+ * loses nothing, a power failure loses at most the last runs, never part of one. Pages of 32 kB,
+ * because rows are written in bulk and read in ranges: measured 10 % faster than 16 kB, which is
+ * 20 % faster than 4 kB.
  */
 #include "store/sqlite.h"
 

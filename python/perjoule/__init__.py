@@ -1,0 +1,42 @@
+"""perjoule: where every joule of transformer inference goes.
+
+Needs nothing but Python's standard library; torch, transformers, pandas and polars are imported when
+something of theirs is asked for.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .errors import (
+    CoarseRecording,
+    EnergyUnavailable,
+    LibraryNotFound,
+    ModelNotRecognised,
+    PartlyRecognised,
+    PerjouleError,
+)
+from .session import Energy, Result, Run, Session
+
+if TYPE_CHECKING:
+    from .profiler import InferencePipelineProfiler
+
+__version__ = "0.1.0"
+
+_LATER = {
+    "InferencePipelineProfiler": "profiler",
+}
+__all__ = [
+    "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",
+    "PartlyRecognised", "PerjouleError", "Result", "Run", "Session", "__version__", *_LATER,
+]
+
+
+def __getattr__(name: str):
+    if name in _LATER:
+        return getattr(importlib.import_module("." + _LATER[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,136 @@
+"""Clocks of torch's devices: when did the device, not the host, begin and end a module's work.
+
+CUDA: an event is recorded on the module's stream and read after the step, when it costs nothing. One event
+of each step stands beside the host's clock (a clock pair), recorded when the stream is idle, so that device
+times land on the host's clock. MPS has no such events here: the device is synchronised before and after
+each module, which changes the absolute times and is said with the run. Processors: the host's clock.
+"""
+from __future__ import annotations
+
+from .recorder import FIELDS, HostClock
+from .session import clock_ns
+
+MAX_BEHIND = 8  # steps that may wait for a device before it is waited for
+
+
+def device_of(module, default):
+    for tensor in list(module.parameters()) + list(module.buffers()):
+        return tensor.device
+    return default
+
+
+class MpsClock(HostClock):
+    def __init__(self, torch):
+        self._synchronize = torch.mps.synchronize
+
+    def stamp(self):
+        self._synchronize()
+        return clock_ns()
+
+    def stamp_of(self, module):
+        return self.stamp
+
+    def begin_step(self):
+        return self.stamp()
+
+    def finish(self):
+        self._synchronize()
+
+
+class CudaClock(HostClock):
+    """A stamp is the number of an event; events go back to a pool when they have been read."""
+
+    def __init__(self, torch, device):
+        self.cuda, self.device = torch.cuda, device
+        self.events: dict = {}  # number: (event, device)
+        self.pool: dict = {}  # device: events
+        self.bases: dict = {}  # device: the newest pair (host ns, event)
+        self._base_of: dict = {}  # first stamp of a step: the pairs that hold for it
+        self.next = 0
+        self.waiting: list = []  # last stamp of each step that has not been read
+
+    def _stamper(self, device):
+        cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
+        stream_of = cuda.current_stream
+
+        def stamp():
+            event = pool.pop() if pool else cuda.Event(enable_timing=True)
+            event.record(stream_of(device))
+            clock.next = number = clock.next + 1
+            events[number] = (event, device)
+            return number
+
+        return stamp
+
+    def stamp_of(self, module):
+        return self._stamper(device_of(module, self.device))
+
+    def stamp(self):
+        return self._stamper(self.device)()
+
+    def _pair(self, device, wait: bool) -> None:
+        """A new pair of the two clocks, if the stream is idle or `wait` makes it so."""
+        stream = self.cuda.current_stream(device)
+        if wait:
+            stream.synchronize()
+        elif not stream.query():
+            return
+        event = self.cuda.Event(enable_timing=True)
+        before = clock_ns()
+        event.record(stream)
+        event.synchronize()
+        self.bases[device] = ((before + clock_ns()) // 2, event)
+
+    def begin_step(self):
+        devices = {device for _, device in self.events.values()} | {self.device}
+        for device in devices:
+            self._pair(device, wait=device not in self.bases)
+        stamp = self.stamp()
+        self._base_of[stamp] = dict(self.bases)
+        return stamp
+
+    def resolve(self, records):
+        bases = self._base_of.pop(records[0], self.bases)
+        out = list(records)
+        for i in range(0, len(records), FIELDS):
+            out[i], out[i + 1] = self._time(records[i], bases), self._time(records[i + 1], bases)
+        self._recycle(records)
+        return out
+
+    def _time(self, stamp, bases) -> int:
+        event, device = self.events[stamp]
+        host, base = bases.get(device) or self.bases[device]
+        return host + int(base.elapsed_time(event) * 1e6)
+
+    def _recycle(self, records) -> None:
+        """All events up to the step's last but that one, which the next step begins with."""
+        last = records[5]
+        for number in [s for s in self.events if s < last]:
+            event, device = self.events.pop(number)
+            self.pool[device].append(event)
+
+    def is_done(self, stamp):
+        event, _ = self.events[stamp]
+        self.waiting.append(stamp)
+        if event.query():
+            self.waiting.clear()
+            return True
+        if len(self.waiting) > MAX_BEHIND:
+            event.synchronize()
+            self.waiting.clear()
+            return True
+        return False
+
+    def finish(self):
+        for device in {device for _, device in self.events.values()}:
+            self.cuda.current_stream(device).synchronize()
+
+
+def clock_for(torch, model):
+    """The clock for where the model's weights are, and the device's name."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if device.type == "cuda":
+        return CudaClock(torch, device), "cuda"
+    if device.type == "mps":
+        return MpsClock(torch), "mps"
+    return HostClock(), device.type

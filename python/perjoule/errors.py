@@ -1,0 +1,35 @@
+"""Errors and warnings of the package."""
+
+
+class PerjouleError(RuntimeError):
+    """What libperjoule refused or could not do; `status` is its number in perjoule/base.h."""
+
+    def __init__(self, text: str, status: int = -13):
+        super().__init__(text)
+        self.status = status
+
+
+class LibraryNotFound(PerjouleError, ImportError):
+    """libperjoule is not there, can't be loaded or is too old."""
+
+    def __init__(self, text: str):
+        PerjouleError.__init__(self, text, -2)
+
+
+class ModelNotRecognised(PerjouleError):
+    """A model none of whose modules could be told apart."""
+
+    def __init__(self, text: str):
+        super().__init__(text, -9)
+
+
+class EnergyUnavailable(UserWarning):
+    """No power sensor works here: times are recorded, energies are None."""
+
+
+class PartlyRecognised(UserWarning):
+    """Some modules of a model are outside every component that is recorded."""
+
+
+class CoarseRecording(UserWarning):
+    """The model runs as a compiled or replicated graph: phases and tokens are recorded, not modules."""

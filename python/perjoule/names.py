@@ -1,0 +1,270 @@
+"""What the modules of a model are called in a run.
+
+Reads a tree of modules as Hugging Face models have it (`model.layers.3.self_attn.q_proj`) and says which
+of them are timed, under which component's name, and which functions between them have no module of their
+own: the attention core is what lies between the projections of an attention module. The names are those
+of perjoule's own engine, so that runs of both compare side by side. Trees of other kinds get the same
+treatment with the names that their modules have. Imports nothing of torch: a module is anything with
+`_modules` and `_parameters`.
+"""
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Optional
+
+from .errors import ModelNotRecognised
+
+# Modules outside the blocks: attribute -> section of the run.
+SECTIONS = {
+    "embedding": ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings", "embed_tokens_per_layer",
+                  "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm"),
+    "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local"),
+    "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm"),
+    "lm_head": ("lm_head", "embed_out", "output"),
+}
+WITHOUT_COMPONENT = ("rotary_emb", "rotary_emb_local")  # tables, not work of a component
+WHOLE = ("experts", "shared_expert", "shared_experts", "router")  # timed as one, not looked into
+ACTIVATIONS = ("act_fn", "activation_fn", "act", "activation")
+ATTENTION_OUT = ("o_proj", "dense", "out_proj", "c_proj", "wo", "out_lin")
+MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo")
+# Functions of a modelling file that do what has no module: name -> component.
+FUNCTIONS = {
+    "causal_conv1d_fn": "conv1d",
+    "causal_conv1d_update": "conv1d",
+    "torch_causal_conv1d_fn": "conv1d",
+    "torch_causal_conv1d_update": "conv1d",
+    "chunk_gated_delta_rule": "delta_rule",
+    "fused_recurrent_gated_delta_rule": "delta_rule",
+    "recurrent_gated_delta_rule": "delta_rule",
+    "torch_chunk_gated_delta_rule": "delta_rule",
+    "torch_recurrent_gated_delta_rule": "delta_rule",
+}
+
+
+@dataclass
+class Part:
+    """One module that is timed."""
+
+    path: str
+    module: Any
+    component: Optional[str]
+    section: Optional[str] = None  # outside the blocks
+    layer: int = -1
+    gap: Optional[str] = None  # component between the end of the part before and the begin of this one
+
+
+@dataclass
+class Plan:
+    """What is timed in a model."""
+
+    blocks: str  # path of the list of blocks
+    layers: list = field(default_factory=list)  # (index, module)
+    parts: list = field(default_factory=list)
+    functions: list = field(default_factory=list)  # (namespace, name, component)
+    gated_attention: list = field(default_factory=list)  # namespaces whose attention has an output gate
+    logits: bool = False  # something follows the head: a scale or a soft cap
+    unmatched: list = field(default_factory=list)  # paths of modules with weights that nothing above covers
+
+
+def _children(module) -> Iterator[tuple]:
+    return ((name, child) for name, child in module._modules.items() if child is not None)
+
+
+def _own_weights(module) -> bool:
+    return any(p is not None for p in module._parameters.values())
+
+
+def _has_weights(module) -> bool:
+    return _own_weights(module) or any(_has_weights(child) for _, child in _children(module))
+
+
+def _is_list(module) -> bool:
+    names = [name for name, _ in _children(module)]
+    return bool(names) and names == [str(i) for i in range(len(names))] and not _own_weights(module)
+
+
+def _walk(module, path="") -> Iterator[tuple]:
+    for name, child in _children(module):
+        here = f"{path}.{name}" if path else name
+        yield here, child
+        yield from _walk(child, here)
+
+
+def _size(module) -> int:
+    return 1 + sum(_size(child) for _, child in _children(module))
+
+
+# ---- blocks ----------------------------------------------------------------------------------
+
+
+def _block_lists(module, path="") -> Iterator[tuple]:
+    """Outermost lists whose members are modules of modules."""
+    for name, child in _children(module):
+        here = f"{path}.{name}" if path else name
+        members = [m for _, m in _children(child)]
+        if _is_list(child) and all(sum(_has_weights(c) for _, c in _children(m)) >= 2 for m in members):
+            yield here, child
+        else:
+            yield from _block_lists(child, here)
+
+
+def _find_blocks(model) -> tuple:
+    """The list of blocks that generates text: not an encoder's beside a decoder, not a picture's."""
+    def rank(found):
+        path, module = found
+        other = re.search(r"vision|visual|image|audio|speech|encoder|draft|mtp", path) is not None
+        return (not other, _size(module))
+
+    found = sorted(_block_lists(model), key=rank)
+    if not found:
+        raise ModelNotRecognised(
+            f"{type(model).__name__} has no list of blocks (such as model.layers): its modules can't be told "
+            "apart; use profiling_depth='off', or perjoule.measure()"
+        )
+    return found[-1]
+
+
+# ---- parts of a block ------------------------------------------------------------------------
+
+
+def _component(path: list, siblings) -> str:
+    """The component's name of the module at `path` inside a block."""
+    name, parent = path[-1], path[-2] if len(path) > 1 else ""
+    if name == "gate" and ("experts" in siblings or "moe" in parent):
+        return "router"
+    if name in ("shared_expert_gate", "shared_experts", "shared_expert"):
+        return "shared_expert"
+    if name in ACTIVATIONS:
+        return "act"
+    if parent == "linear_attn" and name == "norm":
+        return "linear_attn_norm"
+    return name
+
+
+def _leaves(block) -> Iterator[tuple]:
+    """(path, module, names beside it) of what is timed in a block."""
+    def visit(module, path):
+        siblings = [name for name, _ in _children(module)]
+        for name, child in _children(module):
+            here = path + [name]
+            if name == "experts" and _is_list(child):  # each expert is called by itself
+                for _, expert in _children(child):
+                    yield here, expert, siblings
+            elif name in WHOLE and (_has_weights(child) or name == "router"):
+                yield here, child, siblings
+            elif any(_has_weights(grandchild) for _, grandchild in _children(child)):
+                yield from visit(child, here)
+            elif _own_weights(child) or "norm" in name.lower() or name in ACTIVATIONS:
+                yield here, child, siblings
+    yield from visit(block, [])
+
+
+def _kind_of_place(path: list) -> str:
+    container = path[-2].lower() if len(path) > 1 else ""
+    if "linear_attn" in container:
+        return "delta"
+    if "attn" in container or "attention" in container:
+        return "attention"
+    if re.search(r"mlp|ffn|feed_forward|^ff$", container):
+        return "mlp"
+    return ""
+
+
+def _gap_before(path: list, siblings) -> Optional[str]:
+    """What happens between the parts before and this one, where it has no module of its own."""
+    name, place = path[-1], _kind_of_place(path)
+    if place == "attention" and name in ATTENTION_OUT:
+        return "attention"
+    if place == "mlp" and name in MLP_OUT and "experts" not in siblings:
+        return "act"
+    if name == "per_layer_projection":
+        return "per_layer_act"
+    return None
+
+
+def _is_timed(path: list, siblings) -> bool:
+    """An activation is part of the gap before the last projection, unless another projection comes between."""
+    if path[-1] not in ACTIVATIONS:
+        return True
+    return _kind_of_place(path) == "mlp" and "gate_proj" in siblings and "up_proj" in siblings
+
+
+def _block_parts(prefix: str, index: int, block) -> Iterator[Part]:
+    leaves = [leaf for leaf in _leaves(block) if _is_timed(leaf[0], leaf[2])]
+    names = [_component(path, siblings) for path, _, siblings in leaves]
+    places = {name: {tuple(p[0][:-1]) for p, n in zip(leaves, names) if n == name} for name in set(names)}
+    for (path, module, siblings), name in zip(leaves, names):
+        if len(places[name]) > 1 and name not in ("act", "router", "experts", "shared_expert"):
+            name = ".".join(path)  # one name in two places: tell them apart
+        yield Part(f"{prefix}.{'.'.join(path)}", module, name, layer=index, gap=_gap_before(path, siblings))
+
+
+# ---- the whole model -------------------------------------------------------------------------
+
+
+def _outside(model, blocks_path: str) -> Iterator[tuple]:
+    """(path, module) of the outermost modules with weights, or with a section's name, beside the blocks."""
+    def visit(module, path):
+        for name, child in _children(module):
+            here = f"{path}.{name}" if path else name
+            if here == blocks_path:
+                continue
+            known = any(name in names for names in SECTIONS.values())
+            if known and not _is_list(child):
+                yield here, child
+            elif blocks_path.startswith(here + "."):
+                yield from visit(child, here)
+            elif _has_weights(child):
+                yield here, child
+    yield from visit(model, "")
+
+
+def _has_output_gate(block) -> bool:
+    """Queries and gates of the output in one matrix: twice as many rows as the output projection reads."""
+    attention = block._modules.get("self_attn")
+    if attention is None:
+        return False
+    q, o = attention._modules.get("q_proj"), attention._modules.get("o_proj")
+    return getattr(q, "out_features", 0) == 2 * getattr(o, "in_features", -1)
+
+
+def _namespaces(plan: Plan) -> list:
+    files = {type(block).__module__ for _, block in plan.layers}
+    return [vars(sys.modules[name]) for name in sorted(files) if name in sys.modules]
+
+
+def _add_functions(plan: Plan) -> None:
+    has_delta = any("linear_attn" in block._modules for _, block in plan.layers)
+    for namespace in _namespaces(plan):
+        if has_delta:
+            plan.functions += [(namespace, name, FUNCTIONS[name]) for name in FUNCTIONS if callable(namespace.get(name))]
+        if any(_has_output_gate(block) for _, block in plan.layers) and "ALL_ATTENTION_FUNCTIONS" in namespace:
+            plan.gated_attention.append(namespace)
+
+
+def _follows_head(model) -> bool:
+    config = getattr(model, "config", None)
+    text = getattr(config, "text_config", None) or config
+    scaling = getattr(text, "logits_scaling", None) or getattr(text, "logit_scale", None)
+    return bool(getattr(text, "final_logit_softcapping", None)) or scaling not in (None, 1, 1.0)
+
+
+def plan_of(model) -> Plan:
+    """What is timed in `model`; raises ModelNotRecognised where that would be nothing."""
+    path, blocks = _find_blocks(model)
+    plan = Plan(path)
+    for index, (name, block) in enumerate(_children(blocks)):
+        plan.layers.append((index, block))
+        plan.parts += _block_parts(f"{path}.{name}", index, block)
+    for here, module in _outside(model, path):
+        name = here.rsplit(".", 1)[-1]
+        section = next((s for s, names in SECTIONS.items() if name in names), None)
+        if section is None:
+            plan.unmatched.append(here)
+        else:
+            plan.parts.append(Part(here, module, None if name in WITHOUT_COMPONENT else name, section=section))
+    plan.logits = _follows_head(model)
+    _add_functions(plan)
+    return plan

@@ -1,0 +1,164 @@
+"""InferencePipelineProfiler: joules of a PyTorch model's phases, tokens, layers and components.
+
+    profiler = InferencePipelineProfiler(model=model, profiling_depth="module", tokenizer=tokenizer)
+    with profiler.run(prompt=prompt, tags=["mine"]) as session:
+        model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=50)
+    print(profiler.get_summary()["joules_per_token"])
+
+The model computes what it computes without the profiler; nothing of it is left changed after the block.
+"""
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+
+from .errors import CoarseRecording, PartlyRecognised
+from .names import plan_of
+from .session import Result, Run, Session, default_session, warn
+from .watch import Watch
+
+
+def _facts_of(model) -> dict:
+    """What the run says of its model."""
+    config = getattr(model, "config", None)
+    text = getattr(config, "text_config", None) or config
+    parameters = sum(p.numel() for p in model.parameters())
+    facts = {"architecture": type(model).__name__, "parameters": parameters}
+    for name, key in (("num_hidden_layers", "layers"), ("hidden_size", "hidden_size"), ("vocab_size", "vocab_size"),
+                      ("num_attention_heads", "heads"), ("num_key_value_heads", "kv_heads"),
+                      ("intermediate_size", "ffn_size")):
+        value = getattr(text, name, None)
+        if isinstance(value, int):
+            facts[key] = value
+    return facts
+
+
+_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+
+
+def _dtype_of(model) -> Optional[str]:
+    parameter = next(model.parameters(), None)
+    if parameter is None:
+        return None
+    name = str(parameter.dtype).rsplit(".", 1)[-1]
+    return _DTYPES.get(name, name)
+
+
+class InferencePipelineProfiler:
+    """Profiles runs of one model.
+
+    model: a torch module; Hugging Face's are known by their module names, others by the same shape.
+    profiling_depth: "module" (to components) or "off" (phases and tokens).
+    tokenizer: gives the tokens their text; without it they have ids.
+    statistics_every: look at the components' outputs at every k-th decode step; 0 never; None decides by cost.
+    session: a perjoule.Session; default one that is shared in the process (PERJOULE_POWER, PERJOULE_DB).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        profiling_depth: str = "module",
+        tokenizer: Any = None,
+        statistics_every: Optional[int] = None,
+        session: Optional[Session] = None,
+        model_name: Optional[str] = None,
+    ):
+        if profiling_depth not in ("off", "module", "deep"):
+            raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
+        if profiling_depth == "deep":
+            warn("operations inside a module have no hooks: recorded to depth 'module'", CoarseRecording)
+            profiling_depth = "module"
+        self.model, self.depth, self.tokenizer = model, profiling_depth, tokenizer
+        self.statistics_every, self._session = statistics_every, session
+        config = getattr(model, "config", None)
+        self.model_path = getattr(config, "_name_or_path", None) or None
+        self.model_name = model_name or (self.model_path or type(model).__name__).rstrip("/").rsplit("/", 1)[-1]
+        self.last: Optional[Result] = None
+        plain = getattr(model, "_orig_mod", None)
+        self.plan = plan_of(plain if plain is not None else getattr(model, "module", model)) if (
+            profiling_depth == "module") else None
+        if self.plan is not None and self.plan.unmatched:
+            warn("energy of these modules is not told apart: " + ", ".join(self.plan.unmatched), PartlyRecognised)
+
+    def run(
+        self,
+        prompt: Union[str, Sequence[str], None] = None,
+        tags: Iterable[str] = (),
+        experiment_name: Optional[str] = None,
+        settings: Optional[Mapping[str, Any]] = None,
+    ) -> "ProfiledRun":
+        """A context in which the model's calls are one recorded run."""
+        return ProfiledRun(self, prompt, tags, experiment_name, dict(settings or {}))
+
+    @property
+    def result(self) -> Result:
+        if self.last is None:
+            raise RuntimeError("no run has ended yet")
+        return self.last
+
+    def get_summary(self) -> Mapping[str, Any]:
+        """The last run's summary as perjoule's API has it; a figure that no sensor saw is None."""
+        return self.result.summary
+
+
+class ProfiledRun:
+    """One run of a profiler; `result` when it has ended."""
+
+    def __init__(self, profiler: InferencePipelineProfiler, prompt, tags, experiment_name, settings: dict):
+        self.profiler, self.settings = profiler, settings
+        self._about = dict(tags=tags, experiment_name=experiment_name)
+        self._prompts = [prompt] if prompt is None or isinstance(prompt, str) else list(prompt)
+        self._run: Optional[Run] = None
+        self._watch: Optional[Watch] = None
+
+    @property
+    def run_id(self) -> str:
+        if self._run is None:
+            raise RuntimeError("the run has not begun")
+        return self._run.id
+
+    @property
+    def result(self) -> Result:
+        if self._run is None or self._run.result is None:
+            raise RuntimeError("the run has not ended")
+        return self._run.result
+
+    def __enter__(self) -> "ProfiledRun":
+        import torch
+
+        p = self.profiler
+        session = p._session or default_session()
+        prompt = "\n".join(p or "" for p in self._prompts) if self._prompts != [None] else None
+        self._run = session.run(
+            prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="pytorch", depth=p.depth,
+            batch_size=len(self._prompts), settings=self.settings or None, **self._about)
+        try:
+            self._watch = Watch(torch, self._run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
+            self._describe(torch)
+            if self._watch.coarse and p.depth == "module":
+                warn(f"recorded at the level of phases and tokens: {self._watch.coarse}", CoarseRecording)
+            self._watch.attach()
+        except BaseException as e:
+            self._run.fail(f"{type(e).__name__}: {e}")
+            raise
+        return self
+
+    def _describe(self, torch) -> None:
+        p = self.profiler
+        layers = len(p.plan.layers) if p.plan else _facts_of(p.model).get("layers", 0)
+        self._run.describe(dtype=_dtype_of(p.model), device=self._watch.device, model=_facts_of(p.model),
+                           threads=torch.get_num_threads(), layers=layers)
+
+    def __exit__(self, kind, exc, trace) -> None:
+        try:
+            said = self._watch.finish()
+            self._run.describe(settings={**self.settings, "torch": self._torch_version(), **said})
+        finally:
+            self._watch.detach()
+            self._run.__exit__(kind, exc, trace)
+            self.profiler.last = self._run.result
+
+    @staticmethod
+    def _torch_version() -> str:
+        import torch
+
+        return torch.__version__

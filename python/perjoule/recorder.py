@@ -1,0 +1,288 @@
+"""Times a model's modules while a run goes on, and hands each token's records over in one call.
+
+While it is attached, the `forward` of every timed module is a function that reads the clock before and
+after the module's own (several times cheaper than torch's hooks, which `mode="hooks"` uses where copies of
+a module must run their own code). A record is four integers in one list; after each token the list becomes
+packed spans. Nothing is computed, copied or changed on the way, and everything is put back when the run
+ends. Imports nothing of torch: clocks and the compiler's question are given.
+"""
+from __future__ import annotations
+
+import array
+import functools
+from typing import Callable, Optional
+
+from . import _native as n
+from .names import SECTIONS, Plan
+from .session import Run, clock_ns
+
+NONE = 0xFFFFFFFF  # in no layer of its own, without detail
+FIELDS = 4  # of a record: begin, end, what it is, layer and detail
+
+
+def word(kind: int, id: int) -> int:
+    return id | kind << 32
+
+
+def never() -> bool:
+    return False
+
+
+class HostClock:
+    """Times of work that is done when a module returns: a stamp is nanoseconds."""
+
+    stamp = staticmethod(clock_ns)
+
+    def stamp_of(self, module) -> Callable[[], int]:
+        return clock_ns
+
+    def begin_step(self) -> int:
+        return clock_ns()
+
+    def resolve(self, records: list) -> list:
+        """Records with nanoseconds in place of stamps."""
+        return records
+
+    def is_done(self, stamp: int) -> bool:
+        return True
+
+    def finish(self) -> None:
+        """Waits until every stamp can be resolved."""
+
+
+class Step:
+    """One forward pass and what follows it until the next; times are stamps of the recorder's clock."""
+
+    __slots__ = ("begin", "forward_end", "end", "position", "records", "texts", "details", "after")
+
+    def __init__(self, begin: int, position: int, after: str = "sampling"):
+        self.begin, self.position, self.after = begin, position, after
+        self.end = self.forward_end = begin
+        self.records: list = []
+        self.texts: list = []
+        self.details: bytes = b""
+
+
+class Recorder:
+    """The records of one run, from the modules of one plan."""
+
+    def __init__(self, run: Run, plan: Optional[Plan], clock=None, compiling: Callable[[], bool] = never,
+                 mode: str = "forward"):
+        self.run, self.plan, self.clock, self.compiling, self.mode = run, plan, clock or HostClock(), compiling, mode
+        self.records: list = []  # of the pass that goes on
+        self.pending: list = []  # steps whose device has not reported yet
+        self.looking = None  # statistics.Look of the present pass
+        self.gated = False
+        self._restore: list = []
+        self._words()
+
+    # ---- what a record says ----
+
+    def _words(self) -> None:
+        plan, name = self.plan, self.run.name
+        self.sections = []  # (word, first member's word, last member's word)
+        if plan is None:
+            return
+        members: dict = {section: [] for section in SECTIONS}
+        for part in plan.parts:
+            if part.section:
+                members[part.section].append(self._word_of(part))
+        self.head = set(members["lm_head"])
+        self.logits = word(n.COMPONENT, name("logits")) if plan.logits else None
+        if self.logits is not None:
+            members["lm_head"].append(self.logits)
+        for section, words in members.items():
+            if words:
+                self.sections.append((word(n.SECTION, name(section)), words))
+        layers = [word(n.LAYER, index) for index, _ in plan.layers]
+        self.sections.append((word(n.SECTION, name("layers")), layers))
+
+    def _word_of(self, part) -> int:
+        # a module without a component of its own is there for its section alone
+        return word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section))
+
+    # ---- attaching ----
+
+    def attach(self) -> None:
+        """Replaces the forward of every part; detach() puts all back."""
+        if self.plan is None:
+            return
+        self._restore = []
+        try:
+            for index, block in self.plan.layers:
+                self._time(block, word(n.LAYER, index))
+            for part in self.plan.parts:
+                gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
+                self._time(part.module, self._word_of(part), gap)
+            for namespace, name, component in self.plan.functions:
+                self._replace(namespace, name, self._timed(namespace[name], word(n.COMPONENT, self.run.name(component))))
+            for namespace in self.plan.gated_attention:
+                self._time_attention(namespace)
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Leaves no trace in the model; may be called twice."""
+        restore, self._restore = self._restore, []
+        for undo in reversed(restore):
+            undo()
+        self.records.clear()
+
+    def _replace(self, namespace: dict, name: str, value) -> None:
+        before = namespace[name]
+        self._restore.append(functools.partial(namespace.__setitem__, name, before))
+        namespace[name] = value
+
+    def _time(self, module, what: int, gap: Optional[int] = None) -> None:
+        if self.mode == "hooks":
+            return self._hook(module, what, gap)
+        timed = self._timed(module.forward, what, gap, self.clock.stamp_of(module))
+        had = module.__dict__.get("forward")
+
+        def undo():
+            if module.__dict__.get("forward") is not timed:
+                return  # someone replaced ours and will put it back: what is left does nothing but call on
+            if had is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = had
+
+        module.__dict__["forward"] = timed
+        self._restore.append(undo)
+
+    def _timed(self, forward, what: int, gap: Optional[int] = None, stamp=clock_ns):
+        """`forward`, with a record of its time; with `gap` also of what lies before it."""
+        records, compiling, recorder = self.records, self.compiling, self
+        put = records.extend
+
+        if gap is None:
+            def timed(*args, **kwargs):
+                if compiling():
+                    return forward(*args, **kwargs)
+                begin = stamp()
+                out = forward(*args, **kwargs)
+                put((begin, stamp(), what, NONE))
+                if recorder.looking is not None:
+                    recorder.looking.at(records, out)
+                return out
+        else:
+            def timed(*args, **kwargs):
+                if compiling():
+                    return forward(*args, **kwargs)
+                begin = stamp()
+                if records:
+                    put((records[-3], begin, gap, NONE))
+                out = forward(*args, **kwargs)
+                put((begin, stamp(), what, NONE))
+                if recorder.looking is not None:
+                    recorder.looking.at(records, out)
+                return out
+        try:
+            functools.update_wrapper(timed, forward)
+        except (AttributeError, TypeError):
+            pass
+        return timed
+
+    def _hook(self, module, what: int, gap: Optional[int]) -> None:
+        """torch's own hooks: the copies of a module that DataParallel makes have them, too."""
+        stamp, records, begins, recorder = self.clock.stamp_of(module), self.records, [], self
+
+        def before(module, args):
+            begin = stamp()
+            if gap is not None and records:
+                records.extend((records[-3], begin, gap, NONE))
+            begins.append(begin)
+
+        def after(module, args, out):
+            records.extend((begins.pop(), stamp(), what, NONE))
+            if recorder.looking is not None:
+                recorder.looking.at(records, out)
+
+        self._restore.append(module.register_forward_pre_hook(before).remove)
+        self._restore.append(module.register_forward_hook(after).remove)
+
+    def _time_attention(self, namespace: dict) -> None:
+        """Attention with an output gate: the core ends with the attention function, the gate follows it."""
+        core, gate = (word(n.COMPONENT, self.run.name(name)) for name in ("attention", "output_gate"))
+        functions, recorder = namespace["ALL_ATTENTION_FUNCTIONS"], self
+
+        class Timed:
+            def __getattr__(self, name):
+                return getattr(functions, name)
+
+            def __getitem__(self, key):
+                return timed(functions[key])
+
+            def get_interface(self, *args, **kwargs):
+                return timed(functions.get_interface(*args, **kwargs))
+
+        def timed(function):
+            def attend(module, *args, **kwargs):
+                out = function(module, *args, **kwargs)
+                records = recorder.records
+                if records and not recorder.compiling():
+                    records.extend((records[-3], recorder.clock.stamp_of(module)(), core, NONE))
+                    recorder.gated = True
+                return out
+            return attend
+
+        self.gate_words = (core, gate)
+        self._replace(namespace, "ALL_ATTENTION_FUNCTIONS", Timed())
+
+    # ---- steps ----
+
+    def forward_ended(self, step: Step) -> None:
+        """The pass is over: what was recorded is the step's."""
+        step.forward_end = self.clock.stamp()
+        taken = self.records[:]  # a copy: the modules hold the list
+        self.records.clear()
+        if taken and self.logits is not None and taken[-2] in self.head:
+            taken.extend((taken[-3], step.forward_end, self.logits, NONE))
+        step.records.extend(taken)
+
+    def end_step(self, step: Step, at: int) -> None:
+        """The step is complete: it is handed over as soon as its device has reported."""
+        step.end = at
+        self.records.clear()  # of a pass that raised
+        self.pending.append(step)
+        self.flush()
+
+    def flush(self, everything: bool = False) -> None:
+        if everything:
+            self.clock.finish()
+        while self.pending and (everything or self.clock.is_done(self.pending[0].end)):
+            self._hand_over(self.pending.pop(0))
+
+    def _hand_over(self, step: Step) -> None:
+        marks = [step.begin, step.forward_end, 0, 0, step.forward_end, step.end, 0, 0]
+        records = self.clock.resolve(marks + step.records)
+        begin, forward_end, end = records[0], records[1], records[5]
+        del records[: 2 * FIELDS]
+        self._name_gates(records)
+        packed = array.array("q", self._outer(step, begin, forward_end, end, records))
+        packed.extend(array.array("q", records))
+        self.run.add_spans(packed, step.details, step.texts)
+
+    def _name_gates(self, records: list) -> None:
+        """Of two attention records in a row the second is the output gate."""
+        if not self.gated:
+            return
+        core, gate = self.gate_words
+        for i in range(FIELDS, len(records), FIELDS):
+            if records[i + 2] == core and records[i - 2] == core:
+                records[i + 2] = gate
+
+    def _outer(self, step: Step, begin: int, forward_end: int, end: int, records: list) -> list:
+        """The token and its sections."""
+        out = [begin, end, word(n.TOKEN, step.position), NONE]
+        words = records[2::FIELDS]
+        for what, members in self.sections:
+            found = [m for m in (members[0], members[-1]) if m in words]
+            if found and what != found[0]:
+                first = words.index(found[0]) * FIELDS
+                last = (len(words) - 1 - words[::-1].index(found[-1])) * FIELDS
+                out.extend((records[first], max(records[first + 1], records[last + 1]), what, NONE))
+        if end > forward_end > begin:
+            out.extend((forward_end, end, word(n.SECTION, self.run.name(step.after)), NONE))
+        return out

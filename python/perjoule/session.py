@@ -1,0 +1,438 @@
+"""Sessions and runs: what perjoule.h offers, as Python objects.
+
+    with perjoule.Session() as session, session.run(prompt="hello", model_name="mine") as run:
+        with run.phase("prefill"), run.token(0):
+            ...
+    print(run.result.energy)
+
+An energy that no sensor saw is None, never 0.
+"""
+from __future__ import annotations
+
+import array
+import atexit
+import ctypes as c
+import json
+import os
+import sys
+import threading
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
+
+from . import _native as n
+from .errors import EnergyUnavailable
+
+clock_ns = time.monotonic_ns  # the clock of every time in libperjoule
+
+
+class Energy(NamedTuple):
+    """Millijoules with their 95 % interval; the bounds are None where none is known."""
+
+    mj: float
+    lo_mj: Optional[float] = None
+    hi_mj: Optional[float] = None
+
+    @property
+    def joules(self) -> float:
+        return self.mj / 1000
+
+    def __str__(self) -> str:
+        if self.lo_mj is None or self.hi_mj is None:
+            return f"{self.joules:.4g} J"
+        return f"{self.joules:.4g} J (95 %: {self.lo_mj / 1000:.4g} to {self.hi_mj / 1000:.4g})"
+
+
+def _known(value: float) -> Optional[float]:
+    return None if value != value else value
+
+
+def _energy(figure) -> Optional[Energy]:
+    if figure.mj != figure.mj:
+        return None
+    return Energy(figure.mj, _known(figure.lo_mj), _known(figure.hi_mj))
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """Time and energy of one phase of a run."""
+
+    duration_ms: float
+    energy: Optional[Energy]
+    energy_net: Optional[Energy]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run took. `energy` is gross, `energy_net` above the idle machine."""
+
+    run_id: str
+    status: str
+    duration_ms: Optional[float]
+    energy_source: str  # measured, modelled or unavailable
+    is_partial: bool  # a rail that belongs to the total was missing
+    is_stored: bool
+    energy: Optional[Energy]
+    energy_net: Optional[Energy]
+    energy_upper_mj: Optional[float]  # where the energy is unavailable: at most this, if known
+    joules_per_token: Optional[float]
+    input_tokens: int
+    output_tokens: int
+    phases: Mapping[str, PhaseResult] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)  # the run's summary as the API gives it
+
+    @property
+    def joules(self) -> Optional[float]:
+        return None if self.energy is None else self.energy.joules
+
+
+def _phase(p) -> PhaseResult:
+    return PhaseResult(p.duration_ms, _energy(p.gross), _energy(p.net))
+
+
+def _read_result(r: n.RunResult) -> Result:
+    summary = json.loads(c.string_at(r.json).decode("utf-8", "replace")) if r.json else {}
+    return Result(
+        run_id=r.run_id.decode(),
+        status=n.STATUSES[r.status],
+        duration_ms=_known(r.duration_ms),
+        energy_source=n.QUALITIES[r.energy_source],
+        is_partial=r.is_partial,
+        is_stored=r.is_stored,
+        energy=_energy(r.total),
+        energy_net=_energy(r.net),
+        energy_upper_mj=_known(r.total_upper_mj),
+        joules_per_token=_known(r.joules_per_token),
+        input_tokens=r.input_tokens,
+        output_tokens=r.output_tokens,
+        phases={n.PHASES[p.phase]: _phase(p) for p in r.phases[: r.phase_count]},
+        summary=summary,
+    )
+
+
+_warned = False
+
+
+def warn(text: str, category) -> None:
+    """A warning at the line of the program that called into this package."""
+    here, frame, level = os.path.dirname(__file__), sys._getframe(1), 2
+    while frame and os.path.dirname(frame.f_code.co_filename).startswith(here):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+def warn_unavailable() -> None:
+    """Says once in a process that nothing here measures energy."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warn(
+        "no power sensor works here: energies are None, times are complete. "
+        "`perjoule sensors` says what each sensor lacks; PERJOULE_POWER=estimate models the energy instead",
+        EnergyUnavailable,
+    )
+
+
+class Session:
+    """The sensors, the sampler and the database of this process.
+
+    power: list of sources as in `perjoule run --power` (default PERJOULE_POWER, else "auto").
+    database: a file, or "none" to store nothing (default PERJOULE_DB, else the user's own).
+    interval_ms: sampling interval (default each source's own).
+    baseline_seconds: how long the idle machine is looked at before the first run; 0 does not.
+    """
+
+    def __init__(
+        self,
+        power: Optional[str] = None,
+        database: Optional[str] = None,
+        interval_ms: Optional[float] = None,
+        baseline_seconds: float = 1.0,
+    ):
+        self._handle = None
+        self._native = n.library()
+        self.power = power or os.environ.get("PERJOULE_POWER") or None
+        self.database = os.fspath(database) if database is not None else None
+        options = n.SessionOptions(
+            power=n.text(self.power),
+            interval_ns=int((interval_ms or 0) * 1e6),
+            database=n.text(self.database),
+            baseline_seconds=baseline_seconds if baseline_seconds > 0 else -1.0,
+        )
+        handle, error = c.c_void_p(), n.Error()
+        n.check(self._native.pj_session_open(c.byref(options), c.byref(handle), c.byref(error)), error)
+        self._handle = handle
+        self._runs: set = set()
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        prompt: Optional[str] = None,
+        model_name: Optional[str] = None,
+        model_path: Optional[str] = None,
+        engine: Optional[str] = None,
+        experiment_name: Optional[str] = None,
+        tags: Iterable[str] = (),
+        depth: str = "module",
+        batch_size: int = 1,
+        settings: Optional[Mapping[str, Any]] = None,
+    ) -> "Run":
+        """Begins a run. Used with `with`, it ends when the block does, and fails when that raises."""
+        if depth not in n.DEPTHS:
+            raise ValueError(f"depth is one of {', '.join(n.DEPTHS)}, not {depth!r}")
+        words = [n.text(t) for t in ([tags] if isinstance(tags, str) else tags)]
+        options = n.RunOptions(
+            prompt=n.text(prompt),
+            model_name=n.text(model_name),
+            model_path=n.text(model_path),
+            engine=n.text(engine),
+            experiment_name=n.text(experiment_name),
+            tags=(c.c_char_p * (len(words) + 1))(*words, None),
+            depth=n.DEPTHS[depth],
+            batch_size=batch_size,
+            settings_json=n.text(json.dumps(settings)) if settings else None,
+        )
+        handle, error = c.c_void_p(), n.Error()
+        n.check(self._native.pj_run_begin(self._open(), c.byref(options), c.byref(handle), c.byref(error)), error)
+        run = Run(self, handle, depth)
+        with self._lock:
+            self._runs.add(run)
+        return run
+
+    def _open(self):
+        if self._handle is None:
+            raise RuntimeError("the session is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Ends what is open; runs that go on are stored as interrupted."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            with self._lock:
+                for run in self._runs:
+                    run._handle = None
+                self._runs.clear()
+            self._native.pj_session_close(handle)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+class _Span:
+    """One span of a run as a context manager."""
+
+    __slots__ = ("run", "kind", "id", "name", "text", "begun")
+
+    def __init__(self, run: "Run", kind: int, id: int, text=None):
+        self.run, self.kind, self.id, self.text = run, kind, id, text
+
+    def __enter__(self):
+        lane = self.run.lane()
+        self.run._native.pj_span_begin(lane, self.kind, self.id)
+        return self
+
+    def __exit__(self, *exc):
+        lane, native = self.run.lane(), self.run._native
+        if self.text is not None:
+            sequence, token_id, words = self.text
+            native.pj_token_text(lane, sequence, token_id, words, len(words))
+        native.pj_span_end(lane, None)
+
+
+class Run:
+    """One recorded inference; made by Session.run."""
+
+    def __init__(self, session: Session, handle, depth: str):
+        self._session, self._native, self._handle = session, session._native, handle
+        self._lanes = threading.local()
+        self._names: dict = {}
+        self.depth = depth
+        self.id: str = self._native.pj_run_id(handle).decode()
+        self.result: Optional[Result] = None
+
+    # ---- spans as context managers ----
+
+    def phase(self, name: str) -> _Span:
+        """idle, pre_inference, prefill, decode or post_inference."""
+        return _Span(self, n.PHASE, n.PHASES.index(name))
+
+    def section(self, name: str) -> _Span:
+        return _Span(self, n.SECTION, self.name(name))
+
+    def token(self, position: int, text: Optional[str] = None, token_id: int = -1, sequence: int = 0) -> _Span:
+        """One generated position; the prompt's prefill is position 0."""
+        words = None if text is None and token_id < 0 else (sequence, token_id, n.text(text or "") or b"")
+        return _Span(self, n.TOKEN, position, words)
+
+    def layer(self, index: int) -> _Span:
+        return _Span(self, n.LAYER, index)
+
+    def component(self, name: str) -> _Span:
+        return _Span(self, n.COMPONENT, self.name(name))
+
+    def operation(self, name: str) -> _Span:
+        return _Span(self, n.OPERATION, self.name(name))
+
+    # ---- many spans at once ----
+
+    def add_spans(self, records, details: bytes = b"", texts: Sequence[tuple] = ()) -> None:
+        """Adds finished spans in one call: `records` is an array("q") or bytes of 32-byte records as
+        pj_packed_span in perjoule.h says, `details` bytes of pj_span_detail, `texts` tuples (index of
+        the span, sequence, token id, text) in the order of their spans."""
+        data = records if isinstance(records, array.array) else (c.c_char * len(records)).from_buffer_copy(records)
+        address = data.buffer_info()[0] if isinstance(data, array.array) else c.addressof(data)
+        size = len(data) * data.itemsize if isinstance(data, array.array) else len(records)
+        if size % n.SPAN_BYTES or len(details) % n.DETAIL_BYTES:
+            raise ValueError("records are of 32 bytes, details of 48")
+        if not size:
+            return
+        listed = None
+        if texts:
+            words = [n.text(t[3] or "") or b"" for t in texts]
+            listed = (n.Text * len(texts))(
+                *(n.Text(t[0], t[1], t[2], len(w), w) for t, w in zip(texts, words))
+            )
+        batch = n.SpanBatch(
+            spans=address,
+            span_count=size // n.SPAN_BYTES,
+            details=c.cast(c.c_char_p(details), c.c_void_p) if details else None,
+            detail_count=len(details) // n.DETAIL_BYTES,
+            texts=listed,
+            text_count=len(texts),
+        )
+        error = n.Error()
+        n.check(self._native.pj_spans_add(self.lane(), c.byref(batch), c.byref(error)), error)
+
+    def add_statistics_time(self, ns: int) -> None:
+        """Time that the caller spent on statistics: part of the cost that the run states."""
+        self._native.pj_statistics_time(self.lane(), ns)
+
+    # ---- facts ----
+
+    def name(self, text: str) -> int:
+        """The id of a section's, component's or operation's name in this run."""
+        found = self._names.get(text)
+        if found is None:
+            found = self._names[text] = self._native.pj_run_name(self._open(), n.text(text))
+        return found
+
+    def describe(
+        self,
+        model_name: Optional[str] = None,
+        model_path: Optional[str] = None,
+        dtype: Optional[str] = None,
+        device: Optional[str] = None,
+        model: Optional[Mapping[str, Any]] = None,
+        settings: Optional[Mapping[str, Any]] = None,
+        threads: int = 0,
+        layers: int = 0,
+    ) -> None:
+        """Facts of the model, as soon as they are known."""
+        facts = n.RunFacts(
+            model_name=n.text(model_name),
+            model_path=n.text(model_path),
+            dtype=n.text(dtype),
+            isa=n.text(device),
+            model_json=n.text(json.dumps(model)) if model else None,
+            settings_json=n.text(json.dumps(settings)) if settings else None,
+            threads=threads,
+            layer_count=layers,
+        )
+        error = n.Error()
+        n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)
+
+    def set_prompts(self, tokens: Sequence[int]) -> None:
+        """Tokens of each sequence's prompt."""
+        self._native.pj_run_set_prompts(self._open(), (c.c_uint32 * len(tokens))(*tokens), len(tokens))
+
+    def set_tokens(self, input_tokens: int, output_tokens: int) -> None:
+        self._native.pj_run_set_tokens(self._open(), input_tokens, output_tokens)
+
+    # ---- the end ----
+
+    def end(self, status: str = "completed") -> Result:
+        """Attributes energy, stores the run and returns its result."""
+        return self._finish(lambda run, result, error: self._native.pj_run_end(
+            run, n.STATUSES.index(status), result, error))
+
+    def fail(self, reason: str) -> Result:
+        """The same for a run that failed, with one sentence that says why."""
+        return self._finish(lambda run, result, error: self._native.pj_run_fail(
+            run, n.text(reason), result, error))
+
+    def _finish(self, call) -> Result:
+        handle = self._open()
+        result, error = n.RunResult(), n.Error()
+        status = call(handle, c.byref(result), c.byref(error))
+        self._handle = None
+        with self._session._lock:
+            self._session._runs.discard(self)
+        try:
+            self.result = _read_result(result)
+        finally:
+            self._native.pj_result_fini(c.byref(result))
+        n.check(status, error)
+        if self.result.energy_source == "unavailable" and self._session.power != "none":
+            warn_unavailable()
+        return self.result
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind, exc, trace) -> None:
+        if self._handle is None:
+            return
+        if kind is None:
+            self.end()
+        elif issubclass(kind, KeyboardInterrupt):
+            self.end("cancelled")
+        else:
+            self.fail(f"{kind.__name__}: {exc}" if str(exc) else kind.__name__)
+
+    def _open(self):
+        if self._handle is None:
+            raise RuntimeError("the run has ended")
+        return self._handle
+
+    def lane(self):
+        """This thread's place to record spans, as the library's pointer."""
+        lane = getattr(self._lanes, "lane", None)
+        if lane is None:
+            lane = self._lanes.lane = self._native.pj_run_lane(self._open())
+        return lane
+
+
+# ---- one session for callers that bring none --------------------------------------------------
+
+_default: Optional[Session] = None
+_default_pid = 0
+_default_lock = threading.Lock()
+
+
+def default_session() -> Session:
+    """The session that measure(), Window and the profiler share; closed when Python ends."""
+    global _default, _default_pid
+    with _default_lock:
+        if _default is not None and _default_pid != os.getpid():
+            _default._handle = None  # a fork took the object along, not its threads
+            _default = None
+        if _default is None or _default._handle is None:
+            _default, _default_pid = Session(), os.getpid()
+            atexit.register(_close_default)
+        return _default
+
+
+def _close_default() -> None:
+    global _default
+    if _default is not None and _default_pid == os.getpid():
+        _default.close()
+    _default = None

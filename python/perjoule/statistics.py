@@ -1,0 +1,96 @@
+"""Statistics of what components put out, computed on the device and fetched once a token.
+
+The figures are those of docs/measurement.md: mean magnitude, signed mean, population deviation, largest
+magnitude, share below 0.01, counts of NaN and Inf. They cost about 40 us a component, so they are taken at
+every k-th decode step; the run states the time they took.
+"""
+from __future__ import annotations
+
+import math
+import struct
+
+from . import _native as n
+from .session import clock_ns
+
+SPARSITY_TAU = 0.01
+ROWS = 32  # of a prompt, spread evenly
+_DETAIL = struct.Struct("=ddfffffIII")
+
+
+def rows_of(x):
+    """At most ROWS rows of a tensor, spread evenly."""
+    x = x.reshape(-1, x.shape[-1])
+    return x if x.shape[0] <= ROWS else x[:: max(1, x.shape[0] // ROWS)][:ROWS]
+
+
+class Look:
+    """The statistics of one pass; of its first `limit` components where that is given."""
+
+    def __init__(self, torch, limit=None):
+        self.torch, self.limit, self.figures, self.spent_ns = torch, limit, [], 0
+
+    def at(self, records: list, out) -> None:
+        """Looks at the output of the module whose record is the last."""
+        if self.limit is not None and len(self.figures) >= self.limit:
+            return
+        begin = clock_ns()
+        x = out[0] if isinstance(out, (tuple, list)) and out else out
+        if self.torch.is_tensor(x) and x.is_floating_point() and x.dim() > 0 and x.numel():
+            self.figures.append(self._figures(x.detach()))
+            records[-1] = records[-1] & 0xFFFFFFFF | len(self.figures) << 32
+        self.spent_ns += clock_ns() - begin
+
+    def _figures(self, x):
+        torch = self.torch
+        bad = torch.stack([x.isnan().sum(), x.isinf().sum()]).float()
+        x = rows_of(x).float()
+        magnitude = x.abs()
+        return torch.cat([
+            torch.stack([magnitude.mean(), x.mean(), x.std(unbiased=False), magnitude.max(),
+                         (magnitude < SPARSITY_TAU).float().mean()]), bad])
+
+    def details(self) -> bytes:
+        """Packed pj_span_detail of every look, fetched in one transfer."""
+        if not self.figures:
+            return b""
+        begin = clock_ns()
+        first = self.figures[0].device
+        rows = self.torch.stack([f.to(first) for f in self.figures]).cpu().tolist()
+        self.figures = []
+        packed = b"".join(
+            _DETAIL.pack(math.nan, math.nan, *row[:5], int(row[5]), int(row[6]), 1) for row in rows
+        )
+        self.spent_ns += clock_ns() - begin
+        return packed
+
+
+class Schedule:
+    """Which decode steps are looked at. every=None decides by cost: a few components of one step are tried,
+    then every k-th step is looked at with k so large that it takes a hundredth of the time, or none when that
+    is rarer than every `RAREST`-th."""
+
+    SHARE, RAREST, TRIAL, TRIED = 0.01, 64, 2, 4
+
+    def __init__(self, every):
+        self.every, self.auto, self.count, self.begun = every or 0, every is None, 0, None
+
+    def wants(self, phase: str) -> bool:
+        if phase == "prefill":
+            return self.every == 1 and not self.auto
+        self.count += 1
+        if self.auto and self.count == self.TRIAL:
+            return True
+        return self.every > 0 and self.count % self.every == 0
+
+    @property
+    def limit(self):
+        """How many components the present look is at; None: all."""
+        return self.TRIED if self.auto and self.count == self.TRIAL else None
+
+    def took(self, spent_ns: int, step_ns: int, components: int) -> None:
+        """What a look at a few of a step's components cost beside the rest of the step."""
+        if self.limit is None:
+            return
+        rest = max(1, step_ns - spent_ns)
+        every = math.ceil(spent_ns * components / self.TRIED / (self.SHARE * rest))
+        self.every = 0 if every > self.RAREST else max(1, every)

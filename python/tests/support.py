@@ -1,0 +1,62 @@
+"""What the tests share: a database of their own, and rows of a stored run."""
+import os
+import sqlite3
+import tempfile
+import unittest
+import warnings
+
+import perjoule
+from perjoule import session as session_module
+
+SIM = "sim:seed=7"
+
+
+class StoredCase(unittest.TestCase):
+    """A test with a folder of its own, in which PERJOULE_DB lies."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.db = os.path.join(folder.name, "runs.db")
+        environment = {"PERJOULE_DB": self.db, "PERJOULE_POWER": SIM}
+        before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
+
+        def restore():
+            for name, value in before.items():
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+        self.addCleanup(restore)
+        self.addCleanup(session_module._close_default)
+
+    def session(self, **options):
+        options.setdefault("baseline_seconds", 0.05)
+        session = perjoule.Session(**options)
+        self.addCleanup(session.close)
+        return session
+
+    def rows(self, query, *values):
+        connection = sqlite3.connect(self.db)
+        connection.row_factory = sqlite3.Row
+        try:
+            return [dict(row) for row in connection.execute(query, values)]
+        finally:
+            connection.close()
+
+    def components(self, run_id, position=None):
+        """(layer, component) pairs of a run, without repetition, in the order of their times."""
+        query = """SELECT l.layer_index, c.component_name, min(c.start_ms) AS begin FROM component_metrics c
+            JOIN layer_metrics l ON l.id = c.layer_metric_id JOIN tokens t ON t.id = l.token_id
+            WHERE t.run_id = ? AND (? IS NULL OR t.position = ?) GROUP BY 1, 2 ORDER BY begin"""
+        return [(r["layer_index"], r["component_name"]) for r in self.rows(query, run_id, position, position)]
+
+
+def recorded_warnings(test):
+    """Every warning until the test ends, in a list; the package's once-only flag starts anew."""
+    catcher = warnings.catch_warnings(record=True)
+    caught = catcher.__enter__()
+    test.addCleanup(catcher.__exit__, None, None, None)
+    warnings.simplefilter("always")
+    session_module._warned = False
+    return caught

@@ -1,0 +1,88 @@
+"""Which modules are timed and what they are called; no torch needed."""
+import types
+import unittest
+
+from made_model import Block, Gated, Linear, Model, Module, ModuleList, Norm
+from perjoule.errors import ModelNotRecognised
+from perjoule.names import plan_of
+
+
+def names(plan, layer):
+    return [name for part in plan.parts if part.layer == layer for name in (part.gap, part.component) if name]
+
+
+class Names(unittest.TestCase):
+    def test_a_block_has_its_projections_norms_and_what_lies_between(self):
+        plan = plan_of(Model())
+        self.assertEqual(plan.blocks, "model.layers")
+        self.assertEqual(sorted(names(plan, 0)), sorted(
+            ["attention", "o_proj", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "act", "act", "down_proj",
+             "input_layernorm", "post_attention_layernorm"]))
+        self.assertEqual(names(plan, 0), names(plan, 1))
+        outside = {part.path: (part.section, part.component) for part in plan.parts if part.layer < 0}
+        self.assertEqual(outside, {
+            "model.embed_tokens": ("embedding", "embed_tokens"), "model.norm": ("final_norm", "norm"),
+            "model.rotary_emb": ("position_embedding", None), "lm_head": ("lm_head", "lm_head")})
+        self.assertEqual((plan.unmatched, plan.logits, plan.gated_attention), ([], False, []))
+
+    def test_a_plain_mlp_has_one_activation(self):
+        mlp = Module(fc1=Linear(), activation_fn=Module(), fc2=Linear())
+        self.assertEqual([n for n in names(plan_of(Model(Block(mlp))), 0) if n == "act"], ["act"])
+
+    def test_experts_are_one_component_and_their_gate_is_the_router(self):
+        one = Module(gate_proj=Linear(), up_proj=Linear(), down_proj=Linear())
+        whole = Module(gate=Linear(), experts=Module(weights=True), shared_expert=one, shared_expert_gate=Linear())
+        apart = Module(gate=Linear(), experts=ModuleList([Module(w1=Linear(), w2=Linear()), Module(w1=Linear(), w2=Linear())]))
+        found = names(plan_of(Model(Block(whole))), 0)
+        self.assertEqual([n for n in found if n in ("router", "experts", "shared_expert", "act", "gate_proj")],
+                         ["router", "experts", "shared_expert", "shared_expert"])
+        found = names(plan_of(Model(Block(apart))), 0)
+        self.assertEqual(found.count("experts"), 2)
+        self.assertNotIn("w1", found)
+
+    def test_other_trees_keep_the_names_that_they_have(self):
+        def block():
+            return Module(ln_1=Norm(), attn=Module(c_attn=Linear(), c_proj=Linear()),
+                          mlp=Module(c_fc=Linear(), c_proj=Linear(), act=Module()))
+        model = Module(transformer=Module(wte=Linear(), wpe=Linear(), h=ModuleList([block(), block()]), ln_f=Norm()),
+                       lm_head=Linear())
+        plan = plan_of(model)
+        self.assertEqual(plan.blocks, "transformer.h")
+        self.assertEqual(names(plan, 1), ["ln_1", "c_attn", "attention", "attn.c_proj", "c_fc", "act", "mlp.c_proj"])
+
+    def test_what_matches_nothing_is_said(self):
+        tower = Module(encoder=Module(layers=ModuleList([Block(), Block(), Block(), Block()])))
+        plan = plan_of(Model(vision_tower=tower, odd=Linear()))
+        self.assertEqual(plan.blocks, "model.layers")
+        self.assertEqual(plan.unmatched, ["vision_tower", "odd"])
+
+    def test_a_model_without_blocks_is_refused_with_the_remedy(self):
+        with self.assertRaisesRegex(ModelNotRecognised, "profiling_depth='off'"):
+            plan_of(Module(a=Linear(), b=Linear()))
+
+    def test_a_gate_of_the_output_is_seen_by_its_shape(self):
+        plan = plan_of(Model(Block(gated=True)))
+        self.assertEqual(plan.gated_attention, [])  # this file has no attention functions
+        import made_model
+        made_model.ALL_ATTENTION_FUNCTIONS = {}
+        self.addCleanup(delattr, made_model, "ALL_ATTENTION_FUNCTIONS")
+        self.assertEqual(plan_of(Model(Block(gated=True))).gated_attention, [vars(made_model)])
+        self.assertEqual(plan_of(Model()).gated_attention, [])
+
+    def test_what_follows_the_head(self):
+        for config, expected in ((dict(final_logit_softcapping=30.0), True), (dict(logits_scaling=8.0), True),
+                                 (dict(logits_scaling=1.0), False), (dict(final_logit_softcapping=None), False)):
+            model = Model()
+            model.config = types.SimpleNamespace(**config)
+            self.assertEqual(plan_of(model).logits, expected, config)
+
+
+class Numbers(unittest.TestCase):
+    def test_every_block_has_its_index(self):
+        plan = plan_of(Model(*(Block(Gated()) for _ in range(5))))
+        self.assertEqual([index for index, _ in plan.layers], list(range(5)))
+        self.assertEqual({part.layer for part in plan.parts}, {-1, 0, 1, 2, 3, 4})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,131 @@
+"""Sessions and runs: what is recorded comes back from the database, and what is missing is None."""
+import array
+import os
+import threading
+import time
+import unittest
+from unittest import mock
+
+import perjoule
+from perjoule import _native as native
+from support import StoredCase, recorded_warnings
+
+NONE = 0xFFFFFFFF  # layer -1, no detail
+
+
+def word(kind, id):
+    return id | kind << 32
+
+
+class Recording(StoredCase):
+    def test_spans_tokens_and_facts_are_stored(self):
+        session = self.session()
+        with session.run(prompt="hello", model_name="mine", tags=["a", "b"], settings={"k": 1}) as run:
+            run.describe(dtype="bf16", device="cuda", layers=1, model={"parameters": 12})
+            with run.phase("decode"), run.token(0, "héllo", token_id=17), run.layer(0), run.component("q_proj"):
+                time.sleep(0.02)
+            run.set_tokens(3, 1)
+        result = run.result
+        self.assertEqual((result.status, result.energy_source), ("completed", "modelled"))
+        self.assertGreater(result.energy.mj, result.energy_net.mj)
+        self.assertLess(result.energy.lo_mj, result.energy.hi_mj)
+        self.assertEqual((result.input_tokens, result.output_tokens), (3, 1))
+        self.assertGreaterEqual(result.phases["decode"].duration_ms, 20)
+        self.assertEqual(result.summary["tags"], ["a", "b"])
+        stored, = self.rows("SELECT * FROM profiling_runs WHERE id = ?", result.run_id)
+        self.assertEqual((stored["prompt"], stored["dtype"], stored["isa"]), ("hello", "bf16", "cuda"))
+        self.assertAlmostEqual(stored["total_energy_mj"], result.energy.mj, places=6)
+        token, = self.rows("SELECT * FROM tokens")
+        self.assertEqual((token["text"], token["vocabulary_id"]), ("héllo", 17))
+        self.assertEqual(self.components(run.id), [(0, "q_proj")])
+
+    def test_packed_spans_nest_by_their_times(self):
+        session = self.session()
+        with session.run() as run:
+            q, begin = run.name("q_proj"), time.monotonic_ns()
+            with run.phase("decode"):
+                time.sleep(0.01)
+                end = time.monotonic_ns()
+                records = array.array("q", [
+                    begin + 2000, end - 2000, word(native.COMPONENT, q), NONE,
+                    begin + 1000, end - 1000, word(native.LAYER, 3), NONE,
+                    begin + 500, end - 500, word(native.TOKEN, 0), NONE])
+                run.add_spans(records, texts=[(2, 0, 5, "x")])
+                run.add_spans(records[:0])
+        self.assertEqual(self.components(run.id), [(3, "q_proj")])
+        self.assertEqual([r["text"] for r in self.rows("SELECT text FROM tokens")], ["x"])
+        with self.assertRaises(ValueError), session.run() as run:
+            run.add_spans(b"123")
+
+    def test_threads_have_lanes_of_their_own(self):
+        session = self.session()
+        with session.run() as run, run.phase("decode"):
+            def work(position):
+                with run.token(position), run.component("x"):
+                    time.sleep(0.01)
+            threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+            [t.start() for t in threads]
+            [t.join() for t in threads]
+        self.assertEqual(sorted(r["position"] for r in self.rows("SELECT position FROM tokens")), [0, 1, 2, 3])
+
+    def test_a_block_that_raises_is_a_failed_run_with_its_reason(self):
+        session = self.session()
+        with self.assertRaises(KeyError), session.run() as run:
+            raise KeyError("lost")
+        self.assertEqual(run.result.status, "failed")
+        self.assertIn("lost", self.rows("SELECT failure FROM profiling_runs")[0]["failure"])
+        with self.assertRaises(KeyboardInterrupt), session.run() as run:
+            raise KeyboardInterrupt
+        self.assertEqual(run.result.status, "cancelled")
+
+    def test_misuse_is_said(self):
+        session = self.session()
+        with self.assertRaisesRegex(ValueError, "deep"):
+            session.run(depth="everything")
+        run = session.run()
+        run.end()
+        with self.assertRaisesRegex(RuntimeError, "ended"):
+            run.end()
+        session.close()
+        session.close()
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            session.run()
+        with self.assertRaisesRegex(perjoule.PerjouleError, "nonsense"):
+            self.session(power="nonsense")
+
+    def test_closing_keeps_what_goes_on(self):
+        session = self.session()
+        run = session.run(prompt="p")
+        session.close()
+        with self.assertRaises(RuntimeError):
+            run.end()
+        self.assertEqual(self.rows("SELECT status FROM profiling_runs"), [{"status": "interrupted"}])
+
+    def test_without_a_sensor_energies_are_none_and_one_warning_says_so(self):
+        caught = recorded_warnings(self)
+        os.environ.pop("PERJOULE_POWER")  # every real source, on a machine that has none
+        nothing = {"PERJOULE_SYSFS": self.folder, "PERJOULE_NVML": "/nowhere", "PERJOULE_POWERMETRICS": "/nowhere"}
+        with mock.patch.dict(os.environ, nothing):
+            session = self.session(database="none")
+        for _ in range(2):
+            with session.run() as run, run.phase("decode"), run.token(0):
+                time.sleep(0.005)
+        result = run.result
+        self.assertEqual(result.energy_source, "unavailable")
+        self.assertEqual((result.energy, result.energy_net, result.joules, result.joules_per_token), (None,) * 4)
+        self.assertEqual([p.energy for p in result.phases.values()], [None] * len(result.phases))
+        self.assertGreater(result.duration_ms, 5)
+        warned = [w for w in caught if w.category is perjoule.EnergyUnavailable]
+        self.assertEqual(len(warned), 1)
+        self.assertEqual(warned[0].filename, __file__)
+
+    def test_power_none_was_asked_for_and_warns_of_nothing(self):
+        caught = recorded_warnings(self)
+        with self.session(power="none", database="none").run() as run:
+            pass
+        self.assertIsNone(run.result.energy)
+        self.assertEqual(caught, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

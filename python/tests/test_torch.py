@@ -1,0 +1,272 @@
+"""The profiler on real models of transformers, made here with random weights.
+
+Skipped, with the reason, where torch and transformers can't be imported.
+"""
+import gc
+import os
+import unittest
+import unittest.mock
+import weakref
+
+try:
+    import torch
+    import transformers
+except ImportError as e:
+    raise unittest.SkipTest(f"{e.name} is not installed: the tests with real models are not run") from None
+
+import perjoule
+from perjoule.watch import WHY_COMPILED
+from profiling.pipeline_profiler import InferencePipelineProfiler
+from support import StoredCase, recorded_warnings
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+
+
+def make(cls="Llama", **more):
+    shape = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=1, pad_token_id=1)
+    config = getattr(transformers, cls + "Config")(**{**shape, **more})
+    return getattr(transformers, cls + "ForCausalLM")(config).eval()
+
+
+PROMPT = torch.tensor([[5, 9, 20, 33, 7]])
+
+
+class Profiling(StoredCase):
+    def profiler(self, model, **options):
+        options.setdefault("session", self.session())
+        return InferencePipelineProfiler(model=model, **options)
+
+    def generate(self, model, ids=PROMPT, count=5, **options):
+        options = {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False, **options}
+        return model.generate(ids, **options)
+
+    def test_the_lines_of_the_guide(self):
+        model = make()
+        profiler = InferencePipelineProfiler(model=model, profiling_depth="module")
+        with profiler.run(prompt="hello", tags=["a"]) as session:
+            self.generate(model)
+        summary = profiler.get_summary()
+        self.assertGreater(summary["joules_per_token"], 0)
+        self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (5, 5))
+        self.assertEqual((summary["prompt"], summary["tags"], summary["engine"]), ("hello", ["a"], "pytorch"))
+        self.assertEqual(summary["settings"]["level"], "fine")
+        self.assertEqual(summary["id"], session.run_id)
+        self.assertEqual(summary["model"]["layers"], 2)
+
+    def test_same_ids_with_and_without_and_nothing_left(self):
+        for cls in ("Llama", "Gemma2", "Phi3", "Mixtral"):
+            model = make(cls)
+            before = {name: dict(m.__dict__) for name, m in model.named_modules()}
+            for options in ({}, {"do_sample": True, "top_k": 5}, {"use_cache": False}, {"num_beams": 3}):
+                torch.manual_seed(1)
+                expected = self.generate(model, **options)
+                torch.manual_seed(1)
+                with self.profiler(model, statistics_every=1).run():
+                    got = self.generate(model, **options)
+                self.assertTrue(torch.equal(expected, got), (cls, options))
+            for name, module in model.named_modules():
+                self.assertEqual(set(module.__dict__), set(before[name]), name)
+                self.assertNotIn("forward", module.__dict__)
+                self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
+
+    def test_parts_sum_and_planted_energies_come_back(self):
+        model = make(hidden_size=256, intermediate_size=512, num_hidden_layers=3)
+        profiler = self.profiler(model, session=self.session(power="sim:seed=3,period_ms=1,noise=0.01"))
+        with profiler.run():
+            self.generate(model, count=20)
+        run = profiler.result.run_id
+        for row in self.rows("SELECT * FROM conservation"):
+            self.assertAlmostEqual(row["whole_mj"], row["parts_mj"], delta=1e-6 * max(1, abs(row["whole_mj"])))
+        rows = self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE run_id = ?", run)
+        inside = sum(abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] + 1e-9 for r in rows)
+        self.assertGreaterEqual(inside, 0.8 * len(rows))
+
+    def test_phases_tokens_and_texts(self):
+        model = make()
+
+        class Tokenizer:
+            def decode(self, ids):
+                return " ".join(f"<{i}>" for i in ids)
+        profiler = self.profiler(model, tokenizer=Tokenizer())
+        with profiler.run():
+            out = self.generate(model)
+        tokens = self.rows("SELECT position, phase, text, vocabulary_id FROM tokens ORDER BY position")
+        ids = out[0, 5:].tolist()
+        self.assertEqual([t["vocabulary_id"] for t in tokens], ids)
+        self.assertEqual([t["text"] for t in tokens], [f"<{i}>" for i in ids])
+        self.assertEqual([t["phase"] for t in tokens], ["prefill"] + ["decode"] * 4)
+        phases = {r["phase"] for r in self.rows("SELECT phase FROM run_phases")}
+        self.assertLessEqual({"pre_inference", "prefill", "decode", "post_inference"}, phases)
+
+    def test_a_loop_of_ones_own(self):
+        model = make()
+        profiler = self.profiler(model)
+        with profiler.run(), torch.no_grad():
+            cache, ids = None, PROMPT
+            for _ in range(4):
+                out = model(ids, past_key_values=cache, use_cache=True)
+                cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+        summary = profiler.get_summary()
+        self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (5, 4))
+        self.assertEqual([t["phase"] for t in self.rows("SELECT phase FROM tokens ORDER BY position")],
+                         ["prefill"] + ["decode"] * 3)
+
+    def test_two_requests_in_one_run(self):
+        model = make()
+        profiler = self.profiler(model)
+        with profiler.run():
+            self.generate(model, count=3)
+            self.generate(model, count=2)
+        summary = profiler.get_summary()
+        self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (10, 5))
+        self.assertEqual([t["position"] for t in self.rows("SELECT position FROM tokens ORDER BY start_ms")],
+                         [0, 1, 2, 3, 4])
+
+    def test_a_batch_counts_its_real_sequences(self):
+        model = make()
+        ids = torch.tensor([[1, 1, 5, 9], [6, 7, 8, 9]])
+        mask = (torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+        profiler = self.profiler(model)
+        with profiler.run(prompt=["a", "b"]):
+            out = model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
+        ends = [r.index(1) + 1 if 1 in r else len(r) for r in out[:, 4:].tolist()]
+        summary = profiler.get_summary()
+        self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (6, sum(ends)))
+        rows = self.rows("SELECT sequence, count(*) AS n FROM tokens GROUP BY sequence ORDER BY sequence")
+        self.assertEqual([r["n"] for r in rows], ends)
+
+    def test_beams_count_what_comes_back(self):
+        model = make()
+        profiler = self.profiler(model)
+        with profiler.run():
+            out = self.generate(model, num_beams=4, num_return_sequences=2)
+        summary = profiler.get_summary()
+        self.assertEqual(summary["input_tokens"], 5)
+        self.assertEqual(summary["output_tokens"], 2 * (out.shape[1] - 5))
+
+    def test_speculative_decoding_counts_accepted_tokens(self):
+        model, assistant = make(), make()
+        assistant.load_state_dict(model.state_dict())  # every guess is right
+        profiler = self.profiler(model)
+        with profiler.run():
+            out = self.generate(model, count=12, assistant_model=assistant)
+        self.assertEqual(profiler.get_summary()["output_tokens"], out.shape[1] - 5)
+        steps = self.rows("SELECT count(DISTINCT step_id) AS n FROM tokens")[0]["n"]
+        self.assertLess(steps, out.shape[1] - 5)
+        with profiler.run():
+            out = self.generate(model, torch.tensor([[5, 6, 7, 5, 6, 7, 5, 6]]), count=9, prompt_lookup_num_tokens=3)
+        self.assertEqual(profiler.get_summary()["output_tokens"], out.shape[1] - 8)
+
+    def test_statistics_at_every_second_step(self):
+        model = make()
+        with self.profiler(model, statistics_every=2).run():
+            self.generate(model, count=5)
+        rows = self.rows("SELECT t.position, count(c.activation_mean) AS n, max(c.activation_max) AS largest, "
+                         "max(c.nan_count) AS bad FROM component_metrics c JOIN layer_metrics l ON l.id = c.layer_metric_id "
+                         "JOIN tokens t ON t.id = l.token_id GROUP BY 1 ORDER BY 1")
+        self.assertEqual([r["n"] > 0 for r in rows], [False, False, True, False, True])
+        self.assertGreater(rows[2]["largest"], 0)
+        self.assertEqual(rows[2]["bad"], 0)
+
+    def test_hooks_are_gone_after_any_exit(self):
+        model = make()
+        profiler = self.profiler(model)
+        for error in (ValueError, KeyboardInterrupt):
+            with self.assertRaises(error), profiler.run():
+                self.generate(model, count=2)
+                raise error("x")
+            self.assertNotIn("generate", model.__dict__)
+            self.assertFalse(model._forward_hooks or model._forward_pre_hooks)
+            self.assertFalse(any("forward" in m.__dict__ for m in model.modules()))
+        self.assertEqual([r["status"] for r in self.rows("SELECT status FROM profiling_runs ORDER BY id")],
+                         ["failed", "cancelled"])
+        model.model.layers[1].mlp.forward = lambda x: 1 / 0  # in the middle of a pass
+        with self.assertRaises(ZeroDivisionError), profiler.run():
+            self.generate(model)
+        self.assertFalse(any("forward" in m.__dict__ for m in model.modules() if m is not model.model.layers[1].mlp))
+
+    def test_a_run_keeps_no_tensor_alive(self):
+        model = make()
+        profiler = self.profiler(model, statistics_every=1)
+        ids = PROMPT.clone()
+        with profiler.run():
+            out = self.generate(model, ids, count=3)
+        seen = [weakref.ref(ids), weakref.ref(out)]
+        del ids, out
+        gc.collect()
+        self.assertEqual([r() for r in seen], [None, None])
+
+    def test_depth_off_records_tokens_alone(self):
+        model = make()
+        with self.profiler(model, profiling_depth="off").run():
+            self.generate(model, count=3)
+        self.assertEqual(len(self.rows("SELECT 1 FROM tokens")), 3)
+        self.assertEqual(self.rows("SELECT 1 FROM component_metrics"), [])
+
+    def test_torch_hooks_give_the_same_tree(self):
+        model = make()
+        trees = []
+        for count in (1, 2):
+            with unittest.mock.patch("torch.cuda.is_available", lambda: True), \
+                    unittest.mock.patch("torch.cuda.device_count", lambda n=count: n):
+                profiler = self.profiler(model)
+                with profiler.run() as session:
+                    self.generate(model, count=2)
+            trees.append(self.components(session.run_id))
+        self.assertEqual(trees[0], trees[1])
+        self.assertEqual(len(trees[0]), 2 * 11)
+
+    def test_a_compiled_model_is_coarse(self):
+        caught = recorded_warnings(self)
+        model = make()
+        compiled = torch.compile(model, backend="eager")
+        profiler = self.profiler(compiled)
+        with profiler.run(), torch.no_grad():
+            compiled(PROMPT)
+        summary = profiler.get_summary()
+        self.assertEqual(summary["settings"]["level"], "coarse")
+        self.assertEqual(summary["settings"]["level_reason"], WHY_COMPILED)
+        self.assertEqual(self.rows("SELECT 1 FROM component_metrics"), [])
+        self.assertEqual(len(self.rows("SELECT 1 FROM tokens")), 1)
+        self.assertIn(perjoule.CoarseRecording, [w.category for w in caught])
+
+    def test_compiling_while_a_run_goes_on_traces_no_hook(self):
+        model = make()
+        seen = []
+
+        def backend(graph, inputs):
+            seen.append(graph)
+            return graph.forward
+        torch._dynamo.reset()
+        self.addCleanup(torch._dynamo.reset)
+        profiler = self.profiler(model)
+        with profiler.run(), torch.no_grad():
+            compiled = torch.compile(model.model.layers[0].mlp, backend=backend)
+            compiled(torch.ones(1, 1, 32))
+        self.assertEqual(len(seen), 1)
+
+    def test_without_a_sensor(self):
+        caught = recorded_warnings(self)
+        os.environ.pop("PERJOULE_POWER")
+        nothing = {"PERJOULE_SYSFS": self.folder, "PERJOULE_NVML": "/nowhere", "PERJOULE_POWERMETRICS": "/nowhere"}
+        model = make()
+        with unittest.mock.patch.dict(os.environ, nothing):
+            profiler = self.profiler(model)
+        for _ in range(2):
+            with profiler.run():
+                self.generate(model, count=2)
+        summary = profiler.get_summary()
+        self.assertEqual(summary["energy_source"], "unavailable")
+        self.assertIsNone(summary["joules_per_token"])
+        self.assertIsNone(summary["total_energy_mj"])
+        self.assertEqual(len([w for w in caught if w.category is perjoule.EnergyUnavailable]), 1)
+        for table in ("tokens", "layer_metrics", "component_metrics", "run_phases"):
+            self.assertEqual(self.rows(f"SELECT 1 FROM {table} WHERE energy_mj IS NOT NULL"), [], table)
+        self.assertGreater(self.rows("SELECT max(duration_ms) AS t FROM tokens")[0]["t"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
