@@ -61,3 +61,11 @@ double pj_cost_region_g_per_kwh(const char *region)
             return r->g_per_kwh;
     return NAN;
 }
+
+const pj_cost_region *pj_cost_lowest_region(void)
+{
+    const pj_cost_region *lowest = regions;
+    for (const pj_cost_region *r = regions; r->code; r++)
+        if (r->g_per_kwh < lowest->g_per_kwh) lowest = r;
+    return lowest;
+}

@@ -10,5 +10,6 @@ typedef struct pj_cost_region {
 
 /* NAN: the region is not in the table. Codes and names, without regard to case. */
 double pj_cost_region_g_per_kwh(const char *region);
+const pj_cost_region *pj_cost_lowest_region(void);
 
 #endif

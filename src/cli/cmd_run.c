@@ -7,6 +7,7 @@
 #include "cli/run_live.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
+#include "profile/advice.h"
 #include "profile/find_model.h"
 #include "profile/generate.h"
 #include "profile/preflight.h"
@@ -211,6 +212,24 @@ static bool get_start(const run_state *s, const pj_profile_result *result, pj_ru
     return true;
 }
 
+/* What to change; null for a run that was not stored, or by a store that fails. */
+static void write_advice(const run_state *s, const pj_profile_result *result, pj_json *json)
+{
+    pj_buffer advice;
+    pj_json inner;
+    pj_store *store = s->session->store;
+    pj_buffer_init(&advice, 1 << 20);
+    pj_json_init(&inner, &advice);
+    bool made = store && result->stored &&
+                pj_insight_advice(store, result->run_id, NULL, &inner, NULL) == PJ_OK;
+    pj_json_key(json, "advice");
+    if (made && pj_json_finish(&inner))
+        pj_json_raw(json, advice.data, advice.length);
+    else
+        pj_json_null(json);
+    pj_buffer_fini(&advice);
+}
+
 static void print_json(const run_state *s, const pj_profile_result *result)
 {
     pj_process_memory memory;
@@ -231,6 +250,7 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     for (uint32_t i = 0; i < result->data.warning_count; i++)
         pj_json_string(&json, result->data.warnings[i].text);
     pj_json_array_end(&json);
+    write_advice(s, result, &json);
     if (s->series.runs > 1) {
         pj_json_kv_uint(&json, "repeats", s->series.runs);
         pj_json_key(&json, "statistics");

@@ -2,6 +2,7 @@
 #include "cli/show.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "profile/advice.h"
 #include "profile/insight.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 typedef struct show_args {
     const char *db, *metric, *component;
     int64_t token, layer, limit;
-    bool phases, tokens, layers, components, operations, heatmap, json;
+    bool phases, tokens, layers, components, operations, heatmap, advice, json;
     pj_price_options prices;
     pj_depth depth; /* of the run */
 } show_args;
@@ -52,6 +53,14 @@ static pj_status view_heatmap(pj_store *store, const char *id, const show_args *
     pj_view_choice choice = choice_of(args);
     choice.layer = PJ_ANY;
     return pj_view_heatmap(store, id, &choice, json, err);
+}
+
+static pj_status view_advice(pj_store *store, const char *id, const show_args *args,
+                             const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    bool asked = args->prices.region || !isnan(args->prices.g_per_kwh);
+    pj_advice_options options = {asked ? rates->co2_g_per_kwh : NAN};
+    return pj_insight_advice(store, id, &options, json, err);
 }
 
 static pj_status view_all_tokens(pj_store *store, const char *id, const show_args *args,
@@ -122,6 +131,7 @@ static pj_status show_parts(pj_store *store, const char *id, const show_args *ar
         {args->tokens, view_tokens, pj_show_tokens, "tokens"},
         {args->operations, view_operations, pj_show_operations, "operations"},
         {args->heatmap, view_heatmap, pj_show_heatmap, NULL},
+        {args->advice, view_advice, pj_show_advice, NULL},
     };
     bool any = false;
     pj_status status = PJ_OK;
@@ -138,6 +148,8 @@ static pj_status show_parts(pj_store *store, const char *id, const show_args *ar
         status = show(store, id, args, rates, view_all_tokens, pj_show_sparkline, NULL, err);
     if (status == PJ_OK && args->depth != PJ_DEPTH_OFF)
         status = show(store, id, args, rates, view_heatmap, pj_show_heatmap, NULL, err);
+    if (status == PJ_OK)
+        status = show(store, id, args, rates, view_advice, pj_show_findings, NULL, err);
     return status;
 }
 
@@ -166,6 +178,8 @@ static int run_show(const pj_command *command, int argc, char **argv)
         {"operations", 0, PJ_OPTION_FLAG, &args.operations, NULL,
          "operations of deep runs; see --layer, --component, --token"},
         {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
+        {"advice", 0, PJ_OPTION_FLAG, &args.advice, NULL,
+         "what to change: evidence, expected saving, cost, the command that tests it"},
         {"metric", 0, PJ_OPTION_TEXT, &args.metric, "NAME",
          &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2]},
         {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
@@ -206,12 +220,13 @@ const pj_command pj_command_show = {
     .summary = "show a stored run: phases, tokens, layers, components, operations",
     .run = run_show,
     .usage = "[options] [RUN]",
-    .text = "Without a choice of parts it shows an overview, the tokens' energy as a line of bars "
-            "and a heatmap of layers by components. RUN is an id, the beginning of one, \"last\" "
-            "(the default) or \"last~1\" for the run before it. Intervals are 95 %.",
+    .text = "Without options it shows an overview, the tokens' energy as a sparkline, a heatmap of "
+            "layers by components and the advice that matters most. RUN is an id, the beginning of "
+            "one, \"last\" (the default) or \"last~1\" for the run before it. Intervals are 95 %.",
     .examples = "perjoule show\n"
                 "perjoule show last --components\n"
                 "perjoule show 01989c2e --operations --layer 3 --component attention\n"
                 "perjoule show last --heatmap --metric attention_entropy --token 5\n"
+                "perjoule show last --advice\n"
                 "perjoule show last --json\n",
 };

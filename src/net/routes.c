@@ -71,6 +71,7 @@ static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
                                             {"dry_run", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {0}};
 static const pj_param_rule rates_rules[] = {RATES, {0}};
+static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
 static const pj_param_rule run_rules[] = {
     {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, COUNT("offset", 1e15), RATES, {0}};
 static const pj_param_rule pipeline_rules[] = {PHASE,
@@ -485,6 +486,7 @@ static const route table[] = {
     {"DELETE", API "runs", answer_prune, 0, prune_rules},
     {"POST", API "run/{id}/cancel", answer_cancel},
     {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
+    {"GET", API "run/{id}/advice", answer_view, PJ_VIEW_ADVICE, advice_rules},
     {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},
     {"GET", API "run/{id}/power", answer_view, PJ_VIEW_POWER, power_rules},
     {"GET", API "run/{id}/tokens", answer_view, PJ_VIEW_TOKENS, tokens_rules},

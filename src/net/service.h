@@ -25,6 +25,7 @@ typedef enum pj_view {
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */
     PJ_VIEW_RUN, /* from here on: of one run */
     PJ_VIEW_SUMMARY,
+    PJ_VIEW_ADVICE,
     PJ_VIEW_PIPELINE,
     PJ_VIEW_POWER,
     PJ_VIEW_TOKENS,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "serve/machine.h"
+#include "profile/advice.h"
 #include "profile/insight.h"
 #include "store/export.h"
 #include "store/views.h"
@@ -260,6 +261,9 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
     case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
+    case PJ_VIEW_ADVICE:
+        return pj_insight_advice(
+            store, r->id, &(pj_advice_options){pj_params_number(p, "g_per_kwh", NAN)}, out, err);
     case PJ_VIEW_PIPELINE:
         window = window_of(p, "limit");
         return pj_view_pipeline(store, r->id, &window, out, err);

@@ -1,0 +1,62 @@
+/* Asking every rule and putting the answers into order. */
+#include "analysis/advice_rules.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static size_t count(const pj_advice_rule *rules)
+{
+    size_t n = 0;
+    while (rules[n].id) n++;
+    return n;
+}
+
+size_t pj_advice_rules(void)
+{
+    return count(pj_advice_run_rules) + count(pj_advice_machine_rules);
+}
+
+/* Spoken before silent, limits before savings, large savings before small ones. */
+static int by_weight(const void *x, const void *y)
+{
+    const pj_advice *a = x, *b = y;
+    if (a->speaks != b->speaks) return a->speaks ? -1 : 1;
+    if (a->limits != b->limits) return a->limits ? -1 : 1;
+    double sa = isnan(a->share) ? -1 : a->share * a->mj,
+           sb = isnan(b->share) ? -1 : b->share * b->mj;
+    if (sa != sb) return sa > sb ? -1 : 1;
+    return strcmp(a->rule, b->rule);
+}
+
+static size_t ask(const pj_advice_facts *f, const pj_advice_rule *rules, pj_advice *out)
+{
+    size_t n = 0;
+    for (; rules[n].id; n++) {
+        out[n] = (pj_advice){.rule = rules[n].id,
+                             .title = rules[n].title,
+                             .share = NAN,
+                             .lo = NAN,
+                             .hi = NAN,
+                             .mj = NAN,
+                             .of = "request",
+                             .basis = "none",
+                             .quality = "none",
+                             .latency = "none",
+                             .memory = "none"};
+        rules[n].look(f, &out[n]);
+    }
+    return n;
+}
+
+size_t pj_advise(const pj_advice_facts *f, pj_advice *out, size_t *speaking)
+{
+    size_t n = ask(f, pj_advice_run_rules, out);
+    n += ask(f, pj_advice_machine_rules, out + n);
+    qsort(out, n, sizeof *out, by_weight);
+    *speaking = 0;
+    while (*speaking < n && out[*speaking].speaks) ++*speaking;
+    return n;
+}

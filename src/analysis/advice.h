@@ -1,0 +1,95 @@
+/*
+ * What to change, and what it would save: rules over the figures of one run and its neighbours in
+ * the store. Each rule says when it applies, on what evidence, what it saves with an interval, what
+ * it costs and which command tests it; without evidence it is silent and says why. Pure: the caller
+ * gathers the facts (profile/advice.c).
+ */
+#ifndef PJ_ANALYSIS_ADVICE_H
+#define PJ_ANALYSIS_ADVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A rule speaks when the lower end of its saving is above this share of the request's energy. */
+#define PJ_ADVICE_LEAST 0.02
+
+enum { PJ_ADVICE_EVIDENCE = 5, PJ_ADVICE_TEXT_BYTES = 480, PJ_ADVICE_NEIGHBOURS = 64 };
+
+/* Completed runs of the same model, machine and lengths that differ in one setting from this one:
+ * the mean of joules per token and the 95 % interval of its ratio to this setting's. */
+typedef struct pj_advice_neighbour {
+    uint32_t threads, batch;
+    char dtype[16];
+    uint32_t n;
+    double ratio, lo, hi; /* of joules per token, to runs as this one */
+    double speed;         /* ratio of output tokens per second */
+    double power;         /* ratio of mean power */
+} pj_advice_neighbour;
+
+/* NAN, NULL, 0 and false: unknown or absent. Energies in mJ, shares 0..1. */
+typedef struct pj_advice_facts {
+    const char *run_id, *model, *engine, *dtype;
+    const char *prompt; /* as a shell word, or NULL: too long, or private */
+    bool own_engine;    /* perjoule's: its settings can be changed by its commands */
+    bool has_energy;
+    uint64_t input_tokens, output_tokens;
+    uint32_t batch, threads;
+    double request_mj, total_mj, load_mj, prefill_mj, decode_mj, prefill_ms, decode_ms;
+    double relative_sd; /* of the request's energy, gain left out */
+    double idle_mw;     /* baseline of the total */
+    /* decode, all steps together */
+    double decode_flops, decode_bytes, weight_bytes, cache_bytes;
+    double matrix_mj;    /* of components that read weights */
+    double head_mj;      /* of head and embedding */
+    double attention_mj; /* of the attention core, which reads the cache */
+    double prefill_flops;
+    double model_bytes, memory_bytes; /* stored weights; of the machine */
+    double kv_bytes_per_token, context;
+    const char *kv_type;
+    double parameters;
+    /* machine and sensors */
+    double disturbed_share, throttled_share, power_mw, power_limit_mw;
+    double interval, interval_calibrated; /* median relative half width of parts */
+    /* neighbours in the store */
+    uint32_t same_model_last_hour; /* runs of this model in the hour before */
+    uint32_t loads_last_hour;      /* of those, runs that loaded it */
+    double prefix_share;           /* of the prompt, that other prompts begin with too */
+    uint32_t prefix_runs;
+    double window_ms, window_busy_ms;     /* the hour's runs on this machine: from first to last */
+    uint32_t window_runs, window_prompts; /* of them, how often the prompt changed: traffic */
+    const char *smaller_model;            /* of the same vocabulary */
+    double smaller_parameters;
+    uint32_t neighbour_count;
+    pj_advice_neighbour neighbours[PJ_ADVICE_NEIGHBOURS];
+    /* CO2: only where the caller gave a rate */
+    double g_per_kwh, lowest_g_per_kwh;
+    const char *lowest_region;
+} pj_advice_facts;
+
+typedef struct pj_evidence {
+    const char *name, *unit, *says; /* unit "share": 0..1 */
+    double value;
+} pj_evidence;
+
+typedef struct pj_advice {
+    const char *rule, *title;
+    bool speaks;
+    bool limits; /* says that figures deserve less trust, before it says what to save */
+    char text[PJ_ADVICE_TEXT_BYTES]; /* what was found; silent: why */
+    pj_evidence evidence[PJ_ADVICE_EVIDENCE];
+    uint32_t evidence_count;
+    const char *of;       /* what the saving is a share of: "request", "total", "window", "co2" */
+    double share, lo, hi; /* NAN: no saving is claimed */
+    double mj;            /* what the shares are of */
+    const char *basis;    /* "measured" by neighbours, "predicted" by a formula, "none" */
+    const char *quality, *latency, *memory; /* what it costs */
+    char test[PJ_ADVICE_TEXT_BYTES];        /* the command */
+} pj_advice;
+
+/* Every rule's answer, those that speak first: limits of trust, then the largest saving first.
+ * Returns how many there are; how many of them speak: *speaking. `out` holds pj_advice_rules(). */
+size_t pj_advise(const pj_advice_facts *facts, pj_advice *out, size_t *speaking);
+size_t pj_advice_rules(void);
+
+#endif

@@ -1,0 +1,325 @@
+/* Rules about how a model is run. */
+#include "analysis/advice_rules.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SAY(a, ...) snprintf((a)->text, sizeof(a)->text, __VA_ARGS__)
+
+static bool lacks_energy(const pj_advice_facts *f, pj_advice *a)
+{
+    if (f->has_energy && f->request_mj > 0) return false;
+    pj_advice_silent(a, "the run's energy is unavailable");
+    return true;
+}
+
+static bool is_foreign(const pj_advice_facts *f, pj_advice *a)
+{
+    if (f->own_engine) return false;
+    pj_advice_silent(a, "the run's engine does not show what this rule rests on");
+    return true;
+}
+
+static bool lacks(pj_advice *a, bool known, const char *why)
+{
+    if (known) return false;
+    pj_advice_silent(a, why);
+    return true;
+}
+
+/* A saving that neighbours measured: 1 - the ratio of joules per token. */
+static void measured(const pj_advice_facts *f, pj_advice *a, const pj_advice_neighbour *n)
+{
+    pj_advice_evidence(a, "neighbour_runs", "", n->n, "runs in the store that show it");
+    pj_advice_saves(f, a, "request", f->request_mj, 1 - n->hi, 1 - n->ratio, 1 - n->lo, "measured");
+}
+
+/* ---- keep-resident -------------------------------------------------------------------------- */
+
+static void keep_resident(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a)) return;
+    double share = f->load_mj / f->total_mj, sd = f->relative_sd;
+    if (lacks(a, f->load_mj > 0, "the run did not load its model")) return;
+    if (lacks(a, share > 0.05, "loading the model took less than 5 % of the energy")) return;
+    if (lacks(a, f->same_model_last_hour > 0, "the model did not run in the hour before")) return;
+    pj_advice_evidence(a, "load_share", "share", share, "of the run's energy loaded the model");
+    pj_advice_evidence(a, "runs_last_hour", "", f->same_model_last_hour,
+                       "runs of this model in the hour before");
+    a->memory = "the weights stay in memory";
+    pj_advice_saves(f, a, "total", f->total_mj, share * (1 - 1.96 * sd), share,
+                    share * (1 + 1.96 * sd), "measured");
+    if (!a->speaks) return;
+    SAY(a,
+        "Loading the model took %.0f %% of this run's energy, and the same model ran %u time%s in "
+        "the hour before: keep it in memory.",
+        100 * share, f->same_model_last_hour, f->same_model_last_hour == 1 ? "" : "s");
+    snprintf(a->test, sizeof a->test, "perjoule serve");
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+static bool has_room_for(const pj_advice_facts *f, double batch)
+{
+    double tokens = (double)(f->input_tokens + f->output_tokens) / (f->batch ? f->batch : 1);
+    double cache = f->kv_bytes_per_token * tokens * batch;
+    if (!(f->memory_bytes > 0) || isnan(cache)) return false;
+    return f->model_bytes + cache < 0.8 * f->memory_bytes;
+}
+
+static void batch_up(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a) || is_foreign(f, a)) return;
+    if (lacks(a, f->matrix_mj > 0 && f->decode_mj > 0,
+              "what decode read is not known (depth off, or no decoding)"))
+        return;
+    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+        return;
+    uint32_t next = 2 * (f->batch ? f->batch : 1);
+    if (lacks(a, has_room_for(f, next), "there is no memory for a larger batch")) return;
+    const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
+    double share = 0.5 * f->matrix_mj / f->request_mj; /* weights are read for twice as many */
+    char settings[64];
+    pj_advice_evidence(a, "weights_energy_share", "share", f->matrix_mj / f->request_mj,
+                       "of the request reads weights in decode");
+    pj_advice_evidence(a, "flops_per_byte", "FLOP/B", f->decode_flops / f->decode_bytes,
+                       "in decode");
+    a->latency = "each sequence waits for its batch, and a step takes a little longer";
+    a->memory = "one more cache per sequence";
+    if (n)
+        measured(f, a, n);
+    else
+        pj_advice_saves(f, a, "request", f->request_mj, 0.6 * share, 0.85 * share, share,
+                        "predicted");
+    if (!a->speaks) return;
+    SAY(a,
+        "Decode waits for memory: reading the weights took %.0f %% of the request. Decoding %u "
+        "sequences at once reads them once for all.",
+        100 * f->matrix_mj / f->request_mj, next);
+    snprintf(settings, sizeof settings, "--batches %u,%u,%u", f->batch ? f->batch : 1, next,
+             2 * next);
+    pj_advice_experiment(f, a, settings);
+}
+
+static void batch_down(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a)) return;
+    if (lacks(a, f->batch > 1, "the batch is one sequence already")) return;
+    const pj_advice_neighbour *best = NULL;
+    for (uint32_t b = f->batch / 2; b >= 1; b /= 2) {
+        const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, b, NULL);
+        if (n && (!best || n->ratio < best->ratio)) best = n;
+    }
+    if (lacks(a, best != NULL, "no runs with smaller batches to compare with")) return;
+    measured(f, a, best);
+    if (!a->speaks) {
+        pj_advice_silent(a, "smaller batches took no less energy per token");
+        return;
+    }
+    char settings[64];
+    a->latency = "fewer sequences at once";
+    SAY(a,
+        "A batch of %u took %.0f %% less energy per token than one of %u: this batch is beyond "
+        "the knee.",
+        best->batch, 100 * (1 - best->ratio), f->batch);
+    snprintf(settings, sizeof settings, "--batches %u,%u", best->batch, f->batch);
+    pj_advice_experiment(f, a, settings);
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+/* The next smaller type, and its bytes per weight relative to the present ones. */
+static const struct narrower {
+    const char *from, *to;
+    double ratio;
+    const char *quality;
+} narrower[] = {
+    {"f32", "bf16", 0.5, "none to speak of: the loss changes in the third digit"},
+    {"bf16", "q8_0", 1.0625 / 2, "small: measure the loss with perjoule eval"},
+    {"f16", "q8_0", 1.0625 / 2, "small: measure the loss with perjoule eval"},
+    {"q8_0", "q4_0", 0.5625 / 1.0625, "noticeable: measure the loss with perjoule eval"},
+};
+
+static const struct narrower *narrower_than(const char *dtype)
+{
+    for (size_t i = 0; dtype && i < sizeof narrower / sizeof *narrower; i++)
+        if (strcmp(narrower[i].from, dtype) == 0) return &narrower[i];
+    return NULL;
+}
+
+static void dtype(const pj_advice_facts *f, pj_advice *a)
+{
+    const struct narrower *to = narrower_than(f->dtype);
+    char settings[64];
+    if (lacks_energy(f, a) || is_foreign(f, a)) return;
+    if (lacks(a, to != NULL, "the weights are of the smallest type that is advised")) return;
+    if (lacks(a, f->decode_bytes > 0 && f->matrix_mj > 0, "what decode read is not known")) return;
+    double weights = f->weight_bytes / f->decode_bytes;
+    if (lacks(a, weights > 0.6, "weights are less than 60 % of the bytes that decode reads"))
+        return;
+    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+        return;
+    double share = (1 - to->ratio) * f->matrix_mj / f->request_mj;
+    const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, 0, to->to);
+    pj_advice_evidence(a, "weight_byte_share", "share", weights,
+                       "of the bytes that decode reads are weights");
+    pj_advice_evidence(a, "weights_energy_share", "share", f->matrix_mj / f->request_mj,
+                       "of the request reads weights in decode");
+    pj_advice_evidence(a, "bytes_ratio", "", to->ratio, "bytes per weight, to those of now");
+    a->quality = to->quality;
+    a->memory = "less";
+    if (n)
+        measured(f, a, n);
+    else
+        pj_advice_saves(f, a, "request", f->request_mj, 0.4 * share, 0.8 * share, share,
+                        "predicted");
+    if (!a->speaks) return;
+    SAY(a, "%.0f %% of the bytes that decode reads are weights in %s; %s needs %.0f %% of them.",
+        100 * weights, f->dtype, to->to, 100 * to->ratio);
+    snprintf(settings, sizeof settings, "--dtypes %s,%s", f->dtype, to->to);
+    pj_advice_experiment(f, a, settings);
+}
+
+static void head(const pj_advice_facts *f, pj_advice *a)
+{
+    const struct narrower *to = narrower_than(f->dtype);
+    if (lacks_energy(f, a) || is_foreign(f, a)) return;
+    if (lacks(a, f->head_mj > 0 && f->decode_mj > 0, "what the head took is not known")) return;
+    double share = f->head_mj / f->decode_mj;
+    if (lacks(a, share > 0.25, "head and embedding took less than 25 % of decode")) return;
+    if (lacks(a, to && strcmp(f->dtype, "q8_0") != 0,
+              "the head is stored in 8 bits or less already"))
+        return;
+    double ratio = strcmp(f->dtype, "f32") == 0 ? 1.0625 / 4 : 1.0625 / 2;
+    double saved = (1 - ratio) * f->head_mj / f->request_mj;
+    pj_advice_evidence(a, "head_share", "share", share, "of decode is head and embedding");
+    a->quality = "small: 8 bits with a scale for each block";
+    a->memory = "less";
+    pj_advice_saves(f, a, "request", f->request_mj, 0.4 * saved, 0.8 * saved, saved, "predicted");
+    if (!a->speaks) return;
+    SAY(a,
+        "Head and embedding took %.0f %% of decode: the vocabulary is large for this model. "
+        "In Q8_0 they read %.0f %% of the bytes.",
+        100 * share, 100 * ratio);
+    char settings[64];
+    snprintf(settings, sizeof settings, "--dtypes %s,q8_0", f->dtype);
+    pj_advice_experiment(f, a, settings);
+}
+
+static void kv_precision(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a) || is_foreign(f, a)) return;
+    if (lacks(a, f->decode_bytes > 0 && f->cache_bytes > 0, "what decode read is not known"))
+        return;
+    double share = f->cache_bytes / f->decode_bytes;
+    if (lacks(a, share > 0.3, "the cache is less than 30 % of the bytes that decode reads")) return;
+    if (lacks(a, f->kv_type && strcmp(f->kv_type, "f32") == 0,
+              "keys and values are kept in 16 bits already"))
+        return;
+    double saved = 0.5 * f->attention_mj / f->request_mj;
+    pj_advice_evidence(a, "cache_byte_share", "share", share,
+                       "of the bytes that decode reads are cached keys and values");
+    a->quality = "none to speak of";
+    a->memory = "half the cache";
+    pj_advice_saves(f, a, "request", f->request_mj, 0.4 * saved, 0.8 * saved, saved, "predicted");
+    if (!a->speaks) return;
+    SAY(a,
+        "Cached keys and values are %.0f %% of the bytes that decode reads, and kept in 32 bits.",
+        100 * share);
+    pj_advice_run(f, a, "--kv f16");
+}
+
+/* ---- threads, prompts, drafts --------------------------------------------------------------- */
+
+static void threads(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a)) return;
+    const pj_advice_neighbour *best = NULL;
+    for (uint32_t i = 0; i < f->neighbour_count; i++) {
+        const pj_advice_neighbour *n = &f->neighbours[i];
+        if (n != pj_advice_neighbour_of(f, n->threads, 0, NULL) || n->threads >= f->threads)
+            continue;
+        /* Fewer threads lose less speed than there are fewer of them, and draw less power. */
+        bool beyond = n->speed > (double)n->threads / f->threads && n->power < 1;
+        if (beyond && (!best || n->ratio < best->ratio)) best = n;
+    }
+    if (lacks(a, best != NULL, "no runs with fewer threads that show them to suffice")) return;
+    pj_advice_evidence(a, "speed", "ratio", best->speed, "of the speed with fewer threads");
+    pj_advice_evidence(a, "power", "ratio", best->power, "of the power with fewer threads");
+    measured(f, a, best);
+    if (!a->speaks) return;
+    char settings[64];
+    a->latency = best->speed < 0.98 ? "a little slower" : "none";
+    SAY(a,
+        "%u threads gave %.0f %% of the speed of %u at %.0f %% of the power: memory is full before "
+        "the cores are.",
+        best->threads, 100 * best->speed, f->threads, 100 * best->power);
+    snprintf(settings, sizeof settings, "--threads %u,%u", best->threads, f->threads);
+    pj_advice_experiment(f, a, settings);
+}
+
+static void prompt(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a)) return;
+    double share = f->prefill_mj / f->request_mj;
+    if (lacks(a, share > 0.7, "prefill took less than 70 % of the request")) return;
+    if (lacks(a, f->prefix_runs > 0 && f->prefix_share > 0.1,
+              "no other prompt in the store begins like this one"))
+        return;
+    pj_advice_evidence(a, "prefill_share", "share", share, "of the request is prefill");
+    pj_advice_evidence(a, "prefix_share", "share", f->prefix_share,
+                       "of the prompt begins other prompts too");
+    pj_advice_evidence(a, "prefix_runs", "", f->prefix_runs, "runs whose prompts begin with it");
+    a->memory = "the cached prefix";
+    double saved = share * f->prefix_share;
+    pj_advice_saves(f, a, "request", f->request_mj, 0.7 * saved, 0.9 * saved, saved, "predicted");
+    if (!a->speaks) return;
+    SAY(a,
+        "Prefill took %.0f %% of the request, and %.0f %% of the prompt begins %u other prompt%s "
+        "too: a server that caches prompts computes it once. Put what repeats first.",
+        100 * share, 100 * f->prefix_share, f->prefix_runs, f->prefix_runs == 1 ? "" : "s");
+    pj_advice_run(f, a, "");
+}
+
+static void speculate(const pj_advice_facts *f, pj_advice *a)
+{
+    if (lacks_energy(f, a) || is_foreign(f, a)) return;
+    if (lacks(a, f->batch <= 1, "a batch shares the reading of weights already")) return;
+    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+        return;
+    if (lacks(a, f->smaller_model && f->smaller_parameters < 0.25 * f->parameters,
+              "no model of the same vocabulary and a quarter of the size is known here"))
+        return;
+    /* Four drafts a step, of which 50 to 80 % are accepted. */
+    enum { DRAFTS = 4 };
+    double cost = 1 + DRAFTS * f->smaller_parameters / f->parameters;
+    double few = (1 - pow(0.5, DRAFTS + 1)) / 0.5, many = (1 - pow(0.8, DRAFTS + 1)) / 0.2;
+    double weights = f->matrix_mj / f->request_mj;
+    pj_advice_evidence(a, "draft_size", "ratio", f->smaller_parameters / f->parameters,
+                       "parameters of the smaller model, to this one's");
+    a->quality = "none: every token is checked by this model";
+    a->memory = "the smaller model too";
+    double lo = weights * (1 - cost / few), hi = weights * (1 - cost / many);
+    pj_advice_saves(f, a, "request", f->request_mj, lo, (lo + hi) / 2, hi, "predicted");
+    if (!a->speaks) return;
+    SAY(a,
+        "One sequence waits for memory, and %s has the same vocabulary at %.0f %% of the size: let "
+        "it draft tokens in a server that can (attach measures it).",
+        f->smaller_model, 100 * f->smaller_parameters / f->parameters);
+    snprintf(a->test, sizeof a->test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
+             f->prompt ? f->prompt : "-f prompt.txt");
+}
+
+const pj_advice_rule pj_advice_run_rules[] = {
+    {"keep-resident", "Keep the model in memory", keep_resident},
+    {"batch-up", "Decode more sequences at once", batch_up},
+    {"batch-down", "Use a smaller batch", batch_down},
+    {"dtype", "Store the weights in fewer bits", dtype},
+    {"head", "Store head and embedding in fewer bits", head},
+    {"threads", "Use fewer threads", threads},
+    {"prompt", "Cache the beginning of the prompt", prompt},
+    {"kv-precision", "Keep keys and values in fewer bits", kv_precision},
+    {"speculate", "Let a smaller model draft", speculate},
+    {0},
+};
