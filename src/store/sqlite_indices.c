@@ -50,7 +50,7 @@ static bool section_of_component(const pj_run_data *data, uint32_t row, uint32_t
 {
     const pj_component_row *c = &data->components[row];
     *key = c->section;
-    return c->layer == PJ_NO_PARENT && c->token == PJ_NO_PARENT;
+    return c->layer == PJ_NO_PARENT && c->token == PJ_NO_PARENT && c->step == PJ_NO_PARENT;
 }
 
 /* As the schema declares them. */

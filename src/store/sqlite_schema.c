@@ -550,6 +550,10 @@ static const char version_10[] =
 static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
                                  "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
 
+/* Components in a step of a batch, but in no layer, had entries too many in this index when a large run
+ * was inserted as pages; the rows themselves were right. */
+static const char version_12[] = "REINDEX components_of_sections;";
+
 const char *const pj_sqlite_schema[] = {version_1, version_2, version_3, version_4, version_5,
                                        version_6, version_7, version_8, version_9, version_10,
-                                       version_11, NULL};
+                                       version_11, version_12, NULL};

@@ -182,7 +182,7 @@ static void pages_can_be_switched_off_from_outside(void **state)
     pj_run_data_fini(&data);
 }
 
-/* As a client may record them: layers not in order, components without one. */
+/* As a client may record them: layers not in order, components without one, or in a step alone. */
 static void rows_out_of_order_keep_their_indices(void **state)
 {
     fixture *f = *state;
@@ -196,7 +196,14 @@ static void rows_out_of_order_keep_their_indices(void **state)
     for (uint32_t i = 0; i < data.component_count; i += 3) {
         data.components[i].layer = i % 2 ? PJ_NO_PARENT : (i * 7919u) % data.layer_count;
         if (i % 5 == 0) data.components[i].token = PJ_NO_PARENT;
+        if (i % 2) data.components[i].step = data.components[i].token; /* as in a batch */
+        if (i % 7 == 0) data.components[i].section = PJ_NO_PARENT;
     }
+    for (uint32_t i = 0; i < data.component_count; i++) /* in a step, but in no token or layer */
+        if (i % 11 == 0 && data.token_count) {
+            data.components[i].layer = data.components[i].token = PJ_NO_PARENT;
+            data.components[i].step = i % data.token_count;
+        }
     pj_store *store = open_at(f->path);
     save(store, &data);
     assert_comes_back(store, &data);

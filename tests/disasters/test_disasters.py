@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""What a run leaves behind when its process is killed, its disk fills up, or the power fails.
+
+    test_disasters.py PROGRAM FAULTS_LIBRARY
+
+How often each is tried comes from PJ_DISASTERS, by default "kill=3,full=4,power=12"; a release is
+tried with "kill=300,full=50,power=1000". PJ_DISASTER_SEED sets the choices. Each ends in a line of
+counts. faults.c, loaded into the program, is the disk that fills up and the record of what reached it.
+"""
+import collections
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM, FAULTS = sys.argv[1:3]
+SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))
+TIMES = dict(part.split("=") for part in os.environ.get("PJ_DISASTERS", "kill=3,full=4,power=12").split(","))
+SEED = int(os.environ.get("PJ_DISASTER_SEED", time.time_ns() % 1_000_000))
+KEEP = os.environ.get("PJ_DISASTER_KEEP")  # a folder for what the last power failure left
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
+TOKENS = 400
+HEADER_BYTES, TOKEN_TEXT, INFO = 64, 3, 7
+chance = random.Random(SEED)
+
+
+def environment(home, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PERJOULE")}
+    return env | {"HOME": home, "XDG_DATA_HOME": home, "PERJOULE_POWER": "none"} | more
+
+
+def run_command(db, depth="deep"):
+    return [PROGRAM, "run", "-m", f"{MODELS}/demo", "--db", db, "--depth", depth, "-n", str(TOKENS),
+            "--ignore-eos", "--json", "Once upon a time"]
+
+
+def ask(*arguments, home):
+    return subprocess.run([PROGRAM, *arguments], env=environment(home), capture_output=True, text=True, timeout=120 * SLOW)
+
+
+# ---- what is there ------------------------------------------------------------------------------
+
+
+def spools(*folders):
+    return [f for folder in folders for f in glob.glob(f"{folder}/**/*.spool", recursive=True)]
+
+
+def records(path):
+    """How many whole records of each type a spool has, in their order; stops at the first that is cut off."""
+    counts = collections.Counter()
+    with open(path, "rb") as f:
+        content = f.read()
+    at = HEADER_BYTES
+    while at + 8 <= len(content):
+        word = struct.unpack_from("<I", content, at + 4)[0]
+        kind, size = word & 0xFF, 8 + ((word >> 8) + 7) // 8 * 8
+        if not kind or at + size > len(content):
+            break
+        counts[kind] += 1
+        at += size
+    return counts
+
+
+def recover(db, home, *folders):
+    """Opens the database until nothing is left to be recovered; returns its runs as {id: (status, tokens)}."""
+    end = time.time() + 30 * SLOW
+    while True:
+        answer = ask("ls", "--db", db, "--json", home=home)
+        assert answer.returncode == 0, answer.stderr
+        if not spools(*folders) or "in its spool" in answer.stderr or time.time() > end:
+            break  # nothing is left, or what is left was named as unreadable
+    checked = ask("check", "--db", db, home=home).stdout.splitlines()
+    assert all(" ok: " in line for line in checked if not line.startswith(("spool ", db))), checked
+    connection = sqlite3.connect(db)
+    with connection:
+        found = connection.execute(
+            "SELECT r.id, r.status, count(t.id) FROM profiling_runs r LEFT JOIN tokens t ON t.run_id = r.id"
+            " AND t.phase = 'decode' GROUP BY r.id").fetchall()
+    connection.close()
+    return {run: (status, tokens) for run, status, tokens in found}
+
+
+# ---- kill -9 ------------------------------------------------------------------------------------
+
+
+def kill_once(folder):
+    """One process for each of two databases of one folder; both die, and each gets its own run back."""
+    home = os.path.join(folder, "home")
+    os.makedirs(home)
+    dbs = [os.path.join(folder, name) for name in ("a.db", "b.db")]
+    processes = [subprocess.Popen(run_command(db), env=environment(home), stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) for db in dbs]
+    end = time.time() + 60 * SLOW
+    while any(not spools(f"{db}-spool") and p.poll() is None for db, p in zip(dbs, processes)) and time.time() < end:
+        time.sleep(0.001)
+    time.sleep(chance.uniform(0, 0.7))
+    inside = [bool(spools(f"{db}-spool")) and p.poll() is None for db, p in zip(dbs, processes)]
+    for process in processes:
+        process.kill()
+        process.wait()
+    left = {}
+    for db, truly in zip(dbs, inside):
+        for path in spools(f"{db}-spool"):
+            left[db] = (os.path.basename(path)[:-6], records(path), os.path.getsize(path))
+    for db, truly in zip(reversed(dbs), reversed(inside)):
+        runs = recover(db, home, f"{db}-spool")
+        assert len(runs) <= 1, runs
+        if db not in left:
+            assert not truly or len(runs) == 1, "killed inside a run, and neither spool nor run is there"
+            continue
+        run, counts, size = left[db]
+        if not counts[INFO]:
+            continue  # died before it could say which run it is
+        assert run in runs, (db, run, size, runs)
+        status, tokens = runs[run]
+        assert tokens >= counts[TOKEN_TEXT] - 1, (status, tokens, counts)  # one of them is the prompt's
+    return "inside" if all(inside) else "around"
+
+
+# ---- a full disk --------------------------------------------------------------------------------
+
+
+def used_below(folder):
+    sizes = (os.lstat(os.path.join(place, name)).st_size for place, _, names in os.walk(folder) for name in names)
+    return sum((size + 4095) // 4096 * 4096 for size in sizes)
+
+
+def full_once(folder, capacity):
+    """A run on a disk of `capacity` bytes; checks what it says against what is there; returns what became of it."""
+    disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
+    os.makedirs(disk)
+    if chance.random() < 0.5:  # no second disk to turn to
+        home = os.path.join(disk, "home")
+    os.makedirs(home)
+    db = os.path.join(disk, "runs.db")
+    first = subprocess.run(run_command(db, chance.choice(("module", "deep"))), capture_output=True, text=True,
+                           timeout=120 * SLOW, env=environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk,
+                                                               PJ_FAULT_CAPACITY=str(capacity)))
+    said = first.stderr
+    assert first.returncode in (0, 1), (first.returncode, said)
+    used, left = used_below(disk), spools(folder)
+    reserve = glob.glob(f"{disk}/**/reserve", recursive=True)
+    counts = records(left[0])[TOKEN_TEXT] if left else None
+    size = os.path.getsize(left[0]) if left else 0
+    runs = recover(db, home, folder)
+    assert not spools(folder), said
+    if first.returncode == 0:
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        return "stored"
+    if "all of it is in its spool" in said:
+        assert left and left[0] in said, (left, said)
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        return "kept whole in its spool"
+    kept = re.search(r"of its (\d+) bytes of events only the first (\d+) are kept, in (\S+),", said)
+    if kept:
+        total, first_bytes = int(kept[1]), int(kept[2])
+        assert left == [kept[3]] and size == first_bytes, (left, size, said)
+        assert not reserve, "the reserve was not given up"
+        assert capacity - used < total - first_bytes, f"{capacity - used} bytes are free, and {said}"
+        status, tokens = next(iter(runs.values()))
+        assert status == "interrupted" and tokens >= counts - 1, (runs, counts, said)
+        return "kept as far as there was room"
+    if "it could be written nowhere" in said:
+        assert not runs and capacity - used < 8192, (runs, capacity - used, said)
+        return "no room even for a beginning"
+    assert not runs and not left and "Once" not in first.stdout, (first, runs)
+    return "refused before it began"
+
+
+# ---- a power failure ----------------------------------------------------------------------------
+
+
+class File:
+    def __init__(self):
+        self.safe, self.pending = bytearray(), []  # on the disk for certain; (offset, bytes) or (size, None)
+
+    @staticmethod
+    def change(content, offset, data):
+        if data is None:
+            del content[offset:]
+            content.extend(bytes(offset - len(content)))
+        else:
+            content.extend(bytes(max(0, offset - len(content))))
+            content[offset:offset + len(data)] = data
+
+    def sync(self):
+        for offset, data in self.pending:
+            self.change(self.safe, offset, data)
+        self.pending.clear()
+
+    def after_crash(self):
+        """What was synced, and of the rest whichever pages the system happened to have written."""
+        content, share = bytearray(self.safe), chance.choice((0, 0.5, 0.9, 1))
+        for offset, data in self.pending:
+            if data is None:
+                if chance.random() < share:
+                    self.change(content, offset, None)
+                continue
+            at = 0
+            while at < len(data):
+                end = min(len(data), (offset + at) // 4096 * 4096 + 4096 - offset)
+                if chance.random() < share:
+                    self.change(content, offset + at, data[at:end])
+                at = end
+        return content
+
+
+def read_log(path):
+    with open(path, "rb") as f:
+        content = f.read()
+    at, events = 0, []
+    while at < len(content):
+        kind, path_bytes, offset, size = struct.unpack_from("<cIqQ", content, at)
+        at += 21
+        name = content[at:at + path_bytes].decode()
+        at += path_bytes
+        events.append((kind.decode(), name, offset, content[at:at + size]))
+        at += size
+    return events
+
+
+def crash(events, disk, target):
+    """Writes into `target` what a power failure after these events may leave; returns the files deleted there.
+    Creations and deletions reach the disk in their order; when, is up to the system until something they
+    concern is synced."""
+    names, changes, settled = {}, [], 0
+    for kind, name, offset, data in events:
+        if kind == "C":
+            names[name] = File()
+            changes.append((name, names[name]))
+        elif kind == "U":
+            names.pop(name, None)
+            changes.append((name, None))
+        elif kind == "S" and name == disk:
+            settled = len(changes)
+        elif name in names and kind == "W":
+            names[name].pending.append((offset, data))
+        elif name in names and kind == "T":
+            names[name].pending.append((offset, None))
+        elif name in names:
+            names[name].sync()
+            settled = max([settled] + [i + 1 for i, (_, f) in enumerate(changes) if f is names[name]])
+    entries = {}
+    for name, file in changes[:chance.randint(settled, len(changes))]:
+        entries[name] = file
+    for name, file in entries.items():
+        path = target + name[len(disk):]
+        if file is None or name.endswith("-shm"):
+            continue
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(file.after_crash())
+        os.chmod(path, 0o600)
+    return {os.path.basename(name) for name, file in entries.items() if file is None}
+
+
+def power_failures(folder, times):
+    disk, log = os.path.join(folder, "disk"), os.path.join(folder, "log")
+    os.makedirs(disk)
+    db, ends, ids = os.path.join(disk, "runs.db"), [], []
+    for depth in ("deep", "module"):
+        done = subprocess.run(run_command(db, depth), capture_output=True, text=True, timeout=120 * SLOW,
+                              env=environment(os.path.join(folder, "home"), LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk,
+                                              PJ_FAULT_LOG=log))
+        assert done.returncode == 0, done.stderr
+        ids.append(json.loads(done.stdout)["id"])
+        ends.append(len(read_log(log)))
+    events, counts = read_log(log), collections.Counter()
+    first = next(i for i, event in enumerate(events) if event[1].endswith(".spool"))
+    removed = [i for i, event in enumerate(events) if event[0] == "U" and event[1].endswith(".spool")]
+    assert len(removed) == 2, removed
+    for number in range(times):
+        target = os.path.join(folder, f"after-{number}")
+        os.makedirs(target, mode=0o700)
+        # half of the failures around the moment at which a run is stored and its spool removed
+        at = chance.randint(first, len(events))
+        if number % 2:
+            near = chance.choice((1, 1, chance.randint(-40, 40)))  # after the last, nothing else may be written
+            at = min(removed[number // 2 % 2] + near, len(events))
+        deleted = crash(events[:at], disk, target)
+        if KEEP:
+            shutil.rmtree(KEEP, ignore_errors=True)
+            shutil.copytree(target, KEEP)
+        left = {os.path.basename(p)[:-6]: records(p) for p in spools(target)}
+        runs = recover(os.path.join(target, "runs.db"), folder, target)
+        for run, end in zip(ids, ends):
+            if at >= end or f"{run}.spool" in deleted:
+                assert runs.get(run) == ("completed", TOKENS - 1), f"event {at}: {run} was stored, now {runs}"
+            elif run in left and left[run][INFO]:
+                assert run in runs or spools(target), f"event {at}: the spool of {run} is gone, runs {runs}"
+        counts["in all"] += 1
+        counts["with a spool"] += bool(left)
+        counts["with a run stored"] += at >= ends[0]
+        shutil.rmtree(target)
+    return counts
+
+
+# ---- all of it ----------------------------------------------------------------------------------
+
+
+def attempts(name, count, once):
+    counts = collections.Counter()
+    for _ in range(count):
+        with tempfile.TemporaryDirectory(prefix=f"perjoule-{name}-") as folder:
+            counts[once(folder)] += 1
+    print(f"{name}: {count} times: " + ", ".join(f"{n} {what}" for what, n in counts.most_common()), flush=True)
+
+
+print(f"PJ_DISASTER_SEED={SEED}", flush=True)
+attempts("kill", int(TIMES.get("kill", 0)), kill_once)
+attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
+with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
+    if int(TIMES.get("power", 0)):
+        print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)
