@@ -5,9 +5,10 @@
 #
 #   dist-bin.sh [ARCH...]
 #
-# The libraries' sources are the distribution's source
-# packages, fetched with this machine's apt; what its mirror lacks may be put into
-# build-dist-bin/sources by hand (apt checks the sums of what it fetches). Zig compiles them.
+# The libraries' sources are the distribution's source packages, fetched and verified by this machine's
+# apt, and compiled with Zig. Mirrors do not always hold every source: what they lack is looked for on the
+# mirrors in PERJOULE_SOURCE_MIRRORS (URLs of folders that have a pool/, of Debian or Ubuntu, which share most
+# sources) and checked against the signed description, or put into build-dist-bin/sources by hand.
 set -eu
 cd "$(dirname "$0")/.."
 targets=${*:-x86_64 aarch64}
@@ -15,70 +16,102 @@ glibc=2.28
 out=$PWD/build-dist-bin
 packages="zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3"
 version=$(tools/version.sh)
-mkdir -p "$out/sources" "$out/apt/lists/partial" "$out/bin" dist
+mkdir -p "$out/sources" "$out/bin" dist
 
 # ---- sources ----------------------------------------------------------------------------------
 
-# apt's own settings and mirrors, with source packages switched on, without touching the system's.
-prepare_apt() {
+debian_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) echo "$1" ;; esac; }
+# This machine's mirrors with their keys, one per line: MIRROR SUITE COMPONENT ORIGIN
+mirrors() {
     # shellcheck disable=SC2016  # apt's variables
-    apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' | sort -u |
-        while read -r mirror suite component origin; do
-            case $origin in Debian | Ubuntu) ;; *) continue ;; esac
-            keys=/usr/share/keyrings/$(echo "$origin" | tr DU du)-archive-keyring.gpg
-            [ -e "$keys" ] && keys="[signed-by=$keys] " || keys=''
-            echo "deb-src $keys$mirror $suite $component"
-        done >"$out/apt/sources.list"
-    [ -s "$out/apt/sources.list" ] || { echo "dist-bin: this machine's apt knows no Debian or Ubuntu mirror" >&2; exit 3; }
-    cat >"$out/apt/apt.conf" <<EOF
-Dir::State::lists "$out/apt/lists";
-Dir::Etc::sourcelist "$out/apt/sources.list";
+    apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
+        sort -u | grep -E ' (Debian|Ubuntu)$' || true
+}
+# Settings for an apt of our own: of source packages (deb-src), or of another architecture's (deb).
+prepare_apt() { # folder, deb-src or deb, Debian's name of the architecture
+    local keys
+    mkdir -p "$1/lists/partial"
+    mirrors | while read -r mirror suite component origin; do
+        keys=/usr/share/keyrings/$(echo "$origin" | tr DU du)-archive-keyring.gpg
+        [ -e "$keys" ] && keys="[signed-by=$keys] " || keys=''
+        echo "$2 $keys$mirror $suite $component"
+    done >"$1/sources.list"
+    [ -s "$1/sources.list" ] || { echo "dist-bin: this machine's apt knows no Debian or Ubuntu mirror" >&2; exit 3; }
+    cat >"$1/apt.conf" <<EOF
+Dir::State::lists "$1/lists";
+Dir::Etc::sourcelist "$1/sources.list";
 Dir::Etc::sourceparts "-";
 APT::Sandbox::User "root";
+APT::Architecture "$3";
+APT::Architectures { "$3"; };
 EOF
 }
 have_source() { ls "$out/sources/$1"_*.orig.tar.* >/dev/null 2>&1; }
+# The newest version first, from one mirror at a time: a mirror may lack what its index names.
+fetch_source() { # name
+    local list each
+    for list in "$out"/apt/sources.list "$out"/apt/mirror-*; do
+        for each in $(apt-cache -o "Dir::Etc::sourcelist=$list" madison "$1" | awk '{ print $3 }' | sort -Vru); do
+            (cd "$out/sources" && apt-get -o "Dir::Etc::sourcelist=$list" source --download-only -qq "$1=$each") \
+                >"$out/apt/log" 2>&1 && return
+        done
+    done
+}
+# The files that a package's description names, from any mirror that has them.
+fetch_elsewhere() { # name
+    local description letters=${1:0:1} mirror component sum file
+    description=$(find "$out/sources" -name "$1_*.dsc" | sort -V | tail -n 1)
+    [ -n "$description" ] || return 0
+    case $1 in lib*) letters=${1:0:4} ;; esac
+    sed -n '/^Checksums-Sha256:/,/^[A-Z][a-z]*:$/p' "$description" | awk 'NF == 3 { print $1, $3 }' |
+        while read -r sum file; do
+            for mirror in ${PERJOULE_SOURCE_MIRRORS:-}; do for component in main universe; do
+                [ ! -e "$out/sources/$file" ] || continue
+                curl -fsSL -o "$out/part" "$mirror/pool/$component/$letters/$1/$file" 2>/dev/null || continue
+                echo "$sum  $out/part" | sha256sum --check --quiet && mv "$out/part" "$out/sources/$file"
+            done; done
+        done
+}
 fetch_sources() {
-    local name missing='' each
+    local name missing=''
     for name in $packages; do have_source "$name" || missing="$missing $name"; done
     [ -n "$missing" ] || return 0
-    prepare_apt
+    prepare_apt "$out/apt" deb-src "$(debian_name "$(uname -m)")"
+    split -l 1 "$out/apt/sources.list" "$out/apt/mirror-"
     export APT_CONFIG=$out/apt/apt.conf
     apt-get update -qq
     for name in $missing; do
-        # the newest version first; a mirror may not hold all that its index names
-        for each in $(apt-cache madison "$name" | awk '{ print $3 }' | sort -Vru); do
-            (cd "$out/sources" && apt-get source --download-only -qq "$name=$each") >"$out/apt/log" 2>&1 && break
-        done
+        fetch_source "$name"
+        have_source "$name" || fetch_elsewhere "$name"
         have_source "$name" || {
             tail -n 3 "$out/apt/log" >&2
-            echo "dist-bin: the source of $name could not be fetched; put its .orig.tar archive into build-dist-bin/sources" >&2
+            echo "dist-bin: no mirror has the source of $name: name another in PERJOULE_SOURCE_MIRRORS, or put its" \
+                ".orig.tar archive into build-dist-bin/sources" >&2
             exit 3
         }
     done
     unset APT_CONFIG
 }
 
+# Packages of the target's architecture, unpacked into one folder.
+fetch_packages() { # arch, folder, package...
+    local arch=$1 folder=$2 apt=$out/apt-$1
+    shift 2
+    [ -e "$apt/apt.conf" ] || prepare_apt "$apt" deb "$(debian_name "$arch")"
+    mkdir -p "$apt/packages" "$folder"
+    rm -f "$apt/packages"/*.deb
+    (
+        export APT_CONFIG=$apt/apt.conf
+        apt-get update -qq
+        cd "$apt/packages"
+        apt-get download -qq "$@"
+    )
+    find "$apt/packages" -name '*.deb' -exec dpkg-deb -x {} "$folder" \;
+}
 # The C library of another architecture, for the emulator to run what was built for it.
 fetch_runtime() { # arch
-    local debian=$1 package
-    [ "$1" = aarch64 ] && debian=arm64
-    [ "$1" = x86_64 ] && debian=amd64
     [ ! -e "$out/runtime-$1/complete" ] || return 0
-    mkdir -p "$out/apt-$1/lists/partial" "$out/runtime-$1"
-    prepare_apt
-    sed 's/^deb-src /deb /' "$out/apt/sources.list" >"$out/apt-$1/sources.list"
-    # shellcheck disable=SC2016  # sed's own $
-    sed -e "s#$out/apt/#$out/apt-$1/#g" -e '$aAPT::Architecture "'"$debian"'";\nAPT::Architectures { "'"$debian"'"; };' \
-        "$out/apt/apt.conf" >"$out/apt-$1/apt.conf"
-    (
-        export APT_CONFIG=$out/apt-$1/apt.conf
-        cd "$out/apt-$1"
-        apt-get update -qq
-        apt-get download -qq libc6
-    )
-    package=$(find "$out/apt-$1" -name 'libc6_*.deb' | head -n 1)
-    dpkg-deb -x "$package" "$out/runtime-$1"
+    fetch_packages "$1" "$out/runtime-$1" libc6
     : >"$out/runtime-$1/complete"
 }
 

@@ -66,6 +66,7 @@ need_for_dist_bin() {
     have dpkg-source || need dpkg-dev
     have xz || need xz
     have tclsh || need tcl
+    have curl || need curl-tool
     have make || need make
 }
 
