@@ -1,4 +1,4 @@
-/* Robust outliers. */
+/* Outlier detection with robust statistics. */
 #include "analysis/anomalies.h"
 
 #include <math.h>

@@ -1,7 +1,5 @@
-/*
- * Values that stand out from their like: distance from the median in robust standard deviations
- * (1.4826 times the median absolute deviation), so that outliers do not hide each other.
- */
+/* Outliers: distance from the median in robust standard deviations (1.4826 times the median
+ * absolute deviation), so that outliers do not mask each other. */
 #ifndef PJ_ANALYSIS_ANOMALIES_H
 #define PJ_ANALYSIS_ANOMALIES_H
 
@@ -10,11 +8,11 @@
 
 typedef struct pj_anomaly {
     size_t index;
-    double value, expected, score; /* score: robust deviations, with sign */
+    double value, expected, score; /* score: robust standard deviations, signed */
 } pj_anomaly;
 
-/* Writes at most `max` anomalies beyond `threshold` deviations, the strongest first, and returns
- * how many. Fewer than 8 values, or no spread, have none. `work` holds `count` doubles. */
+/* Writes at most `max` outliers beyond `threshold` deviations, the strongest first, and returns how
+ * many. None for fewer than 8 values or without spread. `work` holds `count` doubles. */
 size_t pj_anomalies_find(const double *values, size_t count, double threshold, double *work,
                          pj_anomaly *found, size_t max);
 

@@ -128,7 +128,7 @@ static void mann_whitney(const double *a, const double *b, ranked *all, pj_compa
     }
     double u = ranks - na * (na + 1) / 2, middle = na * nb / 2;
     double spread = sqrt(na * nb / 12 * (total + 1 - ties / (total * (total - 1))));
-    double away = fabs(u - middle) - 0.5; /* continuity */
+    double away = fabs(u - middle) - 0.5; /* continuity correction */
     c->mann_whitney_u = u;
     c->mann_whitney_p = spread > 0 ? erfc(fmax(away, 0) / spread / sqrt(2)) : NAN;
     c->rank_biserial = 1 - 2 * u / (na * nb);
@@ -156,7 +156,7 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
     if (c->n_a < 2 || c->n_b < 2) return;
     welch(c);
     ranked *all = pj_alloc(c->n_a + c->n_b, sizeof *all);
-    if (!all) return; /* the rank test then says nothing */
+    if (!all) return; /* the rank test is then not available */
     mann_whitney(x, y, all, c);
     pj_free(all);
 }
@@ -172,7 +172,7 @@ void pj_holm(const double *p, size_t count, double *adjusted)
         adjusted[i] = NAN;
         tests += !isnan(p[i]);
     }
-    while (done < tests) { /* the smallest first; each at least the one before */
+    while (done < tests) { /* in ascending order; each at least its predecessor */
         double least = INFINITY;
         for (size_t i = 0; i < count; i++)
             if (!isnan(p[i]) && p[i] > last && p[i] < least) least = p[i];

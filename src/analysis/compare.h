@@ -1,9 +1,6 @@
-/*
- * Are two sets of figures different? Welch's t test and the Mann-Whitney test, how large the
- * difference is (Hedges' g, rank-biserial correlation), and Holm's correction when many questions
- * are asked at once. Pure: arrays in, figures out. NAN where a test has nothing to say (fewer than
- * two values, no spread at all).
- */
+/* Two-sample comparison: Welch's t test and the Mann-Whitney test, effect sizes (Hedges' g,
+ * rank-biserial correlation), and Holm's correction for multiple tests. Pure: arrays in, figures
+ * out. NAN where a test is not applicable (fewer than two values, no spread). */
 #ifndef PJ_ANALYSIS_COMPARE_H
 #define PJ_ANALYSIS_COMPARE_H
 
@@ -14,15 +11,15 @@ typedef struct pj_comparison {
     double mean_a, mean_b, sd_a, sd_b;
     double difference, difference_lo, difference_hi; /* b - a, 95 % interval by Welch */
     double welch_t, welch_df, welch_p;
-    double mann_whitney_u, mann_whitney_p; /* U of a; p by the normal limit with ties */
+    double mann_whitney_u, mann_whitney_p; /* U of a; p by the normal approximation with ties */
     double hedges_g;                       /* standardised b - a, corrected for small samples */
     double rank_biserial;                  /* -1: every b below every a; 1: above */
 } pj_comparison;
 
-/* `work` holds n_a + n_b doubles. NANs among the values are left out. */
+/* `work` holds n_a + n_b doubles. NANs among the values are ignored. */
 void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double *work,
                 pj_comparison *result);
-/* Holm: p values as they are to be read when all of them are looked at. NANs are not counted. */
+/* Holm's correction: p values adjusted for testing all of them together. NANs are not counted. */
 void pj_holm(const double *p, size_t count, double *adjusted);
 
 double pj_student_two_sided(double t, double degrees); /* p of |T| >= |t| */

@@ -1,7 +1,5 @@
-/*
- * The table of CO2 intensities. The first four are perjoule's presets; countries are averages of
- * generation of 2022 and 2023 as published by Our World in Data, rounded to whole grams.
- */
+/* The table of CO2 intensities. The first four are perjoule's presets; countries are average
+ * generation of 2022 and 2023 as published by Our World in Data, rounded to whole grams. */
 #include "analysis/cost.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Grams of CO2 a kilowatt-hour by region: averages of generation, rounded; no two tables agree, so
- * the figure that matters to you is the one to give by hand. */
+/* Grams of CO2 per kilowatt-hour by region: averages of generation, rounded. Published tables
+ * disagree, so enter your own figure where it matters. */
 #ifndef PJ_ANALYSIS_COST_H
 #define PJ_ANALYSIS_COST_H
 
@@ -8,7 +8,7 @@ typedef struct pj_cost_region {
     double g_per_kwh;
 } pj_cost_region;
 
-/* NAN: the region is not in the table. Codes and names, without regard to case. */
+/* NAN: unknown region. Codes and names, case-insensitive. */
 double pj_cost_region_g_per_kwh(const char *region);
 const pj_cost_region *pj_cost_lowest_region(void);
 

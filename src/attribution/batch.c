@@ -1,4 +1,4 @@
-/* Shares of a batch's steps. */
+/* Splits the energy of a batch's steps between its sequences. */
 #include "attribution/batch.h"
 
 #include "trace/request.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Energy of a step's attention: what the rule `bytes` divides by context. */
+/* Attention energy of a step, which the rule `bytes` splits by context length. */
 typedef struct context_energy {
     int64_t shared_nj; /* net, or gross where idle power is not known: as the views compute it */
     int64_t net_nj;
@@ -18,7 +18,7 @@ typedef struct sharing {
     pj_batch_rule rule;
     double planted_idle_mw;
     context_energy *context;   /* [token_count] by first row of the step */
-    double *weight, *attended; /* [token_count] of the rows of a step, each adding up to 1 */
+    double *weight, *attended; /* [token_count] of the rows of a step, each summing to 1 */
     bool by_context;           /* some step was split by context */
     bool any;                  /* some step was shared */
 } sharing;
@@ -32,7 +32,7 @@ static void normalise(double *weights, uint32_t count)
     for (uint32_t i = 0; i < count; i++) weights[i] = sum > 0 ? weights[i] / sum : 1.0 / count;
 }
 
-/* A sequence may have several tokens in a step: they divide its part. */
+/* A sequence may have several tokens in a step: they divide its share. */
 static void weigh_sequences(const pj_token_row *rows, uint32_t count, double *weights)
 {
     bool distinct = true;
@@ -74,14 +74,14 @@ static void weigh(sharing *s, uint32_t first, uint32_t count)
 
 /* ---- amounts ----------------------------------------------------------------------------------- */
 
-/* Divides whole + context by the two weights into whole nanojoules that add up exactly: parts are
- * differences of rounded running sums. What is unknown stays unknown in every part. */
+/* Divides whole + context by the two weights into integer nanojoules that add up exactly: parts are
+ * differences of rounded running sums. An unknown whole gives unknown parts. */
 static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double context_nj,
                    int64_t *amount, size_t stride)
 {
     double sum = 0;
     int64_t given = 0;
-    /* what of it is due to context is not known (no idle power): all goes by the first weight */
+    /* without idle power the context's part is unknown: split everything by the first weight */
     if (!isfinite(context_nj) || context_nj == (double)PJ_NJ_UNKNOWN) context_nj = 0;
     for (uint32_t i = 0; i < count; i++) {
         int64_t *part = (int64_t *)(void *)((char *)amount + i * stride);
@@ -96,8 +96,8 @@ static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double co
     }
 }
 
-/* The rows' shares such that the parts of the step, shared as the views do it, add up to each row's
- * whole nanojoules. */
+/* Sets the rows' shares so that the step's parts, split by them as the views do, add up to each
+ * row's energy in nanojoules. */
 static void set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
                        const pj_energy *step, int64_t context_nj)
 {

@@ -1,5 +1,5 @@
-/* Facts and rows. Rows are laid out by kind in the order in which their spans ended, which on one
- * thread is the order of time. */
+/* Facts and rows. Rows of each kind are in the order in which their spans ended, which on one
+ * thread is time order. */
 #include "attribution/build.h"
 
 #include "base/thread.h"
@@ -72,7 +72,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     for (uint32_t i = 0; i < data->warning_count; i++)
         data->warnings[i].t_ms = (data->warnings[i].t_ms - (double)begin_ns) / 1e6;
     if (!info->id[0])
-        return pj_fail(err, PJ_E_INVALID, "the spool does not say which run it is of");
+        return pj_fail(err, PJ_E_INVALID, "the spool does not name its run");
     pj_tree_begin(tree, begin_ns);
     return PJ_OK;
 }
@@ -107,7 +107,7 @@ typedef struct token_place {
     uint32_t token, step;
 } token_place;
 
-/* In which token, or in which step that several tokens share. */
+/* The token that a node is in, or the step shared by several tokens. */
 static token_place place_in_token(const pj_tree *tree, uint32_t index)
 {
     uint32_t above = pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN);
@@ -152,7 +152,7 @@ static void fill_extras(rows_state *s, const pj_span_view *view, uint32_t *begin
     *begin = d->extra_count;
     *count = view->extra_count;
     for (uint32_t i = 0; i < view->extra_count; i++) {
-        pj_extra extra; /* records lie at multiples of 8, so this is aligned; copied all the same */
+        pj_extra extra; /* copied although records are 8-byte aligned */
         memcpy(&extra, &view->extras[i], sizeof extra);
         d->extras[d->extra_count++] =
             (pj_extra_row){pj_tree_name(s->tree, extra.name), extra.index, extra.value};
@@ -282,7 +282,7 @@ static bool fill_row(rows_state *s, uint32_t index)
     }
 }
 
-/* ---- facts that follow from rows ----------------------------------------------------------- */
+/* ---- facts computed from rows -------------------------------------------------------------- */
 
 static double phase_ms(const pj_run_data *d, pj_phase phase)
 {
@@ -365,9 +365,9 @@ static bool collect_readings(const pj_tree *tree, pj_readings *readings)
     return true;
 }
 
-/* ---- all together -------------------------------------------------------------------------- */
+/* ---- the whole build ----------------------------------------------------------------------- */
 
-/* Rows and energies of a large run are made at the same time: they meet in pj_joules_fill. */
+/* Rows and energies of a large run are built in parallel and joined in pj_joules_fill. */
 typedef struct rows_task {
     pj_tree *tree;
     pj_run_data *data;
@@ -421,8 +421,7 @@ static pj_status check_stop(const pj_build_options *options, pj_error *err)
     return pj_fail(err, PJ_E_CANCELLED, "building the run was interrupted");
 }
 
-/* Damage is part of the run's record: whoever reads its figures has to know that some are missing.
- */
+/* Damage is recorded as a warning, so that readers of the figures know that data is missing. */
 static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
 {
     char text[160];

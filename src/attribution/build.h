@@ -9,24 +9,25 @@
 #include "power/sim.h"
 #include "attribution/tree.h"
 
-/* 20 % more or less, evenly. */
+/* Uniform within +-20 %. */
 #define PJ_USUAL_CLASS_SPREAD 0.115
 
 typedef struct pj_build_options {
-    const pj_sim_spec *sim; /* rails of source "sim" are read from this truth; NULL: none */
-    /* What a calibration knows of a class on a rail: net power and 1 sigma; false: nothing. NULL:
-     * there is no calibration. */
+    const pj_sim_spec *sim; /* truth from which rails of source "sim" are read; NULL: none */
+    /* Looks up a calibration's prior for a class on a rail: net power and 1 sigma; false: it has
+     * none. NULL: there is no calibration. */
     bool (*prior)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                   double *power_mw, double *sd_mw);
     void *context;
-    /* Hears of every class's power on every rail as the fit found it; or NULL. */
+    /* Called with every class's estimated power on every rail; or NULL. */
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
-    const _Atomic bool *stop; /* set by another thread: give up with PJ_E_CANCELLED; or NULL */
-    bool trusted; /* sensors and load are just as declared: what a benchmark compares with */
-    double class_spread; /* assumed relative 1 sigma of power within a class where the sensor
-                            cannot see single rows; 0: PJ_USUAL_CLASS_SPREAD */
+    const _Atomic bool *stop; /* set by another thread to cancel (PJ_E_CANCELLED); or NULL */
+    bool trusted; /* sensors and load behave exactly as declared: the reference of benchmarks */
+    /* assumed relative 1 sigma of power within a class where the sensor cannot resolve single rows;
+     * 0: PJ_USUAL_CLASS_SPREAD */
+    double class_spread;
 } pj_build_options;
 
 /* Readings of the spool by rail, in order. */
@@ -40,22 +41,22 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
 
 /* ---- steps, for tests ---- */
 
-/* Facts, rails and warnings; tells the tree when recording began. */
+/* Facts, rails and warnings; sets when recording began in the tree. */
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err);
-/* Rows without energies; puts each node's row into the tree. */
+/* Rows without energies; stores each node's row in the tree. */
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *data, pj_error *err);
-/* Energies (joules.c), in two steps. First those of every leaf, from the tree and the rails: the
- * rows of `data` may be in the making meanwhile. Then those of all rows, rail energies, classes and
- * samples (samples.c). The tree was cut. */
+/* Energies (joules.c), in two steps: first those of every leaf, from the tree and the rails, while
+ * the rows of `data` may still be under construction; then those of all rows, rail energies,
+ * classes and samples (samples.c). The tree must have been cut into leaves. */
 typedef struct pj_joules pj_joules;
 pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_joules **joules,
                         pj_error *err);
 pj_status pj_joules_fill(pj_joules *joules, pj_error *err);
-/* The figures of the request (trace/request.h); everything else is filled. */
+/* The figures of the request (trace/request.h); everything else must be filled. */
 pj_status pj_joules_request(pj_joules *joules, pj_error *err);
 void pj_joules_free(pj_joules *joules); /* NULL is allowed */
-/* Conditions of devices, and their summary; energies are known. */
+/* Conditions of devices, and their summary; energies must be known. */
 pj_status pj_build_conditions(const pj_tree *tree, pj_run_data *data, pj_error *err);
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
                            pj_error *err);

@@ -1,4 +1,4 @@
-/* Conditions of a run: rows from the spool, and what they come to by device. */
+/* Conditions of a run: rows from the spool, and a summary per device. */
 #include "attribution/build.h"
 
 #include "base/json.h"
@@ -83,8 +83,7 @@ static double spread_most(const spread *s)
     return s->count ? s->most : NAN;
 }
 
-/* Mean power over the run of the rails that are this device: the processor's column, or the GPU of
- * that name. */
+/* Mean power over the run of this device's rails: the CPU column, or the GPU of that name. */
 static double mean_mw(const pj_run_data *d, const char *device)
 {
     double mj[PJ_MAX_RAILS], sum = NAN;

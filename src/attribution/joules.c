@@ -1,12 +1,12 @@
 /*
- * Energies of a run: where spans and sensors meet. For every rail that counts in the total: an
+ * Energies of a run, from spans and sensor readings. For every rail that counts in the total: an
  * energy curve from its readings, a fit of class powers over its windows, and the measured energy
- * shared out over the leaves of the run in whole nanojoules. Then sums, bottom up, so that parts
- * add up exactly at every level.
+ * distributed over the run's leaves in integer nanojoules. Then sums, bottom up, so that parts add
+ * up exactly at every level.
  *
- * What no window observed is unavailable, with a bound: that is decided for the run as a whole, by
- * the share of it that windows saw and by its propagated interval. Parts of a run that is known
- * keep their intervals, however wide.
+ * Energy that no window observed is unavailable, with an upper bound. This is decided for the run
+ * as a whole, from the share of it that windows covered and from its propagated interval. If the
+ * run's energy is known, its parts keep their intervals, however wide.
  */
 #include "attribution/joules.h"
 
@@ -15,8 +15,8 @@
 
 #include <math.h>
 
-/* Share of a run that windows must have seen: of one that is shorter than the sensor's period,
- * nearly all, since nothing else of the like tells what the rest took. */
+/* Share of a run that windows must have covered. A run shorter than the sensor's period needs
+ * nearly all of it, since nothing similar tells what the rest took. */
 #define LEAST_OBSERVED       0.1
 #define LEAST_OBSERVED_SHORT 0.9
 
@@ -43,7 +43,8 @@ static void sum_children(pj_joules *j, uint32_t index)
     }
 }
 
-/* A leaf's energy to every span around it but those that keep only what is their own. */
+/* Adds a leaf's energy to every enclosing span, except those that are charged only for their own
+ * time (pj_tree_stands_apart). */
 static void add_upwards(pj_joules *j, uint32_t leaf, int64_t planted_nj)
 {
     const pj_tree *tree = j->tree;
@@ -103,7 +104,7 @@ static pj_status prepare(pj_joules *j, pj_error *err)
     return pj_joules_pool(j, err);
 }
 
-/* Rails of the total: those that know the whole run; when none does, all of them, so that what was
+/* Rails of the total: those that cover the whole run; if none does, all of them, so that energy
  * known before a sensor died stays known. */
 static pj_status attribute_rails(pj_joules *j, pj_error *err)
 {
@@ -127,9 +128,9 @@ static pj_status attribute_rails(pj_joules *j, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- what nobody observed ------------------------------------------------------------------ */
+/* ---- energy nobody observed ---------------------------------------------------------------- */
 
-/* What the rails can draw at most, NAN where some rail does not say. */
+/* Upper bound of what the rails can draw, NAN where some rail has none. */
 static double most_mw(const pj_joules *j)
 {
     double sum = 0;
@@ -151,8 +152,8 @@ static void withdraw(pj_joules *j, pj_energy *e, double ms, bool observed)
     e->absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-/* Whether the rails saw enough of the run. One of few readings, none of which stands out, may have
- * missed it altogether. */
+/* Whether the rails covered enough of the run. A run with few readings, none of which stands out,
+ * may have been missed altogether. */
 static bool is_observed(const pj_joules *j)
 {
     int64_t run_ns = j->tree->end_ns - j->tree->begin_ns;
@@ -186,7 +187,7 @@ static void judge_resolution(pj_joules *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
-/* ---- all together -------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
 pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_joules **joules,

@@ -1,11 +1,12 @@
-/* The checks of power/checks.h over a run: what they lower, and what they say. */
+/* Applies the consistency checks of power/checks.h to a run: raises uncertainties and adds
+ * warnings. */
 #include "attribution/joules.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A rail that another figure contradicts is known no better than the two agree. */
+/* The uncertainty of a rail contradicted by another is at least their disagreement. */
 static void doubt(pj_joules *j, const pj_finding *finding)
 {
     pj_curve *curve = j->curves[finding->rail];
@@ -46,7 +47,7 @@ static bool add_warning(pj_joules *j, pj_warning_row *all, uint32_t *count, cons
     return row->text != NULL;
 }
 
-/* What attribution could not do, each once. There is room for two. */
+/* Warns of what attribution could not do, each once. The array has room for two more. */
 static bool tell_limits(pj_joules *j, pj_warning_row *all, uint32_t *count)
 {
     char text[256];
@@ -64,7 +65,7 @@ static bool tell_limits(pj_joules *j, pj_warning_row *all, uint32_t *count)
     if (j->pooled_many) {
         snprintf(text, sizeof text,
                  "%u classes of work share one power with others of their phase: attribution "
-                 "tells at most 160 apart",
+                 "can separate at most 160",
                  j->pooled_many);
         ok &= add_warning(j, all, count, "classes_pooled", text);
     }

@@ -1,10 +1,7 @@
-/*
- * Classes as the fit has them. The equations cost the cube of their number, so a run of many
- * classes pools those of which next to nothing was seen: what takes less than a thousandth of the
- * time shares one power with the likes of it in the same phase, and so does all beyond the largest
- * MOST_CLASSES. A run of FEW_CLASSES keeps them all: an exact counter tells even small ones apart,
- * and one power for several is wrong for each.
- */
+/* Pools classes for the fit, whose cost grows with the cube of their number. In a run of many
+ * classes, those with less than a thousandth of the time share one power per phase, as do all
+ * beyond the largest MOST_CLASSES. Runs of up to FEW_CLASSES keep them all: an exact counter can
+ * separate even small classes, and a pooled power is wrong for each of its members. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"
@@ -42,7 +39,7 @@ static sized_class *measure_classes(const pj_joules *j, double *whole_ns)
     return sizes;
 }
 
-/* Whether a class is worth a power of its own; that of idle time always is. */
+/* Whether a class gets a power of its own; idle time always does. */
 static bool stands_alone(const pj_joules *j, const sized_class *c, double whole_ns)
 {
     return j->tree->class_count <= FEW_CLASSES || c->class_ == j->tree->idle_class ||

@@ -1,10 +1,10 @@
 /*
- * One rail: the fit of class powers over its windows, and its energy shared out over the leaves.
+ * One rail: the fit of class powers over its windows, and its energy shared among the leaves.
  *
- * A sensor's windows reach out of the run. The machine is taken as idle there: two more leaves of
- * the class `idle` stand for that time, so that fit and shares work on whole windows and nothing is
- * interpolated at the edges of a short run. Power sensors have some windows more on either side: a
- * delay that was not declared moves the run's energy into them.
+ * A sensor's windows extend beyond the run. The machine is assumed idle there: two extra leaves of
+ * class `idle` cover that time, so that fit and shares use whole windows and nothing is
+ * interpolated at the edges of a short run. Power sensors keep a few extra windows on either side:
+ * an undeclared delay shifts the run's energy into them.
  */
 #include "attribution/joules.h"
 
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nanojoules in 64 bits hold nine gigajoules; what a foreign spool says beyond is unknown. */
+/* int64 nanojoules hold nine gigajoules; larger values in a foreign spool count as unknown. */
 #define MOST_MJ    4e12
 #define LONGEST_NS (100000 * 1000000000LL)
 
-/* An edge may lack an update (up to three periods, as a hole) and a delay that is tried (2.5). */
+/* At an edge an update may be missing (up to three periods) and a delay is tried (up to 2.5). */
 enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
-#define SEES_ROWS    6.0  /* leaves a window holds at most, for a sensor that sees how they vary */
+#define SEES_ROWS    6.0  /* max. leaves per window of a sensor that resolves how they vary */
 #define LEAST_SPREAD 1e-4 /* of power within a class */
 #define MOST_SPREAD  0.5
 
@@ -43,8 +43,9 @@ static const pj_rail *rail_of(const pj_joules *j, const pj_rail_result *result)
     return &j->d->rails[result->rail];
 }
 
-/* A sensor that lags is read like a counter, P = y + tau y': the noise of a reading, times its lag,
- * is in the piece that it ends and in the next one with opposite signs. */
+/* A lagging sensor is corrected as P = y + tau y', so its energy behaves like a counter's: the
+ * noise of a reading times the lag enters the window that it ends and the next one with opposite
+ * signs. */
 static double lag_noise_mj(const pj_curve_window *seen, const pj_rail *rail)
 {
     double seconds = (double)(seen->end_ns - seen->begin_ns) * 1e-9;
@@ -65,7 +66,7 @@ static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, boo
                        .end_s = seen->end_s};
 }
 
-/* Usual time from one window's end to the next. */
+/* Typical time between the ends of consecutive windows. */
 static int64_t period_of(const pj_joules *j, const pj_rail_result *result)
 {
     int64_t least = 0;
@@ -104,8 +105,8 @@ static double net_mw(const pj_window *w, double idle_mw)
     return w->energy_mj / ((double)(w->end_ns - w->begin_ns) * 1e-9) - idle_mw;
 }
 
-/* Windows wholly outside the run in which the machine was busy with something else, and those
- * beyond them, say nothing of this run. */
+/* Drops windows wholly outside the run in which other work kept the machine busy, and those beyond
+ * them: they say nothing about this run. */
 static void drop_busy_margins(const pj_joules *j, pj_rail_result *result, int64_t period)
 {
     double idle_mw = j->d->baseline_mw[result->rail], most = 0;
@@ -140,7 +141,7 @@ static void place(const pj_window *given, size_t count, const pj_timing *timing,
     }
 }
 
-/* From where to where windows reach, at least the run; the time around it becomes leaves. */
+/* The interval that windows cover, at least the run; the time around the run becomes leaves. */
 static void set_reach(pj_joules *j, pj_rail_result *result, int64_t period)
 {
     const pj_tree *tree = j->tree;
@@ -160,8 +161,8 @@ static void set_reach(pj_joules *j, pj_rail_result *result, int64_t period)
 
 /* ---- the fit ------------------------------------------------------------------------------- */
 
-/* What is known of a class beforehand: a calibration's word, or that an idle machine draws its
- * baseline and nothing above it. */
+/* The prior of a class: from a calibration, or for idle time that it draws the baseline and nothing
+ * above it. */
 static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
 {
     pj_class_prior prior = {NAN, NAN};
@@ -179,8 +180,8 @@ static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
     return prior;
 }
 
-/* Energy that the windows say of the time they reach over, and how well that is known: of those
- * that tile it, exactly but for their noise. */
+/* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none
+ * where they tile it. */
 static void measure_total(const pj_joules *j, const pj_rail_result *result, bool as_declared,
                           int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
@@ -241,7 +242,7 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared
     if (result->has_fit && as_declared) observe(j, result);
     if (result->has_fit) status = pj_design_init(&result->design, &input, 0, err);
     pj_free(priors);
-    /* Without a fit energy goes by time, which is equal power, and `method` says so. */
+    /* Without a fit, energy is shared by time (equal power), and `method` says so. */
     return status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE || status == PJ_E_INTERNAL ? PJ_OK
                                                                                            : status;
 }
@@ -278,8 +279,8 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
     return pj_blocks_init(&input, &result->blocks, err);
 }
 
-/* How many leaves of about the same length a class has: those of one leaf fit it whatever it draws,
- * and say nothing of how power varies. NULL: no memory. */
+/* Number of leaves of similar length per class: a class with a single leaf fits any power and says
+ * nothing about how power varies. NULL: out of memory. */
 static double *count_leaves(const pj_joules *j)
 {
     double *sums = pj_alloc(2 * (size_t)j->pool_count, sizeof *sums);
@@ -295,8 +296,9 @@ static double *count_leaves(const pj_joules *j)
 }
 
 typedef struct spread_sums {
-    double squares;  /* of energies of leaves within blocks, as far as their class is not theirs */
-    double energies; /* squares of these energies, block by block */
+    /* of energies of leaves within blocks, where the class extends beyond the block */
+    double squares;
+    double energies; /* squared energies of such leaves, block by block */
 } spread_sums;
 
 static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, const double *count)
@@ -324,7 +326,7 @@ static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, 
     return sums;
 }
 
-/* Squares of what the blocks hold beyond what class powers expect. */
+/* Squared residuals of the blocks beyond what class powers predict. */
 static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
@@ -339,9 +341,9 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
     return squares;
 }
 
-/* What is known of how power varies within a class, relative: the residuals of the blocks have to
- * hold the variation of their leaves. Where a block holds single leaves that is a measurement;
- * where it holds many they average out, and the residuals only bound what is assumed. */
+/* Estimates the relative variation of power within a class from the blocks' residuals, which must
+ * contain it. Where a block holds single leaves this is a measurement; where it holds many they
+ * average out, and the residuals only bound the assumed value. */
 static double judge_spread(const pj_joules *j, const pj_rail_result *result)
 {
     double *count = count_leaves(j);
@@ -361,8 +363,8 @@ static double judge_spread(const pj_joules *j, const pj_rail_result *result)
 
 /* ---- energies of leaves -------------------------------------------------------------------- */
 
-/* Blocks of a curve that has no windows of power: the pieces between two ticks of a counter. They
- * are the blocks already; this only keeps out what a foreign spool may claim. */
+/* Blocks of a curve without power windows: the pieces between two counter ticks are the blocks
+ * already; this only removes implausible values of a foreign spool. */
 static void keep_sane(pj_blocks *b)
 {
     double whole_mj = 0;
@@ -401,7 +403,7 @@ static bool find_blocks(const pj_joules *j, pj_rail_result *result)
     return true;
 }
 
-/* Share of the run that windows saw. */
+/* Share of the run covered by windows. */
 static double observed_share(const pj_joules *j, const pj_rail_result *result)
 {
     const pj_tree *tree = j->tree;
@@ -444,7 +446,7 @@ static pj_status attribute(pj_joules *j, pj_rail_result *result, int64_t period,
     return PJ_OK;
 }
 
-/* What every leaf takes if the windows lie otherwise. */
+/* The energy of every leaf under an alternative timing. */
 static pj_status try_timing(pj_joules *j, pj_rail_result *result, const pj_window *given,
                             size_t count, int64_t period, const pj_timing *timing, pj_error *err)
 {
@@ -494,7 +496,7 @@ static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t perio
     return attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns, err);
 }
 
-/* Rails of one make share what is wrong with their gain: sockets, or cards of one driver. */
+/* Rails of one kind share their gain error: CPU sockets, or cards with one driver. */
 static uint32_t gain_group(const pj_joules *j, uint32_t rail)
 {
     const pj_rail *rails = j->d->rails;

@@ -1,7 +1,5 @@
-/*
- * The request's energy within a run (trace/request.h), and its standard deviation: that of the
- * leaves which remain when model loading and idle gaps are left out.
- */
+/* The request's energy within a run (trace/request.h), and its standard deviation: that of the
+ * leaves that remain without model loading and idle gaps. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* What rows have beside the energy of their node. */
+/* Fills in what rows have besides their node's energy. */
 #include "attribution/joules.h"
 
 #include "attribution/batch.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Mean power of the step, on every token row of it; shares of energy are batch.c's. */
+/* Mean power of the step, on each of its token rows; batch.c splits the energy. */
 static void fill_power(pj_joules *j, const pj_node *node)
 {
     pj_run_data *d = j->d;
@@ -37,7 +37,7 @@ static void fill_rows(pj_joules *j)
     }
 }
 
-/* Time outside the phases becomes rows of phase `idle`, so that the phases add up to the run. */
+/* Time outside phases becomes rows of phase `idle`, so that the phases add up to the run. */
 static pj_status fill_idle(pj_joules *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;

@@ -1,4 +1,4 @@
-/* What the run as a whole learned: classes of work, rails, totals, pJ per FLOP and byte. */
+/* Figures of the run as a whole: classes of work, rails, totals, pJ per FLOP and byte. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"
@@ -129,7 +129,7 @@ static double add_if_known(double sum, double value)
     return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
 }
 
-/* Of a rail that was not shared out: from its curve, interval by interval. */
+/* For a rail that was not shared among leaves: from its curve, interval by interval. */
 static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *row, double *ms)
 {
     const pj_tree *tree = j->tree;
@@ -154,7 +154,7 @@ static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *ro
     row->net_sd.gain_mj *= (float)fabs(1 - idle * *ms * 1e-3 / row->gross_mj);
 }
 
-/* Of a rail that was: as the rows have it. */
+/* For a rail that was: the sum of the rows. */
 static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
@@ -221,9 +221,9 @@ static pj_status fill_rail_energy(pj_joules *j, pj_error *err)
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-/* What `calibrate` would bring: two seconds of a class alone are 2 s / period readings, each with
- * the noise that the evidence found (at least 0.2 %). Never worse than what there is; NaN where
- * power is only estimated: a model of the machine has nothing to be calibrated on. */
+/* The interval expected after `calibrate`: two seconds of one class are 2 s / period readings, each
+ * with the estimated noise (at least 0.2 %). Never wider than the present interval; NAN where power
+ * is modelled, since a model cannot be calibrated. */
 static double calibrated_interval(const pj_joules *j, const pj_rail_result *leading, double now)
 {
     const pj_rail *rail = &j->d->rails[leading->rail];
@@ -236,8 +236,8 @@ static double calibrated_interval(const pj_joules *j, const pj_rail_result *lead
     return then < 0.001 ? fmin(now, 0.001) : fmin(now, then);
 }
 
-/* Of the tokens' classes alone: loading a model may take most of a short run's energy, and says
- * nothing of how well its components are told apart. */
+/* Over the tokens' classes only: model loading may take most of a short run's energy, and says
+ * nothing about how well its components are separated. */
 static double interval_now(const pj_joules *j, const pj_fit *fit)
 {
     bool *counted = pj_alloc(j->pool_count, sizeof *counted);
@@ -251,8 +251,8 @@ static double interval_now(const pj_joules *j, const pj_fit *fit)
     return interval;
 }
 
-/* By how much the run's energy differs from what the calibration says of the classes it knows: the
- * rest of the run has no power of its own to be held against, and would take up any difference. */
+/* Relative difference between the run's energy and the calibration's prediction, over calibrated
+ * classes only: the power of other classes is free and would absorb any difference. */
 static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
 {
     double seen = 0, expected = 0, mw, sd_mw;
@@ -260,14 +260,14 @@ static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
         if (!j->options->prior(j->options->context, &j->d->rails[leading->rail], j->class_names[c],
                                (pj_phase)j->tree->classes[c].phase, &mw, &sd_mw))
             continue;
-        if (j->pool_class[j->pool_of[c]] != c) continue; /* pooled: it has no power of its own */
+        if (j->pool_class[j->pool_of[c]] != c) continue; /* pooled: no power of its own */
         seen += leading->fit.power_mw[j->pool_of[c]] * leading->fit.time_ms[j->pool_of[c]];
         expected += mw * leading->fit.time_ms[j->pool_of[c]];
     }
     return expected > 0 ? seen / expected - 1 : NAN;
 }
 
-/* pJ per FLOP and per byte, where the run can tell them. */
+/* pJ per FLOP and per byte, where the run identifies them. */
 static void fill_unit_costs(const pj_joules *j, const pj_rail_result *leading, pj_run_info *info)
 {
     double *flops = pj_alloc(j->pool_count, sizeof *flops);

@@ -1,11 +1,9 @@
-/*
- * How the windows of a power sensor lie. What a driver declares is taken as likely, never as
- * certain: a delay that it does not name, or a window that is not what it says, shifts energy from
- * phase to phase while every figure looks exact. The run's own edges tell: idle to work, prefill to
- * decode, work to idle. For every delay and window in question the readings' evidence is computed
- * by the same regression as the fit, with one class for each phase, so that it costs little; what
- * is left of the choice after seeing the readings is kept as several timings with their weights.
- */
+/* Infers the delay and window length of power sensors. A driver's declaration is a prior, not a
+ * certainty: an undeclared delay or a wrong window length shifts energy between phases while every
+ * figure looks exact. The run's own edges (idle to work, prefill to decode, work to idle) reveal
+ * them. For every candidate delay and window the evidence of the readings is computed by the
+ * regression of the fit, with one class per phase to keep it cheap; the candidates that remain
+ * plausible are kept as several timings with weights. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"
@@ -15,12 +13,13 @@
 
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
 enum { CLIMB_ROUNDS = 4, MOST_REFINED = 100 };
-/* Before and after the run, for windows wherever they may lie. */
+/* Margin before and after the run, larger than any delay. */
 #define AROUND_NS  (1000 * 1000000000LL)
-#define SURE       0.85 /* that a declared value is right */
-#define LEAST_EDGE 0.05 /* of the power: what counts as a change of readings */
-#define UNSURE     0.5  /* that one not declared is what it usually is: no delay, window = period */
-#define LIGHTEST   0.02 /* timings less likely are left out */
+#define SURE       0.85 /* prior probability that a declared value is right */
+#define LEAST_EDGE 0.05 /* relative to the power: smallest change of readings that counts */
+/* prior probability of the usual values if undeclared: no delay, window = period */
+#define UNSURE   0.5
+#define LIGHTEST 0.02 /* less likely timings are dropped */
 
 typedef struct candidate {
     int64_t shift_ns, window_ns;
@@ -33,7 +32,7 @@ typedef struct search {
     const pj_window *given;
     size_t count;
     pj_window *windows;
-    pj_leaf *leaves; /* stretches of one phase */
+    pj_leaf *leaves; /* consecutive leaves of one phase merged */
     size_t leaf_count;
     double idle_mw;
     pj_class_prior *priors; /* [class_count] */
@@ -48,7 +47,7 @@ static pj_class_prior idle_prior(const search *s)
     return isfinite(s->idle_mw) ? (pj_class_prior){0, fmax(sd, 1e-3)} : (pj_class_prior){NAN, NAN};
 }
 
-/* Leaves of the fit, merged where neighbours are of one phase; class: the phase. */
+/* The leaves for the fit, consecutive ones of a phase merged; class: the phase. */
 static bool merge_leaves(search *s)
 {
     const pj_joules *j = s->j;
@@ -73,7 +72,7 @@ static bool merge_leaves(search *s)
     return true;
 }
 
-/* Puts windows where the candidate has them; their mean powers stay what was read. */
+/* Moves the windows to the candidate's timing; their mean powers stay as read. */
 static void place(const search *s, const candidate *c)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -92,7 +91,7 @@ static void place(const search *s, const candidate *c)
     }
 }
 
-/* Log evidence of the readings as powers, so that windows of any length compare. */
+/* Log evidence of the readings as powers, so that windows of different lengths are comparable. */
 static double evidence(const search *s, const candidate *c)
 {
     pj_fit fit;
@@ -134,7 +133,7 @@ static void add_candidates(search *s, int64_t period, int64_t window, double win
     if (step < 1) step = 1;
     int64_t steps = longest / step;
     if (steps > MOST_DELAYS - 1) steps = MOST_DELAYS - 1;
-    int64_t earliest = -(rail->delay_ns / step) * step; /* a delay is not negative */
+    int64_t earliest = -(rail->delay_ns / step) * step; /* a delay cannot be negative */
     if (earliest < -(steps / 2) * step) earliest = -(steps / 2) * step;
     double sure = rail->delay_ns > 0 ? SURE : UNSURE;
     for (int64_t i = 0; i <= steps; i++) {
@@ -168,7 +167,7 @@ static void weigh(search *s)
     for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
 }
 
-/* Mean and spread of the delays of one window, with the weight of all of them. */
+/* Mean and standard deviation of the delay given one window length, and the total weight. */
 static void sum_up(const search *s, int64_t window, double *weight, double *mean, double *sd)
 {
     double square = 0;
@@ -194,8 +193,8 @@ static uint32_t add_timing(pj_timing *timings, uint32_t count, double shift, int
     return count + 1;
 }
 
-/* The declared timing alone where it is as good as certain; else the mean delay of every window
- * that is likely, and for the likeliest one a standard deviation to both sides. */
+/* The declared timing alone if it is practically certain; else the mean delay of every likely
+ * window length, and for the likeliest one a standard deviation to both sides. */
 static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
 {
     static const double lengths[] = {0, 0.25, 0.5, 1, 10};
@@ -215,7 +214,7 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
     }
     int64_t window = (int64_t)(lengths[best] * (double)period);
     double sd = fmax(sds[best], (double)period / STEPS_A_PERIOD / 8);
-    bool keep = best == 0 && declared > 0.5; /* as declared, unless that is unlikely */
+    bool keep = best == 0 && declared > 0.5; /* as declared, unless unlikely */
     double middle = keep ? 0 : means[best];
     count = add_timing(timings, count, middle, window, fmax(weights[best], LIGHTEST));
     if (keep) sd = hypot(sd, means[best]);
@@ -228,10 +227,9 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
     return count;
 }
 
-/* ---- with all classes ---------------------------------------------------------------------- */
+/* ---- refinement with all classes ----------------------------------------------------------- */
 
-/* What phases alone leave open may be plain to the classes: a component of many milliseconds is an
- * edge too. */
+/* What phases leave open the classes may settle: a component of many milliseconds has edges too. */
 static bool use_classes(search *s, pj_joules *j)
 {
     const pj_tree *tree = j->tree;
@@ -261,8 +259,8 @@ static double *try_shift(search *s, int64_t shift, int64_t window, double log_pr
     return &c->log_weight;
 }
 
-/* Climbs from each timing in question to the likeliest delay near it, and takes what it looked at
- * on the way as the candidates. */
+/* Hill-climbs from a timing to the likeliest delay nearby; the delays visited become the
+ * candidates. */
 static void climb(search *s, const pj_timing *from, double step, double log_prior)
 {
     double at = (double)from->shift_ns;
@@ -296,8 +294,8 @@ static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timin
     return choose(s, period, timings);
 }
 
-/* Readings that hardly change have no edges that could tell a delay. Without this a machine whose
- * power is the same in the run and beside it would be explained by windows that miss the run. */
+/* Readings that hardly change have no edges to locate. Without this check, a machine with equal
+ * power inside and outside the run would be explained by windows that miss the run. */
 static bool has_edges(const pj_window *windows, size_t count)
 {
     double least = INFINITY, most = -INFINITY;
@@ -309,7 +307,7 @@ static bool has_edges(const pj_window *windows, size_t count)
     return most - least > LEAST_EDGE * fmax(fabs(most), fabs(least));
 }
 
-/* No timing lies beyond the delays that were looked at. */
+/* Clamps timings to the range of delays that were tried. */
 static void keep_within(pj_timing *timings, uint32_t count, int64_t period)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -325,7 +323,8 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
 {
     timings[0] = (pj_timing){0, 0, 1};
     const pj_rail *rail = &j->d->rails[result->rail];
-    bool computed = strcmp(rail->source, "estimate") == 0; /* from the clock: nothing to infer */
+    /* computed from the clock: nothing to infer */
+    bool computed = strcmp(rail->source, "estimate") == 0;
     bool told = result->counter || rail->lag_ns > 0 || j->options->trusted;
     if (computed || told || count < 2 || period_ns <= 0 || !has_edges(windows, count)) return 1;
     search *s = pj_alloc(1, sizeof *s);

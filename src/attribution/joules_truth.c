@@ -1,4 +1,4 @@
-/* Truth and readings of simulated rails, and the energy curves of every rail. */
+/* Ground truth and readings of simulated rails, and the energy curves of every rail. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"
@@ -46,8 +46,8 @@ static int by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Net power over time: the sum of the leaves that are active. Leaves of one thread do not overlap
- * and give a segment each; those of several threads are swept. */
+/* Net power over time: the sum of the active leaves. Leaves of one thread do not overlap and give
+ * one segment each; those of several threads need a sweep. */
 static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
 {
     const pj_tree *tree = j->tree;
@@ -153,7 +153,7 @@ pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *
     return status;
 }
 
-/* Planted energy of a leaf: all rails of a simulation together. mW x ns = pJ. */
+/* Simulated energy of a leaf, summed over all rails of the simulation. mW x ns = pJ. */
 int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf)
 {
     double ns = (double)(leaf->end_ns - leaf->begin_ns);

@@ -1,14 +1,14 @@
 /*
- * What the standard deviation of every figure consists of: one propagation, in millijoules, from
- * the readings over blocks to any set of leaves. Of a set that takes the share f of a block,
+ * Uncertainty propagation, in millijoules, from the readings over blocks to any set of leaves. For
+ * a set with the share f of a block,
  *
- *   energy = f x block,  f = p t / (p t + rest),
+ * energy = f x block, f = p t / (p t + rest),
  *
- * an error of class powers dp moves it by (t - c A) dp, with t the set's time in each class, A the
- * classes' time in each window and c the influence that the window has on the figure: a whole block
- * does not depend on class powers at all. Beside that there is the noise of the windows through c
- * (random), power that varies from leaf to leaf of a class, the idle power, and other timings of
- * the windows that the readings do not exclude (bias), and the sensor's gain.
+ * an error dp of the class powers changes it by (t - c A) dp, where t is the set's time in each
+ * class, A the classes' time in each window and c the window's influence on the figure (the energy
+ * of a whole block does not depend on class powers). Other contributions: window noise through c
+ * (random); power variation between leaves of a class, idle power, and alternative window timings
+ * that the readings do not exclude (bias); the sensor's gain.
  */
 #include "attribution/joules.h"
 
@@ -20,7 +20,7 @@
 
 enum { LARGE_NODES = 20000, CACHED = 8 };
 
-/* What one block does to the figures of single leaves in it. */
+/* Effect of one block on the figures of single leaves inside it. */
 typedef struct block_cache {
     size_t block; /* SIZE_MAX: empty */
     double noise_var;
@@ -31,23 +31,23 @@ typedef struct block_cache {
 typedef struct judgement {
     pj_joules *joules;
     uint32_t begin, end; /* nodes */
-    /* of one rail at a time */
+    /* for one rail at a time */
     double *net_mj, *time_s, *squares; /* [blocks] of the set */
     double *f, *scratch, *influence;   /* [blocks], [blocks], [windows] */
     double *times, *moved;             /* [pools] seconds of the set by class */
-    uint32_t *used;                    /* pools that occur */
+    uint32_t *used;                    /* pools that occur in the set */
     uint32_t used_count;
     block_cache cache[CACHED];
-    uint32_t *leaves; /* of a node and all below it */
+    uint32_t *leaves; /* of a node and all its descendants */
     size_t leaf_count, leaf_capacity;
     pj_status status;
 } judgement;
 
-/* Of one set on one rail. */
+/* A set's figures on one rail. */
 typedef struct set_figure {
     double gross_mj, net_mj;
     double random_var, spread_var, timing_var;
-    double idle_gross, idle_net; /* 1 sigma by idle power */
+    double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ static const block_cache *look_up(judgement *g, const pj_rail_result *result, si
     return c;
 }
 
-/* A set within one block: what the block does is known. */
+/* A set inside one block, whose effect is cached. */
 static double inside_variance(judgement *g, const pj_rail_result *result, size_t block, double f)
 {
     const block_cache *c = look_up(g, result, block);
@@ -195,7 +195,7 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
     }
 }
 
-/* Shares of blocks, and what follows from them alone. */
+/* The set's shares of blocks, and the terms that depend on them alone. */
 static void take_shares(judgement *g, const pj_rail_result *result, size_t low, size_t high,
                         double seconds, set_figure *figure)
 {
@@ -242,7 +242,7 @@ static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t 
         if (result->has_fit) add_leaf(g, result, leaves[i], &low, &high, &seconds);
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
-    if (!result->has_fit) { /* shared by time: all of it may be somebody else's */
+    if (!result->has_fit) { /* shared by time: all of it may belong to others */
         figure->random_var = figure->gross_mj * figure->gross_mj;
         return;
     }
@@ -299,7 +299,8 @@ static bool take_leaf(judgement *g, uint32_t leaf)
     return true;
 }
 
-/* Of node `index` and what lies in it, as far as it belongs to a span of kind `outer` above. */
+/* Collects the leaves of node `index` and its descendants, as far as they are charged to an
+ * enclosing span of kind `outer`. */
 static bool collect(judgement *g, uint32_t index, uint8_t outer)
 {
     const pj_joules *j = g->joules;
@@ -326,7 +327,7 @@ pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns)
     return j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
 }
 
-/* Rails one by one over all nodes, so that what is known of a rail's blocks serves neighbours. */
+/* Processes one rail at a time over all nodes, so that neighbours share the cached blocks. */
 static void *judge(void *context)
 {
     judgement *g = context;

@@ -1,7 +1,5 @@
-/*
- * Power samples as rows: one a published value of the rail that publishes most often, tagged with
- * the phase that held most of its window and the share of the window that it held.
- */
+/* Power samples as rows: one per published value of the rail that publishes most often, tagged with
+ * the phase that covers most of its window and with the share that it covers. */
 #include "attribution/build.h"
 
 #include <math.h>
@@ -11,7 +9,7 @@ typedef struct phase_share {
     double share;
 } phase_share;
 
-/* Children of the root are phases in order of time; `*from` moves on with the windows. */
+/* Children of the root are phases in time order; `*from` advances with the windows. */
 static phase_share phase_of(const pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t *from)
 {
     uint32_t last = tree->child_begin[1];
@@ -50,7 +48,7 @@ static bool make_table(pj_run_data *d, uint32_t count)
     return ok;
 }
 
-/* A column is the sum of all its rails or unknown: what one of them lacks is not taken as zero. */
+/* A column is the sum of all its rails, or unknown: a missing one is not taken as zero. */
 static void fill_columns(pj_run_data *d, uint32_t row)
 {
     double mw[PJ_MAX_RAILS];

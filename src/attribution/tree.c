@@ -1,4 +1,4 @@
-/* From records to the tree, and from the tree to leaves. */
+/* Builds the tree from records, and leaves from the tree. */
 #include "attribution/tree.h"
 
 #include "trace/run_json.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
-/* Gaps shorter than this are the recorder's own time between two spans; they go to the span before
- * them instead of being leaves of their own. */
+/* Shorter gaps are the recorder's own time between two spans; they are added to the preceding span
+ * instead of becoming leaves. */
 enum { LEAST_GAP_NS = 500 };
 
 /* ---- growing arrays ------------------------------------------------------------------------ */
@@ -46,7 +46,7 @@ uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 typedef struct lane_state {
-    uint32_t *pending; /* nodes that wait for the span around them */
+    uint32_t *pending; /* nodes waiting for their enclosing span */
     uint32_t pending_count, pending_capacity;
     const pj_record *open[MAX_OPEN]; /* begun and not ended */
     uint32_t open_count;
@@ -59,7 +59,7 @@ typedef struct reading_state {
     uint32_t lane_count, lane_capacity;
     pj_arena *arena;
     uint32_t name_capacity;
-    int64_t last_ns; /* latest moment that any record speaks of */
+    int64_t last_ns; /* latest time in any record */
 } reading_state;
 
 static lane_state *lane_of(reading_state *r, uint32_t number)
@@ -78,7 +78,7 @@ static uint32_t serial_of(const pj_record *record)
     return ((const pj_span *)record->payload)->serial;
 }
 
-/* Every pending node that began inside `node` becomes its child. */
+/* Pending nodes that began inside `node` become its children. */
 static bool adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t serial)
 {
     while (lane->pending_count) {
@@ -215,7 +215,7 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
     return ok ? PJ_OK : pj_fail_memory(err, "the spans of a run");
 }
 
-/* What was open when the process died ends with the last thing known of the run. */
+/* Spans open when the process died end at the last recorded time. */
 static bool close_open(reading_state *r)
 {
     for (uint32_t i = 0; i < r->lane_count; i++)
@@ -228,7 +228,8 @@ static bool close_open(reading_state *r)
 
 /* ---- placing by context -------------------------------------------------------------------- */
 
-/* Open hash of nodes by (kind, phase, token, layer, id); same keys chain to the earlier node. */
+/* Open-addressing hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier
+ * node. */
 typedef struct place_map {
     uint32_t *slots, *earlier;
     uint32_t mask;
@@ -280,7 +281,7 @@ static bool make_places(const pj_tree *tree, place_map *map)
     return true;
 }
 
-/* The last node of that place that had begun by then, else the first of them; 0: none. */
+/* The last node with that key begun by then, else the first one; 0: none. */
 static uint32_t look_up(const pj_tree *tree, const place_map *map, place p, int64_t begin_ns)
 {
     uint32_t at = *find_place(tree, map, &p);
@@ -303,7 +304,7 @@ static uint32_t parent_by_context(const pj_tree *tree, const place_map *map, uin
     if (!found && s->section && node->kind > PJ_SPAN_SECTION)
         found = look_up(tree, map, (place){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
                         node->begin_ns);
-    /* A section inside a token is the narrower of the two; one from another token is not meant. */
+    /* A section inside a token is the narrower of the two, unless it is inside another token. */
     if (found && tree->nodes[found].kind == PJ_SPAN_SECTION &&
         ((const pj_span *)tree->nodes[found].record->payload)->token >= 0 &&
         ((const pj_span *)tree->nodes[found].record->payload)->token != s->token)
@@ -317,7 +318,7 @@ static uint32_t parent_by_context(const pj_tree *tree, const place_map *map, uin
     return found == index ? 0 : found;
 }
 
-/* Host spans that stayed pending and device spans have no parent yet. */
+/* Finds parents for host spans that stayed pending and for device spans. */
 static bool place_roots(reading_state *r)
 {
     pj_tree *tree = r->tree;
@@ -335,8 +336,8 @@ static bool place_roots(reading_state *r)
     return ok;
 }
 
-/* A spool may come from anywhere: chains that are too long to be nesting, or that bite their own
- * tail, are cut at the root. Recursion over the tree is safe behind this. */
+/* A spool may come from anywhere: parent chains too long for nesting, or cyclic ones, are cut at
+ * the root. After this, recursion over the tree is safe. */
 static void cut_long_chains(pj_tree *tree)
 {
     for (uint32_t i = 1; i < tree->node_count; i++) {
@@ -347,15 +348,14 @@ static void cut_long_chains(pj_tree *tree)
     }
 }
 
-/* ---- what a client left out ------------------------------------------------------------------ */
+/* ---- spans that a client left out ----------------------------------------------------------- */
 
-/* Spans made up so far, by the parent they stand under: the one that its last child went into, 0
- * when the last child did not need one. Neighbours share a made-up span; it never reaches over a
- * sibling that a client did record. */
+/* Synthesised spans by parent: the one that its last child was put into, 0 when that child needed
+ * none. Consecutive children share a synthesised span; it never extends over a recorded sibling. */
 typedef struct made_up {
     uint32_t *last; /* [nodes at the start] */
     uint32_t nodes;
-    bool any; /* of `last` is set */
+    bool any; /* some entry of `last` is set */
 } made_up;
 
 static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
@@ -382,7 +382,7 @@ static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind
     return true;
 }
 
-/* What node `index` lacks around it: PJ_SPAN_KIND_COUNT is nothing. */
+/* The kind of parent that node `index` lacks; PJ_SPAN_KIND_COUNT: none. */
 static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
@@ -416,14 +416,14 @@ static bool is_bare_component(const pj_tree *tree, uint32_t index)
     return at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
 }
 
-/* A token in a section may lie in another token: rare enough to be counted as nested. */
+/* A token in a section may be inside another token: rare, so it is counted as nested. */
 static bool is_nested(const pj_tree *tree, uint32_t index)
 {
     uint8_t kind = tree->nodes[index].kind, outer = tree->nodes[tree->nodes[index].parent].kind;
     return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
 }
 
-/* Most runs lack nothing: then nothing is written, and the memory is never touched. */
+/* Most runs lack nothing: nothing is written and the memory stays untouched. */
 static void stands_by_itself(made_up *m, uint32_t parent)
 {
     if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
@@ -435,9 +435,8 @@ static void forget_made_up(made_up *m)
     m->any = false;
 }
 
-/* Everything lies in a phase, a layer in a token, an operation in a component, a component in a
- * token or a section: what a client did not open, or what was lost, is made up around what is
- * there. */
+/* Everything must be in a phase, a layer in a token, an operation in a component, a component in a
+ * token or a section: parents that a client did not open, or that were lost, are synthesised. */
 static bool complete(pj_tree *tree)
 {
     made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
@@ -530,7 +529,7 @@ static bool is_class(const pj_tree *tree, uint32_t index, uint8_t phase, uint32_
 static uint32_t class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
 {
     uint32_t at = (component * 31 + operation * 7 + phase) % PJ_RECENT_CLASSES;
-    uint32_t *recent = &tree->recent_class[at]; /* most leaves find theirs here */
+    uint32_t *recent = &tree->recent_class[at]; /* cache: most leaves hit it */
     if (*recent < tree->class_count && is_class(tree, *recent, phase, component, operation))
         return *recent;
     for (uint32_t i = 0; i < tree->class_count; i++)
@@ -547,7 +546,7 @@ static void add_work(double *sum, float value)
     if (!isnan(value)) *sum = (isnan(*sum) ? 0 : *sum) + (double)value;
 }
 
-/* Class of a span without children. Sections and coarser spans count by the section's name. */
+/* Class of a span without children. Sections and coarser spans use the section's name. */
 static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
@@ -564,7 +563,7 @@ static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
 static bool make_room_for_leaf(pj_tree *tree)
 {
     void *all = tree->leaves ? tree->leaves - 1 : NULL;
-    if (!all) { /* at once: there are rarely more */
+    if (!all) { /* one allocation usually suffices */
         tree->leaf_capacity = tree->node_count + 3;
         all = pj_alloc(tree->leaf_capacity, sizeof *tree->leaves);
     } else if (!grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves)) {
@@ -591,13 +590,13 @@ static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end
     if (end_ns <= begin_ns) return true;
     pj_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
     if (end_ns - begin_ns < LEAST_GAP_NS && (!last || last->end_ns == begin_ns)) {
-        if (last) last->end_ns = end_ns; /* else the first leaf begins with the run */
+        if (last) last->end_ns = end_ns; /* else the first leaf starts at the run's begin */
         return true;
     }
     return add_leaf(tree, begin_ns, end_ns, index, class_of(tree, node->phase, 0, 0));
 }
 
-/* Recursion is as deep as spans nest: 16 on a lane and a few more by context, see above. */
+/* Recursion depth is bounded by nesting: 16 on a lane and a few more by context. */
 static bool add_leaves(pj_tree *tree, uint32_t index)
 {
     uint32_t begin = tree->child_begin[index], end = tree->child_begin[index + 1];
@@ -627,7 +626,7 @@ static int leaf_by_begin(const void *a, const void *b)
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-/* ---- all together -------------------------------------------------------------------------- */
+/* ---- the whole tree ------------------------------------------------------------------------ */
 
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *c, char *text, size_t bytes)
 {
@@ -663,7 +662,7 @@ static int64_t sound_time(int64_t ns)
     return ns < 0 || ns >= PJ_LATEST_NS ? 0 : ns;
 }
 
-/* A span's record takes 64 bytes at least; those with statistics and figures take 100 and more. */
+/* A span's record takes at least 64 bytes, with statistics and extras 100 and more. */
 static uint32_t likely_nodes(const pj_spool_reader *reader)
 {
     size_t nodes = reader->mapping.size / 100 + 1024;
@@ -676,7 +675,7 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
                       .spool_wall_ns = reader->start_wall_ns,
                       .status = PJ_RUN_INTERRUPTED};
     reading_state r = {.tree = tree, .arena = arena, .last_ns = sound_time(reader->start_ns)};
-    uint32_t likely = likely_nodes(reader); /* saves moving them as they become more */
+    uint32_t likely = likely_nodes(reader); /* avoids reallocation */
     tree->nodes = pj_alloc(likely, sizeof *tree->nodes);
     tree->node_capacity = tree->nodes ? likely : 0;
     pj_status status =

@@ -1,11 +1,11 @@
 /*
  * The spans of a spool as a tree: run > phases > sections and tokens > layers > components >
- * operations, and the time of the run cut into leaves. Host spans nest as they did on their lane
- * (a child's serial number is higher and it ended earlier); spans of devices, and spans of a
- * thread that had nothing open around them, are put where their context says.
+ * operations, and the run's time cut into leaves. Host spans nest as on their lane (a child has a
+ * higher serial number and ended earlier); device spans, and spans of a thread with nothing open
+ * around them, are placed by their context.
  *
  * Every moment of the run belongs to a leaf: a span without children, or the time of a span that
- * none of its children covers. Time outside the phases is phase `idle`.
+ * none of its children covers. Time outside phases is phase `idle`.
  */
 #ifndef PJ_ATTRIBUTION_TREE_H
 #define PJ_ATTRIBUTION_TREE_H
@@ -16,12 +16,12 @@
 
 enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT, PJ_RECENT_CLASSES = 256 };
 
-/* Times of a spool are within [0, this): differences of two do not overflow. */
+/* Times of a spool are within [0, PJ_LATEST_NS): differences do not overflow. */
 #define PJ_LATEST_NS (INT64_MAX / 4)
 
 typedef struct pj_node {
     int64_t begin_ns, end_ns;
-    const pj_record *record; /* in the spool's mapping; NULL: the root, and what was made up */
+    const pj_record *record; /* in the spool's mapping; NULL: the root and synthesised spans */
     uint32_t id;             /* as in pj_span */
     uint32_t parent;         /* index; 0 is the root */
     uint32_t row;            /* in the table of its kind (tokens: first row of the step) */
@@ -30,11 +30,11 @@ typedef struct pj_node {
     uint8_t phase;           /* pj_phase */
 } pj_node;
 
-/* A class of work: leaves that are alike and share one power. */
+/* A class of work: leaves of equal phase and name, assumed to draw the same power. */
 typedef struct pj_tree_class {
     uint32_t component, operation; /* interned names, 0: none; both 0: time between spans */
     uint8_t phase;
-    double flops, bytes; /* sums over its leaves; NAN: not known of any */
+    double flops, bytes; /* sums over its leaves; NAN: none is known */
 } pj_tree_class;
 
 typedef struct pj_tree_text {
@@ -51,19 +51,20 @@ typedef struct pj_tree {
     uint32_t node_count, node_capacity;
     pj_tree_text *texts;
     uint32_t text_count, text_capacity;
-    uint32_t *children;    /* node indices grouped by parent, in order of time */
+    uint32_t *children;    /* node indices grouped by parent, in time order */
     uint32_t *child_begin; /* [node_count + 1] into children */
-    /* In order of begin, between two more that nobody has filled: for what lies before and after.
-     */
+    /* Sorted by begin, with one free slot before and one after, for the time around the run. */
     pj_leaf *leaves;
     uint32_t leaf_count, leaf_capacity;
     pj_tree_class *classes;
     uint32_t class_count, class_capacity;
-    uint32_t recent_class[PJ_RECENT_CLASSES]; /* by a hash of what makes a class */
-    uint32_t idle_class;                      /* of time outside phases, and outside the run */
-    bool nested;             /* some span may stand apart inside another, see below */
-    bool overlaps;           /* some leaves lie over others: several threads or devices */
-    const pj_record **notes; /* facts, rails, warnings and readings: for the build to read */
+    uint32_t recent_class[PJ_RECENT_CLASSES]; /* cache, by a hash of the class key */
+    /* class of time outside phases, and outside the run */
+    uint32_t idle_class;
+    /* some span may stand apart inside another, see pj_tree_stands_apart */
+    bool nested;
+    bool overlaps;           /* some leaves overlap: several threads or devices */
+    const pj_record **notes; /* facts, rails, warnings and readings, for pj_build */
     uint32_t note_count, note_capacity;
     uint64_t extra_count;            /* of all spans */
     int64_t spool_ns, spool_wall_ns; /* when the spool was made */
@@ -73,18 +74,18 @@ typedef struct pj_tree {
 
 /* Reads the whole spool: all spans into nodes. Names go to `arena`. */
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
-/* When the run began, which its facts say. */
+/* Sets when the run began, as its facts state. */
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns);
-/* Makes every span last `factor` times as long, before the tree is cut: for benchmarks. */
+/* Multiplies the duration of every span by `factor`, before the tree is cut: for benchmarks. */
 void pj_tree_stretch(pj_tree *tree, double factor);
-/* Cuts the time of the run into leaves. Nodes stay as they are: others may read them meanwhile. */
+/* Cuts the run's time into leaves. Nodes do not change: other threads may read them meanwhile. */
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err);
 void pj_tree_fini(pj_tree *tree); /* may run twice */
 /* "q_proj", "attention/softmax", or "(between)"; writes into `text`. */
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);
-/* What an inner span that is no finer than the one around it spent is not the outer one's, which
- * keeps what is its own: a component in a component, a token in a token. Only a section in a token
- * is a part of it. */
+/* Whether an inner span's energy is not also charged to the enclosing span, which then has only its
+ * own time: so where the inner is no finer than the outer (a component in a component, a token in a
+ * token), except for a section in a token. */
 static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
 {
     return inner <= outer && outer != PJ_NODE_ROOT &&

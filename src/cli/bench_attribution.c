@@ -1,12 +1,10 @@
-/*
- * perjoule bench attribution: how near attribution comes to a known truth. The real engine makes
- * one run; its spans then serve many simulated machines: for every seed each class of work gets a
- * power of its own, a simulated sensor looks at it, and the estimator that serves every run works
- * from what the sensor saw. Printed for each kind of sensor: the 95th percentile of the relative
- * error of class powers (classes with at least 1 % of the energy), how often the nominal 95 %
- * intervals hold the truth, of these powers and of the energy of every single component of every
- * token, and how exactly parts add up to the whole.
- */
+/* perjoule bench attribution: accuracy of attribution against a known truth. The real engine makes
+ * one run; its spans are then reused for many simulated machines: for every seed, each class of
+ * work gets its own power, a simulated sensor observes it, and the production estimator attributes
+ * the energy from those readings. Printed for each kind of sensor: the 95th percentile of the
+ * relative error of class powers (classes with at least 1 % of the energy), the coverage of the
+ * nominal 95 % intervals (of these powers, and of the energy of every component of every token),
+ * and how exactly parts add up to the whole. */
 #include "cli/options.h"
 
 #include "base/file.h"
@@ -25,10 +23,11 @@
 typedef struct sensor {
     const char *name, *spec;
     double calibration; /* relative 1 sigma of a calibrated power; 0: none */
-    double limits[2];   /* published 95th percentile at tokens of 50 and of 10 ms; 0: none */
+    double limits[2];   /* published 95th percentile for tokens of 50 and of 10 ms; 0: none */
 } sensor;
 
-/* The calibrations are what 2 s of a component alone give with that sensor, 0.1 % at best. */
+/* Calibrations are what measuring a component alone for 2 s gives with that sensor, 0.1 % at
+ * best. */
 static const sensor sensors[] = {
     {"counter 1 ms, 61 uJ", "kind=counter,period_ms=1,resolution_mj=0.061", 0, {0.0013, 0.015}},
     {"the same, 1 % noise",
@@ -56,7 +55,8 @@ static const sensor sensors[] = {
 
 enum { SENSORS = sizeof sensors / sizeof *sensors, MAX_ERRORS = 1 << 20 };
 
-/* How one class fared over the machines of a row in which it had 1 % of the energy. */
+/* Results of one class over the simulated machines of a row in which it had at least 1 % of the
+ * energy. */
 typedef struct class_score {
     char name[128];
     pj_phase phase;
@@ -71,16 +71,16 @@ typedef struct bench {
     double idle_mw;
     bool json, model_error;
     double seconds;
-    /* of the run that is at hand */
+    /* of the current run */
     double *errors, *equal;
     size_t count;
     unsigned judged, covered, unknown;
-    uint64_t parts, parts_covered; /* rows of components */
-    class_score *classes;          /* [class_count] of the row at hand */
+    uint64_t parts, parts_covered; /* component rows */
+    class_score *classes;          /* [class_count] for the current row */
     uint32_t class_count;
     double residual; /* largest relative error of a sum */
     double token_ms;
-    char recorded[256]; /* the model whose spans these are */
+    char recorded[256]; /* the model that the spans are from */
     pj_json *out;
     int code;
 } bench;
@@ -91,7 +91,7 @@ typedef struct prior_context {
     uint64_t seed;
 } prior_context;
 
-/* A calibration as it would have come out: the truth, off by its own standard deviation. */
+/* A simulated calibration: the truth plus an error with its own standard deviation. */
 static bool calibrated_prior(void *context, const pj_rail *rail, const char *name, pj_phase phase,
                              double *power_mw, double *sd_mw)
 {
@@ -114,7 +114,8 @@ static double sum_error(const pj_run_data *d)
     }
     double total_nj = d->info.total_mj * 1e6;
     double error = 0;
-    for (uint32_t i = 0; i < d->token_count; i++) { /* layers and sections hold a token's energy */
+    /* layers and sections make up a token's energy */
+    for (uint32_t i = 0; i < d->token_count; i++) {
         int64_t token = d->tokens[i].energy.gross_nj;
         if (token == PJ_NJ_UNKNOWN) return NAN;
         int64_t sections = d->tokens[i].energy.self_nj;
@@ -122,7 +123,7 @@ static double sum_error(const pj_run_data *d)
             if (d->sections[k].token == i) sections += d->sections[k].energy.gross_nj;
         error = fmax(error, fabs((double)(sections - token)) / fmax((double)token, 1));
     }
-    /* what lies outside the phases is idle time of the run itself */
+    /* energy outside phases is idle time of the run itself */
     return parts > 0 && (double)parts > total_nj * (1 + 1e-9) ? 1 : error;
 }
 
@@ -140,7 +141,8 @@ static void score(bench *b, uint32_t c, const pj_class_row *row, double truth)
     if (row->power_sd_mw > 0) s->squares += off * off / (row->power_sd_mw * row->power_sd_mw);
 }
 
-/* Single parts of a token: their energies are what the windows around them were read as. */
+/* Judges single component rows, whose energies depend on how the windows around them were
+ * divided. */
 static void judge_parts(bench *b, const pj_run_data *d)
 {
     for (uint32_t i = 0; i < d->component_count; i++) {
@@ -167,7 +169,7 @@ static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
         if (row->phase == PJ_PHASE_IDLE || truth * row->time_ms < 0.01 * net ||
             b->count == MAX_ERRORS)
             continue;
-        if (isnan(row->power_mw)) { /* the sensor did not even know the whole */
+        if (isnan(row->power_mw)) { /* the sensor did not resolve even the total */
             b->unknown++;
             continue;
         }
@@ -293,7 +295,7 @@ static double decode_token_ms(const pj_tree *tree)
     return ms / tokens;
 }
 
-/* The run's spans are here: every sensor and seed looks at them. */
+/* Called with the run's spans: evaluates every sensor and seed. */
 static void run_all(void *context, pj_spool_reader *reader)
 {
     bench *b = context;
@@ -399,24 +401,24 @@ static int run_bench(const pj_command *command, int argc, char **argv)
                .idle_mw = 0};
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL",
-         "whose spans (synthetic:llama-3.2-1b,bf16)", 0, 0},
+         "model whose spans are used (synthetic:llama-3.2-1b,bf16)", 0, 0},
         {"dtype", 0, PJ_OPTION_TEXT, &b.dtype, "TYPE", "convert the weights", 0, 0},
         {"threads", 't', PJ_OPTION_INT, &b.threads, "N", "threads (all CPUs)", 1, 256},
-        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "simulated runs a sensor (40)", 1, 10000},
+        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "simulated runs per sensor (40)", 1, 10000},
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "tokens of the run (200)", 2, 100000},
         {"prompt", 0, PJ_OPTION_INT, &b.prompt, "N", "tokens of its prompt (32)", 1, 100000},
         {"keep", 0, PJ_OPTION_TEXT, &b.keep, "FILE", "write the run's events to FILE", 0, 0},
         {"spans", 0, PJ_OPTION_TEXT, &b.spans, "FILE",
-         "take the events that an earlier call kept instead of making a run", 0, 0},
+         "reuse events written by --keep instead of making a run", 0, 0},
         {"sensor", 0, PJ_OPTION_TEXT, &b.only, "NAME", "only sensors with NAME in their name", 0,
          0},
-        {"seed", 0, PJ_OPTION_INT, &b.seed, "N", "of the first simulated machine (1)", 0, 0},
+        {"seed", 0, PJ_OPTION_INT, &b.seed, "N", "seed of the first simulated machine (1)", 0, 0},
         {"idle", 0, PJ_OPTION_DOUBLE, &b.idle_mw, "MW",
-         "idle power under the work (0: noise is of net power, as published)", 0, 1e6},
+         "idle power (0: noise is relative to net power, as published)", 0, 1e6},
         {"model-error", 0, PJ_OPTION_FLAG, &b.model_error, NULL,
-         "coverage and width where sensor or load are not as declared", 0, 0},
+         "coverage and width of intervals when sensor or load differ from what is declared", 0, 0},
         {"seconds", 0, PJ_OPTION_DOUBLE, &b.seconds, "S",
-         "with --model-error: one length of run only (0.005, 0.05, 0.5 or 5)", 0, 100},
+         "with --model-error: only one run length (0.005, 0.05, 0.5 or 5)", 0, 100},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object", 0, 0},
         {0}};
     int positional;
@@ -443,7 +445,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     else if (b.json)
         printf("%s\n", pj_buffer_get(&buffer));
     else if (!b.model_error)
-        printf("\n%s: tokens of %.1f ms, %lld simulated machines a row\n", b.recorded, b.token_ms,
+        printf("\n%s: tokens of %.1f ms, %lld simulated machines per row\n", b.recorded, b.token_ms,
                (long long)b.runs);
     pj_buffer_fini(&buffer);
     return b.code;
@@ -455,7 +457,7 @@ const pj_command pj_bench_attribution = {
     .run = run_bench,
     .usage = "[options]",
     .text =
-        "Takes the spans of one real run and lets simulated sensors look at made-up machines in\n"
+        "Takes the spans of one real run and lets simulated sensors observe machines in\n"
         "which every class of work has a power of its own (20 to 60 W, drawn from the seed). The\n"
         "column `published` is what the method promises (docs/measurement.md), for tokens of 50 "
         "or\n"

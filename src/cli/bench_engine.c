@@ -1,8 +1,8 @@
-/* perjoule bench engine: speed of prefill and decode by weight type and threads, each beside what
- * the machine can do at that moment: the instruction's peak right before and after a prompt, a
- * reading of the weights between any two tokens. Shared machines change their speed within a
- * second; a share whose two sides were taken seconds apart would say more about that than about
- * the engine. */
+/* perjoule bench engine: speed of prefill and decode by weight type and threads, each compared with
+ * what the machine can do at that moment: the peak of the instruction right before and after a
+ * prompt, a read of the weights between any two tokens. Shared machines change speed within a
+ * second; a ratio of measurements taken seconds apart would be about the machine rather than the
+ * engine. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -25,20 +25,20 @@ typedef struct settings {
     bool json;
 } settings;
 
-/* One line of the table. Speeds are of the fastest repeat, shares the medians of all. */
+/* One line of the table. Speeds are those of the fastest repeat, ratios medians over all. */
 typedef struct row {
     char dtype[16], isa[32];
     uint32_t threads;
     double load_ms, prefill, decode; /* tokens per second */
     double prefill_gflop_s, peak_gflop_s;
     double decode_gb_s; /* bytes of weights and cache read, per second */
-    double read_gb_s;   /* what the threads read of the same weights, median */
+    double read_gb_s;   /* read bandwidth of the same threads on the same weights, median */
     pj_bench_ratio of_peak, of_read;
-    double cpu_s;  /* least processor time of a repeat, all threads, prompt and decode */
+    double cpu_s;  /* minimum CPU time of a repeat, all threads, prompt and decode */
     uint64_t hash; /* of the logits */
 } row;
 
-/* Work and what it is compared with, pair by pair, in units per second; the first ones count. */
+/* Measured work and its reference, in pairs, in units per second. */
 typedef struct turns {
     double work[PJ_BENCH_ROUNDS_MAX], limit[PJ_BENCH_ROUNDS_MAX];
     int64_t count;
@@ -49,12 +49,12 @@ typedef struct measuring {
     pj_engine *engine;
     row *row;
     turns prefill, decode;
-    unsigned streams; /* with which the threads read fastest */
-    /* of the present repeat */
-    int64_t left_ns;   /* when the last token's callback was left */
+    unsigned streams; /* number of streams with the highest read bandwidth */
+    /* of the current repeat */
+    int64_t left_ns;   /* end of the last token's callback */
     int64_t step_ns;   /* all steps so far */
-    int64_t aside_cpu; /* processor time of what is not the engine's work */
-    double read_speed; /* before the present step; NAN: no reading */
+    int64_t aside_cpu; /* CPU time of other than the engine's work */
+    double read_speed; /* before the current step; NAN: not measured */
     double peak;       /* after the prompt */
 } measuring;
 
@@ -71,7 +71,8 @@ static pj_bench_ratio share(const turns *t)
                     : (pj_bench_ratio){NAN, NAN, NAN};
 }
 
-/* Of a token of the prompt: all products, attention's too. The head is for the last token alone. */
+/* FLOPs per prompt token: all products, including attention's. The head is for the last token
+ * only. */
 static double prefill_flops(const settings *s, const pj_engine_facts *facts)
 {
     const pj_model_config *c = facts->config;
@@ -89,13 +90,13 @@ static double step_bytes(const measuring *m, double context)
            (double)m->s->batch * context * (double)facts->kv_bytes_per_token;
 }
 
-/* Of two speeds at which the same was done: that of both together. */
+/* Combines two speeds of equal amounts of work (harmonic mean). */
 static double between(double a, double b)
 {
     return 2 / (1 / a + 1 / b);
 }
 
-/* The first sequence's token ends a step: the time since the last one was the step's. */
+/* The first sequence's token ends a step, which lasted since the previous one. */
 static void token_done(void *context, const pj_generated *token)
 {
     measuring *m = context;
@@ -158,8 +159,8 @@ static pj_status measure_once(measuring *m, const int32_t *ids, pj_error *err)
     return status;
 }
 
-/* The number of streams with which one thread's share is read fastest: 1 on most, 4 or 8 where a
- * core follows few runs of lines by itself. */
+/* The number of streams with which one thread reads fastest: 1 on most CPUs, 4 or 8 where a core
+ * prefetches few streams by itself. */
 static unsigned find_streams(pj_engine *engine)
 {
     double best = 0, speed;
@@ -299,7 +300,7 @@ static void print_json(const settings *s, const row *rows, int count)
     pj_buffer_fini(&buffer);
 }
 
-/* The next word of a list with commas; false at its end. */
+/* The next item of a comma-separated list; false at its end. */
 static bool next_word(const char **list, char *word, size_t bytes)
 {
     *list += strspn(*list, ", ");
@@ -326,11 +327,11 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all"},
         {"kv", 0, PJ_OPTION_TEXT, &s.kv, "TYPE", "keys and values in f32 or f16"},
         {"prompt", 'p', PJ_OPTION_INT, &s.prompt, "N", "prompt tokens (512)", 1, 1 << 20},
-        {"decode", 'n', PJ_OPTION_INT, &s.decode, "N", "decoded tokens (128); 0: the prompt alone",
-         0, 1 << 20},
-        {"batch", 'b', PJ_OPTION_INT, &s.batch, "N", "sequences at once (1)", 1, 1024},
-        {"repeat", 0, PJ_OPTION_INT, &s.repeat, "N", "the best of N counts (2)", 1, 1000},
-        {"chunk", 0, PJ_OPTION_INT, &s.chunk, "N", "prompt tokens in one pass (512)", 1, 8192},
+        {"decode", 'n', PJ_OPTION_INT, &s.decode, "N", "decoded tokens (128); 0: prompt only", 0,
+         1 << 20},
+        {"batch", 'b', PJ_OPTION_INT, &s.batch, "N", "batch size (1)", 1, 1024},
+        {"repeat", 0, PJ_OPTION_INT, &s.repeat, "N", "take the best of N repeats (2)", 1, 1000},
+        {"chunk", 0, PJ_OPTION_INT, &s.chunk, "N", "prompt tokens per pass (512)", 1, 8192},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
     int positional, count = 0;

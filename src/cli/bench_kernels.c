@@ -1,8 +1,6 @@
-/*
- * perjoule bench kernels: products and other kernels alone, by kernel set, weight type and shape,
- * with their share of what the machine can do: multiply-adds from registers for many tokens, memory
- * read for one.
- */
+/* perjoule bench kernels: products and other kernels in isolation, by kernel set, weight type and
+ * shape, as a share of the machine's limit: multiply-adds from registers for many tokens, memory
+ * bandwidth for one. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -28,7 +26,7 @@ typedef struct settings {
     bool json;
 } settings;
 
-/* Shapes of a 1B model of 2048 hidden: attention output, gate or up, down; rows x cols. */
+/* Shapes of a 1B model with hidden size 2048: attention output, gate or up, down; rows x cols. */
 static const size_t shapes[][2] = {{2048, 2048}, {8192, 2048}, {2048, 8192}};
 
 typedef struct row {
@@ -37,16 +35,16 @@ typedef struct row {
     unsigned tokens;
     double ns;         /* median of the calls */
     double best_ns;    /* least */
-    double operations; /* of a call */
-    double bytes;      /* of weights, or of values read and written, of a call */
-    double share;      /* of the limit that binds, by the median; NAN: none stated */
+    double operations; /* per call */
+    double bytes;      /* per call: of weights, or of values read and written */
+    double share;      /* of the binding limit, by the median; NAN: none */
     const char *limit; /* "peak", "memory" */
 } row;
 
 typedef struct bench {
     const settings *s;
     pj_team *team;
-    char *weights; /* larger than the caches: calls walk through it */
+    char *weights; /* larger than the caches: consecutive calls use different parts */
     size_t weight_bytes;
     float *x, *y;
     size_t x_floats, y_floats;
@@ -73,7 +71,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Calls for about the time asked for, after one that does not count. */
+/* Repeats the call for about the requested time, after one warm-up call. */
 static void time_call(call *c, row *r)
 {
     static double samples[MAX_SAMPLES];
@@ -159,7 +157,7 @@ static void run_pack(call *c)
                    c->b->packed, &c->input);
 }
 
-/* A head of 64 values, 64 queries against n keys, and the values after. */
+/* One head of 64 values: 64 queries against n keys, then the values. */
 enum { HEAD = 64, QUERIES = 64 };
 
 static void run_attention(call *c)
@@ -204,7 +202,7 @@ static void add_rows(bench *b, const pj_kernels *k)
 
 /* ---- the run ---------------------------------------------------------------------------- */
 
-/* Bytes of which every piece is sane as every type: small exponents, small codes. */
+/* Random bytes that are valid for every weight type: small exponents, small codes. */
 static void fill(bench *b)
 {
     pj_random random = {1};
@@ -215,7 +213,7 @@ static void fill(bench *b)
     for (size_t i = 0; i < b->x_floats; i++) b->x[i] = (float)pj_random_unit(&random) - 0.5f;
 }
 
-/* Next word of a comma list; false at its end. */
+/* Next item of a comma-separated list; false at its end. */
 static bool next_word(const char **list, char *word, size_t bytes)
 {
     *list += strspn(*list, ", ");
@@ -358,7 +356,8 @@ static void bench_close(bench *b)
     pj_team_free(b->team);
 }
 
-/* Of all threads, for the rooflines of later runs. Best effort: the figures were printed anyway. */
+/* Stores the limits of all threads, for the rooflines of later runs. Best effort: the figures were
+ * printed anyway. */
 static void keep_limits(bench *b)
 {
     char cpu[PJ_CPU_NAME_BYTES];
@@ -383,10 +382,11 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"sets", 0, PJ_OPTION_TEXT, &s.sets, "LIST", "kernel sets, or all; default: the best"},
         {"dtypes", 0, PJ_OPTION_TEXT, &s.types, "LIST", "weight types, e.g. bf16,q8_0,q4_k"},
-        {"tokens", 0, PJ_OPTION_TEXT, &s.tokens, "LIST", "tokens at once (1,4,16,512)"},
+        {"tokens", 0, PJ_OPTION_TEXT, &s.tokens, "LIST", "tokens per call (1,4,16,512)"},
         {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads; 0: all", 0, 256},
-        {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "for each line (60)", 1, 60000},
-        {"size", 0, PJ_OPTION_INT, &s.megabytes, "MB", "of weights to walk (512)", 64, 1 << 16},
+        {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "milliseconds per line (60)", 1, 60000},
+        {"size", 0, PJ_OPTION_INT, &s.megabytes, "MB", "megabytes of weights to use (512)", 64,
+         1 << 16},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, &positional);

@@ -1,4 +1,4 @@
-/* perjoule bench memory: read bandwidth by threads and by streams a thread. */
+/* perjoule bench memory: read bandwidth by threads and by streams per thread. */
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/thread.h"
@@ -39,7 +39,8 @@ static pj_status measure(const settings *s, unsigned threads, const char *memory
     pj_status status = pj_team_new(threads, true, &team, err);
     if (status) return status;
     *r = (rates){.threads = threads};
-    for (int64_t i = 0; i < s->repeat; i++) /* in turn, so that a slow moment hits all alike */
+    /* interleaved, so that a slow moment affects all alike */
+    for (int64_t i = 0; i < s->repeat; i++)
         for (int k = 0; k < STREAM_KINDS; k++)
             r->bytes_s[k] = fmax(r->bytes_s[k], pj_limits_read(team, memory, bytes, streams[k]));
     pj_team_free(team);
@@ -48,7 +49,7 @@ static pj_status measure(const settings *s, unsigned threads, const char *memory
 
 static void print_table(const settings *s, const rates *r, unsigned count)
 {
-    printf("Memory read in GB/s, %lld MB, best of %lld; columns: streams a thread\n\n",
+    printf("Memory read in GB/s, %lld MB, best of %lld; columns: streams per thread\n\n",
            (long long)s->megabytes, (long long)s->repeat);
     printf("%7s", "threads");
     for (int k = 0; k < STREAM_KINDS; k++) printf(" %8u", streams[k]);
@@ -94,7 +95,7 @@ static int run_bench_memory(const pj_command *command, int argc, char **argv)
     int positional;
     const pj_option options[] = {
         {"size", 0, PJ_OPTION_INT, &s.megabytes, "MB", "memory to read (512)", 16, 1 << 16},
-        {"repeat", 0, PJ_OPTION_INT, &s.repeat, "N", "the best of N counts (5)", 1, 1000},
+        {"repeat", 0, PJ_OPTION_INT, &s.repeat, "N", "take the best of N repeats (5)", 1, 1000},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -103,12 +104,12 @@ static int run_bench_memory(const pj_command *command, int argc, char **argv)
     unsigned counts[MAX_THREADS], count = thread_counts(counts);
     rates rows[MAX_THREADS];
     size_t bytes = (size_t)s.megabytes << 20;
-    char *memory = pj_pages_alloc(bytes); /* as weights are kept */
+    char *memory = pj_pages_alloc(bytes); /* allocated like weights */
     if (!memory) {
         pj_fail_memory(&err, "the memory to read");
         return pj_command_failed(command, &err);
     }
-    memset(memory, 1, bytes); /* pages of its own, not the shared page of zeros */
+    memset(memory, 1, bytes); /* real pages instead of the shared zero page */
     for (unsigned i = 0; i < count; i++)
         if (measure(&s, counts[i], memory, bytes, &rows[i], &err)) break;
     pj_pages_free(memory, bytes);
@@ -127,6 +128,6 @@ const pj_command pj_bench_memory = {
     .usage = "[options]",
     .text = "Reads memory with 1, 2, 4, ... pinned threads, each walking its share in one to eight "
             "interleaved streams. Decode cannot be faster than this allows; some processors reach "
-            "their bandwidth only with several streams a thread.",
+            "their bandwidth only with several streams per thread.",
     .examples = "perjoule bench memory\nperjoule bench memory --size 1024 --json\n",
 };

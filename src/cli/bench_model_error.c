@@ -1,12 +1,10 @@
-/*
- * How far attribution can be trusted when its model of the sensor or of the load is wrong: the
- * simulation knows the truth, the estimator only what the row tells it. One recorded run is
- * stretched to several lengths. For runs, phases, tokens, sums of classes and single rows the table
- * has how often the nominal 95 % interval held the truth and the median half width of that interval
- * relative to the truth; what was called unavailable counts for neither and is printed beside them.
- * Rows whose sensor is as declared have a second estimator beside them that is told everything: the
- * ratio of the median widths is the price of not knowing.
- */
+/* Robustness of attribution when its model of the sensor or the load is wrong: the simulation knows
+ * the truth, the estimator only what the row declares. One recorded run is stretched to several
+ * lengths. For runs, phases, tokens, sums of classes and single rows, the table shows the coverage
+ * of the nominal 95 % interval and its median half width relative to the truth; figures reported as
+ * unavailable count for neither and are printed separately. Rows whose sensor is as declared are
+ * also evaluated with an estimator that is told everything: the ratio of the median widths is the
+ * price of not knowing. */
 #include "cli/bench_model_error.h"
 
 #include "base/memory.h"
@@ -20,7 +18,7 @@
 typedef struct table_row {
     const char *name, *sim;
     double calibration; /* relative 1 sigma of a calibrated power; 0: none */
-    bool declared;      /* the sensor and the load are what the estimator takes them for */
+    bool declared;      /* sensor and load behave as the estimator assumes */
 } table_row;
 
 #define PRESET(name) {name, "preset=" name ",noise=0.005", 0, true}
@@ -76,7 +74,7 @@ typedef struct score {
 
 typedef struct table {
     const pj_model_error_options *options;
-    score scores[2][KINDS]; /* as it is told, told everything */
+    score scores[2][KINDS]; /* as declared; told everything */
 } table;
 
 typedef struct prior_context {
@@ -85,7 +83,7 @@ typedef struct prior_context {
     uint64_t seed;
 } prior_context;
 
-/* A calibration as it would have come out: the truth, off by its own standard deviation. */
+/* A simulated calibration: the truth plus an error with its own standard deviation. */
 static bool calibrated_prior(void *context, const pj_rail *rail, const char *name, pj_phase phase,
                              double *power_mw, double *sd_mw)
 {

@@ -7,13 +7,13 @@
 
 typedef struct pj_model_error_options {
     int64_t runs, seed; /* simulated machines per row, the first one's seed */
-    const char *only;   /* rows with this in their name; NULL: all */
+    const char *only;   /* only rows whose name contains this; NULL: all */
     double seconds;     /* of the run; 0: each length of the table */
     pj_json *json;      /* rows as objects; NULL: a table on standard output */
 } pj_model_error_options;
 
-/* Lets simulated sensors, told the truth or not, look at the spans of the recorded run, stretched
- * to each length. */
+/* Lets simulated sensors, declared correctly or not, observe the spans of the recorded run,
+ * stretched to each length. */
 pj_status pj_bench_model_error(pj_spool_reader *reader, const pj_model_error_options *options,
                                pj_error *err);
 

@@ -1,11 +1,8 @@
-/*
- * perjoule bench overhead: what profiling costs. The same generation runs unrecorded, at depth
- * module and at depth deep, in turn and in changing order within every round, in one process on
- * one open model; each round gives a ratio to its own unrecorded run, so that what the machine does
- * meanwhile hits all three alike. Beside the time on the wall stands the processor time of the
- * whole process, collector and samplers included: the better figure where other programs want the
- * CPUs. The logits must be equal to the bit.
- */
+/* perjoule bench overhead: the cost of profiling. The same generation runs unrecorded, at depth
+ * module and at depth deep, in random order within each round, in one process with one open model;
+ * each round gives ratios to its own unrecorded run, so that other load affects all three alike.
+ * Besides wall time it reports the CPU time of the whole process, collector and samplers included:
+ * the better figure if other programs use the CPUs. The logits must be bit-identical. */
 #include "base/json.h"
 #include "base/random.h"
 #include "cli/bench_ratio.h"
@@ -34,7 +31,7 @@ typedef struct overhead {
     char path[4096];
     double ms[FIGURES][WAYS][PJ_BENCH_ROUNDS_MAX];
     uint64_t hash[WAYS];
-    /* What the runs said of themselves, mean: shares of their time. */
+    /* Overhead as the runs reported it: mean shares of their time. */
     double own_share[WAYS], own_statistics[WAYS];
     bool same;
 } overhead;
@@ -74,7 +71,7 @@ static pj_status measure(overhead *o, pj_error *err)
     pj_random random = {1};
     pj_status status = PJ_OK;
     for (int way = 0; way < WAYS && status == PJ_OK; way++)
-        status = run_way(o, way, -1, err); /* caches and pages */
+        status = run_way(o, way, -1, err); /* warm-up: caches and pages */
     for (int64_t round = 0; round < o->rounds && status == PJ_OK; round++) {
         int first = (int)(pj_random_u64(&random) % WAYS);
         int step = pj_random_u64(&random) % 2 ? 1 : WAYS - 1;
@@ -152,7 +149,8 @@ static void print_table(const overhead *o, const pj_engine_facts *facts)
         }
     }
     printf(
-        "\n  runs' own statement: module %.3f %% (statistics %.3f %%), deep %.3f %% (%.3f %%)\n",
+        "\n  as reported by the runs: module %.3f %% (statistics %.3f %%), deep %.3f %% (%.3f "
+        "%%)\n",
         100 * o->own_share[1] / (double)o->rounds, 100 * o->own_statistics[1] / (double)o->rounds,
         100 * o->own_share[2] / (double)o->rounds, 100 * o->own_statistics[2] / (double)o->rounds);
     printf("  a span without statistics costs %lld ns\n", (long long)o->session->span_cost_ns);
@@ -192,7 +190,7 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
         {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model (synthetic:llama-3.2-1b)"},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE", "convert the weights"},
         {"rounds", 'r', PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, PJ_BENCH_ROUNDS_MAX},
-        {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens a run (16)", 2, 100000},
+        {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens per run (16)", 2, 100000},
         {"prompt", 'p', PJ_OPTION_INT, &o.prompt, "N", "prompt tokens (64)", 1, 100000},
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
         {"power", 0, PJ_OPTION_TEXT, &o.power, "LIST", "power sources to sample meanwhile (auto)"},
@@ -204,7 +202,7 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
     pj_prompt prompt;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "it takes no arguments");
+    if (positional) return pj_command_usage(command, "takes no arguments");
     pj_status status = prepare(&o, &ids, &prompt, &err);
     if (status == PJ_OK) status = measure(&o, &err);
     o.same &= o.hash[0] == o.hash[1] && o.hash[0] == o.hash[2];

@@ -1,4 +1,4 @@
-/* Times of one work beside another's, round by round: what the benches that interleave print. */
+/* Ratios of paired measurements, round by round, for benchmarks that interleave two variants. */
 #ifndef PJ_CLI_BENCH_RATIO_H
 #define PJ_CLI_BENCH_RATIO_H
 
@@ -13,10 +13,10 @@ typedef struct pj_bench_ratio {
 } pj_bench_ratio;
 
 double pj_bench_median(const double *values, int64_t count); /* at most PJ_BENCH_ROUNDS_MAX */
-/* Of with[i] / without[i]. The interval comes from order statistics: no outlier of a busy machine
- * widens it. */
+/* Ratios with[i] / without[i]. The interval is based on order statistics, so that outliers of a
+ * busy machine do not widen it. */
 pj_bench_ratio pj_bench_compare(const double *with, const double *without, int64_t rounds);
-/* As an object of its three figures. */
+/* Writes an object with its three figures. */
 void pj_bench_write_ratio(pj_json *json, const char *key, pj_bench_ratio ratio);
 
 #endif

@@ -1,10 +1,8 @@
-/*
- * perjoule bench sampler: what reading power costs, and how punctual it is. Each row runs one meter
- * for a few seconds and prints its own account: CPU time of the sampler threads as a share of one
- * core, duration of a read call, lateness of ticks, ticks missed. Sensors that this machine lacks
- * are stood in for by files of the same shape: reading two counters from a folder costs what the
- * kernel's file system costs, without the sensor behind it.
- */
+/* perjoule bench sampler: cost and punctuality of sampling power. Each row runs one meter for a few
+ * seconds and prints its own statistics: CPU time of the sampler threads as a share of one core,
+ * duration of a read call, lateness of ticks, missed ticks. Sensors that this machine lacks are
+ * replaced by files of the same form: reading two counters from a folder costs what the kernel's
+ * file system costs, without the sensor. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -24,8 +22,8 @@ enum { MAX_ROWS = 8 };
 typedef struct row {
     const char *name, *sources;
     int64_t interval_ns; /* 0: the sources' own */
-    bool stand_in;       /* over the folder of files */
-    bool only_sleeps;    /* no meter: what waking up costs on this machine */
+    bool stand_in;       /* on the folder of files */
+    bool only_sleeps;    /* no meter: the cost of waking up on this machine */
     pj_meter_cost cost;
     uint32_t rails;
     int64_t took_ns;
@@ -74,7 +72,7 @@ static void remove_stand_in(const char *folder)
     rmdir(folder);
 }
 
-/* The floor: a loop that wakes up and reads nothing. */
+/* The baseline: a loop that wakes up and reads nothing. */
 static void measure_sleep(row *r, int64_t duration_ns)
 {
     int64_t begin = pj_clock_ns(), cpu = pj_clock_thread_cpu_ns(), due = begin;
@@ -178,7 +176,7 @@ static int run_bench_sampler(const pj_command *command, int argc, char **argv)
     double duration_s = 3;
     bool json = false;
     const pj_option options[] = {
-        {"duration", 'd', PJ_OPTION_DOUBLE, &duration_s, "S", "seconds for each row (3)", 0.1, 600},
+        {"duration", 'd', PJ_OPTION_DOUBLE, &duration_s, "S", "seconds per row (3)", 0.1, 600},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
         {0}};
     int positional;
@@ -225,7 +223,7 @@ const pj_command pj_bench_sampler = {
     .run = run_bench_sampler,
     .usage = "[options]",
     .text = "Runs the sampler over this machine's sensors and over files of the same shape, and "
-            "prints ticks a second, CPU time as a share of one core, microseconds for each read "
+            "prints ticks per second, CPU time as a share of one core, microseconds per read "
             "call, median and 99th percentile of the ticks' lateness, and ticks missed.",
     .examples = "perjoule bench sampler\nperjoule bench sampler --duration 10 --json\n",
 };

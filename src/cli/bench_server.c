@@ -1,16 +1,16 @@
 /*
- * perjoule bench server: what live readers cost a run, and what they cost themselves. While runs go
- * on, their engine pinned to one core, what happens beside them changes several times a second:
+ * perjoule bench server: the cost of live readers, for a run and for themselves. During runs whose
+ * engine is pinned to one core, the load beside them changes several times per second:
  *
- *   - the readers are connected, and nobody is told anything,
- *   - a thousand WebSocket readers are told everything, from another core,
- *   - that other core adds numbers in its registers: what any work beside a run costs it here
- *     (shared clocks, shared cores), which is not the server's doing.
+ *   - the readers are connected, but get no messages,
+ *   - a thousand WebSocket readers get all messages, served from another core,
+ *   - that other core adds numbers in registers: the cost of any load beside a run on this machine
+ *     (shared clocks, shared cores), which is not due to the server.
  *
- * The recorder and the sampler of the run are on the other core in all cases. On a machine that
- * others share, memory is faster and slower by a tenth from second to second. So the changes are
- * quick, and each stage with something beside the run is compared with the two without that lie
- * around it. The messages that every reader got are counted and their numbers checked.
+ * The recorder and the sampler of the run are on the other core in all cases. On a shared machine
+ * memory speed varies by a tenth from second to second. Therefore stages are short, and each stage
+ * with load is compared with the two idle stages around it. The messages received by every reader
+ * are counted and their sequence numbers checked.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -30,22 +30,22 @@
 
 enum {
     WAIT_S = 60,
-    SETTLE_NS = 150 * 1000 * 1000, /* after a change, until what was before is out of the pipes */
+    SETTLE_NS = 150 * 1000 * 1000, /* after a change, until the pipes have drained */
     MEASURE_NS = 250 * 1000 * 1000
 };
 
 typedef enum beside { NOTHING, READERS, ARITHMETIC, WAYS } beside;
 
-/* Stages with something beside the run; before and after each comes one with nothing. */
+/* Stages with load; an idle stage precedes and follows each. */
 static const beside order[] = {READERS, READERS, ARITHMETIC};
 
 enum { ORDER_COUNT = sizeof order / sizeof *order };
 
-typedef struct pace { /* milliseconds a token */
+typedef struct pace { /* milliseconds per token */
     double wall, cpu;
 } pace;
 
-typedef struct comparison { /* a row for each */
+typedef struct comparison { /* one row each */
     int64_t count;
     double wall[2][PJ_BENCH_ROUNDS_MAX], cpu[2][PJ_BENCH_ROUNDS_MAX]; /* without, with */
 } comparison;
@@ -54,26 +54,26 @@ typedef struct server_bench {
     const char *model, *power;
     int64_t readers, deaf, rounds, tokens;
     bool text, json;
-    /* the two cores; the same where there is one */
+    /* the two cores; the same if there is only one */
     int run_cpu, serve_cpu;
     pj_hub *hub;
     pj_live_json *live;
     pj_server *server;
     pj_session *session;
-    pj_live_sink sink; /* tells only while the readers' turn lasts */
+    pj_live_sink sink; /* active only during the readers' stages */
     pj_model_slot slot;
     pj_profile_options options;
     pj_taps *taps;
     pj_status status; /* of the run's thread */
     pj_error err;
-    /* the engine's thread: where it is */
-    uint32_t turn; /* of order[] */
+    /* state of the engine's thread */
+    uint32_t turn; /* index into order[] */
     bool settled;
     int64_t change_ns, begin_ns, begin_cpu_ns;
-    uint32_t stage_tokens, stages; /* of the stage; of the run, complete ones */
-    pace before, with;             /* of the stages before the present one */
+    uint32_t stage_tokens, stages; /* of the stage; number of complete stages of the run */
+    pace before, with;             /* of the stages before the current one */
     comparison compared[WAYS];
-    _Atomic int way; /* what is beside the run now */
+    _Atomic int way; /* current load beside the run */
     _Atomic bool ends;
     pj_taps_report total;
     pj_hub_stats sent;
@@ -83,7 +83,7 @@ typedef struct server_bench {
     size_t memory_kb;
 } server_bench;
 
-/* ---- what goes on beside a run ------------------------------------------------------------- */
+/* ---- load beside a run ---------------------------------------------------------------------- */
 
 static void *add(void *context)
 {
@@ -189,7 +189,7 @@ static void compare(server_bench *b, beside way, pace after)
     c->cpu[1][c->count++] = b->with.cpu;
 }
 
-/* Stages of a run: nothing, something, nothing, something, ... */
+/* Stages of a run alternate: idle, load, idle, load, ... */
 static void end_stage(server_bench *b, int64_t now)
 {
     pace p = {(double)(now - b->begin_ns) / 1e6 / b->stage_tokens,
@@ -233,7 +233,7 @@ static pj_status run_once(server_bench *b, pj_error *err)
     pj_profile_result_fini(&result);
     if (status == PJ_OK && b->stages < 3)
         return pj_fail(err, PJ_E_INVALID,
-                       "a run of %lld tokens is over before anything can be compared; ask for more "
+                       "a run of %lld tokens ends before anything can be compared; ask for more "
                        "with --tokens",
                        (long long)b->tokens);
     return status;
@@ -257,10 +257,11 @@ static pj_status measure_runs(server_bench *b, pj_error *err)
                                     !b->text, b->serve_cpu, &b->taps, err);
     if (status == PJ_OK) status = pj_thread_start(&adder, "pj-adder", add, b, err);
     if (status != PJ_OK) return status;
-    pj_clock_sleep_until(pj_clock_ns() + 500 * PJ_NS_PER_MS); /* all are admitted */
+    pj_clock_sleep_until(pj_clock_ns() + 500 * PJ_NS_PER_MS); /* until all are admitted */
     pj_hub_get_stats(b->hub, &before);
     while (!is_done(b) && status == PJ_OK) status = run_once(b, err);
-    pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS); /* the hub's own figures follow */
+    /* the hub updates its figures with a delay */
+    pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS);
     pj_hub_get_stats(b->hub, &b->sent);
     b->sent.sent -= before.sent;
     b->sent.cpu_ns -= before.cpu_ns;
@@ -338,11 +339,11 @@ static void print_table(const server_bench *b)
            "ratio (95 %)", "processor time", "ratio (95 %)");
     for (int way = READERS; way < WAYS; way++)
         if (b->compared[way].count) print_row(&b->compared[way], way_names[way]);
-    printf("\n  messages  %llu to %u readers, %.0f a second, %.0f bytes each, %s\n",
+    printf("\n  messages  %llu to %u readers, %.0f per second, %.0f bytes each, %s\n",
            (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->told_s,
            (double)t->bytes / (double)t->messages,
            all_delivered(b) ? "all delivered, in order" : "NOT all delivered");
-    printf("  hub       %.2f CPU s a million messages, %.0f MB resident\n",
+    printf("  hub       %.2f CPU s per million messages, %.0f MB resident\n",
            hub_cpu_s_per_million(b), (double)b->memory_kb / 1024);
 }
 
@@ -388,14 +389,14 @@ static void print_json(const server_bench *b)
 
 static pj_status measure(server_bench *b, pj_error *err)
 {
-    static const pj_service nothing = {0}; /* only the live stream is asked for */
+    static const pj_service nothing = {0}; /* only the live stream is needed */
     int cpus[2];
     pthread_t runner;
     int count = pj_cpu_allowed(cpus, 2);
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
-    pj_thread_confine(b->serve_cpu); /* hub, server, and what records the run */
-    pj_file_limit_raise(2 * (uint64_t)b->readers + 1024); /* both ends of each */
+    pj_thread_confine(b->serve_cpu); /* hub, server, collector and samplers */
+    pj_file_limit_raise(2 * (uint64_t)b->readers + 1024); /* both ends of each socket */
     pj_status status = pj_live_json_open(&b->live, err);
     pj_hub_options hub = {.hello = pj_live_json_hello, .context = b->live};
     if (status == PJ_OK) status = pj_hub_open(&hub, &b->hub, err);
@@ -427,14 +428,14 @@ static int run_server(const pj_command *command, int argc, char **argv)
         {"text", 0, PJ_OPTION_FLAG, &b.text, NULL, "JSON only, no binary frames"},
         {"rounds", 'r', PJ_OPTION_INT, &b.rounds, "N", "comparisons with readers, 1.2 s each (60)",
          1, PJ_BENCH_ROUNDS_MAX},
-        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens a run (500)", 2, 100000},
+        {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens per run (500)", 2, 100000},
         {"power", 0, PJ_OPTION_TEXT, &b.power, "LIST", "power sources to sample meanwhile (sim)"},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "it takes no arguments");
+    if (positional) return pj_command_usage(command, "takes no arguments");
     pj_status status = measure(&b, &err);
     if (status == PJ_OK) (b.json ? print_json : print_table)(&b);
     pj_server_close(b.server);
@@ -452,6 +453,6 @@ const pj_command pj_bench_server = {
         "Runs a model on one core, in turn with nothing beside it, with WebSocket readers that are "
         "served from another core, and with that core busy in its registers; prints the ratios of "
         "times with their 95 % intervals, whether every reader got every message, and the CPU time "
-        "that a million messages take.",
+        "per million messages.",
     .examples = "perjoule bench server\nperjoule bench server --readers 200 --deaf 20 --text\n",
 };

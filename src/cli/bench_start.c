@@ -1,9 +1,7 @@
-/*
- * perjoule bench start: from the start of a process to its first token. It starts this program
- * again and again as `run --depth off`, as a person would, and takes the parts of the way from what
- * that run says of itself; both read the machine's one monotonic clock. One start more comes first
- * and is not counted: it brings the weights into the system's cache.
- */
+/* perjoule bench start: time from process start to the first token. It repeatedly starts this
+ * program as `run --depth off`, as a user would, and takes the parts from that run's own report;
+ * both use the same monotonic clock. One extra start comes first and is not counted: it brings the
+ * weights into the page cache. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -33,7 +31,7 @@ typedef struct settings {
     bool json;
 } settings;
 
-/* The parts in the order in which they come; "other" is what lies between them. */
+/* The parts in order; "other" is the remaining time. */
 enum { PART_BEGIN, PART_MODEL, PART_TOKENIZER, PART_PREFILL, PART_OTHER, PART_TOTAL, PARTS };
 static const struct {
     const char *name, *key;
@@ -43,7 +41,7 @@ static const struct {
 
 typedef struct measured {
     double ms[PARTS][PJ_BENCH_ROUNDS_MAX];
-    double resident, file, anonymous; /* bytes, of the last start; NAN: not known */
+    double resident, file, anonymous; /* bytes, of the last start; NAN: unknown */
 } measured;
 
 /* ---- one start ----------------------------------------------------------------------------- */
@@ -89,7 +87,7 @@ static bool read_number(pj_json_scan *scan, double *value)
     return true;
 }
 
-/* Members of the object at the cursor by name; those that are not there stay as they are. */
+/* Reads the named members of the object at the cursor; missing ones keep their value. */
 static void read_members(pj_json_scan *scan, const char *const names[], double *const values[])
 {
     pj_json_text key;
@@ -142,7 +140,7 @@ static pj_status read_report(const char *text, size_t bytes, int64_t spawned_ns,
     return PJ_OK;
 }
 
-/* It has said why; here the exit code is passed on. */
+/* The child has printed its error; the exit code is passed on. */
 static pj_status status_of_child(int code)
 {
     int exit_code = WIFEXITED(code) ? WEXITSTATUS(code) : PJ_EXIT_FAILED;
@@ -240,7 +238,7 @@ static int run_bench_start(const pj_command *command, int argc, char **argv)
         {"prompt", 'p', PJ_OPTION_TEXT, &s.prompt, "TEXT", "the prompt (a few words)"},
         {"ids", 0, PJ_OPTION_TEXT, &s.ids, "1,2,3", "token ids instead of a text"},
         {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads (all CPUs)", 1, 256},
-        {"repeat", 'r', PJ_OPTION_INT, &s.repeat, "N", "starts that count (10)", 1,
+        {"repeat", 'r', PJ_OPTION_INT, &s.repeat, "N", "number of measured starts (10)", 1,
          PJ_BENCH_ROUNDS_MAX},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
@@ -266,11 +264,11 @@ const pj_command pj_bench_start = {
     .summary = "from the start of a process to its first token",
     .run = run_bench_start,
     .usage = "[-m MODEL] [options]",
-    .text =
-        "Starts this program as `run --depth off -n 1` again and again, once more before that to "
-        "bring the weights into the system's cache, and prints the time from the start of the "
-        "process to its first token with its parts: the process until the program runs, the "
-        "model checked and mapped, the tokenizer read (other threads have weights mapped "
-        "meanwhile), the pass over the prompt. Then what the process keeps in memory.",
+    .text = "Starts this program as `run --depth off -n 1` repeatedly, with one uncounted start "
+            "before to "
+            "bring the weights into the page cache, and prints the time from the start of the "
+            "process to its first token with its parts: the process until the program runs, the "
+            "model checked and mapped, the tokenizer read (other threads have weights mapped "
+            "meanwhile), the pass over the prompt. Then what the process keeps in memory.",
     .examples = "perjoule bench start -m models/llama\nperjoule bench start --repeat 30 --json\n",
 };

@@ -1,9 +1,7 @@
-/*
- * perjoule bench store: how long it takes to keep a large run and to ask for its charts. A real run
- * first (32 layers, 1000 tokens, deep), from its last token until it is in the database: rows,
- * attribution, sums and all. Then saving alone, of a made-up run of the same size, beside what
- * plain inserts of rows of the same shape cost in the same database engine, in turn.
- */
+/* perjoule bench store: time to store a large run and to compute its charts. First a real run (32
+ * layers, 1000 tokens, deep), from its last token until it is in the database: rows, attribution,
+ * sums. Then saving alone, of a synthetic run of the same size, compared with plain inserts of
+ * equally wide rows in the same database engine, interleaved. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -31,8 +29,8 @@ static const char *const other_parts[] = {"matmul", "dequantise", "residual_add"
 
 enum { COMPONENTS = 11, OPERATIONS_A_LAYER = 7 + 10 * 2 + 3 * 2, HEADS = 32, HEAD_FIGURES = 3 };
 
-/* ---- the made-up run --------------------------------------------------------------------------
- */
+/* ---- the synthetic run
+ * ------------------------------------------------------------------------ */
 
 typedef struct maker {
     pj_run_data *data;
@@ -68,7 +66,7 @@ static void add(pj_energy *whole, const pj_energy *part)
     whole->net_nj += part->net_nj;
 }
 
-/* As a deep run of the engine gives them: per-head figures of every attention. */
+/* As the engine records them in a deep run: per-head figures of every attention. */
 static void add_extras(maker *m, pj_operation_row *o)
 {
     static const char *const names[] = {"attention_entropy_head", "attention_largest_head",
@@ -217,7 +215,7 @@ static bool make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t la
     d->info.created_wall_ns = pj_clock_wall_ns() - (int64_t)(pj_random_unit(&m.random) * 1e16);
     d->info.prompt = prompts[seed % 4];
     d->info.model_name = models[seed / 3 % 4];
-    d->info.engine = "made up by bench store";
+    d->info.engine = "synthetic (bench store)";
     d->info.quality = PJ_MODELLED;
     d->info.method = PJ_METHOD_FIT;
     d->info.input_tokens = 9;
@@ -282,10 +280,10 @@ static pj_status bench_save(bench *b, pj_error *err)
     }
     if (status == PJ_OK) {
         report(b, "save_seconds", best, "s", "the whole run, one transaction, durable");
-        report(b, "save_cpu_seconds", cpu, "s", "of which the processor worked on it");
+        report(b, "save_cpu_seconds", cpu, "s", "of which CPU time");
         report(b, "raw_cpu_seconds", raw, "s",
-               "of processor time: as many rows of 20 columns, plain inserts");
-        report(b, "save_to_raw", cpu / raw, "", "ratio of processor times in this process");
+               "CPU time of plain inserts of as many rows of 20 columns");
+        report(b, "save_to_raw", cpu / raw, "", "ratio of CPU times in this process");
         char log[300];
         snprintf(log, sizeof log, "%s-wal", b->path);
         report(b, "database_mb", fmax(file_bytes(b->path), file_bytes(log)) / 1e6, "MB",
@@ -431,7 +429,7 @@ static pj_status bench_lists(bench *b, pj_error *err)
     return status;
 }
 
-/* What the bench made, by names that a signal handler can use as they are. */
+/* The benchmark's files, in a form that a signal handler can use. */
 enum { MADE_FILES = 10 };
 static struct made_files {
     char folder[200], spools[300], files[MADE_FILES][300];
@@ -458,7 +456,7 @@ static void remove_files(void)
     rmdir(made.folder);
 }
 
-/* Half a gigabyte should not stay behind because somebody had seen enough. */
+/* Deletes the files on Ctrl-C: half a gigabyte should not stay behind. */
 static void remove_and_die(int number)
 {
     remove_files();
@@ -512,13 +510,13 @@ static pj_status run_really(bench *b, pj_session *session, pj_model_slot *slot, 
         double seconds = seconds_since(b->last_token_ns);
         report(b, "real_operations", result.data.operation_count, "", "of a run of the engine");
         report(b, "last_token_to_kept_seconds", seconds, "s",
-               "attributed, durable in the database, ready to be shown");
+               "attributed, durable in the database, ready to show");
     }
     pj_profile_result_fini(&result);
     return status;
 }
 
-/* With simulated sensors: their readings are made at the end too, which real ones are not. */
+/* With simulated sensors, whose readings are also computed at the end, unlike real ones. */
 static pj_status bench_real(bench *b, pj_error *err)
 {
     pj_session *session = NULL;
@@ -530,7 +528,7 @@ static pj_status bench_real(bench *b, pj_error *err)
     pj_session_close(session);
     if (status == PJ_OK) {
         report(b, "close_seconds", seconds_since(begin_ns), "s",
-               "the log carried over into the database, at the end of the process");
+               "checkpointing the log into the database, at process exit");
         report(b, "real_database_mb", file_bytes(b->real_path) / 1e6, "MB", "then");
     }
     pj_model_slot_close(&slot);
@@ -559,7 +557,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "nothing is expected beside options");
+    if (positional) return pj_command_usage(command, "takes no arguments");
     pj_buffer out;
     pj_json json;
     pj_error err = {0};
@@ -585,7 +583,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     if (status == PJ_OK) status = bench_save(&b, &err);
     if (status == PJ_OK) status = bench_charts(&b, &err);
     if (status == PJ_OK) status = bench_lists(&b, &err);
-    if (keep && status == PJ_OK && !as_json) printf("kept in %s\n", b.path);
+    if (keep && status == PJ_OK && !as_json) printf("stored in %s\n", b.path);
     if (as_json && status == PJ_OK) {
         if (keep) pj_json_kv_string(&json, "database", b.path);
         pj_json_object_end(&json);
@@ -603,8 +601,8 @@ const pj_command pj_bench_store = {
     .run = run_bench_store,
     .usage = "[options]",
     .text = "Makes a database in a temporary folder. Runs a model of 32 layers for 1000 tokens at "
-            "depth deep and says how long after the last token everything was kept; keeps a "
-            "made-up run of that size, measured against as many plain inserts in the same "
-            "process; asks for every chart of it; then lists 10,000 runs.",
+            "depth deep and prints how long after the last token everything was stored; stores a "
+            "synthetic run of that size, compared with as many plain inserts in the same "
+            "process; computes all its charts; then lists 10,000 runs.",
     .examples = "perjoule bench store\nperjoule bench store --tokens 100 --runs 1000 --json\n",
 };

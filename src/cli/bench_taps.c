@@ -14,19 +14,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Readers of other machines cost this one nothing; these should cost it little: they look 100 times
- * a second, so that no delivery wakes them. */
+/* Readers on other machines cost this one nothing, so these should cost little: they poll 100 times
+ * per second, so that deliveries do not wake them. */
 enum { SEEN_BYTES = 64, BLOCK_BYTES = 64 << 10, NAP_NS = 10 * 1000 * 1000 };
 
-/* One reader: where it is in the frame that comes in, and what it has counted. */
+/* One reader: its position in the current frame, and its counts. */
 typedef struct tap {
     int fd;
     bool deaf, cut;
-    uint32_t ended;                     /* runs whose end it has heard of */
-    unsigned char seen[SEEN_BYTES + 1]; /* head and beginning of the payload */
+    uint32_t ended;                     /* number of run ends received */
+    unsigned char seen[SEEN_BYTES + 1]; /* head and begin of the payload */
     size_t seen_bytes;
-    uint64_t frame_bytes; /* of head and payload; 0: the head is not complete */
-    uint64_t passed;      /* of the frame */
+    uint64_t frame_bytes; /* of head and payload; 0: incomplete head */
+    uint64_t passed;      /* bytes of the frame received */
     uint64_t messages, gaps, disordered, last;
 } tap;
 
@@ -46,7 +46,7 @@ struct pj_taps {
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
-/* The head's length and, in *payload, what follows; 0: more bytes are needed. */
+/* Length of the head, and in *payload that of the payload; 0: more bytes needed. */
 static size_t read_head(const tap *t, uint64_t *payload)
 {
     size_t extended = 0;
@@ -80,14 +80,14 @@ static void count_frame(pj_taps *taps, tap *t)
         }
     }
     if (t->messages > 2 && number <= t->last)
-        t->disordered++; /* hello carries its reader's place */
+        t->disordered++; /* hello carries its reader's position */
     t->last = number;
 }
 
 static void take_bytes(pj_taps *taps, tap *t, const unsigned char *bytes, size_t count)
 {
     while (count > 0) {
-        size_t n = 1; /* byte by byte until the head is there, then in pieces */
+        size_t n = 1; /* byte by byte until the head is complete, then in blocks */
         if (t->frame_bytes) {
             uint64_t left = t->frame_bytes - t->passed;
             n = count < left ? count : (size_t)left;
@@ -149,7 +149,7 @@ static pj_status shake_hands(int fd, uint16_t port, bool binary, pj_error *err)
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL) != n)
         return pj_fail_errno(err, errno, "cannot talk to the server");
     char tail[4] = "";
-    while (memcmp(tail, "\r\n\r\n", 4) != 0) { /* byte by byte: what follows is frames */
+    while (memcmp(tail, "\r\n\r\n", 4) != 0) { /* byte by byte: frames follow */
         char c;
         if (recv(fd, &c, 1, 0) != 1) return pj_fail(err, PJ_E_IO, "the server hung up");
         if (got < 12) head[got] = c;

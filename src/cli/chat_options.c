@@ -1,4 +1,4 @@
-/* Variables for a chat template, from the command line to JSON. */
+/* Converts chat template variables from the command line to JSON. */
 #include "cli/chat_options.h"
 
 #include "base/json.h"

@@ -4,8 +4,8 @@
 
 #include "cli/options.h"
 
-/* One JSON object of all settings: a value that is JSON is taken as it is (false, 3, [1]), any
- * other is a text. *variables is NULL when there are no settings; the caller frees it (pj_free). */
+/* One JSON object of all settings: a value that is valid JSON is used as it is (false, 3, [1]), any
+ * other becomes a string. *variables is NULL without settings; the caller frees it (pj_free). */
 pj_status pj_chat_variables(const pj_text_list *settings, char **variables, pj_error *err);
 
 #endif

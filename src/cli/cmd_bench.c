@@ -1,4 +1,4 @@
-/* perjoule bench: finds the benchmark and runs it; each has a file and options of its own. */
+/* perjoule bench: finds and runs a benchmark; each has its own file and options. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const pj_command *const benches[] = {
 
 enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
-/* "engine" of "bench engine" */
+/* "engine" for "bench engine" */
 static const char *short_name(const pj_command *bench)
 {
     return strchr(bench->name, ' ') + 1;
@@ -56,6 +56,6 @@ const pj_command pj_command_bench = {
     .usage = "NAME [options]",
     .text =
         "Each benchmark prints a table for people, or one JSON object with --json. Figures that "
-        "compare are ratios measured in one process, in turn; none passes or fails on time.",
+        "compare are ratios measured interleaved in one process; none passes or fails on time.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b\n",
 };

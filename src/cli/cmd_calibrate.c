@@ -1,5 +1,5 @@
-/* perjoule calibrate: measures every component of a model alone, so that later runs can tell them
- * apart with any sensor. */
+/* perjoule calibrate: measures every component of a model in isolation, so that later runs can
+ * separate components with any sensor. */
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -75,7 +75,7 @@ static void print_table(const pj_calibration *c, const char *path)
             printf("%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name, r->rail,
                    power, interval, r->unstable ? "  unstable: its passes differ" : "");
         }
-    printf("\nkept in %s; runs of this model on this machine use it from now on\n", path);
+    printf("\nstored in %s; runs of this model on this machine use it from now on\n", path);
 }
 
 static int measure(const pj_command *command, const calibrate *o)
@@ -122,12 +122,11 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
         PJ_OPTION_DTYPE(&o.dtype),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
-        {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "time for each component (2)", 0.05, 600},
-        {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "times each component is visited (2)", 1, 20},
-        {"context", 0, PJ_OPTION_INT, &o.context, "N", "tokens in the cache in decode (128)", 1,
-         1000000},
+        {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "seconds per component (2)", 0.05, 600},
+        {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "measurements of each component (2)", 1, 20},
+        {"context", 0, PJ_OPTION_INT, &o.context, "N", "cached tokens in decode (128)", 1, 1000000},
         {"prompt", 0, PJ_OPTION_INT, &o.rows, "N", "tokens of a prefill pass (128)", 1, 65536},
-        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "of the random order (1)", 0, 0},
+        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "seed of the random order (1)", 0, 0},
         {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object", 0, 0},
         {0}};
     int positional;
@@ -148,9 +147,9 @@ const pj_command pj_command_calibrate = {
     .usage = "[options] MODEL",
     .text =
         "Repeats each component of the model at its real shapes, rotating over the layers, long\n"
-        "enough for the power sensor to see it alone: about a minute, once for a machine, model,\n"
-        "dtype and thread count. Later runs take what it found as the prior of their attribution\n"
-        "(method replay) and say so. Leave the machine alone meanwhile.",
+        "enough for the power sensor to see it alone: about a minute, once per machine, model,\n"
+        "dtype and thread count. Later runs use the result as the prior of their attribution\n"
+        "(method replay) and say so. Do not use the machine meanwhile.",
     .examples = "perjoule calibrate models/demo\n"
                 "perjoule calibrate synthetic:llama-3.2-1b,bf16 --threads 2\n"
                 "perjoule calibrate models/demo --power sim:preset=apple --seconds 0.5\n",

@@ -1,4 +1,4 @@
-/* perjoule check: recovers what can be recovered, and says whether the database is sound. */
+/* perjoule check: recovers interrupted runs and checks the database. */
 #include "cli/stored.h"
 #include "profile/recover.h"
 #include "store/check.h"
@@ -160,8 +160,8 @@ const pj_command pj_command_check = {
     .text =
         "First stores the runs that dead processes left in their spools, however long that takes. "
         "Then checks the database: that the file is sound, that every row belongs to a run, and "
-        "that the energies of parts add up to their wholes (of one run, or of all). Last it lists "
+        "that the energies of parts add up to their wholes (of one run, or of all). Finally it lists "
         "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
-        "Exit code 0: all is well; 1: something was found.",
+        "Exit code 0: no problems; 1: problems found.",
     .examples = "perjoule check\nperjoule check last --json\n",
 };

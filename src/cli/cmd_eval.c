@@ -22,15 +22,15 @@ typedef struct eval {
 typedef struct tally {
     const int32_t *ids;
     uint32_t count;
-    uint32_t begin;  /* of the window that is evaluated now */
-    uint32_t done;   /* positions that an earlier window has seen to */
-    uint32_t window; /* its length; 0: the text fits in one */
+    uint32_t begin;  /* first position of the current window */
+    uint32_t done;   /* positions evaluated in earlier windows */
+    uint32_t window; /* window length; 0: one window suffices */
     FILE *out;       /* logits, or NULL */
     double loss;     /* sum of -ln p over predicted tokens */
     bool written;    /* false: a write failed */
 } tally;
 
-/* -ln of the probability that the logits give to `id`. */
+/* Cross-entropy: -ln of the probability that the logits give to `id`. */
 static double loss_of(const float *logits, uint32_t vocab, int32_t id)
 {
     double largest = -INFINITY, sum = 0;
@@ -59,9 +59,9 @@ static void print_result(const eval *e, const pj_engine_facts *facts, const tall
         printf("model       %s (%s, %s)\ntokens      %u\n", facts->model_name, facts->dtype,
                facts->isa, t->count);
         if (t->window)
-            printf("window      %u tokens, half of them from the one before\n", t->window);
+            printf("window      %u tokens, half of them overlapping the previous one\n", t->window);
         if (predicted > 0)
-            printf("mean loss   %.6f nats a token\nperplexity  %.4f\n", loss, exp(loss));
+            printf("mean loss   %.6f nats per token\nperplexity  %.4f\n", loss, exp(loss));
         return;
     }
     pj_buffer buffer;
@@ -87,7 +87,7 @@ static void print_result(const eval *e, const pj_engine_facts *facts, const tall
     pj_buffer_fini(&buffer);
 }
 
-/* The ids to evaluate: given, or the text through the tokenizer. The caller frees *ids. */
+/* Token ids to evaluate: as given, or from the text. The caller frees *ids. */
 static pj_status read_ids(const eval *e, const pj_engine *engine, int32_t **ids, uint32_t *count,
                           pj_error *err)
 {
@@ -104,8 +104,8 @@ static pj_status read_ids(const eval *e, const pj_engine *engine, int32_t **ids,
     return status;
 }
 
-/* A text longer than the context goes through windows of that length. Each begins half a window
- * before the end of the last, and counts what comes after that end: so every token is predicted
+/* Sliding window for a text longer than the context: each window begins half a window before the
+ * end of the previous one, and only the tokens after that end count. So every token is predicted
  * once, and all but the first ones from at least half a context. */
 static pj_status slide(const eval *e, pj_engine *engine, tally *t, pj_error *err)
 {
@@ -150,7 +150,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
         PJ_OPTION_DTYPE(&e.dtype),
         PJ_OPTION_KV(&e.kv),
         {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (all CPUs)", 1, 256},
-        {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens in one pass (512)", 1, 8192},
+        {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens per pass (512)", 1, 8192},
         {"one-by-one", 0, PJ_OPTION_FLAG, &e.one_by_one, NULL,
          "feed one token per pass, as in decoding"},
         {"json", 0, PJ_OPTION_FLAG, &e.json, NULL, "print one JSON object"},
@@ -189,11 +189,12 @@ const pj_command pj_command_eval = {
     .run = run_eval,
     .usage = "-m MODEL (-f FILE | --ids LIST)",
     .text =
-        "Prints the mean loss (nats a token) and the perplexity of a text: what a quantisation "
-        "costs in quality, beside what it saves in energy. With --logits the logits of every "
+        "Prints the mean loss (nats per token) and the perplexity of a text: what a quantisation "
+        "costs in quality, to weigh against the energy it saves. With --logits the logits of every "
         "position are written as raw little-endian 32-bit floats. A text longer than the model's "
-        "context goes through windows of that length, each of which begins half a window "
-        "before the end of the last and counts what is new.",
+        "context is evaluated in sliding windows of that length, each of which begins half a "
+        "window "
+        "before the end of the previous one.",
     .examples = "perjoule eval -m models/demo -f book.txt\n"
                 "perjoule eval -m models/demo -f book.txt --dtype q4_0\n"
                 "perjoule eval -m models/demo --ids 1,2,3 --logits logits.f32\n",

@@ -1,9 +1,7 @@
-/*
- * perjoule exec: the energy of any program and of what it starts. The meter listens to the whole
- * machine before, while and after the program runs; idle power measured before is taken off for the
- * net figure. The program keeps its terminal, its signals and its exit code: Ctrl-C reaches it, not
- * us, and what we have to say goes to standard error (or, with --json, to standard output).
- */
+/* perjoule exec: the energy of any program and its children. The meter measures the whole machine
+ * before, during and after the program; idle power measured before is subtracted for the net
+ * figure. The program keeps its terminal, signals and exit code: Ctrl-C reaches it, not perjoule,
+ * whose report goes to standard error (or, with --json, to standard output). */
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -29,8 +27,8 @@ enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUNNABLE = 126, EXIT_SIGNAL = 128 };
 typedef struct figure {
     double gross_mj, idle_mj, net_mj;
     double sd_mj, net_sd_mj;         /* 1 sigma */
-    double own_sd_mj, net_own_sd_mj; /* of that: noise and bias */
-    double gain_mj, net_gain_mj;     /* of that: the device's gain */
+    double own_sd_mj, net_own_sd_mj; /* part of it: noise and bias */
+    double gain_mj, net_gain_mj;     /* part of it: gain of the device */
 } figure;
 
 typedef struct execution {
@@ -42,7 +40,7 @@ typedef struct execution {
     pj_curve *curves[PJ_MAX_RAILS];
     pj_baseline baseline;
     figure figures[PJ_MAX_RAILS], total;
-    char holds[256], lacks[256]; /* rails of the total, and those it should have: names */
+    char holds[256], lacks[256]; /* names of rails in the total, and of rails missing from it */
     pj_finding findings[PJ_FINDINGS_MAX];
     uint32_t finding_count;
     int64_t begin_ns, end_ns;
@@ -51,7 +49,7 @@ typedef struct execution {
     pid_t child;
 } execution;
 
-static volatile sig_atomic_t child_pid; /* for the handler */
+static volatile sig_atomic_t child_pid; /* for the signal handler */
 
 static void forward(int signal_number)
 {
@@ -61,7 +59,7 @@ static void forward(int signal_number)
 /* ---- the program
  * ----------------------------------------------------------------------------------- */
 
-/* In the child: default signals, the program's own words; on failure errno goes up the pipe. */
+/* In the child: default signals, then exec; on failure errno is sent through the pipe. */
 static void become(char **words, int failure_pipe)
 {
     signal(SIGPIPE, SIG_DFL);
@@ -126,7 +124,7 @@ static pj_status drain(execution *e, pj_error *err)
     return PJ_OK;
 }
 
-/* Waits for the program, emptying the rings meanwhile. */
+/* Waits for the program, draining the rings meanwhile. */
 static pj_status wait_for_program(execution *e, pj_error *err)
 {
     struct rusage usage;
@@ -138,7 +136,7 @@ static pj_status wait_for_program(execution *e, pj_error *err)
         if (done < 0 && errno == EINTR) done = 0;
         if (done != 0) break;
         if (drained == PJ_OK) drained = drain(e, err);
-        for (uint32_t i = 0; i < e->rail_count; i++) /* hours at 1 kHz must fit into memory */
+        for (uint32_t i = 0; i < e->rail_count; i++) /* so that hours at 1 kHz fit into memory */
             pj_curve_thin(e->curves[i], e->begin_ns + PJ_NS_PER_S, e->end_ns - PJ_NS_PER_S);
         pj_clock_sleep_until(e->end_ns + 2 * PJ_NS_PER_MS);
     }
@@ -163,8 +161,8 @@ static pj_status settle(execution *e, pj_error *err)
     return status;
 }
 
-/* A figure of one rail: a gain that is wrong is wrong for gross and idle alike, so that a net figure
- * has its share of the net alone. */
+/* A rail's figure: a gain error applies to gross and idle alike, so the net figure has the gain
+ * uncertainty of the net energy only. */
 static figure rail_figure(const execution *e, uint32_t rail, double run_s)
 {
     pj_curve_energy energy;
@@ -183,7 +181,7 @@ static figure rail_figure(const execution *e, uint32_t rail, double run_s)
     return f;
 }
 
-/* Sockets of one model share their gain: those terms add, all others as squares. */
+/* Sockets of one model share their gain error: those terms add linearly, others in quadrature. */
 static void add_to_total(figure *total, const figure *f)
 {
     total->gross_mj += f->gross_mj;
@@ -195,7 +193,7 @@ static void add_to_total(figure *total, const figure *f)
     total->net_gain_mj += f->net_gain_mj;
 }
 
-/* The total is that of the rails which know the whole time; what it lacks is named. */
+/* The total includes the rails that cover the whole time; the missing ones are named. */
 static void compute_total(execution *e)
 {
     uint64_t used = 0, missing = 0;
@@ -227,7 +225,7 @@ static void compute(execution *e)
     compute_total(e);
 }
 
-/* Measured, modelled, or unavailable where there is no total. */
+/* Quality of the total: measured, modelled, or unavailable without one. */
 static pj_source_quality quality(const execution *e)
 {
     return isnan(e->total.gross_mj) ? PJ_UNAVAILABLE : pj_meter_quality(e->meter);
@@ -317,7 +315,7 @@ static void rails_json(const execution *e, pj_json *json, double run_s)
     pj_json_array_end(json);
 }
 
-/* Each warning once: what the meter saw, what the baseline lacks, what the checks found. */
+/* Calls `say` once per warning: from the meter, the baseline and the checks. */
 static void each_warning(const execution *e, void (*say)(void *, const char *), void *context)
 {
     pj_meter_event event;
@@ -387,8 +385,7 @@ static void print_json(const execution *e)
     pj_buffer_fini(&text);
 }
 
-/* ---- all of it
- * ------------------------------------------------------------------------------------------ */
+/* ---- the command */
 
 static pj_status prepare(execution *e, const char *power, int64_t interval_ns, double baseline_s,
                          pj_error *err)
@@ -404,8 +401,8 @@ static pj_status prepare(execution *e, const char *power, int64_t interval_ns, d
     if (status == PJ_OK && baseline_s > 0 && e->rail_count > 0)
         status = pj_meter_baseline(e->meter, PJ_BASELINE_COLD, (int64_t)(baseline_s * 1e9),
                                    &e->baseline, err);
-    /* Readings of the baseline are not in the curves: the window before the program must be whole.
-     */
+    /* Readings of the baseline are not in the curves: the window before the program must be
+     * complete. */
     if (status == PJ_OK && e->rail_count > 0)
         pj_clock_sleep_until(pj_clock_ns() + pj_meter_settle_ns(e->meter));
     return status;
@@ -441,9 +438,9 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
-        return pj_command_usage(command, "put -- in front of the program: perjoule exec -- %s",
+        return pj_command_usage(command, "put -- before the program: perjoule exec -- %s",
                                 argv[1]);
-    if (separator + 1 >= argc) return pj_command_usage(command, "which program? give it behind --");
+    if (separator + 1 >= argc) return pj_command_usage(command, "give the program to run after --");
     execution e = {.command = command, .words = argv + separator + 1};
     pj_error err = {0};
     pj_status status = prepare(&e, power, interval_ns, baseline_s, &err);

@@ -1,4 +1,4 @@
-/* perjoule export: a run as a file for other programs. */
+/* perjoule export: writes a run as a file for other programs. */
 #include "cli/stored.h"
 #include "store/export.h"
 
@@ -16,15 +16,15 @@ static bool write_file(void *context, const char *bytes, size_t count)
     return fwrite(bytes, 1, count, context) == count;
 }
 
-/* Something other than a file stands there: a device, a pipe, a link to either. */
+/* The target is not a regular file: a device, a pipe, or a link to one. */
 static bool is_special(const char *path)
 {
     struct stat found;
     return lstat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
-/* Beside the target first, so that a failed export leaves no half of a file; but straight into what
- * is no file, which must not be replaced by one. */
+/* Writes to a temporary file beside the target first, so that a failed export leaves no partial
+ * file; but directly to special files, which must not be replaced. */
 static pj_status export_to(pj_store *store, const char *id, pj_export_format format,
                            const char *path, pj_error *err)
 {
@@ -53,7 +53,8 @@ static int run_export(const pj_command *command, int argc, char **argv)
          "json, csv (a zip with one file per table), trace (Perfetto), speedscope or folded",
          .choices = "json csv trace speedscope folded"},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
-         "where to (default: standard output for json and folded, else a file named after the run; "
+         "output file (default: standard output for json and folded, else a file named after the "
+         "run; "
          "-: standard output)"},
         PJ_OPTION_DB(&db),
         {0}};
@@ -88,7 +89,7 @@ const pj_command pj_command_export = {
     .summary = "write a run as JSON, CSV, trace or flame graph",
     .run = run_export,
     .usage = "[options] RUN",
-    .text = "json is whole: perjoule import reads it back. trace opens in Perfetto and "
+    .text = "json is complete: perjoule import can read it. trace opens in Perfetto and "
             "chrome://tracing with power as counters. speedscope and folded are flame graphs of "
             "energy: width is joules, not time.",
     .examples = "perjoule export last -o run.json\n"

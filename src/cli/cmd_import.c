@@ -1,4 +1,4 @@
-/* perjoule import: exported runs and spools into the database. */
+/* perjoule import: imports exported runs and spools into the database. */
 #include "cli/stored.h"
 #include "profile/session.h"
 #include "store/export.h"
@@ -38,8 +38,8 @@ static pj_status import_file(pj_store *store, const char *path, bool replace, pj
     if (status == PJ_OK && !replace &&
         pj_store_info(store, data.info.id, &present, &absent) == PJ_OK)
         status = pj_fail(err, PJ_E_INVALID,
-                         "run %s is in the database already: give --replace to "
-                         "take the one of %s",
+                         "run %s is already in the database: give --replace to "
+                         "replace it by the one of %s",
                          data.info.id, path);
     if (status == PJ_OK) status = pj_store_save(store, &data, err);
     if (status == PJ_OK) printf("%s\n", data.info.id);

@@ -62,7 +62,7 @@ static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *
     return PJ_OK;
 }
 
-/* The prompt's beginning on one line, cut between characters. */
+/* The begin of the prompt on one line, truncated between characters. */
 static void shorten(const char *text, int width, char *out, size_t bytes)
 {
     size_t at = 0;
@@ -85,14 +85,14 @@ static void print_figure(double value, int width, const char *format)
     printf(" %*s", width, isnan(value) ? "-" : text);
 }
 
-/* What is to be known of an energy before it is believed; the list explains it below. */
+/* Marks energies that need an explanation, which follows below the list. */
 static const char *mark_of(const pj_run_info *run)
 {
     if (isnan(run->total_mj)) return " ";
     return run->partial_rails ? "!" : run->quality == PJ_MODELLED ? "~" : " ";
 }
 
-/* Which rails the totals of the shown runs lack: once each. */
+/* Lists the rails that the shown totals lack, each once. */
 static void explain_partial(const pj_run_list *list)
 {
     char text[256], last[256] = "";
@@ -212,9 +212,9 @@ static int run_ls(const pj_command *command, int argc, char **argv)
          .choices = "date duration energy tokens_per_second joules_per_token"},
         {"ascending", 0, PJ_OPTION_FLAG, &args.ascending, NULL, "smallest or oldest first",
          .old_letter = 'r'},
-        {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "at most so many (default 50)", 1,
+        {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum number of runs (default 50)", 1,
          PJ_QUERY_MAX, .old_letter = 'n'},
-        {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "leave out the first N", 0, 1e15},
+        {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "skip the first N", 0, 1e15},
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "an array of run summaries"},
         PJ_OPTIONS_PRICES(&args.prices),
         PJ_OPTION_DB(&args.db),
@@ -222,7 +222,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "nothing is expected beside options");
+    if (positional > 0) return pj_command_usage(command, "takes no arguments");
     return list_runs(command, &args);
 }
 

@@ -1,4 +1,4 @@
-/* perjoule models: the models on this machine, with what matters for energy. */
+/* perjoule models: lists the models on this machine, with the properties that matter for energy. */
 #include "base/json.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -21,12 +21,13 @@ static void print_usable(const pj_model_entry *entry)
     if (f->active_parameters != f->parameters) printf(", active %s", active);
     printf("; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden, f->heads,
            f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
-    printf("  a token reads %sB and takes %sFLOP", bytes, flops);
+    printf("  per token: reads %sB, %sFLOP", bytes, flops);
     if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
     if (f->window) printf("; window %u", f->window);
     printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
     printf("  %s\n", entry->path);
-    if (entry->first) printf("  -m %s takes %s; give this one's path\n", entry->name, entry->first);
+    if (entry->first)
+        printf("  -m %s selects %s; to use this one, give its path\n", entry->name, entry->first);
 }
 
 static void print_list(const pj_model_list *list, const char *folder)
@@ -69,13 +70,12 @@ static int run(const pj_command *command, int argc, char **argv)
 {
     const char *folder = NULL;
     bool json = false, cache = true;
-    const pj_option options[] = {
-        {"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
-         "where models are (default $PERJOULE_MODELS, else ./models)"},
-        {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
-         "look into what other tools keep too (default; --no-cache does not)"},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
-        {0}};
+    const pj_option options[] = {{"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
+                                  "where models are (default $PERJOULE_MODELS, else ./models)"},
+                                 {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
+                                  "also list models of other tools (default; --no-cache: do not)"},
+                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
+                                 {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
@@ -95,15 +95,15 @@ static int run(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_models = {
     .name = "models",
-    .summary = "list the models found here, with what matters for energy",
+    .summary = "list the models on this machine, with what matters for energy",
     .run = run,
     .usage = "[options]",
     .text =
         "A model is a folder as Hugging Face publishes it, or a GGUF file. Besides --models, the "
         "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are looked "
-        "into; -m takes every name that is listed. Bytes a token are the "
-        "weights that decoding one token of one sequence reads; FLOPs a token are those of its "
+        "into; -m takes every name that is listed. Bytes per token are the "
+        "weights that decoding one token of one sequence reads; FLOPs per token are those of its "
         "matrices.\n\n"
-        "What looks like a model and cannot be used is listed with the reason.",
+        "Models that cannot be used are listed with the reason.",
     .examples = "perjoule models\nperjoule models --models ~/models --json\n",
 };

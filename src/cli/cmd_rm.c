@@ -1,4 +1,4 @@
-/* perjoule rm: deletes runs, named or by age (retention), after asking on a terminal. */
+/* perjoule rm: deletes runs, by name or by age (retention), after confirmation on a terminal. */
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
@@ -31,7 +31,8 @@ static bool ask(uint64_t count, const char *first)
 static bool can_ask(const rm_args *a, pj_error *err)
 {
     if (a->yes || isatty(STDIN_FILENO)) return true;
-    pj_fail(err, PJ_E_INVALID, "nobody is there to ask: give --yes to delete");
+    pj_fail(err, PJ_E_INVALID,
+            "cannot ask for confirmation without a terminal: give --yes to delete");
     return false;
 }
 
@@ -48,7 +49,7 @@ typedef struct pruned {
     bool print;
 } pruned;
 
-/* "30d", "12h", "4w", "1y" in nanoseconds; -1 for anything else. */
+/* Parses "30d", "12h", "4w", "1y" to nanoseconds; -1 for anything else. */
 static int64_t parse_age(const char *text)
 {
     char *end;
@@ -72,7 +73,7 @@ static void take_pruned(void *context, const char *id)
     if (p->print) puts(id);
 }
 
-/* Counts what would go, asks, and deletes. */
+/* Counts the runs to delete, asks, and deletes them. */
 static pj_status prune_after_asking(pj_store *store, pj_prune rule, const rm_args *a, pj_error *err)
 {
     pruned p = {0}, deleted = {0};

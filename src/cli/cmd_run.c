@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of weights, to learn how fast memory is: some tens of milliseconds. */
+/* READ_BYTES: bytes of weights read to measure memory bandwidth, some tens of milliseconds. */
 enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
@@ -40,9 +40,9 @@ typedef struct run_state {
     pj_series series;
     char *chat_variables;
     char model_path[4096];
-    char *texts; /* of the prompts, kept until the end */
+    char *texts; /* prompt texts, needed until the end */
     int32_t *ids;
-    pj_prompt *prompts; /* prompt_count of them, worked through in batches */
+    pj_prompt *prompts; /* prompt_count of them, processed in batches */
     uint32_t prompt_count;
     char first_id[PJ_UUID_BYTES];
     int64_t began_ns, first_token_ns;
@@ -141,7 +141,7 @@ static int parse_kv(const char *name)
     return strcmp(name, "f32") == 0 ? PJ_KV_F32 : strcmp(name, "f16") == 0 ? PJ_KV_F16 : -1;
 }
 
-/* Greedy unless something about sampling was said: the same command then gives the same text. */
+/* Greedy unless a sampling option is given: equal commands then give equal texts. */
 static pj_sampling get_sampling(const run_args *a)
 {
     pj_sampling s = PJ_SAMPLING_GREEDY;
@@ -195,10 +195,10 @@ static void set_options(run_state *s, int depth, int kv)
     o->cancel = &cancelled;
 }
 
-/* ---- one run after the other --------------------------------------------------------------- */
+/* ---- the runs ----------------------------------------------------------------------------- */
 
-/* Where the time before the first token went; false when the model was open before, or none came.
- */
+/* Breakdown of the time to the first token; false when the model was open before, or no token
+ * came. */
 static bool get_start(const run_state *s, const pj_profile_result *result, pj_run_start *start)
 {
     if (s->args->repeat > 1 || s->args->warmup > 0 || !s->first_token_ns || !s->slot.engine)
@@ -261,7 +261,7 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     pj_buffer_fini(&buffer);
 }
 
-/* For a run without recording, whose subject is speed. */
+/* For a run without recording, which is about speed. */
 static void print_speed(const run_state *s, const pj_profile_result *result)
 {
     const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);
@@ -299,7 +299,7 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     fflush(stdout);
 }
 
-/* The batch of prompts that begins with prompt `first`: each prompt of a file occurs once. */
+/* Selects the batch that begins with prompt `first`: each prompt of a file is used once. */
 static void choose_batch(run_state *s, uint32_t first)
 {
     pj_profile_options *o = &s->options;
@@ -312,7 +312,7 @@ static void choose_batch(run_state *s, uint32_t first)
     s->series = (pj_series){0};
 }
 
-/* `last` of a series prints its statistics too. */
+/* `last` of a series also prints its statistics. */
 static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err)
 {
     pj_profile_result result;
@@ -345,7 +345,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
         status = pj_profile_bare(&s->slot, &silent, &result, err);
         pj_generate_result_fini(&result);
     }
-    /* With the model in memory and nothing running, idle power can be measured once more. */
+    /* With the model in memory and nothing running, measure the resident baseline. */
     if (status == PJ_OK && s->args->warmup > 0)
         status = pj_session_baseline(s->session, PJ_BASELINE_RESIDENT, err);
     return status;
@@ -390,7 +390,7 @@ static void release(run_state *s)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
-/* A name that was found twice is said. */
+/* Reports a name found in two places. */
 static pj_status find_model(const pj_command *command, run_state *s, pj_error *err)
 {
     char note[1024];
@@ -400,7 +400,7 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
     return status;
 }
 
-/* Every prompt, before the first batch is run. */
+/* Checks every prompt before the first batch is run. */
 static pj_status check_all(const run_state *s, pj_error *err)
 {
     pj_profile_options all = s->options;
@@ -483,16 +483,17 @@ static int run_run(const pj_command *command, int argc, char **argv)
          "a conversation as JSON, an array of {role, content}; implies --chat"},
         {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
          "a variable of the template, e.g. enable_thinking=false; may be repeated"},
-        {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL, "go on until -n tokens"},
+        {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL,
+         "continue past end-of-sequence tokens, to -n tokens"},
         PJ_OPTION_DTYPE(&a.dtype),
         PJ_OPTION_KV(&a.kv),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
         {"batch", 'b', PJ_OPTION_INT, &a.batch, "N", "decode N sequences at once", 1, 4096},
         {"batch-rule", 0, PJ_OPTION_TEXT, &a.batch_rule, "RULE",
          "how a shared step's energy is split: bytes (default), tokens, equal"},
-        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and give statistics", 1,
+        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},
-        {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before that are not recorded", 0, 1000},
+        {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
@@ -505,7 +506,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1)
-        return pj_command_usage(command, "put the prompt in quotes: it came as %d words",
+        return pj_command_usage(command, "put the prompt in quotes: it was given as %d words",
                                 positional);
     return execute(command, &a, positional ? argv[1] : NULL);
 }
@@ -516,15 +517,16 @@ const pj_command pj_command_run = {
     .run = run_run,
     .usage = "[-m MODEL] [options] PROMPT",
     .text =
-        "Runs an inference, records it and stores the run. The text comes as it is generated; then "
-        "follows a table of phases with time and energy, the components that took most, and how "
-        "sure the figures are. Energy needs a power sensor (perjoule sensors); without one the "
+        "Runs an inference, records it and stores the run. The text is printed as it is generated, "
+        "followed by a table of phases with time and energy, the components that took most, and "
+        "how "
+        "accurate the figures are. Energy needs a power sensor (perjoule sensors); without one the "
         "timing and the statistics are complete and energy is unavailable.\n\n"
         "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
         "is a "
         "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
         "Text is chosen greedily unless --temp, --top-k, --top-p or --min-p is given. Ctrl-C ends "
-        "a run and keeps it.",
+        "a run and stores it.",
     .examples =
         "perjoule run \"Once upon a time\"                  # the demonstration model\n"
         "perjoule run -m models/llama -n 200 --depth deep \"Why is the sky blue?\"\n"

@@ -1,4 +1,4 @@
-/* perjoule sensors: what this machine can say about power, and what stands in the way. */
+/* perjoule sensors: lists the power sensors of this machine, and what is missing for others. */
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -68,7 +68,7 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
     bool json = false;
     pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
     const pj_option options[] = {{"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
-                                  "how long to listen for the present reading (500ms)",
+                                  "measuring time for the current power (500ms)",
                                   .old_letter = 'd'},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
                                  {0}};

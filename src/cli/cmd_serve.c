@@ -1,5 +1,5 @@
-/* perjoule serve: one process that runs models, streams what happens, and serves dashboard and API.
- */
+/* perjoule serve: one process that runs models, streams live events, and serves dashboard and
+ * API. */
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "net/server.h"
@@ -51,8 +51,8 @@ static void on_signal(int number)
     errno = kept;
 }
 
-/* Stopping may meet a model that is being opened or a run that is being stored, which take their
- * time. Their events are in the spool, so nothing is lost by not waiting for them. */
+/* Stopping may take long while a model is being opened or a run stored. Their events are in the
+ * spool, so nothing is lost by exiting after a deadline. */
 static void *stop_in_time(void *context)
 {
     char byte;
@@ -103,18 +103,18 @@ static bool is_on_path(const char *command)
     return false;
 }
 
-/* Why no browser can be started here, or NULL. */
+/* Why no browser can be started, or NULL. */
 static const char *no_browser(const char *command)
 {
     if (!is_on_path(command)) return "this machine has no browser to open";
 #ifndef __APPLE__
     const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
-    if (!(x11 && *x11) && !(wayland && *wayland)) return "there is no screen here for a browser";
+    if (!(x11 && *x11) && !(wayland && *wayland)) return "there is no display for a browser";
 #endif
     return NULL;
 }
 
-/* The command is a fixed word, the address our own. */
+/* The command is a constant, the address our own. */
 static void open_browser(const char *url, unsigned port)
 {
 #ifdef __APPLE__
@@ -196,7 +196,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.power = a->power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
-    pj_file_limit_raise(PJ_HUB_READERS_MAX + 4096); /* readers, and requests with what they open */
+    pj_file_limit_raise(PJ_HUB_READERS_MAX + 4096); /* readers, and requests with their files */
     pj_status status = start_live(s, err);
     if (status == PJ_OK) status = start_work(s, a, err);
     if (status != PJ_OK) return status;
@@ -210,8 +210,8 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     return pj_server_open(&server, &s->server, err);
 }
 
-/* Runs first: what goes on is cancelled and stored, and readers hear of it before they are told
- * goodbye. */
+/* Stops runs first: the current one is cancelled and stored, and readers get its events before
+ * their connections close. */
 static void stop(serve_state *s)
 {
     if (s->serve.queue) pj_run_queue_stop(s->serve.queue);
@@ -233,7 +233,7 @@ static void say_where(const serve_state *s, const serve_args *a)
     snprintf(url, sizeof url, "http://%s%.200s%s:%u/", v6 ? "[" : "", host, v6 ? "]" : "",
              pj_server_port(s->server));
     printf("perjoule %s listens on %s\n", pj_version(), url);
-    if (s->session->store) printf("runs are kept in %s\n", pj_store_path(s->session->store));
+    if (s->session->store) printf("runs are stored in %s\n", pj_store_path(s->session->store));
     uint32_t rails = 0;
     if (s->session->meter) pj_meter_rails(s->session->meter, &rails);
     if (s->session->meter && rails == 0)
@@ -268,26 +268,28 @@ static int run_serve(const pj_command *command, int argc, char **argv)
     serve_args a = {.port = 8000, .queue = 16, .token = getenv("PERJOULE_TOKEN")};
     const pj_option options[] = {
         {"host", 0, PJ_OPTION_TEXT, &a.host, "ADDRESS",
-         "address to listen on (127.0.0.1); others demand --token"},
+         "address to listen on (127.0.0.1); others require --token"},
         {"port", 0, PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it", 0,
          65535, .old_letter = 'p'},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
-         "where models are ($PERJOULE_MODELS, else ./models)"},
+         "folder of models ($PERJOULE_MODELS, else ./models)"},
         PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
-         "demand this token of every request ($PERJOULE_TOKEN)"},
-        {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "runs that may wait (16)", 1, PJ_QUEUE_MAX},
+         "require this token for every request ($PERJOULE_TOKEN)"},
+        {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "maximum number of queued runs (16)", 1,
+         PJ_QUEUE_MAX},
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
          256},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},
         {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the dashboard in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
-         "a further name this server is reached by, e.g. behind a proxy; may be repeated"},
+         "accept requests for this host name, e.g. that of a proxy; may be repeated"},
         {"allow-origin", 0, PJ_OPTION_LIST, &a.allow_origin, "ORIGIN",
-         "let pages of another origin in, for developing the page; may be repeated"},
+         "accept requests from pages of this origin, for developing the dashboard; may be "
+         "repeated"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -304,8 +306,8 @@ const pj_command pj_command_serve = {
     .usage = "[options]",
     .text =
         "Listens on 127.0.0.1:8000: the dashboard at /, the API under /api, live messages at "
-        "/ws/profiling, Prometheus metrics at /metrics. Requested runs are queued; a run that is "
-        "under way when the server stops is cancelled and kept.\n\n"
+        "/ws/profiling, Prometheus metrics at /metrics. Requested runs are queued; a run in "
+        "progress when the server stops is cancelled and stored.\n\n"
         "Only this machine can reach it, unless --host says otherwise; then every request needs "
         "the token. There is no TLS: across a network, use an SSH tunnel or a proxy that has it "
         "(with --allow-host for the proxy's name).",

@@ -1,13 +1,13 @@
 /*
- * perjoule setup: grants this machine's users the right to read power, and nothing more.
+ * perjoule setup: grants users of this machine the right to read power, and nothing more.
  *
- *   powermetrics  a sudoers entry that allows exactly the command line perjoule uses. The bare
- *                 program would be too much: its -u option writes files as root.
- *   rapl          a udev rule that lets a group read the energy counters.
- *   --gain        the calibration of a sensor against a meter, kept for later runs.
+ *   powermetrics  a sudoers entry for exactly the command line that perjoule uses. Allowing the
+ * bare program would be too much: its -u option writes files as root. rapl          a udev rule
+ * that lets a group read the energy counters.
+ *   --gain        stores the calibration of a sensor against a reference meter, for later runs.
  *
- * Without --write the text is printed, with the place it belongs to. --root puts another folder in
- * front of the paths.
+ * Without --write the text is printed, with the path it belongs to. --root is a prefix for the
+ * paths.
  */
 #include "cli/options.h"
 
@@ -33,7 +33,7 @@ typedef struct setup_options {
     int64_t interval_ns;
 } setup_options;
 
-/* Runs a program without output; its exit code, or -1. */
+/* Runs a program with its output discarded; returns its exit code, or -1. */
 static int run_quietly(char *const *words)
 {
     posix_spawn_file_actions_t actions;
@@ -56,7 +56,7 @@ static bool is_plain_name(const char *name)
     return name[0] && name[0] != '-' && name[length] == 0;
 }
 
-/* Writes the file with the mode, or prints it. */
+/* Writes the file with the given mode, or prints it. */
 static int deliver(const pj_command *command, const setup_options *o, const char *place,
                    const char *text, mode_t mode)
 {
@@ -84,7 +84,7 @@ static int deliver(const pj_command *command, const setup_options *o, const char
 static const char *const samplers[] = {"cpu_power,gpu_power,ane_power", "cpu_power,gpu_power",
                                        "cpu_power"};
 
-/* One line a sampler list; in sudoers a comma ends a command, so it is escaped. */
+/* One line per sampler list; in sudoers a comma ends a command, so it is escaped. */
 static void sudoers_text(const setup_options *o, char *text, size_t bytes)
 {
     size_t used = (size_t)snprintf(
@@ -109,14 +109,14 @@ static int check_sudoers(const pj_command *command, const char *text)
     char path[] = "/tmp/perjoule-sudoers-XXXXXX";
     pj_error err;
     int fd = mkstemp(path);
-    if (fd < 0) return PJ_EXIT_OK; /* the check is a help, not a need */
+    if (fd < 0) return PJ_EXIT_OK; /* the check is optional */
     close(fd);
     if (pj_file_write(path, text, strlen(text), &err) != PJ_OK)
         return pj_command_failed(command, &err);
     char *words[] = {(char[]){"visudo"}, (char[]){"-cf"}, path, NULL};
     int code = run_quietly(words);
     unlink(path);
-    if (code <= 0) return PJ_EXIT_OK; /* good, or no visudo here */
+    if (code <= 0) return PJ_EXIT_OK; /* valid, or no visudo here */
     fprintf(stderr, "perjoule setup: visudo refuses the entry; nothing was written\n");
     return PJ_EXIT_FAILED;
 }
@@ -125,7 +125,7 @@ static int setup_powermetrics(const pj_command *command, const setup_options *o)
 {
     char text[1024];
     if (!is_plain_name(o->user))
-        return pj_command_usage(command, "the user name %s cannot stand in sudoers", o->user);
+        return pj_command_usage(command, "the user name %s cannot be used in sudoers", o->user);
     sudoers_text(o, text, sizeof text);
     int code = check_sudoers(command, text);
     if (code == PJ_EXIT_OK) code = deliver(command, o, "/etc/sudoers.d/perjoule", text, 0440);
@@ -135,7 +135,7 @@ static int setup_powermetrics(const pj_command *command, const setup_options *o)
 
 /* ---- RAPL ---------------------------------------------------------------------------------- */
 
-/* No distribution has a group for this; a system group of our own is made where it is missing. */
+/* No distribution has a group for this; creates a system group if it is missing. */
 static bool make_group(const char *name)
 {
     char group[64];
@@ -143,7 +143,7 @@ static bool make_group(const char *name)
     snprintf(group, sizeof group, "%s", name);
     char *words[] = {(char[]){"groupadd"}, (char[]){"--system"}, group, NULL};
     if (run_quietly(words) != 0 || !getgrnam(name)) return false;
-    printf("made the group %s\n", name);
+    printf("created the group %s\n", name);
     return true;
 }
 
@@ -151,9 +151,10 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
 {
     char text[1024];
     if (!is_plain_name(o->group))
-        return pj_command_usage(command, "the group name %s cannot stand in a udev rule", o->group);
+        return pj_command_usage(command, "the group name %s cannot be used in a udev rule",
+                                o->group);
     if (o->write && !o->root[0] && !make_group(o->group))
-        return pj_command_usage(command, "there is no group %s; make it with: sudo groupadd %s",
+        return pj_command_usage(command, "there is no group %s; create it with: sudo groupadd %s",
                                 o->group, o->group);
     snprintf(
         text, sizeof text,
@@ -175,7 +176,7 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
     return code;
 }
 
-/* Kept for the user; every later run divides that source's readings by it. */
+/* Stored for the user; every later run divides that source's readings by it. */
 static int setup_gain(const pj_command *command, const char *assignment)
 {
     char path[4096];
@@ -200,16 +201,15 @@ static int run_setup(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
          0},
-        {"user", 'u', PJ_OPTION_TEXT, &o.user, "NAME", "who may run powermetrics (default: you)", 0,
-         0},
+        {"user", 'u', PJ_OPTION_TEXT, &o.user, "NAME",
+         "user who may run powermetrics (default: you)", 0, 0},
         {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
-         "who may read RAPL (default: perjoule, made where it is missing)", 0, 0},
+         "group that may read RAPL (default: perjoule, created if missing)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
          "sampling interval to allow (default 100ms)", 0, 0},
         {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
-         "what a source reads / what a meter says, as rapl=1.02+-0.01; SOURCE=none forgets it", 0,
-         0},
-        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "folder in front of the written paths", 0, 0},
+         "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it", 0, 0},
+        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths", 0, 0},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -228,14 +228,15 @@ const pj_command pj_command_setup = {
     .run = run_setup,
     .usage = "[options] rapl|powermetrics, or --gain SOURCE=GAIN",
     .text =
-        "Prints (or with --write installs) what lets a normal user read power. For powermetrics\n"
+        "Prints (or with --write installs) the configuration that lets a normal user read power. "
+        "For powermetrics\n"
         "(macOS) that is a sudoers entry which allows exactly the arguments perjoule uses; for\n"
         "rapl (Linux) a udev rule which makes the energy counters readable to a group. Reading\n"
         "RAPL lets a local program guess secrets of others (PLATYPUS): use it on machines of\n"
         "your own.\n"
-        "With --gain it keeps what a calibration against a meter found of a source: its readings\n"
-        "are divided by the gain, and intervals take the uncertainty given behind +- instead of\n"
-        "the usual one of that source.",
+        "--gain stores the result of calibrating a source against a reference meter: its readings\n"
+        "are divided by the gain, and intervals use the uncertainty given after +- instead of the\n"
+        "usual one of that source.",
     .examples = "perjoule setup rapl\n"
                 "sudo perjoule setup --write --group adm rapl\n"
                 "sudo perjoule setup --write powermetrics\n"

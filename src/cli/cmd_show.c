@@ -76,18 +76,18 @@ static pj_status view_operations(pj_store *store, const char *id, const show_arg
     return pj_view_operations(store, id, &choice, json, err);
 }
 
-/* Leaves the first `limit` rows of a table; returns how many rows of it the run has behind them. */
+/* Removes all but the first `limit` rows of a table; returns how many rows are hidden. */
 static size_t cut_table(json_t *view, const char *table, size_t limit)
 {
     json_t *rows = json_object_get(view, table);
-    double all = pj_member_number(view, "total"); /* of a view that is cut already */
+    double all = pj_member_number(view, "total"); /* of a view that is truncated already */
     size_t shown = json_array_size(rows), count = isnan(all) ? shown : (size_t)all;
     for (; shown > limit; shown--) json_array_remove(rows, shown - 1);
     return count > shown ? count - shown : 0;
 }
 
-/* The view as a tree for printing, or straight to standard output. `table` is what --limit is for,
- * or NULL. */
+/* Shows the view as a tree, or writes it to standard output. `table` is the one that --limit
+ * applies to, or NULL. */
 static pj_status show(pj_store *store, const char *id, const show_args *args,
                       const pj_cost_rates *rates, view_fn *view, void (*print)(const json_t *),
                       const char *table, pj_error *err)
@@ -153,7 +153,7 @@ static pj_status show_parts(pj_store *store, const char *id, const show_args *ar
     return status;
 }
 
-/* What the choice of views depends on: without energy there is still time to be shown. */
+/* Facts that the default views depend on: without energy, time is shown. */
 static pj_status look_at_run(pj_store *store, const char *id, show_args *args, pj_error *err)
 {
     pj_run_list one = {0};
@@ -185,10 +185,10 @@ static int run_show(const pj_command *command, int argc, char **argv)
         {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
         {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
         {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},
-        {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "at most so many rows of a table", 1, 1e8,
+        {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum rows of a table", 1, 1e8,
          .old_letter = 'n'},
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL,
-         "the part asked for as JSON, or the whole run"},
+         "the selected part as JSON, or the whole run"},
         PJ_OPTIONS_PRICES(&args.prices),
         PJ_OPTION_DB(&args.db),
         {0}};
@@ -200,8 +200,8 @@ static int run_show(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "there is no metric %s", args.metric);
     bool narrow = args.layer != PJ_ANY || args.component;
     if (!args.components && !args.operations && (narrow || (args.token != PJ_ANY && !args.heatmap)))
-        return pj_command_usage(command, "--token, --layer and --component choose among "
-                                         "--components and --operations, --token in --heatmap too");
+        return pj_command_usage(command, "--token, --layer and --component apply to "
+                                         "--components and --operations, --token to --heatmap too");
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};

@@ -128,7 +128,7 @@ static int run(const pj_command *command, int argc, char **argv)
         {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
-         "add what the model puts around a text (default; --no-special does not)"},
+         "add the model's special tokens (default; --no-special: do not)"},
         {"skip-special", 0, PJ_OPTION_FLAG, &r.skip_special, NULL,
          "with --decode: leave out special tokens"},
         {"json", 0, PJ_OPTION_FLAG, &r.json, NULL, "print JSON"},
@@ -138,7 +138,7 @@ static int run(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     r.text = positional > 0 ? argv[1] : NULL;
     if (!r.model) return pj_command_usage(command, "no model; give -m MODEL");
-    if (positional > 1) return pj_command_usage(command, "one text, in quotes, please");
+    if (positional > 1) return pj_command_usage(command, "give one text, in quotes");
     if ((r.text != NULL) + (r.file != NULL) + (r.decode != NULL) != 1)
         return pj_command_usage(command, "give one of TEXT, -f FILE and --decode IDS");
     pj_tokenizer *tokenizer = NULL;

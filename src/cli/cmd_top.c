@@ -1,9 +1,7 @@
-/*
- * perjoule top: rails live. A terminal gets a table with bars and the last minute as a sparkline,
- * drawn in place; a pipe gets one line per second; --json one object per row; --record a CSV that
- * `--power replay:FILE` plays back. A row is the mean power of the interval that ends at its time,
- * and is written when the slowest sensor has seen that interval.
- */
+/* perjoule top: live power of all rails. A terminal gets a table with bars and the last minute as a
+ * sparkline, updated in place; a pipe gets one line per second; --json prints one object per row;
+ * --record writes a CSV for `--power replay:FILE`. A row is the mean power of the interval that
+ * ends at its time, and is written once the slowest sensor has covered that interval. */
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -25,9 +23,9 @@ typedef struct top {
     const pj_rail *rails;
     uint32_t rail_count;
     pj_curve *curves[PJ_MAX_RAILS];
-    double mw[PJ_MAX_RAILS];              /* of the present row */
-    double peak[PJ_MAX_RAILS];            /* for bars */
-    double sum[PJ_MAX_RAILS];             /* mJ since the start, NAN-free parts only */
+    double mw[PJ_MAX_RAILS];              /* of the current row */
+    double peak[PJ_MAX_RAILS];            /* scale of the bars */
+    double sum[PJ_MAX_RAILS];             /* mJ since the start, skipping NANs */
     float history[PJ_MAX_RAILS][HISTORY]; /* ring, by row_index */
     uint64_t row_index;
     FILE *record;
@@ -78,7 +76,7 @@ static void write_record_header(const top *t)
 {
     fprintf(t->record, "timestamp_ms");
     for (uint32_t i = 0; i < t->rail_count; i++) fprintf(t->record, ",%s_mw", t->rails[i].name);
-    /* a model must stay recognisable when it is played back */
+    /* modelled figures must stay labelled when replayed */
     fprintf(t->record, any_modelled(t) ? ",phase,quality\n" : ",phase\n");
 }
 
@@ -260,8 +258,8 @@ static pj_status drain(top *t, pj_error *err)
     return PJ_OK;
 }
 
-/* Rows begin when every rail is known, so that the first one is whole; a rail that stays silent is
- * not waited for long. */
+/* Rows begin when every rail is known, so that the first one is complete; a silent rail is not
+ * waited for long. */
 static pj_status await_first(top *t, int64_t settle, pj_error *err)
 {
     int64_t limit = pj_clock_ns() + 2 * settle + 200 * PJ_NS_PER_MS, begin, end;
@@ -340,7 +338,7 @@ static int run_top(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
          "time from row to row (100ms); sensors are read at their own rate", 0, 0},
-        {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after so many seconds",
+        {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after S seconds",
          .old_letter = 'd'},
         {"record", 0, PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file",
          .old_letter = 'r'},

@@ -63,7 +63,7 @@ void pj_conditions_line(const char *conditions_json, const char *between, char *
                                        l.used ? between : "", name);
         l.first = true;
         add_device(&l, device);
-        if (l.first && before < bytes) text[l.used = before] = 0; /* it says nothing */
+        if (l.first && before < bytes) text[l.used = before] = 0; /* nothing reported */
     }
     json_decref(root);
 }

@@ -1,4 +1,4 @@
-/* Folding and cutting lines; colours take no room, and a UTF-8 character takes one column. */
+/* Folds and truncates lines; escape sequences take no columns, a UTF-8 character takes one. */
 #include "cli/fold.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 enum { MAX_BYTES = 64 << 20, MAX_INDENT = 24 };
 
-static int terminal = -1; /* the descriptor of standard output meanwhile */
+static int terminal = -1; /* descriptor of the terminal while output is collected */
 static int terminal_width;
 
 /* Bytes of the escape sequence at `p`, 0: there is none. */
@@ -23,7 +23,7 @@ static size_t escape_bytes(const char *p)
     return n + (p[n] != 0);
 }
 
-/* Bytes of what stands at `p`: one character, or an escape sequence; *columns is what it takes. */
+/* Bytes of the character or escape sequence at `p`; *columns is its width. */
 static size_t step(const char *p, int *columns)
 {
     size_t n = escape_bytes(p);
@@ -49,7 +49,7 @@ static bool is_row(const char *line, size_t bytes)
     return false;
 }
 
-/* Escape sequences after the cut still count: one of them ends the colour. */
+/* Escape sequences after the cut are still printed: one of them resets the colour. */
 static void print_cut(FILE *out, const char *line, size_t bytes, int width)
 {
     int column = 0, one;
@@ -78,7 +78,7 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int width)
             fprintf(out, "%*s", (int)blanks, "");
             column += (int)blanks;
         }
-        if (column + wide > width) /* one word wider than all: a path */
+        if (column + wide > width) /* a single word wider than the line: a path */
             print_cut(out, line + i + blanks, word, width - column);
         else
             fwrite(line + i + blanks, 1, word, out);
@@ -107,10 +107,10 @@ void pj_fold_begin(void)
 {
     if (terminal >= 0 || !pj_terminal_is(stdout)) return;
     FILE *collected = tmpfile();
-    if (!collected) return; /* then as it comes */
+    if (!collected) return; /* fallback: unchanged output */
     fflush(stdout);
     terminal_width = pj_terminal_width(stdout);
-    pj_terminal_remember(stdout); /* the file that takes its place is none */
+    pj_terminal_remember(stdout); /* the collecting file is not a terminal */
     terminal = dup(STDOUT_FILENO);
     if (terminal >= 0) dup2(fileno(collected), STDOUT_FILENO);
     fclose(collected);

@@ -1,4 +1,4 @@
-/* Reads lists of token ids. */
+/* Parses lists of token ids. */
 #include "cli/ids.h"
 
 #include "base/memory.h"

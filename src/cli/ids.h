@@ -1,4 +1,4 @@
-/* Token ids as they are written on the command line: "1,2,3". */
+/* Token ids on the command line: "1,2,3". */
 #ifndef PJ_CLI_IDS_H
 #define PJ_CLI_IDS_H
 

@@ -1,4 +1,4 @@
-/* perjoule: the command line. Finds the command and runs it; each command has a file of its own. */
+/* perjoule: the command line. Finds and runs the command; each has its own file. */
 #include "cli/fold.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
@@ -84,7 +84,7 @@ const pj_command pj_command_help = {
     .examples = "perjoule help\nperjoule help run\n",
 };
 
-/* Commands whose output is not watched as it comes; it is fitted to the terminal. */
+/* Commands without live output, which is folded to the terminal's width. */
 static bool is_printed_whole(int argc, char **argv)
 {
     static const char *const names[] = {"help",   "ls",      "show", "compare",
@@ -98,8 +98,8 @@ static bool is_printed_whole(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write(), not our death */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of files */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
+    signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (argc < 2) {
         print_overview(stderr);
         return PJ_EXIT_USAGE;

@@ -1,4 +1,4 @@
-/* Edit distance with transposed neighbours, the commonest slip of the fingers. */
+/* Edit distance with transpositions (Damerau-Levenshtein, optimal string alignment). */
 #include "cli/nearest.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn a into b. */
+/* Insertions, deletions, substitutions and transpositions of neighbours that turn a into b. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m)
 {
     size_t rows[3][MAX_WORD + 1];
@@ -43,7 +43,7 @@ void pj_nearest_offer(pj_nearest *nearest, const char *word, size_t length)
     size_t wanted = strlen(nearest->wanted);
     if (!wanted || wanted > MAX_WORD || !length || length > MAX_WORD) return;
     size_t d = distance(nearest->wanted, wanted, word, length);
-    /* an abbreviation is as good as one slip */
+    /* an abbreviation counts as one edit */
     if (wanted >= 2 && wanted < length && strncmp(word, nearest->wanted, wanted) == 0) d = 1;
     if (d > (wanted + 2) / 3 || d >= nearest->distance) return;
     nearest->distance = d;

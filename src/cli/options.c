@@ -56,13 +56,12 @@ static void option_heading(const pj_option *o, char *text, size_t bytes)
 
 enum { HELP_COLUMN = 30, NARROWEST = 30 };
 
-/* Text broken between words so that no line is wider than `width`; the first line begins at column
- * `at`, the others at `indent`. A line of the text that is indented (an example) keeps its breaks.
- */
+/* Wraps text at `width` columns; the first line begins at column `at`, the others at `indent`.
+ * Indented lines of the text (examples) keep their line breaks. */
 static void print_wrapped(const char *text, int at, int indent, int width)
 {
     int column = at;
-    bool fresh = true; /* nothing on this line yet */
+    bool fresh = true; /* nothing printed on this line yet */
     while (*text) {
         if (*text == '\n') {
             putchar('\n');
@@ -97,15 +96,14 @@ static void print_option(const char *heading, const char *help, int width)
     print_wrapped(help, indent, indent, width);
 }
 
-/* A command, continued with a backslash where it is wider than the terminal; never inside quotes.
- */
+/* Prints a command, continued with a backslash if it is too wide; never inside quotes. */
 static void print_example_command(const char *text, size_t length, int width)
 {
     int column = 2;
     bool quoted = false;
     printf("  ");
     for (size_t i = 0; i < length; i++) {
-        size_t next = 1; /* the word that would come after this blank, quotes and all */
+        size_t next = 1; /* the next word, including quotes */
         bool inside = false;
         if (text[i] == '"') quoted = !quoted;
         while (i + next < length && (inside || text[i + next] != ' '))
@@ -121,7 +119,7 @@ static void print_example_command(const char *text, size_t length, int width)
     putchar('\n');
 }
 
-/* Lines "command # comment"; a comment that does not fit after its command goes above it. */
+/* Lines "command # comment"; a comment that does not fit after its command is printed above it. */
 static void print_examples(const char *lines, int width)
 {
     for (; *lines; lines += *lines == '\n') {
@@ -178,7 +176,7 @@ static void print_help(const pj_command *command, const pj_option *options)
     }
 }
 
-/* For the shells' completions: name, value's name, choices and help, separated by tabs. */
+/* For shell completions: name, value name, choices and help, tab-separated. */
 static void print_table(const pj_option *options)
 {
     for (const pj_option *o = options; o->name; o++)
@@ -186,7 +184,7 @@ static void print_table(const pj_option *options)
                o->choices ? o->choices : "", o->help);
 }
 
-/* roff takes '-' as a hyphen, '\' as an escape and a leading '.' or ''' as a request. */
+/* In roff, '-' is a hyphen, '\' an escape, and a leading '.' or ''' a request. */
 static void print_roff(const char *text)
 {
     for (const char *p = text; *p; p++) {
@@ -235,7 +233,7 @@ static void print_man(const pj_command *command, const pj_option *options)
 
 /* ---- parsing ----------------------------------------------------------------------------- */
 
-/* `bare_ns`: what a number without a unit counts. */
+/* `bare_ns`: unit of a number without a unit. */
 static bool parse_duration(const char *text, double bare_ns, int64_t *ns)
 {
     static const struct {
@@ -283,7 +281,7 @@ static bool is_choice(const char *choices, const char *value)
     return false;
 }
 
-/* NULL, or what is wrong with the value. */
+/* Sets the value; returns NULL, or what is wrong with it. */
 static const char *set_value(const pj_option *o, const char *value)
 {
     pj_text_list *list = o->target;
@@ -370,7 +368,7 @@ static void wrong_choice(const pj_command *command, const pj_option *o, const ch
         pj_command_usage(command, "--%s is %s, not %s", o->name, list, value);
 }
 
-/* Takes the option at argv[*index] and its value; false after a message. */
+/* Handles the option at argv[*index] and its value; false after printing a message. */
 static bool take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
                         int *index)
 {

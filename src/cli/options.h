@@ -1,8 +1,6 @@
-/*
- * Command-line options, declared once: a command fills a table, and parsing, --help, the man page
- * and the shells' completions come from it. Accepted forms: --name value, --name=value, -n value,
- * -nvalue; "--" ends the options. What remains are the positional arguments.
- */
+/* Command-line options, declared once in a table per command: parsing, --help, the man page and
+ * shell completions are generated from it. Accepted forms: --name value, --name=value, -n value,
+ * -nvalue; "--" ends the options. The rest are positional arguments. */
 #ifndef PJ_CLI_OPTIONS_H
 #define PJ_CLI_OPTIONS_H
 
@@ -35,10 +33,10 @@ typedef struct pj_option {
     const char *help;
     double min, max;     /* numbers; both 0: unbounded */
     const char *choices; /* "off module deep" */
-    char old_letter;     /* still accepted, but in other commands it means something else */
+    char old_letter;     /* still accepted here; other commands use it for another option */
 } pj_option;
 
-/* Options that mean the same in every command that has them. */
+/* Options with the same meaning in every command. */
 #define PJ_OPTION_POWER(pointer)                                                                 \
     {                                                                                            \
         "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                             \
@@ -76,14 +74,14 @@ typedef struct pj_command {
 } pj_command;
 
 /* How pj_options_parse ended. */
-enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return with */
+enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */
 
 /* Parses; positional arguments are moved to the front of argv + 1 and counted in *positional.
  * `options` ends with an entry without a name. Handles --help and prints errors itself. */
 int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
                      int *positional);
 
-/* Exit codes of the contract. */
+/* Documented exit codes. */
 enum {
     PJ_EXIT_OK = 0,
     PJ_EXIT_FAILED = 1,

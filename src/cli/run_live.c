@@ -1,4 +1,4 @@
-/* A scroll region keeps the text above the bottom row. */
+/* A terminal scroll region keeps the text above the bottom row. */
 #include "cli/run_live.h"
 
 #include "cli/terminal.h"
@@ -17,7 +17,7 @@ void pj_run_live_begin(pj_run_live *live)
     if (!pj_terminal_is(stdout) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
         return;
     live->rows = size.ws_row;
-    /* A new line, back up, region without the last row, cursor where it was. */
+    /* New line, back up, scroll region without the last row, restore the cursor. */
     printf("\n\033[A\0337\033[1;%dr\0338", live->rows - 1);
     fflush(stdout);
 }
@@ -61,7 +61,7 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
     pj_format_power(atomic_load(&live->power_mw), power, sizeof power);
     pj_format_energy(counted ? atomic_load(&live->energy_mj) / counted : NAN, each, sizeof each);
     printf(
-        "\0337\033[%d;1H\033[2K\033[7m %u tokens  %.1f tokens/s  power %s  %s a token \033[0m\0338",
+        "\0337\033[%d;1H\033[2K\033[7m %u tokens  %.1f tokens/s  power %s  %s per token \033[0m\0338",
         live->rows, tokens, tokens_per_second, power, each);
     fflush(stdout);
 }

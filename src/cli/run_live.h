@@ -1,8 +1,6 @@
-/*
- * The live line of `run`: watts and joules a token at the bottom of the terminal while the text
- * streams above it. Power and energy come from the collector thread; the line is drawn by the
- * thread that prints the text, at most five times a second.
- */
+/* The live line of `run`: power and energy per token at the bottom of the terminal while the text
+ * streams above it. Figures come from the collector thread; the thread that prints the text draws
+ * the line, at most five times per second. */
 #ifndef PJ_CLI_RUN_LIVE_H
 #define PJ_CLI_RUN_LIVE_H
 
@@ -19,7 +17,7 @@ typedef struct pj_run_live {
 
 /* Reserves the bottom row when standard output is a terminal. */
 void pj_run_live_begin(pj_run_live *live);
-void pj_run_live_end(pj_run_live *live); /* gives the row back; may run twice */
+void pj_run_live_end(pj_run_live *live); /* releases the row; may run twice */
 pj_live_sink pj_run_live_sink(pj_run_live *live);
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second);
 

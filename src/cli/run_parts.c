@@ -16,7 +16,7 @@ const pj_run_part *pj_run_parts_find(const pj_run_parts *parts, const char *name
     return i < parts->count ? &parts->items[i] : NULL;
 }
 
-/* Adds all but the deviation; NULL when there is no room. */
+/* Adds everything but the standard deviation; NULL when full. */
 static pj_run_part *add(pj_run_parts *parts, const char *name, double ms, const pj_energy *energy)
 {
     uint32_t i = index_of(parts, name);
@@ -43,7 +43,8 @@ void pj_run_parts_phases(pj_run_parts *parts, const pj_run_data *run)
     }
 }
 
-/* Errors of equal parts go together: their deviations add up, as in the store. */
+/* Errors of rows of one component are correlated: standard deviations add linearly, as in the
+ * store. */
 void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run)
 {
     parts->count = 0;

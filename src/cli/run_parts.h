@@ -1,4 +1,4 @@
-/* What a run's phases and components took, those of one name together. */
+/* Time and energy of a run's phases and components, summed by name. */
 #ifndef PJ_CLI_RUN_PARTS_H
 #define PJ_CLI_RUN_PARTS_H
 
@@ -7,11 +7,11 @@
 enum { PJ_RUN_PARTS_MAX = 256 };
 
 typedef struct pj_run_part {
-    const char *name; /* of the run's data, or static */
+    const char *name; /* points into the run's data, or static */
     double ms, gross_mj, net_mj, sd_mj;
 } pj_run_part;
 
-/* In the order in which names first come; names beyond the bound are left out. */
+/* In order of first appearance; names beyond the limit are dropped. */
 typedef struct pj_run_parts {
     pj_run_part items[PJ_RUN_PARTS_MAX];
     uint32_t count;
@@ -19,7 +19,7 @@ typedef struct pj_run_parts {
 
 void pj_run_parts_phases(pj_run_parts *parts, const pj_run_data *run);
 void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run);
-/* NULL: none of that name. */
+/* NULL: no such name. */
 const pj_run_part *pj_run_parts_find(const pj_run_parts *parts, const char *name);
 
 #endif

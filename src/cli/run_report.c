@@ -1,4 +1,4 @@
-/* The table of a run. Uncertainties are 95 % intervals. */
+/* The report of a run. Uncertainties are 95 % intervals. */
 #include "cli/run_report.h"
 
 #include "base/clock.h"
@@ -74,7 +74,7 @@ static void print_phases(FILE *out, const pj_run_data *d)
     fprintf(out, "  %spartial:%s %s\n", pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), text);
 }
 
-/* ---- the hottest components ---------------------------------------------------------------- */
+/* ---- components with the most energy -------------------------------------------------------- */
 
 static int hotter(const void *a, const void *b)
 {
@@ -157,7 +157,7 @@ static void print_rates(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
-/* Both numbers to the digit that the interval reaches. */
+/* Both numbers with as many digits as the interval justifies. */
 static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
 {
     double half = 1.96 * sd;

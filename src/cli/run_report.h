@@ -1,4 +1,4 @@
-/* What `run` prints of a finished run: for people a table, for programs one JSON object. */
+/* Output of `run` for a finished run: a table for people, one JSON object for programs. */
 #ifndef PJ_CLI_RUN_REPORT_H
 #define PJ_CLI_RUN_REPORT_H
 
@@ -10,21 +10,22 @@
 #include <stdio.h>
 
 void pj_run_report_print(FILE *out, const pj_run_data *data);
-/* Speed alone, for --depth off: tokens per second, ms per token, GB/s and their share of what plain
- * reading of the weights gives (bytes per second; NAN: not known), hash of the logits. */
+/* Speed only, for --depth off: tokens per second, ms per token, GB/s and their share of the plain
+ * read bandwidth of the weights (bytes per second; NAN: unknown), hash of the logits. */
 void pj_run_report_speed(FILE *out, const pj_run_data *data, const pj_generate_result *generated,
                          const pj_engine_facts *facts, double read_speed);
-/* Where the time before the first token went, for a run that opened its model. */
+/* Breakdown of the time to the first token, for a run that opened its model. */
 typedef struct pj_run_start {
-    int64_t began_ns, first_token_ns; /* when the program and the first token came; monotonic */
-    int64_t model_ns, tokenizer_ns, prefill_ns; /* what these took */
+    /* start of the program, arrival of the first token; monotonic */
+    int64_t began_ns, first_token_ns;
+    int64_t model_ns, tokenizer_ns, prefill_ns; /* durations */
 } pj_run_start;
 
-/* A line; as JSON the member "start" (null without `start`). */
+/* Prints a line; as JSON the member "start" (null without `start`). */
 void pj_run_report_start(FILE *out, const pj_run_start *start);
 void pj_run_report_write_start(pj_json *json, const pj_run_start *start);
-/* What the process keeps in memory: a line, nothing where that is not known; as JSON the member
- * "resident" (null then). */
+/* The process's memory use: prints a line, or nothing where unknown; as JSON the member "resident"
+ * (then null). */
 void pj_run_report_resident(FILE *out, const pj_process_memory *memory, uint64_t weight_bytes);
 void pj_run_report_write_resident(pj_json *json, const pj_process_memory *memory);
 /* Members text, token_ids, prompt_ids (and texts, ids of every sequence of a batch). */
@@ -40,14 +41,14 @@ typedef enum pj_series_group {
     PJ_SERIES_COMPONENT
 } pj_series_group;
 
-/* One figure of the run, of a phase or of a component, over the runs of a series that have it. */
+/* One figure of the run, a phase or a component, over the runs of a series that have it. */
 typedef struct pj_series_figure {
     pj_series_group group;
     char part[64]; /* the phase or component */
     const char *name, *unit;
     uint32_t count;
     double mean, squares; /* squares: sum of squared distances from the mean */
-    double sd, low, high; /* 95 % interval of the mean; NAN where fewer than two have it */
+    double sd, low, high; /* 95 % interval of the mean; NAN for fewer than two runs */
 } pj_series_figure;
 
 typedef struct pj_series {
@@ -56,7 +57,7 @@ typedef struct pj_series {
 } pj_series;
 
 void pj_series_add(pj_series *series, const pj_run_data *run);
-void pj_series_finish(pj_series *series); /* works out intervals */
+void pj_series_finish(pj_series *series); /* computes the intervals */
 void pj_series_print(FILE *out, const pj_series *series);
 void pj_series_write(pj_json *json, const pj_series *series);
 /* Quantile 0.975 of Student's t with that many degrees of freedom. */

@@ -1,5 +1,5 @@
-/* Repeated runs: mean, standard deviation and the 95 % interval of the mean of each figure, of the
- * run, its phases and its components. */
+/* Statistics of repeated runs: mean, standard deviation and 95 % interval of the mean, for figures
+ * of the run, its phases and its components. */
 #include "cli/run_parts.h"
 #include "cli/run_report.h"
 #include "trace/summary.h"
@@ -14,7 +14,7 @@ double pj_student_t975(uint32_t degrees)
                                    2.120, 2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069,
                                    2.064, 2.060,  2.056, 2.052, 2.048, 2.045, 2.042};
     if (degrees < sizeof exact / sizeof *exact) return exact[degrees];
-    double z = 1.959964, n = degrees; /* Cornish-Fisher; four digits from 31 on */
+    double z = 1.959964, n = degrees; /* Cornish-Fisher expansion; four digits from 31 on */
     return z + (z * z * z + z) / (4 * n) + (5 * pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * n * n);
 }
 
@@ -34,7 +34,7 @@ static pj_series_figure *figure_of(pj_series *series, pj_series_group group, con
     return f;
 }
 
-/* Mean and squares as values come (Welford). */
+/* Welford's online mean and sum of squares. */
 static void add(pj_series *series, pj_series_group group, const char *part, const char *name,
                 const char *unit, double value)
 {
@@ -116,7 +116,7 @@ static void print_figure(FILE *out, const pj_series_figure *f)
             f->low, f->high);
 }
 
-/* The components that took most, energy where it is known, else time. */
+/* The components with the most energy, or time where energy is unknown. */
 static void print_components(FILE *out, const pj_series *series)
 {
     enum { HOTTEST = 8 };
@@ -161,7 +161,7 @@ static void write_figure(pj_json *json, const pj_series_figure *f)
     pj_json_object_end(json);
 }
 
-/* One object a part; the figures of a part follow each other. */
+/* Writes one object per part; the figures of a part are consecutive. */
 static void write_group(pj_json *json, const pj_series *series, pj_series_group group,
                         const char *key)
 {

@@ -1,4 +1,4 @@
-/* A run's views for people: tables, bars, a heatmap of shades. */
+/* A run's views for people: tables, bars, heatmaps. */
 #include "cli/show.h"
 
 #include "cli/conditions_line.h"
@@ -31,7 +31,7 @@ static void print_head(const char *text)
     printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
 }
 
-/* "12.3 mJ ± 0.4 mJ": half of the 95 % interval. */
+/* "12.3 mJ ± 0.4 mJ": half width of the 95 % interval. */
 static void print_interval(double mj, double sd)
 {
     char a[32], b[32];
@@ -40,7 +40,7 @@ static void print_interval(double mj, double sd)
            isnan(sd) || isnan(mj) ? "" : energy(1.96 * sd, b));
 }
 
-/* Text of a model, made fit for a terminal: no control characters. */
+/* Prints model text without control characters, which could affect the terminal. */
 static void print_text(const char *text)
 {
     for (; *text; text++) {
@@ -69,7 +69,7 @@ static void print_warnings(const json_t *summary)
     json_t *w;
     json_array_foreach(json_object_get(summary, "warnings"), i, w)
     {
-        if (strcmp(pj_member_text(w, "code"), "run_failed") == 0) continue; /* said at the top */
+        if (strcmp(pj_member_text(w, "code"), "run_failed") == 0) continue; /* shown at the top */
         printf("%swarning%s      %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW), pj_style_off(stdout),
                pj_member_text(w, "text"));
     }
@@ -110,7 +110,7 @@ static void show_per_token(const json_t *s)
     }
 }
 
-/* The names of an array with commas between them. */
+/* Joins an array of names with commas. */
 static void join_names(const json_t *names, char *text, size_t bytes)
 {
     size_t i, used = 0;
@@ -152,7 +152,7 @@ void pj_show_overview(const json_t *s)
     print_line("dtype", pj_member_text(s, "dtype"));
     print_line("machine", pj_member_text(s, "machine"));
     if (json_is_object(json_object_get(s, "prompt_private")))
-        print_line("prompt", "(private: a hash and simple features are kept)");
+        print_line("prompt", "(private: a hash and simple features are stored)");
     else
         print_line("prompt", pj_member_text(s, "prompt"));
     printf("%-12s %.0f in, %.0f out\n", "tokens", pj_member_number(s, "input_tokens"),
@@ -187,14 +187,14 @@ static void print_phase(const char *name, double ms, double mj, double sd, const
     printf(" %s\n", method);
 }
 
-/* Idle time that no client filled with sections. */
+/* An idle phase without recorded sections. */
 static bool is_plain_idle(const json_t *phase)
 {
     return strcmp(pj_member_text(phase, "phase"), "idle") == 0 &&
            json_array_size(json_object_get(phase, "section_totals")) == 0;
 }
 
-/* It lies between the phases, in many pieces: one line for all of them. */
+/* Idle time between phases comes in many pieces: one line for all of them. */
 static void print_idle(const json_t *phases)
 {
     size_t i;
@@ -332,7 +332,7 @@ static bool has_choice(const json_t *view)
            !json_is_null(json_object_get(view, "component"));
 }
 
-/* "components" or "operations" of a view that was asked for some of them. */
+/* Prints "components" or "operations" of a filtered view. */
 static void print_parts(const json_t *view, const char *kind, const char *none)
 {
     size_t i;
@@ -385,7 +385,7 @@ static void print_cell(double value, double low, double high)
     for (int i = 0; i < 3; i++) fputs(isnan(value) ? (i == 1 ? "." : " ") : shades[level], stdout);
 }
 
-/* "1 q_proj, 2 k_proj, ...", in as many lines as the terminal's width asks for. */
+/* "1 q_proj, 2 k_proj, ...", wrapped to the terminal's width. */
 static void print_legend(const json_t *components)
 {
     size_t i;

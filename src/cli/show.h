@@ -1,4 +1,4 @@
-/* Views of a run printed for people; each takes the view's JSON as docs/api.md has it. */
+/* Prints views of a run for people, from the views' JSON (docs/api.md). */
 #ifndef PJ_CLI_SHOW_H
 #define PJ_CLI_SHOW_H
 

@@ -1,4 +1,4 @@
-/* What the commands on stored runs share. */
+/* Shared code of the commands on stored runs. */
 #include "cli/stored.h"
 
 #include "analysis/cost.h"
@@ -34,14 +34,14 @@ static void say(void *context, const char *text)
     fprintf(stderr, "perjoule: %s\n", text);
 }
 
-/* Runs whose process died before it could store them are there for whoever looks; what takes longer
- * than a moment is left to commands that last longer. */
+/* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
+ * are left to longer-running commands. */
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
     pj_recovery_set_say(recovery, say, NULL);
     if (!pj_recovery_wait(recovery, patience_ns).done)
-        say(NULL, "interrupted runs are still to be recovered: perjoule check does it");
+        say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
     pj_recovery_close(recovery);
 }
 
@@ -104,7 +104,7 @@ void pj_sparkline(const double *values, size_t count, int width, char *text, siz
     for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
     text[0] = 0;
     for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
-        double high = NAN; /* the largest of those that share the cell */
+        double high = NAN; /* the largest value in the cell */
         for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
             high = fmax(high, values[i]);
         int level = most > 0 ? (int)(high / most * 7.999) : 0;

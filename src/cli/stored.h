@@ -1,4 +1,4 @@
-/* What the commands on stored runs share: opening the database, views as trees, prices. */
+/* Shared code of the commands on stored runs: opening the database, views as trees, prices. */
 #ifndef PJ_CLI_STORED_H
 #define PJ_CLI_STORED_H
 
@@ -15,7 +15,7 @@
             0, 0                                                \
     }
 
-/* --usd-per-kwh, --g-per-kwh and --region as given; NAN and NULL: not given. */
+/* --usd-per-kwh, --g-per-kwh and --region; NAN and NULL: not given. */
 typedef struct pj_price_options {
     double usd_per_kwh, g_per_kwh;
     const char *region;
@@ -50,14 +50,14 @@ typedef struct pj_price_options {
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
-/* Opens for writing where that is allowed, and then takes in what dead processes left; else for
+/* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
  * reading. */
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
-/* The same, and waits for the recovery however long it takes. */
+/* The same, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
-/* Text of a member, "" when it is null; a number, NAN when it is null. */
+/* Text of a member, "" for null; a number, NAN for null. */
 const char *pj_member_text(const json_t *object, const char *name);
 double pj_member_number(const json_t *object, const char *name);
 
@@ -65,7 +65,7 @@ double pj_member_number(const json_t *object, const char *name);
 int pj_print_json(pj_buffer *json);
 json_t *pj_parse_view(pj_buffer *json, pj_error *err);
 
-/* One line of bars for values of 0 to the largest; NAN shows as a blank. */
+/* A sparkline for values from 0 to the largest; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);
 
 #endif

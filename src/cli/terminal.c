@@ -1,4 +1,4 @@
-/* Terminal abilities and number formats for people. */
+/* Terminal capabilities and number formats for people. */
 #include "cli/terminal.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ const char *pj_style_off(FILE *stream)
     return pj_terminal_colour(stream) ? "\033[0m" : "";
 }
 
-/* Three significant digits in the unit whose factor fits best; factors ascend. */
+/* Three significant digits in the best-fitting unit; factors ascend. */
 static void format_scaled(double value, const char *const *units, const double *factors, int count,
                           char *text, size_t bytes)
 {

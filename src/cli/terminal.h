@@ -1,4 +1,4 @@
-/* What the terminal can do, and text styles. A pipe gets plain text; NO_COLOR is obeyed. */
+/* Terminal capabilities and text styles. Pipes get plain text; NO_COLOR is respected. */
 #ifndef PJ_CLI_TERMINAL_H
 #define PJ_CLI_TERMINAL_H
 
@@ -17,9 +17,9 @@ typedef enum pj_style {
 } pj_style;
 
 bool pj_terminal_is(FILE *stream);     /* a terminal that understands more than plain text */
-bool pj_terminal_colour(FILE *stream); /* as above and colour is wanted */
+bool pj_terminal_colour(FILE *stream); /* the same, and colour is wanted */
 int pj_terminal_width(FILE *stream);   /* columns, 80 when unknown */
-/* From now on the stream counts as the terminal that it is, wherever it is redirected to. */
+/* From now on the stream counts as a terminal, even if it is redirected. */
 void pj_terminal_remember(FILE *stream);
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);

@@ -1,4 +1,4 @@
-/* Finds embedded files by the path of a request. A dozen entries: a linear search is enough. */
+/* Looks up embedded files by request path. With a dozen entries a linear search is enough. */
 #include "net/assets.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Accepting connections, looking at heads, refusing. */
+/* Accepts connections, checks request heads, refuses bad ones. */
 #include "net/front.h"
 
 #include "net/head.h"
@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 enum {
-    GUESTS_MAX = 512,   /* connections whose head is not complete; the oldest makes room */
+    GUESTS_MAX = 512,   /* connections with an incomplete head; when full, the oldest is dropped */
     HEAD_MS = 20000,    /* for the head to arrive */
     LINGER_MS = 2000,   /* for a refused client to read its answer */
-    OUT_OF_FILES_MS = 100 /* pause when no descriptor is left, instead of spinning */
+    OUT_OF_FILES_MS = 100 /* pause when out of descriptors, instead of spinning */
 };
 
-/* A connection that is being looked at, or that is refused and still sending. */
+/* A connection whose head is being read, or that was refused and is still being answered. */
 typedef struct guest {
     int fd;
     bool refused;
@@ -37,7 +37,7 @@ struct pj_front {
     void *context;
     pthread_t thread;
     bool running;
-    int64_t deaf_until_ns; /* no descriptors were left */
+    int64_t deaf_until_ns; /* out of descriptors until then */
     int count;
     guest guests[GUESTS_MAX];
     char head[PJ_HEAD_MAX_BYTES + 1];
@@ -65,8 +65,8 @@ static void set_least(int fd, int bytes)
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-/* Closing with unread bytes would reset the connection and take the answer with it: what comes is
- * read and dropped for a moment. */
+/* Closing with unread bytes would reset the connection and discard the answer: input is drained for
+ * a moment. */
 static void refuse(guest *g, unsigned status, const char *detail, bool is_head)
 {
     char text[1024], body[400];
@@ -117,7 +117,7 @@ static void pass_on(pj_front *front, int index)
     front->pass(front->context, g.fd, (const struct sockaddr *)&g.address, g.address_bytes);
 }
 
-/* True when the guest is gone from its place. */
+/* True when the guest has been removed. */
 static bool look_at(pj_front *front, int index)
 {
     guest *g = &front->guests[index];
@@ -135,12 +135,12 @@ static bool look_at(pj_front *front, int index)
     else if (verdict.complete) {
         pass_on(front, index);
         return true;
-    } else if ((size_t)n == g->seen) { /* nothing more: the client has closed its side */
+    } else if ((size_t)n == g->seen) { /* no more data: the client closed its side */
         drop(front, index);
         return true;
     } else {
         g->seen = (size_t)n;
-        set_least(g->fd, (int)n + 1); /* poll reports what is new only */
+        set_least(g->fd, (int)n + 1); /* makes poll report new data only */
     }
     return false;
 }
@@ -200,7 +200,7 @@ static void *run_front(void *context)
             polls[i + 2] = (struct pollfd){.fd = front->guests[i].fd, .events = POLLIN};
         int ready = poll(polls, (nfds_t)(count + 2), timeout_ms(front, now_ns));
         if (polls[0].revents) break;
-        /* From the end: a guest that leaves is replaced by the last one, which was looked at. */
+        /* Backwards: a removed guest is replaced by the last one, which was handled already. */
         for (int i = count; ready > 0 && i-- > 0;)
             if (polls[i + 2].revents) look_at(front, i);
         if (ready > 0 && polls[1].revents) accept_all(front);

@@ -25,7 +25,7 @@ bool pj_host_is_loopback(const char *host)
     return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, 16) == 0;
 }
 
-/* Takes the name out of "name", "name:port" or "[v6]:port". */
+/* Extracts the name from "name", "name:port" or "[v6]:port". */
 static bool split_name(const char *header, char name[NAME_BYTES])
 {
     bool bracket = header[0] == '[';
@@ -63,7 +63,7 @@ bool pj_gate_host(const pj_gate *gate, const char *host_header)
     if (!host_header || !split_name(host_header, name)) return false;
     if (pj_host_is_loopback(name) || strcasecmp(name, gate->host) == 0) return true;
     if (listed(gate->extra_hosts, name)) return true;
-    /* An address in Host was typed or configured by someone; only names can be rebound. */
+    /* An IP address in Host was typed or configured by someone; DNS rebinding needs a name. */
     return !gate->loopback && (is_address(name) || is_own_name(name));
 }
 
@@ -76,7 +76,7 @@ bool pj_gate_origin(const pj_gate *gate, const char *origin, const char *host_he
     return authority && host_header && strcasecmp(authority, host_header) == 0;
 }
 
-/* Runs over all of `given`, so that its time says nothing about where it differs. */
+/* Compares all of `given`, so that timing does not reveal where it differs. */
 static bool equal_in_constant_time(const char *given, const char *wanted)
 {
     size_t given_bytes = strlen(given), wanted_bytes = strlen(wanted);

@@ -1,11 +1,11 @@
 /*
- * Who may come in: names in Host and Origin, and the token. Pure functions over strings, so that
+ * Access control: names in Host and Origin, and the token. Pure functions over strings, so that
  * they can be tested and fuzzed without a socket.
  *
- * A page of another site that is open in the same browser can send requests to 127.0.0.1. It cannot
- * lie about Origin, and a name that it rebinds to 127.0.0.1 stands in Host: so Host must be a name
- * of this machine, and whoever changes anything or opens the live stream with an Origin must have
- * come from a page that this server gave out.
+ * A page of another site in the same browser can send requests to 127.0.0.1. It cannot forge
+ * Origin, and with DNS rebinding its own name appears in Host. So Host must be a name of this
+ * machine, and a request with an Origin that changes anything or opens the live stream must come
+ * from a page that this server delivered.
  */
 #ifndef PJ_NET_GATE_H
 #define PJ_NET_GATE_H
@@ -13,20 +13,20 @@
 #include "base/error.h"
 
 typedef struct pj_gate {
-    bool loopback;                    /* bound to loopback: only its names are let in */
+    bool loopback;                    /* bound to loopback: only loopback names are accepted */
     const char *host;                 /* what the server was bound to */
-    const char *token;                /* NULL: none is demanded */
+    const char *token;                /* NULL: no token is required */
     const char *const *extra_hosts;   /* NULL-terminated, or NULL */
-    const char *const *extra_origins; /* "http://localhost:5173": for developing the page */
+    const char *const *extra_origins; /* "http://localhost:5173": for developing the dashboard */
 } pj_gate;
 
 bool pj_host_is_loopback(const char *host); /* 127.0.0.0/8, ::1, localhost */
-/* Whether "name", "name:port", "[v6]:port" is a name of this machine as the gate knows it. */
+/* Whether "name", "name:port" or "[v6]:port" is an accepted name of this machine. */
 bool pj_gate_host(const pj_gate *gate, const char *host_header);
-/* Whether an Origin belongs to this server's own pages; `host_header` has been let in already. */
+/* Whether an Origin belongs to this server's own pages; `host_header` has been accepted already. */
 bool pj_gate_origin(const pj_gate *gate, const char *origin, const char *host_header);
-/* Whether the token is there, in "Bearer ..." or in a query parameter (each may be NULL). Takes the
- * same time wherever it differs. */
+/* Whether the token is given, as "Bearer ..." or as a query parameter (each may be NULL), in
+ * constant time. */
 bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *parameter);
 
 /* The cookie that stands for the token in a browser. Both its name and its value are derived from

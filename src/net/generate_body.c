@@ -39,7 +39,7 @@ static pj_status take_int(parse *p, const char *name, const json_t *value, int64
                           int64_t *number)
 {
     if (json_is_null(value)) return PJ_OK;
-    /* 100.0 is a whole number too, whatever wrote it. */
+    /* 100.0 is an integer too. */
     double real = json_is_number(value) ? json_number_value(value) : NAN;
     if (!(real == floor(real)) || real < (double)min || real > (double)max)
         return pj_fail(p->err, PJ_E_INVALID, "%s must be a whole number from %lld to %lld", name,

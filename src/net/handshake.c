@@ -5,8 +5,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* ---- SHA-1, for the accept key only: it proves nothing, it only shows that the server has read it
- * - */
+/* ---- SHA-1, only for the accept key: no security, it merely shows that the server read the
+ * key - */
 
 static uint32_t rotate(uint32_t x, int n)
 {
@@ -65,11 +65,12 @@ static void base64(const unsigned char digest[20], char text[PJ_ACCEPT_BYTES])
         if (i + 2 < 20) v |= digest[i + 2];
         for (int k = 0; k < 4; k++) *out++ = letters[v >> (18 - 6 * k) & 63];
     }
-    text[27] = '='; /* 20 bytes: one short of a multiple of three */
+    text[27] = '='; /* 20 bytes: one less than a multiple of three */
     text[28] = 0;
 }
 
-/* 16 bytes in base64: 22 letters, the last of which holds four zero bits, and two equals signs. */
+/* 16 bytes in base64: 22 characters, the last of which encodes four zero bits, and two equals
+ * signs. */
 static bool is_key(const char *key)
 {
     static const char letters[] =
@@ -96,8 +97,8 @@ typedef struct upgrade {
     pj_reader_options options;
 } upgrade;
 
-/* The socket is duplicated and libmicrohttpd told to forget its own: no thread and no memory of the
- * request stays with a WebSocket. */
+/* Duplicates the socket and makes libmicrohttpd release its own: no thread and no request memory
+ * stays with a WebSocket. */
 static void hand_over(void *unused, struct MHD_Connection *connection, void *request,
                       const char *early, size_t early_bytes, MHD_socket socket,
                       struct MHD_UpgradeResponseHandle *handle)
@@ -109,7 +110,7 @@ static void hand_over(void *unused, struct MHD_Connection *connection, void *req
     if (fd >= 0) pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
 }
 
-/* Whether a comma-separated header holds the word. */
+/* Whether a comma-separated header contains the word. */
 static bool has_word(const char *header, const char *word)
 {
     for (const char *p = header; p && *p;) {

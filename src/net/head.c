@@ -1,4 +1,4 @@
-/* A request's head, line by line. */
+/* Parses a request head line by line. */
 #include "net/head.h"
 
 #include "net/params.h"
@@ -72,7 +72,7 @@ static void take_length(line value, fields *f)
     f->lengths++;
     f->bad_length |= value.bytes == 0;
     if (value.bytes > 19 && strspn(value.text, "0123456789") >= value.bytes) {
-        f->large = true; /* more than 64 bits may hold */
+        f->large = true; /* overflows 64 bits */
         return;
     }
     for (size_t i = 0; i < value.bytes && !f->bad_length; i++) {
@@ -114,7 +114,8 @@ static pj_head_verdict judge_field(line l, pj_head_verdict verdict, fields *f)
     return verdict;
 }
 
-/* How the body is framed decides where the next request begins: nothing ambiguous may pass. */
+/* The framing decides where the next request begins: anything ambiguous is refused (request
+ * smuggling). */
 static pj_head_verdict judge_framing(const fields *f, pj_head_verdict verdict)
 {
     if (f->hosts > 1 || (f->hosts == 0 && !f->http_1_0))
@@ -135,7 +136,7 @@ static pj_head_verdict judge_framing(const fields *f, pj_head_verdict verdict)
 
 /* ---- all lines ------------------------------------------------------------------------------ */
 
-/* The next line without its CRLF; false: it is not there as a whole, or `verdict` refuses it. */
+/* The next line without its CRLF; false: incomplete, or refused in `verdict`. */
 static bool next_line(const char **at, const char *end, line *l, pj_head_verdict *verdict)
 {
     const char *feed = memchr(*at, '\n', (size_t)(end - *at));

@@ -13,7 +13,7 @@ typedef struct http_header {
 
 enum { EXTRA_HEADERS = 6 };
 
-/* The public part first, so that a pj_http * is a request *. */
+/* The public part comes first, so that a pj_http * is a request *. */
 typedef struct request {
     pj_http http;
     http_header extra[EXTRA_HEADERS];
@@ -217,8 +217,8 @@ static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, cons
     return MHD_YES;
 }
 
-/* A NUL inside the request line ends the C string that libmicrohttpd hands out; the version, which
- * lies behind it in the same memory, then is not where it would be. */
+/* A NUL inside the request line ends the C string from libmicrohttpd; the version, which follows in
+ * the same memory, is then not at the expected address. */
 static bool target_was_cut(const pj_http *http, const char *version)
 {
     const char *expected = http->raw_target + http->raw_bytes + 1;
@@ -283,7 +283,7 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
         return pj_http_problem(http, 403,
                                "a page of another site may not do this: the Origin header does not "
                                "match the Host header");
-    /* The page itself may be fetched by anyone who gets here: it asks for the token. */
+    /* The page itself is public: it asks for the token. */
     bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
                 strcmp(http->target.path, "/metrics") != 0;
     if (!open && !has_session(http, gate) &&

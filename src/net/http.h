@@ -1,9 +1,7 @@
-/*
- * One HTTP request and its answer, between libmicrohttpd and the routes. libmicrohttpd parses the
- * head; here it is checked once more, because it lets pass what must not (a NUL in the path,
- * Content-Length beside Transfer-Encoding, a length given twice, any method), and every answer gets
- * the same security headers. One thread works on one request.
- */
+/* One HTTP request and its answer, between libmicrohttpd and the routes. libmicrohttpd parses the
+ * head; it is checked again here, because libmicrohttpd accepts what it must not (a NUL in the
+ * path, Content-Length together with Transfer-Encoding, a length given twice, any method), and
+ * every answer gets the same security headers. One thread works on one request. */
 #ifndef PJ_NET_HTTP_H
 #define PJ_NET_HTTP_H
 
@@ -18,45 +16,46 @@ enum { PJ_BODY_MAX_BYTES = 1 << 20, PJ_REPLY_MAX_BYTES = 64 << 20 };
 typedef struct pj_http {
     struct MHD_Connection *connection;
     const char *method;     /* of the allow-list: GET, HEAD, POST, DELETE */
-    const char *host;       /* the Host header, let in */
-    const char *raw_target; /* as it came; libmicrohttpd's memory, decoded in place later */
+    const char *host;       /* the Host header, already accepted */
+    const char *raw_target; /* as received; libmicrohttpd's memory, decoded in place later */
     char *raw_copy;
     size_t raw_bytes;
     pj_target target;
     pj_arena arena;
     pj_buffer body;
-    bool answering;  /* the server counts it */
+    bool answering;  /* counted by the server */
     unsigned status; /* queued; 0: none yet */
-    void *upgrade;   /* what a WebSocket handshake leaves for the upgrade, freed by ... */
+    void *upgrade;   /* handed from the handshake to the upgrade, freed by ... */
     void (*upgrade_free)(void *upgrade);
 } pj_http;
 
 pj_http *pj_http_new(const char *raw_target); /* NULL when memory is out */
 void pj_http_free(pj_http *http);
 
-/* The head as a whole, before any routing. False: an error has been answered (or the connection is
- * to be dropped when *result is MHD_NO). */
+/* Checks the head before routing. False: an error has been answered (or the connection must be
+ * dropped when *result is MHD_NO). */
 bool pj_http_check_head(pj_http *http, const pj_gate *gate, const char *version,
                         enum MHD_Result *result);
 const char *pj_http_header(const pj_http *http, const char *name); /* NULL: absent */
 
 /* ---- answers: each may be given once ------------------------------------------------------- */
 
-/* `text` goes over to the answer (pj_free). */
+/* Takes ownership of `text` (pj_free). */
 enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *content_type, char *text,
                               size_t bytes);
-/* A finished JSON document in `buffer`; too large or out of memory becomes a problem. */
+/* Sends a finished JSON document; one that is too large or ran out of memory becomes a problem
+ * document. */
 enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *buffer);
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status);
-/* application/problem+json; `format` makes the sentence. */
+/* application/problem+json with the formatted sentence as detail. */
 enum MHD_Result pj_http_problem(pj_http *http, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The problem of a failed call. `invalid` is the status for PJ_E_INVALID: 400 for what stands in
- * the address, 422 for what stands in the body. */
+/* Problem document for a failed call. `invalid` is the status for PJ_E_INVALID: 400 for errors in
+ * the address, 422 for errors in the body. */
 enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error *err);
-/* A header for the answer to come; at most a handful. */
+/* Adds a header to the next answer; at most a handful. */
 void pj_http_add_header(pj_http *http, const char *name, const char *value);
-/* Queues a response made elsewhere, with the headers of all answers. Takes `response`. */
+/* Queues a response made elsewhere, with the common headers. Takes ownership of `response`. */
 enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Response *response);
 
 #endif

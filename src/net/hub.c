@@ -17,8 +17,8 @@
 
 enum {
     TICK_NS = 250 * 1000 * 1000,
-    LOOK_NS = 50 * 1000 * 1000, /* sockets are asked so often while messages flow */
-    REST_RATIO = 9,             /* of the time between deliveries to what one takes */
+    LOOK_NS = 50 * 1000 * 1000, /* how often sockets are polled while messages flow */
+    REST_RATIO = 9,             /* ratio of idle time to the duration of a delivery */
     BLOCK_MAX_BYTES = 256 << 10,
     GOODBYE_NS = 1000 * 1000 * 1000,
     USER_TIMEOUT_MS = 30000
@@ -27,10 +27,10 @@ enum {
 struct pj_hub {
     pj_hub_options options;
     pthread_t thread;
-    int wake[2]; /* a pipe: something is new */
+    int wake[2]; /* self-pipe: wakes the hub's thread */
     char instance[PJ_UUID_BYTES];
 
-    pthread_mutex_t mutex; /* guards the next five, and changes of the ring */
+    pthread_mutex_t mutex; /* guards the next five members, and changes of the ring */
     pj_message *inbox, **inbox_end;
     size_t inbox_bytes;
     uint64_t next_number;
@@ -38,13 +38,13 @@ struct pj_hub {
     uint32_t incoming_count;
 
     pj_message_ring ring;
-    uint64_t run_begin;   /* number where the present run's messages begin; 0: no run */
-    pj_reader **readers;  /* the hub's thread only */
+    uint64_t run_begin;   /* sequence number at which the current run begins; 0: no run */
+    pj_reader **readers;  /* only for the hub's thread */
     struct pollfd *polls; /* [0] is the pipe; [k + 1] belongs to readers[asked[k]] */
     uint32_t *asked;      /* ascending */
     uint32_t count;
-    int64_t delivered_ns, rest_ns; /* the end of the latest delivery, the pause after it */
-    int64_t looked_ns;             /* when all sockets were asked */
+    int64_t delivered_ns, rest_ns; /* end of the last delivery, pause after it */
+    int64_t looked_ns;             /* when all sockets were last polled */
 
     _Atomic bool woken, closing;
     _Atomic uint32_t total; /* incoming and served */
@@ -77,7 +77,7 @@ void pj_hub_publish(pj_hub *hub, const pj_publication *publication)
 {
     pthread_mutex_lock(&hub->mutex);
     uint64_t number = hub->next_number++;
-    /* The hub's thread never waits, so this bound is met only when it gets no processor. */
+    /* The hub's thread never waits, so this limit is reached only when it gets no CPU time. */
     bool room = hub->inbox_bytes < hub->options.bytes_max ||
                 (!publication->state && hub->inbox_bytes < 2 * hub->options.bytes_max);
     pj_message *message = room ? pj_message_new(publication, number) : NULL;
@@ -156,10 +156,10 @@ static void tune_socket(const pj_hub *hub, int fd)
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    /* Else the kernel hides megabytes of lag for every reader. */
+    /* Otherwise the kernel buffers megabytes of backlog per reader. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 #ifdef TCP_USER_TIMEOUT
-    /* Data or a ping that is not acknowledged for so long: the peer has vanished. */
+    /* Unacknowledged data or pings for so long: the peer is gone. */
     unsigned timeout = USER_TIMEOUT_MS;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
 #endif
@@ -219,7 +219,7 @@ static void greet(pj_hub *hub, pj_reader *reader)
     pj_buffer_fini(&text);
 }
 
-/* Where a new reader begins: where it left off, with the present run, or now. */
+/* Where a new reader starts: where it left off, at the begin of the current run, or now. */
 static void place(pj_hub *hub, pj_reader *reader)
 {
     bool resumes = reader->cursor > 0 && reader->cursor <= hub->ring.head;
@@ -302,8 +302,8 @@ static pj_reader_news gather_news(pj_hub *hub, uint64_t from)
     return news;
 }
 
-/* Readers whose socket is full wait for poll to say otherwise. Backwards, because a removal moves
- * the last reader into the place. */
+/* Readers with a full socket wait for poll. Backwards, because a removal moves the last reader into
+ * the gap. */
 static void deliver_to_all(pj_hub *hub, const pj_reader_news *news, int64_t now)
 {
     for (uint32_t i = hub->count; i-- > 0;) {
@@ -320,7 +320,7 @@ static void deliver(pj_hub *hub, int64_t now)
 {
     int64_t cpu_ns = pj_clock_thread_cpu_ns();
     uint64_t from = hub->ring.head;
-    take_inbox(hub); /* first: a new reader's place is behind what was said before it came */
+    take_inbox(hub); /* first: a new reader starts after messages published before it came */
     take_incoming(hub, now);
     pj_reader_news news = gather_news(hub, from);
     deliver_to_all(hub, &news, now);
@@ -364,7 +364,7 @@ static void tick(pj_hub *hub, int64_t now)
     atomic_store(&hub->cpu_ns, pj_clock_thread_cpu_ns());
 }
 
-/* Those that wait to be sent more, or all; their number. */
+/* Lists the readers that wait to be sent more, or all; returns their number. */
 static uint32_t prepare_polls(pj_hub *hub, bool all)
 {
     uint32_t polled = 0;
@@ -386,9 +386,9 @@ static int wait_ms(int64_t until_ns, int64_t now)
     return until_ns <= now ? 0 : (int)((until_ns - now + PJ_NS_PER_MS - 1) / PJ_NS_PER_MS);
 }
 
-/* Waits until `until_ns` for new messages or sockets; true: there are messages. Asking a thousand
- * sockets costs as much as sending to some, so while messages flow those that keep up are asked now
- * and then. */
+/* Waits until `until_ns` for new messages or sockets; true: there are messages. Polling a thousand
+ * sockets costs as much as sending to some of them, so while messages flow, readers that keep up
+ * are polled only now and then. */
 static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
 {
     int64_t look_ns = hub->looked_ns + LOOK_NS;

@@ -1,22 +1,22 @@
 /*
- * The hub: one thread that brings live messages to all WebSocket readers. A message is framed once
+ * The hub: one thread that sends live messages to all WebSocket readers. A message is framed once
  * and kept in a ring; a reader is a position in that ring, so that a thousand readers cost a
- * thousand numbers and sockets. Messages wait for each other some 30 ms, and who has got all before
- * is sent what is new in one piece that all readers share: it is not the messages that cost, it is
- * the visits to a thousand sockets, whose memory a run beside them has pushed out of the caches.
- * Where a visit of all takes long, the waits do too: the hub rests nine tenths of its time.
+ * thousand numbers and sockets. Messages are batched for about 30 ms, and readers that are up to
+ * date get all new messages as one shared buffer: the cost is not in the messages but in visiting a
+ * thousand sockets, whose kernel memory the concurrent run has evicted from the caches. If visiting
+ * all of them takes long, batches get longer too: the hub idles nine tenths of the time.
  *
  * A slow reader costs nobody anything:
  *
- *   - A reader whose socket is full and that lies more than PJ_HUB_LAG messages behind is told no
- *     *state* messages (power, heatmaps, whose successors say all that matters) until it has caught
- *     up. What the ring no longer holds is lost for it too. Either way it gets a `gap`.
- *   - A reader that takes nothing for PJ_HUB_STALL_S seconds is reset.
- *   - The ring is bounded in messages and bytes: oldest state messages go first, then events.
+ *   - A reader whose socket is full and that is more than PJ_HUB_LAG messages behind gets no
+ * *state* messages (power, heatmaps: a later one supersedes them) until it has caught up. Messages
+ * that the ring no longer holds are lost for it too. In both cases it gets a `gap`.
+ *   - A reader that accepts nothing for PJ_HUB_STALL_S seconds is disconnected.
+ *   - The ring is bounded in messages and bytes: the oldest state messages go first, then events.
  *
- * Messages are numbered as they are published. A new reader gets `hello` and then what the ring
- * holds of the present run, or with `from` everything since that number: so a reader that was cut
- * off goes on without a message twice.
+ * Messages have sequence numbers. A new reader gets `hello` and then the current run's messages
+ * from the ring, or with `from` everything since that number, so that a reconnecting reader
+ * continues without duplicates.
  *
  * Threads: publishing, counting and reading messages as JSON from any thread; sockets and the ring
  * belong to the hub's thread. Publishing takes a mutex for the length of a list append and never
@@ -38,23 +38,22 @@ enum {
 typedef struct pj_hub pj_hub;
 
 typedef struct pj_hub_options {
-    uint32_t readers_max;  /* 0: what the limit of open files allows, at most 16384 */
+    uint32_t readers_max;  /* 0: as the limit of open files allows, at most 16384 */
     uint32_t messages_max; /* 0: 65536; rounded up to a power of two */
     size_t bytes_max;      /* 0: 32 MB */
-    int64_t coalesce_ns;   /* messages of this time go out together; 0: 33 ms; the time grows with
-                            * what a delivery costs, to PJ_HUB_COALESCE_MAX_MS */
+    /* batching time; 0: 33 ms; grows with the cost of a delivery up to PJ_HUB_COALESCE_MAX_MS */
+    int64_t coalesce_ns;
     int64_t ping_ns;       /* 0: 20 s */
     int64_t stall_ns;      /* 0: PJ_HUB_STALL_S */
     int send_buffer_bytes; /* of a reader's socket; 0: 128 kB (doubled by Linux) */
-    /* Writes the members of `hello` beside type, seq, version: {"running": ..., "queue": n}. Called
-     * on the hub's thread. */
+    /* Writes the members of `hello` besides type, seq, version: {"running": ..., "queue": n}.
+     * Called on the hub's thread. */
     void (*hello)(void *context, pj_buffer *members);
     void *context;
 } pj_hub_options;
 
 pj_status pj_hub_open(const pj_hub_options *options, pj_hub **hub, pj_error *err);
-/* Says goodbye (close code 1001) to all readers, gives them a second to take it, ends the thread.
- */
+/* Sends a close frame (1001) to all readers, gives them a second to read it, ends the thread. */
 void pj_hub_close(pj_hub *hub); /* NULL is allowed */
 
 /* ---- readers ------------------------------------------------------------------------------- */
@@ -66,12 +65,12 @@ typedef struct pj_reader_options {
     char run_id[PJ_UUID_BYTES]; /* messages of this run only; "": all */
 } pj_reader_options;
 
-/* Takes the socket, whose handshake has been answered; `bytes` were read from it already. False:
- * the hub is full or closing, and the socket has been closed. */
+/* Takes a socket after the handshake; `bytes` were already read from it. False: the hub is full or
+ * closing, and the socket has been closed. */
 bool pj_hub_add(pj_hub *hub, int fd, const pj_reader_options *options, const void *bytes,
                 size_t count);
 bool pj_hub_has_room(const pj_hub *hub);
-/* Whether anybody would read it: for messages whose making costs something. Approximate. */
+/* Whether a message would have a reader, for messages that are costly to make. Approximate. */
 bool pj_hub_wants(const pj_hub *hub, bool binary);
 uint32_t pj_hub_readers(const pj_hub *hub, bool binary); /* how many; approximate too */
 
@@ -82,20 +81,22 @@ typedef enum pj_audience { PJ_FOR_ALL = 3, PJ_FOR_JSON = 1, PJ_FOR_BINARY = 2 } 
 typedef struct pj_publication {
     const char *run_id; /* NULL: of no run */
     pj_audience audience;
-    bool state;      /* may be skipped for slow readers, goes first when the ring is full */
+    /* superseded by later ones: may be skipped for slow readers, goes first when the ring is
+     * full */
+    bool state;
     bool begins_run; /* a new reader's replay begins here */
-    bool ends_run;   /* ... and is not given any more from here on */
+    bool ends_run;   /* ... and ends with it */
     bool binary;     /* a binary frame with its number at byte 4; else a JSON object */
     const void *bytes;
     size_t count;
 } pj_publication;
 
-/* Numbers, frames and hands over a copy. A JSON object gets a first member `seq`. Out of memory:
- * the message is lost, and readers are told as of any other. */
+/* Numbers, frames and queues a copy. A JSON object gets `seq` as first member. Out of memory: the
+ * message is lost, and readers get a gap. */
 void pj_hub_publish(pj_hub *hub, const pj_publication *publication);
 
-/* The JSON messages of a run that the ring still holds, from number `from` on, as one JSON array:
- * what a reader that came late or met a gap fetches by REST. */
+/* The run's JSON messages that the ring still holds, from number `from` on, as one JSON array:
+ * fetched over REST by readers that came late or had a gap. */
 void pj_hub_write_messages(pj_hub *hub, const char *run_id, uint64_t from, pj_buffer *out);
 
 typedef struct pj_hub_stats {

@@ -15,14 +15,15 @@ enum {
     BATCH_NS = 33 * 1000 * 1000,
     BATCH_ROWS = 512,
     POWER_COLUMNS = 7,
-    LAYER_COLUMNS = 2 + PJ_STATISTIC_SHOWN, /* time, energy, statistics as in their table */
+    /* time, energy, statistics in the order of their table */
+    LAYER_COLUMNS = 2 + PJ_STATISTIC_SHOWN,
     FRAME_HEAD = 24,
     COMPONENTS_MAX = 64, /* of a heatmap */
     LAYERS_MAX = 1024,
     PROMPT_SHOWN = 4096, /* bytes of the prompt in hello and run_started */
     MESSAGE_MAX = 8 << 20,
-    /* A thousand readers of parts as JSON would be a gigabyte a second, which the run beside them
-     * pays for: then they are told less often. */
+    /* A thousand readers of parts as JSON would take a gigabyte per second and slow the run down:
+     * above this rate they get fewer messages. */
     PARTS_BYTES_PER_S = 256 << 20
 };
 
@@ -32,17 +33,17 @@ struct pj_live_json {
     pthread_mutex_t mutex; /* guards all below */
     pj_buffer text;
     uint32_t waiting;
-    /* the present run */
+    /* the current run */
     char run_id[PJ_UUID_BYTES]; /* "": none */
     char *model_name, *prompt;
     pj_depth depth;
     uint32_t layer_count;
     pj_live_power batch[BATCH_ROWS];
     uint32_t batch_rows;
-    pj_source_quality quality; /* that readers were told */
+    pj_source_quality quality; /* last sent to readers */
     bool quality_told;
-    int64_t batch_ns;                    /* when the last one went out */
-    int told_quality;                    /* what binary readers know; -1: nothing yet */
+    int64_t batch_ns;                    /* when the last batch was sent */
+    int told_quality;                    /* last sent to binary readers; -1: none yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_told;
     bool layout_changed;
@@ -52,8 +53,7 @@ struct pj_live_json {
 
 /* ---- making messages ----------------------------------------------------------------------- */
 
-/* Live figures are provisional: six digits say all that they know, in half the bytes of a double
- * written in full. */
+/* Live figures are provisional: six digits are enough, in half the bytes of a full double. */
 static void figure(pj_json *json, const char *key, double value)
 {
     double shown = value;
@@ -147,7 +147,7 @@ static void on_queued(void *context, const char *run_id, uint32_t position)
     pthread_mutex_unlock(&live->mutex);
 }
 
-/* At most PROMPT_SHOWN bytes; the JSON writer mends a character cut in two. */
+/* At most PROMPT_SHOWN bytes; the JSON writer replaces a truncated character. */
 static char *shown_prompt(const char *prompt)
 {
     return prompt ? pj_strndup(prompt, strnlen(prompt, PROMPT_SHOWN)) : NULL;
@@ -212,7 +212,7 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
         pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
     else
         pj_json_null(&json);
-    /* One that was cancelled while it waited ends beside the run that goes on. */
+    /* A run cancelled while queued ends beside the run in progress. */
     bool present = strcmp(live->run_id, run_id) == 0;
     publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
     if (present) live->run_id[0] = 0;
@@ -302,7 +302,7 @@ static void put_f64(unsigned char *at, double value)
     put_u32(at + 4, (uint32_t)(bits >> 32));
 }
 
-/* The 24 bytes in front of a binary frame; the hub puts the number of the message at byte 4. */
+/* The 24-byte header of a binary frame; the hub puts the sequence number at byte 4. */
 static void frame_head(unsigned char *head, unsigned kind, uint32_t columns, double t_ms,
                        uint32_t rows, uint32_t token)
 {
@@ -353,13 +353,13 @@ static void power_message(pj_live_json *live, const char *run_id, const pj_live_
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
         figure(&json, pj_rail_class_column((pj_rail_class)c), s->mw[c]);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
-    /* What tells binary readers where figures come from must not be skipped. */
+    /* Binary readers must not miss the quality of figures. */
     bool state = audience == PJ_FOR_JSON;
     publish(live, &json, (pj_publication){.run_id = run_id, .audience = audience, .state = state});
 }
 
-/* JSON readers get the newest sample of a batch: fast sensors give a thousand a second, and those
- * who want them all ask for binary frames. */
+/* JSON readers get the newest sample of a batch: fast sensors give a thousand per second; clients
+ * that want all of them use binary frames. */
 static void flush_power(pj_live_json *live, const char *run_id)
 {
     if (live->batch_rows == 0) return;
@@ -409,7 +409,7 @@ static void write_layer_index(pj_json *json, int32_t layer)
         pj_json_kv_null(json, "layer_index");
 }
 
-/* What a part is: 0 a layer, 1 a component, 2 an operation. */
+/* Kind of a part: 0 a layer, 1 a component, 2 an operation. */
 static int level_of(const pj_live_part *part)
 {
     return part->operation ? 2 : part->component ? 1 : 0;
@@ -428,7 +428,7 @@ static void write_part(pj_json *json, const pj_live_part *part)
     pj_json_object_end(json);
 }
 
-/* Its bytes; 0: there is nothing to tell. */
+/* Size of the message; 0: nothing to send. */
 static size_t parts_message(pj_live_json *live, const char *run_id, const pj_live_part *parts,
                             uint32_t count, int level)
 {
@@ -449,7 +449,7 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     for (uint32_t i = 0; i < count; i++)
         if (level_of(&parts[i]) == level) write_part(&json, &parts[i]);
     pj_json_array_end(&json);
-    /* Frames say what layer_metrics and component_metrics say. */
+    /* Binary frames carry what layer_metrics and component_metrics do. */
     publish(live, &json,
             (pj_publication){
                 .run_id = run_id, .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL, .state = true});
@@ -515,7 +515,7 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
                           uint32_t count)
 {
     uint32_t layers = live->layers_told;
-    bool timed = true; /* energy is unavailable */
+    bool timed = true; /* while energy is unavailable */
     for (uint32_t i = 0; i < count; i++) {
         if (!in_heatmap(&parts[i]) || column_of(live, parts[i].component) < 0) continue;
         if ((uint32_t)parts[i].layer >= layers) layers = (uint32_t)parts[i].layer + 1;

@@ -22,7 +22,7 @@ size_t pj_frame_head(unsigned char head[PJ_FRAME_HEAD_MAX], bool binary, size_t 
     return 2 + length_bytes;
 }
 
-/* `{"seq":N,` to stand in place of the object's opening brace; returns its length. */
+/* `{"seq":N,`, which replaces the object's opening brace; returns its length. */
 static size_t sequence_member(char text[32], uint64_t sequence)
 {
     memcpy(text, "{\"seq\":", 7);

@@ -1,5 +1,5 @@
-/* A live message: framed for the wire once, shared by everyone who sends it. A block is several of
- * them in one piece, for those who are to get them all at once. */
+/* A live message: framed once, shared by reference counting. A block is several messages in one
+ * buffer, for readers that get all of them. */
 #ifndef PJ_NET_MESSAGE_H
 #define PJ_NET_MESSAGE_H
 
@@ -18,7 +18,7 @@ typedef struct pj_message {
     uint64_t run_key; /* 0: of no run */
     uint8_t audience; /* pj_audience */
     bool state, begins_run, ends_run, binary;
-    struct pj_message *next; /* in the inbox */
+    struct pj_message *next; /* link in the inbox */
     unsigned char frame[];
 } pj_message;
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The weight of a coding in an Accept-Encoding header, in thousandths; -1: it is not mentioned. */
+/* The weight of a coding in an Accept-Encoding header, in thousandths; -1: not mentioned. */
 static int weight_of(const char *accept, const char *coding)
 {
     int any = -1;
@@ -68,7 +68,7 @@ static const char plain_page[] =
 
 static struct MHD_Response *response_of(const void *bytes, size_t count)
 {
-    union { /* the library takes void *, and only reads */
+    union { /* the library takes void *, but only reads */
         const void *constant;
         void *bytes;
     } content = {.constant = bytes};
@@ -88,7 +88,7 @@ static enum MHD_Result reply_asset(pj_http *http, const pj_asset *asset)
     const pj_asset_body *body = encoding == 'b'   ? &asset->brotli
                                 : encoding == 'g' ? &asset->gzip
                                                   : &asset->identity;
-    /* A strong tag belongs to one encoding. */
+    /* A strong ETag belongs to one encoding. */
     snprintf(tag, sizeof tag, "\"%.20s%s\"", asset->hash,
              encoding == 'b'   ? "-br"
              : encoding == 'g' ? "-gz"

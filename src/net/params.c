@@ -1,4 +1,4 @@
-/* Decoding and checking request targets. */
+/* Decodes and checks request targets. */
 #include "net/params.h"
 
 #include "base/clock.h"
@@ -20,8 +20,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* Percent-decodes into the arena; NULL when the escapes are wrong, NUL comes out, or memory ends.
- */
+/* Percent-decodes into the arena; NULL for invalid escapes, a decoded NUL, or out of memory. */
 static char *decode(const char *text, size_t bytes, bool plus_is_space, pj_arena *arena)
 {
     char *out = pj_arena_alloc(arena, bytes + 1, 1);
@@ -52,7 +51,7 @@ static bool is_printable_ascii(const char *text)
     return true;
 }
 
-/* Valid UTF-8 without control characters: a value may hold any text that a person can write. */
+/* Valid UTF-8 without control characters. */
 static bool is_plain_text(const char *text)
 {
     for (const char *p = text; *p; p++)
@@ -144,7 +143,7 @@ const char *pj_nearest_name(const char *text, const char *(*name_at)(const void 
                             const void *list)
 {
     const char *best = NULL;
-    size_t least = strlen(text) / 2 + 1; /* further away it is another word */
+    size_t least = strlen(text) / 2 + 1; /* further away it is a different word */
     for (size_t i = 0; name_at(list, i); i++) {
         const char *name = name_at(list, i);
         size_t d = distance(text, name), shorter = strlen(text);

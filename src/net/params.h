@@ -1,8 +1,7 @@
-/*
- * The target of a request: path and query, decoded and checked byte by byte. What is not printable
- * ASCII in the path, valid UTF-8 without control characters in a value, or known to the route, is
- * refused with a sentence. Hostile input until here; plain strings and numbers after it.
- */
+/* The target of a request: path and query, decoded and checked byte by byte. Rejects, with a
+ * sentence, anything but printable ASCII in the path, valid UTF-8 without control characters in
+ * values, and parameters known to the route. Untrusted input before, plain strings and numbers
+ * after. */
 #ifndef PJ_NET_PARAMS_H
 #define PJ_NET_PARAMS_H
 
@@ -25,7 +24,7 @@ typedef struct pj_target {
     pj_params params;
 } pj_target;
 
-/* Splits and decodes a request target as it came ("/a?b=c"); texts go into the arena. */
+/* Splits and decodes a raw request target ("/a?b=c"); texts go into the arena. */
 pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
                           pj_error *err);
 
@@ -46,17 +45,17 @@ typedef struct pj_param_rule {
 } pj_param_rule;
 
 /* `rules` ends with an entry without a name; NULL: no parameters. PJ_E_INVALID names the parameter,
- * and for an unknown one the nearest that is known. */
+ * and for an unknown one the closest known name. */
 pj_status pj_params_check(const pj_params *params, const pj_param_rule *rules, pj_error *err);
 
-/* After a check. */
+/* Only after pj_params_check. */
 const char *pj_params_text(const pj_params *params, const char *name); /* NULL: not given */
 int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise);
 double pj_params_number(const pj_params *params, const char *name, double otherwise);
 
 /* Whether `text` is one of "a|b|c". */
 bool pj_choice_has(const char *choices, const char *text);
-/* The name in a list that is most like `text`, or NULL when none is near; for helpful sentences. */
+/* The list's name closest to `text`, or NULL when none is close; for "did you mean". */
 const char *pj_nearest_name(const char *text, const char *(*name_at)(const void *list, size_t i),
                             const void *list);
 

@@ -1,9 +1,7 @@
-/*
- * The Prometheus exposition: base units (joules, watts, seconds), `_total` on counters, and labels
- * with few values only (rails, phases, statuses). Every series exists from the first scrape to the
- * last, counters from 0, because Prometheus sees no increase in a series that appears with its full
- * value. A rail that cannot be read has power NaN; a gauge of 0 would be a lie.
- */
+/* The Prometheus exposition: base units (joules, watts, seconds), `_total` on counters, and labels
+ * of low cardinality only (rails, phases, statuses). Every series exists from the first scrape to
+ * the last, counters from 0, because Prometheus sees no increase in a series that first appears
+ * with its full value. A rail that cannot be read has power NaN; a gauge of 0 would be wrong. */
 #include "net/prometheus.h"
 
 #include "base/decimal.h"
@@ -36,7 +34,7 @@ static void single(pj_buffer *out, const char *name, const char *type, const cha
     value(out, number);
 }
 
-/* Rail names come from sensors: a quote or backslash in one must not end the label. */
+/* Rail names come from sensors: quotes and backslashes must be escaped in the label. */
 static void label(pj_buffer *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
@@ -45,7 +43,7 @@ static void label(pj_buffer *out, const char *text)
     }
 }
 
-/* The labels of a rail are the same from the server's start to its end. */
+/* A rail's labels are constant for the server's lifetime. */
 static void rail_line(pj_buffer *out, const char *name, const pj_metric_rail *rail,
                       const char *phase, double number)
 {
@@ -91,7 +89,7 @@ static void work(const pj_metrics *m, pj_buffer *out)
 {
     static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
                                                              "cancelled", "interrupted"};
-    head(out, "tokens_total", "counter", "Tokens of the runs of this process.");
+    head(out, "tokens_total", "counter", "Tokens of this process's runs.");
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"input\"} %llu\n",
                      (unsigned long long)m->input_tokens);
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"output\"} %llu\n",
@@ -101,21 +99,21 @@ static void work(const pj_metrics *m, pj_buffer *out)
         pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n", statuses[i],
                          (unsigned long long)m->runs[i]);
     single(out, "run_seconds_total", "counter", "Time spent in runs.", m->run_seconds);
-    single(out, "queue_length", "gauge", "Runs that wait.", m->queued);
-    single(out, "queue_limit", "gauge", "Runs that may wait.", m->queue_limit);
-    single(out, "run_active", "gauge", "1 while a run goes on.", m->running);
+    single(out, "queue_length", "gauge", "Queued runs.", m->queued);
+    single(out, "queue_limit", "gauge", "Maximum number of queued runs.", m->queue_limit);
+    single(out, "run_active", "gauge", "1 while a run is in progress.", m->running);
 }
 
 static void sampler(const pj_metrics *m, pj_buffer *out)
 {
     single(out, "sampler_ticks_total", "counter", "Times that sensors were polled.",
            (double)m->sampler_ticks);
-    single(out, "sampler_missed_ticks_total", "counter", "Polls whose time had passed.",
-           (double)m->sampler_missed);
+    single(out, "sampler_missed_ticks_total", "counter",
+           "Polls skipped because an earlier one took too long.", (double)m->sampler_missed);
     single(out, "sampler_readings_total", "counter", "Readings taken from sensors.",
            (double)m->sampler_readings);
-    single(out, "sampler_lost_readings_total", "counter", "Readings that found no room.",
-           (double)m->sampler_lost);
+    single(out, "sampler_lost_readings_total", "counter",
+           "Readings lost because a buffer was full.", (double)m->sampler_lost);
     single(out, "sampler_cpu_ratio", "gauge", "CPU time of the sampler per second.",
            m->sampler_cpu_share);
     single(out, "sampler_jitter_seconds", "gauge", "Median lateness of a poll.",
@@ -127,13 +125,14 @@ static void hub_figures(const pj_hub *hub, pj_buffer *out)
     pj_hub_stats stats;
     pj_hub_get_stats(hub, &stats);
     single(out, "live_readers", "gauge", "WebSocket readers.", stats.readers);
-    single(out, "live_messages_total", "counter", "Live messages made.", (double)stats.published);
+    single(out, "live_messages_total", "counter", "Live messages published.",
+           (double)stats.published);
     single(out, "live_messages_sent_total", "counter", "Live messages sent, over all readers.",
            (double)stats.sent);
     single(out, "live_messages_skipped_total", "counter", "Live messages skipped for slow readers.",
            (double)stats.skipped);
-    single(out, "live_readers_dropped_total", "counter", "Readers dropped for want of progress.",
-           (double)stats.dropped);
+    single(out, "live_readers_dropped_total", "counter",
+           "Readers disconnected because they accepted no data.", (double)stats.dropped);
 }
 
 void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)

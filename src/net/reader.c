@@ -43,7 +43,7 @@ static ssize_t receive_bytes(wslay_event_context_ptr context, uint8_t *out, size
     return -1;
 }
 
-/* wslay's own frames (pong, close) go through here into `control`, whole or in pieces. */
+/* Called by wslay for its own frames (pong, close): appends to `control`, possibly in pieces. */
 static ssize_t send_control(wslay_event_context_ptr context, const uint8_t *bytes, size_t count,
                             int flags, void *user)
 {
@@ -68,7 +68,7 @@ bool pj_reader_listens(const pj_reader *r)
     return !r->closing && r->control_used - r->control_sent < sizeof r->control / 2;
 }
 
-/* Moves what wslay wants to say into `control`. */
+/* Moves wslay's pending output into `control`. */
 static bool take_control(pj_reader *r)
 {
     if (wslay_event_want_write(r->wslay) && wslay_event_send(r->wslay) != 0) return false;
@@ -127,7 +127,7 @@ static bool is_for(const pj_reader *r, const pj_ring_slot *slot)
            (r->run_key == 0 || slot->run_key == 0 || slot->run_key == r->run_key);
 }
 
-/* The next message this reader should get, with a reference; NULL: nothing now. */
+/* The next message for this reader, with a reference; NULL: none now. */
 static pj_message *choose(pj_reader *r, const pj_message_ring *ring)
 {
     if (r->cursor < ring->tail) {
@@ -149,7 +149,7 @@ static pj_message *choose(pj_reader *r, const pj_message_ring *ring)
     return r->gap_from ? gap_message(r) : NULL;
 }
 
-/* The whole news at once, for who is neither behind nor choosy. */
+/* All news as one block, for readers that are up to date and unfiltered. */
 static pj_message *choose_block(pj_reader *r, const pj_reader_news *news)
 {
     pj_message *block = news->blocks[r->audience == PJ_FOR_BINARY];
@@ -170,7 +170,7 @@ static void fill(pj_reader *r, const pj_reader_news *news)
     }
 }
 
-/* Control frames stand between messages: behind the one that is half sent, else in front. */
+/* Control frames go between messages: after a partly sent message, else first. */
 static int gather(const pj_reader *r, struct iovec *parts)
 {
     int n = 0;
@@ -191,7 +191,7 @@ static int gather(const pj_reader *r, struct iovec *parts)
     return n;
 }
 
-/* Takes `count` sent bytes off pending[0]; true when the message is through. */
+/* Consumes `count` sent bytes of pending[0]; true when it was sent completely. */
 static bool send_off(pj_reader *r, size_t *count)
 {
     size_t left = r->pending[0]->bytes - r->offset;
@@ -269,8 +269,7 @@ pj_reader *pj_reader_new(int fd, const pj_reader_options *options, const void *e
 
 void pj_reader_free(pj_reader *r, bool reset)
 {
-    struct linger at_once = {1,
-                             0}; /* frees what the kernel holds for a reader that takes nothing */
+    struct linger at_once = {1, 0}; /* discards unsent data in the kernel */
     if (reset) setsockopt(r->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(r->fd);
     for (uint32_t i = 0; i < r->pending_count; i++) pj_message_unref(r->pending[i]);

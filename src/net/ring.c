@@ -54,7 +54,7 @@ static void append(pj_message_ring *ring, pj_ring_slot slot)
 
 void pj_message_ring_put(pj_message_ring *ring, pj_message *message)
 {
-    /* A long row of missing numbers says no more than the capacity's worth of them. */
+    /* More missing numbers than the capacity are equivalent to an empty ring. */
     if (message->sequence - ring->head > ring->mask + 1) {
         while (ring->tail < ring->head) drop_oldest(ring);
         ring->head = ring->tail = ring->state_tail = message->sequence - ring->mask;

@@ -18,7 +18,7 @@ typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_htt
 
 struct route {
     const char *method;
-    const char *path; /* "{id}" stands for a run */
+    const char *path; /* "{id}" matches a run */
     route_fn *answer;
     pj_view view;
     const pj_param_rule *rules;
@@ -265,7 +265,7 @@ static pj_status produce_view(void *context, void *stream, pj_error *err)
     pj_json_init_stream(&json, &block, pj_stream_write, stream);
     pj_status status = ask->service->view(ask->service->context, &request, &json, &total, err);
     if (status == PJ_OK && !pj_json_finish(&json))
-        status = pj_fail(err, PJ_E_CANCELLED, "nobody reads this answer any more");
+        status = pj_fail(err, PJ_E_CANCELLED, "the client has disconnected");
     pj_buffer_fini(&block);
     return status;
 }
@@ -277,7 +277,7 @@ static pj_status produce_export(void *context, void *stream, pj_error *err)
                                     stream, err);
 }
 
-/* All of a run may be as large as the run: constant memory, whatever is asked for. */
+/* A whole run may be large: streamed in constant memory. */
 static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
                                         const char *id)
 {
@@ -299,7 +299,8 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
                  {"folded", "text/plain; charset=utf-8", "folded.txt"}};
     const char *format = pj_params_text(&http->target.params, "format");
     size_t k = 0;
-    while (format && strcmp(kinds[k].format, format) != 0) k++; /* checked: it is one of them */
+    /* checked before: it is one of them */
+    while (format && strcmp(kinds[k].format, format) != 0) k++;
     stream_ask *ask = new_stream_ask(routes->service, r, http, id);
     if (!ask) return MHD_NO;
     snprintf(ask->format, sizeof ask->format, "%s", kinds[k].format);
@@ -505,7 +506,7 @@ static const route table[] = {
 
 enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 64 };
 
-/* Whether the path has the route's form; takes out what stands for {id}. */
+/* Whether the path matches the route; extracts {id}. */
 static bool path_fits(const char *form, const char *path, char id[ID_TEXT_BYTES])
 {
     const char *hole = strstr(form, "{id}");

@@ -1,4 +1,4 @@
-/* The table of addresses: which method, path and parameters lead to what. */
+/* The routing table: which method, path and parameters lead to which handler. */
 #ifndef PJ_NET_ROUTES_H
 #define PJ_NET_ROUTES_H
 
@@ -12,10 +12,10 @@ typedef struct pj_routes {
     pj_gate gate;
 } pj_routes;
 
-/* The head has been checked, the body read. */
+/* The head has been checked and the body read. */
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http);
 
-/* The OpenAPI document as it lies in the binary. */
+/* The OpenAPI document embedded in the binary. */
 extern const unsigned char pj_openapi_json[];
 extern const size_t pj_openapi_json_bytes;
 

@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 enum {
-    CONNECTIONS_MAX = 1024, /* who comes then is cut off */
+    CONNECTIONS_MAX = 1024, /* further connections are closed */
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
     STACK_BYTES = 512 << 10,
-    GRACE_MS = 1500 /* for answers under way when the server closes */
+    GRACE_MS = 1500 /* for answers in progress when the server closes */
 };
 
 struct pj_server {
@@ -31,7 +31,7 @@ struct pj_server {
     struct MHD_Daemon *daemon;
     pj_front *front; /* NULL: connections come by pj_server_add only */
     uint16_t port;
-    _Atomic int answering; /* requests whose answer is being made or sent */
+    _Atomic int answering; /* requests being answered */
 };
 
 /* ---- one request --------------------------------------------------------------------------- */
@@ -52,8 +52,8 @@ static void end_request(void *context, struct MHD_Connection *connection, void *
     *request = NULL;
 }
 
-/* An answer may take as long as a run: meanwhile the connection is not idle, and a new timeout
- * counts from its setting. */
+/* An answer may take as long as a run, during which the connection is not idle; setting the timeout
+ * also restarts it. */
 static enum MHD_Result answer(pj_server *server, pj_http *http)
 {
     http->answering = true;
@@ -73,10 +73,11 @@ static enum MHD_Result take_head(const pj_server *server, pj_http *http,
     http->connection = connection;
     http->method = method;
     if (!pj_http_check_head(http, &server->routes.gate, version, &result)) return result;
-    return MHD_YES; /* an answer now would cost the connection: it counts as given too early */
+    /* answering now would close the connection: libmicrohttpd considers it premature */
+    return MHD_YES;
 }
 
-/* libmicrohttpd calls this for the head, then for each piece of the body, then once more. */
+/* Called by libmicrohttpd for the head, for each piece of the body, and once at the end. */
 static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
                                     const char *url, const char *method, const char *version,
                                     const char *upload, size_t *upload_bytes, void **request)
@@ -86,7 +87,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
     if (!http) return MHD_NO;
     if (!http->connection) return take_head(server, http, connection, method, version);
     if (*upload_bytes > 0) {
-        /* What is too much is read and thrown away, so that the answer reaches the client. */
+        /* Excess input is read and discarded, so that the answer reaches the client. */
         if (!http->status) pj_buffer_append(&http->body, upload, *upload_bytes);
         *upload_bytes = 0;
         return MHD_YES;
@@ -147,7 +148,7 @@ static uint16_t port_of(int fd)
     return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
-/* The library's log lines are about clients that misbehave: not worth a line each. */
+/* The library's log is about misbehaving clients: not worth keeping. */
 static void ignore_log(void *context, const char *format, va_list args) {}
 
 static struct MHD_Daemon *start_daemon(pj_server *server)
@@ -165,7 +166,7 @@ static struct MHD_Daemon *start_daemon(pj_server *server)
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 }
 
-/* The library closes what it has no room for. */
+/* The library closes connections beyond its limit. */
 static void pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
 {
     const pj_server *server = context;
@@ -181,7 +182,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     if (!loopback && !(options->token && options->token[0]))
         return pj_fail(err, PJ_E_INVALID,
                        "bound to %s this server could be reached from other machines: give --token "
-                       "SECRET, or leave --host away",
+                       "SECRET, or leave out --host",
                        host);
     pj_server *server = pj_alloc(1, sizeof *server);
     if (!server) return pj_fail_memory(err, "the server");
@@ -212,7 +213,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     return status;
 }
 
-/* Takes no new connections; what is small and under way still reaches its client. */
+/* Refuses new connections; small answers in progress are still completed. */
 static void finish_answers(pj_server *server)
 {
     int64_t end_ns = pj_clock_ns() + GRACE_MS * PJ_NS_PER_MS;

@@ -1,8 +1,6 @@
-/*
- * The HTTP and WebSocket server of one process: libmicrohttpd with a thread a connection, so that a
- * request that waits for a run, or an export that waits for its reader, hurts nobody; a hub thread
- * for all WebSocket readers (hub.h), to which a socket goes over after its handshake.
- */
+/* The HTTP and WebSocket server of one process: libmicrohttpd with one thread per connection, so
+ * that a request waiting for a run or a slow export blocks nobody; and one hub thread for all
+ * WebSocket readers (hub.h), which takes over a socket after its handshake. */
 #ifndef PJ_NET_SERVER_H
 #define PJ_NET_SERVER_H
 
@@ -19,12 +17,12 @@ typedef struct pj_server_options {
     const char *const *extra_hosts, *const *extra_origins; /* NULL-terminated, or NULL */
     const pj_service *service;
     pj_hub *hub;
-    bool no_listen; /* connections come by pj_server_add only, for tests */
+    bool no_listen; /* connections come only by pj_server_add, for tests */
 } pj_server_options;
 
 /* Strings, service and hub are borrowed until the server is closed. */
 pj_status pj_server_open(const pj_server_options *options, pj_server **server, pj_error *err);
-/* Cuts what is still being sent. Requests that wait for a run must have been answered before (their
+/* Aborts answers in progress. Requests that wait for a run must have been answered before (their
  * runs ended). NULL is allowed. */
 void pj_server_close(pj_server *server);
 uint16_t pj_server_port(const pj_server *server);

@@ -1,10 +1,10 @@
 /*
- * What the server can be asked to do, as functions: the routes know HTTP, whoever fills this struct
- * knows runs. Net may not know the store or the profiler, so the command that starts the server
- * wires them together (serve/service.c); tests wire something small.
+ * The server's backend as a table of functions: routes know HTTP, the implementation knows runs.
+ * net must not depend on the store or the profiler, so the command that starts the server connects
+ * them (serve/service.c); tests use a small fake.
  *
- * Every function may be called from any thread, several at a time, and may block. They answer with
- * a pj_status that becomes the HTTP status and a sentence that becomes the problem's detail.
+ * Every function may be called from any thread, concurrently, and may block. The pj_status becomes
+ * the HTTP status, the error text the problem's detail.
  */
 #ifndef PJ_NET_SERVICE_H
 #define PJ_NET_SERVICE_H
@@ -16,14 +16,14 @@
 #include <perjoule.h>
 
 typedef enum pj_view {
-    PJ_VIEW_RUNS = 0, /* an array; `total` says how many match */
+    PJ_VIEW_RUNS = 0, /* an array; `total` is the number of matches */
     PJ_VIEW_FACETS,
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_GROUPS,  /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */
-    PJ_VIEW_RUN, /* from here on: of one run */
+    PJ_VIEW_RUN, /* from here on: views of one run */
     PJ_VIEW_SUMMARY,
     PJ_VIEW_ADVICE,
     PJ_VIEW_PIPELINE,
@@ -36,8 +36,8 @@ typedef enum pj_view {
 
 typedef struct pj_view_request {
     pj_view view;
-    const char *id;          /* full id of a run; NULL where the view is of no single run */
-    const pj_params *params; /* checked against what the route allows */
+    const char *id;          /* full id of a run; NULL for views not of a single run */
+    const pj_params *params; /* checked against the route's rules */
 } pj_view_request;
 
 /* A POST /api/profiling/generate. Strings are borrowed for the call. */
@@ -58,7 +58,7 @@ typedef struct pj_generate_ask {
 } pj_generate_ask;
 
 typedef struct pj_work_state {
-    uint32_t queued;             /* runs that wait */
+    uint32_t queued;             /* waiting runs */
     char running[PJ_UUID_BYTES]; /* "": none */
 } pj_work_state;
 
@@ -73,7 +73,7 @@ typedef struct pj_metric_rail {
     double energy_mj[PJ_PHASE_COUNT]; /* of the runs of this process, gross */
 } pj_metric_rail;
 
-/* Counters since the server started, and present values; NAN: unavailable. */
+/* Counters since the server started, and current values; NAN: unavailable. */
 typedef struct pj_metrics {
     pj_metric_rail rails[PJ_METRIC_RAILS];
     uint32_t rail_count;
@@ -96,7 +96,7 @@ typedef struct pj_service {
                       pj_error *err);
     /* All heatmaps of a run as the binary cube of docs/api.md. */
     pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
-    /* Writes a whole export; `write` returns false when nobody wants it any more. */
+    /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);
     pj_status (*delete_run)(void *context, const char *id, pj_error *err);
@@ -106,7 +106,7 @@ typedef struct pj_service {
     pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
-     * called once for each generate with ask->wait, never else. */
+     * called exactly once for each generate with ask->wait, and never otherwise. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
     /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has just
      * ended by itself. */

@@ -10,8 +10,8 @@
 enum {
     QUEUE_BYTES = 256 << 10,
     BLOCK_BYTES = 64 << 10,
-    GRACE_S = 60,               /* after it a reader must have kept up this pace: */
-    LEAST_BYTES_PER_S = 2 << 10 /* else one that drips would hold a stream for ever */
+    GRACE_S = 60,               /* after this time the reader must have averaged this rate: */
+    LEAST_BYTES_PER_S = 2 << 10 /* else a dripping client would hold a stream for ever */
 };
 
 typedef struct stream {
@@ -19,7 +19,7 @@ typedef struct stream {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
-    size_t read, used; /* of `queue`, which is a ring */
+    size_t read, used; /* of `queue`, a ring buffer */
     bool ended, cancelled;
     pj_status status;
     pj_error err;
@@ -80,7 +80,7 @@ static void free_stream(stream *s)
     atomic_fetch_sub(&open_streams, 1);
 }
 
-/* libmicrohttpd is done with the response: all was sent, or the client is gone. */
+/* libmicrohttpd is done with the response: everything was sent, or the client is gone. */
 static void stream_over(void *context)
 {
     stream *s = context;
@@ -121,8 +121,8 @@ static ssize_t give(void *context, uint64_t position, char *out, size_t max)
     return given;
 }
 
-/* Waits until the producer has ended or has filled the queue; from then on its answer is sure
- * enough to begin sending. The length, when all of it lies in the queue. */
+/* Waits until the producer has ended or filled the queue, after which the answer can begin. Returns
+ * the length if all of it is in the queue. */
 static uint64_t wait_for_begin(stream *s)
 {
     pthread_mutex_lock(&s->mutex);
@@ -148,7 +148,7 @@ static stream *new_stream(const pj_stream_source *source)
     return s;
 }
 
-/* Nothing is produced for HEAD: libmicrohttpd would send the chunks of a body. */
+/* Nothing is produced for HEAD: libmicrohttpd would send the body's chunks. */
 static enum MHD_Result reply_head(pj_http *http, const pj_stream_source *source)
 {
     static char nothing[1] = "";

@@ -1,18 +1,16 @@
-/*
- * An answer of any size in constant memory: a producer thread writes into a bounded queue (256 kB),
- * and libmicrohttpd's thread of the connection takes from it. A slow reader holds the producer
- * back; a reader that is gone cancels it. What fits into the queue whole is answered with its
- * length, and a producer that fails before its first byte becomes a problem document.
- */
+/* An answer of any size in constant memory: a producer thread writes into a bounded queue (256 kB),
+ * and the connection's libmicrohttpd thread reads from it. A slow client blocks the producer; a
+ * disconnected one cancels it. An answer that fits into the queue is sent with its length, and a
+ * producer that fails before its first byte becomes a problem document. */
 #ifndef PJ_NET_STREAM_H
 #define PJ_NET_STREAM_H
 
 #include "net/http.h"
 
-/* False: nobody wants more, or memory is out; the producer should return. Same shape as
+/* False: the client is gone, or out of memory; the producer should return. Same signature as
  * pj_json_write_fn. */
 typedef bool pj_stream_write_fn(void *stream, const char *bytes, size_t count);
-/* Runs on the producer thread; calls pj_stream_write(stream, ...). Owns nothing afterwards. */
+/* Runs on the producer thread; calls pj_stream_write(stream, ...). */
 typedef pj_status pj_stream_produce_fn(void *context, void *stream, pj_error *err);
 
 typedef struct pj_stream_source {
@@ -23,8 +21,8 @@ typedef struct pj_stream_source {
 } pj_stream_source;
 
 bool pj_stream_write(void *stream, const char *bytes, size_t count);
-/* Takes source->context whatever the outcome. Headers (Content-Disposition) are added before. More
- * than PJ_STREAMS_MAX at a time are refused with 503. */
+/* Takes ownership of source->context whatever the outcome. Headers (Content-Disposition) must be
+ * added before. More than PJ_STREAMS_MAX concurrent streams are refused with 503. */
 enum { PJ_STREAMS_MAX = 16 };
 enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source);
 

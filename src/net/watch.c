@@ -6,10 +6,10 @@
 
 #include <sys/socket.h>
 
-/* One connection; free places are linked. */
+/* One connection; free entries form a linked list. */
 typedef struct place {
     int fd;
-    int64_t since_ns; /* a request is awaited since then; 0: none is */
+    int64_t since_ns; /* waiting for a request since then; 0: not waiting */
     bool used;
 } place;
 
@@ -22,7 +22,7 @@ struct pj_watch {
     place places[];
 };
 
-/* Only shut down, not closed: the descriptor is libmicrohttpd's, which then ends the connection. */
+/* Only shut down, not closed: libmicrohttpd owns the descriptor and then ends the connection. */
 static void cut(place *p)
 {
     shutdown(p->fd, SHUT_RDWR);
@@ -38,7 +38,7 @@ static void cut_overdue(pj_watch *watch)
     }
 }
 
-/* An eighth of the places is kept free, because one that is cut is free only a moment later. */
+/* Keeps an eighth of the places free, because a connection that is cut off takes a moment to go. */
 static void make_room(pj_watch *watch)
 {
     place *longest = NULL;

@@ -1,10 +1,8 @@
-/*
- * Looks after connections that do not get on: libmicrohttpd ends those that are silent for its
- * timeout, but a client that sends a byte now and then could hold a place for hours. A connection
- * must have brought a whole request, head and body, within PJ_REQUEST_DEADLINE_S of being opened or
- * of the end of its last request. When few places are left, who comes takes the place of who has
- * been silent longest: many connections that ask nothing keep nobody out.
- */
+/* Cuts off connections that make no progress: libmicrohttpd ends silent ones after its timeout, but
+ * a client that sends a byte now and then could hold a place for hours. A connection must deliver a
+ * whole request, head and body, within PJ_REQUEST_DEADLINE_S of being opened or of the end of its
+ * last request. When few places are left, a new connection replaces the one silent longest, so that
+ * idle connections keep nobody out. */
 #ifndef PJ_NET_WATCH_H
 #define PJ_NET_WATCH_H
 
@@ -21,7 +19,7 @@ void pj_watch_close(pj_watch *watch); /* after the daemon has stopped; NULL is a
 /* MHD_NotifyConnectionCallback; the context is the pj_watch. */
 void pj_watch_connection(void *context, struct MHD_Connection *connection, void **place,
                          enum MHD_ConnectionNotificationCode code);
-/* The request is there as a whole: its answer may take its time. */
+/* The request is complete: its answer may take its time. */
 void pj_watch_request(pj_watch *watch, struct MHD_Connection *connection);
 /* The request is over: the next one is awaited. */
 void pj_watch_idle(pj_watch *watch, struct MHD_Connection *connection);

@@ -1,8 +1,6 @@
-/*
- * Idle power: the median over slices of a quiet window, with a robust spread, so that one wake-up
- * of a background service does not count. Whether the window was quiet is looked up, not assumed:
- * CPU time of the whole machine, and whether the first half looks like the second.
- */
+/* Idle power: the median over slices of a quiet window, with a robust spread, so that one wake-up
+ * of a background service does not matter. Whether the window was quiet is checked, not assumed: by
+ * the CPU time of the whole machine, and by comparing its two halves. */
 #include "power/meter.h"
 
 #include "base/clock.h"
@@ -16,7 +14,7 @@
 
 enum { MAX_SLICES = 40, MIN_SLICES = 3 };
 static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
-/* Of all processors: below it is what a desktop does at rest. */
+/* Busy share of all processors: a desktop at rest stays below it. */
 static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
 
 /* ---- how busy the machine is ------------------------------------------------------------------
@@ -66,7 +64,7 @@ static double median(const double *values, int count)
     return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
-/* Mean powers of equal slices of what the curve knows of the window. */
+/* Mean power of equal slices, where the curve knows the window. */
 static int slice_powers(const pj_curve *curve, int64_t begin_ns, int64_t end_ns, double *mw)
 {
     int64_t known_begin, known_end, period = pj_curve_rail(curve)->period_ns;
@@ -98,11 +96,11 @@ static bool rail_baseline(const pj_curve *curve, int64_t begin_ns, int64_t end_n
     if (count < MIN_SLICES) *sd_mw = fmax(*sd_mw, QUIET_DRIFT * *mw);
     double drift = median(powers, count / 2) - median(powers + count / 2, count - count / 2);
     bool steady = count < 2 || fabs(drift) <= QUIET_DRIFT * *mw + 3 * *sd_mw;
-    if (!steady) *sd_mw = hypot(*sd_mw, drift); /* which half is the idle one nobody knows */
+    if (!steady) *sd_mw = hypot(*sd_mw, drift); /* either half may be the idle one */
     return steady;
 }
 
-/* Simulated and recorded power does not depend on what this machine does. */
+/* Simulated and recorded power does not depend on this machine's load. */
 static bool looks_at_machine(const pj_rail *rail)
 {
     return strcmp(rail->source, "sim") != 0 && strcmp(rail->source, "replay") != 0;

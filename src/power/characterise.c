@@ -1,8 +1,6 @@
-/*
- * Characterisation: poll, count changes, take medians. The cache is one small JSON file a source in
- * the user's cache folder, keyed by device, field, driver and kernel; it is a convenience, so every
- * trouble with it is silent and means "measure again".
- */
+/* Characterisation: polls each rail, counts changes and takes medians. The cache is one small JSON
+ * file per source in the user's cache folder, keyed by device, field, driver and kernel; it is only
+ * a convenience, so every problem with it silently means "measure again". */
 #include "power/characterise.h"
 
 #include "base/clock.h"
@@ -67,7 +65,7 @@ static double watched_mw(const pj_rail *rail, const watch *w)
     return seconds > 0.3 ? uj * 1e-3 / seconds : NAN;
 }
 
-/* Counter against power of the same device and scope. */
+/* Relative difference between a counter and a power reading of the same device and scope. */
 static double disagreement_of(const pj_rail *rails, const watch *watches, uint32_t count)
 {
     double worst = NAN;
@@ -84,7 +82,7 @@ static double disagreement_of(const pj_rail *rails, const watch *watches, uint32
     return worst;
 }
 
-/* Reads until enough is known; returns the mean duration of a call in microseconds. */
+/* Polls until enough is known; returns the mean duration of a read in microseconds. */
 static double poll_source(pj_power_sampler *s, watch *watches, int64_t limit_ns)
 {
     int64_t begin = pj_clock_ns(), due = begin, busy = 0;
@@ -107,7 +105,7 @@ static double poll_source(pj_power_sampler *s, watch *watches, int64_t limit_ns)
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
-/* What must be the same for an old profile to count. */
+/* An old profile is valid only if all of this is unchanged. */
 static void cache_key(const pj_power_sampler *s, const pj_rail *rail, char key[17])
 {
     struct utsname system;
@@ -144,7 +142,7 @@ static bool cache_entry(const json_t *root, const char *key, pj_rail_profile *p)
     return true;
 }
 
-/* All rails or none: a new rail needs a new look. */
+/* All rails or none: a new rail requires a new characterisation. */
 static bool cache_read(const pj_power_sampler *s, pj_rail_profile *profiles, double *disagreement)
 {
     char path[1100], key[17], *text = NULL;

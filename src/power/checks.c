@@ -10,7 +10,7 @@
 enum { SAME_POINTS = 20 };
 static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the edges of updates matter too much */
 static const double TOLERANCE = 0.05;
-static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with a gain of its own */
+static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with its own gain */
 
 typedef struct look {
     const pj_rail *rails;
@@ -44,14 +44,15 @@ static bool same_device(const pj_rail *a, const pj_rail *b)
     return a->device[0] && strcmp(a->device, b->device) == 0 && strcmp(a->source, b->source) == 0;
 }
 
-/* A power reading of what a counter of the same device and scope counts: the same thing again. */
+/* Whether the power reading and the counter are of the same device and scope. */
 static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
 {
     return counter->kind == PJ_RAIL_COUNTER && power->kind != PJ_RAIL_COUNTER &&
            counter->scope == power->scope && same_device(counter, power);
 }
 
-/* ---- parts and their whole --------------------------------------------------------------------- */
+/* ---- parts against their sum
+ * -------------------------------------------------------------------- */
 
 static void check_children(look *l, uint32_t parent)
 {
@@ -69,7 +70,8 @@ static void check_children(look *l, uint32_t parent)
              l->rails[parent].name, watts(l, sum), watts(l, whole));
 }
 
-/* ---- two readings of one thing --------------------------------------------------------------- */
+/* ---- two readings of one quantity
+ * ---------------------------------------------------------------- */
 
 static void check_pair(look *l, uint32_t counter, uint32_t power)
 {
@@ -82,7 +84,7 @@ static void check_pair(look *l, uint32_t counter, uint32_t power)
              l->rails[counter].name, watts(l, x), watts(l, y));
 }
 
-/* What a second source says of a class that another one already gives. */
+/* Compares a class with a second source's measurement of it. */
 static void check_twins(look *l, pj_rail_class class_)
 {
     double first = NAN, second = NAN;
@@ -103,7 +105,7 @@ static void check_twins(look *l, pj_rail_class class_)
              l->rails[twin].source, watts(l, second), l->rails[rail].source);
 }
 
-/* Two devices whose every update is the same figure at the same time are one sensor. */
+/* Two devices with identical values at identical times are one sensor. */
 static bool same_series(const look *l, uint32_t a, uint32_t b)
 {
     pj_curve_point x[SAME_POINTS], y[SAME_POINTS];
@@ -115,7 +117,7 @@ static bool same_series(const look *l, uint32_t a, uint32_t b)
         moves |= x[i].power_mw != x[0].power_mw;
         if (!(fabs(x[i].power_mw - y[i].power_mw) <= 1e-6 * x[i].power_mw)) return false;
     }
-    return moves; /* two idle devices may well stand at the same figure */
+    return moves; /* two idle devices may well show the same constant */
 }
 
 static void check_duplicate(look *l, uint32_t a, uint32_t b)

@@ -1,8 +1,6 @@
-/*
- * Checks that run by themselves at the end of every run: parts against their whole, two measurements
- * of one thing against each other, counters that never moved. Each finding is one sentence with its
- * figures, and names the rail whose energy is less certain for it.
- */
+/* Consistency checks at the end of every run: parts against the rail that contains them, two
+ * measurements of one quantity against each other, counters that never moved. Each finding is one
+ * sentence with its figures and names the rail whose uncertainty it raises. */
 #ifndef PJ_POWER_CHECKS_H
 #define PJ_POWER_CHECKS_H
 
@@ -14,11 +12,11 @@ typedef struct pj_finding {
     const char *code; /* "children_exceed_rail", "sensors_disagree", ... */
     char text[PJ_FINDING_TEXT_BYTES];
     uint32_t rail;
-    double excess; /* relative: how far the rail's energy may be off; NAN: not known */
+    double excess; /* relative error that the rail's energy may have; NAN: unknown */
 } pj_finding;
 
-/* Looks at the interval, a second or more; `curves` by rail, NULL where there is none. Returns how
- * many findings there are. Pure: the same curves, the same findings. */
+/* Checks an interval of a second or more; `curves` by rail, NULL where there is none. Returns the
+ * number of findings. Pure: same curves, same findings. */
 uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
                         int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX]);
 

@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 
-/* Samples of a power reading whose update period nobody knows. */
+/* Sample interval for power readings of unknown update period. */
 static const int64_t ASSUMED_NS = 20 * PJ_NS_PER_MS;
-/* A counter that has not moved for so long stands still: it is then said to, this often. */
+/* A counter unchanged for STANDS_NS counts as standing still; it is then reported this often. */
 static const int64_t STANDS_NS = PJ_NS_PER_S, STANDS_EVERY_NS = 50 * PJ_NS_PER_MS;
 enum { HOLE_PERIODS = 3 };
 
@@ -17,7 +17,7 @@ void pj_coarsen_init(pj_coarsen *c, const pj_rail *rail, bool declared, int64_t 
                       .interval_ns = interval_ns,
                       .period_ns = rail->period_ns,
                       .seen_share = 1};
-    /* Windows of a long average overlap; taking one a window leaves no hole. */
+    /* Windows of a long average overlap; one sample per window leaves no gap. */
     if (average && rail->window_ns > 0 && c->interval_ns > rail->window_ns)
         c->interval_ns = rail->window_ns;
     if (c->interval_ns <= rail->period_ns) c->interval_ns = 0;
@@ -41,7 +41,7 @@ void pj_coarsen_describe(const pj_coarsen *c, pj_rail *rail)
         rail->window_ns = (int64_t)((double)c->interval_ns * c->seen_share);
 }
 
-/* By how much a sample may end early: the next look would come later than it is early. */
+/* How early a sample may end, so as not to wait for the next poll, which would be later by more. */
 static int64_t early_ns(const pj_coarsen *c)
 {
     if (c->period_ns > 0) return c->period_ns / 2;
@@ -59,7 +59,7 @@ static int pass_held(pj_coarsen *c, pj_reading *out)
     return 1;
 }
 
-/* The counter still shows its value: no energy has been counted up to `at_ns`. */
+/* The counter still shows its value: no energy was counted up to `at_ns`. */
 static int pass_standing(pj_coarsen *c, pj_reading r, int64_t at_ns, pj_reading *out)
 {
     r.status = PJ_READING_OK;
@@ -131,8 +131,8 @@ static void begin_stretch(pj_coarsen *c, int64_t begin_ns)
     c->begin_ns = c->end_ns = begin_ns;
 }
 
-/* Up to when a repeated value is known: to the last update that was due, or to the poll itself where
- * no rhythm is known. */
+/* Until when a repeated value is known: up to the last update that was due, or up to the poll where
+ * the update period is unknown. */
 static int64_t known_until(const pj_coarsen *c, const pj_reading *r)
 {
     if (r->status == PJ_READING_OK) return r->fresh_ns;
@@ -149,7 +149,8 @@ static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
         return count + 1;
     }
     int64_t own = c->period_ns > 0 ? c->period_ns : ASSUMED_NS, count = 0;
-    int64_t seen_from = repeat ? r->fresh_ns : r->fresh_ns - own; /* a repeat: since when watched */
+    /* repeats: since polling was continuous */
+    int64_t seen_from = repeat ? r->fresh_ns : r->fresh_ns - own;
     bool hole = c->armed && seen_from - c->end_ns > HOLE_PERIODS * own;
     if (hole) count = pass_mean(c, *r, out);
     if (!c->armed || hole) begin_stretch(c, seen_from);

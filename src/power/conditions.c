@@ -1,9 +1,6 @@
-/*
- * Conditions from files of the kernel. The processor is one device: the mean clock of its cores,
- * its hottest sensor, the share of its time that was used. GPUs with a hwmon folder are a device
- * each. Files are opened for every look: once per second that costs little, and a device that goes
- * away does no harm.
- */
+/* Conditions from kernel files. The CPU is one device: mean clock of its cores, its hottest sensor,
+ * its utilisation. Each GPU with a hwmon folder is a device. Files are reopened on every read: once
+ * per second that is cheap, and a device that disappears does no harm. */
 #include "power/conditions.h"
 
 #include "base/clock.h"
@@ -25,7 +22,7 @@ struct pj_conditions {
     pj_nvml_watch *nvml;
     double tdp_mw;
     pj_busy busy;
-    int64_t throttled; /* the processor's count of the last look; -1: not reported */
+    int64_t throttled; /* the CPU's throttle count at the last read; -1: not reported */
 };
 
 /* ---- files ------------------------------------------------------------------------------------- */
@@ -74,7 +71,7 @@ static bool says_anything(const pj_condition *row)
 
 /* ---- the processor ----------------------------------------------------------------------------- */
 
-/* Mean over cores, of which a machine of many is looked at in an even sample. */
+/* Mean over cores; on a large machine, over an even sample of them. */
 static double clock_mhz(const pj_conditions *c)
 {
     static char cores[1024][PJ_SYSFS_NAME_BYTES];
@@ -101,7 +98,7 @@ static double hottest_input(const pj_conditions *c, const char *folder, double h
         snprintf(file, sizeof file, "temp%d_input", n);
         if (number(c, folder, file, &millidegrees) && millidegrees > -100000 &&
             millidegrees < 200000)
-            hottest = fmax(hottest, (double)millidegrees * 1e-3); /* NAN loses */
+            hottest = fmax(hottest, (double)millidegrees * 1e-3); /* fmax ignores NAN */
     }
     return hottest;
 }
@@ -152,7 +149,7 @@ static double processor_limit(const pj_conditions *c)
     return sum;
 }
 
-/* The kernel counts how often a core or the package grew too hot. */
+/* The kernel counts how often a core or the package overheated. */
 static int64_t throttle_count(const pj_conditions *c)
 {
     static const char folder[] = "/sys/devices/system/cpu/cpu0/thermal_throttle";

@@ -1,8 +1,6 @@
-/*
- * Reads the conditions of the devices of this machine: the processor from cpufreq, thermal sensors
- * and procfs, GPUs from hwmon and NVML. Independent of the samplers of power, so that a slow driver
- * call here never delays a reading there.
- */
+/* Reads the conditions of this machine's devices: the CPU from cpufreq, thermal sensors and procfs,
+ * GPUs from hwmon and NVML. Independent of the power samplers, so that a slow driver call here
+ * never delays a power reading. */
 #ifndef PJ_POWER_CONDITIONS_H
 #define PJ_POWER_CONDITIONS_H
 
@@ -11,10 +9,11 @@
 
 typedef struct pj_conditions pj_conditions;
 
-/* NULL when memory is out; a machine that reports nothing gives no rows. */
+/* NULL when out of memory; a machine that reports nothing gives no rows. */
 pj_conditions *pj_conditions_open(const pj_power_env *env);
 void pj_conditions_close(pj_conditions *conditions); /* NULL is allowed */
-/* One row per device that reports anything. Takes a few milliseconds: not for a sampler's thread. */
+/* One row per device that reports anything. Takes a few milliseconds: do not call on a sampler
+ * thread. */
 uint32_t pj_conditions_read(pj_conditions *conditions, pj_condition rows[PJ_CONDITION_DEVICES]);
 
 #endif

@@ -1,9 +1,7 @@
-/*
- * Containment across sources. A source knows which of its own rails lie inside each other; that an
- * APU's package power (hwmon) holds the processor that RAPL measures, or that a Grace Hopper module
- * (hwmon) holds the GPU that NVML measures, is seen only where all rails are known. What is
- * contained is never added to what contains it.
- */
+/* Containment across sources. A source knows which of its own rails contain each other. That an
+ * APU's package power (hwmon) contains the CPU measured by RAPL, or a Grace Hopper module (hwmon)
+ * the GPU measured by NVML, can be seen only with all rails together. A contained rail is never
+ * added to the one that contains it. */
 #include "power/containment.h"
 
 #include <string.h>
@@ -18,7 +16,7 @@ static bool from(const pj_rail *rail, const char *source)
     return strcmp(rail->source, source) == 0;
 }
 
-/* The whole machine's own sum (psys) lies above every package and holds nothing back. */
+/* The whole-machine rail (psys) contains every package; it does not make others contained here. */
 static bool outermost(const pj_rail *rails, uint32_t i)
 {
     int parent = rails[i].parent;
@@ -26,20 +24,20 @@ static bool outermost(const pj_rail *rails, uint32_t i)
                           rails[parent].scope == PJ_SCOPE_MACHINE);
 }
 
-/* Spreads members over holders in order: with as many of both, each to its own; with more members,
- * several to one (two GPUs on a module). */
+/* Assigns members to holders in order: one each if the numbers are equal, several to one if there
+ * are more members (two GPUs on a module). */
 static void adopt(pj_rail *rails, const group *holders, const group *members)
 {
     for (uint32_t i = 0; i < members->count && holders->count > 0; i++) {
         pj_rail *member = &rails[members->items[i]];
         uint32_t h = members->count > holders->count ? i * holders->count / members->count : i;
         pj_rail *holder = &rails[holders->items[h]];
-        if (holder->parent < 0) holder->parent = member->parent; /* psys now holds the holder */
+        if (holder->parent < 0) holder->parent = member->parent; /* psys now contains the holder */
         member->parent = (int)holders->items[h];
     }
 }
 
-/* A module's meter holds the GPUs that sit on it, and processors that another source measures. */
+/* A module's sensor contains the GPUs on it, and CPUs measured by another source. */
 static void fill_modules(pj_rail *rails, uint32_t count)
 {
     group modules = {.count = 0}, gpus = {.count = 0};
@@ -54,8 +52,8 @@ static void fill_modules(pj_rail *rails, uint32_t count)
     adopt(rails, &modules, &gpus);
 }
 
-/* A GPU's reading with the scope of a module holds the processor: an APU's package power, or NVML
- * on a Grace Hopper that gives nothing narrower. */
+/* A GPU sensor of module scope contains the CPU: an APU's package power, or NVML on a Grace Hopper
+ * that offers nothing narrower. */
 static void fill_apus(pj_rail *rails, uint32_t count)
 {
     group holders = {.count = 0}, processors = {.count = 0};

@@ -1,13 +1,14 @@
 /*
- * Energy curves: how readings become pieces, and what an interval of them is worth.
+ * Energy curves: how readings become pieces, and how the energy of an interval is computed from
+ * them.
  *
- * Each piece carries the sums of everything before it (energy, known time, variance of what was
- * filled in), so that a query is two binary searches. Energies never decrease: a lag correction
- * that would make a piece negative is carried over to the next ones.
+ * Each piece stores prefix sums (energy, known time, variance of filled time), so that a query is
+ * two binary searches. Energies never decrease: a lag correction that would make a piece negative
+ * is carried over to the next ones.
  *
- * Terms of uncertainty (docs/measurement.md): a piece says nothing about how its energy lies inside
- * it. A load that is on for a share x of the piece and off else gives the part f of it a standard
- * deviation of up to e sqrt(f (1 - f) / 3), which is p tau / sqrt(12) at worst; that is taken for
+ * Uncertainty (docs/measurement.md): a piece does not tell how energy is distributed inside it. For
+ * a load that is on during a share x of the piece and off otherwise, the part f of it has a
+ * standard deviation of up to e sqrt(f (1 - f) / 3), at worst p tau / sqrt(12); this is assumed at
  * both edges of an interval.
  */
 #include "power/curve.h"
@@ -22,36 +23,37 @@
 typedef struct piece {
     int64_t begin_ns, end_ns;
     double energy_mj;
-    double energy_before;                       /* sums over all earlier pieces */
+    double energy_before;                       /* prefix sums: over all earlier pieces */
     double fill_var_before;                     /* mJ^2 */
     double fill_sd_sum_before;                  /* mJ, for the part that does not average out */
     int64_t known_before_ns, covered_before_ns; /* time seen by readings; seen or filled */
     float edge_ns;                              /* half width of the uncertainty of end_ns */
-    float fill_sd; /* mJ, of a piece that no reading described; 0: it was seen */
+    float fill_sd; /* mJ, of a piece filled in without a reading; 0: observed */
 } piece;
 
 struct pj_curve {
     pj_rail rail;
     piece *pieces;
     size_t count, capacity;
-    pj_curve_point *windows; /* power rails: what readings describe, before any resolution */
+    pj_curve_point *windows; /* power rails: windows as read, before deconvolution */
     float *window_edges;
     size_t window_count, window_capacity;
-    /* the reading before */
-    bool resolved; /* overlapping windows have been */
+    /* the previous reading */
+    bool resolved; /* overlapping windows have been deconvolved */
     bool armed;
     double last_value;
     int64_t last_tick_ns;
     double last_edge_ns;
-    int64_t period_ns; /* as declared, else smallest gap between updates seen */
+    int64_t period_ns; /* as declared, else smallest gap between updates */
     double spread_mw2; /* running mean square of power differences between neighbours / 2 */
     double gain;       /* readings are divided by it */
-    double debt_mj;    /* energy that monotony did not let us take off yet */
+    double debt_mj;    /* energy still to be subtracted without making a piece negative */
 };
 
-enum { MAX_FILL_PERIODS = 3 };          /* a longer hole is unknown time */
-static const double MAX_MISSING = 0.05; /* more of an interval without a piece: NAN */
-static const double FILL_BIAS = 0.1;    /* part of what was filled in that does not average out */
+enum { MAX_FILL_PERIODS = 3 };          /* longer gaps are unknown time */
+static const double MAX_MISSING = 0.05; /* with more of an interval uncovered its energy is NAN */
+/* part of filled energy's error that does not average out */
+static const double FILL_BIAS = 0.1;
 
 /* ---- building ------------------------------------------------------------------------------ */
 
@@ -147,7 +149,7 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
     double step = NAN;
-    if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next one brings the energy */
+    if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next reading brings the energy */
     if (c->armed && r->status == PJ_READING_OK)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     pj_status status = PJ_OK;
@@ -169,8 +171,8 @@ static void learn_spread(pj_curve *c, double mw)
     c->spread_mw2 = c->armed ? c->spread_mw2 + (square - c->spread_mw2) / 8 : 0;
 }
 
-/* Covers the hole between the last piece and `begin_ns` with the mean of both neighbours, where it
- * is short enough to be guessed. */
+/* Fills a short gap between the last piece and `begin_ns` with the mean power of both
+ * neighbours. */
 static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *err)
 {
     if (c->count == 0 || !c->armed) return PJ_OK;
@@ -206,7 +208,7 @@ static pj_status add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns, doubl
     return PJ_OK;
 }
 
-/* Instantaneous samples of a sensor that follows the load like a charging capacitor. */
+/* Instantaneous samples of a sensor with a first-order lag. */
 static pj_status add_lagged(pj_curve *c, const pj_reading *r, int64_t tick, pj_error *err)
 {
     if (!c->armed || (c->period_ns > 0 && tick - c->last_tick_ns > MAX_FILL_PERIODS * c->period_ns))
@@ -217,7 +219,7 @@ static pj_status add_lagged(pj_curve *c, const pj_reading *r, int64_t tick, pj_e
     return add_piece(c, c->last_tick_ns, tick, mj, (double)r->fresh_error_ns, 0, err);
 }
 
-/* The piece of a reading whose window does not reach back behind the reading before. */
+/* The piece of a reading whose window does not overlap the previous reading's. */
 static pj_status add_tile(pj_curve *c, int64_t begin, int64_t end, const pj_reading *r,
                           pj_error *err)
 {
@@ -231,8 +233,8 @@ static pj_status add_tile(pj_curve *c, int64_t begin, int64_t end, const pj_read
 }
 
 /* Overlapping windows: the reading stands for the time around the middle of its window. The first
- * one of a stretch covers the half before its middle too; the last one's other half is added by
- * finish. */
+ * one of a contiguous series also covers the half before its middle; finish adds the other half of
+ * the last one. */
 static pj_status add_centred(pj_curve *c, int64_t begin, int64_t end, const pj_reading *r,
                              int64_t since_last, pj_error *err)
 {
@@ -268,9 +270,9 @@ static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
     return status;
 }
 
-/* The sensor still shows the value of before at a time when it must have published again: it
- * published the same. So time is known up to the last update that was due before the poll; where
- * nobody had looked for a while, from when polls were close again. */
+/* The sensor must have published again but still shows the same value: it published the same value.
+ * Time is therefore known up to the last update due before the poll; if polling had paused, only
+ * since it resumed. */
 static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t period = c->period_ns, delay = c->rail.delay_ns;
@@ -280,7 +282,7 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     int64_t steps = (r->before_ns - delay - c->last_tick_ns) / period, from = c->last_tick_ns;
     if (steps <= 0) return PJ_OK;
     if (c->rail.kind != PJ_RAIL_AVERAGE) {
-        for (int64_t i = 0; i < steps; i++) { /* each was a reading like the one before */
+        for (int64_t i = 0; i < steps; i++) { /* each stands for a reading of the same value */
             int64_t end = from + (i + 1) * period, window = window_of(c, r, end);
             pj_status added =
                 add_window(c, end - window, end, c->last_value, (double)period / 2, err);
@@ -317,7 +319,7 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
     }
 }
 
-/* ---- overlapping windows, once all are known ------------------------------------------------- */
+/* ---- overlapping windows, at the end ----------------------------------------------------- */
 
 static bool windows_overlap(const pj_curve *c)
 {
@@ -352,7 +354,7 @@ pj_status pj_curve_finish(pj_curve *curve, pj_error *err)
     return status;
 }
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
 {
@@ -376,13 +378,13 @@ static size_t piece_at(const pj_curve *c, int64_t at_ns)
     return low;
 }
 
-/* Sums from the beginning of the curve up to one instant. */
+/* Prefix sums of the curve at one instant. */
 typedef struct sums {
     double energy_mj, fill_var, fill_sd_sum;
-    double covered_ns; /* by pieces, seen or filled */
-    double known_ns;   /* by pieces that readings describe */
+    double covered_ns; /* by pieces, observed or filled */
+    double known_ns;   /* by pieces from readings */
     double mw;         /* of the piece */
-    double part;       /* of the piece that lies before the instant */
+    double part;       /* fraction of the piece before the instant */
     size_t index;
 } sums;
 
@@ -395,7 +397,7 @@ static sums sums_until(const pj_curve *c, int64_t at_ns)
 {
     sums s = {.index = piece_at(c, at_ns)};
     if (c->count == 0) return s;
-    bool behind = s.index == c->count; /* behind the last piece: the whole of it counts */
+    bool behind = s.index == c->count; /* past the last piece: all of it counts */
     const piece *p = &c->pieces[behind ? c->count - 1 : s.index];
     double length = (double)(p->end_ns - p->begin_ns);
     s.part = behind ? 1 : at_ns > p->begin_ns ? (double)(at_ns - p->begin_ns) / length : 0;
@@ -408,15 +410,16 @@ static sums sums_until(const pj_curve *c, int64_t at_ns)
     return s;
 }
 
-/* Half width of the uncertainty of when piece i began: the tick that ended the one before, or,
- * after a hole, one like its own. */
+/* Half width of the uncertainty of when piece i began: that of the tick that ended the previous
+ * piece, or, after a gap, of its own tick. */
 static double begin_edge_ns(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
     return (double)(i > 0 && p[-1].end_ns == p->begin_ns ? p[-1].edge_ns : p->edge_ns);
 }
 
-/* Variance of what a part of piece i holds, by where its energy lies. */
+/* Variance of the energy in a part of piece i, because its distribution inside the piece is
+ * unknown. */
 static double spread_variance(const pj_curve *c, size_t i, double part)
 {
     const piece *p = &c->pieces[i];
@@ -427,7 +430,8 @@ static double spread_variance(const pj_curve *c, size_t i, double part)
     return energy * energy * part * (1 - part) / 3;
 }
 
-/* Variance by when the ticks of piece i were, each moving so much of its energy. */
+/* Variance due to the timing of piece i's ticks, each of which moves the given part of its
+ * energy. */
 static double tick_variance(const pj_curve *c, size_t i, double begin_part, double end_part)
 {
     double begin = begin_part * begin_edge_ns(c, i);
@@ -436,18 +440,18 @@ static double tick_variance(const pj_curve *c, size_t i, double begin_part, doub
     return mw * mw * (begin * begin + end * end) / 3;
 }
 
-/* Of the energy up to an instant: it lies between two ticks, nearer to one. */
+/* Of the energy up to an instant between two ticks. */
 static double variance_until(const pj_curve *c, const sums *s)
 {
     size_t i = s->index < c->count ? s->index : c->count - 1;
     return spread_variance(c, i, s->part) + tick_variance(c, i, 1 - s->part, s->part);
 }
 
-/* Variance of where the energy of the pieces at both edges lies, and of their ticks. */
+/* Variance from both edges of the interval: distribution inside the pieces, and tick times. */
 static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
 {
     if (a->index != b->index) return variance_until(c, a) + variance_until(c, b);
-    double part = b->part - a->part; /* ticks matter for the length of the piece */
+    double part = b->part - a->part; /* tick errors change the length of the piece */
     return spread_variance(c, a->index, part) + tick_variance(c, a->index, part, part);
 }
 
@@ -458,7 +462,7 @@ static double resolution_mj(const pj_curve *c, double length_ns)
     return c->rail.resolution * length_ns * 1e-9;
 }
 
-/* What is not known about a delay: a tenth of it, and a tenth of a period. */
+/* Uncertainty of a delay: a tenth of it, and a tenth of a period. */
 static double delay_sd_s(const pj_curve *c)
 {
     double period = c->rail.kind == PJ_RAIL_COUNTER ? 0 : (double)c->period_ns;
@@ -519,7 +523,7 @@ static size_t window_at(const pj_curve *c, int64_t at_ns)
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
-    double lag_step = c->rail.kind == PJ_RAIL_COUNTER ? 0 : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* of P = y + tau y' */
+    double lag_step = c->rail.kind == PJ_RAIL_COUNTER ? 0 : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* for P = y + tau y' */
     return (pj_curve_window){.begin_ns = p->begin_ns,
                              .end_ns = p->end_ns,
                              .energy_mj = p->energy_mj,
@@ -528,7 +532,7 @@ static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
                              .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }
 
-/* A reading with a time of its own lies where it says, but for the delay. */
+/* A reading with its own timestamp is placed there, less the delay. */
 static pj_curve_window window_of_power(const pj_curve *c, size_t i)
 {
     const pj_curve_point *w = &c->windows[i];
@@ -580,11 +584,11 @@ size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     return found;
 }
 
-/* Sums stay as they are: only their differences are ever used. */
+/* Prefix sums stay valid: only their differences are used. */
 void pj_curve_forget(pj_curve *curve, int64_t at_ns)
 {
     size_t pieces = piece_at(curve, at_ns), windows = window_at(curve, at_ns);
-    if (pieces * 2 > curve->count) { /* moving what is left costs less than what goes */
+    if (pieces * 2 > curve->count) { /* amortised: moves less than it drops */
         curve->count -= pieces;
         memmove(curve->pieces, curve->pieces + pieces, curve->count * sizeof *curve->pieces);
     }

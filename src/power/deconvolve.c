@@ -1,11 +1,9 @@
-/*
- * Regularised least squares with a banded normal matrix. Unknowns are the powers x of blocks that
- * end where windows end; window w says sum_j a_wj x_j = v_w with a_wj the share of the window that
- * lies in block j. Minimised is  sum_w (v_w - a_w x)^2 / s^2 + sum_j (x_j - x_{j-1})^2 / q,  s
- * being the sensor's noise and q the step variance that the readings themselves show: a window mean
- * over N blocks moves by (x_new - x_old) / N between neighbours. The matrix has as many bands as a
- * window has blocks, so its Cholesky factor costs blocks x bands^2.
- */
+/* Regularised least squares with a banded normal matrix. Unknowns are the powers x of blocks that
+ * end where windows end; window w states sum_j a_wj x_j = v_w, with a_wj the share of the window in
+ * block j. Minimises sum_w (v_w - a_w x)^2 / s^2 + sum_j (x_j - x_{j-1})^2 / q, where s is the
+ * sensor's noise and q the step variance estimated from the readings: a window mean over N blocks
+ * changes by (x_new - x_old) / N between neighbours. The matrix has as many bands as a window has
+ * blocks, so its Cholesky factorisation costs blocks x bands^2. */
 #include "power/deconvolve.h"
 
 #include "base/memory.h"
@@ -22,8 +20,8 @@ typedef struct system {
     pj_block *blocks;
 } system_t;
 
-/* Blocks of one stretch of windows: period steps back over the first window, then from end to end.
- */
+/* Blocks of one contiguous series of windows: period steps back over the first window, then from
+ * end to end. */
 static size_t lay_blocks(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks)
 {
     size_t n = 0;
@@ -44,8 +42,7 @@ static double *cell(const system_t *s, size_t row, size_t column)
     return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
 }
 
-/* Adds one window's equation, weighted, to the normal equations. *first moves on with the windows.
- */
+/* Adds one window's weighted equation to the normal equations. *first advances with the windows. */
 static void add_window(const system_t *s, const pj_curve_point *w, double weight, size_t *first)
 {
     while (*first + 1 < s->n && s->blocks[*first].end_ns <= w->begin_ns) (*first)++;
@@ -112,7 +109,7 @@ static void scales(const pj_curve_point *w, size_t count, double blocks_per_wind
     *step = moved * blocks_per_window * blocks_per_window / 2 + *noise;
 }
 
-/* One stretch without holes; appends to the blocks. */
+/* One series without gaps; appends to the blocks. */
 static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks,
                          size_t *block_count, pj_error *err)
 {
@@ -132,7 +129,7 @@ static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, 
     size_t first = 0;
     for (size_t i = 0; i < count; i++) add_window(&s, &w[i], 1 / noise, &first);
     add_smoothness(&s, 1 / step);
-    if (!solve(&s)) goto done; /* cannot happen with step > 0; the stretch is then left out */
+    if (!solve(&s)) goto done; /* cannot happen with step > 0; the series is then skipped */
     for (size_t i = 0; i < s.n; i++) s.blocks[i].mw = s.x[i];
     *block_count += s.n;
 done:

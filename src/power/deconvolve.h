@@ -1,5 +1,5 @@
-/* Undoing a long average: readings that each describe the mean over a window much longer than the
- * time between them hold more detail than any single one shows. */
+/* Deconvolution of long averages: readings that are means over a window much longer than the update
+ * period contain more detail than any single one shows. */
 #ifndef PJ_POWER_DECONVOLVE_H
 #define PJ_POWER_DECONVOLVE_H
 
@@ -11,9 +11,9 @@ typedef struct pj_block {
 } pj_block;
 
 /* Finds the power in blocks of about one period such that every window's mean agrees with its
- * reading, up to the sensor's noise, and neighbours differ no more than the readings ask for.
- * Windows are in order of their ends. Holes longer than three periods stay holes. Allocates
- * *blocks (pj_free). Zero blocks when the windows are too long for their period to be resolved. */
+ * reading, up to the sensor's noise, with the least change between neighbours. Windows are in order
+ * of their ends. Gaps longer than three periods stay gaps. Allocates *blocks (pj_free). Zero blocks
+ * when the windows are too long for their period. */
 pj_status pj_deconvolve(const pj_curve_point *windows, size_t count, int64_t period_ns,
                         pj_block **blocks, size_t *block_count, pj_error *err);
 

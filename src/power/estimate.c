@@ -1,13 +1,13 @@
 /*
- * The source "estimate": utilisation of the CPUs times a model of this CPU's power. It is a model
- * and says so everywhere; it is used only when asked for.
+ * The source "estimate": a model of CPU power driven by utilisation. It is labelled as modelled
+ * everywhere and used only on request.
  *
- *     P = share of the package x (idle + (full - idle) x utilisation)
+ * P = share of the package x (idle + (full - idle) x utilisation)
  *
- * full is the published thermal design power of the CPU's model, idle a fixed part of it unless
- * given by hand (estimate:idle_w=12,full_w=95). A virtual machine that shows fewer CPUs than the
- * model has is charged its share. A model that the table does not know is taken at a few watts for
- * each hardware thread, and its uncertainty is wider.
+ * `full` is the published thermal design power of the CPU model, `idle` a fixed fraction of it;
+ * both can be given by hand (estimate:idle_w=12,full_w=95). A virtual machine with fewer CPUs than
+ * the model has is charged its share. For an unknown model a few watts per hardware thread are
+ * assumed, with a wider uncertainty.
  */
 #include "power/source.h"
 

@@ -1,9 +1,9 @@
 /*
- * The rules, in the order in which they apply: failures first, then numbers that cannot be, then
- * counters' steps, then "is it new at all". A rejected value keeps its raw figure and its reason.
+ * The rules, in order: failures, impossible numbers, steps of counters, then whether the value is
+ * new at all. A rejected value keeps its raw figure and the reason.
  *
- * A counter that was rejected twice with values that fit each other has started anew somewhere
- * else: the second one arms it again, and the energy between is unknown rather than guessed.
+ * A counter rejected twice with mutually consistent values has restarted elsewhere: the second
+ * value arms it again, and the energy in between is unknown rather than guessed.
  */
 #include "power/filter.h"
 
@@ -12,11 +12,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double PLAUSIBLE = 1.5;   /* of a rail's bound */
+static const double PLAUSIBLE = 1.5;   /* times the rail's power limit */
 static const double RESET_BELOW = 0.9; /* of the old value: a smaller step back is a glitch */
 enum { PAUSE_PERIODS = 3 };
-enum { USUAL_STILLS = 4 };         /* a sensor that has rested before and moved again may rest */
-static const double COARSE = 0.01; /* resolution / value: equal values are no wonder */
+/* a sensor that has stood still before and moved again may do so */
+enum { USUAL_STILLS = 4 };
+/* resolution / value: with a coarse step equal values are expected */
+static const double COARSE = 0.01;
 static const double UNBOUNDED_MW = 20e6;                    /* no rail of one machine draws 20 kW */
 static const int64_t STILL_COUNTER_NS = 100 * PJ_NS_PER_MS; /* frozen: at least this long too */
 static const int64_t STILL_POWER_NS = 2 * PJ_NS_PER_S;
@@ -42,8 +44,8 @@ static int compare_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Values that happen to repeat make intervals of two and more periods, so the median is taken over
- * those near the short end. */
+/* Values that happen to repeat make intervals of several periods, so the median is taken over those
+ * near the short end. */
 int64_t pj_filter_period(const pj_filter *filter)
 {
     uint32_t n =
@@ -74,7 +76,7 @@ static bool reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *n
     return true;
 }
 
-/* A read that failed: a gap, and after ten in a row the end. */
+/* A failed read: a gap, and after ten in a row a lost rail. */
 static bool take_failure(pj_filter *f, pj_reading *r, int *note)
 {
     f->errors++;
@@ -98,8 +100,8 @@ static int64_t middle_of(const pj_reading *r)
     return r->before_ns + (r->after_ns - r->before_ns) / 2;
 }
 
-/* When an update was published: the device's own time if it lies between the polls, else the middle
- * between the last poll that saw the old value and this one, no longer ago than one period. */
+/* When an update was published: the device's own timestamp if it lies between the polls, else
+ * halfway between the last poll with the old value and this one, at most one period ago. */
 static void place(const pj_filter *f, pj_reading *r)
 {
     if (r->fresh_ns > 0 && r->fresh_ns <= r->after_ns) return;
@@ -158,8 +160,8 @@ static bool arm(pj_filter *f, pj_reading *r, int *note, double *note_value, bool
     return accept(f, r, note, note_value);
 }
 
-/* Whether an unchanged value is a sign of a sensor that has stopped. A part that may be switched
- * off rests at zero watts; a coarse step hides small changes. */
+/* Whether an unchanged value means that the sensor has stopped. A part that can be switched off
+ * stays at zero watts; a coarse resolution hides small changes. */
 static bool may_freeze(const pj_filter *f)
 {
     const pj_rail *rail = f->rail;
@@ -194,10 +196,10 @@ static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_val
     return true;
 }
 
-/* Energy of `step_uj` in that time, as far as the rail's bound goes. */
+/* Whether this energy in that time is within the rail's power limit. */
 static bool step_plausible(const pj_filter *f, double step_uj, int64_t elapsed_ns)
 {
-    /* a tick may have been due just before the first poll: one period more */
+    /* a tick may have been due just before the first poll: allow one period more */
     double ns = (double)(elapsed_ns + (f->period_ns > 0 ? f->period_ns : PJ_NS_PER_MS));
     return step_uj <= bound_mw(f->rail) * ns * 1e-6 + f->rail->resolution;
 }
@@ -231,7 +233,7 @@ static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_va
     }
     if (!step_plausible(f, step, elapsed)) return doubt(f, r, PJ_REASON_TOO_HIGH, note, note_value);
     if (rail->modulus_uj > 0 && rail->max_mw > 0 &&
-        step_plausible(f, step + rail->modulus_uj, elapsed)) { /* wrapped once more than seen? */
+        step_plausible(f, step + rail->modulus_uj, elapsed)) { /* may have wrapped twice */
         r->reason = PJ_REASON_AMBIGUOUS;
         return arm(f, r, note, note_value, true);
     }
@@ -246,7 +248,7 @@ bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
     if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST)
         return take_failure(f, r, note);
     f->errors = 0;
-    if (r->reason == PJ_REASON_NOT_A_NUMBER) { /* the source knows: not worth a warning */
+    if (r->reason == PJ_REASON_NOT_A_NUMBER) { /* reported by the source itself: no warning */
         r->status = PJ_READING_REJECTED;
         return true;
     }
@@ -259,7 +261,7 @@ bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
         return reject(f, r, PJ_REASON_ZERO, note, note_value);
     if (!f->armed)
         return counter ? arm(f, r, note, note_value, false) : accept(f, r, note, note_value);
-    bool newer = r->fresh_ns > f->fresh_ns; /* the device says that it has published */
+    bool newer = r->fresh_ns > f->fresh_ns; /* by the device's own timestamp */
     if (r->value == f->value && !newer) return take_repeat(f, r, note, note_value);
     return counter ? take_counter(f, r, note, note_value) : accept(f, r, note, note_value);
 }

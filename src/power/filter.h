@@ -1,10 +1,10 @@
 /*
- * What one raw value means: an update, a repeat, a gap, nonsense, a new start. One filter a rail,
- * fed in order of time with what a source read; it classifies the reading in place, says when the
- * value was published, and reports what happened (frozen, reset, lost, another period).
+ * Classifies raw values: update, repeat, gap, implausible, restart. One filter per rail, fed in
+ * time order; it classifies the reading in place, determines when the value was published, and
+ * reports events (frozen, reset, lost, changed period).
  *
- * Pure: no clock, no thread, no allocation. The same filter serves the sampler, the simulator and
- * the tests that inject faults.
+ * Pure: no clock, no thread, no allocation. The sampler, the simulator and the fault-injection
+ * tests use the same filter.
  */
 #ifndef PJ_POWER_FILTER_H
 #define PJ_POWER_FILTER_H
@@ -15,7 +15,7 @@ enum { PJ_FILTER_INTERVALS = 15, PJ_FILTER_ERRORS_LOST = 10, PJ_FILTER_FROZEN_PE
 
 typedef struct pj_filter {
     const pj_rail *rail;
-    bool armed;  /* `value` is an accepted one */
+    bool armed;  /* `value` has been accepted */
     bool frozen; /* reported; cleared by the next update */
     bool lost;
     bool seen_positive;
@@ -23,14 +23,14 @@ typedef struct pj_filter {
     double value;             /* last accepted */
     int64_t change_ns;        /* when it was first seen, middle of that poll */
     int64_t fresh_ns;         /* when it was published */
-    int64_t seen_ns;          /* last good poll, its end */
-    int64_t watched_ns;       /* since when polls have followed each other closely */
-    int64_t longest_still_ns; /* longest time without a change that ended with one */
+    int64_t seen_ns;          /* end of the last good poll */
+    int64_t watched_ns;       /* since when polling has been continuous */
+    int64_t longest_still_ns; /* longest time without a change that ended with a change */
     int64_t passed_ns;        /* last reading passed on */
-    double suspect;     /* last rejected value, NAN: none; a second one like it means a reset */
+    double suspect;     /* last rejected value, NAN: none; a similar second one means a reset */
     int64_t suspect_ns; /* when */
     int errors;         /* failures in a row */
-    int64_t period_ns;  /* best knowledge: declared, then measured */
+    int64_t period_ns;  /* best estimate: declared, then measured */
     int64_t intervals[PJ_FILTER_INTERVALS]; /* between the last changes */
     uint32_t interval_count;
 } pj_filter;
@@ -38,13 +38,13 @@ typedef struct pj_filter {
 typedef enum pj_filter_note { PJ_NOTE_NONE = -1 } pj_filter_note; /* else a pj_meter_event_kind */
 
 void pj_filter_init(pj_filter *filter, const pj_rail *rail);
-/* Classifies. A repeat's fresh_ns says since when polls have seen the value without a pause. True:
- * pass the reading on. False: it holds nothing new (repeats are passed on once a
- * period). *note is a pj_meter_event_kind or PJ_NOTE_NONE, *note_value its value. */
+/* Classifies a reading. For repeats, fresh_ns is since when continuous polling has seen the value.
+ * True: pass the reading on. False: it holds nothing new (repeats are passed on once per period).
+ * *note is a pj_meter_event_kind or PJ_NOTE_NONE, *note_value its value. */
 bool pj_filter_take(pj_filter *filter, pj_reading *reading, int *note, double *note_value);
-/* After the source was restarted or time stood still: the next value only arms. */
+/* After a restart of the source or a suspend: the next value only arms the filter. */
 void pj_filter_rearm(pj_filter *filter);
-/* Median of the intervals between changes seen so far; 0: too few. */
+/* Median interval between changes so far; 0: too few. */
 int64_t pj_filter_period(const pj_filter *filter);
 
 #endif

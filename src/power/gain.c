@@ -1,4 +1,4 @@
-/* Gains of sensors that a user entered: reading, keeping and applying them. */
+/* Gains of sensors that a user entered: parsing, storing and applying them. */
 #include "power/gain.h"
 
 #include "base/file.h"
@@ -20,7 +20,7 @@ typedef struct gain_entry {
 static pj_status refuse(const char *text, pj_error *err)
 {
     return pj_fail(err, PJ_E_INVALID,
-                   "%.60s is not a gain such as 1.02+-0.01 (what the sensor reads / what is true, "
+                   "%.60s is not a gain such as 1.02+-0.01 (reading / true value, "
                    "0.1 to 10)",
                    text);
 }

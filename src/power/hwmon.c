@@ -1,12 +1,10 @@
-/*
- * hwmon: energy and power inputs of GPUs, boards and systems on modules under /sys/class/hwmon.
- * Folder numbers change from boot to boot, so a rail is named by its chip and label. Of one channel
- * the best reading is taken: energy counter, else averaged power, else power, else volts times
- * amperes; disabled channels are left out. Older drivers put the attributes into the device's folder
- * (hwmonN/device/power1_average); both places are looked into. Which column a rail counts for is said
- * by the table of chips and labels below; what the table does not know is kept as a platform rail and
- * counts for none, because a wrong sum is worse than a missing one.
- */
+/* hwmon: energy and power inputs of GPUs, boards and modules under /sys/class/hwmon. Folder numbers
+ * change between boots, so a rail is named by its chip and label. For each channel the best reading
+ * is used: energy counter, else averaged power, else power, else volts times amperes; disabled
+ * channels are skipped. Older drivers put the attributes into the device's folder
+ * (hwmonN/device/power1_average); both places are searched. The table of chips and labels below
+ * decides which column a rail counts for; unknown ones are kept as platform rails and count for
+ * none, because a wrong sum is worse than a missing one. */
 #include "power/source.h"
 
 #include "base/clock.h"
@@ -20,7 +18,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* The driver's present name; "acpi_power_meter" is taken for it too. */
+/* Current name of the driver; "acpi_power_meter" is treated the same. */
 #define POWER_METER "power_meter"
 
 enum { MAX_CHANNELS = 48, PATH_BYTES = 512, MAX_CHIPS = 64, MAX_CHANNEL_NUMBER = 16 };
@@ -33,10 +31,10 @@ typedef struct channel {
     uint32_t chip_order; /* counts chips of the same name */
     char chip[32], label[48], device[64];
     int number;
-    int socket; /* named by the label ("... Socket 1"); -1: none */
-    bool apu;   /* the GPU shares its package with the processor, and this reading holds both */
+    int socket; /* from the label ("... Socket 1"); -1: none */
+    bool apu;   /* the GPU shares its package with the CPU, and this reading covers both */
     bool second_die; /* reads 0: another die of the board reports for both */
-    bool multi_die;  /* a board of that kind */
+    bool multi_die;  /* a board with several dies */
     double max_mw, window_ms;
 } channel;
 
@@ -52,12 +50,12 @@ typedef struct chip {
     bool apu, multi_die;
 } chip;
 
-/* What a rail is, by chip and by the start of its label; the first row that fits counts. */
+/* What a rail is, by chip and prefix of its label; the first matching row applies. */
 static const struct {
     const char *chip, *label;
     pj_rail_class rail_class;
     pj_rail_scope scope;
-    bool holds_others; /* rails of the same chip and a narrower scope lie inside it */
+    bool holds_others; /* contains the rails of the same chip with a narrower scope */
 } known[] = {
     {"amdgpu", "", PJ_RAIL_GPU, PJ_SCOPE_BOARD, false},
     {"xe", "card", PJ_RAIL_GPU, PJ_SCOPE_BOARD, true},
@@ -71,7 +69,8 @@ static const struct {
     {"ina3221", "POM_5V_CPU", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN, false},
     {"ina3221", "POM_5V_GPU", PJ_RAIL_GPU, PJ_SCOPE_DOMAIN, false},
     {"ina3221", "VDDQ", PJ_RAIL_DRAM, PJ_SCOPE_DOMAIN, false},
-    {POWER_METER, "Module Power", PJ_RAIL_TOTAL, PJ_SCOPE_MODULE, true}, /* GH200: all of it */
+    /* GH200: the whole module */
+    {POWER_METER, "Module Power", PJ_RAIL_TOTAL, PJ_SCOPE_MODULE, true},
     {POWER_METER, "Grace Power", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
     {POWER_METER, "CPU Power", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN, false},
     {"amd_energy", "Esocket", PJ_RAIL_CPU, PJ_SCOPE_PACKAGE, true},
@@ -132,14 +131,14 @@ static int open_input(const chip *c, const char *kind, int number, const char *s
     return fd;
 }
 
-/* A file may claim anything; an hour is more than any sensor averages over. */
+/* A file may claim anything; no sensor averages over more than an hour. */
 static double sane_window_ms(int64_t value)
 {
     enum { MOST_MS = 3600000 };
     return value > 0 ? (double)(value < MOST_MS ? value : MOST_MS) : 0;
 }
 
-/* What one reading averages over: stated per chip, or per channel for averaged power. */
+/* Averaging window of a reading: stated per chip, or per channel for averaged power. */
 static double window_ms_of(const chip *c, channel_kind kind, int number)
 {
     char path[PATH_BYTES];
@@ -162,7 +161,7 @@ static void find_label(const chip *c, const char *kind, int number, char *label,
     snprintf(label, bytes, "%s%d", kind, number);
 }
 
-/* "Grace Power Socket 1" is of socket 1. */
+/* "Grace Power Socket 1" belongs to socket 1. */
 static int socket_of(const char *label)
 {
     const char *word = strcasestr(label, "socket");
@@ -218,7 +217,7 @@ static void add_chip(hwmon *h, const chip *c)
     }
 }
 
-/* The device behind a hwmon folder: the last part of its `device` link, e.g. 0000:03:00.0. */
+/* The device of a hwmon folder: the last part of its `device` link, e.g. 0000:03:00.0. */
 static void find_device(chip *c, const char *base)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
@@ -229,7 +228,7 @@ static void find_device(chip *c, const char *base)
     snprintf(c->device, sizeof c->device, "%.20s %.40s", c->name, name ? name + 1 : "");
 }
 
-/* PCI device numbers of AMD's boards that report in a way of their own. */
+/* PCI device ids of AMD boards with special reporting. */
 static bool is_one_of(const char *base, const char *const *ids)
 {
     char path[PATH_BYTES], id[16];
@@ -240,7 +239,7 @@ static bool is_one_of(const char *base, const char *const *ids)
     return false;
 }
 
-/* On an APU the driver shows the voltage of the north bridge, which it does on no other GPU. */
+/* Only on APUs does the driver show the northbridge voltage. */
 static bool is_apu(const chip *c, const char *base)
 {
     static const char *const mi300a[] = {"0x74a0", NULL};
@@ -252,7 +251,7 @@ static bool is_apu(const chip *c, const char *base)
     return is_one_of(base, mi300a);
 }
 
-/* Takes the channels that lie in `folder`; false when there are none. */
+/* Adds the channels found in `folder`; false when there are none. */
 static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
 {
     static const char *const mi250[] = {"0x7408", "0x740c", NULL};
@@ -266,7 +265,7 @@ static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
     return h->count > before;
 }
 
-/* The chip's name, which may lie in the device's folder too. */
+/* The chip's name, which may be in the device's folder. */
 static bool find_name(const char *base, char *name, size_t bytes)
 {
     char path[PATH_BYTES];
@@ -350,8 +349,8 @@ static bool same_chip(const channel *a, const channel *b)
     return a->chip_order == b->chip_order && strcmp(a->chip, b->chip) == 0;
 }
 
-/* What a channel measures, where the board says more than the table: on an APU the GPU's reading is
- * the whole package's, processor included. */
+/* Scope of a channel where the board tells more than the table: on an APU the GPU's reading covers
+ * the whole package, CPU included. */
 static pj_rail_scope scope_of(const channel *c)
 {
     if (c->apu) return PJ_SCOPE_MODULE;
@@ -359,7 +358,7 @@ static pj_rail_scope scope_of(const channel *c)
     return known[row_of(c->chip, c->label)].scope;
 }
 
-/* The first die of a board of two: the one before that reports for both. */
+/* The first die of a two-die board: the channel before, which reports for both. */
 static int first_die_of(const hwmon *h, uint32_t index)
 {
     if (!h->channels[index].second_die || !h->channels[index].multi_die) return -1;
@@ -368,8 +367,8 @@ static int first_die_of(const hwmon *h, uint32_t index)
     return -1;
 }
 
-/* The rail of the same chip that holds this one: a rail that holds others, of a wider scope, and of
- * the same socket where labels name one. */
+/* The rail of the same chip that contains this one: one with a wider scope that contains others, of
+ * the same socket where labels name sockets. */
 static int parent_of(const hwmon *h, uint32_t index)
 {
     const channel *c = &h->channels[index];
@@ -378,7 +377,7 @@ static int parent_of(const hwmon *h, uint32_t index)
         const channel *other = &h->channels[i];
         bool wider = scope_of(other) > scope_of(c);
         if (i == index || !known[row_of(other->chip, other->label)].holds_others || !wider) continue;
-        /* Grace shows each of its sensors as a chip of its own. */
+        /* Grace shows each sensor as a separate chip. */
         bool meters = strcmp(other->chip, POWER_METER) == 0 && strcmp(c->chip, POWER_METER) == 0;
         if (!same_chip(other, c) && !(meters && other->socket == c->socket)) continue;
         if (best < 0 || scope_of(other) < scope_of(&h->channels[best])) best = (int)i;
@@ -436,7 +435,7 @@ static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uin
         pj_status status = read_channel(&h->channels[i], &r->value);
         r->after_ns = pj_clock_ns();
         if (status == PJ_OK) continue;
-        bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged or its driver is gone */
+        bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged, or the driver was removed */
         r->value = NAN;
         r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
         r->reason = gone                     ? PJ_REASON_GONE
@@ -460,5 +459,6 @@ const pj_power_source pj_source_hwmon = {
     .rails = hwmon_rails,
     .read = hwmon_read,
     .close = hwmon_close,
-    .max_gap_ns = 60000000000, /* xe folds its 32-bit register only when it is read */
+    /* xe reads its 32-bit register only on access, so it must be read before it wraps */
+    .max_gap_ns = 60000000000,
 };

@@ -1,7 +1,5 @@
-/*
- * Opening and merging sources, and everything that is asked of them as one. The sampling itself is
- * in sampler.c, idle power in baseline.c, events' sentences in meter_events.c.
- */
+/* Opens sources and merges them into one meter. Sampling is in sampler.c, idle power in baseline.c,
+ * event messages in meter_events.c. */
 #include "power/gain.h"
 #include "power/meter_impl.h"
 
@@ -21,9 +19,9 @@ static const double MAX_DISAGREEMENT = 0.05;
 
 /* ---- which rails are kept -------------------------------------------------------------------- */
 
-/* The rail of a source named earlier that gives this one already, or -1. GPUs are told apart by
- * device, since two sources may see different ones; the machine has one CPU column, however many
- * packages. */
+/* The rail of an earlier source that already provides this one, or -1. GPUs are identified by
+ * device, since two sources may see different ones; the machine has one CPU column, whatever the
+ * number of packages. */
 static int offered_already(const pj_meter *m, uint16_t source, const pj_rail *rail)
 {
     bool platform = rail->rail_class == PJ_RAIL_PLATFORM, gpu = rail->rail_class == PJ_RAIL_GPU;
@@ -39,8 +37,8 @@ static int offered_already(const pj_meter *m, uint16_t source, const pj_rail *ra
     return -1;
 }
 
-/* A second measurement of what another source gives is kept beside it, to be held against it; it
- * counts for nothing. A model of it, or of a simulation, says nothing new. */
+/* A second measurement is kept for comparison and counts for nothing. A modelled or simulated one
+ * is not worth comparing. */
 static bool worth_comparing(const pj_meter *m, const pj_rail *rail, int other)
 {
     return rail->quality == PJ_MEASURED && rail->rail_class != PJ_RAIL_PLATFORM &&
@@ -54,7 +52,7 @@ static bool name_taken(const pj_meter *m, const char *name)
     return false;
 }
 
-/* GPUs count on over all sources; other names get the source's behind them. */
+/* GPUs are numbered across sources; other duplicate names get the source's name appended. */
 static void make_name_unique(const pj_meter *m, pj_rail *rail)
 {
     char name[PJ_RAIL_NAME_BYTES], wanted[PJ_RAIL_NAME_BYTES];
@@ -101,8 +99,8 @@ static void merge_rails(pj_meter *m, pj_power_sampler *s)
     }
 }
 
-/* Every rail gets a bound, so that no jump passes for energy: the device's own limit where it names
- * one, else what no rail of its class draws. */
+/* Every rail gets a power limit, so that no jump passes as energy: the device's own limit if it
+ * reports one, else that of its class. */
 static void prepare_rails(pj_meter *m, pj_power_sampler *s)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
@@ -126,8 +124,7 @@ static bool any_kept(const pj_power_sampler *s)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Ten polls per update period where the sensor is slow: updates are then placed to a twentieth of
- * it. */
+/* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. */
 static int64_t own_poll_interval(const pj_power_sampler *s)
 {
     if (s->source->flags & PJ_SOURCE_STREAM) return POLL_MAX_NS;
@@ -148,8 +145,8 @@ static bool only_counters(const pj_power_sampler *s)
     return !(s->source->flags & PJ_SOURCE_STREAM);
 }
 
-/* A counter loses nothing when it is polled no more often than was asked for. A power reading would:
- * it is polled as often as it is published, and its samples are made coarser (coarsen.c). */
+/* A counter may be polled as rarely as requested without losing energy. A power reading may not: it
+ * is polled at its update rate and its samples are averaged (coarsen.c). */
 static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
 {
     int64_t interval = own_poll_interval(s);
@@ -175,7 +172,7 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
     pj_meter_note(m, &event);
 }
 
-/* Its rails are given by sources that were named before it. */
+/* All its rails are provided by sources named earlier. */
 static void skip_superfluous(pj_meter *m, const pj_power_source *source)
 {
     remember_skipped(m, source, "sources named before it give all of its rails", "");
@@ -197,7 +194,7 @@ static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
     return status;
 }
 
-/* A source that is here but may not be read would have given these. */
+/* Remembers classes that a present but unreadable source would provide. */
 static void note_unread(pj_meter *m, const char *classes)
 {
     size_t used = strlen(m->unread);
@@ -205,7 +202,7 @@ static void note_unread(pj_meter *m, const char *classes)
         snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "", classes);
 }
 
-/* What another source gives after all is not missing. */
+/* Removes classes that another source provides after all. */
 static void settle_unread(pj_meter *m)
 {
     char wanted[sizeof m->unread], *rest = wanted, *name;
@@ -257,7 +254,7 @@ fail:
     return status;
 }
 
-/* Opens one choice; a source that is merely not there is remembered, not an error. */
+/* Opens one choice; an absent source is recorded, not an error. */
 static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error *err)
 {
     pj_source_report report = {0};
@@ -265,7 +262,7 @@ static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error
     if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
         bool denied = report.state == PJ_SOURCE_DENIED;
         m->any_denied = m->any_denied || denied;
-        if (denied) note_unread(m, choice->source->counts_for);
+        if (denied || report.unread) note_unread(m, choice->source->counts_for);
         if (choice->by_name || denied)
             remember_skipped(m, choice->source, report.reason, report.remedy);
         return PJ_OK;
@@ -290,7 +287,7 @@ static void write_sources(pj_meter *m)
     }
 }
 
-/* With nothing to measure: what stands in the way, permissions before absences. */
+/* Without any sensor: the remedy, permissions before absences. */
 static void write_remedy(pj_meter *m)
 {
     if (m->rail_count > 0) return;
@@ -367,7 +364,7 @@ pj_status pj_meter_start(pj_meter *meter, pj_error *err)
 void pj_meter_stop(pj_meter *meter)
 {
     for (uint32_t i = 0; i < meter->sampler_count; i++)
-        atomic_store(&meter->samplers[i]->stop, true); /* all at once, then wait for each */
+        atomic_store(&meter->samplers[i]->stop, true); /* stop all first, then join */
     for (uint32_t i = 0; i < meter->sampler_count; i++) pj_power_sampler_stop(meter->samplers[i]);
     meter->running = false;
 }
@@ -392,7 +389,7 @@ void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)
     for (uint32_t i = 0; i < meter->sampler_count; i++) {
         pj_power_sampler *s = meter->samplers[i];
         int64_t most = s->source->max_gap_ns > 0 ? s->source->max_gap_ns / 2 : INT64_MAX;
-        /* What delivers by itself would run out of buffers if nobody took it. */
+        /* A stream nobody reads would fill its buffers. */
         bool delivers = s->source->flags & PJ_SOURCE_STREAM;
         s->pace_ns = delivers ? 0 : pace_ns < most ? pace_ns : most;
     }
@@ -411,7 +408,7 @@ int64_t pj_meter_settle_ns(const pj_meter *meter)
     return longest;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries -------------------------------------------------------------------------------- */
 
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
 {

@@ -1,18 +1,18 @@
 /*
- * The meter: all sources of one --power list, opened, sampled by a thread each, and read as one
+ * The meter: all sources of one --power list, opened, sampled by one thread each, and read as one
  * stream of readings. It knows rails and time, not phases or tokens.
  *
  *     pj_meter_open(&options, &meter, &err);        characterises sensors, <= 3 s, mostly cached
- *     pj_meter_start(meter, &err);                  sampler threads run
+ *     pj_meter_start(meter, &err);                  starts the sampler threads
  *     pj_meter_baseline(meter, ...)                 optional; idle power, cold or resident
- *     ... one collector thread: pj_meter_read() and pj_meter_next_event() now and then ...
+ *     ... one collector thread calls pj_meter_read() and pj_meter_next_event() regularly ...
  *     wait pj_meter_settle_ns() after the last span, so that slow sensors have seen it
  *     pj_meter_stop(meter); drain once more; pj_meter_close(meter);
  *
- * Each source has a thread and a ring of its own, so that a slow driver never delays a fast one.
- * pj_meter_read, _next_event and _baseline belong to one consumer thread at a time; the rest to the
- * thread that opened the meter. With no usable source a meter has no rails and everything else
- * still works: that is the fallback, and pj_meter_remedy says what to do about it.
+ * Each source has its own thread and ring, so that a slow driver never delays a fast one.
+ * pj_meter_read, _next_event and _baseline may be called by one consumer thread at a time, the rest
+ * by the thread that opened the meter. Without a usable source a meter has no rails and everything
+ * else still works; pj_meter_remedy then says what to do.
  */
 #ifndef PJ_POWER_METER_H
 #define PJ_POWER_METER_H
@@ -26,12 +26,12 @@ typedef struct pj_meter_options {
     const char *sources;     /* the --power list; NULL: pj_power_default() */
     int64_t interval_ns;     /* of samples; 0: each source's own update period */
     const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
-    bool skip_characterise;  /* take sensors as they declare themselves */
+    bool skip_characterise;  /* trust the sensors' declarations */
 } pj_meter_options;
 
-/* Fails with PJ_E_INVALID for a list that cannot be understood or an argument (file, key) that is
- * wrong, and with PJ_E_UNAVAILABLE or PJ_E_DENIED when sources were named and none of them works.
- * "auto" with nothing usable succeeds. */
+/* PJ_E_INVALID for a list that cannot be parsed or a wrong argument (file, key);
+ * PJ_E_UNAVAILABLE or PJ_E_DENIED when sources were named and none works. "auto" without a
+ * usable source succeeds. */
 pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_error *err);
 void pj_meter_close(pj_meter *meter); /* NULL is allowed; stops first */
 
@@ -39,26 +39,26 @@ void pj_meter_close(pj_meter *meter); /* NULL is allowed; stops first */
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count);
 pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its rails */
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
-/* Rails that the machine has and that would count, but may not be read: "cpu"; "" for none. */
+/* Rails that the machine has and that would count, but that may not be read: "cpu"; "" for none. */
 const char *pj_meter_unread(const pj_meter *meter);
-const pj_power_env *pj_meter_env(const pj_meter *meter);   /* what it was opened with */
-/* One or two sentences: why there is no power and what to do; "" when there are rails. */
+const pj_power_env *pj_meter_env(const pj_meter *meter);   /* as given to open */
+/* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 
 pj_status pj_meter_start(pj_meter *meter, pj_error *err);
 void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start may follow again */
 
-/* Takes up to `max` readings out of the rings. Order in time is kept per rail, not between
+/* Takes up to `max` readings from the rings. They are in time order per rail, not across
  * sources. */
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
-/* Sees every reading that anybody takes out of the rings, in the thread that takes them; NULL: nobody.
- * Set while nobody reads. */
+/* Callback for every reading taken from the rings, called in the thread that takes them; NULL:
+ * none. Set it while nobody reads. */
 typedef void pj_meter_tap_fn(void *context, const pj_reading *readings, size_t count);
 void pj_meter_set_tap(pj_meter *meter, pj_meter_tap_fn *tap, void *context);
-/* From the next start on, sources that are polled are polled no more often than this; 0: as they
- * were opened. Between runs nobody needs a thousand readings per second. */
+/* Minimum interval between polls from the next start on; 0: as opened. Between runs nobody needs a
+ * thousand readings per second. */
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
-/* How long sampling must go on after an interval's end until its energy is known. */
+/* How long sampling must continue after the end of an interval until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
 
 /* ---- events -------------------------------------------------------------------------------- */
@@ -69,12 +69,12 @@ typedef enum pj_meter_event_kind {
     PJ_METER_RAIL_LOST,
     PJ_METER_FROZEN,         /* value: how long, ns */
     PJ_METER_THAWED,         /* a frozen rail moves again */
-    PJ_METER_RESET,          /* a counter started anew */
+    PJ_METER_RESET,          /* a counter restarted */
     PJ_METER_REJECTED,       /* first implausible value of a rail; value: the raw value */
-    PJ_METER_DISAGREES,      /* counter against power of one device; value: relative difference */
-    PJ_METER_REPEATED,       /* value: how often an event of this rail came again, unsaid */
+    PJ_METER_DISAGREES,      /* counter vs. power of one device; value: relative difference */
+    PJ_METER_REPEATED,       /* value: number of further, suppressed events of this rail */
     PJ_METER_PERIOD_CHANGED, /* value: the new update period, ns */
-    PJ_METER_SUSPENDED,      /* the machine or this process stood still; value: ns */
+    PJ_METER_SUSPENDED,      /* the machine or this process was suspended; value: ns */
     PJ_METER_LIMIT_CHANGED,  /* the device's power limit; value: the new one, milliwatts */
     PJ_METER_SOURCE_SKIPPED, /* a named source that cannot be used; text says why */
     PJ_METER_EVENT_COUNT
@@ -94,14 +94,15 @@ const char *pj_meter_event_code(pj_meter_event_kind kind);
 void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
                          size_t bytes);
 
-/* ---- what the sampling itself costs ---------------------------------------------------------- */
+/* ---- cost of sampling
+ * -------------------------------------------------------------------------- */
 
 typedef struct pj_meter_cost {
     double cpu_share;        /* CPU time of all sampler threads / time since start */
     double jitter_us;        /* median lateness of a tick */
     double jitter_p99_us;    /* 99th percentile */
     double call_us;          /* mean duration of a read call */
-    uint64_t ticks, missed;  /* missed: their time had passed before the one before was done */
+    uint64_t ticks, missed;  /* missed: skipped because an earlier tick took too long */
     uint64_t readings, lost; /* lost: rings were full */
 } pj_meter_cost;
 
@@ -118,19 +119,19 @@ typedef struct pj_baseline {
     pj_baseline_kind kind;
     int64_t begin_ns, end_ns;
     double busy_share; /* of all CPUs during the window, NAN: unknown */
-    bool quiet;        /* nothing below was busy, and no rail drifted (which widens its sd) */
-    bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not look at it */
+    bool quiet;        /* nothing was busy, and no rail drifted (drift widens its sd) */
+    bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
     uint32_t rail_count;
     double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */
     double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
 } pj_baseline;
 
-/* Listens for `duration_ns` (the meter must be started) and discards what it reads. */
+/* Measures for `duration_ns` (the meter must be started) and discards the readings. */
 pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
                             pj_baseline *baseline, pj_error *err);
-/* Why net figures that rest on it are unavailable, in one sentence; false: they are not. */
+/* Why net figures based on it are unavailable, in one sentence; false: they are available. */
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
-/* The same from curves that somebody else has filled; busy_share as measured by pj_busy_*. */
+/* The same from curves filled elsewhere; busy_share as measured by pj_busy_*. */
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
                          int64_t begin_ns, int64_t end_ns, double busy_share,
                          pj_baseline *baseline);
@@ -146,9 +147,9 @@ double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unkno
  */
 
 /* The specification when `sim` is among the sources, else NULL; see power/sim.h. Rails of source
- * "sim" give provisional readings while the meter runs; the final ones come from pj_sim_read. */
+ * "sim" give provisional readings during the run; pj_sim_read gives the final ones. */
 const struct pj_sim_spec *pj_meter_sim(const pj_meter *meter);
-/* Which power above idle the provisional simulated readings show from now on. Any thread. */
+/* Sets the power above idle shown by provisional simulated readings. Any thread. */
 void pj_meter_set_activity(pj_meter *meter, double net_mw);
 
 #endif

@@ -1,5 +1,5 @@
-/* Events of the meter: first what opening it found, then what the samplers report, each cause once
- * between start and stop; and the sentences that people read. */
+/* Events of the meter: those found when opening it, then those from the samplers, each cause once
+ * between start and stop; and their sentences for people. */
 #include "power/meter_impl.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ void pj_meter_note(pj_meter *meter, const pj_meter_event *event)
     if (meter->note_count < PJ_METER_NOTES) meter->notes[meter->note_count++] = *event;
 }
 
-/* The next event of any kind, as it happened. */
+/* The next event of any kind. */
 static bool take_event(pj_meter *meter, pj_meter_event *event)
 {
     if (meter->note_next < meter->note_count) {
@@ -24,16 +24,16 @@ static bool take_event(pj_meter *meter, pj_meter_event *event)
     return false;
 }
 
-/* Whether the event says something that has not been said since the meter was started. A machine
- * that stood still did so for all sources; a value refused and a counter armed anew after it are
- * one cause; a sensor that stops and goes on again and again is said to once. */
+/* Whether the event tells something new since the meter was started. A suspend concerns all sources
+ * at once; a rejected value and the counter reset after it have one cause; a sensor that freezes
+ * and thaws repeatedly is reported once. */
 static bool is_news(pj_meter *meter, const pj_meter_event *event)
 {
     uint32_t rail = event->rail < PJ_MAX_RAILS ? event->rail : PJ_MAX_RAILS;
     if (event->kind == PJ_METER_SUSPENDED) rail = PJ_MAX_RAILS;
     if (event->kind == PJ_METER_SOURCE_SKIPPED || event->kind == PJ_METER_SOURCE_LOST ||
         event->kind == PJ_METER_SOURCE_RESTARTED)
-        return true; /* once for each source by themselves */
+        return true; /* every one is reported */
     uint32_t bit = 1u << event->kind, cause = bit;
     if (event->kind == PJ_METER_RESET) cause |= 1u << PJ_METER_REJECTED;
     bool news = (meter->said[rail] & cause) == 0;
@@ -102,12 +102,10 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
         break;
     case PJ_METER_SOURCE_LOST:
         snprintf(text, bytes,
-                 "The power source %s is lost from here on; `perjoule sensors` says "
-                 "what it lacks.",
-                 source);
+                 "The power source %s was lost; `perjoule sensors` says what it needs.", source);
         break;
     case PJ_METER_RAIL_LOST:
-        snprintf(text, bytes, "The rail %s gives no values any more.", rail);
+        snprintf(text, bytes, "The rail %s no longer gives values.", rail);
         break;
     case PJ_METER_FROZEN:
         snprintf(text, bytes,
@@ -115,10 +113,10 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  "until it does.",
                  rail, value * 1e-9);
         break;
-    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s moves again.", rail); break;
+    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s changes again.", rail); break;
     case PJ_METER_RESET:
         snprintf(text, bytes,
-                 "The energy counter of %s started anew; the energy of that gap is "
+                 "The energy counter of %s restarted; the energy of the gap is "
                  "unknown.",
                  rail);
         break;
@@ -135,14 +133,15 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
                  source, value * 100);
         break;
     case PJ_METER_REPEATED:
-        snprintf(text, bytes, "What was said of %s above happened %.0f more times.", rail, value);
+        snprintf(text, bytes, "The condition reported for %s above occurred %.0f more times.", rail,
+                 value);
         break;
     case PJ_METER_PERIOD_CHANGED:
         snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail, value * 1e-6);
         break;
     case PJ_METER_SUSPENDED:
         snprintf(text, bytes,
-                 "The machine or this process stood still for %.2f s; energy of that "
+                 "The machine or this process was suspended for %.2f s; energy of that "
                  "time may be missing.",
                  value * 1e-9);
         break;

@@ -1,4 +1,4 @@
-/* What a meter holds: shared by the files that implement it, and by nobody else. */
+/* Internals of a meter, for the files that implement it. */
 #ifndef PJ_POWER_METER_IMPL_H
 #define PJ_POWER_METER_IMPL_H
 
@@ -21,20 +21,21 @@ struct pj_meter {
     uint32_t sampler_count;
     pj_rail rails[PJ_MAX_RAILS];
     uint16_t rail_source[PJ_MAX_RAILS];     /* index of the sampler */
-    pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch of the characterisation */
+    pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch for characterisation */
     uint32_t rail_count;
     char sources[128];
     char unread[64];
     char remedy[1024];
     pj_skipped skipped[PJ_POWER_LIST_MAX];
     uint32_t skipped_count;
-    pj_meter_event notes[PJ_METER_NOTES]; /* events of the meter's own, oldest first */
+    pj_meter_event notes[PJ_METER_NOTES]; /* the meter's own events, oldest first */
     uint32_t note_count, note_next;
     bool running;
-    pj_meter_tap_fn *tap; /* sees what is read; NULL: nobody */
+    pj_meter_tap_fn *tap; /* called with all readings read; NULL: none */
     void *tap_context;
-    uint32_t said[PJ_MAX_RAILS + 1];   /* kinds of events told of a rail; the last: of the machine */
-    uint32_t unsaid[PJ_MAX_RAILS + 1]; /* events that would have said the same again */
+    /* bit mask of kinds reported per rail; last: for the machine */
+    uint32_t said[PJ_MAX_RAILS + 1];
+    uint32_t unsaid[PJ_MAX_RAILS + 1]; /* number of suppressed repeats */
 };
 
 void pj_meter_forget_events(pj_meter *meter); /* a run begins */

@@ -1,16 +1,16 @@
 /*
- * NVML: power and energy of NVIDIA GPUs. The library is opened at run time (libnvidia-ml.so.1).
+ * NVML: power and energy of NVIDIA GPUs. The library is loaded at run time (libnvidia-ml.so.1).
  *
- * A GPU's rail reads the best that works on it, tried once at the start: the total-energy counter
- * (Volta and newer), else instant power (field 186), else average power (field 185 or
- * nvmlDeviceGetPowerUsage). Beside a counter the instant power is kept as a platform rail inside
- * the GPU's, so that the two can be held against each other; so is the memory's average where the
- * card knows it. Periods and windows are what was measured on cards of each architecture
- * (docs/power-sources.md) and are checked again by the meter.
+ * Each GPU's rail uses the best reading that works, tried once at the start: the total-energy
+ * counter (Volta and newer), else instant power (field 186), else average power (field 185 or
+ * nvmlDeviceGetPowerUsage). Besides a counter, instant power is kept as a platform rail inside the
+ * GPU's for comparison, and so is the memory's average power where the card reports it. Periods and
+ * windows were measured on cards of each architecture (docs/power-sources.md) and are checked again
+ * by the meter.
  *
- * Devices are keyed by UUID: CUDA's order of devices is not NVML's. Numbers in CUDA_VISIBLE_DEVICES
- * are taken as NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power
- * is the whole board's.
+ * Devices are keyed by UUID: CUDA's device order is not NVML's. Numbers in CUDA_VISIBLE_DEVICES are
+ * taken in NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power is
+ * that of the whole board.
  */
 #include "power/nvml_api.h"
 #include "power/source.h"
@@ -42,7 +42,7 @@ typedef struct gpu_rail {
     uint32_t gpu;
     reading_kind how;
     unsigned field, scope;
-    bool primary; /* the GPU's own rail; others lie inside it */
+    bool primary; /* the GPU's own rail, which contains the others */
 } gpu_rail;
 
 typedef struct nvml {
@@ -113,12 +113,12 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
         pj_source_report_set(
             report, PJ_SOURCE_ABSENT,
             "install the NVIDIA driver; in a container start it with --gpus all and "
-            "NVIDIA_DRIVER_CAPABILITIES holding utility",
+            "NVIDIA_DRIVER_CAPABILITIES including utility",
             "there is no %s", name);
         return false;
     }
     if (!load_symbols(a)) {
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a driver of this decade",
+        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a current NVIDIA driver",
                              "%s lacks calls that power readings need", name);
         dlclose(a->library);
         *a = (nvml_api){0};
@@ -129,8 +129,8 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
     pj_source_report_set(report, PJ_SOURCE_ABSENT,
                          status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
                                                           : "run nvidia-smi to see what is wrong",
-                         "NVML does not start: %s", a->error_string(status));
-    a->shutdown = NULL; /* it never started */
+                         "NVML cannot be initialised: %s", a->error_string(status));
+    a->shutdown = NULL; /* nvmlInit failed */
     unload(a);
     return false;
 }
@@ -139,7 +139,7 @@ static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
 
 static bool same_uuid(const char *wanted, size_t length, const char *uuid)
 {
-    /* CUDA takes an unambiguous beginning of "GPU-xxxxxxxx-...". */
+    /* CUDA accepts an unambiguous prefix of "GPU-xxxxxxxx-...". */
     return length >= 8 && strncmp(wanted, uuid, length) == 0;
 }
 
@@ -168,8 +168,7 @@ static gpu *find_gpu_of_mig(nvml *n, const char *word, size_t length)
     return NULL;
 }
 
-/* Keeps the devices CUDA would see, in its order. A word that fits nothing ends the list, as it
- * does for CUDA. */
+/* Keeps the devices visible to CUDA, in its order. As in CUDA, an unmatched entry ends the list. */
 static void keep_visible(nvml *n, const char *visible)
 {
     gpu kept[MAX_GPUS];
@@ -269,7 +268,7 @@ static nvml_return read_rail(const nvml *n, const gpu_rail *r, double *value)
     }
 }
 
-/* Adds the rail when it works now; a power of 0 means "not supported" on cards that lie. */
+/* Adds the rail if it works now; some cards report a power of 0 for "not supported". */
 static bool try_rail(nvml *n, gpu_rail rail)
 {
     double value;
@@ -279,7 +278,16 @@ static bool try_rail(nvml *n, gpu_rail rail)
     return true;
 }
 
-static void choose_rails(nvml *n, uint32_t g)
+/* A GPU that gives nothing keeps a rail without readings: totals then say that they lack it. */
+static void keep_unreadable(nvml *n, uint32_t g)
+{
+    if (n->rail_count == MAX_RAILS) return;
+    n->gpus[g].lost = true;
+    n->rails[n->rail_count++] = (gpu_rail){g, USAGE, 0, NVML_SCOPE_GPU, true};
+}
+
+/* False: nothing of this GPU can be read. */
+static bool choose_rails(nvml *n, uint32_t g)
 {
     const gpu_rail own[] = {
         {g, COUNTER, 0, NVML_SCOPE_GPU, true},
@@ -287,16 +295,20 @@ static void choose_rails(nvml *n, uint32_t g)
         {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, true},
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_GPU, true},
         {g, USAGE, 0, NVML_SCOPE_GPU, true},
-        /* GH200 may refuse the GPU's scope; the module's holds the CPU as well and says so. */
+        /* GH200 may refuse the GPU scope; the module scope includes the CPU and is labelled so. */
         {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_MODULE, true},
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MODULE, true},
     };
     size_t i = 0, ways = sizeof own / sizeof *own;
     while (i < ways && !try_rail(n, own[i])) i++;
-    if (i == ways) return;
+    if (i == ways) {
+        keep_unreadable(n, g);
+        return false;
+    }
     if (own[i].how == COUNTER || own[i].how == COUNTER_FIELD)
         try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, false});
     try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MEMORY, false});
+    return true;
 }
 
 /* ---- the source -------------------------------------------------------------------------------
@@ -308,19 +320,21 @@ static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
     if (!load(&n->api, env, report)) return false;
     if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
     find_gpus(n, env->visible_devices);
-    for (uint32_t g = 0; g < n->gpu_count; g++) choose_rails(n, g);
-    if (n->rail_count > 0) return true;
+    uint32_t readable = 0;
+    for (uint32_t g = 0; g < n->gpu_count; g++) readable += choose_rails(n, g);
+    if (readable > 0) return true;
     if (n->gpu_count == 0)
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
                              env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
                                                   : "see nvidia-smi -L",
                              env->visible_devices ? "CUDA_VISIBLE_DEVICES=%s hides every GPU"
-                                                  : "NVML knows no GPU%s",
+                                                  : "NVML finds no GPU%s",
                              env->visible_devices ? env->visible_devices : "");
     else
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
                              "vGPUs and cards before Fermi have none: measure on the host",
                              "%s gives neither energy nor power", n->gpus[0].name);
+    report->unread = n->gpu_count > 0;
     unload(&n->api);
     return false;
 }
@@ -339,7 +353,7 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
-/* Milliseconds between updates, and of them how many the sensor really sees. */
+/* Milliseconds between updates, and the length of the averaging window. */
 static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
 {
     bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
@@ -467,6 +481,7 @@ const pj_power_source pj_source_nvml = {
     .read = nvml_read,
     .close = nvml_close,
     .limits = nvml_limits,
+    .counts_for = "gpu",
 };
 
 /* ---- conditions ------------------------------------------------------------------------------- */

@@ -1,8 +1,6 @@
-/*
- * The part of NVIDIA's management library that perjoule calls, declared by ourselves from its
- * documented binary interface, so that nothing of NVIDIA is needed to build and the library is
- * opened only where it is. Names are the library's, without their prefix.
- */
+/* The part of NVIDIA's management library that perjoule calls, declared here from its documented
+ * binary interface: nothing from NVIDIA is needed to build, and the library is loaded only where it
+ * exists. Names are the library's, without their prefix. */
 #ifndef PJ_POWER_NVML_API_H
 #define PJ_POWER_NVML_API_H
 
@@ -42,11 +40,11 @@ typedef struct nvml_field {
     long long timestamp_us; /* wall clock */
     long long latency_us;
     int value_type;     /* 0 double, 1 uint, 2 ulong, 3 ulonglong, 4 slonglong, 5 int */
-    nvml_return status; /* look here before the value */
+    nvml_return status; /* check before the value */
     nvml_value value;
 } nvml_field;
 
-_Static_assert(sizeof(nvml_field) == 40, "the layout is the library's");
+_Static_assert(sizeof(nvml_field) == 40, "must match the library's layout");
 
 enum { NVML_TEXT_BYTES = 96 };
 
@@ -69,7 +67,7 @@ typedef struct nvml_utilisation { /* percent of the last sample period */
 
 enum { NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
 
-/* Why clocks are held down, as bits. */
+/* Throttle reasons, as a bit mask. */
 enum {
     NVML_REASON_POWER_CAP = 0x4,
     NVML_REASON_HARDWARE = 0x8,

@@ -1,4 +1,4 @@
-/* Conditions of NVIDIA's GPUs, through a handle on the driver's library of their own. */
+/* Conditions of NVIDIA GPUs, through a separate handle on the driver's library. */
 #ifndef PJ_POWER_NVML_WATCH_H
 #define PJ_POWER_NVML_WATCH_H
 

@@ -1,10 +1,8 @@
-/*
- * powermetrics: power of Apple Silicon, from a subprocess that needs root. `perjoule setup` makes
- * `sudo -n` work for exactly the arguments used here. The process writes a plist per interval; each
- * becomes one reading a rail, a mean over the interval's true length. The pipe is read without
- * blocking; a document counts when its end (the NUL, or the closing tag) has come. When the process
- * dies the source is lost, and the sampler starts it once more.
- */
+/* powermetrics: power of Apple Silicon, from a subprocess that needs root. `perjoule setup` allows
+ * `sudo -n` for exactly the arguments used here. The process writes one plist per interval; each
+ * becomes one reading per rail, a mean over the interval's true length. The pipe is non-blocking; a
+ * document is complete when its end (the NUL or the closing tag) has arrived. When the process dies
+ * the source is lost, and the sampler restarts it once. */
 #include "power/powermetrics_plist.h"
 #include "power/source.h"
 
@@ -40,9 +38,9 @@ static const char *const sampler_lists[] = {"cpu_power,gpu_power,ane_power", "cp
 typedef struct powermetrics {
     pid_t pid;
     int output, errors;
-    char *stream; /* bytes not parsed yet */
+    char *stream; /* not parsed yet */
     size_t length;
-    char complaint[200]; /* first line of its standard error */
+    char complaint[200]; /* first line of its stderr */
     bool ended;
     int64_t interval_ns;
     uint32_t rail_count;
@@ -105,7 +103,7 @@ static pj_status spawn(powermetrics *p, char **words, pj_error *err)
     return pj_fail_errno(err, failure, "cannot start %s", words[0]);
 }
 
-/* Keeps the first line of complaint; the rest is drained so that the process never blocks. */
+/* Keeps the first line of stderr; the rest is drained so that the process never blocks. */
 static void drain_errors(powermetrics *p)
 {
     char text[512];
@@ -136,7 +134,7 @@ static void fill(powermetrics *p)
 static void reap(powermetrics *p)
 {
     if (p->pid <= 0) return;
-    kill(p->pid, SIGTERM); /* sudo's child is root's: it ends with the broken pipe instead */
+    kill(p->pid, SIGTERM); /* sudo's child runs as root: it ends by the broken pipe instead */
     for (int i = 0; i < 100; i++) {
         if (waitpid(p->pid, NULL, WNOHANG) != 0) {
             p->pid = 0;
@@ -164,20 +162,20 @@ static void stop(powermetrics *p)
 /* ---- documents ---------------------------------------------------------------------------------
  */
 
-/* Length of the first whole document in the stream, with its NUL; 0 when none is whole yet. */
+/* Length of the first complete document in the stream, with its NUL; 0: none. */
 static size_t document_end(const powermetrics *p)
 {
     static const char tag[] = "</plist>";
     const char *nul = memchr(p->stream, 0, p->length);
     size_t limit = nul ? (size_t)(nul - p->stream) + 1 : p->length;
     if (nul) return limit;
-    /* The NUL of a document comes with the next one: take it when its closing tag is here. */
+    /* A document's NUL arrives with the next document: the closing tag also completes it. */
     for (size_t i = p->length; i >= sizeof tag - 1; i--)
         if (memcmp(p->stream + i - (sizeof tag - 1), tag, sizeof tag - 1) == 0) return i;
     return 0;
 }
 
-/* Takes whole documents off the stream until one gives a sample. PJ_E_AGAIN: none now. */
+/* Parses complete documents until one gives a sample. PJ_E_AGAIN: none now. */
 static pj_status next_sample(powermetrics *p, pj_pm_sample *sample)
 {
     for (;;) {
@@ -201,7 +199,7 @@ static const struct {
                              {"dram", PJ_RAIL_DRAM, PJ_SCOPE_DOMAIN},
                              {"package", PJ_RAIL_PLATFORM, PJ_SCOPE_PACKAGE}};
 
-/* Waits for the first sample: it tells which rails this macOS and chip have. */
+/* Waits for the first sample, which shows the rails of this macOS and chip. */
 static bool learn_rails(powermetrics *p, int64_t wait_ms)
 {
     pj_pm_sample sample;
@@ -279,7 +277,7 @@ static void powermetrics_close(void *state)
     stop(state);
 }
 
-/* A probe would have to start the process to be sure; it asks sudo instead, which costs little. */
+/* A full probe would have to start the process; it only asks sudo, which is cheap. */
 static void powermetrics_probe(const pj_power_env *env, const char *argument,
                                pj_source_report *report)
 {
@@ -347,8 +345,8 @@ static pj_status powermetrics_read(void *state, pj_reading *readings, uint32_t m
     while (*count + p->rail_count <= max && next_sample(p, &sample) == PJ_OK)
         for (uint32_t i = 0; i < p->rail_count; i++)
             fill_reading(p, &sample, i, before, after, &readings[(*count)++]);
-    /* Of several samples that came at once the last ended just now, each other one where the next
-     * began. */
+    /* Of several samples read at once the last one ended just now, each other one where its
+     * successor began. */
     int64_t end = after;
     for (uint32_t i = *count; i > 0; i -= p->rail_count) {
         for (uint32_t k = 0; k < p->rail_count; k++) readings[i - 1 - k].fresh_ns = end;

@@ -20,12 +20,12 @@ typedef enum pj_pm_rail {
 typedef struct pj_pm_sample {
     int64_t elapsed_ns; /* the true window of the sample */
     double mw[PJ_PM_RAILS];
-    double step_mw[PJ_PM_RAILS]; /* what one count of the figure is worth: 1 mJ over the window */
-    bool rejected[PJ_PM_RAILS];  /* there was a figure, but it cannot be: negative, not finite */
+    double step_mw[PJ_PM_RAILS]; /* resolution: 1 mJ over the window */
+    bool rejected[PJ_PM_RAILS];  /* there was a figure, but impossible: negative, not finite */
 } pj_pm_sample;
 
 /* PJ_OK; PJ_E_AGAIN for an empty document (only white space or NULs); PJ_E_INVALID for one that is
- * cut or no plist, or whose elapsed_ns is missing or 0. */
+ * truncated or no plist, or whose elapsed_ns is missing or 0. */
 pj_status pj_pm_parse(const char *text, size_t bytes, pj_pm_sample *sample, pj_error *err);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * RAPL: energy counters of Intel and AMD processors on Linux, by two ways of the kernel's.
+ * RAPL: energy counters of Intel and AMD CPUs on Linux, through either of two kernel interfaces.
  *
- *   powercap  /sys/class/powercap/intel-rapl:N[:M]/energy_uj. Readable by root only since 5.10. It
+ *   powercap  /sys/class/powercap/intel-rapl:N[:M]/energy_uj. Readable only by root since 5.10. It
  *             wraps at max_energy_range_uj plus one unit: the range file holds 2^32 - 1 units.
  *   perf      the "power" PMU: 64-bit counts in units of the event's scale (2^-32 J). Cheaper, and
- *             it does not wrap, but the kernel folds the hardware register in on a slow timer, so
- * an event must be read at least once a minute (max_gap_ns).
+ *             it does not wrap, but the kernel updates it from the 32-bit hardware register on a
+ *             slow timer, so an event must be read at least once a minute (max_gap_ns).
  *
- * perf is taken where it opens; a domain counts only when powercap, if it is there too, knows it as
- * well: old kernels list perf events that do not exist. The same domain seen twice (intel-rapl and
- * intel-rapl-mmio) is taken once. A package is a rail of class CPU; core and uncore lie inside it
- * and are kept as platform rails; psys holds the whole machine and is the packages' parent.
+ * perf is preferred where it opens. If powercap exists too, a domain counts only when powercap also
+ * has it: old kernels list perf events that do not exist. A domain seen twice (intel-rapl and
+ * intel-rapl-mmio) is used once. A package is a rail of class CPU; core and uncore are inside it
+ * and kept as platform rails; psys covers the whole machine and is the packages' parent.
  */
 #include "power/source.h"
 
@@ -36,7 +36,7 @@ typedef enum domain_kind { PACKAGE = 0, CORE, UNCORE, DRAM, PSYS, DOMAIN_KINDS }
 typedef struct domain {
     domain_kind kind;
     int package;                    /* -1: psys */
-    char name[PJ_SYSFS_NAME_BYTES]; /* as the kernel spells it */
+    char name[PJ_SYSFS_NAME_BYTES]; /* as spelt by the kernel */
     int fd;
     double scale_uj; /* of one count */
     double modulus_uj;
@@ -50,9 +50,9 @@ typedef struct rapl {
     uint32_t count;
 } rapl;
 
-typedef struct trouble { /* what stood in the way, for the sentence */
+typedef struct trouble { /* why RAPL is not readable, for the message */
     bool zones_seen, perf_seen;
-    int error; /* errno of the last refusal */
+    int error; /* errno of the last failure */
 } trouble;
 
 static bool sys_path(const pj_power_env *env, char *out, const char *format, const char *name,
@@ -65,7 +65,7 @@ static bool sys_path(const pj_power_env *env, char *out, const char *format, con
 
 /* ---- powercap ------------------------------------------------------------------------------ */
 
-/* "package-1-die-0", "core", ... The package of a sub-zone is that of the zone above it. */
+/* "package-1-die-0", "core", ... A sub-zone's package is that of its parent zone. */
 static bool parse_name(const char *name, domain_kind *kind, int *package)
 {
     static const char *const names[] = {"package-", "core", "uncore", "dram", "psys"};
@@ -75,7 +75,7 @@ static bool parse_name(const char *name, domain_kind *kind, int *package)
         if (k == PACKAGE) {
             int die = 0;
             if (sscanf(name, "package-%5d-die-%5d", package, &die) < 1) return false;
-            *package = *package * 16 + die; /* a die is a package of its own to us */
+            *package = *package * 16 + die; /* each die counts as a package */
         }
         return true;
     }
@@ -89,7 +89,7 @@ static domain *find_domain(rapl *r, domain_kind kind, int package)
     return NULL;
 }
 
-/* The largest power limit the zone names: PL2 of a laptop is twice its PL1. */
+/* The zone's largest power limit: a laptop's PL2 is twice its PL1. */
 static double zone_max_mw(const pj_power_env *env, const char *zone)
 {
     static const char *const files[] = {"constraint_0_max_power_uw", "constraint_0_power_limit_uw",
@@ -275,7 +275,7 @@ static void close_domains(rapl *r)
     r->count = 0;
 }
 
-/* Opens by perf where that gives the packages, else by powercap. */
+/* Uses perf if it provides the packages, else powercap. */
 static trouble open_best(rapl *r, const pj_power_env *env)
 {
     trouble t = {0};
@@ -283,7 +283,7 @@ static trouble open_best(rapl *r, const pj_power_env *env)
     add_zones(&zones, env, "intel-rapl:", &t);
     add_zones(&zones, env, "intel-rapl-mmio:", &t);
     /* A sysfs root other than the machine's own describes another machine: its perf type numbers
-     * mean nothing to this kernel. */
+     * are meaningless to this kernel. */
     if (!env->sysfs_root || !env->sysfs_root[0]) add_events(r, env, &zones, &t);
     bool have_package = false;
     for (uint32_t i = 0; i < r->count; i++) have_package |= r->domains[i].kind == PACKAGE;
@@ -403,7 +403,7 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
         snprintf(rail->field, sizeof rail->field, "%s %.40s", d->by_perf ? "perf" : "powercap",
                  d->name);
         if (d->kind == PACKAGE) rail->parent = index_of(r, PSYS, -1);
-        /* DRAM is listed below a package, but its energy is not in the package's counter. */
+        /* DRAM is listed below a package, but the package's counter does not include it. */
         if (d->kind == CORE || d->kind == UNCORE) rail->parent = index_of(r, PACKAGE, d->package);
         if (d->kind == DRAM) rail->parent = index_of(r, PSYS, -1);
     }

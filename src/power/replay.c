@@ -1,7 +1,5 @@
-/*
- * The source "replay:FILE": a recorded trace played against the run's clock, from the first time it
- * is read. When the recording ends the rails are lost, and what comes after is unknown.
- */
+/* The source "replay:FILE": a recorded trace played on the run's clock, starting at the first read.
+ * When the recording ends its rails are lost, and energy after that is unknown. */
 #include "power/source.h"
 
 #include "base/clock.h"
@@ -75,7 +73,7 @@ static void make_reading(const pj_trace *t, size_t row, uint32_t rail, int64_t a
                        : t->polled  ? 0
                        : row > 0    ? t->t_ms[row] - t->t_ms[row - 1]
                                     : 0;
-    bool unavailable = t->gap[row * t->rail_count + rail]; /* "N/A": no reading, nothing wrong */
+    bool unavailable = t->gap[row * t->rail_count + rail]; /* "N/A": no reading, no error */
     *reading = (pj_reading){.before_ns = at_ns,
                             .after_ns = at_ns,
                             .rail = (uint16_t)rail,
@@ -97,7 +95,7 @@ static pj_status replay_read(void *state, pj_reading *readings, uint32_t max, ui
         if (at_ns > now) return PJ_OK;
         for (uint32_t rail = 0; rail < t->rail_count; rail++) {
             size_t cell = s->next * t->rail_count + rail;
-            if (isnan(t->mw[cell]) && !t->gap[cell]) continue; /* empty: this row is not for it */
+            if (isnan(t->mw[cell]) && !t->gap[cell]) continue; /* empty: not a row for this rail */
             make_reading(t, s->next, rail, at_ns, &readings[(*count)++]);
         }
     }

@@ -1,8 +1,6 @@
-/*
- * A search over shapes, each solved exactly: for a given window, delay and lag the expected reading
- * is off + (on - off) x share, where share is how much of the load the sensor saw; the two powers
- * follow from least squares over the readings. The shape with the least misfit wins.
- */
+/* A grid search over window, delay and lag: for given values the expected reading is off + (on -
+ * off) x share, where share is the fraction of time that the sensor saw the load on; the two powers
+ * follow by linear least squares. The best fit wins. */
 #include "power/response.h"
 
 #include "base/clock.h"
@@ -33,7 +31,7 @@ static size_t edge_after(const problem *p, int64_t t)
     return low;
 }
 
-/* Seconds for which the load was on up to `t`. */
+/* Seconds during which the load was on up to `t`. */
 static double on_until(const problem *p, int64_t t)
 {
     size_t next = edge_after(p, t);
@@ -47,7 +45,7 @@ static double share_boxcar(const problem *p, int64_t t, int64_t window)
     return (on_until(p, t) - on_until(p, t - window)) / ((double)window * 1e-9);
 }
 
-/* Charge of a capacitor that follows the load: walk the edges. */
+/* First-order response to the load, edge by edge. */
 static double share_lagged(const problem *p, int64_t t, int64_t lag)
 {
     double charge = 0;
@@ -59,7 +57,7 @@ static double share_lagged(const problem *p, int64_t t, int64_t lag)
     return charge;
 }
 
-/* Sum of squared misfits of one shape, with the powers that fit it best. */
+/* Sum of squared residuals of one shape, with its best-fitting powers. */
 static double misfit(const problem *p, pj_response *shape)
 {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;

@@ -1,13 +1,12 @@
 /*
  * The sampler thread. Its schedule is absolute (tick n is due at start + n x interval), so that a
- * late tick does not move the later ones; ticks whose time has passed before the one before was
- * done are skipped and counted. A timer slack of 1 ns makes the kernel wake it within a few
- * microseconds instead of fifty.
+ * late tick does not shift later ones; ticks overrun by an earlier one are skipped and counted. A
+ * timer slack of 1 ns makes the kernel wake it within a few microseconds instead of fifty.
  *
- * Failures: single ones are gaps. When every rail is lost, or the source says that it is gone, it
- * is closed and opened again, once; the second time it is lost for good and the thread ends. The
- * machine's sleep shows as a jump of the boot clock against the monotonic one: counters then arm
- * anew, because nobody knows what they counted meanwhile.
+ * Single failures are gaps. When every rail is lost, or the source reports that it is gone, it is
+ * closed and reopened once; the second time it is lost for good and the thread ends. Suspend shows
+ * as a jump of the boot clock relative to the monotonic clock: counters are then re-armed, because
+ * what they counted meanwhile is unknown.
  */
 #include "power/sampler.h"
 
@@ -19,11 +18,12 @@
 #include <time.h>
 
 enum { READINGS_RING = 1 << 14, EVENTS_RING = 256, ACCOUNT_EVERY = 32 };
-static const int64_t LONGEST_SLEEP_NS = 50 * PJ_NS_PER_MS; /* so that stop is heard */
+static const int64_t LONGEST_SLEEP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 static const int64_t SUSPEND_NS = 200 * PJ_NS_PER_MS;
 static const int64_t LIMITS_EVERY_NS = PJ_NS_PER_S;
-static const double LIMIT_STEP = 0.001;      /* a relative difference that is a change */
-static const int64_t STALL_NS = PJ_NS_PER_S; /* at least this and ten intervals: worth an event */
+static const double LIMIT_STEP = 0.001;      /* a larger relative difference is a change */
+/* a stall is reported from this and ten intervals on */
+static const int64_t STALL_NS = PJ_NS_PER_S;
 
 pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
 {
@@ -43,7 +43,7 @@ void pj_power_sampler_fini(pj_power_sampler *sampler)
     pj_ring_fini(&sampler->events);
 }
 
-/* Between polls now: between runs they come slower. */
+/* Current poll interval: longer between runs. */
 static int64_t step_ns(const pj_power_sampler *s)
 {
     return s->pace_ns > s->interval_ns ? s->pace_ns : s->interval_ns;
@@ -71,8 +71,8 @@ static void pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, in
     }
 }
 
-/* A rail whose driver states no update period: what the filter learned of it is the rhythm of what
- * was measured, and a value that does not change is no sign of a sensor that has stopped. */
+/* For a rail whose driver states no update period: the period measured by the filter is used, and
+ * an unchanged value does not mean a frozen sensor. */
 static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note)
 {
     pj_filter *filter = &s->filters[rail];
@@ -99,13 +99,13 @@ static void pass(pj_power_sampler *s, pj_reading *r)
     bool worth = pj_filter_take(&s->filters[rail], r, &note, &value);
     forgive(s, rail, r, &note);
     if (note != PJ_NOTE_NONE) note_event(s, note, (int)rail, r->after_ns, value);
-    /* An average wants every look at a value, also those that are nothing new. */
+    /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
         pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
 }
 
-/* What was held back for a coarser sample, when sampling stops. */
+/* Passes on readings held back for coarser samples, when sampling stops. */
 static void flush(pj_power_sampler *s)
 {
     pj_reading out[PJ_COARSEN_MOST];
@@ -123,7 +123,7 @@ static void rearm(pj_power_sampler *s)
     }
 }
 
-/* The whole source failed this time: every rail has a gap, or is lost. */
+/* A read of the whole source failed: every rail gets a gap, or is lost. */
 static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_ns, int64_t after_ns)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
@@ -137,7 +137,7 @@ static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_n
     }
 }
 
-/* Every rail that is used of it is lost; a source of which none is used has none to lose. */
+/* True when every used rail is lost; a source without used rails is never lost. */
 static bool all_lost(const pj_power_sampler *s)
 {
     bool any = false;
@@ -270,7 +270,7 @@ static void sleep_until(pj_power_sampler *s, int64_t due)
         pj_clock_sleep_until(due - now > LONGEST_SLEEP_NS ? now + LONGEST_SLEEP_NS : due);
 }
 
-/* The CPU clock is a system call, dearer than a read of a sensor's file. */
+/* Reading the CPU clock is a system call, slower than reading a sensor's file. */
 static void keep_account(pj_power_sampler *s, int64_t now)
 {
     atomic_store_explicit(&s->cpu_ns, pj_clock_thread_cpu_ns(), memory_order_relaxed);
@@ -280,7 +280,7 @@ static void keep_account(pj_power_sampler *s, int64_t now)
 static void *sampler_main(void *context)
 {
     pj_power_sampler *s = context;
-    bool paced = step_ns(s) > s->interval_ns; /* between runs nobody asks how punctual it was */
+    bool paced = step_ns(s) > s->interval_ns; /* between runs lateness does not matter */
     if (!paced) pj_thread_timer_slack(1);
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
     s->sleep_offset_ns = sleep_offset();
@@ -291,7 +291,8 @@ static void *sampler_main(void *context)
         int64_t now = pj_clock_ns();
         for (due += step_ns(s); due < now; due += step_ns(s))
             if (!paced) atomic_fetch_add_explicit(&s->missed, 1, memory_order_relaxed);
-        /* Slow ticks are each accounted for, but for the first, which no time has passed to share. */
+        /* Slow ticks are accounted for one by one, except the first, which has no elapsed time to
+         * relate to. */
         if (paced ? tick > 0 : tick % ACCOUNT_EVERY == 0) keep_account(s, now);
         sleep_until(s, due);
     }
@@ -300,7 +301,7 @@ static void *sampler_main(void *context)
     return NULL;
 }
 
-/* A source lost in an earlier run gets a new chance; a recording plays from its beginning. */
+/* A source lost in an earlier run is retried; a recording restarts from its beginning. */
 static void reopen(pj_power_sampler *s)
 {
     bool played = (s->source->flags & PJ_SOURCE_ONCE) && atomic_load(&s->ticks) > 0;
@@ -315,9 +316,9 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
 {
     if (sampler->running) return PJ_OK;
     reopen(sampler);
-    if (!sampler->open) return PJ_OK; /* the others go on */
+    if (!sampler->open) return PJ_OK; /* the other sources continue */
     sampler->restarted = false;
-    sampler->limit_count = 0; /* what changes between runs changes no run */
+    sampler->limit_count = 0; /* changes between runs are no events */
     sampler->limits_due_ns = 0;
     rearm(sampler);
     atomic_store(&sampler->stop, false);

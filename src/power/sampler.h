@@ -1,7 +1,5 @@
-/*
- * One source being sampled: a thread that reads it on an absolute schedule, classifies what it
- * reads, and passes it on through a ring. Internal to the meter.
- */
+/* Samples one source: a thread that reads it on an absolute schedule, classifies the readings, and
+ * passes them on through a ring. Internal to the meter. */
 #ifndef PJ_POWER_SAMPLER_H
 #define PJ_POWER_SAMPLER_H
 
@@ -20,14 +18,14 @@ typedef struct pj_power_sampler {
     bool open, restarted;
     uint16_t index;              /* of the source in the meter */
     uint16_t first_rail;         /* of its rails in the meter */
-    uint32_t rail_count;         /* of the source, kept or not */
+    uint32_t rail_count;         /* of the source, including those not kept */
     pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
-    int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source has it */
-    bool unstated[PJ_MAX_RAILS]; /* the source leaves the update period open */
+    int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */
+    bool unstated[PJ_MAX_RAILS]; /* the source states no update period */
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
     int64_t interval_ns; /* between polls */
-    int64_t pace_ns;     /* between polls at least; set while the thread does not run */
+    int64_t pace_ns;     /* minimum between polls; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
 
     pj_ring readings; /* of pj_reading */
@@ -38,26 +36,26 @@ typedef struct pj_power_sampler {
     int64_t started_ns;
     uint32_t sequence;
     int64_t last_tick_ns, sleep_offset_ns;
-    int64_t limits_due_ns; /* when the power limits are looked at next; 0: at once */
-    uint32_t limit_count;  /* of them known; 0: not yet looked at in this run */
+    int64_t limits_due_ns; /* when power limits are read next; 0: at once */
+    uint32_t limit_count;  /* number of known limits; 0: not read yet in this run */
     double limits_mw[PJ_MAX_RAILS];
 
-    /* what it costs; written by the thread, read by anyone */
+    /* cost of sampling; written by the thread, read by anyone */
     _Atomic int64_t cpu_ns, call_ns, elapsed_ns;
     _Atomic uint64_t ticks, missed, passed;
     _Atomic uint32_t lateness[PJ_LATENESS_BUCKETS]; /* by quarter octaves above 100 ns */
 } pj_power_sampler;
 
-/* `sampler` has source, env, argument, index, rails, kept, filters and interval filled and the
- * source open. Makes the rings. */
+/* The caller has filled source, env, argument, index, rails, kept, filters and interval, and opened
+ * the source. Allocates the rings. */
 pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err);
 void pj_power_sampler_fini(pj_power_sampler *sampler); /* stops, closes the source; may run twice */
 pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err);
 void pj_power_sampler_stop(pj_power_sampler *sampler); /* may run twice */
 /* One tick: reads, classifies, passes on. Called by the thread; tests and the characterisation call
- * it themselves. False: the source is lost for good. */
+ * it directly. False: the source is lost for good. */
 bool pj_power_sampler_tick(pj_power_sampler *sampler);
-/* Lateness in ns below which the share `quantile` of ticks lies. */
+/* The given quantile of lateness, in ns. */
 double pj_lateness_quantile(const uint64_t counts[PJ_LATENESS_BUCKETS], double quantile);
 
 #endif

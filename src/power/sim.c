@@ -1,10 +1,7 @@
-/*
- * From truth to readings. The truth is a list of segments; its integral is a running sum, so that
- * the mean over any window is two binary searches. A sensor publishes at its ticks; a tick's value
- * looks back over its window, delayed, with gain, noise and steps. The raw values then pass the
- * same filter as those of real sensors, so that resets, jumps and drop-outs are judged by the code
- * that will judge real ones.
- */
+/* From truth to readings. The truth is a list of segments with a prefix sum of energy, so that the
+ * mean over any window takes two binary searches. At each tick a sensor publishes the mean over its
+ * window, delayed, with gain, noise and quantisation. The raw values then pass the same filter as
+ * those of real sensors, so that resets, jumps and drop-outs are judged by the same code. */
 #include "power/sim.h"
 
 #include "base/clock.h"
@@ -22,7 +19,8 @@ typedef struct truth {
     const pj_sim_spec *spec;
     const pj_sim_segment *segments;
     size_t count;
-    double *before_mj; /* net energy of all earlier segments; NULL: sum anew each time */
+    /* net energy of all earlier segments (prefix sum); NULL: recomputed each time */
+    double *before_mj;
     double share;
 } truth;
 
@@ -45,7 +43,7 @@ static size_t segment_at(const truth *t, int64_t at_ns)
     return low;
 }
 
-/* Net energy from the first segment to `at_ns`, all rails together. */
+/* Net energy from the first segment to `at_ns`, summed over all rails. */
 static double net_until(const truth *t, int64_t at_ns)
 {
     size_t i = segment_at(t, at_ns);
@@ -100,17 +98,17 @@ typedef struct sensor {
     truth truth;
     pj_random random;
     pj_filter filter;
-    double charge_mw; /* of a lagging sensor, at lag_at_ns */
+    double charge_mw; /* state of a lagging sensor at lag_at_ns */
     int64_t lag_at_ns;
     double counter_mj;
-    int64_t counted_ns; /* truth up to here is in the counter */
+    int64_t counted_ns; /* the counter includes the truth up to here */
     double shown;       /* last raw value */
     bool any_shown, was_reset, has_jumped;
     pj_reading *readings;
     size_t count, capacity;
 } sensor;
 
-/* First-order lag over piecewise constant power: exact from segment edge to segment edge. */
+/* First-order lag over piecewise constant power: exact between segment edges. */
 static double lagged_at(sensor *s, int64_t at_ns)
 {
     double lag = seconds(s->truth.spec->lag_ns);

@@ -1,12 +1,12 @@
 /*
  * Simulated sensors with a known truth. A specification (parsed from "sim:key=value,...") says what
- * every class of work draws and what kind of sensor looks at it; from the run's real spans as truth
- * it makes the readings that such a sensor would have given. Same specification and truth, same
+ * power each class of work draws and what kind of sensor observes it; given the run's real spans,
+ * it produces the readings that such a sensor would have given. Same specification and truth, same
  * readings, byte for byte. Everything simulated is PJ_MODELLED.
  *
- * At the end of a run the profiler builds the truth: segments of net power (above idle) in order,
- * from the leaf spans and pj_sim_class_mw; calls pj_sim_read for each rail of source "sim"; and
- * feeds curves with that instead of the provisional readings of the run. The planted energy of a
+ * At the end of a run the profiler builds the truth (segments of net power, that is above idle, in
+ * order, from the leaf spans and pj_sim_class_mw), calls pj_sim_read for each rail of source "sim",
+ * and feeds curves with these readings instead of the run's provisional ones. The true energy of a
  * span is pj_sim_truth_mj.
  *
  * Keys (all optional)
@@ -14,34 +14,34 @@
  *                   nvml-kepler2, nvml-maxwell, nvml-pascal, nvml-volta, nvml-turing, nvml-ampere,
  *                   nvml-ampere-average, nvml-a100, nvml-ada, nvml-ada-average, nvml-hopper,
  *                   nvml-hopper-average, nvml-counter, apple, xe
- *   seed=N          of powers, phase and noise (default 1)
+ *   seed=N          for powers, phase and noise (default 1)
  *   kind=counter|power
- *   period_ms, phase_ms (drawn from seed when absent), jitter (share of the period)
- *   window_ms       0: the period; smaller: only that share is seen; larger: trailing average
+ *   period_ms, phase_ms (drawn from the seed by default), jitter (relative to the period)
+ *   window_ms       0: the period; smaller: only that part is observed; larger: trailing average
  *   coverage        instead of window_ms: window / period
  *   delay_ms, lag_ms
- *   gain            what it reads / what is true (1), offset_mw
- *   noise           relative 1 sigma of a reading's power, or of a counter's step
+ *   gain            reading / true value (1), offset_mw
+ *   noise           relative 1 sigma of a power reading, or of a counter's step
  *   resolution_mj   step of a counter, or that energy in one period as the step of a power
- *                   reading; resolution_mw its step itself
- *   sees=all|window what a counter integrates: the truth (default), or only what the window saw
+ *                   reading; resolution_mw sets its step directly
+ *   sees=all|window what a counter integrates: the truth (default), or only the observed window
  *   modulus_mj, start_mj      of a counter
  *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
- *   drift           relative rise of all net powers from the begin of a run to its end: heat (0)
- *   class_jitter    leaves of one class draw up to this share more or less than it (0)
- *   declare_delay_ms, declare_window_ms, declare_lag_ms    what the estimator is told; without
- *                   them it is told the truth. `unknown` tells it nothing
- *   declare_gain    the gain it is told, as 1.02+-0.01; without +- it is known as well as that of
- *                   any sensor, and `unknown` is 1
- *   idle_mw (10000) truth of an idle machine, whole over all rails
+ *   drift           relative rise of all net powers from begin to end of a run, as by heat (0)
+ *   class_jitter    leaves of one class vary by up to this relative amount (0)
+ *   declare_delay_ms, declare_window_ms, declare_lag_ms    what the estimator is told; by default
+ *                   the truth. `unknown` tells it nothing
+ *   declare_gain    the gain it is told, as 1.02+-0.01; without +- the usual uncertainty applies,
+ *                   and `unknown` is 1
+ *   idle_mw (10000) true idle power, summed over all rails
  *   low_mw, high_mw range of class powers drawn from the seed (20000 to 60000)
  *   rails=cpu+gpu+dram        names; `share=0.6+0.3+0.1` splits the truth (default equally)
  *   total=1         adds a rail "total" that contains them
  *   core=0.6        adds a rail "core" inside the first, with that share of it
- *   NAME=mW         net power of the class NAME, which is a component or operation of the engine,
- *                   e.g. q_proj=45000, lm_head=52000; PHASE/NAME for one phase only, as in
- *                   decode/q_proj=41000; class/NAME for a name of another program's. Any other key
- *                   is refused
+ *   NAME=mW         net power of the class NAME, a component or operation of the engine, e.g.
+ *                   q_proj=45000, lm_head=52000; PHASE/NAME for one phase only, as in
+ *                   decode/q_proj=41000; class/NAME for a name from another program. Any other key
+ *                   is rejected
  */
 #ifndef PJ_POWER_SIM_H
 #define PJ_POWER_SIM_H
@@ -52,7 +52,7 @@
 enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_RAILS = 8 };
 
 typedef struct pj_sim_class {
-    char name[64]; /* "q_proj", "attention/softmax", with "decode/" in front for one phase */
+    char name[64]; /* "q_proj", "attention/softmax", with the prefix "decode/" for one phase */
     double mw;
 } pj_sim_class;
 
@@ -74,8 +74,9 @@ typedef struct pj_sim_spec {
     double jump_mw, dropout, duplicate;
     double idle_mw, low_mw, high_mw;
     double drift, class_jitter;
-    int64_t told_delay_ns, told_window_ns, told_lag_ns; /* -1: the truth */
-    double told_gain, told_gain_sd;                     /* NAN: the truth */
+    /* declared to the estimator; -1: the truth */
+    int64_t told_delay_ns, told_window_ns, told_lag_ns;
+    double told_gain, told_gain_sd; /* NAN: the truth */
     pj_sim_rail rails[PJ_SIM_MAX_RAILS];
     uint32_t rail_count;
     pj_sim_class classes[PJ_SIM_MAX_CLASSES];
@@ -85,11 +86,11 @@ typedef struct pj_sim_spec {
 pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err); /* "": the defaults */
 uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max);
 /* Net power of a class: as given for "PHASE/NAME" or "NAME", else drawn from the seed and the name,
- * so that a name has the same power in every run of that seed. */
+ * so that a name has the same power in every run with that seed. */
 double pj_sim_class_mw(const pj_sim_spec *spec, const char *class_name, pj_phase phase);
 
-/* What a leaf draws: its class's power, varied by class_jitter and risen by drift. `index` tells
- * leaves apart, `part` of the run has passed at its middle. */
+/* Power of a leaf: its class's power with class_jitter and drift applied. `index` identifies the
+ * leaf; `part` is the fraction of the run before its middle. */
 double pj_sim_leaf_mw(const pj_sim_spec *spec, double class_mw, uint32_t index, double part);
 
 /* Net truth: power over [begin, end); in order, not overlapping. Between segments: idle only. */
@@ -101,8 +102,8 @@ typedef struct pj_sim_segment {
 /* True gross energy of an interval on one rail. */
 double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
                        size_t count, int64_t begin_ns, int64_t end_ns);
-/* Readings of one rail as a sampler would have passed them on, from a little before begin to a
- * little after end, so that a curve made of them covers [begin, end); their `rail` is `rail`.
+/* Readings of one rail as a sampler would have passed them on, from slightly before begin to
+ * slightly after end, so that a curve of them covers [begin, end); their `rail` is `rail`.
  * Allocates *readings (pj_free). */
 pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
                       size_t count, int64_t begin_ns, int64_t end_ns, pj_reading **readings,

@@ -1,9 +1,6 @@
-/*
- * The source "sim" while a run goes on. What the machine does is not known before the run has
- * ended, so these readings are provisional: idle power plus whatever activity the profiler last
- * announced. They have the published rhythm, noise and steps of the specification, so that a
- * dashboard looks as it would with such a sensor.
- */
+/* The source "sim" during a run. The truth is known only after the run, so these readings are
+ * provisional: idle power plus the activity last announced by the profiler. They have the period,
+ * noise and quantisation of the specification, so that a dashboard looks as with such a sensor. */
 #include "power/sim_source.h"
 
 #include "base/clock.h"

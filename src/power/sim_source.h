@@ -1,4 +1,4 @@
-/* The live side of simulated sensors: what the meter asks of the source's state. */
+/* Live interface of the simulated source, used by the meter. */
 #ifndef PJ_POWER_SIM_SOURCE_H
 #define PJ_POWER_SIM_SOURCE_H
 

@@ -1,7 +1,5 @@
-/*
- * Reading "key=value,..." into a simulated sensor, and the presets: what measured cards and
- * counters are known to do (publish period, averaging window, coverage, lag, step).
- */
+/* Parses "key=value,..." into a simulated sensor, and holds the presets: the measured behaviour of
+ * cards and counters (update period, averaging window, coverage, lag, resolution). */
 #include "power/sim.h"
 
 #include "base/clock.h"
@@ -181,8 +179,8 @@ static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
     return PJ_OK;
 }
 
-/* Names that the engine gives its work. Whatever else may be meant is more likely a misspelt
- * setting, which must not pass for a class that never occurs. */
+/* Names of the engine's work. Anything else is more likely a misspelt setting, which must not pass
+ * as a class that never occurs. */
 static bool is_class_name(const char *name)
 {
     static const char *const known[] = {
@@ -218,10 +216,10 @@ static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text
     return PJ_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole specification
+ * ------------------------------------------------------------------ */
 
-/* What needs the rest to be known first. */
+/* Settings that depend on others. */
 typedef struct later {
     const char *share;
     double coverage, total, core;
@@ -285,7 +283,7 @@ static bool set_unknown(pj_sim_spec *spec, const char *name, const char *value)
 static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value, later *after,
                          pj_error *err)
 {
-    if (strcmp(name, "preset") == 0) return PJ_OK; /* taken first */
+    if (strcmp(name, "preset") == 0) return PJ_OK; /* applied first */
     if (strcmp(name, "declare_gain") == 0) return set_told_gain(spec, value, err);
     if (set_unknown(spec, name, value)) return PJ_OK;
     if (strcmp(name, "seed") == 0) return set_seed(spec, value, err);
@@ -333,7 +331,7 @@ static pj_status settle(pj_sim_spec *spec, const later *after, pj_error *err)
     if (after->coverage > 0) spec->window_ns = (int64_t)(after->coverage * (double)spec->period_ns);
     if (spec->kind != PJ_RAIL_COUNTER)
         spec->kind = spec->window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
-    if (!isnan(after->resolution_mj)) /* of a power reading: that energy in one period */
+    if (!isnan(after->resolution_mj)) /* power reading: that energy in one period */
         spec->resolution = spec->kind == PJ_RAIL_COUNTER
                                ? after->resolution_mj
                                : after->resolution_mj * 1e9 / (double)spec->period_ns;
@@ -388,8 +386,8 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
     return status != PJ_OK ? status : settle(spec, &after, err);
 }
 
-/* ---- what follows from it -----------------------------------------------------------------------
- */
+/* ---- derived
+ * ------------------------------------------------------------------------------------ */
 
 static pj_rail_class class_of(const char *name)
 {
@@ -415,7 +413,7 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
         pj_rail *r = &rails[i];
         *r = (pj_rail){.rail_class = class_of(spec->rails[i].name),
                        .kind = kind,
-                       /* a truth without idle power rests at zero, as a part switched off does */
+                       /* without idle power zero is a normal value, as for a part switched off */
                        .scope = spec->idle_mw > 0 ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,
                        .quality = PJ_MODELLED,
                        .parent = spec->rails[i].parent,

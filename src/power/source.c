@@ -1,8 +1,6 @@
-/*
- * Helpers that every power source uses: paths below a configurable root, parsing the numbers of
- * sysfs files, reports, and the sentences of reasons. They lie below the sources, so that the table
- * of sources (sources.c) can name the sources without a source calling back into it.
- */
+/* Helpers for power sources: paths below a configurable root, parsing sysfs numbers, reports, and
+ * the texts of reasons. They are separate from the table of sources (sources.c), which includes
+ * every source, so that dependencies stay acyclic. */
 #include "power/source.h"
 
 #include <stdarg.h>
@@ -17,11 +15,11 @@ const char *pj_reading_reason_text(unsigned reason)
         [PJ_REASON_DENIED] = "permission denied",
         [PJ_REASON_NOT_A_NUMBER] = "not a number",
         [PJ_REASON_NEGATIVE] = "negative",
-        [PJ_REASON_TOO_HIGH] = "above what the rail can draw",
+        [PJ_REASON_TOO_HIGH] = "above the rail's power limit",
         [PJ_REASON_ZERO] = "zero where the rail is known to draw power",
         [PJ_REASON_BACKWARDS] = "the counter stepped back",
         [PJ_REASON_FROZEN] = "unchanged for more than 20 update periods",
-        [PJ_REASON_SUSPENDED] = "the machine or this process stood still",
+        [PJ_REASON_SUSPENDED] = "the machine or this process was suspended",
         [PJ_REASON_AMBIGUOUS] = "the counter may have wrapped more than once",
         [PJ_REASON_GONE] = "the device or its helper process is gone",
     };

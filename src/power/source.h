@@ -1,12 +1,12 @@
 /*
- * What a power source is. A source knows one way to read power on one kind of machine and nothing
- * else: no thread, no filter, no history. It offers rails and, when asked, the raw values they show
- * now. Who asks (sampler.c) tells repeats from updates, rejects nonsense, restarts what died; who
- * listens (curve.c) makes energy of it.
+ * The interface of a power source. A source knows one way to read power on one kind of machine and
+ * nothing else: no thread, no filter, no history. It describes its rails and on request reads their
+ * raw values. The sampler (sampler.c) distinguishes repeats from updates, rejects implausible
+ * values and restarts failed sources; energy curves (curve.c) turn readings into energy.
  *
- * A source is one const pj_power_source listed in sources.c. Its state lies in memory of the
- * caller's (state_bytes, zeroed); a state is used by one thread at a time. `read` runs up to a
- * thousand times a second: it does not allocate, lock, log or parse with a library.
+ * A source is a const pj_power_source listed in sources.c. The caller owns its state (state_bytes,
+ * zeroed); one thread at a time uses a state. `read` runs up to a thousand times per second: it must
+ * not allocate, lock, log or call parsing libraries.
  */
 #ifndef PJ_POWER_SOURCE_H
 #define PJ_POWER_SOURCE_H
@@ -17,21 +17,21 @@
 enum {
     PJ_POWER_SOURCE_VERSION = 1,
     PJ_SOURCE_TEXT_BYTES = 512,
-    PJ_SOURCE_READ_MAX = 1024, /* readings of one read call, at most */
+    PJ_SOURCE_READ_MAX = 1024, /* maximum readings per read call */
     PJ_POWER_LIST_MAX = 16,
     PJ_POWER_ARGUMENT_BYTES = 1024
 };
 
-/* Where sources look, so that tests and odd machines can point them elsewhere. Strings are borrowed
- * and outlive every source opened with them. */
+/* Where sources look, configurable for tests and unusual machines. Strings are borrowed and must
+ * outlive every source opened with them. */
 typedef struct pj_power_env {
-    const char *sysfs_root;      /* in front of "/sys/...": "" for the machine's own */
-    const char *procfs_root;     /* in front of "/proc/...": "" for the machine's own */
+    const char *sysfs_root;      /* prefix of "/sys/...": "" for the machine's own */
+    const char *procfs_root;     /* prefix of "/proc/...": "" for the machine's own */
     const char *nvml_library;    /* NULL: libnvidia-ml.so.1 */
     const char *powermetrics;    /* command line, NULL: sudo -n /usr/bin/powermetrics */
     const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: all */
-    const char *cache_folder;    /* for what was learned about sensors; NULL: nothing is kept */
-    int64_t interval_ns;         /* of sources that must be told at their start; 0: 100 ms */
+    const char *cache_folder;    /* of sensor characterisations; NULL: no cache */
+    int64_t interval_ns;         /* for sources that take it at their start; 0: 100 ms */
 } pj_power_env;
 
 /* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_POWERMETRICS and
@@ -43,74 +43,76 @@ const char *pj_power_default(void);
 
 typedef enum pj_source_state {
     PJ_SOURCE_USABLE = 0,
-    PJ_SOURCE_DENIED,  /* it is here, but permission is missing */
+    PJ_SOURCE_DENIED,  /* present, but permission is missing */
     PJ_SOURCE_ABSENT,  /* this machine does not have it */
-    PJ_SOURCE_OPTIONAL /* usable, but only when asked for by name */
+    PJ_SOURCE_OPTIONAL /* usable, but only when named */
 } pj_source_state;
 
-/* What a probe found. Both texts are empty when the source is usable. */
+/* Result of a probe. Both texts are empty when the source is usable. */
 typedef struct pj_source_report {
     pj_source_state state;
     char reason[PJ_SOURCE_TEXT_BYTES]; /* one sentence: what is missing */
     char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that mends it */
+    bool unread; /* absent, but the device is here: totals lack what the source counts for */
 } pj_source_report;
 
 enum {
     PJ_SOURCE_MODELLED = 1, /* everything it yields is PJ_MODELLED */
-    PJ_SOURCE_STREAM = 2,   /* delivers by itself, with its own times: subprocess, recording */
+    PJ_SOURCE_STREAM = 2,   /* pushes data with its own timestamps: subprocess, recording */
     PJ_SOURCE_BY_NAME = 4,  /* never part of "auto" */
-    PJ_SOURCE_ONCE = 8      /* opening it again would not bring it back */
+    PJ_SOURCE_ONCE = 8      /* reopening would not bring it back */
 };
 
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
-    const char *counts_for; /* classes that it would give where it is denied: "cpu"; NULL: unknown */
+    const char *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
-    /* Whether it can be used here; leaves nothing open, costs milliseconds. `argument` is what
-     * stood behind "name:" in the list, "" when nothing did. */
+    /* Whether the source can be used here; leaves nothing open and takes milliseconds. `argument`
+     * is the text after "name:" in the list, "" without any. */
     void (*probe)(const pj_power_env *env, const char *argument, pj_source_report *report);
-    /* On failure the state holds no resource; the sentence is that of the probe. */
+    /* On failure the state holds no resources; the error is the probe's sentence. */
     pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
-    /* Fills up to `max` rails and returns how many. Where a device has a counter and a power
+    /* Fills up to `max` rails and returns how many. Where a device has both a counter and a power
      * reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with the
      * same device and scope; the meter compares the two. `parent` is an index in this array,
-     * `source` the source's name. The same rails in the same order from open to close. */
+     * `source` the source's name. Rails and their order are fixed from open to close. */
     uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
-    /* Raw values now. A source that is polled gives one reading a rail; one that delivers by itself
-     * (subprocess, recording) gives what came since the last call, oldest first, perhaps none.
-     * It sets: rail (index among its own), before_ns and after_ns, value, status (OK; GAP with NAN
-     * and a reason for one rail that failed; LOST for one rail that is gone), window_ns where it
-     * knows it, fresh_ns where the device says it; all else is zero. Never blocks for long.
-     * PJ_E_LOST: the source is gone. Other failures: nothing could be read this time. */
+    /* Raw values now. A polled source gives one reading per rail; a stream (subprocess, recording)
+     * gives what arrived since the last call, oldest first, possibly none. Sets rail (index among
+     * its own), before_ns and after_ns, value, status (OK; GAP with NAN and a reason for a rail
+     * that failed; LOST for a rail that is gone), window_ns where known, fresh_ns where the device
+     * reports it; the rest is zero. Never blocks for long. PJ_E_LOST: the source is gone. Other
+     * failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
     void (*close)(void *state); /* after a successful open; may run twice */
-    /* Shortest sensible time between polls, because drivers answer wrongly or slowly below it;
-     * 0: 1 ms. Sources that deliver by themselves are looked at every 10 ms. */
+    /* Shortest sensible time between polls, below which drivers answer wrongly or slowly; 0: 1 ms.
+     * Streams are read every 10 ms. */
     int64_t min_poll_ns;
-    /* Optional. A source that keeps the driver's ear open between reads (a counter that the kernel
-     * folds only when read) names the longest gap it can bear; 0: any. */
+    /* Optional. The longest permissible time between reads, for a counter that the kernel updates
+     * only when read; 0: any. */
     int64_t max_gap_ns;
-    /* Optional. The power limits in force now, milliwatts by rail, NAN where none is known; returns
-     * how many rails it filled. Asked once a second: a limit that changes in a run makes its halves
-     * unlike, and only the driver knows. */
+    /* Optional. The power limits now in force, milliwatts by rail, NAN where unknown; returns the
+     * number of rails filled. Polled once per second, because a limit that changes during a run
+     * makes its parts incomparable. */
     uint32_t (*limits)(const void *state, double *limits_mw, uint32_t max);
 } pj_power_source;
 
-/* Every source there is, in the order of preference of "auto"; ends with NULL. */
+/* All sources, in the order of preference of "auto"; ends with NULL. */
 extern const pj_power_source *const pj_power_sources[];
 const pj_power_source *pj_power_source_find(const char *name, size_t length); /* NULL: none */
 
 typedef struct pj_power_choice {
     const pj_power_source *source;
-    char argument[PJ_POWER_ARGUMENT_BYTES]; /* behind "name:", "" for none */
-    bool by_name;                           /* named in the list; false: "auto" brought it */
+    char argument[PJ_POWER_ARGUMENT_BYTES]; /* after "name:", "" for none */
+    bool by_name;                           /* named in the list; false: from "auto" */
 } pj_power_choice;
 
 /* A parsed --power list: "auto", "none", or names in order of preference, e.g.
- * "rapl,nvml,estimate", "replay:FILE", "sim:key=value,key=value". "auto" may stand among names. A
- * piece between commas that does not start with a source's name belongs to the argument before. */
+ * "rapl,nvml,estimate", "replay:FILE", "sim:key=value,key=value". "auto" may appear among
+ * names. A piece between commas that does not start with a source's name belongs to the
+ * previous argument. */
 typedef struct pj_power_list {
     pj_power_choice choices[PJ_POWER_LIST_MAX];
     uint32_t count;
@@ -122,16 +124,16 @@ pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *e
 /* Why a reading was rejected, missing or lost (pj_reading.reason). */
 typedef enum pj_reading_reason {
     PJ_REASON_NONE = 0,
-    PJ_REASON_UNSUPPORTED, /* the driver said so, now and then or for good */
+    PJ_REASON_UNSUPPORTED, /* as reported by the driver, temporarily or permanently */
     PJ_REASON_IO,          /* the read call failed */
     PJ_REASON_DENIED,
     PJ_REASON_NOT_A_NUMBER, /* text, N/A, NaN, overflowing digits */
     PJ_REASON_NEGATIVE,
-    PJ_REASON_TOO_HIGH,  /* above 1.5 x the rail's bound, or that energy in that time */
+    PJ_REASON_TOO_HIGH,  /* above 1.5 x the rail's limit, or too much energy for the time */
     PJ_REASON_ZERO,      /* exactly 0 where the rail is known to be positive */
-    PJ_REASON_BACKWARDS, /* a counter stepped back a little without having been reset */
+    PJ_REASON_BACKWARDS, /* a counter stepped back a little without a reset */
     PJ_REASON_FROZEN,    /* unchanged for more than 20 periods */
-    PJ_REASON_SUSPENDED, /* the clock or the process stood still before it */
+    PJ_REASON_SUSPENDED, /* the machine or the process was suspended before it */
     PJ_REASON_AMBIGUOUS, /* a counter may have wrapped more than once since */
     PJ_REASON_GONE,      /* device unplugged, GPU lost, subprocess dead */
     PJ_REASON_COUNT
@@ -143,8 +145,8 @@ const char *pj_reading_reason_text(unsigned reason); /* "above the rail's limit"
 
 /* Writes root + path; false when it does not fit. */
 bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);
-/* Parses the unsigned decimal number at the start of a sysfs text that ends there or in white
- * space; false for anything else, also for one that does not fit in 64 bits. */
+/* Parses the unsigned decimal number at the start of a sysfs text, which must end there or in white
+ * space; false for anything else, also for overflow. */
 bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value);
 /* Fills a report; `remedy` may be "". */
 void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,

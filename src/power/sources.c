@@ -1,7 +1,5 @@
-/*
- * The table of power sources, what the environment says about where they look, and the --power
- * list. Adding a source is one file and one line here.
- */
+/* The table of power sources, their environment settings, and the --power list. Adding a source
+ * takes one file and one line here. */
 #include "power/source.h"
 
 #include "base/file.h"
@@ -100,7 +98,7 @@ static pj_status argument_append(pj_power_list *list, const char *text, size_t l
     char *argument = list->choices[list->count - 1].argument;
     size_t used = strlen(argument);
     if (used + length >= PJ_POWER_ARGUMENT_BYTES)
-        return pj_fail(err, PJ_E_INVALID, "power sources: what follows %s: is longer than %d bytes",
+        return pj_fail(err, PJ_E_INVALID, "power sources: the argument of %s: is longer than %d bytes",
                        list->choices[list->count - 1].source->name, PJ_POWER_ARGUMENT_BYTES - 1);
     memcpy(argument + used, text, length);
     argument[used + length] = 0;

@@ -1,5 +1,5 @@
-/* A meter for each source that works, all listened to at once, so that the survey takes as long as
- * the slowest sensor and not the sum. */
+/* Opens one meter per working source and reads all of them at once, so that the survey takes as
+ * long as the slowest sensor, not the sum. */
 #include "power/survey.h"
 
 #include "base/clock.h"
@@ -32,8 +32,8 @@ static void listener_close(listener *l)
     *l = (listener){0};
 }
 
-/* A source whose opening fails after a good probe is reported like one whose probe failed. One that
- * plays only once (a recording) tells its rails; what its first moments hold is not the present. */
+/* A source that fails to open after a good probe is reported like one whose probe failed. For a
+ * recording only the rails are listed: its first moments are not the present. */
 static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_env *env,
                                const char *argument, pj_error *err)
 {
@@ -119,7 +119,7 @@ static bool worth_opening(const pj_survey_source *s)
            (s->report.state == PJ_SOURCE_OPTIONAL && strcmp(s->source->name, "estimate") == 0);
 }
 
-/* Whether a name stands in a list of names with commas between them. */
+/* Whether a comma-separated list contains the name. */
 static bool is_named(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -131,7 +131,7 @@ static bool is_named(const char *list, const char *name)
     return false;
 }
 
-/* What stood behind "name:" in the list; "" for nothing. */
+/* The text after "name:" in the list; "" for none. */
 static const char *argument_of(const pj_power_list *list, const pj_power_source *source)
 {
     for (uint32_t i = 0; i < list->count; i++)
@@ -146,7 +146,7 @@ static pj_status look_at(pj_survey_source *s, listener *l, const pj_power_list *
     const char *argument = s->in_use ? argument_of(list, s->source) : "";
     s->source->probe(env, argument, &s->report);
     if (s->in_use && s->report.state == PJ_SOURCE_OPTIONAL)
-        s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* it was asked for */
+        s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* named by the user */
     return worth_opening(s) ? open_listener(l, s, env, argument, err) : PJ_OK;
 }
 

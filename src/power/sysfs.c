@@ -1,4 +1,4 @@
-/* Reading /sys and /proc. A kernel attribute gives its text anew at offset 0, so pread(fd, .., 0)
+/* Reads /sys and /proc. The kernel regenerates an attribute's text at offset 0, so pread(fd, .., 0)
  * is a fresh reading without open and close. */
 #include "power/sysfs.h"
 

@@ -1,5 +1,5 @@
-/* Small text files of /sys and /proc: read once at the start, or kept open and read again and again
- * with one pread each, which is all that a thousand readings a second can afford. */
+/* Small text files of /sys and /proc: read once, or kept open and reread with one pread each, which
+ * keeps a thousand readings per second affordable. */
 #ifndef PJ_POWER_SYSFS_H
 #define PJ_POWER_SYSFS_H
 
@@ -7,9 +7,9 @@
 
 enum { PJ_SYSFS_NAME_BYTES = 64 };
 
-/* Reads a small file whole, without its trailing newline; false (text "") when it cannot. */
+/* Reads a small file completely, without its trailing newline; false (text "") on failure. */
 bool pj_sysfs_text(const char *path, char *text, size_t bytes);
-/* A whole number, perhaps negative; false when the file is missing or holds something else. */
+/* An integer, possibly negative; false when the file is missing or holds something else. */
 bool pj_sysfs_number(const char *path, int64_t *value);
 /* Names in a folder that begin with `prefix`, sorted (shorter first, so hwmon2 before hwmon10).
  * Returns how many were stored, at most `max`. */
@@ -17,8 +17,7 @@ uint32_t pj_sysfs_list(const char *folder, const char *prefix, char (*names)[PJ_
                        uint32_t max);
 /* Opens for repeated reading; -1 with errno set. */
 int pj_sysfs_open(const char *path);
-/* Reads a kept-open file from its start. PJ_E_INVALID: it holds no number; other failures as errno
- * says. */
+/* Rereads an open file from its start. PJ_E_INVALID: not a number; other failures by errno. */
 pj_status pj_sysfs_read(int fd, int64_t *value);
 
 #endif

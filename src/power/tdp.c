@@ -1,5 +1,5 @@
-/* Facts from the makers' public data sheets: model, base power in watts, hardware threads. Add a
- * line when a machine is missing; or give the figures by hand (estimate:idle_w=..,full_w=..). */
+/* Figures from the vendors' public data sheets: model, base power in watts, hardware threads. Add a
+ * line for a missing CPU, or give the figures by hand (estimate:idle_w=..,full_w=..). */
 #include "power/tdp.h"
 
 #include <ctype.h>
@@ -142,7 +142,7 @@ static const pj_tdp table[] = {
     {"Ultra 9 185H", 45, 22},
     {"Ultra 7 265K", 125, 20},
     {"Ultra 9 285K", 125, 24},
-    /* Apple: sustained package power as measured by reviewers' meters, no maker's figure exists */
+    /* Apple: sustained package power as measured in reviews; Apple publishes no figure */
     {"Apple M1", 20, 8},
     {"Apple M1 Pro", 35, 10},
     {"Apple M1 Max", 40, 10},

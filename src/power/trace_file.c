@@ -1,4 +1,4 @@
-/* CSV traces. One pass over the header, one over the rows; no cell is copied. */
+/* CSV traces, parsed in one pass over header and rows without copying cells. */
 #include "power/trace_file.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ typedef enum column_kind {
     COLUMN_TIME,
     COLUMN_POWER,
     COLUMN_QUALITY,
-    COLUMN_DEVICE /* which GPU the row is of */
+    COLUMN_DEVICE /* which GPU the row belongs to */
 } column_kind;
 
 typedef struct column {
@@ -36,7 +36,7 @@ typedef struct reader {
     size_t column_count, time_column, device_column, capacity;
     bool dates;  /* times are dates, not milliseconds */
     cell device; /* of the first row */
-    bool many;   /* a later row is of another device */
+    bool many;   /* a later row belongs to another device */
     double first_ms;
 } reader;
 
@@ -98,7 +98,7 @@ static bool cell_starts_with(cell c, const char *start)
     return c.length >= length && strncmp(c.text, start, length) == 0;
 }
 
-/* A finite number, perhaps with a unit W or mW behind it (which then sets the scale). */
+/* A finite number, optionally followed by a unit W or mW (which then sets the scale). */
 static bool cell_number(cell c, double scale, double *value)
 {
     char copy[NUMBER_BYTES + 1], *end;
@@ -137,7 +137,7 @@ static bool cell_date(cell c, double *ms)
 /* ---- header
  * --------------------------------------------------------------------------------------- */
 
-/* What a recorded column draws at most: one without a number may be the sum of several devices. */
+/* Power limit of a recorded column: one without a number may be the sum of several devices. */
 static double most_mw(const pj_rail *rail)
 {
     enum { SOCKETS = 4, BOARDS = 8 };
@@ -147,7 +147,7 @@ static double most_mw(const pj_rail *rail)
     return each * (rail->rail_class == PJ_RAIL_GPU ? BOARDS : SOCKETS);
 }
 
-/* Makes a rail of the name; names are cut to what a rail can hold and to plain characters. */
+/* Adds a rail; its name is truncated and reduced to plain characters. */
 static int add_rail(pj_trace *t, const char *name, size_t length, const char *field)
 {
     if (t->rail_count == PJ_MAX_RAILS || length == 0) return -1;
@@ -266,7 +266,7 @@ static bool row_time(const reader *r, const cell *cells, double *ms)
     return fabs(*ms) < 1e14;
 }
 
-/* Rows of several GPUs in one log would pass for readings of one. */
+/* Rows of several GPUs in one log would pass for readings of one GPU. */
 static void watch_device(reader *r, cell device)
 {
     if (!r->device.text) r->device = device;
@@ -274,7 +274,7 @@ static void watch_device(reader *r, cell device)
                memcmp(device.text, r->device.text, device.length) != 0;
 }
 
-/* Takes a line as a row; false when it is none: cut, ragged, or back in time. */
+/* Parses a line as a row; false when it is truncated, ragged, or goes back in time. */
 static bool read_row(reader *r, const char *line, size_t length)
 {
     pj_trace *t = r->trace;
@@ -307,7 +307,7 @@ static int compare_double(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The usual time between rows, for rails whose every row is an update. */
+/* Sets the update period of rails whose every row is an update: the usual time between rows. */
 static void set_periods(pj_trace *t)
 {
     enum { SAMPLE = 512 };
@@ -329,8 +329,8 @@ static int find_rail(const pj_trace *t, const char *name)
     return -1;
 }
 
-/* The column that holds this one by their names: "gpu" is the sum of "gpu0" and "gpu1"; cores lie in
- * their package, a GPU's memory on its board; a total holds all that counts; -1: none. */
+/* The column that contains this one, judged by names: "gpu" is the sum of "gpu0" and "gpu1"; cores
+ * are in their package, a GPU's memory on its board; a total contains all that count; -1: none. */
 static int parent_by_name(const pj_trace *t, const pj_rail *rail)
 {
     const char *class_name = pj_rail_class_name(rail->rail_class), *name = rail->name;

@@ -1,9 +1,7 @@
-/*
- * Recorded power traces as files: the CSV that `perjoule top --record` writes (timestamp_ms, one
- * NAME_mw column a rail, phase), and logs of `nvidia-smi --query-gpu=timestamp,power.draw,...
- * --format=csv`. Files are hostile: everything that is not a number is a hole, a cut or ragged line
- * is skipped, memory is bounded by the file's size.
- */
+/* Recorded power traces: the CSV that `perjoule top --record` writes (timestamp_ms, one NAME_mw
+ * column per rail, phase), and logs of `nvidia-smi --query-gpu=timestamp,power.draw,...
+ * --format=csv`. Files are untrusted: a cell that is not a number is a gap, a truncated or ragged
+ * line is skipped, memory is bounded by the file's size. */
 #ifndef PJ_POWER_TRACE_FILE_H
 #define PJ_POWER_TRACE_FILE_H
 
@@ -19,9 +17,10 @@ typedef struct pj_trace {
     double *t_ms;     /* from the first row, ascending */
     float *window_ms; /* true averaging time of the row, 0: unknown; NULL: unknown for all */
     float *mw;        /* row_count x rail_count; NAN where the cell holds no number */
-    bool *gap;        /* same shape: the cell says that no value could be had (not just empty) */
-    bool polled;      /* rows are polls that may repeat a reading, not updates */
-    size_t skipped;   /* lines that were not understood */
+    /* same shape: the cell says that there was no value (rather than being empty) */
+    bool *gap;
+    bool polled;    /* rows are polls that may repeat a reading, not updates */
+    size_t skipped; /* lines that could not be parsed */
 } pj_trace;
 
 /* `text` need not end in NUL. On failure the trace is empty. */

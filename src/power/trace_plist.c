@@ -1,6 +1,6 @@
-/* Recorded powermetrics streams as traces. Two passes: the first counts samples and learns which
- * rails there are, the second fills the columns. A document that is cut or has no length is skipped
- * and counted. */
+/* Recorded powermetrics streams as traces. The first pass counts samples and collects the rails,
+ * the second fills the columns. A truncated document or one without a duration is skipped and
+ * counted. */
 #include "power/powermetrics_plist.h"
 #include "power/trace_file.h"
 
@@ -85,7 +85,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
     left = bytes;
     while (next_sample(&at, &left, &s, &skipped)) {
         size_t row = t->row_count++;
-        end_ms += (double)s.elapsed_ns * 1e-6; /* a value holds for the time up to its row */
+        end_ms += (double)s.elapsed_ns * 1e-6; /* a value covers the time up to its row */
         t->t_ms[row] = end_ms;
         t->window_ms[row] = (float)((double)s.elapsed_ns * 1e-6);
         uint32_t column = 0;

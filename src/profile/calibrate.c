@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double LEAST_RELATIVE_SD = 0.001; /* silicon is not steadier than that */
+static const double LEAST_RELATIVE_SD = 0.001; /* no hardware is steadier than that */
 
 void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key, size_t bytes)
 {
@@ -123,7 +123,7 @@ pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibr
     if (!c) return pj_fail_memory(err, "a calibration");
     c->created_wall_ns = pj_clock_wall_ns();
     pj_calibration_key(session, slot->engine, c->key, sizeof c->key);
-    pj_session_baseline(session, PJ_BASELINE_RESIDENT, NULL); /* without one powers are gross */
+    pj_session_baseline(session, PJ_BASELINE_RESIDENT, NULL); /* without one, powers are gross */
     uint32_t passes = o->passes ? o->passes : 2;
     for (uint32_t pass = 0; pass < passes && status == PJ_OK; pass++)
         status = run_pass(session, slot, o, pass, c, err);

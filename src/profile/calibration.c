@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double OPERATION_SD = 0.15;       /* of an operation around its component's power */
+/* of an operation relative to its component's power */
+static const double OPERATION_SD = 0.15;
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

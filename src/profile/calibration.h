@@ -1,7 +1,7 @@
 /*
- * Calibrations: what each component of a model draws on this machine, measured alone, with its
- * interval. A slow or noisy sensor cannot tell components apart inside a run; with a calibration as
- * prior the same fit can (method `replay`).
+ * Calibrations: the power of each component of a model on this machine, measured in isolation, with
+ * its interval. A slow or noisy sensor cannot separate components within a run; with a calibration
+ * as prior, the same fit can (method `replay`).
  *
  * A calibration belongs to one machine, model shape, dtype, thread count, instruction set and set
  * of sensors; its key spells them out, and a run uses only a calibration with its own key. Files
@@ -19,7 +19,7 @@ typedef struct pj_calibration_row {
     char rail[PJ_RAIL_NAME_BYTES];
     pj_phase phase;
     double power_mw, sd_mw; /* net */
-    bool unstable;          /* its passes differ by more than their intervals say */
+    bool unstable;          /* its passes differ by more than their intervals allow */
 } pj_calibration_row;
 
 typedef struct pj_calibration {
@@ -31,15 +31,15 @@ typedef struct pj_calibration {
 
 pj_status pj_calibration_save(const pj_calibration *calibration, char *path, size_t bytes,
                               pj_error *err);
-/* The calibration of a key. PJ_E_NOT_FOUND when there is none. */
+/* Loads the calibration of a key. PJ_E_NOT_FOUND without one. */
 pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_error *err);
 
-/* The row of a class on a rail, added where there is none; NULL: no room, or too long a name. */
+/* The row of a class on a rail, added if missing; NULL: full, or the name is too long. */
 pj_calibration_row *pj_calibration_row_for(pj_calibration *calibration, const char *rail,
                                            const char *name, pj_phase phase);
 
-/* As pj_build_options.prior takes it; `context` is a pj_calibration. An operation inside a
- * component that was calibrated as a whole gets the component's power with a wide interval. */
+/* A pj_build_options.prior callback; `context` is a pj_calibration. An operation inside a component
+ * that was calibrated as a whole gets the component's power with a wide interval. */
 bool pj_calibration_prior(void *context, const pj_rail *rail, const char *class_name,
                           pj_phase phase, double *power_mw, double *sd_mw);
 

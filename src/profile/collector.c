@@ -42,7 +42,7 @@ static void take_readings(pj_collector *c)
 
 void pj_collector_round(pj_collector *c)
 {
-    if (c->meter) take_readings(c); /* first, so that live tokens find their power */
+    if (c->meter) take_readings(c); /* first, so that live tokens have their power */
     pj_recorder_drain(c->recorder, take_record, c);
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);
@@ -61,7 +61,7 @@ static void *collect(void *context)
         if (pj_recorder_is_busy(c->recorder)) continue;
         due += ROUND_NS;
         int64_t now = pj_clock_ns();
-        if (due < now) due = now + ROUND_NS / 4; /* behind: do not try to catch up at full speed */
+        if (due < now) due = now + ROUND_NS / 4; /* after an overrun, catch up gradually */
         pj_clock_sleep_until(due);
     }
     pj_collector_round(c);

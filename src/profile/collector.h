@@ -1,7 +1,5 @@
-/*
- * The collector: the one thread of a run that empties lanes and sensor rings into the spool and
- * tells listeners what goes on. It wakes every 16 ms, at once again while a ring is filling up.
- */
+/* The collector: the thread of a run that drains lanes and sensor rings into the spool and notifies
+ * live sinks. It wakes every 16 ms, or at once while a ring is filling up. */
 #ifndef PJ_PROFILE_COLLECTOR_H
 #define PJ_PROFILE_COLLECTOR_H
 
@@ -13,7 +11,7 @@
 typedef struct pj_collector {
     pj_recorder *recorder;
     pj_meter *meter;              /* NULL: none */
-    pj_live_feed *feed;           /* NULL: nobody listens */
+    pj_live_feed *feed;           /* NULL: no live sink */
     pthread_mutex_t *spool_mutex; /* others append warnings and facts */
     pj_spool *spool;
     void (*on_event)(void *context, const pj_meter_event *event); /* sensors lost, ... */
@@ -22,13 +20,13 @@ typedef struct pj_collector {
     pthread_t thread;
     bool running;
     _Atomic bool stop;
-    int64_t cpu_ns; /* after stop: CPU time it took */
+    int64_t cpu_ns; /* CPU time used, valid after stop */
     pj_reading readings[512];
 } pj_collector;
 
 pj_status pj_collector_start(pj_collector *collector, pj_error *err);
 void pj_collector_stop(pj_collector *collector); /* joins; may run twice */
-/* One round on the calling thread; only while the thread does not run. */
+/* One round on the calling thread; only while the thread is not running. */
 void pj_collector_round(pj_collector *collector);
 
 #endif

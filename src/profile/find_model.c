@@ -1,4 +1,4 @@
-/* Looking for a model in the places where models are kept, in order. */
+/* Searches for a model in the usual places, in order. */
 #include "profile/find_model.h"
 
 #include "base/file.h"
@@ -39,11 +39,11 @@ typedef struct search {
     const char *wanted; /* without a quantisation */
     size_t wanted_bytes;
     const char *quantisation; /* "Q4_K_M", or NULL */
-    match exact, also;        /* the first model of that name, and the next elsewhere */
+    match exact, also;        /* first match, and the next one elsewhere */
     match file;               /* the first GGUF file of a repository of that name */
     unsigned files;
     char file_names[320];
-    char problem[640]; /* of a model of that name that has nothing to open */
+    char problem[640]; /* of a matching model without a usable file */
 } search;
 
 static void keep(match *m, const pj_model_spot *spot)
@@ -53,7 +53,7 @@ static void keep(match *m, const pj_model_spot *spot)
     snprintf(m->place, sizeof m->place, "%s", spot->place);
 }
 
-/* "x" names "x", and "ollama:x:latest" names "ollama:x". */
+/* "x" matches "x", and "ollama:x:latest" matches "ollama:x". */
 static bool is_name(const search *s, const char *name)
 {
     static const char latest[] = ":latest";
@@ -63,8 +63,8 @@ static bool is_name(const search *s, const char *name)
            strcmp(s->wanted + length, latest) == 0;
 }
 
-/* The name of a file in the repository that is wanted, or NULL: after "org/name/", and in
- * llama.cpp's cache after "org_name_". */
+/* The file name inside the wanted repository, or NULL: after "org/name/", and in llama.cpp's cache
+ * after "org_name_". */
 static const char *file_of(const search *s, const char *name)
 {
     size_t n = s->wanted_bytes;
@@ -78,7 +78,7 @@ static const char *file_of(const search *s, const char *name)
                                                                                      : NULL;
 }
 
-/* Whether the file's name has the quantisation as a word: Q4_K is not in Q4_K_M. */
+/* Whether the file's name contains the quantisation as a word: Q4_K_M does not contain Q4_K. */
 static bool has_quantisation(const char *file, const char *quantisation)
 {
     size_t length = strlen(quantisation);
@@ -118,7 +118,7 @@ static bool look(void *context, const pj_model_spot *spot)
     return true;
 }
 
-/* ---- what was found ----------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static pj_status not_found(const char *name, const char *folder, pj_error *err)
 {
@@ -159,8 +159,8 @@ static bool find_pair(const char *folder, const char *name, char *path, size_t b
     return pj_path_join(path, bytes, folder, name) && exists(path);
 }
 
-/* Among the models installed with perjoule: under the prefix it was built for, or, where a
- * ready-made program was only unpacked, beside the program. */
+/* Among the models installed with perjoule: under the build's prefix, or next to the program for an
+ * unpacked binary release. */
 static bool find_installed(const char *name, char *path, size_t bytes)
 {
     char program[PATH_MAX], models[PATH_MAX];

@@ -1,4 +1,4 @@
-/* Opening the model inside a run, describing it, generating, and ending the run in every case. */
+/* Opens the model inside a run, describes it, generates, and ends the run in every case. */
 #include "profile/generate.h"
 
 #include "base/buffer.h"
@@ -22,7 +22,7 @@ static void write_model(pj_json *json, const pj_engine_facts *f)
     pj_json_kv_uint(json, "parameters", f->parameters);
     pj_json_kv_uint(json, "active_parameters", f->active_parameters);
     pj_model_facts counted;
-    pj_model_facts_fill(c, PJ_F32, &counted); /* the type does not count */
+    pj_model_facts_fill(c, PJ_F32, &counted); /* the type does not matter here */
     pj_json_kv_string(json, "attention", counted.attention);
     pj_model_parts_json(&counted, json);
     pj_json_kv_uint(json, "layers", c->layers);
@@ -56,8 +56,8 @@ static void write_sampling(pj_json *json, const pj_sampling *s)
     pj_json_kv_uint(json, "seed", s->seed);
 }
 
-/* What the run was asked to do, with what was left open filled in: `engine` is NULL before the model
- * is open, when only it knows the threads and the model's own sampling. */
+/* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
+ * it knows the threads and the model's own sampling. */
 static void write_settings(pj_json *json, const pj_session *session, const pj_profile_options *o,
                            const pj_engine *engine)
 {
@@ -126,7 +126,7 @@ static pj_status describe(const pj_session *session, pj_run *run, const pj_engin
     return status;
 }
 
-/* The prompts' text as the run keeps it: one after the other, or the ids. */
+/* The text of the prompts as stored with the run: concatenated, or the ids. */
 static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
 {
     pj_buffer_init(text, 64u << 20);
@@ -141,7 +141,8 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
     return !text->failed;
 }
 
-/* What a private run keeps of its prompt, or of its output. A failure costs the features alone. */
+/* Features that a private run stores of its prompt and output. On failure only the features are
+ * lost. */
 static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer *output)
 {
     const pj_buffer *text = prompt ? prompt : output;
@@ -158,7 +159,7 @@ static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer 
     pj_buffer_fini(&object);
 }
 
-/* Of a batch: the texts of its sequences, one after the other. */
+/* For a batch: the concatenated texts of its sequences. */
 static void keep_output_features(pj_run *run, const pj_generate_result *result)
 {
     pj_buffer text;
@@ -170,7 +171,7 @@ static void keep_output_features(pj_run *run, const pj_generate_result *result)
         if (s->text) pj_buffer_append(&text, s->text, s->text_bytes);
     }
     if (text.failed)
-        pj_run_warn(run, "features_lost", "memory is out: the features of the output are not known");
+        pj_run_warn(run, "features_lost", "out of memory: the features of the output are unknown");
     else
         keep_features(run, NULL, &text);
     pj_buffer_fini(&text);
@@ -236,8 +237,8 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
     return pj_engine_generate(engine, &request, result, err);
 }
 
-/* The calibration of this model on this machine, where there is one, becomes the prior of the run's
- * fit. One that cannot be read is said and left alone. */
+/* The calibration of this model on this machine, if any, becomes the prior of the run's fit. An
+ * unreadable one is reported and ignored. */
 static void take_calibration(pj_session *session, const pj_engine *engine, pj_run *run)
 {
     char key[sizeof session->calibration->key];

@@ -1,8 +1,6 @@
-/*
- * A profiled run of the project's own engine, from a prompt to a finished run: what `run`, the
- * server and the benches share. The model stays open in a slot, so that the next run of the same
- * model does not load it again.
- */
+/* A profiled run of perjoule's own engine, from prompt to finished run: shared by `run`, the server
+ * and the benchmarks. The model stays open in a slot, so that the next run of the same model does
+ * not reload it. */
 #ifndef PJ_PROFILE_GENERATE_H
 #define PJ_PROFILE_GENERATE_H
 
@@ -11,14 +9,14 @@
 
 typedef struct pj_profile_options {
     pj_engine_options engine;
-    const pj_prompt *prompts; /* prompt_count of them; sequence i takes prompt i % count */
+    const pj_prompt *prompts; /* prompt_count of them; sequence i uses prompt i % count */
     uint32_t prompt_count;
     uint32_t batch; /* sequences decoded at once; 0: prompt_count */
-    pj_batch_rule batch_rule; /* how shared steps are split between the sequences */
-    uint32_t first_stream; /* of the seed, for the first sequence: see pj_generate_request */
+    pj_batch_rule batch_rule; /* how the energy of shared steps is split between sequences */
+    uint32_t first_stream; /* random stream of the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;
-    bool is_private; /* keep features of prompt and output instead of the texts */
+    bool is_private; /* store features of prompt and output instead of the texts */
     const char *system, *chat_variables; /* with `chat`; as in pj_generate_request */
     pj_sampling sampling;                /* complete: see pj_engine_sampling_defaults */
     bool sampling_from_model;            /* take the model's defaults instead of `sampling` */
@@ -26,11 +24,11 @@ typedef struct pj_profile_options {
     pj_depth depth;
     const char *const *tags; /* NULL-terminated, or NULL */
     const char *experiment_name;
-    const char *settings_json; /* what was asked for; NULL: made from these options */
-    const char *repeat_group;  /* "": this run is the first of a group; NULL: of none */
+    const char *settings_json; /* settings as requested; NULL: made from these options */
+    const char *repeat_group;  /* "": first run of a new group; NULL: no group */
     uint32_t repeat_index;
-    uint32_t warmup;    /* runs before this one that were not recorded */
-    const char *run_id; /* a UUIDv7 given out before, for a run that waited; NULL: a new one */
+    uint32_t warmup;    /* number of unrecorded runs before this one */
+    const char *run_id; /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
     void *context;
@@ -45,15 +43,15 @@ typedef struct pj_profile_result {
     bool stored;
 } pj_profile_result;
 
-/* Runs it. The result is filled as far as things went, whatever the status, and is the caller's to
- * finish. PJ_E_CANCELLED: the run was cancelled and is kept. A failure to store the run comes back
- * as the status too, when nothing worse happened. */
+/* Runs it. The result is filled as far as possible, whatever the status, and the caller must finish
+ * it. PJ_E_CANCELLED: the run was cancelled and stored. Failure to store the run is also returned
+ * as the status, unless something worse happened. */
 pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot,
                               const pj_profile_options *options, pj_profile_result *result,
                               pj_error *err);
 void pj_profile_result_fini(pj_profile_result *result); /* may run twice */
 
-/* The same generation without a run: nothing is recorded, for --depth off and the benches. */
+/* The same generation without a run: nothing is recorded; for --depth off and the benchmarks. */
 pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *options,
                           pj_generate_result *result, pj_error *err);
 

@@ -9,7 +9,7 @@
 
 enum { MAX_ANOMALIES = 100 };
 
-/* Beyond this many robust deviations: of 1000 normal values none is expected. */
+/* Threshold in robust standard deviations: none is expected among 1000 normal values. */
 static const double threshold = 5;
 
 typedef struct finding {
@@ -68,7 +68,7 @@ static void search_tokens(search *s, double *work)
     }
 }
 
-/* Each phase has a level of its own. */
+/* Each phase has its own median. */
 static void search_phase(search *s, int phase, double *values, uint32_t *of, double *work)
 {
     uint32_t n = 0;

@@ -9,10 +9,10 @@
 
 enum { PJ_COMPARE_MAX = 4 };
 
-/* The whole answer of /summary. */
+/* The complete answer of /summary. */
 pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
                              pj_json *json, pj_error *err);
-/* Makes what the summary of a run that was just stored keeps, before somebody waits for it. */
+/* Computes the cached parts of the summary of a run just stored, before somebody waits for it. */
 void pj_insight_prepare(pj_store *store, const char *id);
 /* The answer of /compare for 2 to 4 runs. */
 pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,

@@ -58,7 +58,7 @@ static void write_component(pj_json *json, const comparison *c, const char *name
     pj_json_object_end(json);
 }
 
-/* Those of the first run, hottest first, then what only later ones have. */
+/* Components of the first run, highest energy first, then those that only later runs have. */
 static void write_components(pj_json *json, const comparison *c)
 {
     pj_json_key(json, "components");
@@ -95,8 +95,8 @@ static void write_phases(pj_json *json, const comparison *c)
     pj_json_array_end(json);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole comparison
+ * ----------------------------------------------------------------------- */
 
 static pj_status load_run(comparison *c, named *n, pj_store *store, const char *id, pj_error *err)
 {

@@ -1,5 +1,5 @@
-/* From records to events. Names, open tokens and the parts of the token that is being shown are
- * kept here; everything has a bound, and what goes beyond it is not told live (it is stored). */
+/* Turns records into events. Keeps names, open tokens and the parts of the token being shown;
+ * everything is bounded, and what exceeds a bound is not sent live (but is stored). */
 #include "profile/live_feed.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@ typedef struct token_text {
     char text[264];
 } token_text;
 
-typedef struct utf8_rest { /* bytes of a character that is not complete yet */
+typedef struct utf8_rest { /* bytes of an incomplete UTF-8 character */
     char bytes[4];
     uint8_t count;
 } utf8_rest;
@@ -31,14 +31,14 @@ struct pj_live_feed {
     pj_meter *meter;
     const pj_rail *rails;
     uint32_t rail_count;
-    pj_curve *curves[PJ_MAX_RAILS]; /* NULL where the rail is in no column */
+    pj_curve *curves[PJ_MAX_RAILS]; /* NULL for rails that are in no column */
     bool in_column[PJ_RAIL_TOTAL + 1][PJ_MAX_RAILS];
     double last_mw[PJ_MAX_RAILS];
     pj_phase phase;
     char **names;
     uint32_t name_count;
-    bool shown;       /* the open token's stages and parts are told */
-    int64_t shown_ns; /* when the last such token began */
+    bool shown;       /* the open token's stages and parts are sent */
+    int64_t shown_ns; /* begin of the last such token */
     token_text texts[MAX_TEXTS];
     uint32_t text_count;
     utf8_rest rest[MAX_TEXTS]; /* by sequence */
@@ -157,8 +157,8 @@ void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_
     }
 }
 
-/* Energy of an interval from what is known now: NAN when a rail that counts has no value. The time
- * after the last reading counts with that reading's power, because it will be known only later. */
+/* Provisional energy of an interval: NAN when a rail that counts has no value. The time after the
+ * last reading is assumed to have that reading's power. */
 static double provisional_mj(const pj_live_feed *feed, int64_t begin_ns, int64_t end_ns)
 {
     double sum = NAN;
@@ -224,7 +224,7 @@ static void keep_part(pj_live_feed *feed, const pj_span_view *view)
     feed->part_count++;
 }
 
-/* Puts what is complete of the sequence's pending bytes and `bytes` into `piece`. */
+/* Writes the complete characters of the sequence's pending bytes and `bytes` into `piece`. */
 static void complete_text(utf8_rest *rest, const char *bytes, char *piece, size_t size)
 {
     char all[300];
@@ -254,7 +254,7 @@ static void complete_text(utf8_rest *rest, const char *bytes, char *piece, size_
     piece[out] = 0;
 }
 
-/* A private run tells whose token it is, and no more. */
+/* A private run tells only which sequence a token belongs to. */
 static bool is_unknown(const token_text *text)
 {
     return text->token_id < 0 && !text->text[0];
@@ -299,7 +299,7 @@ static void token_begins(pj_live_feed *feed, const pj_span *span)
     if (feed->shown) feed->shown_ns = span->begin_ns;
 }
 
-/* Simulated sensors show something like load while the model runs. */
+/* Simulated sensors show a load while the model runs. */
 static void phase_changes(pj_live_feed *feed, pj_phase phase)
 {
     feed->phase = phase;
@@ -346,7 +346,7 @@ static void keep_name(pj_live_feed *feed, const pj_record *record)
 {
     uint32_t id;
     memcpy(&id, record->payload, 4);
-    if (id != feed->name_count + 1) return; /* names come in order */
+    if (id != feed->name_count + 1) return; /* names arrive in order */
     char **names = pj_resize(feed->names, id + 1, sizeof *names);
     if (!names) return;
     feed->names = names;

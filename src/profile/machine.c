@@ -1,4 +1,4 @@
-/* The fingerprint, from /proc and uname. What cannot be read is null. */
+/* The machine fingerprint, from /proc and uname. Unreadable members are null. */
 #include "profile/machine.h"
 
 #include "base/file.h"
@@ -13,7 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The value behind "KEY<white space>:" or "KEY=" in a text of lines; "" when absent. */
+/* The value after "KEY<white space>:" or "KEY=" in a multi-line text; "" when absent. */
 static void find_value(const char *text, const char *key, char separator, char *value, size_t bytes)
 {
     size_t length = strlen(key);

@@ -1,5 +1,4 @@
-/* What this machine is: the fingerprint that is kept with every run, and the key of calibrations.
- */
+/* The machine's fingerprint, stored with every run and part of the key of calibrations. */
 #ifndef PJ_PROFILE_MACHINE_H
 #define PJ_PROFILE_MACHINE_H
 
@@ -14,9 +13,9 @@ typedef struct pj_machine {
 
 enum { PJ_CPU_NAME_BYTES = 128 };
 
-/* The processor's name, or its architecture. */
+/* The CPU model's name, or the architecture. */
 void pj_machine_cpu(const char *procfs, char cpu[PJ_CPU_NAME_BYTES]);
-/* Strings live in the arena. `procfs` is in front of /proc ("" usually). */
+/* Strings are in the arena. `procfs` is the prefix of /proc (usually ""). */
 pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rail_count,
                           pj_arena *arena, pj_machine *machine, pj_error *err);
 

@@ -1,4 +1,4 @@
-/* Keeping one model open between runs. */
+/* Keeps one model open between runs. */
 #include "profile/model_slot.h"
 
 #include "base/buffer.h"

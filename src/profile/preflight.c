@@ -1,4 +1,4 @@
-/* Refusing requests that can't be served, from the model's header alone. */
+/* Rejects impossible requests from the model's header alone. */
 #include "profile/preflight.h"
 
 #include "llm/checkpoint.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Special tokens and a chat format's frame around a prompt; where prompt and output come closer to
- * the context than this, the tokens are counted. */
+/* Upper bound of special tokens and chat template around a prompt; if prompt and output come closer
+ * to the context length than this, tokens are counted exactly. */
 enum { FRAME_TOKENS = 64 };
 
 static pj_status synthetic_context(const char *shape, uint32_t *context, pj_error *err)
@@ -24,7 +24,7 @@ static pj_status synthetic_context(const char *shape, uint32_t *context, pj_erro
     return status;
 }
 
-/* The context that the model's header names, 0 when it can't be told from there. */
+/* The context length in the model's header, 0 when it cannot be told from there. */
 static pj_status find_context(const char *path, uint32_t *context, pj_error *err)
 {
     static const char synthetic[] = "synthetic:";
@@ -38,7 +38,8 @@ static pj_status find_context(const char *path, uint32_t *context, pj_error *err
         return pj_fail(err, status, "model %s: %s", path, why.text);
     }
     const pj_model_config *config = pj_checkpoint_config(checkpoint);
-    if (config->rope.type != PJ_ROPE_DYNAMIC) *context = config->context; /* else it stretches */
+    /* dynamic RoPE scaling extends it */
+    if (config->rope.type != PJ_ROPE_DYNAMIC) *context = config->context;
     pj_checkpoint_close(checkpoint);
     return PJ_OK;
 }
@@ -53,7 +54,7 @@ static pj_status check_tokens(uint32_t prompt, uint64_t tokens, uint32_t wanted,
                    prompt + 1, (unsigned long long)tokens, wanted, context);
 }
 
-/* A token is at least one byte, so most prompts fit for certain and are not tokenized. */
+/* A token is at least one byte, so most prompts fit for certain and need not be tokenised. */
 static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t context,
                             pj_error *err)
 {

@@ -23,14 +23,14 @@ enum { MOST_TRIES = 5, PATIENCE_MS = 200, NEWBORN_S = 60 };
 struct pj_recovery {
     char *database;
     pj_spool_dirs dirs;
-    _Atomic bool stop; /* what is in progress is to be abandoned */
+    _Atomic bool stop; /* abandon the current spool */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
     int owners; /* the caller and the thread; the last one frees */
     bool paused, closing, busy, done;
     uint32_t recovered, unreadable;
     char first_unreadable[PJ_ERROR_TEXT_BYTES];
-    pj_buffer unsaid; /* sentences before somebody listened, each with a NUL */
+    pj_buffer unsaid; /* messages before a callback was set, each with a NUL */
     pj_recovery_say_fn *say;
     void *say_context;
 };
@@ -41,7 +41,8 @@ static bool has_ending(const char *name, const char *ending)
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
-/* ---- saying --------------------------------------------------------------------------------- */
+/* ---- messages
+ * --------------------------------------------------------------------------------- */
 
 static void say(pj_recovery *r, const char *text)
 {
@@ -94,8 +95,8 @@ static void note_unreadable(pj_recovery *r, const char *path, const pj_error *er
 
 /* ---- attempts ------------------------------------------------------------------------------- */
 
-/* Counted in a file beside the spool, because an attempt may end with the death of the process:
- * a spool that kills whoever reads it must not do so for ever. */
+/* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
+ * spool that crashes its reader must not do so for ever. */
 static bool tries_path(const char *spool, char *path, size_t bytes)
 {
     int stem = (int)(strlen(spool) - strlen(".spool"));
@@ -109,7 +110,7 @@ static bool begin_try(const char *spool, pj_error *err)
     if (!tries_path(spool, path, sizeof path)) return true;
     if (stat(path, &info) == 0 && info.st_size >= MOST_TRIES) {
         pj_fail(err, PJ_E_STATE,
-                "its recovery did not come to an end %d times; perjoule import %s tries again",
+                "its recovery failed to finish %d times; perjoule import %s tries again",
                 MOST_TRIES, spool);
         return false;
     }
@@ -129,7 +130,7 @@ static void end_try(const char *spool)
 
 /* ---- one spool ------------------------------------------------------------------------------ */
 
-/* Opens and locks a spool of this user; a file of anybody else is none of ours, whatever it says. */
+/* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
 static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t *bytes,
                             pj_error *err)
 {
@@ -151,13 +152,13 @@ static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t 
     return pj_spool_reader_open_fd(fd, path, reader, err);
 }
 
-/* A process that died before it could write anything leaves an empty file or a header alone. */
+/* A process that died before writing anything leaves an empty file or only a header. */
 static bool is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
 {
     return (opened == PJ_E_INVALID && bytes == 0) || (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
 }
 
-/* An empty file that is new may be about to get its lock and header from a live process. */
+/* A new empty file may be about to get its lock and header from a live process. */
 static void remove_empty(const char *path, uint64_t bytes)
 {
     struct stat info;
@@ -193,14 +194,15 @@ static pj_status store_spool(pj_recovery *r, pj_store *store, pj_spool_reader *r
     return PJ_OK;
 }
 
-/* The lock is held from reading to deleting, so that two processes do not both take a spool. */
+/* The lock is held from reading to deleting, so that two processes cannot both recover a spool. */
 static void take_spool(pj_recovery *r, pj_store *store, const char *path)
 {
     pj_spool_reader reader;
     pj_error err = {0};
     uint64_t bytes;
     pj_status status = open_spool(path, &reader, &bytes, &err);
-    if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return; /* somebody else's */
+    /* in use or taken by another process */
+    if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return;
     if (is_empty(&reader, status, bytes)) {
         remove_empty(path, bytes);
         pj_spool_reader_close(&reader);
@@ -236,7 +238,7 @@ static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
     closedir(spools);
 }
 
-/* True when all spools were seen. */
+/* True when all spools were processed. */
 static bool take_all(pj_recovery *r)
 {
     pj_store *store = NULL;
@@ -400,14 +402,14 @@ static void look_at(const char *path, pj_spool_entry *entry)
         entry->state = PJ_SPOOL_DAMAGED;
     else if (status == PJ_OK && tries_path(path, tries, sizeof tries) && stat(tries, &info) == 0 &&
              info.st_size >= MOST_TRIES)
-        status = pj_fail(&entry->reason, PJ_E_STATE, "its recovery did not come to an end %d times",
+        status = pj_fail(&entry->reason, PJ_E_STATE, "its recovery failed to finish %d times",
                          MOST_TRIES);
     else if (status == PJ_OK) {
         bool has_facts = false;
         for (const pj_record *record; !has_facts && (record = pj_spool_next(&reader));)
             has_facts = pj_record_kind(record) == PJ_RECORD_INFO;
         if (!has_facts)
-            status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not say which run it is of");
+            status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
     }
     if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
     if (status == PJ_OK) pj_spool_reader_close(&reader);

@@ -1,4 +1,4 @@
-/* Energies, intervals and phases of a finished run, copied out of its rows. */
+/* Copies energies, intervals and phases of a finished run out of its rows. */
 #include "profile/result.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 
 enum { SIZE_0_1 = offsetof(pj_result, json) + sizeof(char *) };
 
-#define NORMAL_95 1.96 /* standard deviations on either side of a 95 % interval */
+#define NORMAL_95 1.96 /* half width of a 95 % interval in standard deviations */
 
 pj_status pj_result_check(const pj_result *result, pj_error *err)
 {
@@ -26,7 +26,7 @@ static pj_joules_mj with_interval(double mj, double sd_mj)
     return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
-/* Rows of one phase share their systematic errors, so that their deviations add up. */
+/* Rows of one phase share their systematic errors, so their standard deviations add linearly. */
 static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *out)
 {
     double gross = 0, net = 0, sd = 0, net_sd = 0;

@@ -1,7 +1,5 @@
-/*
- * One run from its start to its row in the database: spool, collector, sensors, and the order in
- * which they are closed. The strings of its facts live in its arena.
- */
+/* One run from start to stored row: spool, collector, sensors, and the order in which they are
+ * closed. The strings of its facts are in its arena. */
 #include "profile/run.h"
 
 #include "base/clock.h"
@@ -28,7 +26,7 @@ struct pj_run {
     pj_session *session;
     pj_arena arena;
     pj_run_info info;
-    int64_t start_ns, start_cpu_ns; /* monotonic; processor time of the process */
+    int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
     uint32_t layer_count;
     pj_recorder recorder;
     pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
@@ -52,7 +50,7 @@ static const char *keep_text(pj_run *run, const char *text, bool *failed)
     return copy;
 }
 
-/* Appends a JSON record; the caller holds no lock. */
+/* Appends a JSON record; the caller must hold no lock. */
 static pj_status append_json(pj_run *run, pj_record_type type, const pj_buffer *buffer,
                              pj_error *err)
 {
@@ -88,7 +86,7 @@ static pj_status append_rails(pj_run *run, pj_error *err)
         pj_json json;
         pj_buffer_init(&buffer, 1 << 16);
         pj_json_init(&json, &buffer);
-        bool known = idle && idle->rail_quiet[i]; /* what ran meanwhile would be taken off the run */
+        bool known = idle && idle->rail_quiet[i]; /* net figures would otherwise miss other load */
         pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN,
                       known ? idle->sd_mw[i] : NAN);
         pj_json_finish(&json);
@@ -141,7 +139,7 @@ static void take_conditions(void *context, const pj_condition *rows, uint32_t co
 static void spool_error(void *context, const pj_error *err)
 {
     pj_run *run = context;
-    if (run->spool_failures++ >= MOST_SPOOL_WARNINGS) return; /* what was lost is counted later */
+    if (run->spool_failures++ >= MOST_SPOOL_WARNINGS) return; /* losses are counted later */
     pj_run_warn(run, "spool_failed", "%s", err->text);
 }
 
@@ -204,7 +202,7 @@ static void warn_about_power(pj_run *run)
 {
     const pj_session *s = run->session;
     if (!s->meter || run->info.quality != PJ_UNAVAILABLE)
-        return; /* none was asked for, or is there */
+        return; /* none was requested, or it works */
     pj_run_warn(run, "power_unavailable",
                 "energy is unavailable: %s Timing and statistics are complete",
                 pj_meter_remedy(s->meter));
@@ -218,7 +216,7 @@ static void warn_about_baseline(pj_run *run)
         pj_run_warn(run, "baseline_busy", "%s", text);
 }
 
-/* The meter counts on from run to run. */
+/* The meter's counters continue from run to run. */
 static uint64_t missed_so_far(const pj_meter *meter)
 {
     pj_meter_cost cost;
@@ -227,7 +225,7 @@ static uint64_t missed_so_far(const pj_meter *meter)
 }
 
 /* Starts the sensors and waits for a first value of each rail, so that the curve covers the run
- * from its start: two periods and the delay, a second at most. */
+ * from its start: two periods and the delay, at most a second. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
@@ -324,14 +322,14 @@ static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
     }
     run->session = session;
     run->spool.fd = -1;
-    pj_recovery_pause(session->recovery); /* it would draw power */
+    pj_recovery_pause(session->recovery); /* it would consume power */
     pthread_mutex_init(&run->spool_mutex, NULL);
     pj_arena_init(&run->arena, 0);
     *out = run;
     return PJ_OK;
 }
 
-/* A run whose spool cannot be a file is recorded in memory; `no_file` then says why. */
+/* A run without a spool file is recorded in memory; `no_file` then says why. */
 static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
 {
     const pj_session *session = run->session;
@@ -384,7 +382,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
         pj_run_warn(run, "spool_failed", "%s, so a kill would lose this run", no_file.text);
     warn_about_power(run);
     warn_about_baseline(run);
-    pj_recorder_lane(&run->recorder); /* the caller's lane is touched before the run counts time */
+    pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
     run->start_ns = pj_clock_ns();
     run->start_cpu_ns = pj_clock_process_cpu_ns();
@@ -418,7 +416,7 @@ fail:
     return status;
 }
 
-/* ---- while it goes on ---------------------------------------------------------------------- */
+/* ---- during the run ------------------------------------------------------------------------- */
 
 const char *pj_run_id(const pj_run *run)
 {
@@ -444,7 +442,7 @@ void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
 {
     uint32_t *copy = pj_arena_alloc(&run->arena, (size_t)count + 1, sizeof *copy);
     uint64_t sum = 0;
-    if (!copy) return; /* a shared step is then split as if lengths were unknown */
+    if (!copy) return; /* shared steps are then split as if lengths were unknown */
     for (uint32_t i = 0; i < count; i++) {
         copy[i] = tokens[i];
         sum += tokens[i];
@@ -461,7 +459,7 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
 {
     if (!run) return;
     pthread_mutex_lock(&run->spool_mutex);
-    /* the largest number that the spool and the database know */
+    /* the largest number that the spool and the database can store */
     run->info.input_tokens = input_tokens < INT64_MAX ? input_tokens : INT64_MAX;
     run->info.output_tokens = output_tokens < INT64_MAX ? output_tokens : INT64_MAX;
     pthread_mutex_unlock(&run->spool_mutex);
@@ -511,9 +509,9 @@ pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
-/* What recording cost, in processor time: spans at the price measured when the session opened, the
- * time that the recording threads spent on statistics, and the two threads that serve the run. All
- * of it is part of what the process used, which bounds the estimated parts. */
+/* CPU time that recording cost: spans at the unit cost measured when the session opened, the time
+ * that recording threads spent on statistics, and the run's two service threads. All of it is part
+ * of the process's CPU time, which bounds the estimated parts. */
 static void account_overhead(pj_run *run, int64_t end_ns)
 {
     pj_recorder_counts counts = pj_recorder_count(&run->recorder);
@@ -543,8 +541,8 @@ static void account_overhead(pj_run *run, int64_t end_ns)
                     (unsigned long long)counts.misused);
 }
 
-/* A session's first run that loaded its model is followed by a look at the idle machine with the
- * model in memory, which no earlier moment offered; the run itself is net of it. */
+/* After a session's first run that loaded its model, measures idle power with the model in memory,
+ * which was impossible earlier; net figures of that run use it. */
 static void listen_with_model(pj_run *run)
 {
     pj_session *s = run->session;
@@ -564,7 +562,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
     pj_collector_stop(&run->collector);
     if (run->metering) {
         pj_meter_stop(run->session->meter);
-        pj_collector_round(&run->collector); /* what came until the samplers stopped */
+        pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
     }
     account_overhead(run, end_ns);
     listen_with_model(run);
@@ -617,7 +615,7 @@ static void say_ended(pj_run *run, pj_run_status status, const char *failure,
     pj_buffer_fini(&buffer);
 }
 
-/* Saves the spool of a run that is not in the database, and says exactly how much of it is kept. */
+/* Keeps the spool of a run that could not be stored, and reports exactly how much of it is kept. */
 static void keep_unstored(pj_run *run, pj_error *err)
 {
     pj_spool *spool = &run->spool;

@@ -1,4 +1,4 @@
-/* Opening and closing a session, idle baselines, and the folder for its spools. */
+/* Opens and closes sessions, measures idle baselines, and chooses the spool folder. */
 #include "profile/session.h"
 
 #include "base/clock.h"
@@ -12,11 +12,11 @@
 #include <string.h>
 
 enum { SPAN_COST_ROUNDS = 2000, MAX_BASELINE_SECONDS = 3600 };
-/* Opening waits a moment for leftovers, because a small one is done in that time and need not
- * compete with the first run; what takes longer is done in the background between runs. */
+/* Opening waits briefly for leftover spools, because a small one is done in that time and need not
+ * compete with the first run; longer work is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
 
-/* ---- what recording costs here -------------------------------------------------------------- */
+/* ---- cost of recording ---------------------------------------------------------------------- */
 
 static void drop_record(void *context, const pj_record *record)
 {
@@ -24,8 +24,8 @@ static void drop_record(void *context, const pj_record *record)
     (void)record;
 }
 
-/* Nanoseconds of one begin and end on this machine, the best of a few rounds: the price that a
- * run's spans are counted with. */
+/* Nanoseconds per begin and end of a span on this machine, the best of a few rounds: the unit cost
+ * of a run's spans. */
 static int64_t measure_span_cost(void)
 {
     pj_recorder recorder;
@@ -48,8 +48,8 @@ static int64_t measure_span_cost(void)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Without a folder the session works all the same: a run's events are then in memory until it ends,
- * which is said, because a kill would lose them. */
+/* Without a folder the session still works: a run's events are kept in memory until it ends, and a
+ * warning says that a kill would lose them. */
 static void choose_spool_dir(pj_session *session, const pj_session_options *options)
 {
     pj_spool_dirs dirs;
@@ -171,7 +171,8 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     if (status != PJ_OK) return status;
     pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
-    /* A resident window keeps somebody waiting who has their answer already. */
+    /* The user already has the answer and is waiting, so a resident baseline takes half the
+     * time. */
     status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
                                cold ? &session->cold : &session->resident, err);
     pj_recovery_resume(session->recovery);

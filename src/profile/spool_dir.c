@@ -1,4 +1,4 @@
-/* Choosing the folder of a database's spools, and refusing folders of other users. */
+/* Chooses the folder for a database's spools, and rejects folders of other users. */
 #include "profile/spool_dir.h"
 
 #include "base/file.h"
@@ -23,8 +23,8 @@ static bool is_database(const char *folder, const char *name)
     return pj_path_join(path, sizeof path, folder, name) && pj_store_is_database(path);
 }
 
-/* Whether a file shows that another database is there: its header, or its write-ahead log, in which
- * the header of a new database still is. */
+/* Whether a file belongs to another database: by its header, or by its write-ahead log, which holds
+ * the header of a new database. */
 static bool is_of_another(const char *folder, const char *name, const char *own)
 {
     size_t length = strlen(own);
@@ -84,7 +84,7 @@ pj_status pj_spool_dir_check(const char *dir, pj_error *err)
     return PJ_OK;
 }
 
-/* Only the owner may look into it: spools hold prompts. */
+/* Only the owner may read it: spools hold prompts. */
 __attribute__((nonnull(1))) static pj_status make_private(const char *dir, pj_error *err)
 {
     char parent[PJ_SPOOL_DIR_BYTES], *slash;

@@ -1,10 +1,10 @@
-/* The watcher's loop: a look at the beginning, one each second, and one at the end. */
+/* The watcher's loop: reads conditions at the begin, once per second, and at the end. */
 #include "profile/watcher.h"
 
 #include "base/clock.h"
 
 static const int64_t EVERY_NS = PJ_NS_PER_S;
-static const int64_t NAP_NS = 50 * PJ_NS_PER_MS; /* so that stop is heard */
+static const int64_t NAP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 
 static void look(pj_watcher *w)
 {

@@ -1,4 +1,4 @@
-/* A thread of a run that looks at the conditions of the machine's devices once per second. */
+/* A run's thread that reads the conditions of the machine's devices once per second. */
 #ifndef PJ_PROFILE_WATCHER_H
 #define PJ_PROFILE_WATCHER_H
 
@@ -9,7 +9,7 @@
 
 typedef struct pj_watcher {
     pj_conditions *conditions;
-    /* Called by the thread with what it read. */
+    /* Called by the thread with each reading. */
     void (*take)(void *context, const pj_condition *rows, uint32_t count);
     void *context;
     pthread_t thread;
@@ -17,9 +17,9 @@ typedef struct pj_watcher {
     _Atomic bool stop;
 } pj_watcher;
 
-/* `conditions`, `take` and `context` are set. A machine that cannot start a thread has no
- * conditions, which is no error. */
+/* The caller has set `conditions`, `take` and `context`. If the thread cannot be started there are
+ * no conditions, which is not an error. */
 void pj_watcher_start(pj_watcher *watcher);
-void pj_watcher_stop(pj_watcher *watcher); /* looks once more; may run twice */
+void pj_watcher_stop(pj_watcher *watcher); /* reads once more; may run twice */
 
 #endif

@@ -1,8 +1,6 @@
-/*
- * A thread starts the meter at a pace of one reading per second and takes what it read. The mutex
- * is held whenever the meter is touched; a pause stops the meter (within 50 ms) and empties its
- * rings, so that the run finds them as if nobody had been there.
- */
+/* A thread runs the meter at one reading per second and drains its rings. The mutex is held
+ * whenever the meter is used; pause stops the meter (within 50 ms) and empties its rings, so that a
+ * run starts with a clean meter. */
 #include "serve/idle_meter.h"
 
 #include "base/clock.h"
@@ -12,7 +10,7 @@
 #include <time.h>
 
 static const int64_t PACE_NS = PJ_NS_PER_S;
-static const long LOOK_NS = 250 * 1000 * 1000L; /* how often the rings are emptied */
+static const long LOOK_NS = 250 * 1000 * 1000L; /* how often the rings are drained */
 
 struct pj_idle_meter {
     pj_meter *meter;
@@ -28,7 +26,7 @@ static void tap(void *context, const pj_reading *readings, size_t count)
     pj_power_log_take(context, readings, count);
 }
 
-/* The tap has put the readings into the log; events of idle sensors concern no run. */
+/* The tap has already logged the readings; events of idle sensors concern no run. */
 static void drain(pj_idle_meter *idle)
 {
     pj_reading readings[64];

@@ -22,8 +22,8 @@ static bool has_name(const pj_model_list *list, const char *name)
     return false;
 }
 
-/* The models of the folder and the cache, and, in `installed`, those of the folder where the
- * demonstration model lies when that is another one. */
+/* The models of the folder and the cache, and in `installed` those of the demonstration model's
+ * folder if that is another one. */
 typedef struct all_models {
     pj_model_list found, installed;
 } all_models;
@@ -73,7 +73,7 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
     return status;
 }
 
-/* Bytes of memory that weights made or converted in memory may take: four fifths of it all. */
+/* Memory limit for weights generated or converted in memory: four fifths of physical memory. */
 static double memory_for_weights(void)
 {
     return 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -118,7 +118,7 @@ static pj_status take_entry(const pj_model_list *list, const char *name, int wan
                            entry->reason.text);
         if ((size_t)snprintf(path, bytes, "%s", entry->path) >= bytes)
             return pj_fail(err, PJ_E_INVALID, "the path of model %s is too long", name);
-        if (wanted < 0) return PJ_OK; /* as stored: the file is mapped, not read into memory */
+        if (wanted < 0) return PJ_OK; /* as stored: the file is mapped, not copied into memory */
         return check_size(name, entry->facts.parameters, (pj_dtype)wanted, err);
     }
     return PJ_OK;
@@ -153,7 +153,7 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
 enum { LISTEN_NS = 200 * 1000 * 1000, FRESH_NS = 5LL * 1000 * 1000 * 1000 };
 
 static pthread_mutex_t survey_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pj_survey_source *survey; /* the latest; NULL: none yet */
+static pj_survey_source *survey; /* latest result; NULL: none yet */
 static uint32_t survey_count;
 static int64_t survey_ns;
 
@@ -164,8 +164,8 @@ static pj_survey_options survey_options(const pj_serve_sensors *sensors)
                                .used = sensors->meter ? pj_meter_sources(sensors->meter) : ""};
 }
 
-/* With the mutex held, for which those who ask at the same time wait: one of them asks the sensors.
- * Not beside a run, whose own sampling a second reader could disturb, once there is an answer. */
+/* With the mutex held, so that concurrent requests share one survey. During a run an existing
+ * result is reused, because a second reader could disturb the run's sampling. */
 static pj_status refresh_survey(const pj_serve_sensors *sensors, pj_error *err)
 {
     pj_survey_source *sources;

@@ -1,11 +1,11 @@
 /*
- * Time is cut into seconds of the monotonic clock. A second holds the energy that intervals between
- * readings put into it and how much of it they covered; its power is the quotient. Intervals that
- * cross a boundary are shared out by time.
+ * Time is divided into seconds of the monotonic clock. Each second accumulates the energy of
+ * intervals between readings and the time they cover; its power is the quotient. Intervals across a
+ * boundary are split by time.
  *
- * The first counter value after sampling was started again (PJ_READING_RESET) continues the old
- * value where it can: between a run and the idle server the same sensor goes on counting. A value
- * below the old one means that the counter began anew, and what it missed is a gap.
+ * The first counter value after sampling restarts (PJ_READING_RESET) continues from the previous
+ * one if possible: the sensor keeps counting between a run and the idle server. A lower value means
+ * that the counter was reset, and the time between is a gap.
  */
 #include "serve/power_log.h"
 
@@ -17,23 +17,23 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Readings further apart than this, and than three update periods, have a gap between them. */
+/* Readings further apart than this and than three update periods have a gap between them. */
 static const int64_t GAP_NS = 5 * PJ_NS_PER_S;
-static const double PLAUSIBLE = 1.5; /* times the rail's highest power */
+static const double PLAUSIBLE = 1.5; /* times the rail's maximum power */
 enum { NOW_SECONDS = 3 };
 
 typedef struct second {
-    int64_t number; /* of the monotonic clock */
+    int64_t number; /* second of the monotonic clock */
     double energy_mj;
     int64_t covered_ns;
 } second;
 
 typedef struct rail_log {
-    bool known; /* there is a last reading, and no gap since */
-    int64_t last_ns;   /* of the last value, or for power of the last poll that showed it again */
-    int64_t polled_ns; /* of the last poll that was answered */
+    bool known; /* there is a previous reading, and no gap since */
+    int64_t last_ns;   /* of the last value, or for power of the last poll that repeated it */
+    int64_t polled_ns; /* of the last successful poll */
     double last_value, energy_mj;
-    second seconds[PJ_POWER_LOG_SECONDS + 1]; /* by number, modulo; the present one besides */
+    second seconds[PJ_POWER_LOG_SECONDS + 1]; /* ring by number; one more for the current second */
 } rail_log;
 
 struct pj_power_log {
@@ -100,15 +100,14 @@ static int64_t time_of(const pj_reading *r)
     return r->fresh_ns > 0 ? r->fresh_ns : r->before_ns + (r->after_ns - r->before_ns) / 2;
 }
 
-/* Whether nobody looked for too long before `at_ns`. A sensor that shows the same value is not
- * silent. */
+/* Whether polling paused too long before `at_ns`. A sensor repeating its value is not a gap. */
 static bool is_gap(const pj_rail *rail, const rail_log *log, int64_t at_ns)
 {
     int64_t ns = at_ns - log->polled_ns;
     return ns > GAP_NS && ns > 3 * rail->period_ns;
 }
 
-/* The sensor shows what it showed: power went on as it was; a counter has nothing new yet. */
+/* An unchanged value: power continues; a counter has nothing new yet. */
 static void repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
 {
     if (!log->known || at_ns <= log->polled_ns) return;
@@ -124,7 +123,7 @@ static void repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
     log->last_ns = at_ns;
 }
 
-/* Between the last reading and this one; NAN: unknown. */
+/* Energy between the previous reading and this one; NAN: unknown. */
 static double energy_between(const pj_rail *rail, const rail_log *log, const pj_reading *r,
                              int64_t ns)
 {
@@ -145,7 +144,7 @@ static void take(const pj_rail *rail, rail_log *log, const pj_reading *r)
         return;
     }
     if (isnan(r->value) || r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) {
-        /* A counter goes on counting while it cannot be read; power in between is unknown. */
+        /* A counter keeps counting while it cannot be read; power is unknown meanwhile. */
         if (rail->kind != PJ_RAIL_COUNTER || r->status == PJ_READING_LOST) log->known = false;
         return;
     }

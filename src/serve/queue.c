@@ -17,28 +17,29 @@ typedef enum job_state { JOB_WAITS = 0, JOB_RUNS, JOB_ENDED } job_state;
 
 typedef struct job {
     struct job *next;
-    pj_arena arena; /* of all that was asked for */
+    pj_arena arena; /* owns the request's strings */
     char id[PJ_UUID_BYTES];
     int64_t created_wall_ns;
     pj_run_ask ask;
     pj_prompt prompt;
-    bool is_stored; /* in the queue of the database */
+    bool is_stored; /* in the database's queue */
     job_state state;
     _Atomic bool cancel;
     pj_status status;
     pj_error err;
-    char *object; /* for the one who waits; NULL: none */
+    char *object; /* result for the waiting request; NULL: none */
     size_t object_bytes;
 } job;
 
 struct pj_run_queue {
     pj_run_queue_options options;
-    pj_queue_rows *rows; /* the same in the database; NULL: nothing is stored */
+    pj_queue_rows *rows; /* persistent copy in the database; NULL: none */
     pj_model_slot slot;  /* worker only */
     pthread_t worker;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
-    job *jobs; /* oldest first: one that runs, those that wait, and ended ones that are awaited */
+    /* oldest first: the running one, waiting ones, and ended ones whose result is awaited */
+    job *jobs;
     uint32_t waiting;
     bool stop;
     pj_queue_totals totals;
@@ -128,7 +129,7 @@ static void count_waiting(pj_run_queue *queue)
     if (queue->options.changed) queue->options.changed(queue->options.context, queue->waiting);
 }
 
-/* With the mutex held. An ended job stays for the one who awaits it, else it goes. */
+/* With the mutex held. An ended job is kept if its result is awaited. */
 static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_error *err)
 {
     j->state = JOB_ENDED;
@@ -142,7 +143,7 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
     pthread_cond_broadcast(&queue->moved);
 }
 
-/* ---- what a run leaves behind --------------------------------------------------------------- */
+/* ---- results of a run ----------------------------------------------------------------------- */
 
 static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
@@ -203,7 +204,7 @@ static pj_rail_total *total_of(pj_queue_totals *totals, const pj_rail *rail)
     return total;
 }
 
-/* Every rail counts from 0, so that who reads the counters sees the first run as an increase. */
+/* Every rail counts from 0, so that scrapers see the first run as an increase. */
 static void begin_totals(pj_queue_totals *totals, const pj_session *session)
 {
     uint32_t count = 0;
@@ -238,7 +239,7 @@ static void add_totals(pj_run_queue *queue, const pj_profile_result *result)
 
 /* ---- the worker ---------------------------------------------------------------------------- */
 
-/* A run that never began has no events of its own. */
+/* A run that never began emits no events of its own. */
 static void tell_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
                          const char *error)
 {
@@ -248,7 +249,7 @@ static void tell_unbegun(const pj_run_queue *queue, const char *id, pj_run_statu
                       &(pj_live_end){.t_ms = 0, .status = status, .error = error});
 }
 
-/* With the model in memory and nothing to do, the idle machine is listened to once a model. */
+/* With the model loaded and nothing to do, measures the resident baseline once per model. */
 static void listen_when_idle(pj_run_queue *queue, bool loaded)
 {
     pj_session *session = queue->options.session;
@@ -283,7 +284,7 @@ static void run_job(pj_run_queue *queue, job *j)
     pj_status status =
         pj_profile_generate(queue->options.session, &queue->slot, &options, &result, &err);
     if (!result.run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err.text);
-    /* Cancelled: it ended as it was told to, and is kept. */
+    /* A cancelled run ended as requested, and is stored. */
     if (status == PJ_E_CANCELLED && result.data.info.id[0]) status = PJ_OK;
     keep_result(j, &result);
     pj_queue_rows_remove(queue->rows, j->id);
@@ -365,7 +366,7 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
     }
     pthread_mutex_lock(&queue->mutex);
     status = append(queue, j, position, err);
-    /* Under the lock, so that "queued" is said before "started". */
+    /* Under the lock, so that "queued" precedes "started". */
     if (status == PJ_OK && sink->run_queued) sink->run_queued(sink->context, id, *position);
     pthread_mutex_unlock(&queue->mutex);
     if (status != PJ_OK) {
@@ -392,7 +393,7 @@ pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *obje
     return status;
 }
 
-/* With the mutex held: takes a run that waits out of the queue. */
+/* With the mutex held: removes a waiting run from the queue. */
 static void drop_waiting(pj_run_queue *queue, job *j)
 {
     pj_error err = {0};
@@ -404,8 +405,8 @@ static void drop_waiting(pj_run_queue *queue, job *j)
     tell_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
 }
 
-/* With the mutex held: the server stops. The run stays in the database's queue, or is lost when it
- * is not there. */
+/* With the mutex held, when the server stops. The run stays in the database's queue, or is lost if
+ * it is not there. */
 static void leave_waiting(pj_run_queue *queue, job *j)
 {
     pj_error err = {0};
@@ -534,7 +535,7 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-/* A run that an earlier server was asked for; nobody waits for its answer any more. */
+/* A run requested from an earlier server; its client is gone. */
 static void take_queued(void *context, const char *id, int64_t queued_ns, const pj_run_ask *ask)
 {
     pj_run_queue *queue = context;
@@ -601,7 +602,7 @@ void pj_run_queue_close(pj_run_queue *queue)
 {
     if (!queue) return;
     pj_run_queue_stop(queue);
-    free_jobs(queue); /* ended, and whoever awaited them is gone */
+    free_jobs(queue); /* ended jobs whose clients are gone */
     pj_queue_rows_close(queue->rows);
     pj_model_slot_close(&queue->slot);
     pthread_mutex_destroy(&queue->mutex);

@@ -1,11 +1,11 @@
 /*
- * Runs that wait for each other: one worker thread runs them one after another on one long-lived
- * session and one model slot, because the joules of a machine cannot be told apart between two. Ids
- * are given out when a run is queued. The queue is bounded.
+ * The queue of runs: one worker thread executes them one at a time on a long-lived session and one
+ * model slot, because the energy of concurrent runs could not be separated. Ids are assigned when a
+ * run is queued. The queue is bounded.
  *
- * Threads: every call from any thread; events of a run come to the session's sink from the
- * collector, those of the queue itself (queued, ended before it began) from the caller's or the
- * worker's thread.
+ * Threads: every call from any thread; events of a run reach the session's sink from the collector,
+ * those of the queue itself (queued, ended before it began) from the caller's or the worker's
+ * thread.
  */
 #ifndef PJ_SERVE_QUEUE_H
 #define PJ_SERVE_QUEUE_H
@@ -18,16 +18,16 @@ typedef struct pj_run_queue pj_run_queue;
 enum { PJ_QUEUE_MAX = 1024 };
 
 typedef struct pj_run_queue_options {
-    pj_session *session; /* of the worker alone from here on, until the queue is closed */
-    uint32_t limit;      /* runs that may wait, at most PJ_QUEUE_MAX; 0: 16 */
-    uint32_t threads;    /* of the engine; 0: one a core */
-    /* Texts are neither stored nor shown live: runs that wait are not in the database, so that they
-     * end with this process. */
+    pj_session *session; /* used only by the worker until the queue is closed */
+    uint32_t limit;      /* maximum number of waiting runs, at most PJ_QUEUE_MAX; 0: 16 */
+    uint32_t threads;    /* of the engine; 0: one per core */
+    /* Texts are neither stored nor shown live; waiting runs are not put into the database, so they
+     * are lost when this process ends. */
     bool is_private;
-    /* How many wait now. Called with the queue locked: it must not call back. */
+    /* Called with the number of waiting runs while the queue is locked: it must not call back. */
     void (*changed)(void *context, uint32_t waiting);
     void *context;
-    struct pj_idle_meter *idle; /* gives the meter up while a run goes on; NULL: none */
+    struct pj_idle_meter *idle; /* paused during runs; NULL: none */
 } pj_run_queue_options;
 
 /* Everything is copied. */
@@ -47,27 +47,27 @@ typedef struct pj_run_ask {
 
 pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **queue,
                             pj_error *err);
-/* Cancels what runs and waits (what runs is kept) and answers who waits for it. Nobody may call the
- * queue afterwards; pj_run_queue_stop alone cancels, answers and takes nothing new. */
+/* Cancels the running and waiting runs (the running one is stored) and answers those who wait for
+ * them. No calls may follow close; stop alone cancels, answers and refuses new runs. */
 void pj_run_queue_stop(pj_run_queue *queue);
 void pj_run_queue_close(pj_run_queue *queue); /* stops first; NULL is allowed */
 
-/* PJ_E_FULL: as many wait as may. `position` 1: it is the next to run, or runs at once. */
+/* PJ_E_FULL: the queue is full. `position` 1: next to run, or running already. */
 pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[PJ_UUID_BYTES],
                            uint32_t *position, pj_error *err);
-/* Blocks until an awaited run has ended. `object` gets its summary with text, token_ids and
- * prompt_ids as one JSON object; a run that failed gives its error, one that was cancelled before
- * it began PJ_E_CANCELLED. */
+/* Blocks until an awaited run has ended. `object` receives its summary with text, token_ids and
+ * prompt_ids as one JSON object; a failed run returns its error, one cancelled before it began
+ * PJ_E_CANCELLED. */
 pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *object, pj_error *err);
 /* PJ_E_NOT_FOUND: neither waits nor runs. */
 pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting,
                               pj_error *err);
 /* The one run whose id begins with the text; false when none or several wait or run. */
 bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BYTES]);
-/* Ids of the run that goes on and of those that wait, oldest first; returns how many. */
+/* Ids of the running and the waiting runs, oldest first; returns how many. */
 uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint32_t max);
-/* What is known of a run that waits or runs, as a summary with everything else unknown: texts in
- * the arena, status RUNNING or PJ_RUN_QUEUED (trace/summary.h). False: it is none of them. */
+/* A summary of a waiting or running run, with everything not yet known unavailable: texts in the
+ * arena, status RUNNING or PJ_RUN_QUEUED (trace/summary.h). False: neither. */
 bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, pj_arena *arena);
 
 enum { PJ_TOTAL_RAILS = PJ_MAX_RAILS, PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 };
@@ -75,12 +75,12 @@ enum { PJ_TOTAL_RAILS = PJ_MAX_RAILS, PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 }
 typedef struct pj_rail_total {
     char name[PJ_RAIL_NAME_BYTES], source[16];
     bool modelled;
-    double energy_mj[PJ_PHASE_COUNT]; /* of all runs; from 0 when the queue is opened */
+    double energy_mj[PJ_PHASE_COUNT]; /* of all runs since the queue was opened */
 } pj_rail_total;
 
 /* Since the queue was opened. */
 typedef struct pj_queue_totals {
-    uint64_t runs[PJ_RUN_STATUSES]; /* by status they ended with */
+    uint64_t runs[PJ_RUN_STATUSES]; /* by final status */
     uint64_t input_tokens, output_tokens;
     double run_ms;
     pj_rail_total rails[PJ_TOTAL_RAILS];

@@ -1,4 +1,4 @@
-/* Requests as JSON and back, and the connection that keeps them. */
+/* Requests as JSON and back, and the database connection that stores them. */
 #include "serve/queue_rows.h"
 
 #include "base/file.h"
@@ -87,7 +87,7 @@ static double number(const json_t *object, const char *name, double least, doubl
     return real;
 }
 
-/* The database is input like any other: what does not hold is not run. */
+/* The database is untrusted input: invalid requests are not run. */
 static bool read_texts(const json_t *object, pj_arena *arena, pj_run_ask *ask)
 {
     const json_t *tags = json_object_get(object, "tags"),
@@ -156,7 +156,7 @@ pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_
     return status;
 }
 
-/* A row that stays by mistake is found to be that of a stored run at the next start. */
+/* A row left by mistake is recognised as a stored run at the next start. */
 void pj_queue_rows_remove(pj_queue_rows *rows, const char *id)
 {
     if (!rows) return;
@@ -169,7 +169,7 @@ typedef struct loaded {
     struct loaded *next;
     char id[PJ_UUID_BYTES];
     int64_t queued_ns;
-    json_t *request; /* NULL: it makes no sense */
+    json_t *request; /* NULL: invalid */
 } loaded;
 
 typedef struct loading {
@@ -189,7 +189,7 @@ static void keep_row(void *context, const char *id, int64_t queued_ns, const cha
     l->last = &row->next;
 }
 
-/* Whether the run has begun: it is in the database, or its spool is there. */
+/* Whether the run has begun: it is in the database, or its spool exists. */
 static bool has_begun(const pj_queue_rows *rows, const char *id)
 {
     pj_run_list list = {0};

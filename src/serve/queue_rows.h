@@ -1,8 +1,8 @@
 /*
- * The queue in the database: every run that is asked for is written there before its id is given
- * out, and leaves it when it has ended. A server that starts again goes on with what is there.
+ * The queue in the database: a requested run is written there before its id is returned, and
+ * removed when it has ended. A restarted server continues with what is there.
  *
- * Threads: every call from any thread; one connection, behind a lock of its own.
+ * Threads: every call from any thread; one connection with its own lock.
  */
 #ifndef PJ_SERVE_QUEUE_ROWS_H
 #define PJ_SERVE_QUEUE_ROWS_H
@@ -17,9 +17,9 @@ void pj_queue_rows_close(pj_queue_rows *rows);
 pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
                             const pj_run_ask *ask, const pj_prompt *prompt, pj_error *err);
 void pj_queue_rows_remove(pj_queue_rows *rows, const char *id);
-/* Gives each queued run, oldest first; `ask` is valid during the call. Rows of runs that began
- * before the server died are removed: those are recovered from their spools. So are rows that make
- * no sense. */
+/* Calls `take` for each queued run, oldest first; `ask` is valid during the call. Removes rows
+ * of runs that began before the server died (those are recovered from their spools) and
+ * invalid rows. */
 pj_status pj_queue_rows_load(pj_queue_rows *rows,
                              void (*take)(void *context, const char *id, int64_t queued_ns,
                                           const pj_run_ask *ask),

@@ -32,7 +32,7 @@ static pj_status open_store(const pj_serve *serve, pj_store **store, pj_error *e
     return pj_store_open(&(pj_store_options){.path = serve->database}, store, err);
 }
 
-/* Waits while PJ_SERVE_STORES are in use: that also bounds how many views are made at once. */
+/* Waits while all PJ_SERVE_STORES are in use, which also limits concurrent views. */
 static pj_status take_store(pj_serve *serve, pj_store **store, pj_error *err)
 {
     pthread_mutex_lock(&serve->mutex);
@@ -207,7 +207,7 @@ static pj_view_window window_of(const pj_params *params, const char *limit)
                             .limit = (uint32_t)pj_params_int(params, limit, 0)};
 }
 
-/* "a,b[,c,d]" into ids that a shell would give; they are resolved by the comparison. */
+/* Splits "a,b[,c,d]" into ids; the comparison resolves them. */
 static pj_status view_compare(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
                               pj_json *out, pj_error *err)
 {
@@ -310,8 +310,8 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         return PJ_OK;
     }
     if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
-    /* A whole run is streamed: it lasts as long as its reader takes, and a few slow ones must not
-     * keep everybody from the connections that are shared. */
+    /* A whole run is streamed at the client's pace on its own connection: slow clients must not
+     * occupy the shared ones. */
     bool streamed = r->view == PJ_VIEW_RUN;
     status = streamed ? open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
@@ -337,7 +337,7 @@ static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, p
     return status;
 }
 
-/* On a connection of its own: an export lasts as long as its reader takes. */
+/* On its own connection: an export takes as long as its client. */
 static pj_status export_run(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err)
 {
@@ -416,7 +416,7 @@ static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-/* Greedy unless something about sampling was said: the same request then gives the same text. */
+/* Greedy unless the request sets a sampling parameter: equal requests then give equal texts. */
 static pj_sampling sampling_of(const pj_generate_ask *ask)
 {
     pj_sampling s = PJ_SAMPLING_GREEDY;
@@ -485,7 +485,7 @@ static void state(void *context, pj_work_state *out)
     pj_free(totals);
 }
 
-/* A total beside its parts would be counted twice in a sum over rails. */
+/* A total besides its parts would be counted twice in a sum over rails. */
 static bool is_listed(const pj_rail *rail, uint32_t count)
 {
     return rail->rail_class != PJ_RAIL_TOTAL || count == 1;
@@ -499,7 +499,7 @@ static void fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
             memcpy(rail->energy_mj, totals->rails[i].energy_mj, sizeof rail->energy_mj);
 }
 
-/* The rails of the meter and no others: they are the same from the server's start to its end. */
+/* Exactly the meter's rails: they are fixed for the server's lifetime. */
 static void fill_rails(const pj_serve *serve, const pj_queue_totals *totals, pj_metrics *m)
 {
     pj_power_log *log = pj_idle_meter_log(serve->idle_meter);

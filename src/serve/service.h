@@ -1,8 +1,6 @@
-/*
- * What the server offers (net/service.h), filled in: views and exports from the store, runs through
- * the queue, models and sensors of this machine. A pool of database connections serves the threads
- * of requests, as a connection belongs to one thread at a time.
- */
+/* Implements the server's backend (net/service.h): views and exports from the store, runs through
+ * the queue, models and sensors of this machine. A pool of database connections serves the request
+ * threads, as a connection belongs to one thread at a time. */
 #ifndef PJ_SERVE_SERVICE_H
 #define PJ_SERVE_SERVICE_H
 
@@ -15,7 +13,7 @@ enum { PJ_SERVE_STORES = 8 };
 
 typedef struct pj_serve {
     const char *database, *models, *power;
-    const pj_meter *meter; /* that runs are measured with; NULL: none */
+    const pj_meter *meter; /* used for runs; NULL: none */
     pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */
     pj_run_queue *queue;
     pj_live_json *live;
@@ -27,7 +25,7 @@ typedef struct pj_serve {
 } pj_serve;
 
 void pj_serve_init(pj_serve *serve);
-void pj_serve_fini(pj_serve *serve); /* when no request is being answered any more */
+void pj_serve_fini(pj_serve *serve); /* once no request is being answered */
 /* Borrowed; its context is `serve`. */
 void pj_serve_service(pj_serve *serve, pj_service *service);
 

@@ -1,8 +1,5 @@
-/*
- * Sums for charts, in two passes over the rows: a hash table of nodes, and planes filled by index.
- * Energies are added as integers, so that sums keep the promise of the rows: parts add up exactly
- * to the whole.
- */
+/* Sums for charts, in two passes over the rows: nodes in a hash table, and planes filled by index.
+ * Energies are added as integers, so that, as for rows, parts add up exactly to the whole. */
 #include "store/aggregate.h"
 
 #include "base/buffer.h"
@@ -24,7 +21,7 @@ enum {
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Names as rows hold them, by pointer first: rows of one name nearly always share it. */
+/* Interned names, compared by pointer first: equal names nearly always share storage. */
 typedef struct name_table {
     const char *names[MAX_NAMES];
     uint32_t count;
@@ -54,7 +51,7 @@ typedef struct builder {
     name_table *names;
     pj_sum_node *nodes;
     pj_extra_sum *extras;
-    uint32_t *slots; /* index of a node + 1; power of two */
+    uint32_t *slots; /* hash table: index of a node + 1; size a power of two */
     uint32_t slot_mask;
     uint32_t node_count, node_capacity, extra_count, extra_capacity;
     uint32_t layer_count;
@@ -95,7 +92,7 @@ static bool grow(builder *b)
 static const pj_sum_node empty_node = {
     .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
 
-/* The node's index; NONE when memory or the bound is reached. */
+/* The node's index; NONE when out of memory or over the limit. */
 static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
                         uint32_t operation)
 {
@@ -216,7 +213,7 @@ static void add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count
 typedef struct place {
     uint8_t phase;
     int32_t layer;
-    uint32_t token; /* the first of its step; NONE: in no token */
+    uint32_t token; /* the first token of its step; NONE: in no token */
 } place;
 
 static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
@@ -298,8 +295,8 @@ static void add_operations(builder *b)
 
 /* ---- the stored form of the nodes ------------------------------------------------------------ */
 
-/* Followed by the nodes, the extras and the names (each with its NUL). A node has as many statistics
- * as there were when it was stored, in the order of the table. */
+/* Followed by the nodes, the extras and the names (each with its NUL). A node has as many
+ * statistics as existed when it was stored, in the order of the table. */
 typedef struct nodes_header {
     char magic[8]; /* "PJNODE2" */
     uint32_t nodes, names, extras, layers;
@@ -310,7 +307,7 @@ enum { NODE_BYTES = offsetof(pj_sum_node, statistics), HEADER_1_BYTES = 24, STAT
 
 _Static_assert(sizeof(pj_sum_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double), "no padding");
 
-/* "PJNODE1": no count of statistics, and the sum of entropies after the four that there were. */
+/* "PJNODE1": no count of statistics, and the sum of entropies after the four statistics of then. */
 static void read_node_1(const char *from, pj_sum_node *node)
 {
     size_t entropy = offsetof(pj_sum_node, entropy_sum), bytes = STATISTICS_1 * sizeof(double);
@@ -319,7 +316,7 @@ static void read_node_1(const char *from, pj_sum_node *node)
     memcpy(&node->entropy_sum, from + entropy + bytes, sizeof(double));
 }
 
-/* Statistics that the stored node does not know are unavailable. */
+/* Statistics that the stored node lacks are unavailable. */
 static void read_node(const nodes_header *header, const char *from, pj_sum_node *node)
 {
     uint32_t known = header->statistics < PJ_STATISTIC_SHOWN ? header->statistics
@@ -358,7 +355,8 @@ static bool nodes_are_sound(const pj_sum_nodes *nodes)
             n->layer >= (int32_t)nodes->layer_count || n->first_extra > nodes->extra_count)
             return false;
     }
-    for (uint32_t i = 0; i < nodes->extra_count; i++) /* lists run backwards: they end */
+    /* links point backwards only, so lists are finite */
+    for (uint32_t i = 0; i < nodes->extra_count; i++)
         if (nodes->extras[i].name >= nodes->name_count || nodes->extras[i].next > i) return false;
     return nodes->layer_count <= MAX_LAYERS;
 }
@@ -420,7 +418,7 @@ pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum
 damaged:
     return pj_fail(err, PJ_E_INVALID,
                    "the stored sums of a run are damaged: export and import it "
-                   "to make them anew");
+                   "to recreate them");
 }
 
 /* ---- planes ---------------------------------------------------------------------------------- */
@@ -429,8 +427,8 @@ typedef struct planes {
     const pj_run_data *data;
     const char *components[MAX_COMPONENTS];
     uint32_t component_count;
-    uint16_t *of_row; /* plane column of each component row; PJ_NO_NAME: left out */
-    uint32_t layers;  /* with the one outside */
+    uint16_t *of_row; /* plane column of each component row; PJ_NO_NAME: not shown */
+    uint32_t layers;  /* including the one outside the layers */
     size_t cells;
     float *values;
 } planes;
@@ -466,10 +464,10 @@ static size_t cell_of(const planes *p, uint32_t row)
     return ((size_t)at.token * p->layers + layer) * p->component_count + p->of_row[row];
 }
 
-/* Every token of a shared step shows the step's figures, and its own part of the energy. Several rows
- * in one cell (a component that ran twice) add up in time and energy, and average
- * nowhere: of statistics the last one stands. Entropy recorded on operations counts for their
- * component. Returns whether any cell holds a figure. */
+/* Every token of a shared step shows the step's figures, but its own share of the energy. Several
+ * rows in one cell (a component that ran twice) add up in time and energy; of statistics the last
+ * one is kept. Entropy recorded on operations counts for their component. Returns whether any cell
+ * holds a figure. */
 static bool fill_plane(planes *p, pj_metric metric)
 {
     const pj_run_data *data = p->data;

@@ -1,11 +1,11 @@
 /*
- * Sums over a run that its charts need, computed once when it is saved, so that a chart need not
- * read a million rows. They are a cache: everything here can be recomputed from the rows.
+ * Sums over a run for its charts, computed once when it is saved, so that a chart does not read a
+ * million rows. They are a cache: everything here can be recomputed from the rows.
  *
- * Nodes: one for each (phase, layer), (phase, layer, component) and (phase, layer, component,
- * operation) that occurs, summed over tokens; components outside the layers have layer -1.
- * Planes: one figure for every token x layer x component as float32, the layers in order and one
- * more for what lies outside them; NAN where nothing is.
+ * Nodes: one per (phase, layer), (phase, layer, component) and (phase, layer, component, operation)
+ * that occurs, summed over tokens; components outside the layers have layer -1. Planes: one float32
+ * per token x layer x component, with one extra layer for components outside; NAN where there is
+ * none.
  */
 #ifndef PJ_STORE_AGGREGATE_H
 #define PJ_STORE_AGGREGATE_H
@@ -16,7 +16,7 @@
 
 enum { PJ_NO_NAME = 0xffff, PJ_OUTSIDE = -1 };
 
-/* Stored as it is in memory, little-endian; see nodes_header in aggregate.c. */
+/* Stored as in memory, little-endian; see nodes_header in aggregate.c. */
 typedef struct pj_sum_node {
     int32_t layer;
     uint16_t component, operation; /* indices of names; PJ_NO_NAME: the level above */
@@ -26,15 +26,15 @@ typedef struct pj_sum_node {
     uint32_t stats_count, entropy_count; /* rows that had statistics, an entropy */
     uint32_t first_extra;                /* index + 1 of the first of its extras; 0: none */
     double time_ms, attention_ms, mlp_ms;
-    double flops, bytes; /* NAN: no row knew */
+    double flops, bytes; /* NAN: unknown in all rows */
     int64_t gross_nj, net_nj, self_nj, planted_nj;
-    double sd_mj; /* parts taken as fully correlated */
+    double sd_mj; /* parts assumed fully correlated */
     double entropy_sum;
-    /* Sums, or the largest, by pj_aggregate; meaningless while stats_count is 0. */
+    /* Sums or maxima, by pj_aggregate; undefined while stats_count is 0. */
     double statistics[PJ_STATISTIC_SHOWN];
 } pj_sum_node;
 
-/* Adds the statistics of `count` rows that are aggregated already. */
+/* Adds statistics already aggregated over `count` rows. */
 void pj_node_add_statistics(pj_sum_node *node, const double *statistics, uint32_t count);
 
 typedef struct pj_extra_sum {
@@ -56,16 +56,15 @@ typedef struct pj_sum_nodes {
  * NUL), and pj_metric_info.plane of every metric that has one. */
 typedef struct pj_plane_header {
     char magic[8];                                 /* "PJCUBE1" */
-    uint32_t tokens, layers, components, reserved; /* `layers` counts the one outside */
+    uint32_t tokens, layers, components, reserved; /* `layers` includes the one outside */
 } pj_plane_header;
 
 typedef pj_status pj_chart_fn(void *context, const char *chart, const void *bytes, size_t count,
                               pj_error *err);
-/* Makes every chart and hands it over. Planes that would be absurdly large, or that hold nothing,
- * are left out. */
+/* Computes each chart and passes it to `save`. Skips planes that are excessively large or empty. */
 pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, void *context,
                                   pj_error *err);
-/* Checks a stored "nodes" chart and finds its parts; they point into `bytes` and the arena. */
+/* Validates a stored "nodes" chart and locates its parts; they point into `bytes` and the arena. */
 pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum_nodes *nodes,
                         pj_error *err);
 

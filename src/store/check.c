@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Energies are stored in whole nanojoules, as millijoules: sums differ by rounding only. */
+/* Energies are integer nanojoules stored as millijoules: sums differ only by rounding. */
 static const double relative_tolerance = 1e-6, absolute_tolerance_mj = 1e-5;
 
 static void find(pj_store_check_result *result, int kind, uint64_t *count, const char *text)
@@ -26,7 +26,7 @@ static void note_defect(void *context, pj_defect defect, const char *text)
         find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
 }
 
-/* run_rows says how many rows of each table belong to the runs: more or fewer are nobody's. */
+/* Compares the number of rows per table with run_rows: other rows belong to no run. */
 static pj_status check_counts(pj_store *store, const char *table, int64_t expected,
                               pj_store_check_result *result, pj_error *err)
 {
@@ -62,7 +62,7 @@ static void weigh(pj_sql *sql, pj_store_check_result *result)
     const char *level = pj_sql_get_text(sql, 0, &bytes);
     double whole = pj_sql_get_double(sql, 2), parts = pj_sql_get_double(sql, 3);
     double apart = fabs(whole - parts), relative = whole != 0 ? apart / fabs(whole) : 0;
-    if (isnan(apart)) return; /* nothing is known of one of them */
+    if (isnan(apart)) return; /* one of them is unknown */
     if (relative > result->worst_relative && apart > absolute_tolerance_mj)
         result->worst_relative = relative;
     if (apart <= absolute_tolerance_mj + relative_tolerance * fabs(whole)) return;

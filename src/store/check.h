@@ -1,18 +1,16 @@
-/*
- * Checking a database: what SQLite says of the file, rows without a run, and whether the energies of
- * parts add up to their wholes. It changes nothing.
- */
+/* Checks a database: SQLite's integrity check, rows without a run, and whether the energies of
+ * parts add up to their wholes. Read-only. */
 #ifndef PJ_STORE_CHECK_H
 #define PJ_STORE_CHECK_H
 
 #include "store/store.h"
 
 typedef struct pj_store_check_result {
-    uint64_t runs;         /* that were looked at */
+    uint64_t runs;         /* number checked */
     uint64_t damaged;      /* findings of SQLite's integrity check */
-    uint64_t orphans;      /* rows that refer to a row that is not there */
+    uint64_t orphans;      /* rows that refer to a missing row */
     uint64_t unbalanced;   /* wholes that differ from the sum of their parts */
-    double worst_relative; /* largest such difference, balanced ones included */
+    double worst_relative; /* largest relative difference, including balanced ones */
     char first[4][PJ_ERROR_TEXT_BYTES]; /* the first finding of each kind; "": none */
 } pj_store_check_result;
 

@@ -1,4 +1,4 @@
-/* Exports: which formats there are, and the frame around each. */
+/* Exports: the list of formats and what is common to them. */
 #include "store/exports.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static pj_status export_as(pj_run_view *view, pj_export_format format, const pj_
     case PJ_EXPORT_CSV: return pj_export_csv(view, out, err);
     case PJ_EXPORT_COUNT: break;
     }
-    return pj_fail(err, PJ_E_INVALID, "runs are not exported that way");
+    return pj_fail(err, PJ_E_INVALID, "this export format does not exist");
 }
 
 pj_status pj_store_export(pj_store *store, const char *id, pj_export_format format,
@@ -63,7 +63,7 @@ pj_status pj_store_export(pj_store *store, const char *id, pj_export_format form
     }
     bool text = format != PJ_EXPORT_CSV && format != PJ_EXPORT_FOLDED;
     if (status == PJ_OK && text && !pj_json_finish(&json))
-        status = pj_fail(err, PJ_E_IO, "the export could not be written to its end");
+        status = pj_fail(err, PJ_E_IO, "the export could not be written completely");
     pj_buffer_fini(&block);
     return status;
 }

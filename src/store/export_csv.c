@@ -1,4 +1,5 @@
-/* The CSV export: a zip with one file a table, the tables' own columns, RFC 4180 quoting. */
+/* The CSV export: a zip with one file per table, with the tables' own columns and RFC 4180
+ * quoting. */
 #include "store/exports.h"
 #include "store/zip.h"
 
@@ -22,8 +23,8 @@ static void flush(csv *c, size_t above)
     pj_buffer_clear(&c->line);
 }
 
-/* Spreadsheets take a cell that begins with one of these for a formula, which can run programs. An
- * apostrophe before it makes it text. */
+/* CSV injection: spreadsheets treat a cell that begins with one of these as a formula, which can
+ * run programs. A leading apostrophe makes it text. */
 static bool is_formula(const char *text, size_t bytes)
 {
     return bytes && text[0] && strchr("=+-@\t\r", text[0]);
@@ -33,7 +34,7 @@ static void put_text(pj_buffer *line, const char *text, size_t bytes)
 {
     bool formula = is_formula(text, bytes), plain = !formula;
     for (size_t i = 0; i < bytes && plain; i++) plain = !strchr(",\"\r\n", text[i]) && text[i];
-    /* A leading or trailing blank is kept by quoting it. */
+    /* Quotes keep leading and trailing blanks. */
     if (bytes && (text[0] == ' ' || text[bytes - 1] == ' ')) plain = false;
     if (plain) {
         pj_buffer_append(line, text, bytes);
@@ -73,7 +74,8 @@ static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
     }
 }
 
-/* The lines of a SELECT; `table` tells which columns are floats (offset by `skip`), or is NULL. */
+/* Writes the rows of a SELECT; `table` tells which columns are floats (offset by `skip`), or is
+ * NULL. */
 static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table *table, int skip,
                            pj_error *err)
 {
@@ -142,7 +144,7 @@ pj_status pj_export_csv(pj_run_view *view, const pj_output *out, pj_error *err)
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
         status = write_table(&c, view, t, err);
     if (status == PJ_OK && c.failed)
-        status = pj_fail(err, PJ_E_IO, "the CSV files could not be written to their end");
+        status = pj_fail(err, PJ_E_IO, "the CSV files could not be written completely");
     if (status == PJ_OK) status = pj_zip_finish(c.zip, err);
     pj_zip_free(c.zip);
     pj_buffer_fini(&c.line);

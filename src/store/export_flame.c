@@ -1,19 +1,17 @@
-/*
- * Energy flame graphs: every stack phase > layer > component > operation with the energy that is
- * its own, in microjoules; where a run has no energy, its time in microseconds. Speedscope's format
- * has no joules among its units, so the profile's name says what is counted.
- */
+/* Energy flame graphs: every stack phase > layer > component > operation with its self energy in
+ * microjoules, or for a run without energy its time in microseconds. Speedscope has no unit for
+ * energy, so the profile's name states the unit. */
 #include "store/exports.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Frames are numbered: phases 0..4, layers from 5, then names. */
+/* Frame numbers: phases 0..4, layers from 5, then names. */
 typedef struct flame {
     pj_run_view *view;
     pj_sum_nodes nodes;
-    double phase_own[PJ_PHASE_COUNT]; /* what no layer or component holds */
+    double phase_own[PJ_PHASE_COUNT]; /* time or energy in no layer or component */
     double total;
     bool joules;
     pj_json *json;
@@ -45,7 +43,7 @@ static void frame_text(const flame *f, uint32_t frame, char *text, size_t bytes)
         snprintf(text, bytes, "%s", f->nodes.names[frame - names]);
 }
 
-/* Whole and own weight of a node in micro units; unknown counts nothing. */
+/* Total and self weight of a node in micro units; unknown counts as nothing. */
 static double whole_weight(const flame *f, const pj_sum_node *n)
 {
     if (!f->joules) return n->time_ms * 1e3;
@@ -205,7 +203,7 @@ pj_status pj_export_speedscope(pj_run_view *view, pj_error *err)
 /* ---- folded stacks ----------------------------------------------------------------------------
  */
 
-/* "decode;layer 0;q_proj 123": whole micro units. A semicolon in a name would split a frame. */
+/* "decode;layer 0;q_proj 123" in integer micro units. Semicolons in names would split a frame. */
 static void write_line(flame *f, const uint32_t *frames, int depth, double weight)
 {
     char text[256];
@@ -231,6 +229,6 @@ pj_status pj_export_folded(pj_run_view *view, const pj_output *out, pj_error *er
     pj_buffer_init(&f.line, 1 << 16);
     each_stack(&f, write_line);
     pj_buffer_fini(&f.line);
-    if (f.failed) return pj_fail(err, PJ_E_IO, "the export could not be written to its end");
+    if (f.failed) return pj_fail(err, PJ_E_IO, "the export could not be written completely");
     return PJ_OK;
 }

@@ -1,4 +1,4 @@
-/* The JSON export: one object, each table an array of row objects in the order of their ids. */
+/* The JSON export: one object; each table is an array of row objects, ordered by id. */
 #include "store/exports.h"
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ static void write_run(pj_json *json, const pj_run_info *info)
     pj_json_object_end(json);
 }
 
-/* A rail's own readings: an array as long as power_samples. */
+/* A rail's own readings: an array parallel to power_samples. */
 static void write_series(pj_json *json, pj_sql *sql, int column)
 {
     size_t bytes;

@@ -1,8 +1,6 @@
-/*
- * The trace export: Chrome's trace event JSON, which Perfetto reads too. Times in microseconds.
- * Events on one thread id may nest but not overlap, so each level has a lane of its own, and one
- * more where spans of several threads or devices overlap; a batch has a token lane a sequence.
- */
+/* The trace export: Chrome's trace event JSON, which Perfetto also reads. Times in microseconds.
+ * Events of one thread id may nest but not overlap, so each level gets its own lane, and more lanes
+ * where spans of several threads or devices overlap; a batch gets one token lane per sequence. */
 #include "store/exports.h"
 
 #include <math.h>
@@ -21,7 +19,7 @@ typedef struct lanes {
     int count;
 } lanes;
 
-/* The first lane that is free at `start`; the last one takes what is left over. */
+/* The first lane free at `start`; the last one takes any overflow. */
 static int lane_for(lanes *l, double start, double end)
 {
     int i = 0;

@@ -1,4 +1,4 @@
-/* One function a format, for export.c alone. Each writes to view->json or to `out`. */
+/* One function per format, for export.c only. Each writes to view->json or to `out`. */
 #ifndef PJ_STORE_EXPORTS_H
 #define PJ_STORE_EXPORTS_H
 

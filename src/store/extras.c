@@ -1,4 +1,5 @@
-/* Extra figures to and from JSON. The writer is our own, because a deep run has millions of them. */
+/* Extra figures to and from JSON. A hand-written writer, because a deep run has millions of
+ * them. */
 #include "store/extras.h"
 
 #include "base/decimal.h"
@@ -34,13 +35,13 @@ static void put_name(pj_buffer *buffer, const char *name)
     pj_buffer_append(buffer, "\":", 2);
 }
 
-/* Names are interned by whoever recorded them, so the first comparison settles nearly all. */
+/* Names are interned by the recorder, so comparing pointers nearly always suffices. */
 static bool same_name(const char *a, const char *b)
 {
     return a == b || (*a == *b && strcmp(a, b) == 0);
 }
 
-/* The elements called `name`, from extras[0] on; gaps become null. */
+/* Writes the elements of `name`, starting at extras[0]; gaps become null. */
 static void put_array(pj_buffer *buffer, const char *name, const pj_extra_row *extras,
                       uint32_t count)
 {
@@ -64,7 +65,7 @@ static bool is_known(const char *const *names, uint32_t count, const char *name)
     return false;
 }
 
-/* Recorders give arrays interleaved (all figures of head 0, then of head 1): gathered here. */
+/* Recorders interleave arrays (all figures of head 0, then of head 1): gathers them by name. */
 bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t count)
 {
     const char *names[MAX_NAMES];
@@ -99,7 +100,7 @@ static pj_extra_row *add(pj_extra_list *list)
     return &list->rows[list->count++];
 }
 
-/* Names repeat row after row: look a few rows back before copying. */
+/* Names repeat from row to row: searches a few rows back before copying. */
 static const char *intern(const pj_extra_list *list, const char *name, pj_arena *arena)
 {
     uint32_t back = list->count < 1024 ? list->count : 1024;

@@ -1,9 +1,7 @@
-/*
- * Reading an exported run. The top level is walked by hand and every row is parsed on its own, so
- * that a run of a gigabyte never becomes a tree in memory: jansson parses one value at a position
- * and reports where it ended. Nothing is trusted: columns take only values of their type and range,
- * and references are checked once all rows are there.
- */
+/* Imports an exported run. The top level is parsed by hand and every row separately, so that a run
+ * of a gigabyte never becomes a tree in memory: jansson parses one value at a position and reports
+ * where it ended. The input is untrusted: columns accept only values of their type and range, and
+ * references are checked once all rows are read. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -50,7 +48,7 @@ static bool take(importing *im, char c)
     return true;
 }
 
-/* The value at the present position; NULL when there is none. */
+/* The value at the current position; NULL when there is none. */
 static json_t *take_value(importing *im)
 {
     json_error_t where;
@@ -65,8 +63,8 @@ static json_t *take_value(importing *im)
 /* ---- rows -------------------------------------------------------------------------------------
  */
 
-/* Numbers in their shortest form, as the export wrote them: a run that comes back must be exported
- * to the same bytes. (json_dumps writes 17 digits.) */
+/* Numbers in their shortest form, like the export: an imported run must be exported to the same
+ * bytes. (json_dumps writes 17 digits.) */
 static void write_tree(pj_json *out, const json_t *value)
 {
     const char *key;
@@ -98,7 +96,7 @@ static void write_tree(pj_json *out, const json_t *value)
     }
 }
 
-/* NULL: no memory, or nested deeper than a column may be. The caller frees it (pj_free). */
+/* NULL: out of memory, or nested deeper than a column may be. The caller frees it (pj_free). */
 static char *dump_tree(const json_t *value)
 {
     pj_buffer buffer;
@@ -111,7 +109,7 @@ static char *dump_tree(const json_t *value)
     return NULL;
 }
 
-/* Texts of JSON columns are dumped into *dump, which the caller frees. */
+/* Values of JSON columns are serialised into *dump, which the caller frees. */
 static bool to_value(const json_t *from, const pj_column *column, pj_value *v, char **dump)
 {
     *dump = NULL;
@@ -137,8 +135,8 @@ static bool to_value(const json_t *from, const pj_column *column, pj_value *v, c
     return true;
 }
 
-/* Ranges follow from the unit in a column's name. Net energies may be negative (less than the idle
- * machine draws), and moments may lie before the start of the run. */
+/* Ranges follow from the unit in a column's name. Net energies may be negative (less than idle),
+ * and times may precede the start of the run. */
 typedef struct value_range {
     const char *ending;
     double least, most;
@@ -155,7 +153,7 @@ static const value_range *range_of(const char *name)
     static const value_range ranges[] = {
         {"_sd_mj", 0, 1e18},     {"net_energy_mj", -1e18, 1e18},
         {"net_mj", -1e18, 1e18}, {"difference_mj", -1e18, 1e18},
-        {"_mj", -1e-3, 1e18}, /* a part may come out a rounding below nothing */
+        {"_mj", -1e-3, 1e18}, /* rounding may make a part slightly negative */
         {"_mw", -1e-3, 1e15},    {"start_ms", -1e13, 1e15},
         {"end_ms", -1e13, 1e15}, {"timestamp_ms", -1e13, 1e15},
         {"t_ms", -1e13, 1e15},   {"_ms", 0, 1e15},
@@ -212,7 +210,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
         pj_free(dump);
         if (!good)
             return pj_fail(im->err, PJ_E_INVALID,
-                           "%s.%s has a value that makes no sense (at byte "
+                           "%s.%s has an invalid value (at byte "
                            "%zu)",
                            table->name, column->name, im->at);
     }
@@ -296,8 +294,8 @@ static pj_status read_tags(importing *im, const json_t *list)
     return PJ_OK;
 }
 
-/* "created_at" says again what created_ns says; a text that is no time, or another one, shows that
- * the file was changed. */
+/* "created_at" repeats created_ns; an invalid or different time shows that the file was
+ * modified. */
 static pj_status check_created(importing *im, const json_t *object)
 {
     const json_t *value = json_object_get(object, "created_at");

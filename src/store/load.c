@@ -1,7 +1,5 @@
-/*
- * Loading a run as it was saved. What the database says is checked like any other input: rows are
- * counted as they come, references must lie inside the run, names must be known.
- */
+/* Loads a saved run. The database is untrusted input: rows are counted while reading, references
+ * must be inside the run, names must be known. */
 #include "store/extras.h"
 #include "store/rows.h"
 #include "store/sql.h"
@@ -17,7 +15,7 @@ enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
 
 static pj_status damaged(const char *table, const char *column, pj_error *err)
 {
-    return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s makes no sense",
+    return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s is invalid",
                    table, column);
 }
 
@@ -129,7 +127,7 @@ static bool read_extras(loading *l, const pj_row_table *table, const pj_value *v
     return true;
 }
 
-/* Turns the id of a row into its index; false when it lies outside the run. */
+/* Converts a row id to its index; false when it is outside the run. */
 static bool localise(const loading *l, const pj_column *column, pj_value *value)
 {
     if (column->type != PJ_COLUMN_REFERENCE || value->type == PJ_VALUE_NULL) return true;
@@ -165,7 +163,7 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
     pj_status status = PJ_OK;
     uint32_t i = 0;
     if (range.count == 0) return PJ_OK;
-    /* Before memory is taken for them: are there as many rows as run_rows says? */
+    /* Before allocating: are there as many rows as run_rows says? */
     snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?1 + %u - 1",
              table->name, range.count);
     pj_sql *sql = pj_sql_begin(l->store, text, err);

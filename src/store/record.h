@@ -4,8 +4,7 @@
  * of them can be inserted without binding each value (sqlite_bulk.c); inserting by statement, and
  * an engine with a bulk format of its own, read the same records back with pj_record_next.
  *
- * Values are stored as SQLite itself would store them: whole numbers in the fewest bytes that hold
- * them, also in a REAL column.
+ * Values are stored as SQLite itself would: integers in the fewest bytes, also in REAL columns.
  */
 #ifndef PJ_STORE_RECORD_H
 #define PJ_STORE_RECORD_H
@@ -21,10 +20,10 @@ enum { PJ_RECORD_COLUMNS = 128, PJ_VARINT_BYTES = 9 };
 typedef struct pj_row_record {
     unsigned char types[PJ_RECORD_COLUMNS * PJ_VARINT_BYTES]; /* one varint per column */
     uint32_t type_bytes;
-    pj_buffer body; /* failed: no memory */
+    pj_buffer body; /* failed: out of memory */
 } pj_row_record;
 
-/* Seven bits a byte, the highest first; the ninth has eight. */
+/* SQLite's varint: seven bits per byte, most significant first; a ninth byte has eight. */
 static inline uint32_t pj_varint_write(unsigned char *out, uint64_t value)
 {
     if (value < 0x80) {
@@ -49,7 +48,7 @@ static inline uint32_t pj_varint_write(unsigned char *out, uint64_t value)
     return bytes;
 }
 
-/* The highest `bytes` of eight, highest first. */
+/* The `bytes` most significant bytes, big-endian. */
 static inline void pj_big_endian_write(unsigned char *out, uint64_t value)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -62,7 +61,7 @@ static inline void pj_row_record_begin(pj_row_record *record)
 {
     record->type_bytes = 0;
     pj_buffer_clear(&record->body);
-    /* Numbers are then appended without asking for room again. */
+    /* Reserves once, so that appending numbers needs no checks. */
     pj_buffer_reserve(&record->body, (size_t)PJ_RECORD_COLUMNS * sizeof(uint64_t));
 }
 
@@ -71,8 +70,8 @@ static inline void pj_row_record_null(pj_row_record *record)
     record->types[record->type_bytes++] = 0;
 }
 
-/* Type and width of a whole number by its significant bits, sign included; 0 and 1 have types of
- * their own and no bytes. Returns the width; `type` is set. */
+/* Type code and width of an integer by its significant bits, sign included; 0 and 1 have type codes
+ * of their own and no bytes. Returns the width; sets `type`. */
 static inline uint32_t pj_integer_width(int64_t value, unsigned char *type)
 {
     static const unsigned char widths[9] = {1, 1, 2, 3, 4, 6, 6, 8, 8};
@@ -120,7 +119,7 @@ static inline void pj_row_record_double(pj_row_record *record, double value)
     body->length += sizeof bits;
 }
 
-/* The last `bytes` of the body are the value. */
+/* The last `bytes` of the body become the value. */
 static inline void pj_row_record_text_written(pj_row_record *record, size_t bytes, bool blob)
 {
     record->type_bytes +=
@@ -170,7 +169,7 @@ static inline bool pj_record_next(pj_record_reader *reader, pj_record_value *val
     return true;
 }
 
-/* Of a value of type 1 to 6: a signed whole number. */
+/* Decodes a value of type 1 to 6: a signed integer. */
 static inline int64_t pj_record_integer(const pj_record_value *value)
 {
     uint64_t bits = value->count && value->bytes[0] & 0x80 ? UINT64_MAX : 0;

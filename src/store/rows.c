@@ -1,4 +1,4 @@
-/* The columns of every table as members of rows in memory, and values read and written by them. */
+/* Maps the columns of every table to members of rows in memory, for reading and writing. */
 #include "store/rows.h"
 
 #include "trace/phases.h"
@@ -34,7 +34,7 @@
         COLUMN("planted_mj", NJ, row, member.planted_nj),  \
         NAMED("method", METHOD_U8, row, member.method)
 
-/* What its standard deviation consists of; the random part of net energy is that of gross. */
+/* Components of the standard deviation; the random part of net energy is that of gross. */
 #define UNCERTAINTY(row, member)                                           \
     COLUMN("net_energy_sd_mj", FLOAT, row, member.net_sd_mj),              \
         COLUMN("energy_sd_random_mj", FLOAT, row, member.sd.random_mj),    \
@@ -43,7 +43,7 @@
         COLUMN("net_energy_sd_bias_mj", FLOAT, row, member.net_sd.bias_mj), \
         COLUMN("net_energy_sd_gain_mj", FLOAT, row, member.net_sd.gain_mj)
 
-/* Of what may be unavailable by itself. */
+/* For figures that may be unavailable on their own. */
 #define BOUND(row, member)                                  \
     COLUMN("energy_upper_mj", FLOAT, row, member.upper_mj), \
         NAMED("unavailable_reason", ABSENCE_U8, row, member.absence)
@@ -277,8 +277,8 @@ static const pj_column component_columns[] = {
     UNCERTAINTY(pj_component_row, energy),
 };
 
-/* An operation has no children, so all of its energy is its own, and its method is that of its
- * component: neither is spelled out a million times. */
+/* An operation has no children, so all its energy is its own, and its method is that of its
+ * component: neither is stored a million times. */
 static const pj_column operation_columns[] = {
     REFERENCE("component_metric_id", COMPONENTS, pj_operation_row, component),
     COLUMN("operation_name", TEXT, pj_operation_row, name),
@@ -557,7 +557,7 @@ static pj_status check_references(const pj_run_data *data, pj_table_id id, pj_er
             const char *row = pj_table_row(data, id, i, scratch);
             memcpy(&to, row + column->offset, sizeof to);
             if (to >= limit && to != PJ_NO_PARENT)
-                return pj_fail(err, PJ_E_INVALID, "row %u of %s: %s names a row that is not there",
+                return pj_fail(err, PJ_E_INVALID, "row %u of %s: %s refers to a missing row",
                                i, table->name, column->name);
         }
     }
@@ -714,7 +714,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     case PJ_COLUMN_ARRAY_NAME:
         give_text(v, (const char *)at, strnlen((const char *)at, column->bytes));
         break;
-    case PJ_COLUMN_EXTRAS: break; /* written by those who hold the run */
+    case PJ_COLUMN_EXTRAS: break; /* written by callers that hold the run */
     }
 }
 
@@ -734,7 +734,7 @@ static bool as_double(const pj_value *v, double *number)
     return false;
 }
 
-/* Whole numbers of `low` to `high`; NULL gives `none`. */
+/* Integers from `low` to `high`; NULL becomes `none`. */
 static bool as_int(const pj_value *v, int64_t low, int64_t high, int64_t none, int64_t *integer)
 {
     if (v->type == PJ_VALUE_NULL) {
@@ -750,7 +750,7 @@ static bool as_int(const pj_value *v, int64_t low, int64_t high, int64_t none, i
     return *integer >= low && *integer <= high;
 }
 
-/* Millijoules or milliseconds to whole millionths of them. */
+/* Millijoules or milliseconds to integer nanojoules or nanoseconds. */
 static bool as_millionths(const pj_value *v, int64_t none, int64_t *integer)
 {
     double number;

@@ -1,9 +1,6 @@
-/*
- * The columns of every table as members of the rows in memory: one description per table, used by
- * saving, loading, exporting and importing, so that a column is listed once. A reference to another
- * row is an index in memory; in the database it is the id of that table's first row in this run plus
- * the index.
- */
+/* Maps the columns of every table to members of the rows in memory: one description per table, used
+ * for saving, loading, exporting and importing. A reference to another row is an index in memory;
+ * in the database it is the id of that table's first row in this run plus the index. */
 #ifndef PJ_STORE_ROWS_H
 #define PJ_STORE_ROWS_H
 
@@ -26,7 +23,7 @@ typedef enum pj_column_type {
     PJ_COLUMN_I32,   /* int32_t; -1: NULL */
     PJ_COLUMN_BOOL,
     PJ_COLUMN_NAME,       /* an enumeration by its name, see `names` */
-    PJ_COLUMN_STAT_FLOAT, /* of pj_stats; NULL where the row has none */
+    PJ_COLUMN_STAT_FLOAT, /* member of pj_stats; NULL where the row has none */
     PJ_COLUMN_STAT_U32,
     PJ_COLUMN_EXTRAS,    /* extra_begin and extra_count as a JSON object */
     PJ_COLUMN_REFERENCE, /* uint32_t index of a row of table `table`; PJ_NO_PARENT: NULL */
@@ -47,7 +44,7 @@ typedef enum pj_names {
     PJ_NAMES_RAIL_SCOPE
 } pj_names;
 
-/* In the order in which tables are saved: parents before children. */
+/* In saving order: parents before children. */
 typedef enum pj_table_id {
     PJ_TABLE_RAILS = 0,
     PJ_TABLE_SAMPLES,
@@ -67,9 +64,9 @@ typedef enum pj_table_id {
 typedef struct pj_column {
     const char *name;
     uint8_t type; /* pj_column_type */
-    uint8_t kind; /* pj_names, pj_table_id of a reference */
+    uint8_t kind; /* pj_names, or pj_table_id of a reference */
     uint16_t offset;
-    uint16_t bytes; /* of a PJ_COLUMN_ARRAY_NAME */
+    uint16_t bytes; /* size of a PJ_COLUMN_ARRAY_NAME */
 } pj_column;
 
 typedef struct pj_row_table {
@@ -83,9 +80,9 @@ typedef struct pj_row_table {
 } pj_row_table;
 
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
-extern const pj_row_table pj_run_table; /* profiling_runs, over pj_run_info */
+extern const pj_row_table pj_run_table; /* profiling_runs, based on pj_run_info */
 
-/* A rail and its baseline, and a sample, as rows: they lie apart in pj_run_data. */
+/* A rail with its baseline, and a sample, as rows: in pj_run_data they are separate arrays. */
 typedef struct pj_rail_view {
     pj_rail rail;
     uint32_t index;
@@ -111,24 +108,26 @@ typedef struct pj_token_view {
 } pj_token_view;
 
 uint32_t pj_table_rows(const pj_run_data *data, pj_table_id table);
-/* The row as the table's columns describe it; `scratch` holds at least pj_row_scratch bytes. */
+/* The row in the form of the table's columns; `scratch` holds at least PJ_ROW_SCRATCH_BYTES. */
 enum { PJ_ROW_SCRATCH_BYTES = 512 };
 const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t index, void *scratch);
 
-/* Filling a run table by table. Room for `count` rows, keeping those that are there; false when
- * memory is out or there are too many. */
+/* For filling a run table by table: makes room for `count` rows, keeping existing ones; false when
+ * out of memory or too many. */
 bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count);
-/* Puts the next row (index = rows so far); there is room for it. False: a rail out of order. */
+/* Sets the next row (index = number of rows so far); there must be room. False: a rail out of
+ * order. */
 bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t index, const void *row);
-/* Fills in what the columns leave out, once all rows are there. */
+/* Derives what columns do not contain, once all rows are set. */
 void pj_rows_complete(pj_run_data *data);
-/* Do all references and enumerations of the rows lie inside the run? Names the offender. */
+/* Checks that all references and enumerations of the rows are valid; the error names the
+ * offender. */
 pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
-/* Into a zeroed row; texts are copied into the arena. References come as they are (relative).
- * False: the value does not fit the column, or memory is out. */
+/* Sets a member of a zeroed row; texts are copied into the arena. References are relative. False:
+ * the value does not fit the column, or out of memory. */
 bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row, const pj_value *value,
                    pj_arena *arena);
 

@@ -1,4 +1,4 @@
-/* Lists of runs, and operations on a whole run: finding it by id, deleting it. */
+/* Lists of runs, and operations on whole runs: resolving ids, deleting. */
 #include "store/rows.h"
 #include "store/sql.h"
 
@@ -29,7 +29,7 @@ int pj_run_sort_parse(const char *name)
 
 /* ---- the query ------------------------------------------------------------------------------ */
 
-/* Conditions as SQL text; values are bound in the same order by bind_conditions. */
+/* Writes conditions as SQL; bind_conditions binds the values in the same order. */
 static void write_conditions(pj_buffer *sql, const pj_run_query *q)
 {
     const char *word = " WHERE ";
@@ -126,8 +126,8 @@ static pj_status count_matches(pj_store *store, const pj_run_query *q, const bou
     return status;
 }
 
-/* Runs that lack the figure come last in either order; equal ones by date. Rows are picked by the
- * narrow inner query, so that sorting never carries whole rows. */
+/* Runs without the figure come last in either order; ties are ordered by date. The inner query
+ * selects row ids only, so that sorting does not move whole rows. */
 static void write_select(pj_buffer *text, const pj_run_query *q)
 {
     char columns[4096];
@@ -222,7 +222,7 @@ void pj_run_list_fini(pj_run_list *list)
 
 /* ---- one run as a whole ---------------------------------------------------------------------- */
 
-/* The id in the first column; "" when there is none. Whether there is a second row: *more. */
+/* The id in the first column; "" when there is none. *more: whether there is a second row. */
 static pj_status first_id(pj_sql *sql, char id[PJ_UUID_BYTES], bool *more, pj_error *err)
 {
     size_t bytes = 0;
@@ -283,7 +283,7 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
                        "%.40s is not the id of a run: give at least 4 characters "
                        "of one (see: perjoule ls), \"last\" or \"last~1\"",
                        text);
-    high[length] = 'g'; /* behind every hexadecimal digit */
+    high[length] = 'g'; /* sorts after every hexadecimal digit */
     bool more;
     pj_sql *sql =
         pj_sql_begin(store, "SELECT id FROM profiling_runs WHERE id >= ? AND id < ? LIMIT 2", err);
@@ -298,7 +298,7 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
     return status;
 }
 
-/* A trigger deletes its rows by their ranges; foreign keys would look for them one by one. */
+/* A trigger deletes the rows by their ranges; foreign keys would search them one by one. */
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(store, "DELETE FROM profiling_runs WHERE id = ?", err);

@@ -1,9 +1,7 @@
-/*
- * Saving a run: all its rows in one transaction. Ids are assigned here, consecutively in every
- * table, so that a reference is an addition and run_rows can name the rows of a run by two numbers.
- * Foreign keys are declared for other writers; our own inserts do not check them, because their
- * references are computed from the ids being assigned.
- */
+/* Saves a run: all rows in one transaction. Ids are assigned here, consecutively in every table, so
+ * that a reference is an addition and run_rows describes a run's rows by two numbers. Foreign keys
+ * are declared for other writers; our inserts do not check them, because references are computed
+ * from the assigned ids. */
 #include "store/aggregate.h"
 #include "store/row_encoder.h"
 
@@ -118,7 +116,7 @@ static pj_status save_texts(pj_store *store, const pj_run_info *info, pj_error *
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-/* A counting sort by component. Recorded operations lie in that order already. */
+/* Counting sort by component. Recorded operations are usually in that order already. */
 static pj_status sort_operations(pj_saving *s, pj_error *err)
 {
     const pj_run_data *d = s->data;
@@ -129,7 +127,7 @@ static pj_status sort_operations(pj_saving *s, pj_error *err)
     if (!s->begins) return pj_fail_memory(err, "a run to be stored");
     for (uint32_t i = 0; i < d->operation_count; i++) {
         uint32_t c = d->operations[i].component;
-        if (c > components) c = components; /* of no component: last */
+        if (c > components) c = components; /* without a component: last */
         s->begins[c + 2]++;
         sorted = sorted && c >= previous;
         previous = c;
@@ -157,7 +155,7 @@ static pj_status save_range(pj_saving *s, const pj_row_table *table, int64_t fir
     return pj_sql_end(sql, err);
 }
 
-/* The id that the run's first row of each table gets. */
+/* The id of the run's first row in each table. */
 static pj_status find_first_ids(pj_saving *s, pj_error *err)
 {
     char text[96];
@@ -183,7 +181,7 @@ static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
     return status == PJ_OK ? save_range(s, encoder.table, s->first[id], rows, err) : status;
 }
 
-/* Readings of each rail beside the summed columns: float64, one a sample. */
+/* Readings of each rail besides the summed columns: one float64 per sample. */
 static pj_status save_rail_series(pj_saving *s, pj_error *err)
 {
     const pj_run_data *data = s->data;
@@ -207,7 +205,7 @@ typedef struct chart {
     unsigned char data[];
 } chart;
 
-/* Sums for charts, made on a thread of their own while the rows of a large run go in. */
+/* Sums for charts, computed on a separate thread while the rows of a large run are inserted. */
 typedef struct charts {
     const pj_run_data *data;
     chart *first, **last;
@@ -281,7 +279,7 @@ static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-/* ---- all together -------------------------------------------------------------------------- */
+/* ---- the whole run -------------------------------------------------------------------------- */
 
 static pj_status save_all(pj_saving *s, pj_error *err)
 {

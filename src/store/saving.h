@@ -1,4 +1,4 @@
-/* A run being saved: what the files that save it share. Private to them. */
+/* The state of saving a run, private to the files that implement it. */
 #ifndef PJ_STORE_SAVING_H
 #define PJ_STORE_SAVING_H
 
@@ -8,9 +8,9 @@
 typedef struct pj_saving {
     pj_store *store;
     const pj_run_data *data;
-    int64_t first[PJ_TABLE_COUNT]; /* the id that the run's first row of each table gets */
-    /* Operations of component c are begins[c] to begins[c + 1] in the order in which they are
-     * stored; order[i] is the index in memory of the i-th, NULL where it is i. */
+    int64_t first[PJ_TABLE_COUNT]; /* id of the run's first row in each table */
+    /* Operations of component c are begins[c] to begins[c + 1] in storage order; order[i] is the
+     * index in memory of the i-th, NULL: the identity. */
     uint32_t *begins, *order;
     bool by_statements; /* never in bulk */
 } pj_saving;

@@ -12,7 +12,7 @@ static const pj_table_id bulk_tables[] = {PJ_TABLE_LAYERS, PJ_TABLE_COMPONENTS,
 
 typedef struct index_rule {
     const char *name;
-    pj_table_id of, to; /* whose rows, and whose its keys are */
+    pj_table_id of, to; /* table of the rows, table of the keys */
     bool (*key)(const pj_run_data *data, uint32_t row, uint32_t *key); /* false: not in it */
 } index_rule;
 

@@ -20,9 +20,9 @@ enum {
 
 /* A larger payload needs SQLite's overflow pages; here such a row is too long. */
 #define MOST_PAYLOAD (PJ_PAGE_BYTES - 35)
-/* A root's cell: a page number, a key, a pointer to the cell. */
+/* A cell of the root: page number, key, cell pointer. */
 #define MOST_GROUPS ((PJ_PAGE_BYTES - INTERIOR_HEADER) / (4 + PJ_VARINT_BYTES + 2))
-/* An index's cell: its length, a header of three bytes, two numbers. */
+/* A cell of an index: its length, a three-byte header, two numbers. */
 #define ENTRY_BYTES  (1 + 3 + 8 + 8)
 #define LEAF_ENTRIES 2900
 #define MOST_LEAVES  ((PJ_PAGE_BYTES - INTERIOR_HEADER) / (4 + ENTRY_BYTES + 2))
@@ -97,7 +97,7 @@ static bool has_room(const page_writer *w, uint32_t bytes)
     return w->pointers + 2 * (w->cells + 1) + bytes <= w->content;
 }
 
-/* The place of the next cell; there is room for it. */
+/* Allocates the next cell, which must fit. */
 static unsigned char *add_cell(page_writer *w, uint32_t bytes)
 {
     w->content -= bytes;
@@ -109,7 +109,7 @@ static void page_end(const page_writer *w, uint32_t last_child)
 {
     unsigned char *at = w->page + w->header;
     at[0] = w->kind;
-    put16(at + 1, 0); /* no free block */
+    put16(at + 1, 0); /* no freeblocks */
     put16(at + 3, w->cells);
     put16(at + 5, w->content); /* the page's length is written as 0 */
     at[7] = 0;
@@ -231,8 +231,8 @@ static void make_table_root(const pj_bulk *bulk, unsigned char *page)
 
 /* ---- indices ------------------------------------------------------------------------------- */
 
-/* The entry after each leaf but the last is stored in the root. The last leaf takes one entry more
- * where otherwise an empty leaf would follow. */
+/* The key after each leaf but the last goes into the root. The last leaf takes one entry more where
+ * an empty leaf would follow. */
 static uint32_t leaf_count(const pj_bulk_index *index)
 {
     uint32_t leaves = (uint32_t)(((uint64_t)index->count + LEAF_ENTRIES - 1) / (LEAF_ENTRIES + 1));
@@ -249,7 +249,7 @@ static uint32_t put_number(int64_t value, unsigned char *type, unsigned char *ou
     return width;
 }
 
-/* Length, then the record: key and id of the row. */
+/* Payload length, then the record: key and row id. */
 static uint32_t make_entry(const pj_bulk *bulk, const pj_bulk_index *index, uint32_t at,
                            unsigned char *out)
 {
@@ -341,11 +341,11 @@ static void make_file_header(unsigned char *page)
 {
     memset(page, 0, FILE_HEADER);
     memcpy(page, "SQLite format 3", 16);
-    put16(page + 16, 1); /* 65536 bytes a page */
+    put16(page + 16, 1); /* page size 65536 */
     page[18] = page[19] = 1;
     page[21] = 64;
     page[22] = page[23] = 32;
-    put32(page + 24, 1); /* changes, as known at 92 */
+    put32(page + 24, 1); /* change counter, repeated at 92 */
     put32(page + 28, pj_page_count());
     put32(page + 40, 1);
     put32(page + 44, 4); /* format of the schema */
@@ -381,7 +381,7 @@ bool pj_page_make_first(const pj_page_schema *schema, uint32_t count, unsigned c
         if (!good) break;
         unsigned char *cell = add_cell(&w, bytes + 1 + payload);
         memcpy(cell, head, bytes);
-        cell[bytes] = (unsigned char)(i + 1); /* its id */
+        cell[bytes] = (unsigned char)(i + 1); /* its row id */
         put_payload(&record, header, cell + bytes + 1);
     }
     page_end(&w, 0);

@@ -15,8 +15,8 @@
 
 enum { PJ_PAGE_BYTES = 1 << 16, PJ_GROUP_ROWS = 4096, PJ_BULK_INDICES = 4 };
 
-/* An index entry: the row it points to, and the row number that its key stands for. PJ_NO_KEY is
- * NULL and sorts first. */
+/* An index entry: the row it points to, and the row number that its key denotes. PJ_NO_KEY is NULL
+ * and sorts first. */
 typedef struct pj_bulk_entry {
     uint32_t key, row;
 } pj_bulk_entry;
@@ -24,7 +24,7 @@ typedef struct pj_bulk_entry {
 
 typedef struct pj_bulk_index {
     const char *name;
-    int64_t first_key; /* id that key 0 means */
+    int64_t first_key; /* id that key 0 denotes */
     pj_bulk_entry *entries;
     uint32_t count;
 } pj_bulk_index;
@@ -46,7 +46,7 @@ void pj_bulk_free_indices(pj_bulk *bulk);
 
 /* Whether the table is large enough to have groups, and every tree small enough for one root. */
 bool pj_bulk_fits(const pj_bulk *bulk);
-/* Sorts entries as an index has them; those of a recorded run are sorted already. */
+/* Sorts entries into index order; a recorded run's are already sorted. */
 void pj_bulk_sort(pj_bulk_entry *entries, uint32_t count);
 
 typedef struct pj_page_group {
@@ -56,10 +56,10 @@ typedef struct pj_page_group {
     bool no_memory, too_long;         /* too long: a row does not fit a page */
 } pj_page_group;
 
-/* The pages of a group: false with the reason in the group. */
+/* Generates the pages of a group: false with the reason in the group. */
 bool pj_page_group_make(const pj_bulk *bulk, uint32_t group, pj_row_record *record,
                         pj_page_group *pages);
-/* A page that is not a group's. */
+/* A page that belongs to no group. */
 typedef enum pj_page_kind {
     PJ_PAGE_ROOT,
     PJ_PAGE_GROUP,
@@ -72,12 +72,12 @@ typedef struct pj_page_place {
 } pj_page_place;
 pj_page_place pj_page_find(uint32_t number);
 uint32_t pj_page_of_root(uint32_t tree);
-uint32_t pj_page_count(void); /* numbers run from 1 to this */
+uint32_t pj_page_count(void); /* page numbers run from 1 to this */
 void pj_page_make_root(const pj_bulk *bulk, uint32_t tree, unsigned char *page);
 void pj_page_make_index_leaf(const pj_bulk *bulk, uint32_t tree, uint32_t leaf,
                              unsigned char *page);
 
-/* Page 1: the header of a database file and its schema. `sql` is as the other database has it. */
+/* Page 1: the header of a database file and its schema. `sql` is that of the target database. */
 typedef struct pj_page_schema {
     const char *type, *name, *table, *sql;
     uint32_t tree;

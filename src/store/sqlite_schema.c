@@ -1,10 +1,10 @@
 /*
- * The schema. Published tables and columns never change their meaning; later versions add steps at
- * the end and never touch an earlier one.
+ * The schema. Published tables and columns never change their meaning; later versions append steps
+ * and never modify an earlier one.
  *
- * Rows of one run lie together: a run is saved in one transaction, so that its rows in each table
- * have consecutive ids. run_rows remembers first id and count, and reading, exporting and deleting
- * walk the primary key instead of an index.
+ * The rows of a run are contiguous: a run is saved in one transaction, so that its rows in each
+ * table have consecutive ids. run_rows stores first id and count; reading, exporting and deleting
+ * scan the primary key instead of an index.
  */
 #include "store/sqlite.h"
 
@@ -23,7 +23,7 @@
     " DELETE FROM " table " WHERE id BETWEEN " ROWS_OF("first_id", table) " AND " ROWS_OF( \
         "first_id + row_count - 1", table) ";"
 
-/* Whoever deletes a run, with foreign keys on or off, deletes all of it, fast. */
+/* Deletes all rows of a run quickly, with foreign keys on or off. */
 #define RUN_IS_DELETED                                                                             \
     "CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN" DELETE_ROWS(             \
         "deep_operation_metrics") DELETE_ROWS("component_metrics") DELETE_ROWS("layer_metrics")    \
@@ -183,8 +183,8 @@ static const char version_1[] =
     " sum(l.total_time_ms) AS time_ms, sum(l.attention_time_ms) AS attention_time_ms,"
     " sum(l.mlp_time_ms) AS mlp_time_ms, sum(l.energy_mj) AS energy_mj FROM layer_metrics l"
     " JOIN tokens t ON t.id = l.token_id GROUP BY t.run_id, t.phase, l.layer_index;"
-    /* What each level holds beside what its parts hold, equal but for rounding. A batch's step is
-     * one part (group of phase and position), for its rows share the layers. */
+    /* Energy of each level and of its parts, equal up to rounding. A batch's step counts as one
+     * part (grouped by phase and position), because its rows share the layers. */
     "CREATE VIEW energy_of_token_parts AS SELECT t.id AS token_id, t.phase_id, t.position,"
     " t.energy_mj, t.self_energy_mj"
     " + (SELECT total(s.self_energy_mj) FROM pipeline_sections s WHERE s.token_id = t.id)"
@@ -199,12 +199,10 @@ static const char version_1[] =
         "component_metrics c JOIN deep_operation_metrics o ON o.component_metric_id = c.id")
         RUN_IS_DELETED;
 
-/*
- * Operations are three rows in four. An index of them by component made saving a run a sixth
- * slower, though the operations of a component lie together: a component knows its first and how
- * many they are, and id BETWEEN ... walks the primary key. What the foreign key did for a deleted
- * component is a trigger.
- */
+/* Operations are three quarters of all rows. An index on their component made saving a run a sixth
+ * slower, although operations of a component are contiguous: now a component stores the first id
+ * and the count, and id BETWEEN ... scans the primary key. A trigger replaces the foreign key's
+ * cascade. */
 static const char version_2[] =
     "DROP VIEW conservation; DROP VIEW operations_of_runs; DROP TRIGGER run_is_deleted;"
     "ALTER TABLE component_metrics ADD COLUMN first_operation_id INTEGER;"
@@ -214,7 +212,7 @@ static const char version_2[] =
     " tensor_std REAL, tensor_max REAL, tensor_sparsity REAL, tensor_signed_mean REAL,"
     " nan_count INTEGER, inf_count INTEGER, extra_metrics TEXT, bytes_estimate REAL,"
     " start_ms REAL, net_energy_mj REAL, energy_sd_mj REAL, planted_mj REAL, class_id INTEGER);"
-    /* Ids grow with the run's in both tables, so that runs stay apart in this order too. */
+    /* Ids keep the order of runs in both tables, so that runs stay contiguous. */
     "INSERT INTO operations_2 SELECT row_number() OVER (ORDER BY component_metric_id, id),"
     " component_metric_id, operation_name, time_ms, energy_mj, flops_estimate, tensor_mean,"
     " tensor_std, tensor_max, tensor_sparsity, tensor_signed_mean, nan_count, inf_count,"
@@ -247,17 +245,18 @@ static const char version_2[] =
         "component_metrics c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN"
         " c.first_operation_id AND c.first_operation_id + c.operation_count - 1");
 
-/* Why a run failed stood among its warnings, where lists do not look. */
+/* The reason of a failed run was stored among its warnings, where lists do not look. */
 static const char version_3[] =
     "ALTER TABLE profiling_runs ADD COLUMN failure TEXT;"
     "UPDATE profiling_runs SET failure = (SELECT text FROM run_warnings w"
     " WHERE w.run_id = profiling_runs.id AND w.code = 'run_failed' ORDER BY w.id LIMIT 1)"
     " WHERE status = 'failed';";
 
-/* What looking at outputs took of overhead_ms; of older runs it is not known. */
+/* Part of overhead_ms spent on statistics of outputs; unknown for older runs. */
 static const char version_4[] = "ALTER TABLE profiling_runs ADD COLUMN statistics_ms REAL;";
 
-/* What standard deviations consist of, those of net energies, and why a figure is unavailable. */
+/* Components of standard deviations, deviations of net energies, and why a figure is
+ * unavailable. */
 #define ADD(table, column, type) "ALTER TABLE " table " ADD COLUMN " column " " type ";"
 #define ADD_SDS(table, prefix)                                                             \
     ADD(table, prefix "sd_random_mj", "REAL")                                              \
@@ -282,12 +281,12 @@ static const char version_5[] =
     ADD("deep_operation_metrics", "energy_sd_bias_mj", "REAL")
     ADD("deep_operation_metrics", "energy_sd_gain_mj", "REAL");
 
-/* Figures of the request: the run without loading the model and without idle gaps. What older runs
- * stored is enough for all of them but the judgement of disturbed steps, which stays NULL. */
+/* Figures of the request: the run without model loading and idle gaps. They can be computed from
+ * older runs' rows, except disturbed steps, which stay NULL. */
 #define OF_MODEL_LOAD " FROM pipeline_sections s WHERE s.run_id = profiling_runs.id AND" \
     " s.section_name = 'model_load'"
 #define OF_IDLE " FROM run_phases p WHERE p.run_id = profiling_runs.id AND p.phase = 'idle'"
-/* NULL where the part exists and its figure is unavailable, 0 where there is no such part. */
+/* NULL where the part exists and its figure is unavailable, 0 without such a part. */
 #define PART(column, of) "(SELECT CASE WHEN count(*) = count(" column ") THEN" \
     " total(" column ") END" of ")"
 #define REQUEST(of_run, of_part) of_run " - " PART(of_part, OF_MODEL_LOAD) " - " \
@@ -342,23 +341,21 @@ static const char version_6[] =
     " request_energy_mj / (active_parameters / 1e6) AS mj_per_million_active_parameters,"
     " total_energy_mj / 3.6e9 AS kwh, tags, experiment_name FROM profiling_runs;";
 
-/* Of earlier runs it is not known which rails the total lacks. */
+/* For earlier runs it is unknown which rails the total lacks. */
 static const char version_7[] = "ALTER TABLE profiling_runs ADD COLUMN total_rails TEXT;"
                                 "ALTER TABLE profiling_runs ADD COLUMN partial_rails TEXT;";
 
-/*
- * What lies in a step that the sequences of a batch share belonged to the first of its tokens, so
- * that a join from tokens down gave that one more than it had. It belongs to the step now: step_id is
- * the id of the step's first token, token_id is NULL, and a token's part follows from its shares.
- */
+/* Rows in a step shared by the sequences of a batch referred to the step's first token, so that
+ * joins from tokens gave that token too much. Now they refer to the step: step_id is the id of the
+ * step's first token, token_id is NULL, and each token's part follows from its shares. */
 #define MOVE_TO_STEP(table)                                                                  \
     "UPDATE " table " SET step_id = token_id, token_id = NULL FROM run_rows r JOIN"          \
     " profiling_runs p ON p.id = r.run_id AND p.batch_size > 1 WHERE r.table_name = '" table \
     "' AND " table ".id BETWEEN r.first_id AND r.first_id + r.row_count - 1 AND token_id IN" \
     " (SELECT step_id FROM tokens WHERE step_id IS NOT NULL);"
 
-/* A token's part of something in its step: `e` and `n` are its gross and net energy, `k` the net
- * energy in it that is shared by context. */
+/* A token's part of a row in its step: `e` and `n` are the row's gross and net energy, `k` the part
+ * of the net energy that is split by context. */
 #define PART_OF_TOKEN(e, k)                                                                  \
     "CASE WHEN t.step_id IS NULL THEN " e " ELSE " e " * t.share + (" k ") *"                \
     " (t.context_share - t.share) END"
@@ -386,7 +383,7 @@ static const char version_7[] = "ALTER TABLE profiling_runs ADD COLUMN total_rai
     " c.activation_max, c.activation_sparsity, c.first_operation_id, c.operation_count"      \
     " FROM tokens t " join
 
-/* Of one step, t being one of its tokens. */
+/* For one step, with t one of its tokens. */
 #define SUM_OF_STEP(what, table, rest) \
     "(SELECT total(" what ") FROM " table " WHERE " rest ")"
 #define PARTS_OF(id, column)                                                                 \
@@ -419,7 +416,7 @@ static const char version_8[] =
     "  GROUP BY t.phase_id, t.position HAVING count(*) > 1) AS s"
     " WHERE tokens.phase_id = s.phase_id AND tokens.position = s.position;"
     "UPDATE tokens SET context_share = share WHERE step_id IS NOT NULL;"
-    /* The first one had all of the step's self energy. */
+    /* The first token had all of the step's self energy. */
     "UPDATE tokens SET self_energy_mj = s.self_mj * share FROM (SELECT step_id,"
     "  sum(self_energy_mj) AS self_mj FROM tokens WHERE step_id IS NOT NULL GROUP BY step_id) AS s"
     " WHERE tokens.step_id = s.step_id;"
@@ -434,7 +431,7 @@ static const char version_8[] =
     "DROP INDEX components_of_sections;"
     "CREATE INDEX components_of_sections ON component_metrics(section_id)"
     " WHERE layer_metric_id IS NULL AND token_id IS NULL AND step_id IS NULL;"
-    /* Whoever deletes a step's first token deletes what lies in the step. */
+    /* Deleting a step's first token deletes the step's rows. */
     "CREATE TRIGGER step_is_deleted AFTER DELETE ON tokens WHEN OLD.step_id = OLD.id BEGIN"
     " DELETE FROM component_metrics WHERE step_id = OLD.id AND layer_metric_id IS NULL;"
     " DELETE FROM layer_metrics WHERE step_id = OLD.id;"
@@ -531,7 +528,7 @@ static const char version_8[] =
     "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
     "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;";
 
-/* What devices reported about themselves; rows of a deleted run go with those of the others. */
+/* What devices reported about themselves; a trigger deletes the rows with their run. */
 static const char version_9[] =
     "ALTER TABLE profiling_runs ADD COLUMN conditions TEXT;"
     "CREATE TABLE run_conditions (id INTEGER PRIMARY KEY, " OF_RUN ", t_ms REAL, device TEXT,"
@@ -541,12 +538,12 @@ static const char version_9[] =
     "CREATE TRIGGER conditions_are_deleted BEFORE DELETE ON profiling_runs BEGIN"
     " DELETE FROM run_conditions WHERE run_id = OLD.id; END;";
 
-/* Runs that the server was asked for and has not ended: they survive its restart. */
+/* The server's queue: requested runs that have not ended, which survive a restart. */
 static const char version_10[] =
     "CREATE TABLE run_queue (id TEXT PRIMARY KEY NOT NULL, queued_ns INTEGER NOT NULL,"
     " request TEXT NOT NULL) WITHOUT ROWID;";
 
-/* What is kept of the texts of private runs. */
+/* What is stored instead of the texts of private runs. */
 static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
                                  "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
 

@@ -1,4 +1,4 @@
-/* What the views share. */
+/* Shared helpers of the views. */
 #include "store/view.h"
 
 #include <math.h>
@@ -134,8 +134,8 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
     }
 }
 
-/* ---- what is made once ------------------------------------------------------------------------
- */
+/* ---- cached results
+ * --------------------------------------------------------------------------- */
 
 static bool read_kept(pj_store *store, const char *id, const char *chart, pj_json *json)
 {
@@ -154,8 +154,8 @@ static bool read_kept(pj_store *store, const char *id, const char *chart, pj_jso
     return found;
 }
 
-/* A failure costs time at the next call and nothing else. What can be made again is not worth
- * carrying a large run's log over into the database, which a small commit would do. */
+/* On failure the result is merely recomputed next time. Not worth checkpointing a large run's log,
+ * which a small commit would trigger. */
 static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
     if (pj_sql_transaction(store, PJ_WRITE_CACHE, NULL) != PJ_OK) return;

@@ -1,4 +1,4 @@
-/* What the views share: a run being shown, rows as JSON, sums of a run. */
+/* Shared helpers of the views: the run being shown, rows as JSON, sums of a run. */
 #ifndef PJ_STORE_VIEW_H
 #define PJ_STORE_VIEW_H
 
@@ -20,13 +20,14 @@ pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_js
                        pj_error *err);
 void pj_view_close(pj_run_view *view); /* may run twice, also after a failed open */
 
-/* "SELECT <columns> FROM <table of the range> WHERE id in the range <rest>", both bounds bound as
- * ?1 and ?2. */
+/* "SELECT <columns> FROM <table> WHERE id in the run's range <rest>", with both bounds bound as ?1
+ * and ?2. */
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err);
-/* run_id, energy_source, and method if asked for: the head of every chart. */
+/* Writes run_id, energy_source, and method if requested: the head of every chart. */
 void pj_view_head(pj_run_view *view, bool method);
-void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column); /* as below */
+/* PJ_ENERGY_COLUMNS from `column` on */
+void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column);
 #define PJ_ENERGY_COLUMNS \
     "energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj, method,"             \
     " net_energy_sd_mj, energy_sd_random_mj, energy_sd_bias_mj, energy_sd_gain_mj,"           \
@@ -35,21 +36,20 @@ enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err);
 
-/* All columns of a row as members of an object: "id" (index in the run), then the table's columns,
- * read from column 0 (id) on of a "SELECT id, columns" in their order. */
+/* Writes all columns of a row as members of an object: "id" (index in the run), then the table's
+ * columns, read from column 0 (id) of a "SELECT id, columns" in their order. */
 void pj_row_select(const pj_row_table *table, char *text, size_t bytes);
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges);
 
 void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections, pj_error *err,
                           pj_status *status);
 
-/* The figure of a node; NAN: unavailable. */
-/* Over the rows of a node; NAN: none had it. */
+/* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);
 double pj_node_metric(const pj_sum_node *node, pj_metric metric);
-/* Adds a node to another, e.g. one component in two phases; a `to` of count 0 becomes a copy. */
+/* Adds a node to another, e.g. one component in two phases; a `to` with count 0 becomes a copy. */
 void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
-/* *phase is -1 for any; fails on a name that is none. */
+/* *phase is -1 for any; fails for an unknown name. */
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err);
 
 

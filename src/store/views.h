@@ -1,8 +1,6 @@
-/*
- * Stored runs as JSON, thinned to what a screen can show: one function a route of docs/api.md,
- * which says what each writes. `id` is as pj_store_resolve takes it. On failure the JSON is
- * unfinished: throw it away and answer `err`.
- */
+/* Stored runs as JSON, reduced to what a screen can show: one function per route of docs/api.md,
+ * which documents the output. `id` is resolved by pj_store_resolve. On failure the JSON is
+ * incomplete: discard it and answer with `err`. */
 #ifndef PJ_STORE_VIEWS_H
 #define PJ_STORE_VIEWS_H
 
@@ -11,13 +9,13 @@
 #include "trace/statistics.h"
 #include "trace/summary.h"
 
-/* An array of summaries; how many match in all: *total. */
+/* An array of summaries; *total: number of all matches. */
 pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
                        pj_json *json, uint64_t *total, pj_error *err);
 pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err);
 
 typedef struct pj_view_page {
-    const char *include; /* comma list of tables, "none", NULL: all */
+    const char *include; /* comma-separated tables, "none", NULL: all */
     uint32_t limit;      /* 0: 1000 */
     uint64_t offset;
 } pj_view_page;
@@ -25,15 +23,15 @@ typedef struct pj_view_page {
 pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
                       const pj_cost_rates *rates, pj_json *json, pj_error *err);
 
-/* A JSON value about a run that takes long to make: made by the first who asks (`make` writes it),
- * kept beside the run's other charts as `chart`, and from there on only read. A stored run never
- * changes. What cannot be kept (a database that may only be read, a full disk) is made each time.
- */
+/* A JSON value about a run that is expensive to compute: computed on first request by `make`,
+ * stored with the run's other charts as `chart`, and read from then on. Valid because stored
+ * runs never change. If it cannot be stored (read-only database, full disk) it is recomputed
+ * each time. */
 typedef pj_status pj_view_make(void *context, pj_json *json, pj_error *err);
 pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
                        void *context, pj_json *json, pj_error *err);
 
-/* The members of /summary but `anomalies`, inside an object of the caller's. */
+/* Writes the members of /summary except `anomalies` into the caller's object. */
 pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
                                   pj_json *json, pj_error *err);
 
@@ -45,18 +43,18 @@ typedef struct pj_view_window {
 
 pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
                            pj_json *json, pj_error *err);
-/* window->limit is `points`. */
+/* window->limit is the parameter `points`. */
 pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *window, bool rails,
                         pj_json *json, pj_error *err);
 pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
                          pj_json *json, pj_error *err);
 
-enum { PJ_ANY = -2 }; /* no particular token or layer */
+enum { PJ_ANY = -2 }; /* any token or layer */
 
 typedef struct pj_view_choice {
     pj_metric metric;
     int64_t token;         /* PJ_ANY: all */
-    int32_t layer;         /* PJ_ANY: all; -1: outside */
+    int32_t layer;         /* PJ_ANY: all; -1: outside the layers */
     const char *component; /* NULL: all */
     const char *phase;     /* NULL: all */
 } pj_view_choice;
@@ -76,8 +74,8 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
 /* ---- samples for statistics, not JSON ---------------------------------------------------------
  */
 
-/* One run's figures token by token (decode only, a row a step) or sample by sample, in the arena.
- * NAN: unavailable. */
+/* Figures of one run per token (decode only, one row per step) or per sample, in the arena. NAN:
+ * unavailable. */
 typedef struct pj_token_series {
     uint32_t count;
     uint32_t *token;
@@ -96,7 +94,7 @@ pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
 pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
                                pj_power_series *series, pj_error *err);
 
-/* Sums of one component over a whole run, hottest first. */
+/* Sums per component over a whole run, highest energy first. */
 typedef struct pj_component_sum {
     const char *name;
     uint32_t count;

@@ -1,4 +1,5 @@
-/* Views of components and operations: of one token from their rows, of all from the sums. */
+/* Views of components and operations: of one token from its rows, of the whole run from the
+ * sums. */
 #include "store/view.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static bool is_chosen(const pj_sum_nodes *nodes, const pj_sum_node *n, const pj_
            (!choice->component || strcmp(nodes->names[n->component], choice->component) == 0);
 }
 
-/* Sums of the chosen nodes by component and operation (`operations`), or by component. */
+/* Sums the chosen nodes by component and operation (`operations`), or by component. */
 static pj_status gather(pj_arena *arena, const pj_sum_nodes *nodes, const pj_view_choice *choice,
                         int phase, bool operations, part_list *list, pj_error *err)
 {
@@ -52,7 +53,7 @@ static pj_status gather(pj_arena *arena, const pj_sum_nodes *nodes, const pj_vie
     return PJ_OK;
 }
 
-/* Scalar extras averaged over the rows that had them. */
+/* Scalar extras, averaged over the rows that have them. */
 static void write_mean_extras(pj_json *json, const pj_sum_nodes *nodes, const part_list *list,
                               uint32_t which)
 {
@@ -132,8 +133,8 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 /* ---- rows of one token ------------------------------------------------------------------------
  */
 
-/* Component rows of token ?1, by layer ?2 and name ?3 where those are not NULL. Of a step that several
- * tokens share, the token's part: `s` of everything, `x` more of the net energy of attention. */
+/* Component rows of token ?1, filtered by layer ?2 and name ?3 unless NULL. For a shared step, the
+ * token's part: the fraction `s` of everything, plus `x` of the net energy of attention. */
 #define ROWS_OF_TOKEN(join, layer, layer_is)                                                     \
     "SELECT c.*, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
     " AS s, CASE WHEN t.step_id IS NULL OR c.component_name <> 'attention' THEN 0 ELSE"          \
@@ -149,13 +150,13 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
     "WITH chosen AS (" IN_LAYER("l.token_id = t.id") " UNION ALL "                               \
     IN_LAYER("l.step_id = t.step_id") " UNION ALL " OUTSIDE("c.token_id = t.id") " UNION ALL "   \
     OUTSIDE("c.step_id = t.step_id") ") "
-/* What part of a row's energy the token has. */
+/* The token's fraction of a row's energy. */
 #define RATIO(of) "(s + x * coalesce(" of "net_energy_mj / nullif(" of "energy_mj, 0), 1))"
 
 #define SELECTED(ID, member, type, name, aggregate, unit, label, table, prefix) \
     ", " table PJ_STATISTIC_NAME_##type(prefix, name)
 
-/* Columns as write_row reads them: FIRST_STATISTIC and what follows come from the table. */
+/* Columns as read by write_row: FIRST_STATISTIC and later ones come from the table. */
 enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
     "SELECT component_name, NULL, layer_index, time_ms, energy_mj * " RATIO("") ","

@@ -1,4 +1,4 @@
-/* Views of runs as a whole: lists, one run with its rows, its summary statistics. */
+/* Views of whole runs: lists, one run with its rows, summary statistics. */
 #include "store/view.h"
 
 #include <math.h>
@@ -63,10 +63,11 @@ pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
     return status;
 }
 
-/* ---- parts that the whole run and its summary share -------------------------------------------
- */
+/* ---- parts used by both the run and its summary
+ * ----------------------------------------------- */
 
-/* All rows of a small table, each an object; `rename` lists pairs of column and field name. */
+/* All rows of a small table as objects; `columns` and `fields` are pairs of column and member
+ * name. */
 static pj_status write_rows(pj_run_view *view, pj_table_id table, const char *key,
                             const char *const *columns, const char *const *fields, int count,
                             pj_error *err)
@@ -269,7 +270,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Linear between order statistics, as most tools do. */
+/* Quantile by linear interpolation between order statistics (the usual definition). */
 static double quantile(const double *sorted, uint32_t n, double q)
 {
     double at = q * (n - 1);
@@ -277,7 +278,7 @@ static double quantile(const double *sorted, uint32_t n, double q)
     return low + 1 < n ? sorted[low] + (at - low) * (sorted[low + 1] - sorted[low]) : sorted[low];
 }
 
-/* Sorts the values; leaves NANs out. */
+/* Sorts the values; ignores NANs. */
 static void write_statistics(pj_json *json, double *values, uint32_t count)
 {
     static const struct {

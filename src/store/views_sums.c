@@ -1,4 +1,4 @@
-/* Views over the sums of a run: heatmap, cube, tree, operations, components. */
+/* Views based on the sums of a run: heatmap, cube, tree, operations, components. */
 #include "store/view.h"
 
 #include <math.h>
@@ -77,9 +77,9 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
  */
 
 typedef struct plane_view {
-    uint32_t tokens, layers, components; /* layers without the one outside; 0: nothing stored */
+    uint32_t tokens, layers, components; /* layers excludes the one outside; 0: nothing stored */
     const char **names;
-    const float *values; /* of the token asked for, or of all */
+    const float *values; /* of one token, or of all */
 } plane_view;
 
 static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
@@ -112,10 +112,10 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
         return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
                    "the stored heatmap of a run is damaged: export and import "
-                   "it to make it anew");
+                   "it to recreate it");
 }
 
-/* The plane of one token (PJ_ANY: of all). A plane that was not stored leaves values NULL. */
+/* Reads the plane of one token (PJ_ANY: of all). If the plane was not stored, values stays NULL. */
 static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, plane_view *plane,
                             pj_error *err)
 {
@@ -151,7 +151,7 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
     return status == PJ_OK ? ended : status;
 }
 
-/* Power is made of energy and time. */
+/* Power is computed from energy and time. */
 static pj_status read_metric_plane(pj_run_view *view, pj_metric metric, int64_t token,
                                    plane_view *plane, pj_error *err)
 {
@@ -173,8 +173,8 @@ static pj_status read_metric_plane(pj_run_view *view, pj_metric metric, int64_t 
     return PJ_OK;
 }
 
-/* Which components occur inside layers; by the sums, so that every token and metric shows the same
- * columns. */
+/* Components that occur inside layers; taken from the sums, so that every token and metric has the
+ * same columns. */
 static pj_status find_inside(pj_run_view *view, const char *const *names, uint32_t count, bool **inside,
                              uint32_t *layers, pj_error *err)
 {
@@ -238,7 +238,7 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
 /* ---- heatmap ----------------------------------------------------------------------------------
  */
 
-/* layers + 1 rows of components, the last for those outside. */
+/* layers + 1 rows of components, the last for those outside layers. */
 typedef struct matrix {
     uint32_t layers, components;
     const char **names;
@@ -282,7 +282,7 @@ static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice,
         uint32_t row = n->layer < 0 ? m->layers : (uint32_t)n->layer;
         if (column[n->component] >= m->components) continue;
         pj_sum_node *cell = &sums[(size_t)row * m->components + column[n->component]];
-        /* Of operations only what is recorded nowhere else: entropy of attention. */
+        /* From operations only figures recorded nowhere else: entropy of attention. */
         if (n->operation == PJ_NO_NAME) {
             pj_node_merge(cell, n);
         } else if (n->entropy_count) {
@@ -392,7 +392,7 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
 typedef struct branch {
     const char *kind, *name;
     pj_sum_node sum;
-    double self; /* of the metric */
+    double self; /* self value of the metric */
 } branch;
 
 typedef struct tree {
@@ -481,13 +481,13 @@ static void write_node(const tree *t, const pj_sum_node *n, uint32_t level)
     pj_json_kv_uint(json, "count", n->count);
     double value = pj_node_metric(n, t->metric);
     double covered = operation ? 0 : children_sum(t, n, level + 1);
-    if (isnan(value) && t->metric >= PJ_METRIC_FLOPS) value = covered; /* only its parts know */
+    if (isnan(value) && t->metric >= PJ_METRIC_FLOPS) value = covered; /* only its parts have it */
     write_figures(t, value, n->time_ms, pj_mj_of_nj(n->gross_nj), covered);
     if (!operation) write_children(t, n, level + 1);
     pj_json_object_end(json);
 }
 
-/* FLOPs and bytes of a phase are those of its parts: nothing else has any. */
+/* A phase's FLOPs and bytes are the sum of its parts, the only ones that have any. */
 static double phase_value(const tree *t, const pj_sum_node *key, double ms, double mj)
 {
     if (t->metric == PJ_METRIC_TIME) return ms;

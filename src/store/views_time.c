@@ -1,4 +1,4 @@
-/* Views along time: pipeline, power, tokens. */
+/* Views over time: pipeline, power, tokens. */
 #include "store/view.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint6
     return pj_sql_end(sql, err);
 }
 
-/* The first token of a step that several share, null for what has a token to itself. */
+/* Writes the first token of a shared step; null for rows of a single token. */
 static void write_step(pj_run_view *view, pj_sql *sql, int column)
 {
     pj_json_key(view->json, "step");
@@ -169,7 +169,7 @@ static bool make_room(power_table *p, uint32_t capacity, pj_arena *arena)
     return good;
 }
 
-/* All samples of the run, or those of the window. */
+/* All samples of the run, or those in the window. */
 static pj_status read_power(pj_run_view *view, const pj_view_window *window, pj_arena *arena,
                             power_table *p, pj_error *err)
 {
@@ -209,7 +209,7 @@ static pj_status read_power(pj_run_view *view, const pj_view_window *window, pj_
     return pj_sql_end(sql, err);
 }
 
-/* Two rows a bucket of `bucket` samples (one row when it is 1): the samples that show in each. */
+/* Min-max thinning: two rows per bucket of `bucket` samples (one row if it is 1). */
 typedef struct thinning {
     uint32_t count, bucket;
 } thinning;
@@ -220,7 +220,7 @@ static uint32_t rows_of(const thinning *t)
     return (t->count + t->bucket - 1) / t->bucket * 2;
 }
 
-/* The sample whose time stands for an output row. */
+/* The sample whose time represents an output row. */
 static uint32_t sample_of(const thinning *t, uint32_t row)
 {
     if (t->bucket == 1) return row;

@@ -1,4 +1,5 @@
-/* Zip, as the application note has it: local headers, deflated data, descriptors, directory. */
+/* Zip as in the PKWARE application note: local headers, deflated data, data descriptors,
+ * directory. */
 #include "store/zip.h"
 
 #include "base/memory.h"
@@ -54,7 +55,7 @@ static size_t pack(unsigned char *out, const uint64_t *fields)
     return n;
 }
 
-/* The middle part that local headers and directory entries share; time: 1980-01-01. */
+/* Fields common to local headers and directory entries; time: 1980-01-01. */
 #define SHARED(e, crc, packed, plain) \
     2, 20, 2, STREAMED_UTF8, 2, 8, 2, 0, 2, 0x21, 4, crc, 4, packed, 4, plain, 2, strlen((e)->name)
 
@@ -87,7 +88,7 @@ static void end_entry(pj_zip *zip)
 static pj_status zip_status(const pj_zip *zip, pj_error *err)
 {
     if (!zip->failed) return PJ_OK;
-    return pj_fail(err, PJ_E_IO, "the zip archive could not be written to its end%s",
+    return pj_fail(err, PJ_E_IO, "the zip archive could not be written completely%s",
                    zip->offset > UINT32_MAX ? ": it would exceed 4 GiB, export JSON instead" : "");
 }
 

@@ -6,6 +6,7 @@
  *   nocounter, noinstant, nousage, nofields   what is not supported
  *   memory                      field 185 with scope 2 works
  *   modulescope                 only scope 1 works
+ *   mute=N                      GPU N supports none of them
  *   mig                         MIG is on
  *   lost=N, flaky=N, zero=N     GPU_IS_LOST from the Nth reading on; every Nth not supported; every
  *                               Nth power reading 0
@@ -51,9 +52,12 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-static int trouble(void)
+static unsigned index_of(void *device);
+
+static int trouble(void *device)
 {
     readings++;
+    if (option("mute") && index_of(device) == (unsigned)number("mute", 0)) return 3;
     if (option("lost") && readings >= number("lost", 0)) return 15;
     if (option("flaky") && readings % number("flaky", 1) == 0) return 3;
     return 0;
@@ -166,7 +170,7 @@ int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw)
 
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)
 {
-    int status = trouble();
+    int status = trouble(device);
     if (option("nocounter") || option("modulescope")) return 3;
     *mj = energy();
     return status;
@@ -174,7 +178,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *mw)
 {
-    int status = trouble();
+    int status = trouble(device);
     if (option("nousage") || option("modulescope")) return 3;
     *mw = power();
     return status;
@@ -185,17 +189,17 @@ int nvmlDeviceGetFieldValues(void *device, int count, field *fields)
     if (option("nofields")) return 13;
     for (int i = 0; i < count; i++) {
         field *f = &fields[i];
-        int status = trouble();
+        int status = trouble(device);
         unsigned right_scope = option("modulescope") ? 1 : 0;
         f->type = 1;
         f->value = power();
         f->status = status ? status : f->scope == right_scope ? 0 : 3;
         if (f->id == 186 && option("noinstant")) f->status = 3;
-        if (f->id == 185 && f->scope == 2 && option("memory")) f->status = 0, f->value = 43000;
+        if (f->id == 185 && f->scope == 2 && option("memory")) f->status = status, f->value = 43000;
         if (f->id == 83) {
             f->type = 3;
             f->value = energy();
-            if (option("nocounter") || option("modulescope")) f->status = 3;
+            if (status || option("nocounter") || option("modulescope")) f->status = 3;
         }
     }
     return 0;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "power/meter.h"
 #include "power/powermetrics_plist.h"
 #include "power/source.h"
 #include "power/trace_file.h"
@@ -329,6 +330,38 @@ static void nvml_prefers_the_counter(void **state)
     assert_true(r[0].value > first);
     assert_true(r[1].value == 150000);
     close_source("nvml", s);
+}
+
+/* One of two GPUs gives nothing: its rail stays, so that no total passes over it. */
+static void an_unreadable_gpu_keeps_its_rail(void **state)
+{
+    pj_rail rails[PJ_MAX_RAILS];
+    pj_reading r[PJ_SOURCE_READ_MAX];
+    uint32_t read;
+    pj_error err;
+    void *s = open_nvml("gpus=2,mute=1", NULL, PJ_OK, &err);
+    assert_int_equal(rails_of("nvml", s, rails), 3);
+    assert_string_equal(rails[2].name, "gpu1");
+    assert_int_equal(rails[2].rail_class, PJ_RAIL_GPU);
+    assert_int_equal(read_source("nvml", s, r, &read), PJ_OK);
+    assert_int_equal(read, 3);
+    assert_int_equal(r[0].status, PJ_READING_OK);
+    assert_int_equal(r[2].status, PJ_READING_LOST);
+    assert_true(isnan(r[2].value));
+    close_source("nvml", s);
+}
+
+/* No GPU can be read: none is a rail, but a total without them is partial. */
+static void unreadable_gpus_are_missing_from_totals(void **state)
+{
+    if (!getenv("PJ_FAKE_NVML")) skip();
+    setenv("FAKE_NVML", "gpus=1,mute=0", 1);
+    pj_power_env env = {.sysfs_root = "", .nvml_library = getenv("PJ_FAKE_NVML")};
+    pj_meter_options options = {.sources = "sim,nvml", .env = &env, .skip_characterise = true};
+    pj_meter *meter;
+    assert_int_equal(pj_meter_open(&options, &meter, NULL), PJ_OK);
+    assert_string_equal(pj_meter_unread(meter), "gpu");
+    pj_meter_close(meter);
 }
 
 static void power_limits_are_read(void **state)
@@ -682,6 +715,8 @@ int main(void)
         cmocka_unit_test(hwmon_takes_the_best_of_each_channel),
         cmocka_unit_test(hwmon_knows_grace),
         cmocka_unit_test(nvml_prefers_the_counter),
+        cmocka_unit_test(an_unreadable_gpu_keeps_its_rail),
+        cmocka_unit_test(unreadable_gpus_are_missing_from_totals),
         cmocka_unit_test(power_limits_are_read),
         cmocka_unit_test(nvml_falls_back_step_by_step),
         cmocka_unit_test(nvml_timing_follows_the_card),
