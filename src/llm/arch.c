@@ -6,7 +6,7 @@
 
 typedef struct names {
     const char *class_name, *model_type;
-    const char *gguf; /* NULL: GGUF files have it under another architecture's name */
+    const char *gguf; /* NULL: GGUF files use another architecture's name for it */
     bool neighbours;
 } names;
 

@@ -1,7 +1,5 @@
-/*
- * What files call the architectures: the one list behind reading config.json and GGUF metadata,
- * refusals, and the list of models.
- */
+/* Names of architectures in files: one list for reading config.json and GGUF metadata, for error
+ * messages, and for the list of models. */
 #ifndef PJ_LLM_ARCH_H
 #define PJ_LLM_ARCH_H
 
@@ -32,22 +30,22 @@ typedef enum pj_arch {
     PJ_ARCH_COUNT
 } pj_arch;
 
-/* By `architectures[0]` or `model_type` of a config.json, or by `general.architecture` of a GGUF
- * file; PJ_ARCH_COUNT: there is none of that name. */
+/* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF
+ * file; PJ_ARCH_COUNT: unknown. */
 pj_arch pj_arch_of_class(const char *class_name);
 pj_arch pj_arch_of_model_type(const char *model_type);
 pj_arch pj_arch_of_gguf(const char *name);
 
-/* The architecture of the text part of a model that also takes images or sound, whose config.json
- * nests it as `text_config`; for one that does not name its own type. */
+/* The architecture of the text part of a multimodal model, whose config.json nests it as
+ * `text_config`; for text configs that do not name their own type. */
 pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type);
 
 const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
-/* Whether GGUF files hold the rows of q and k so that neighbouring pairs rotate. */
+/* Whether GGUF files permute the rows of q and k so that neighbouring pairs rotate. */
 bool pj_arch_gguf_neighbours(pj_arch arch);
 
-/* For refusals: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2, ..."),
- * written to `text`, which is returned. */
+/* For error messages: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2,
+ * ..."), written to `text`, which is returned. */
 enum { PJ_ARCH_LIST_BYTES = 1024 };
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES]);
 const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES]);

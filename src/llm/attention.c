@@ -1,47 +1,44 @@
-/*
- * Attention. A *unit* of work is some query rows that read the same keys: the heads that share a KV
- * head, at one position in decode, at a tile of positions in prefill. So keys and values are
- * brought into the kernels' form once for all of them. Units go to threads as they are free; each
- * runs the stages (scores, scale, mask, softmax, values) over a tile of weights that stays in its
- * cache. A deep profile runs the same stages over the same units, one stage at a time
- * over as many units as the score buffer holds, so that each stage is a span and every number is
- * the same.
- */
+/* Attention. A *unit* of work is a set of query rows that read the same keys: the heads that share
+ * a KV head, at one position in decode, at a tile of positions in prefill. Keys and values are
+ * therefore converted to the kernels' form once for all of them. Threads take units dynamically;
+ * each runs the stages (scores, scale, mask, softmax, values) over a tile of weights that stays in
+ * its cache. A deep profile runs the same stages over the same units, but one stage at a time over
+ * as many units as the score buffer holds, so that each stage is a span and the results are
+ * identical. */
 #include "llm/look.h"
 #include "llm/pass.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A deep profile's stages hand each other WAVE_FLOATS of weights a thread: half of a second cache.
- */
+/* In a deep profile, stages exchange WAVE_FLOATS of weights per thread: half of an L2 cache. */
 enum {
     UNIT_ROWS = 64,
-    TILE_POSITIONS = 32, /* of a unit: half of the last ones' square is masked */
+    TILE_POSITIONS = 32, /* per unit: half of the last tile's square is masked */
     WAVE_FLOATS = 1 << 17
 };
 
 _Static_assert(PJ_ATTENTION_SCRATCH_BYTES + PJ_MAX_HEAD_DIM * 4 <= PJ_TEAM_SCRATCH_BYTES,
-               "behind the kernels' scratch there is room for a row");
+               "a row must fit after the kernels' scratch");
 
 typedef struct unit {
     const pj_pass_segment *segment;
     uint32_t head, heads;     /* query heads */
-    uint32_t first;           /* row of the pass */
+    uint32_t first;           /* row in the pass */
     uint32_t position;        /* of that row in the sequence */
-    uint32_t positions;       /* from there on */
-    uint32_t rows;            /* heads x positions, heads of a position side by side */
+    uint32_t positions;       /* number of positions from there on */
+    uint32_t rows;            /* heads x positions, heads of a position adjacent */
     uint32_t key_begin, keys; /* positions [key_begin, key_begin + keys) are read */
 } unit;
 
 typedef struct attention {
     const pj_steps *s;
     const pj_layer *layer;
-    uint32_t group;       /* query heads to a KV head */
+    uint32_t group;       /* query heads per KV head */
     uint32_t units;       /* of the pass */
     uint32_t unit_floats; /* of the largest unit's scores */
     size_t token_floats;  /* of one row of qkv */
-    /* deep: the stage at work, over units [begin, end) */
+    /* deep profile: the current stage, over units [begin, end) */
     uint32_t begin, end;
     void (*stage)(const struct attention *a, const unit *u, float *scores, unsigned thread);
 } attention;
@@ -53,20 +50,20 @@ static uint32_t score_stride(uint32_t keys)
     return (keys + 15) / 16 * 16;
 }
 
-/* Between rows of weights: with a sink, one more than there are keys. */
+/* Distance between rows of weights: with an attention sink, one more than the number of keys. */
 static uint32_t row_floats(const attention *a, uint32_t keys)
 {
     return score_stride(keys + (a->layer->sinks != NULL));
 }
 
-/* Keys that a tile ending at position `last` and beginning at `first` reads. */
+/* First key read by a tile that begins at position `first`. */
 static uint32_t keys_begin(const attention *a, uint32_t first)
 {
     return first + 1 > a->layer->window ? first + 1 - a->layer->window : 0;
 }
 
-/* How a segment is cut: fewer rows a unit when rows of weights are so long, or heads so wide, that
- * they would not fit a thread's buffers. */
+/* How a segment is split into units: smaller units when rows of weights are so long, or heads so
+ * wide, that they would not fit a thread's buffers. */
 typedef struct cut {
     uint32_t heads, positions; /* of a unit */
 } cut;
@@ -113,7 +110,7 @@ static unit unit_at(const attention *a, uint32_t index)
     uint32_t cached = a->s->state->sequences[g->sequence].length;
     cut c = cut_of(a, g);
     index -= g->unit_begin;
-    /* long tiles first: what is left at the end is short */
+    /* long tiles first, so that threads finish at about the same time */
     uint32_t tiles = (g->count + c.positions - 1) / c.positions;
     uint32_t begin = (tiles - 1 - index % tiles) * c.positions;
     unit u = {.segment = g,
@@ -128,7 +125,7 @@ static unit unit_at(const attention *a, uint32_t index)
     return u;
 }
 
-/* Keys, counted from the unit's first, that row i of a unit sees. */
+/* Keys visible to row i of a unit, relative to the unit's first key. */
 static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 {
     uint32_t position = u->position + i / u->heads;
@@ -143,8 +140,8 @@ static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
                        u->head / a->group, u->key_begin);
 }
 
-/* The thread's room for a unit's queries or results, [rows][head_dim]: together, they neither meet
- * in one cache set, as rows of a pass do, nor need two strides. */
+/* The thread's buffer for a unit's queries or results, [rows][head_dim]: contiguous rows avoid the
+ * cache set conflicts of a pass's rows, and a second stride. */
 static float *unit_rows(const attention *a, unsigned thread)
 {
     char *scratch = pj_team_scratch(a->s->team, thread);
@@ -179,12 +176,12 @@ static void stage_softcap(const attention *a, const unit *u, float *scores, unsi
 static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
 {
     pj_visible seen[UNIT_ROWS];
-    if (u->positions == 1) return; /* every key that is read is seen */
+    if (u->positions == 1) return; /* every key read is visible */
     for (uint32_t i = 0; i < u->rows; i++) seen[i] = visible(a, u, i);
     a->s->kernels->attention_mask(scores, row_floats(a, u->keys), u->rows, u->keys, seen);
 }
 
-/* A head's sink stands behind its scores: it takes its share, and no value comes of it. */
+/* A head's sink follows its scores: it takes part in the softmax, but contributes no value. */
 static void stage_softmax(const attention *a, const unit *u, float *scores, unsigned thread)
 {
     const float *sinks = a->layer->sinks;
@@ -199,7 +196,7 @@ static size_t output_floats(const attention *a)
     return (size_t)a->layer->heads * a->layer->head_dim;
 }
 
-/* Where a unit's results go: positions lie output_floats apart. */
+/* Destination of a unit's results: positions are output_floats apart. */
 static float *unit_output(const attention *a, const unit *u)
 {
     return a->s->state->attended + u->first * output_floats(a) +
@@ -220,7 +217,7 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 
 /* ---- all stages of a unit at once --------------------------------------------------------- */
 
-/* Statistics of what a unit puts out. */
+/* Statistics of a unit's output. */
 static void sum_attended(const attention *a, const unit *u, unsigned thread)
 {
     int64_t look = pj_look_begin();
@@ -248,9 +245,9 @@ static void run_units(void *context, unsigned thread)
     }
 }
 
-/* ---- stages apart, looked into ------------------------------------------------------------ */
+/* ---- separate stages with statistics ------------------------------------------------------ */
 
-/* In prefill of many positions only some rows are looked at, the last one always. */
+/* Statistics of prefill sample only some rows, always including the last. */
 static bool row_is_looked_at(const unit *u, uint32_t i)
 {
     uint32_t count = u->segment->count, step = (uint32_t)pj_look_step(count);
@@ -258,7 +255,7 @@ static bool row_is_looked_at(const unit *u, uint32_t i)
     return (count - 1 - row) % step == 0;
 }
 
-/* Scores, before and after scaling, and weights of the rows that are looked at. */
+/* Statistics of scores, before and after scaling, and of weights, for the sampled rows. */
 static void sum_rows(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
     for (uint32_t i = 0; i < u->rows; i++) {
@@ -317,7 +314,7 @@ static void run_stage(void *context, unsigned thread)
     }
 }
 
-/* The figures of the whole layer. */
+/* Extra figures of the whole layer. */
 static void record_figures(const attention *a)
 {
     const pj_steps *s = a->s;
@@ -364,8 +361,8 @@ static void record_figures(const attention *a)
     }
 }
 
-/* Extras of the last part of a stage: how many rows of each head were looked at, and what was seen
- * in the weights. */
+/* Extra figures of a stage's last part: number of sampled rows per head, and statistics of the
+ * weights. */
 static void record_extras(const attention *a, pj_seam_name stage)
 {
     const pj_steps *s = a->s;
@@ -379,10 +376,10 @@ static void record_extras(const attention *a, pj_seam_name stage)
     pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
 }
 
-/* What a range of units works on, for FLOPs and bytes. */
+/* Amount of work in a range of units, for FLOPs and bytes. */
 typedef struct extent {
-    double pairs;     /* (query, key) pairs seen, over all heads */
-    double kv_floats; /* of the keys (or values) that are read, each once */
+    double pairs;     /* visible (query, key) pairs, over all heads */
+    double kv_floats; /* of the keys (or values) read, each counted once */
     double q_floats;  /* of the queries (or outputs) */
 } extent;
 
@@ -409,7 +406,7 @@ static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
 typedef struct stage_row {
     pj_seam_name name;
     void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
-    double flops_per_pair;  /* of head_dim 1 for products */
+    double flops_per_pair;  /* for products: with head_dim 1 */
     bool product;           /* reads keys or values */
     double floats_per_pair; /* of scores read and written */
 } stage_row;
@@ -470,7 +467,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
 
 /* ---- rope and the cache ------------------------------------------------------------------- */
 
-/* A layer that reads the keys of another has none of its own. */
+/* A layer that shares the keys of another has none of its own. */
 static bool has_keys(const attention *a)
 {
     return a->layer->kv_source == a->layer->index;
@@ -488,7 +485,7 @@ static void rope_row(void *context, size_t row)
     const pj_state *state = a->s->state;
     const pj_rope *rope = &a->s->model->ropes[l->rope];
     size_t pairs = rope->pairs;
-    /* the heads of k lie behind those of q */
+    /* the heads of k follow those of q */
     a->s->kernels->rope(state->qkv + row * a->token_floats, rotated_heads(a), l->head_dim,
                         state->cosine[l->rope] + row * pairs, state->sine[l->rope] + row * pairs,
                         2 * pairs, rope->neighbours);
@@ -520,7 +517,7 @@ static void scale_queries_row(void *context, size_t row)
                          (float)(1 + c->query_beta * log(1 + periods)));
 }
 
-/* Queries of far positions grow, so that attention over a long context stays sharp. */
+/* Scales queries by position (temperature), so that attention over a long context stays sharp. */
 static void scale_queries(const attention *a)
 {
     const pj_steps *s = a->s;
@@ -542,7 +539,7 @@ static void scale_queries(const attention *a)
     pj_seam_operation_end(s->seam, done);
 }
 
-/* Values that rotation touches in one row. */
+/* Number of values rotated per row. */
 static double rotated_values(const attention *a)
 {
     const pj_layer *l = a->layer;
@@ -570,7 +567,7 @@ static void rotate(const attention *a)
     pj_seam_operation_end(s->seam, done);
 }
 
-/* Bytes that a position adds to the layer's cache. */
+/* Bytes per position in the layer's KV cache. */
 static double cached_bytes(const attention *a)
 {
     return has_keys(a) * 2.0 * a->layer->kv_heads *
@@ -633,7 +630,7 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
     run(&a, &attended);
     double rows = (double)s->rows, rotated = rows * rotated_values(&a);
     double each =
-        s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
+        s->model->config.attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
     double scaled = s->model->config.query_beta > 0 ? e.q_floats : 0;
     pj_done done = {.flops = 3 * rotated + scaled + e.pairs * (4.0 * (double)dim + each),
                     .bytes = 8 * (rotated + scaled) + rows * cached_bytes(&a) +

@@ -1,8 +1,7 @@
-/*
- * What differs between architectures: one row each. The loader and the forward pass read the row;
- * nothing else in the engine asks which architecture it runs. A component that the row does not
- * name does not exist; one that it names is found in the checkpoint, and recorded, under that name.
- */
+/* What differs between architectures: one row each. The loader and the forward pass read the
+ * row; nothing else in the engine depends on the architecture. A component that the row does
+ * not name does not exist; one that it names is looked up in the checkpoint, and recorded,
+ * under that name. */
 #ifndef PJ_LLM_BLUEPRINT_H
 #define PJ_LLM_BLUEPRINT_H
 
@@ -14,11 +13,11 @@ typedef enum pj_norm_kind { PJ_NORM_RMS = 0, PJ_NORM_LAYER } pj_norm_kind;
 /* RMSNorm of queries and keys, before rotation. */
 typedef enum pj_qk_norm {
     PJ_QK_NORM_NONE = 0,
-    PJ_QK_NORM_HEAD, /* over each head, with weights that all heads share */
+    PJ_QK_NORM_HEAD, /* per head, with weights shared by all heads */
     PJ_QK_NORM_FULL  /* over all heads of a token together */
 } pj_qk_norm;
 
-/* Whether a linear layer carries a bias. */
+/* Whether a linear layer has a bias. */
 typedef enum pj_bias_rule {
     PJ_BIAS_NEVER = 0,
     PJ_BIAS_ALWAYS,
@@ -36,7 +35,7 @@ typedef enum pj_mlp_kind {
 typedef enum pj_router_kind {
     PJ_ROUTER_NONE = 0,
     PJ_ROUTER_SOFTMAX_RENORMALISED, /* the chosen weights always sum to 1 */
-    PJ_ROUTER_SOFTMAX               /* only where config.norm_topk says so */
+    PJ_ROUTER_SOFTMAX               /* only if config.norm_topk */
 } pj_router_kind;
 
 typedef struct pj_blueprint {
@@ -48,13 +47,14 @@ typedef struct pj_blueprint {
     pj_mlp_kind mlp;
     pj_router_kind router;
     bool router_bias;
-    bool output_gate;   /* rows of q_proj: of each head the query, then the gate of its output */
-    bool sinks;         /* a logit per head that takes its share of the softmax and has no value */
+    bool output_gate;   /* rows of q_proj: per head the query, then the output gate */
+    /* attention sinks: a logit per head that takes part in the softmax and has no value */
+    bool sinks;
     bool v_norm;            /* RMSNorm of each head of values, without weights */
-    bool experts_beside;    /* experts run beside the dense block, not instead of it */
-    bool shared_expert; /* one more expert for every token, weighted by a sigmoid */
+    bool experts_beside;    /* experts run in parallel with the dense block, not instead of it */
+    bool shared_expert; /* an additional expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
-    /* Components in the order of a layer; PJ_N_NONE: the architecture has no such norm. */
+    /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
     pj_seam_name attention_norm;     /* before attention */
     pj_seam_name o;                  /* attention's output projection */
     pj_seam_name attention_out_norm; /* of attention's output, before the residual sum */

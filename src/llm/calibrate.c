@@ -1,5 +1,6 @@
-/* Blocks of one component each, in random order. Inside a block the component's span covers about a
- * millisecond of repetitions: a span each would cost more than a norm of a small model does. */
+/* Blocks of one component each, in random order. Inside a block each span covers about a
+ * millisecond of repetitions: a span per repetition would cost more than a norm of a small
+ * model. */
 #include "llm/calibrate.h"
 
 #include "base/clock.h"
@@ -12,7 +13,7 @@
 
 enum { SPAN_NS = 1000000, MAX_PARTS = 64 };
 
-/* One phase's pass: what a decode step or a prefill chunk works on. */
+/* Setup of one phase: the work of a decode step or a prefill chunk. */
 typedef struct bench {
     pj_pass_segment segment;
     pj_pass pass;
@@ -59,7 +60,7 @@ static void find_blocks(work *w, const bench *b, pj_phase phase)
     pj_pass_part part = {0};
     w->compute.backend->prepare(&w->compute, &b->pass, &w->silent, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
-        bool head = name == PJ_N_LM_HEAD; /* a section and a component of one name */
+        bool head = name == PJ_N_LM_HEAD; /* both a section and a component */
         if (!part.seen[name] || (!head && !is_component((pj_seam_name)name))) continue;
         if (w->block_count < 2 * MAX_PARTS)
             w->blocks[w->block_count++] = (block){phase, (pj_seam_name)name};
@@ -87,8 +88,8 @@ static void run_block(work *w, const block *b, uint32_t number)
     uint32_t layers = w->engine->model.config.layers, layer = 0;
     pj_lane *lane = w->seam.lane;
     pj_pass_part part = {0};
-    /* Buffers as this phase has them. The pass for it has spans of its own: its power is not idle.
-     */
+    /* Fills the buffers for this phase. The preparing pass has its own span, since its power is not
+     * idle power. */
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     pj_span_begin(lane, PJ_SPAN_SECTION, w->preparation);
     w->compute.backend->prepare(&w->compute, &at->pass, &w->silent, &part);

@@ -1,9 +1,7 @@
-/*
- * Running one component of the forward pass alone, long enough for a slow sensor: the measuring
- * half of a calibration. Each component runs at its real shapes, types and thread count, rotating
- * over the layers, so that weights come from memory as in a run. What runs is recorded as spans of
- * the component, so that the same attribution that serves runs finds the power of each.
- */
+/* Runs one component of the forward pass in isolation, long enough for a slow sensor: the
+ * measurement of a calibration. Each component runs at its real shapes, types and thread count,
+ * rotating over the layers, so that weights come from memory as in a run. The work is recorded as
+ * spans of the component, so that the usual attribution finds the power of each. */
 #ifndef PJ_LLM_CALIBRATE_H
 #define PJ_LLM_CALIBRATE_H
 
@@ -11,12 +9,12 @@
 
 typedef struct pj_calibrate_request {
     pj_run *run;           /* records here */
-    int64_t block_ns;      /* of one component in one pass */
-    int64_t gap_ns;        /* of quiet between blocks */
-    uint32_t passes;       /* over all components, each in an order of its own */
-    uint32_t context;      /* tokens in the cache in decode */
+    int64_t block_ns;      /* duration of a block of one component */
+    int64_t gap_ns;        /* idle time between blocks */
+    uint32_t passes;       /* over all components, each in a different random order */
+    uint32_t context;      /* tokens in the KV cache in decode */
     uint32_t prefill_rows; /* tokens of a prefill pass */
-    uint64_t seed;         /* of the orders */
+    uint64_t seed;         /* for the random orders */
     const _Atomic bool *cancel;
     void (*on_block)(void *context, pj_phase phase, const char *component, uint32_t done,
                      uint32_t of); /* before each block; or NULL */

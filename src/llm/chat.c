@@ -1,4 +1,4 @@
-/* Finding a model's chat template and its special tokens, and running it over a conversation. */
+/* Finds a model's chat template and special tokens, and renders conversations. */
 #include "llm/chat.h"
 
 #include "base/file.h"
@@ -14,7 +14,7 @@
 
 enum { MAX_CONFIG_BYTES = 64 << 20 };
 
-/* Special tokens that templates name; they are the template's own, not data. */
+/* Special tokens that templates may reference; they count as template text, not as data. */
 static const char *const token_names[] = {"bos_token", "eos_token", "unk_token",  "sep_token",
                                           "pad_token", "cls_token", "mask_token", NULL};
 
@@ -83,7 +83,7 @@ static pj_status read_json(const char *folder, const char *file, json_t **json, 
                    where.line);
 }
 
-/* A token is a text, or an object with its content. The first file that names one counts. */
+/* A token is a string, or an object with its content. The first file that defines one wins. */
 static void add_tokens(json_t *tokens, json_t *config)
 {
     for (const char *const *name = token_names; *name; name++) {
@@ -94,7 +94,7 @@ static void add_tokens(json_t *tokens, json_t *config)
     }
 }
 
-/* A template is one text, or a list of {name, template}, of which "default" is meant. */
+/* A template is a string, or a list of {name, template}, from which "default" is used. */
 static json_t *template_of(json_t *config)
 {
     json_t *value = json_object_get(config, "chat_template"), *item, *found = NULL;
@@ -150,7 +150,7 @@ pj_status pj_chat_open(const char *folder, pj_chat **chat, pj_error *err)
 
 /* ---- GGUF ---- */
 
-/* The text of the token that a field names; NULL: it names none. */
+/* The text of the token that a field refers to; NULL: none. */
 static const char *token_of_field(const pj_gguf *gguf, const pj_tokenizer *tokenizer,
                                   const char *key)
 {
@@ -169,7 +169,7 @@ static json_t *gguf_tokens(const pj_gguf *gguf, const pj_tokenizer *tokenizer)
         {"bos_token", "tokenizer.ggml.bos_token_id"},
         {"eos_token", "tokenizer.ggml.eos_token_id"},
         {"unk_token", "tokenizer.ggml.unknown_token_id"},
-        {"sep_token", "tokenizer.ggml.seperator_token_id"}, /* spelled so in the files */
+        {"sep_token", "tokenizer.ggml.seperator_token_id"}, /* sic: the files' spelling */
         {"pad_token", "tokenizer.ggml.padding_token_id"},
     };
     json_t *tokens = json_object();
@@ -194,7 +194,7 @@ pj_status pj_chat_of_gguf(const pj_gguf *gguf, const pj_tokenizer *tokenizer, co
 
 /* ---- conversations ---- */
 
-/* JSON holds valid UTF-8 alone; other bytes become U+FFFD, as the tokenizer reads them. */
+/* JSON requires valid UTF-8; other bytes become U+FFFD, as in the tokenizer. */
 static json_t *json_text(const char *text, size_t bytes)
 {
     pj_buffer clean;
@@ -233,7 +233,7 @@ static pj_status check_messages(json_t *messages, pj_error *err)
     return PJ_OK;
 }
 
-/* The messages of a JSON text; what else an object holds becomes variables of the template. */
+/* The messages of a JSON text; other members of an object become template variables. */
 static pj_status read_messages(const pj_conversation *c, json_t *input, json_t **messages,
                                pj_error *err)
 {
@@ -277,7 +277,7 @@ static pj_status add_system(const pj_conversation *c, json_t *messages, pj_error
                                                             : pj_fail_memory(err, "a conversation");
 }
 
-/* Everything that the template sees, as one object. */
+/* The template's input as one object. */
 static pj_status make_input(const pj_chat *chat, const pj_conversation *c, json_t *input,
                             pj_error *err)
 {
@@ -322,7 +322,7 @@ pj_status pj_chat_render(const pj_chat *chat, const pj_conversation *conversatio
     return status;
 }
 
-/* Runs of marked bytes. */
+/* Ranges of bytes marked as data. */
 static pj_text_span *literal_spans(const pj_jinja_output *output, size_t *count)
 {
     size_t runs = 0;

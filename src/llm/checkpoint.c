@@ -1,8 +1,6 @@
-/*
- * Opening a checkpoint: the configuration is read, every weight file is mapped and its header
- * checked, and all tensors go into one table sorted by name (sorted rather than hashed, because
- * hostile names could make any fixed hash function slow). No weight is copied.
- */
+/* Opens a checkpoint: reads the configuration, maps every weight file and checks its header, and
+ * puts all tensors into one table sorted by name (not hashed, because hostile names could make any
+ * fixed hash function slow). No weight is copied. */
 #include "llm/checkpoint.h"
 
 #include "base/file.h"
@@ -31,7 +29,7 @@ struct pj_checkpoint {
     uint32_t count;
     bool is_gguf;
     pj_gguf gguf; /* metadata; its tensors are the table above */
-    bool *used;   /* [count] of a GGUF file: somebody asked for the tensor */
+    bool *used;   /* [count] for a GGUF file: the tensor has been requested */
 };
 
 const pj_model_config *pj_checkpoint_config(const pj_checkpoint *checkpoint)
@@ -117,7 +115,7 @@ const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char 
 {
     static const char prefix[] = "model.";
     if (checkpoint->is_gguf) return find_in_gguf(checkpoint, name);
-    /* the text part of a model that takes images too has its tensors under a name of its own */
+    /* multimodal models prefix the tensors of their text part */
     static const char *const prefixes[] = {"", "model.", "language_model.", "language_model.model.",
                                            "model.language_model."};
     const char *stem =
@@ -142,7 +140,7 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
     return text;
 }
 
-/* Shapes are equal but for dimensions of 1 in front, which GGUF files leave out or put in. */
+/* Compares shapes, ignoring leading dimensions of 1, which GGUF files may omit or add. */
 static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
                       const pj_tensor *want)
 {
@@ -212,7 +210,7 @@ static pj_status read_config(pj_checkpoint *c, pj_error *err)
     return status;
 }
 
-/* A weight file of the folder, once; names come sorted or from an index, so the list is short. */
+/* Adds a weight file of the folder once; names come sorted or from an index. */
 static pj_status add_file(pj_checkpoint *c, const char *name, size_t bytes, pj_error *err)
 {
     for (uint32_t i = 0; i < c->file_count; i++)
@@ -227,7 +225,7 @@ static pj_status add_file(pj_checkpoint *c, const char *name, size_t bytes, pj_e
     return PJ_OK;
 }
 
-/* A shard's name must be a plain file name: nothing that leaves the folder. */
+/* A shard's name must be a plain file name that cannot leave the folder. */
 static bool is_plain_name(pj_json_text name)
 {
     return name.bytes > 0 && name.bytes < 256 && name.text[0] != '.' &&
@@ -246,7 +244,7 @@ static pj_status read_weight_map(pj_checkpoint *c, pj_json_scan *scan, const cha
         if (!is_plain_name(file))
             return pj_fail(err, PJ_E_INVALID, "%s names the weight file %.*s outside its folder",
                            path, (int)(file.bytes < 200 ? file.bytes : 200), file.text);
-        /* Runs of tensors lie in one file: compare with the latest first. */
+        /* Consecutive tensors are usually in one file: compare with the last one first. */
         const char *latest = c->file_count ? c->file_names[c->file_count - 1] : "";
         if (!pj_json_text_is(file, latest)) status = add_file(c, file.text, file.bytes, err);
     }
@@ -293,8 +291,8 @@ static pj_status read_index(pj_checkpoint *c, const char *path, pj_error *err)
     return status;
 }
 
-/* Without an index: every safetensors file but the "consolidated" ones, which hold the same weights
- * again under other names. */
+/* Without an index: every safetensors file except "consolidated" ones, which hold the same weights
+ * under other names. */
 static pj_status find_files(pj_checkpoint *c, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -333,7 +331,7 @@ static pj_status add_tensors(pj_checkpoint *c, const pj_tensor *tensors, uint32_
     return PJ_OK;
 }
 
-/* By name; two files may not hold one name. */
+/* Sorts by name; a name may occur only once. */
 static pj_status sort_tensors(pj_checkpoint *c, pj_error *err)
 {
     if (c->count == 0) return PJ_OK;
@@ -371,7 +369,7 @@ static pj_status map_files(pj_checkpoint *c, pj_error *err)
 
 /* ---- GGUF ---- */
 
-/* A number of the metadata that is about the set of files; 0 when it is absent. */
+/* A number about the set of split files; 0 when absent. */
 static int64_t split_number(const pj_gguf *gguf, const char *key)
 {
     const pj_gguf_value *value = pj_gguf_find(gguf, key);
@@ -389,7 +387,7 @@ static pj_status map_gguf(pj_checkpoint *c, const char *path, pj_gguf *gguf, pj_
     return status == PJ_OK ? add_tensors(c, gguf->tensors, gguf->tensor_count, err) : status;
 }
 
-/* "NAME-00002-of-00003.gguf" holds part 1 (the second) of 3: its parts are beside it. */
+/* "NAME-00002-of-00003.gguf" is part 1 (the second) of 3; the others are beside it. */
 static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj_error *err)
 {
     char tail[32], part[PATH_MAX];
@@ -428,7 +426,7 @@ static pj_status map_gguf_files(pj_checkpoint *c, pj_error *err)
     if (parts < 0 || parts > MAX_SHARDS)
         return pj_fail(err, PJ_E_INVALID, "%s: split.count is not within 1 and %d", c->path,
                        MAX_SHARDS);
-    /* one part was named; all are mapped again in their order */
+    /* map all parts again in order */
     pj_file_unmap(&c->files[0]);
     c->file_count = c->count = 0;
     pj_mapping *files = pj_resize(c->files, (size_t)parts, sizeof *files);
@@ -463,7 +461,7 @@ static bool is_gguf_file(const char *path)
     return pj_gguf_has_magic(start, count);
 }
 
-/* A folder without a config that holds one GGUF model stands for it. */
+/* A folder without a config but with exactly one GGUF model stands for that model. */
 static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
 {
     char path[PATH_MAX], file[PATH_MAX] = "";
@@ -490,7 +488,8 @@ static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
     return status;
 }
 
-/* The folder: the path itself, or where a given weight file lies; or a GGUF file. */
+/* Determines the folder (the path itself, or the folder of a given weight file) or the GGUF
+ * file. */
 static pj_status set_path(pj_checkpoint *c, const char *path, const char **file, bool *gguf,
                           pj_error *err)
 {
@@ -531,7 +530,7 @@ pj_status pj_checkpoint_open(const char *path, pj_checkpoint **checkpoint, pj_er
     if (status == PJ_OK && gguf) {
         status = open_gguf(c, err);
     } else if (status == PJ_OK && file) {
-        /* The file that was named is judged first: its faults matter more than its company. */
+        /* Check the named file first: its errors matter more than those of its siblings. */
         status = add_file(c, file, strlen(file), err);
         if (status == PJ_OK) status = map_files(c, err);
         if (status == PJ_OK) status = read_config(c, err);

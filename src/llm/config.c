@@ -1,7 +1,5 @@
-/*
- * config.json and generation_config.json: sizes, blocks, experts and token ids. What a layer has of
- * its own is read in config_layers.c, rotation in config_rope.c; defaults are in config_rules.c.
- */
+/* config.json and generation_config.json: sizes, blocks, experts and token ids. Differences between
+ * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
 #include "llm/config.h"
 
 #include "llm/config_parts.h"
@@ -20,7 +18,7 @@ static const char *class_name(pj_config_reader *r)
     return name;
 }
 
-/* A model that takes images or sound too: its text part is read, as an object of its own. */
+/* A multimodal model: reads its text part, a nested object. */
 static pj_arch enter_text_config(pj_config_reader *r, const char *name, const char *type)
 {
     json_t *text = pj_config_get(r, "text_config");
@@ -55,7 +53,7 @@ static void refuse_quantised(pj_config_reader *r)
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     const char *format = json_string_value(json_object_get(quantised, "format"));
     const char *algorithm = json_string_value(json_object_get(quantised, "quant_algo"));
-    /* the tensors say of which type and with which scales they are */
+    /* the tensors determine the type and its scales */
     bool opened = method && (strcmp(method, "mxfp4") == 0 || strcmp(method, "fp8") == 0 ||
                              strcmp(method, "fbgemm_fp8") == 0);
     if (opened || (format && strcmp(format, "float-quantized") == 0) ||
@@ -69,13 +67,13 @@ static void refuse_quantised(pj_config_reader *r)
     pj_config_refuse(r, PJ_E_UNSUPPORTED, "quantization_config", problem);
 }
 
-/* A size whose default is 0 must be given. */
+/* A size; a default of 0 means that it is required. */
 static uint32_t want_size(pj_config_reader *r, const char *key, uint32_t fallback, uint32_t max)
 {
     return pj_config_count(r, key, fallback ? (int64_t)fallback : -1, 1, max);
 }
 
-/* Absent, it has the architecture's default; null, it is as many as there are heads. */
+/* Absent: the architecture's default; null: as many as heads. */
 static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t heads)
 {
     bool absent = !json_object_get(r->object, "num_key_value_heads");
@@ -141,7 +139,7 @@ static void read_block(pj_config_reader *r, pj_model_config *config)
     read_activation(r, config);
 }
 
-/* Factors and caps that only some architectures have. */
+/* Scale factors and caps that only some architectures have. */
 static void read_multipliers(pj_config_reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000 };
@@ -160,12 +158,12 @@ static void read_multipliers(pj_config_reader *r, pj_model_config *c)
     c->score_scale = 1; /* Gemma 4's queries have a norm of their own */
     if (!gemma4)
         c->score_scale = 1 / sqrt(pj_config_number(r, "query_pre_attn_scalar", 256, 1e-6, MOST));
-    if (capped) /* Gemma 3 has the field and takes no notice of it */
+    if (capped) /* Gemma 3 configs have the field, but the model ignores it */
         c->attention_softcap =
             pj_config_number(r, "attn_logit_softcapping", scores_silent ? 50 : 0, 1e-6, MOST);
     c->logit_softcap = pj_config_number(r, "final_logit_softcapping",
                                         capped && logits_silent ? 30 : 0, 1e-6, MOST);
-    /* "vision" leaves text alone */
+    /* "vision" does not affect text */
     const json_t *both_ways = pj_config_get(r, "use_bidirectional_attention");
     const char *what = json_string_value(both_ways);
     if (json_is_true(both_ways) || (what && strcmp(what, "all") == 0))
@@ -208,7 +206,7 @@ static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
     config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
 }
 
-/* Gemma 4's larger models have experts beside the dense block of each layer. */
+/* Gemma 4's larger models run experts in parallel with each layer's dense block. */
 static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
 {
     if (!pj_config_bool(r, "enable_moe_block", false)) return;
@@ -295,7 +293,7 @@ static void read_dtype_hint(pj_config_reader *r, pj_model_config *config)
     snprintf(config->dtype_hint, sizeof config->dtype_hint, "%.15s", dot ? dot + 1 : name);
 }
 
-/* The object in `text`, or an error. json_decref when done. */
+/* Parses the object in `text`. json_decref when done. */
 static json_t *load_object(const char *text, size_t bytes, const char *name, pj_error *err)
 {
     json_error_t where;

@@ -1,9 +1,6 @@
-/*
- * What a config.json says of a model, in one form for every spelling of it. All sizes are checked
- * before anything is allocated: positive, bounded, consistent; a violation is an error that names
- * the field. The architecture comes from `architectures[0]`, else `model_type`, never from a
- * folder's name.
- */
+/* A model's configuration from config.json, in one form for all its spellings. All sizes are
+ * checked before anything is allocated: positive, bounded, consistent; an error names the field.
+ * The architecture comes from `architectures[0]`, else `model_type`, never from a folder's name. */
 #ifndef PJ_LLM_CONFIG_H
 #define PJ_LLM_CONFIG_H
 
@@ -25,7 +22,7 @@ typedef enum pj_rope_type {
 
 typedef struct pj_rope_config {
     pj_rope_type type;
-    uint32_t dims; /* of a head that rotate: head_dim x partial_rotary_factor, even */
+    uint32_t dims; /* rotated dimensions of a head: head_dim x partial_rotary_factor, even */
     double theta;
     double factor;
     double low_freq_factor, high_freq_factor; /* llama3 */
@@ -36,12 +33,13 @@ typedef struct pj_rope_config {
     uint32_t original_context;                /* 0: not given */
     const double *short_factor, *long_factor; /* longrope: dims / 2 values, in the arena */
     uint32_t factor_count;
-    uint32_t turning; /* proportional: pairs that rotate, the others stand still */
-    const double *divisors; /* [factor_count], of the frequencies, in the arena; NULL: none */
-    bool neighbours;        /* pairs (2i, 2i + 1) rotate, not (i, i + dims / 2) */
+    uint32_t turning; /* proportional: number of pairs that rotate */
+    /* [factor_count] divisors of the frequencies, in the arena; NULL: none */
+    const double *divisors;
+    bool neighbours;        /* rotates pairs (2i, 2i + 1) instead of (i, i + dims / 2) */
 } pj_rope_config;
 
-/* Bounds that no published model comes near; beyond them a file is wrong, not large. */
+/* Limits far beyond any published model; a file that exceeds them is wrong. */
 enum {
     PJ_MAX_EOS = 16,
     PJ_MAX_LAYERS = 1024,
@@ -51,29 +49,30 @@ enum {
     PJ_MAX_VOCAB = 1 << 24,
     PJ_MAX_CONTEXT = 1 << 30,
     PJ_MAX_EXPERTS = 1 << 14,
-    PJ_MAX_DELTA_DIM = 1024, /* of a head of the delta rule */
+    PJ_MAX_DELTA_DIM = 1024, /* per head of the delta rule */
     PJ_MAX_CONVOLUTION = 64
 };
 
 typedef struct pj_model_config {
     pj_arch arch;
-    char arch_name[64]; /* as the file has it: "LlamaForCausalLM" */
+    char arch_name[64]; /* as in the file: "LlamaForCausalLM" */
     uint32_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
     uint32_t context; /* max_position_embeddings */
     double norm_eps;
     double initializer_range; /* 0.02 when absent; for synthetic models */
     pj_rope_config rope;
-    pj_rope_config window_rope; /* of windowed layers; dims 0: as the others */
+    pj_rope_config window_rope; /* for windowed layers; dims 0: as the others */
     bool *layer_rotates;        /* [layers], in the arena; NULL: all do */
-    /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: not at all. */
+    /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: no scaling. */
     double query_beta;
     uint32_t query_period;
-    /* What single layers have of their own; [layers], in the arena; NULL: all are alike. */
+    /* Properties that differ between layers; [layers], in the arena; NULL: all alike. */
     uint32_t *layer_head_dim, *layer_kv_heads;
-    uint32_t *layer_kv_source; /* whose keys and values a layer reads: its own, or an earlier one's */
-    bool keys_are_values;      /* full layers use the projection of keys for values too */
-    bool wide_readers;         /* blocks of layers that read another's keys are twice as wide */
-    /* Every layer adds a vector of each token, of this width, to its input; 0: none. */
+    /* index of the layer whose keys and values are read: itself or an earlier one */
+    uint32_t *layer_kv_source;
+    bool keys_are_values;      /* full-attention layers use the key projection for values too */
+    bool wide_readers;         /* MLPs of layers that read another layer's keys are twice as wide */
+    /* Per-layer token embeddings of this width, added to every layer's input; 0: none. */
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
@@ -83,9 +82,10 @@ typedef struct pj_model_config {
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
     } linear;
     bool tied_head;          /* a hint; presence of lm_head.weight decides */
-    /* Factors of single architectures; 1 changes nothing. */
+    /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */
-    double residual_scale;  /* of what a half of a layer adds to the residual stream */
+    /* of each half layer's output, before adding it to the residual stream */
+    double residual_scale;
     double logit_scale;
     double score_scale;                         /* of q k^T; 0: head_dim^-0.5 */
     double attention_softcap, logit_softcap;    /* x becomes cap tanh(x / cap); 0: none */
@@ -119,24 +119,24 @@ static inline bool pj_config_is_windowed(const pj_model_config *c, uint32_t laye
 {
     return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
 }
-/* Of a dense block. */
+/* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)
 {
     return c->intermediate << (c->wide_readers && pj_config_kv_source(c, layer) != layer);
 }
 
-/* What holds before a file has been read. */
+/* Initial value before a file has been read. */
 #define PJ_MODEL_CONFIG_NONE \
     ((pj_model_config){.bos = -1, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1})
 
-/* Sampling defaults of generation_config.json; NAN or 0 (top_k) where it says nothing. */
+/* Sampling defaults of generation_config.json; NAN or 0 (top_k) where absent. */
 typedef struct pj_generation_config {
     double temperature, top_p, min_p, repetition_penalty;
     uint32_t top_k;
     bool has_do_sample, do_sample;
 } pj_generation_config;
 
-/* What holds where a model has no generation_config.json. */
+/* Value for models without a generation_config.json. */
 #define PJ_GENERATION_CONFIG_NONE \
     ((pj_generation_config){      \
         .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN})
@@ -144,7 +144,7 @@ typedef struct pj_generation_config {
 /* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
 pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,
                           pj_model_config *config, pj_error *err);
-/* Adds what generation_config.json says: its eos ids join the config's. */
+/* Merges generation_config.json: its eos ids are added to the config's. */
 pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
                                      pj_model_config *config, pj_generation_config *generation,
                                      pj_error *err);

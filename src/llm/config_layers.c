@@ -1,7 +1,5 @@
-/*
- * What differs between the layers of one model: which have a sliding window, and which do without
- * rotation. `layer_types` lists the kinds; where it is absent the architecture's rule decides.
- */
+/* Differences between the layers of one model: sliding windows, and layers without rotation.
+ * `layer_types` lists the kinds; if absent, the architecture's rule decides. */
 #include "llm/config_parts.h"
 #include "llm/config_rules.h"
 
@@ -17,7 +15,7 @@ static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, si
 
 /* ---- rotation ----------------------------------------------------------------------------- */
 
-/* A list of 1 and 0, or every interval-th layer without. */
+/* A list of 1 and 0, or every interval-th layer without rotation. */
 static void read_rotating_layers(pj_config_reader *r, pj_model_config *config)
 {
     json_t *list = pj_config_get(r, "no_rope_layers");
@@ -74,25 +72,25 @@ static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
                             : by_rule(config, i, border, period);
         any |= windowed[i];
     }
-    /* the last layer of Gemma 4 sees all */
+    /* the last layer of Gemma 4 has full attention */
     if (config->arch == PJ_ARCH_GEMMA4) windowed[config->layers - 1] = false;
     config->layer_is_windowed = windowed;
     if (!any) config->window = 0;
 }
 
-/* The window's size, and the layers that have it where they differ: by an architecture's rule, or
- * in a Mistral that lists them (Ministral). */
+/* The window size, and which layers have it if they differ: by an architecture's rule, or listed
+ * (Ministral). */
 static void read_window(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     bool used = !rules->window_needs_switch || pj_config_bool(r, "use_sliding_window", false);
-    bool silent = !json_object_get(r->object, "sliding_window"); /* absent rather than null */
+    bool silent = !json_object_get(r->object, "sliding_window"); /* absent, as opposed to null */
     uint32_t window = pj_config_count(r, "sliding_window", silent ? rules->window_absent : 0, 0,
                                       PJ_MAX_CONTEXT);
     bool listed = rules->lists_layers ||
                   (config->arch == PJ_ARCH_MISTRAL && pj_config_get(r, "layer_types"));
     config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
-    /* layers that rotate by kind have their kind even without a window */
+    /* layers whose rotation depends on their kind need the kind even without a window */
     if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
 }
 
@@ -110,7 +108,7 @@ static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
                          "is not a multiple of linear_num_key_heads");
 }
 
-/* Which layers have the gated delta rule: by their list, else all but each interval-th. */
+/* Which layers use the gated delta rule: listed, else all but each interval-th. */
 static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
 {
     json_t *types = pj_config_get(r, "layer_types");
@@ -158,7 +156,7 @@ static void read_layer_sizes(pj_config_reader *r, pj_model_config *c, const char
     r->status = inner.status;
 }
 
-/* Heads of full layers are of another size than those of windowed ones: layer by layer, or in the
+/* Head sizes of full-attention layers differ from those of windowed ones: per layer, or in the
  * older form by two numbers. */
 static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
 {
@@ -182,7 +180,7 @@ static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
                              "has KV heads that do not divide the heads, or an odd head_dim");
 }
 
-/* The last layers read the keys and values of the last layer of their kind before them. */
+/* The last layers share the keys and values of the preceding layer of their kind. */
 static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
 {
     uint32_t shared = pj_config_count(r, "num_kv_shared_layers", 0, 0, c->layers - 1);

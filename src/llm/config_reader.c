@@ -1,4 +1,4 @@
-/* Reading fields of a JSON object, with the first complaint kept. */
+/* Reads members of a JSON object and keeps the first error. */
 #include "llm/config_reader.h"
 
 #include <stdio.h>

@@ -1,8 +1,5 @@
-/*
- * Readers for the fields of a config.json. Each checks type and range; the first thing that is
- * wrong is kept as the error and later complaints are dropped, so the code that uses them reads as
- * a list of fields.
- */
+/* Readers for members of a config.json. Each checks type and range; the first error is kept and
+ * later ones are dropped, so that calling code reads like a list of fields. */
 #ifndef PJ_LLM_CONFIG_READER_H
 #define PJ_LLM_CONFIG_READER_H
 
@@ -13,7 +10,7 @@
 
 typedef struct pj_config_reader {
     json_t *object;
-    const json_t *outer; /* around `object`, where it is nested (text_config); else NULL */
+    const json_t *outer; /* parent of `object` if it is nested (text_config); else NULL */
     const char *name;    /* of the file */
     pj_arena *arena;
     pj_error *err;
@@ -24,9 +21,9 @@ pj_status pj_config_refuse(pj_config_reader *r, pj_status status, const char *ke
                            const char *problem);
 /* The value, or NULL when it is absent or null. */
 json_t *pj_config_get(const pj_config_reader *r, const char *key);
-/* The same, else that of the object around this one. */
+/* The same, falling back to the parent object. */
 json_t *pj_config_get_any(const pj_config_reader *r, const char *key);
-/* `fallback` < 0: the field must be there. */
+/* `fallback` < 0: the field is required. */
 uint32_t pj_config_count(pj_config_reader *r, const char *key, int64_t fallback, int64_t min,
                          int64_t max);
 /* `fallback` may be NAN for "not given"; min and max are inclusive. */

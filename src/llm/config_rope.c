@@ -1,7 +1,5 @@
-/*
- * Rotation of queries and keys. Both generations of the format are read: `rope_theta` with
- * `rope_scaling`, and `rope_parameters`, which may be one object or one for each kind of layer.
- */
+/* Rotary embeddings. Supports both generations of the format: `rope_theta` with `rope_scaling`, and
+ * `rope_parameters`, which may be one object or one per kind of layer. */
 #include "llm/config_parts.h"
 #include "llm/config_rules.h"
 
@@ -50,14 +48,14 @@ static bool find_rope_type(const char *name, pj_rope_type *type)
     return false;
 }
 
-/* How many times longer the context is than the one that the model was first trained on. */
+/* Ratio of the context length to the original one. */
 static double extension(const pj_model_config *config, const pj_rope_config *rope)
 {
     return (double)config->context / rope->original_context;
 }
 
-/* The numbers of a scaling; r->object is rope_scaling or rope_parameters. The original context may
- * stand in either; beside the scaling it counts first. */
+/* The parameters of a scaling; r->object is rope_scaling or rope_parameters. The original context
+ * may be in either object; the one in the scaling takes precedence. */
 static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_rope_config *rope)
 {
     uint32_t inner = pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
@@ -95,7 +93,7 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
     }
 }
 
-/* The type of scaling and its numbers. */
+/* The scaling type and its parameters. */
 static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rope_config *rope)
 {
     const char *name = pj_config_text(r, "type", "default");
@@ -107,13 +105,12 @@ static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rop
              name);
     if (!find_rope_type(name, &rope->type))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_type", problem);
-    /* Phi-3's first releases wrote "yarn" for what is longrope. */
+    /* Early Phi-3 releases wrote "yarn" for longrope. */
     if (config->arch == PJ_ARCH_PHI3 && rope->type == PJ_ROPE_YARN) rope->type = PJ_ROPE_LONGROPE;
     read_scaling(r, config, rope);
 }
 
-/* One rope: `object` holds its parameters, or is NULL; `theta` and `partial` are what holds where it
- * does not say. */
+/* One rope: `object` holds its parameters, or is NULL; `theta` and `partial` are defaults. */
 static void read_one(pj_config_reader *r, const pj_model_config *config, json_t *object,
                      uint32_t head_dim, double theta, double partial, pj_rope_config *rope)
 {
@@ -155,7 +152,7 @@ static json_t *object_of(pj_config_reader *r, const char *key)
     return json_is_object(object) ? object : NULL;
 }
 
-/* Where all layers rotate alike. An object for each kind of layer then says the same for both. */
+/* For models whose layers all rotate alike: objects per kind of layer must then be equal. */
 static json_t *common_object(pj_config_reader *r)
 {
     json_t *rope = object_of(r, "rope_parameters");
@@ -175,7 +172,8 @@ static uint32_t head_dim_of(const pj_model_config *config, bool windowed)
     return config->head_dim;
 }
 
-/* A rope for each kind of layer; a scaling in the older format is that of full layers alone. */
+/* One rope per kind of layer; a scaling in the older format applies to full-attention layers
+ * only. */
 static void read_by_kind(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
@@ -197,7 +195,7 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
     config->rope.turning = (uint32_t)(0.25 * head_dim_of(config, false) / 2);
 }
 
-/* Ministral 3 scales its queries by position, and has a scaling where the file has none. */
+/* Ministral 3 scales queries by position, with default parameters if the file has none. */
 static void read_query_scale(pj_config_reader *r, pj_model_config *config)
 {
     json_t *object = common_object(r);

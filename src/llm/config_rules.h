@@ -1,7 +1,5 @@
-/*
- * What a config.json may leave out, by architecture: the reference implementation's defaults, and
- * which of the fields that configs share it takes notice of at all.
- */
+/* Defaults by architecture for fields missing in a config.json, as in the reference implementation,
+ * and which of the shared fields the architecture uses at all. */
 #ifndef PJ_LLM_CONFIG_RULES_H
 #define PJ_LLM_CONFIG_RULES_H
 
@@ -9,12 +7,12 @@
 
 #include <stdint.h>
 
-/* Which layers a sliding window covers where `layer_types` does not list them. */
+/* Which layers have a sliding window if `layer_types` does not list them. */
 typedef enum pj_window_rule {
     PJ_WINDOW_NEVER = 0,
     PJ_WINDOW_ALL,
     PJ_WINDOW_FROM_BORDER,   /* from layer max_window_layers on */
-    PJ_WINDOW_EVEN_TO_BORDER, /* every second one before max_window_layers */
+    PJ_WINDOW_EVEN_TO_BORDER, /* every second layer before max_window_layers */
     PJ_WINDOW_PERIOD,        /* all but each period-th */
     PJ_WINDOW_UNROTATED      /* those without rotation */
 } pj_window_rule;
@@ -28,13 +26,14 @@ typedef struct pj_config_rules {
     bool tied, attention_bias;
     /* Rotation. */
     double theta, window_theta; /* window_theta 0: all layers rotate alike */
-    double partial;             /* share of a head that rotates; 0: all of it, never configured */
+    /* fraction of a head that rotates; 0: all of it, not configurable */
+    double partial;
     bool neighbours;            /* pairs (2i, 2i + 1) rotate */
     /* Sliding window. */
     pj_window_rule window;
     uint32_t window_period;
-    uint32_t window_absent;  /* where the field is absent rather than null */
-    bool window_needs_switch; /* counts only where use_sliding_window says so */
+    uint32_t window_absent;  /* default if the field is absent (not null) */
+    bool window_needs_switch; /* applies only with use_sliding_window */
     bool lists_layers;       /* layer_types is read */
 } pj_config_rules;
 

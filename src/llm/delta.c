@@ -1,8 +1,6 @@
-/*
- * Layers with the gated delta rule, step by step: projections, convolution, rule, gated norm. Rows
- * of a sequence follow each other in the convolution and in the rule, so work is shared out by
- * channel and by head, never by row: a batch gives what single sequences give.
- */
+/* Gated delta rule layers, step by step: projections, convolution, rule, gated norm. Rows of a
+ * sequence depend on each other in the convolution and in the rule, so work is parallelised by
+ * channel and by head, never by row: a batch gives the same results as single sequences. */
 #include "llm/delta.h"
 
 #include "llm/look.h"
@@ -20,16 +18,16 @@ typedef struct delta {
 
 /* ---- convolution -------------------------------------------------------------------------- */
 
-/* Channels are shared out in runs of this many. */
+/* Channels per work item. */
 enum { RUN = 256 };
 
-/* The inputs before the first row of a segment, [kernel - 1][channels], oldest first. */
+/* Inputs preceding a segment's first row, [kernel - 1][channels], oldest first. */
 static float *last_inputs(const delta *t, const pj_pass_segment *g)
 {
     return pj_state_delta(t->s->state, t->layer, g->sequence);
 }
 
-/* Channels [begin, begin + n) of row `row` of a segment; rows before it are in the state. */
+/* Channels [begin, begin + n) of row `row` of a segment; negative rows are in the state. */
 static const float *input_row(const delta *t, const pj_pass_segment *g, int64_t row, size_t begin)
 {
     if (row >= 0) return t->s->state->mixed + (g->row + (size_t)row) * t->channels + begin;
@@ -51,8 +49,8 @@ static void convolve_run(const delta *t, const pj_pass_segment *g, size_t begin,
     }
 }
 
-/* The last inputs of the segment become the state; going up, none is overwritten before it moves.
- */
+/* The segment's last inputs become the state; in ascending order none is overwritten before it is
+ * moved. */
 static void keep_inputs(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
 {
     uint32_t kept = t->d->kernel - 1;
@@ -90,7 +88,7 @@ static void run_convolution(const delta *t)
 
 /* ---- the rule ----------------------------------------------------------------------------- */
 
-/* x / |x|, times scale. */
+/* L2-normalises x and multiplies by scale. */
 static void normalise(float *y, const float *x, size_t n, float scale)
 {
     float square = 0;
@@ -123,7 +121,7 @@ static void run_row(const delta *t, uint32_t head, size_t row, float *matrix)
                               state->attended + row * t->values + (size_t)head * d->value_dim);
 }
 
-/* All rows of one head of one segment, in their order. */
+/* All rows of one head of one segment, in order. */
 static void run_unit(void *context, size_t unit)
 {
     const delta *t = context;
@@ -155,7 +153,7 @@ static void run_rule(const delta *t)
 
 /* ---- output ------------------------------------------------------------------------------- */
 
-/* Each head's output normed, times silu of its gate. */
+/* Normalises each head's output and multiplies by silu of its gate. */
 static void norm_row(void *context, size_t row)
 {
     const delta *t = context;

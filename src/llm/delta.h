@@ -1,11 +1,11 @@
 /*
  * The gated delta rule, the linear attention of Qwen3.5: every value head keeps a matrix S of
- * [key_dim][value_dim] instead of keys and values, so its cache does not grow with the text. Per
- * token S fades by a gate, is corrected towards the new value at the new key, and is read with the
+ * [key_dim][value_dim] instead of keys and values, so its state does not grow with the text. Per
+ * token S decays by a gate, is corrected towards the new value at the new key, and is read with the
  * query:
  *     S = decay S;  S += k (beta (v - S^T k))^T;  y = S^T q
- * Queries, keys and values pass a short causal convolution first, whose last inputs are part of
- * the state too.
+ * Queries, keys and values first pass a short causal convolution, whose last inputs are also part
+ * of the state.
  */
 #ifndef PJ_LLM_DELTA_H
 #define PJ_LLM_DELTA_H
@@ -14,13 +14,14 @@
 
 struct pj_delta {
     uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
-    bool tiled; /* value head h has key head h % key_heads, as GGUF files order them; else those of
-                   a key head stand together */
+    /* value head h uses key head h % key_heads, as in GGUF files; else heads of a key head are
+     * adjacent */
+    bool tiled;
     pj_projection qkv;  /* [channels, hidden] queries, keys, values of all heads */
     pj_projection z;    /* [value_heads value_dim, hidden] gate of the output */
-    pj_projection b, a; /* [value_heads, hidden] of the correction's strength and of the decay */
+    pj_projection b, a; /* [value_heads, hidden] strength of the correction; decay */
     pj_projection out;  /* [hidden, value_heads value_dim] */
-    const float *conv;  /* [kernel][channels] the oldest input's weights first */
+    const float *conv;  /* [kernel][channels] weights, oldest input first */
     const float *rate;  /* [value_heads] e^A_log */
     const float *bias;  /* [value_heads] dt_bias */
     const float *norm;  /* [value_dim] of each head's output */

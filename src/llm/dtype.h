@@ -1,5 +1,5 @@
-/* Types of stored weights. Quantised types come in blocks; the layouts are those of the file
- * formats that carry them (docs/engine.md). */
+/* Types of stored weights. Quantised types are stored in blocks with the layouts of their file
+ * formats (docs/engine.md). */
 #ifndef PJ_LLM_DTYPE_H
 #define PJ_LLM_DTYPE_H
 
@@ -17,8 +17,8 @@ typedef enum pj_dtype {
     PJ_Q4_1,   /* 32 values: f16 d, f16 m; 16 bytes of nibbles; value d q + m */
     PJ_Q5_0,   /* 32 values: f16 d; 4 bytes of fifth bits; nibbles; value d (q - 16) */
     PJ_Q5_1,   /* 32 values: f16 d, f16 m; 4 bytes of fifth bits; nibbles; value d q + m */
-    PJ_IQ4_NL, /* 32 values: f16 d; nibbles that index a table of 16 levels */
-    PJ_MXFP4,  /* 32 values: a power of two in a byte; nibbles that are 4-bit floats */
+    PJ_IQ4_NL, /* 32 values: f16 d; nibbles that index 16 levels */
+    PJ_MXFP4,  /* 32 values: exponent byte; nibbles that are 4-bit floats */
     PJ_Q2_K,   /* 256 values in 84 bytes */
     PJ_Q3_K,   /* 256 values in 110 bytes */
     PJ_IQ4_XS, /* 256 values in 136 bytes */
@@ -35,7 +35,7 @@ const pj_dtype_info *pj_dtype_get(pj_dtype type); /* static */
 size_t pj_dtype_row_bytes(pj_dtype type, size_t count);
 int pj_dtype_parse(const char *name); /* a pj_dtype, or -1 */
 
-/* A weight matrix as it lies in memory: y = W x, W is [rows = out][cols = in], row-major. */
+/* A weight matrix in memory: y = W x, W is [rows = out][cols = in], row-major. */
 typedef struct pj_matrix {
     const void *data; /* NULL: the matrix is absent */
     pj_dtype type;

@@ -1,4 +1,4 @@
-/* Opening a model, its facts, and plain evaluation of logits. Generation is in generate.c. */
+/* Opens a model, gathers its facts, and evaluates logits. Generation is in generate.c. */
 #include "llm/engine.h"
 
 #include "base/clock.h"
@@ -65,7 +65,7 @@ static void gather_facts(pj_engine *e)
     f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type);
 }
 
-/* From the folder, or the GGUF file; none there is no error. */
+/* From the folder or the GGUF file; a missing tokenizer is not an error. */
 static pj_status find_tokenizer(pj_engine *e, pj_error *err)
 {
     char path[4096];
@@ -79,7 +79,7 @@ static pj_status find_tokenizer(pj_engine *e, pj_error *err)
     return pj_tokenizer_open(path, &e->tokenizer, err);
 }
 
-/* A model without one still runs prompts given as ids; one that is there must be right. */
+/* A model without a tokenizer still runs prompts given as ids; an existing one must be valid. */
 static pj_status open_tokenizer(pj_engine *e, pj_error *err)
 {
     e->vocab_limit = e->model.config.vocab;
@@ -92,16 +92,16 @@ static pj_status open_tokenizer(pj_engine *e, pj_error *err)
     return PJ_OK;
 }
 
-/* The tokenizer's file is read by one thread. Meanwhile the others have the kernel map weights that
- * are in its cache, so that the first pass finds them: a fault for a few pages at a time costs as
- * much as reading them does. What is not mapped when the tokenizer is there is left to the pass. */
+/* While one thread reads the tokenizer's file, the others make the kernel map weights that are in
+ * the page cache, so that the first pass takes no page faults: faulting in a few pages at a time
+ * costs as much as reading them. Mapping stops when the tokenizer is ready. */
 typedef struct beside {
     pj_engine *engine;
     bool map_weights;
     pj_status status;
     pj_error *err;
     atomic_bool read;
-    atomic_size_t next; /* bytes of weights that threads have taken */
+    atomic_size_t next; /* bytes of weights taken so far */
 } beside;
 
 static void read_or_map(void *context, unsigned thread)
@@ -161,7 +161,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     if (status) goto fail;
     choose_kv_type(e);
     e->context = e->model.config.context;
-    /* past its training length this type of rope is still defined */
+    /* dynamic RoPE scaling is defined beyond the training length */
     if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)
         e->context = (uint32_t)(e->context * e->model.ropes[0].factor);
     e->facts.model_ns = pj_clock_ns() - begin_ns;
@@ -305,7 +305,7 @@ pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, c
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-/* Without a tokenizer every byte is a token: synthetic models have no words of their own. */
+/* Without a tokenizer every byte is a token: synthetic models have no vocabulary of their own. */
 static pj_status encode_bytes(const char *text, size_t bytes, pj_ids *ids, pj_error *err)
 {
     for (size_t i = 0; i < bytes; i++)

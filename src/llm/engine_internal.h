@@ -1,4 +1,4 @@
-/* What the files of the engine share. */
+/* Shared by the engine's files. */
 #ifndef PJ_LLM_ENGINE_INTERNAL_H
 #define PJ_LLM_ENGINE_INTERNAL_H
 
@@ -13,8 +13,8 @@ struct pj_engine {
     pj_model model;
     struct pj_tokenizer *tokenizer; /* NULL: none */
     pj_dtype kv_type;
-    uint32_t context;     /* tokens that one sequence may have */
-    uint32_t vocab_limit; /* ids at and above it have no text and are never drawn */
+    uint32_t context;     /* maximum tokens per sequence */
+    uint32_t vocab_limit; /* ids from here on have no text and are never sampled */
     pj_engine_facts facts;
     pj_seam seam;
 };

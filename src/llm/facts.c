@@ -1,15 +1,15 @@
-/* Counting a model. One list of its matrices and vectors, each with how often a token uses it. */
+/* Counts a model's parameters and work: one list of its matrices and vectors, each with its use per
+ * token. */
 #include "llm/facts.h"
 
 #include "llm/blueprint.h"
 
 #include <stdio.h>
 
-/* `stored` values exist; a token uses `used` of them; of those `multiplied` are in matrix products.
- */
+/* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products. */
 typedef struct tally {
     uint64_t stored, used, multiplied;
-    uint64_t attention, mlp, norms; /* of `stored`; the rest is embedding and head */
+    uint64_t attention, mlp, norms; /* part of `stored`; the rest is embedding and head */
 } tally;
 
 static void add_matrix(tally *t, uint64_t rows, uint64_t cols)
@@ -31,7 +31,7 @@ static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
     add_vector(t, true, b->norm == PJ_NORM_LAYER ? 2 * width : width);
 }
 
-/* Values of a layer's queries, and of its keys, which it may share with another. */
+/* Width of a layer's queries, and of its keys, which it may share with another layer. */
 static uint64_t query_width(const pj_model_config *c, uint32_t layer)
 {
     return (uint64_t)c->heads * pj_config_head_dim(c, layer);
@@ -59,7 +59,7 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
 }
 
-/* The gated delta rule's layers. */
+/* Layers with the gated delta rule. */
 static void add_linear_attention(tally *t, const pj_model_config *c)
 {
     uint64_t keys = (uint64_t)c->linear.key_heads * c->linear.key_dim;
@@ -92,7 +92,7 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     add_matrix(t, 1, c->hidden); /* its gate */
 }
 
-/* A layer's gate, projection and norm of what it adds of each token's vector. */
+/* Gate, projection and norm of a layer's token vectors. */
 static void add_token_input(tally *t, const pj_model_config *c)
 {
     if (!c->token_vector) return;
@@ -101,7 +101,7 @@ static void add_token_input(tally *t, const pj_model_config *c)
     add_vector(t, true, c->hidden);
 }
 
-/* The vectors themselves: one row of the table is read, and all are projected. */
+/* The token vectors: one row of the table is read, and all are projected. */
 static void add_token_vectors(tally *t, const pj_model_config *c)
 {
     uint64_t n = (uint64_t)c->layers * c->token_vector;
@@ -171,7 +171,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
 {
     tally t = count(c);
     uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
-    uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* of which one is the head's matrix */
+    uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
     uint64_t kv = 0, q = 0;                                   /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
         if (is_linear(c, i)) continue;
@@ -197,7 +197,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .embedding_parameters = rest - (c->tied_head ? 0 : embedding) + table,
         .head_parameters = c->tied_head ? 0 : embedding,
         .active_parameters = t.used + table,
-        .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* and one row of the embedding */
+        .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* plus one row of the embedding */
         .flops_per_token = 2 * t.multiplied,
         .kv_bytes_per_position = 2 * 2 * kv,
         .attention_flops_per_position = 2 * 2 * q,

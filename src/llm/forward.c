@@ -1,8 +1,6 @@
-/*
- * The forward pass, top to bottom: embedding, positions, layers (queries, keys and values,
- * attention, feed-forward block), head, and the sections they are recorded in. The parts of a
- * layer that an architecture lacks are absent from the model, and their steps do nothing.
- */
+/* The forward pass, top to bottom: embedding, positions, layers (queries, keys and values,
+ * attention, feed-forward block), head, and the sections they are recorded in. Parts that an
+ * architecture lacks are absent from the model, and their steps do nothing. */
 #include "llm/forward.h"
 
 #include "llm/pass.h"
@@ -31,7 +29,7 @@ static void embed_row(void *context, size_t row)
                            s->state->x + row * m->cols, m->cols);
 }
 
-/* Rows of n values of the residual stream, to be scaled. */
+/* Rows of n values of the residual stream to scale. */
 typedef struct scaled_rows {
     const pj_steps *s;
     size_t n;
@@ -44,7 +42,7 @@ static void scale_row(void *context, size_t row)
     t->s->kernels->scale(t->s->state->x + row * t->n, t->n, t->scale);
 }
 
-/* `done`: of the component so far. */
+/* `done`: work of the component so far. */
 static void scale_embedding(const pj_steps *s, pj_done *done)
 {
     double values = (double)(done->rows * done->cols);
@@ -70,7 +68,7 @@ static void embed_vector_row(void *context, size_t row)
     s->kernels->scale(vectors, m->cols, sqrtf((float)s->model->config.token_vector));
 }
 
-/* The projection of a token's embedding, normed layer by layer, joins what the table has of it. */
+/* Adds the projected and normalised token embedding to the vector from the table, per layer. */
 static void join_vector_row(void *context, size_t row)
 {
     const pj_steps *s = context;
@@ -86,7 +84,7 @@ static void join_vector_row(void *context, size_t row)
     k->scale(vectors, all, sqrtf(0.5f));
 }
 
-/* One component of rows of all layers' vectors with one operation. */
+/* One operation of a component over rows of all layers' vectors. */
 static void vectors_step(const pj_steps *s, pj_seam_name component, pj_seam_name operation,
                          pj_row_fn *run, double flops, double bytes)
 {
@@ -101,7 +99,7 @@ static void vectors_step(const pj_steps *s, pj_seam_name component, pj_seam_name
     pj_seam_module_end(s->seam, done);
 }
 
-/* Gemma 4: a vector of each token for each layer. */
+/* Gemma 4: per-layer token vectors. */
 static void embed_token_vectors(const pj_steps *s)
 {
     const pj_model *m = s->model;
@@ -111,7 +109,7 @@ static void embed_token_vectors(const pj_steps *s)
     vectors_step(s, PJ_N_EMBED_TOKENS_PER_LAYER, gather, embed_vector_row, 1,
                  (double)table->row_bytes / (double)table->cols + 4);
     pj_steps_product(s, &x, &m->token_projection, s->state->token_context, table->cols, NULL);
-    /* scale, norm, sum and scale again */
+    /* scale, norm, sum and scale */
     vectors_step(s, PJ_N_PER_LAYER_PROJECTION_NORM, PJ_N_OP_NORM, join_vector_row, 10, 12);
 }
 
@@ -146,7 +144,7 @@ static void angles_row(void *context, size_t row)
     }
 }
 
-/* Where every row stands, and the angles of its rotation. */
+/* Positions of all rows, and their rotation angles. */
 static void place(const pj_steps *s)
 {
     pj_seam_section(s->seam, PJ_N_POSITION_EMBEDDING);
@@ -159,14 +157,14 @@ static void place(const pj_steps *s)
     }
     size_t pairs = 0;
     for (uint32_t i = 0; i < PJ_ROPES; i++) pairs += s->model->ropes[i].pairs;
-    /* a sine costs about as much as twenty simple values */
+    /* a sine costs about as much as twenty simple operations */
     pj_steps_rows(s, s->rows, s->rows * pairs * 20, angles_row, (void *)(uintptr_t)s);
     pj_seam_end(s->seam);
 }
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-/* y = norm(x), added to `residual` when that is not NULL; x itself where there is no such norm. */
+/* y = norm(x), added to `residual` unless NULL; returns x itself without such a norm. */
 static pj_rows norm_into(const pj_steps *s, const pj_norm *norm, const float *x, size_t rows,
                          float *y, float *residual)
 {
@@ -190,13 +188,13 @@ static pj_rows norm(const pj_steps *s, const pj_norm *norm, const float *x, size
     return norm_into(s, norm, x, rows, s->state->normed, NULL);
 }
 
-/* The norm of what half of a layer put out, in place, added to the residual stream. */
+/* Normalises the output of half a layer in place and adds it to the residual stream. */
 static void norm_output(const pj_steps *s, const pj_norm *norm)
 {
     norm_into(s, norm, s->state->y, s->rows, s->state->y, s->state->x);
 }
 
-/* RMSNorm of queries, keys or values: each head by itself, or all of a token together. */
+/* RMSNorm of queries, keys or values: per head, or over all heads of a token. */
 static void norm_heads(const pj_steps *s, const pj_norm *norm, const float *x, float *y,
                        uint32_t heads, uint32_t head_dim, size_t stride)
 {
@@ -218,7 +216,7 @@ typedef struct gated {
     const pj_layer *l;
 } gated;
 
-/* Queries and gates of the heads take turns in state->gate; queries move to their place. */
+/* Queries and gates alternate by head in state->gate; copies the queries to their place. */
 static void take_queries_row(void *context, size_t row)
 {
     const gated *g = context;
@@ -239,7 +237,7 @@ static void gate_row(void *context, size_t row)
         g->s->kernels->sigmoid_multiply(y + head * dim, gates + 2 * head * dim, dim);
 }
 
-/* What attention gathered, times the sigmoid of its gate. */
+/* Multiplies attention's output by the sigmoid of its gate. */
 static void gate_output(const pj_steps *s, const pj_layer *l)
 {
     gated g = {s, l};
@@ -257,14 +255,14 @@ static void gate_output(const pj_steps *s, const pj_layer *l)
     pj_seam_module_end(s->seam, done);
 }
 
-/* Queries, keys and values of h, side by side in state->qkv. */
+/* Queries, keys and values of h, adjacent in state->qkv. */
 static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
     size_t q_floats = (size_t)l->heads * l->head_dim, kv_floats = (size_t)l->kv_heads * l->head_dim;
     size_t stride = q_floats + 2 * kv_floats;
     float *q = s->state->qkv, *k = q + q_floats, *v = k + kv_floats;
     const pj_product products[] = {
-        {&l->qkv, q, stride, NULL}, /* fused, or */
+        {&l->qkv, q, stride, NULL}, /* fused, or separate */
         {&l->q, l->output_gate ? s->state->gate : q, l->output_gate ? 2 * q_floats : stride, NULL},
         {&l->k, k, stride, NULL},
         {&l->v, v, stride, NULL},
@@ -277,7 +275,7 @@ static void project_qkv(const pj_steps *s, const pj_layer *l, pj_rows h)
     norm_heads(s, &l->k_norm, k, k, l->kv_heads, l->head_dim, stride);
 }
 
-/* What attention gathered, back into the residual stream. */
+/* Output projection, added to the residual stream. */
 static void project_output(const pj_steps *s, const pj_layer *l)
 {
     pj_state *t = s->state;
@@ -299,7 +297,8 @@ static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
     norm_output(s, &l->mlp_out_norm);
 }
 
-/* A dense block and experts side by side; both outputs are normed, summed, and normed again. */
+/* A dense block and experts in parallel; both outputs are normalised, added, and normalised
+ * again. */
 static void feed_forward_beside(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
     pj_state *t = s->state;
@@ -312,7 +311,7 @@ static void feed_forward_beside(const pj_steps *s, const pj_layer *l, pj_rows h)
     norm_into(s, &l->mlp_out_norm, t->branch, s->rows, t->y, t->x);
 }
 
-/* The residual stream times a factor of the layer's own. */
+/* Multiplies the residual stream by the layer's scale factor. */
 static void scale_output(const pj_steps *s, const pj_layer *l)
 {
     size_t hidden = s->model->config.hidden;
@@ -343,7 +342,7 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
         project_output(s, l);
     }
 
-    /* in a parallel block both halves read the first norm, which is still there */
+    /* a parallel block uses the first norm's output for both halves */
     if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);
     if (l->dense_out_norm.w)
         feed_forward_beside(s, l, h);
@@ -388,7 +387,7 @@ static void bound_logits_row(void *context, size_t row)
     if (c->logit_softcap > 0) s->kernels->softcap(logits, c->vocab, (float)c->logit_softcap);
 }
 
-/* Scaled or capped logits, where the architecture has them so; after the head's component, whose
+/* Scales or caps logits if the architecture does so; not part of the head's component, whose
  * statistics are those of the product. */
 static void bound_logits(const pj_steps *s, uint32_t count)
 {
@@ -404,7 +403,7 @@ static void bound_logits(const pj_steps *s, uint32_t count)
     pj_seam_module_end(s->seam, done);
 }
 
-/* Rows of the residual stream move to the front of `y`, which the head reads. */
+/* Copies the selected rows of the residual stream to the front of `y`, which the head reads. */
 static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
 {
     const pj_model *m = s->model;
@@ -427,7 +426,7 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj
     run_head(&s, rows, count);
 }
 
-/* ---- parts, for calibration --------------------------------------------------------------- */
+/* ---- single components, for calibration ---------------------------------------------------- */
 
 void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
                         struct pj_pass_part *part)
@@ -460,15 +459,15 @@ void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent,
 
 /* ---- the cache ---------------------------------------------------------------------------- */
 
-/* The keys and values themselves were written by each layer; here they become part of their
- * sequences, and windows that are full move on. */
+/* Each layer has written its keys and values; here they become part of their sequences, and full
+ * windows advance. */
 static void commit(const pj_steps *s)
 {
     pj_seam_section(s->seam, s->pass->prefill ? PJ_N_KV_CACHE_STORE : PJ_N_KV_CACHE_APPEND);
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         const pj_pass_segment *g = &s->pass->segments[i];
         pj_sequence *q = &s->state->sequences[g->sequence];
-        /* the same memory when a cache is made again */
+        /* the same memory when a cache is recomputed */
         memmove(q->tokens + q->length, s->pass->ids + g->row, g->count * sizeof *q->tokens);
         q->length += g->count;
         pj_state_make_room(s->state, g->sequence, 1);

@@ -1,7 +1,6 @@
-/*
- * One generation from prompts to texts: tokenization, prefill, decode and sampling, text, each in
- * its phase and section. Everything that the decode loop needs is made before it begins.
- */
+/* One generation from prompts to texts: tokenisation, prefill, decode and sampling, detokenisation,
+ * each in its phase and section. Everything that the decode loop needs is allocated before it
+ * begins. */
 #include "base/clock.h"
 #include "llm/engine_internal.h"
 #include "llm/reply.h"
@@ -12,9 +11,9 @@
 
 enum { TEXT_BYTES_PER_TOKEN = 16, MAX_TEXT_BYTES = 1 << 28, MAX_SEQUENCES = 4096 };
 
-/* A sequence at work. */
+/* State of one sequence. */
 typedef struct speaker {
-    pj_sequence_result *result; /* ids grow here */
+    pj_sequence_result *result; /* its ids grow during generation */
     pj_sampler sampler;
     pj_token_stream *stream; /* NULL: no tokenizer */
     pj_reply reply;
@@ -28,13 +27,13 @@ typedef struct generation {
     pj_compute compute;
     speaker *speakers; /* [count] */
     uint32_t count;    /* sequences */
-    uint32_t longest;  /* prompt */
+    uint32_t longest;  /* length of the longest prompt */
     uint64_t prompt_tokens;
-    /* of a pass */
+    /* for a pass */
     int32_t *ids;              /* [max_tokens] */
     pj_pass_segment *segments; /* [count] */
     uint32_t *logit_rows;      /* [count] */
-    uint32_t *who;             /* [count] whose logits a row of logits is */
+    uint32_t *who;             /* [count] sequence of each row of logits */
 } generation;
 
 const char *pj_stop_reason_name(pj_stop_reason reason)
@@ -108,7 +107,7 @@ static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequen
     return PJ_OK;
 }
 
-/* Prompts to ids; sequences with the same prompt encode it each, as separate requests would. */
+/* Encodes prompts; equal prompts are encoded each time, as separate requests would be. */
 static pj_status encode_prompts(generation *g)
 {
     pj_status status = PJ_OK;
@@ -125,7 +124,7 @@ static pj_status encode_prompts(generation *g)
     return status;
 }
 
-/* The run learns of the prompts before anything runs, so that one which dies still knows them. */
+/* Records the prompts before anything runs, so that they are known even if the run dies. */
 static pj_status record_prompts(generation *g)
 {
     if (!g->request->run) return PJ_OK;
@@ -137,8 +136,8 @@ static pj_status record_prompts(generation *g)
     return PJ_OK;
 }
 
-/* Each sequence draws from a generator of its own, derived from the seed, so that sequences with
- * one prompt differ. A single sequence draws from the seed itself. */
+/* Each sequence has its own generator derived from the seed, so that sequences with equal prompts
+ * differ. A single sequence uses the seed itself. */
 static uint64_t seed_of_stream(uint64_t seed, uint64_t stream)
 {
     pj_random derived = {seed ^ stream * 0xd1342543de82ef95u};
@@ -193,7 +192,7 @@ static pj_status prepare(generation *g)
 
 /* ---- a token ------------------------------------------------------------------------------ */
 
-/* Four streams side by side, because one would wait for its own multiplication. */
+/* Four interleaved hash streams hide the latency of the multiplication. */
 static uint64_t hash_logits(uint64_t hash, const float *logits, size_t count)
 {
     uint64_t h[4] = {hash, 1, 2, 3};
@@ -213,7 +212,7 @@ static bool is_eos(const generation *g, int32_t id)
     return false;
 }
 
-/* The token's text joins the reply. */
+/* Appends the token's text to the reply. */
 static pj_status speak(generation *g, speaker *s, int32_t id)
 {
     if (s->stream) return pj_token_stream_push(s->stream, id, &s->reply.text, g->err);
@@ -223,7 +222,7 @@ static pj_status speak(generation *g, speaker *s, int32_t id)
     return pj_buffer_status(&s->reply.text, "the generated text", g->err);
 }
 
-/* Draws sequence `index`'s next token from a row of logits. */
+/* Samples the next token of sequence `index` from a row of logits. */
 static pj_status draw(generation *g, uint32_t index, float *logits)
 {
     speaker *s = &g->speakers[index];
@@ -248,7 +247,7 @@ static pj_status draw(generation *g, uint32_t index, float *logits)
     return status;
 }
 
-/* Draws for the `count` rows of logits of a pass. */
+/* Samples for each of the `count` rows of logits of a pass. */
 static pj_status draw_all(generation *g, uint32_t count)
 {
     pj_status status = PJ_OK;
@@ -260,7 +259,7 @@ static pj_status draw_all(generation *g, uint32_t count)
     return status;
 }
 
-/* The new token of a sequence, to the run's record while its span is open, and to the caller. */
+/* Reports a new token to the run's record, while its span is open, and to the caller. */
 static void announce(generation *g, uint32_t index, bool record)
 {
     speaker *s = &g->speakers[index];
@@ -271,9 +270,9 @@ static void announce(generation *g, uint32_t index, bool record)
     if (record) {
         size_t given = s->reply.given;
         t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
-        s->reply.given = given; /* given out below, after the span */
-        if (lane && g->request->is_private)
-            pj_token_text(lane, index, -1, NULL, 0); /* says only whose step it is */
+        s->reply.given = given;             /* reported below, after the span */
+        if (lane && g->request->is_private) /* reveals only which sequence the step belongs to */
+            pj_token_text(lane, index, -1, NULL, 0);
         else if (lane)
             pj_token_text(lane, index, t.id, t.text, t.bytes);
         return;
@@ -289,8 +288,8 @@ static void announce_all(generation *g, uint32_t count, bool record)
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
-/* One pass over as many prompt tokens as fit, of one or several sequences in their order. `next`
- * and `done` say where the last pass ended. Returns the number of prompts that ended in it. */
+/* One pass over as many prompt tokens as fit, of one or more sequences in order. `next` and `done`
+ * are where the previous pass ended. Returns the number of prompts completed by it. */
 static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uint32_t *ended)
 {
     uint32_t rows = 0, segments = 0, room = g->compute.options.max_tokens;
@@ -350,7 +349,7 @@ static pj_status prefill(generation *g)
 
 /* ---- decode ------------------------------------------------------------------------------- */
 
-/* Keys of sequences that grew past a change of the rope frequencies are made again. */
+/* Recomputes keys of sequences that crossed a change of the RoPE frequencies. */
 static pj_status follow_rope(generation *g, uint32_t sequence)
 {
     const pj_sequence *q = &g->compute.sequences[sequence];
@@ -420,8 +419,8 @@ static pj_status decode(generation *g)
 
 /* ---- after inference ---------------------------------------------------------------------- */
 
-/* The whole text by the tokenizer's decoder: what streaming gave out, but that it sees runs of
- * bytes as a whole. A text that a stop string ended stays as it was given out. */
+/* Decodes the whole text: equal to the streamed text, except that runs of byte tokens are decoded
+ * together. A text ended by a stop string stays as it was streamed. */
 static pj_status final_text(generation *g, speaker *s)
 {
     pj_sequence_result *r = s->result;

@@ -1,8 +1,6 @@
-/*
- * Reading a GGUF header: magic, version, two counts, then key-value pairs, then tensor
- * descriptions, all of variable length. A cursor walks the file once and stops at the first entry
- * that does not fit; tables grow with what has been read, never with what the counts claim.
- */
+/* Parses a GGUF header: magic, version, two counts, then key-value pairs, then tensor descriptions,
+ * all of variable length. A cursor walks the file once and stops at the first invalid entry; tables
+ * grow with what has been read, never with what the counts claim. */
 #include "llm/gguf.h"
 
 #include <stdio.h>
@@ -19,19 +17,19 @@ enum {
 
 /* ---- types -------------------------------------------------------------------------------- */
 
-/* Bytes of a scalar; 0 for strings and arrays. */
+/* Size of a scalar; 0 for strings and arrays. */
 static const uint8_t scalar_bytes[PJ_GGUF_TYPE_COUNT] = {
     [PJ_GGUF_U8] = 1,  [PJ_GGUF_I8] = 1,  [PJ_GGUF_U16] = 2, [PJ_GGUF_I16] = 2,
     [PJ_GGUF_U32] = 4, [PJ_GGUF_I32] = 4, [PJ_GGUF_F32] = 4, [PJ_GGUF_BOOL] = 1,
     [PJ_GGUF_U64] = 8, [PJ_GGUF_I64] = 8, [PJ_GGUF_F64] = 8,
 };
 
-/* Tensor types by their number in a file. Types that no kernel reads are listed too, so that the
- * error can name them. */
+/* Tensor types by their number in the file. Unsupported types are listed too, so that the error can
+ * name them. */
 static const struct {
     const char *name;
     pj_file_type type;
-    uint32_t values, bytes; /* of a block; bytes 0: not read */
+    uint32_t values, bytes; /* of a block; bytes 0: not supported */
 } tensor_types[] = {
     [0] = {"F32", PJ_FILE_F32, 1, 4},
     [1] = {"F16", PJ_FILE_F16, 1, 2},
@@ -81,7 +79,7 @@ typedef struct reader {
     pj_arena *arena;
     pj_error *err;
     pj_gguf_entry *entries;
-    pj_tensor *tensors; /* `data` is an offset until the data's place is known */
+    pj_tensor *tensors; /* `data` is an offset until the start of the data is known */
     uint64_t *offsets;
     size_t entry_count, entry_capacity, tensor_count, tensor_capacity;
 } reader;
@@ -91,7 +89,7 @@ static pj_status cut_off(const reader *r, const char *what)
     return pj_fail(r->err, PJ_E_INVALID, "%s ends within %s; it is cut off or lies", r->name, what);
 }
 
-/* The next `bytes` bytes, or NULL when there are fewer. */
+/* The next `bytes` bytes, or NULL if fewer are left. */
 static const unsigned char *take(reader *r, uint64_t bytes)
 {
     const unsigned char *block = r->at;
@@ -130,7 +128,7 @@ static bool take_text(reader *r, pj_gguf_text *text)
     return text->text != NULL;
 }
 
-/* A copy of a name, or an error when it has a zero character or is longer than `max`. */
+/* Copies a name; an error if it contains a NUL or is longer than `max`. */
 static pj_status copy_name(reader *r, pj_gguf_text text, size_t max, const char *what,
                            const char **copy)
 {
@@ -142,7 +140,7 @@ static pj_status copy_name(reader *r, pj_gguf_text text, size_t max, const char 
     return *copy ? PJ_OK : pj_fail_memory(r->err, "a GGUF header");
 }
 
-/* Room for one more of a table of items of `size` bytes. */
+/* Makes room for one more item of `size` bytes. */
 static bool grow(void **items, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity) return true;
@@ -161,8 +159,8 @@ static bool is_type(uint32_t type)
     return type < PJ_GGUF_TYPE_COUNT;
 }
 
-/* Steps over `count` values of a type; false when they do not lie in the file. An array among them
- * carries its own type and count. */
+/* Skips `count` values of a type; false when they exceed the file. Nested arrays have their own
+ * type and count. */
 static bool skip_values(reader *r, uint32_t type, uint64_t count, int depth)
 {
     size_t bytes;
@@ -259,7 +257,7 @@ static pj_status set_type(reader *r, pj_tensor *tensor, uint32_t type, uint64_t 
     return PJ_OK;
 }
 
-/* Sizes come fastest first; shapes are kept slowest first. */
+/* The file stores the fastest dimension first; our shapes have it last. */
 static pj_status read_shape(reader *r, pj_tensor *tensor, uint64_t sizes[MAX_RANK])
 {
     if (!take_u32(r, &tensor->rank)) return cut_off(r, "its list of tensors");
@@ -333,13 +331,13 @@ static pj_status place(reader *r, uint64_t alignment)
                            "%s: tensor %s lies at %llu, which is no multiple of the alignment %llu",
                            r->name, tensor->name, (unsigned long long)offset,
                            (unsigned long long)alignment);
-        /* empty tensors of a file without data stay at its end */
+        /* empty tensors of a file without data point to its end */
         tensor->data = room > 0 ? r->at + padding + offset : r->end;
     }
     return PJ_OK;
 }
 
-/* Tensors share no byte and no name; they end up sorted by name. */
+/* Checks that tensors share no bytes and no names; sorts them by name. */
 static pj_status check_tensors(reader *r)
 {
     pj_tensor *t = r->tensors;
@@ -356,7 +354,7 @@ static pj_status check_tensors(reader *r)
     return PJ_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------- */
+/* ---- the whole header --------------------------------------------------------------------- */
 
 bool pj_gguf_has_magic(const unsigned char *file, size_t bytes)
 {

@@ -1,9 +1,7 @@
-/*
- * One GGUF file: metadata by key, tensors by name, and the data, all in one mapping. The header is
- * accepted only when every length, count and offset lies inside the file, so every value and tensor
- * returned is inside the mapping, and no allocation has a size that the file merely claims. Text
- * and numbers are read in place: little-endian, unaligned, unterminated.
- */
+/* One GGUF file: metadata by key, tensors by name, and the data, all in one mapping. The header is
+ * accepted only if every length, count and offset lies inside the file, so every value and tensor
+ * returned is inside the mapping, and no allocation depends on a size that the file merely claims.
+ * Text and numbers are read in place: little-endian, unaligned, not terminated. */
 #ifndef PJ_LLM_GGUF_H
 #define PJ_LLM_GGUF_H
 
@@ -11,7 +9,7 @@
 #include "base/memory.h"
 #include "llm/tensors.h"
 
-/* Types of values, as the file numbers them. */
+/* Value types, numbered as in the file. */
 typedef enum pj_gguf_type {
     PJ_GGUF_U8 = 0,
     PJ_GGUF_I8,
@@ -35,9 +33,9 @@ typedef struct pj_gguf_text {
 } pj_gguf_text;
 
 typedef struct pj_gguf_value {
-    pj_gguf_type type; /* of an array: that of its items */
+    pj_gguf_type type; /* of an array: the type of its items */
     bool is_array;
-    uint64_t count; /* items; 1 when it is no array */
+    uint64_t count; /* number of items; 1 for a scalar */
     const unsigned char *data;
 } pj_gguf_value;
 
@@ -54,28 +52,28 @@ typedef struct pj_gguf {
     uint32_t tensor_count;
 } pj_gguf;
 
-/* Whether a file's name is that of a part of a split model other than the first:
+/* Whether a file name denotes a part of a split model other than the first:
  * "x-00002-of-00003.gguf". */
 bool pj_gguf_is_later_part(const char *file);
 
-/* Whether the bytes begin as a GGUF file does. */
+/* Whether the bytes start with the GGUF magic. */
 bool pj_gguf_has_magic(const unsigned char *file, size_t bytes);
 
-/* Tables live in `arena`; what they point to, names apart, in [file, file + bytes). `name` (a path)
- * appears in errors. Shapes are in the order of the other formats: [rows, row length]. */
+/* Tables are in `arena`; what they point to, except names, is in [file, file + bytes). `name` (a
+ * path) appears in errors. Shapes are [rows, row length], as in the other formats. */
 pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *name, pj_arena *arena,
                         pj_gguf *gguf, pj_error *err);
 
 /* NULL when there is no such key. */
 const pj_gguf_value *pj_gguf_find(const pj_gguf *gguf, const char *key);
-/* Item `index` of a value, which is 0 where it is no array. False: it is of another kind, or an
- * integer that does not fit. Booleans are no numbers. */
+/* Item `index` of a value, 0 for a scalar. False: another type, or an integer out of range.
+ * Booleans are not numbers. */
 bool pj_gguf_integer(const pj_gguf_value *value, uint64_t index, int64_t *number);
 bool pj_gguf_number(const pj_gguf_value *value, uint64_t index, double *number);
 bool pj_gguf_bool(const pj_gguf_value *value, bool *flag);
-/* A string that is no item of an array; false: it is none. */
+/* A scalar string; false: another type. */
 bool pj_gguf_string(const pj_gguf_value *value, pj_gguf_text *text);
-/* The strings of an array in their order: `at` begins as value->data. */
+/* Iterates over an array of strings; `at` starts as value->data. */
 pj_gguf_text pj_gguf_next_string(const unsigned char **at);
 bool pj_gguf_text_is(pj_gguf_text text, const char *word);
 

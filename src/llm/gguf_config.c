@@ -1,9 +1,9 @@
 /*
- * Reads a model's configuration from GGUF metadata. Keys begin with the name that the file gives
- * the architecture; a reader checks the type and range of each value and keeps the first error. A
- * key that would change the arithmetic and is not implemented is refused by name.
+ * Reads a model's configuration from GGUF metadata. Keys are prefixed with the file's name of the
+ * architecture; a reader checks the type and range of each value and keeps the first error.
+ * Unsupported keys that would change the arithmetic are rejected by name.
  *
- * Files of the architecture "llama" (Mistral and Mixtral among them) permute the rows of q and k:
+ * Files of the architecture "llama" (including Mistral and Mixtral) permute the rows of q and k:
  * row 2i of a head is row i of the published weights, row 2i + 1 is row head_dim / 2 + i. Rotating
  * neighbouring pairs instead of halves gives the same products, so no row is moved.
  */
@@ -23,7 +23,7 @@ enum { KEY_BYTES = 160 };
 typedef struct reader {
     const pj_gguf *gguf;
     const char *name; /* the file */
-    char arch[64];    /* as its keys begin */
+    char arch[64];    /* the prefix of its keys */
     pj_arena *arena;
     pj_error *err;
     pj_status status;
@@ -44,7 +44,7 @@ static const pj_gguf_value *get(const reader *r, const char *key)
     return pj_gguf_find(r->gguf, full);
 }
 
-/* A number that every layer shares: some writers give one for each. */
+/* A number equal for all layers: some writers store one per layer. */
 static bool same_integer(const pj_gguf_value *value, int64_t *number)
 {
     int64_t item;
@@ -54,7 +54,7 @@ static bool same_integer(const pj_gguf_value *value, int64_t *number)
     return true;
 }
 
-/* `fallback` < 0: the key must be there. */
+/* `fallback` < 0: the key is required. */
 static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t min, int64_t max)
 {
     const pj_gguf_value *value = get(r, key);
@@ -151,8 +151,8 @@ static void refuse_unless_neutral(reader *r, const char *key)
         refuse(r, PJ_E_UNSUPPORTED, key, "is not supported");
 }
 
-/* Keys that scale, cap or route otherwise. Writers put 0 or 1 where nothing is changed. Those that
- * an architecture does know are read in read_multipliers, read_window and read_query_scale. */
+/* Keys that scale, cap or route differently; writers put 0 or 1 where there is no effect. Keys that
+ * an architecture supports are read in read_multipliers, read_window and read_query_scale. */
 static void refuse_unknown(reader *r, pj_model_config *config)
 {
     static const char *const keys[] = {
@@ -161,7 +161,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         "expert_group_count",           "leading_dense_block_count",
         "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
     };
-    /* of single architectures; read below where the file is of one */
+    /* supported for some architectures; read below */
     static const struct {
         const char *key;
         pj_arch archs[4]; /* PJ_ARCH_COUNT ends a shorter list */
@@ -190,7 +190,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
-/* The embedding's rows, where no key says it. */
+/* Number of rows of the embedding, if no key states it. */
 static int64_t rows_of_embedding(const reader *r)
 {
     const pj_tensor *embedding = tensor(r, "token_embd.weight");
@@ -227,7 +227,7 @@ static void read_sizes(reader *r, pj_model_config *c)
     read_head_dim(r, c);
 }
 
-/* What a block computes; biases are there where the first layer has them. */
+/* The structure of a block; biases exist if the first layer has them. */
 static void read_block(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
@@ -242,8 +242,8 @@ static void read_block(reader *r, pj_model_config *c)
     c->tied_head = tensor(r, "output.weight") == NULL;
 }
 
-/* Factors and caps; Gemma's are not all in the file. Its largest models, known by their layers,
- * scale scores by hidden / heads instead of the head's size. */
+/* Scale factors and caps; not all of Gemma's are in the file. Its largest models, recognised by
+ * their number of layers, scale scores by hidden / heads instead of the head size. */
 static void read_multipliers(reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
@@ -264,7 +264,7 @@ static void read_multipliers(reader *r, pj_model_config *c)
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-/* Every layer's kind, or a period: all but each so-manieth layer have the window. */
+/* Kind of every layer, or a period: all but each period-th layer have the window. */
 static bool has_window(const pj_gguf_value *pattern, uint32_t layer, uint32_t period)
 {
     bool flag = false;
@@ -292,7 +292,7 @@ static void read_window(reader *r, pj_model_config *c)
         c->layer_is_windowed[i] = has_window(pattern, i, period);
 }
 
-/* SmolLM3's files do not say that every fourth layer does without rotation. */
+/* SmolLM3's files do not state that every fourth layer has no rotation. */
 static void read_rotating_layers(reader *r, pj_model_config *c)
 {
     enum { INTERVAL = 4 };
@@ -308,7 +308,7 @@ static void read_experts(reader *r, pj_model_config *c)
     char name[64];
     bool mixtral = c->arch == PJ_ARCH_MIXTRAL;
     if (c->arch == PJ_ARCH_GPT_OSS) {
-        c->swiglu_alpha = 1.702; /* no file says so */
+        c->swiglu_alpha = 1.702; /* not in any file */
         c->swiglu_limit = 7;
         c->mlp_bias = true;
         mixtral = true; /* experts in every layer, weights that sum to 1 */
@@ -317,7 +317,7 @@ static void read_experts(reader *r, pj_model_config *c)
     c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
     c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
     if (r->status != PJ_OK) return;
-    /* older files of the Qwens leave the width out: all chosen experts are as wide as the block */
+    /* older Qwen files omit the width: the chosen experts together are as wide as the block */
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
     if (c->arch == PJ_ARCH_QWEN2_MOE)
@@ -340,7 +340,7 @@ static void read_experts(reader *r, pj_model_config *c)
 
 /* ---- linear attention --------------------------------------------------------------------- */
 
-/* Qwen3.5: all layers but each interval-th have the gated delta rule. */
+/* Qwen3.5: all layers but each interval-th use the gated delta rule. */
 static void read_linear_layers(reader *r, pj_model_config *c)
 {
     if (c->arch != PJ_ARCH_QWEN3_5) return;
@@ -364,7 +364,7 @@ static void read_linear_layers(reader *r, pj_model_config *c)
 
 /* ---- rope --------------------------------------------------------------------------------- */
 
-/* Windowed layers of some architectures rotate by a base of their own, without scaling. */
+/* Windowed layers of some architectures have their own RoPE base, without scaling. */
 static void read_window_rope(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
@@ -381,8 +381,7 @@ static void read_window_rope(reader *r, pj_model_config *c)
                          .neighbours = c->rope.neighbours};
 }
 
-/* Ministral 3: queries grow with their position, and what YaRN adds to all scores is divided out.
- */
+/* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
 static void read_query_scale(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
@@ -396,7 +395,7 @@ static void read_query_scale(reader *r, pj_model_config *c)
     rope->attention_factor = NAN;
 }
 
-/* A tensor of one factor for each rotating pair; NULL when it is absent or wrong. */
+/* A tensor with one factor per rotating pair; NULL when absent or invalid. */
 static const double *read_factors(reader *r, const char *name, uint32_t pairs)
 {
     const pj_tensor *t = tensor(r, name);
@@ -436,7 +435,7 @@ static void read_scaling_type(reader *r, pj_rope_config *rope)
     };
     char key[KEY_BYTES], name[32], problem[128];
     snprintf(key, sizeof key, "%s.rope.scaling.type", r->arch);
-    /* older files have a factor alone, which then is a linear one */
+    /* older files have only a factor, for linear scaling */
     double linear = want_number(r, "rope.scale_linear", 1, 1e-6, 1e6);
     rope->factor = want_number(r, "rope.scaling.factor", linear, 0, 1e6);
     if (rope->factor == 0) rope->factor = 1;
@@ -498,7 +497,7 @@ static void read_rope(reader *r, pj_model_config *c)
     rope->divisors = read_factors(r, "rope_freqs.weight", rope->factor_count);
     if (rope->type != PJ_ROPE_YARN) return;
     if (rope->original_context == 0) rope->original_context = c->context;
-    /* here it stands beside what the scaling brings by itself, not for it */
+    /* here it multiplies the scaling's own factor instead of replacing it */
     if (!isnan(attention)) rope->attention_factor = attention * (0.1 * log(rope->factor) + 1);
 }
 
@@ -519,8 +518,8 @@ static int64_t token_id(const reader *r, const char *key)
     return value && !value->is_array && pj_gguf_integer(value, 0, &id) && id <= INT32_MAX ? id : -1;
 }
 
-/* Control tokens that end a turn in the chat formats of these families: a file names one or two of
- * them, where generation_config.json has the whole list. */
+/* Control tokens that end a turn in these families' chat formats: a file names one or two of them,
+ * while generation_config.json has the whole list. */
 static bool ends_turn(pj_gguf_text text)
 {
     static const char *const names[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
@@ -635,7 +634,7 @@ static const char *find_pair(const name_pair *pairs, size_t count, const char *p
     return NULL;
 }
 
-/* "mlp.experts.7.gate_proj": one expert by itself, as older files have them. */
+/* "mlp.experts.7.gate_proj": a single expert, as in older files. */
 static const char *find_expert(const char *part, size_t bytes, unsigned long *expert)
 {
     static const char prefix[] = "mlp.experts.";
@@ -662,8 +661,8 @@ static bool put_name(char *out, size_t bytes, const char *format, ...)
     return length > 0 && (size_t)length < bytes;
 }
 
-/* The norm of this name comes before the feed-forward block in some architectures, and closes the
- * attention in others. */
+/* In some architectures the norm of this name precedes the feed-forward block, in others it follows
+ * attention. */
 static bool closes_attention(pj_arch arch, const char *part, size_t length)
 {
     pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
@@ -680,7 +679,7 @@ static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *o
     if (end == rest || *end != '.') return false;
     const char *part = end + 1;
     size_t length = (size_t)(kind - part);
-    static const char rates[] = "linear_attn.A_log"; /* the only one without an end to its name */
+    static const char rates[] = "linear_attn.A_log"; /* the only one without a suffix */
     if (length == sizeof rates - 1 && memcmp(part, rates, length) == 0)
         return put_name(out, bytes, "blk.%lu.ssm_a", layer);
     const char *file = closes_attention(arch, part, length)

@@ -1,5 +1,5 @@
-/* The JSON cursor. One loop for strings does three things at once: it finds the end, refuses
- * control characters and checks UTF-8. */
+/* The JSON cursor. One loop over strings finds the end, rejects control characters and validates
+ * UTF-8. */
 #include "llm/json_scan.h"
 
 #include "base/utf8.h"
@@ -57,7 +57,7 @@ bool pj_json_scan_end(pj_json_scan *scan)
 {
     if (scan->problem) return false;
     skip_space(scan);
-    if (scan->at < scan->end) return pj_json_scan_fail(scan, "text behind the value");
+    if (scan->at < scan->end) return pj_json_scan_fail(scan, "text after the value");
     return true;
 }
 
@@ -89,7 +89,7 @@ static int hex_value(char c)
     return -1;
 }
 
-/* Four hexadecimal digits at `at`; -1 when they are not. */
+/* Four hexadecimal digits at `at`; -1 if invalid. */
 static int32_t hex4(const pj_json_scan *scan, const char *at)
 {
     if (scan->end - at < 4) return -1;
@@ -102,7 +102,7 @@ static int32_t hex4(const pj_json_scan *scan, const char *at)
     return value;
 }
 
-/* The escape behind a backslash at scan->at - 1; appends what it stands for. */
+/* Decodes the escape whose backslash is at scan->at - 1, and appends the result. */
 static bool read_escape(pj_json_scan *scan)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -128,9 +128,9 @@ static bool read_escape(pj_json_scan *scan)
     return pj_buffer_append(&scan->unescaped, bytes, pj_utf8_put((uint32_t)code, bytes));
 }
 
-/* How many of the eight bytes at `p` come before the first that is not printable ASCII, or a quote
- * or backslash. Per byte: the high bit of x - n is set when x < n, of ~x when x is ASCII; a borrow
- * only spoils bytes behind the first that counts. */
+/* SWAR: how many of the eight bytes at `p` precede the first that is not printable ASCII, or is a
+ * quote or backslash. Per byte: the high bit of x - n is set when x < n, that of ~x when x is
+ * ASCII; a borrow affects only bytes after the first hit. */
 static unsigned plain_run(const char *p)
 {
     const uint64_t ones = 0x0101010101010101u, high = 0x80 * ones;
@@ -147,7 +147,7 @@ static unsigned plain_run(const char *p)
     return stop ? (unsigned)__builtin_ctzll(stop) / 8 : 8;
 }
 
-/* Steps over the bytes that stand for themselves: up to a quote, a backslash or a fault. */
+/* Skips bytes that need no unescaping, up to a quote, a backslash or an error. */
 static bool skip_plain(pj_json_scan *scan)
 {
     const char *p = scan->at, *end = scan->end;
@@ -282,7 +282,7 @@ bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span)
         } else {
             skip_word(scan);
         }
-        /* Forward to the next item of the innermost container that has one. */
+        /* Advance to the next item of the innermost container that has one. */
         while (depth > 0 && !pj_json_scan_next(scan, open[depth - 1])) {
             if (scan->problem) return false;
             depth--;

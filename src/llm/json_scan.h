@@ -1,11 +1,12 @@
 /*
- * Reading JSON without a tree. A model's large texts (a tokenizer's vocabulary and merges, a
- * safetensors header, a shard index) are megabytes of small strings that are looked at once; here
- * they are walked in place, with no allocation but for strings that hold escapes. Small parts are
- * cut out as spans and go to jansson. Strict: UTF-8 is checked, depth is bounded, no recursion.
+ * Parses JSON without building a tree. A model's large texts (a tokenizer's vocabulary and merges,
+ * a safetensors header, a shard index) are megabytes of small strings that are read once; here they
+ * are scanned in place, with no allocation except for strings with escapes. Small parts are
+ * extracted as spans and parsed with jansson. Strict: UTF-8 is validated, depth is bounded, no
+ * recursion.
  *
- * A scanner is a cursor. Errors stick: after the first one every call returns false, and
- * pj_json_scan_failed tells a failure from the end of a container.
+ * A scanner is a cursor. Errors are sticky: after the first one every call returns false, and
+ * pj_json_scan_failed distinguishes a failure from the end of a container.
  */
 #ifndef PJ_LLM_JSON_SCAN_H
 #define PJ_LLM_JSON_SCAN_H
@@ -22,7 +23,7 @@ typedef struct pj_json_scan {
 } pj_json_scan;
 
 typedef struct pj_json_text {
-    const char *text; /* not terminated; valid until the next string with escapes is read */
+    const char *text; /* not terminated; valid until the next string with escapes */
     size_t bytes;
 } pj_json_text;
 
@@ -32,16 +33,16 @@ void pj_json_scan_fini(pj_json_scan *scan);
 /* The first character of the next value ('{', '[', '"', 't', 'f', 'n', '-' or a digit); 0 at the
  * end. */
 char pj_json_scan_peek(pj_json_scan *scan);
-/* Steps into '{' or '['; then `while (pj_json_scan_next(...))` once before every item, which must
- * be read whole before the next call. `next` steps out at the closing bracket. */
+/* Enters '{' or '['; then `while (pj_json_scan_next(...))` once before every item, which must be
+ * read completely before the next call. `next` leaves at the closing bracket. */
 bool pj_json_scan_enter(pj_json_scan *scan, char bracket);
 bool pj_json_scan_next(pj_json_scan *scan, char bracket);
 bool pj_json_scan_key(pj_json_scan *scan, pj_json_text *key);
 bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text);
 bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value); /* no sign, fraction or exponent */
-/* Steps over any value, checking its syntax; `span` (may be NULL) is its text. */
+/* Skips any value, checking its syntax; `span` (may be NULL) receives its text. */
 bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span);
-/* Bytes that are still to be read: what they can hold bounds what is kept of them. */
+/* Bytes left to read: an upper bound for memory derived from them. */
 static inline size_t pj_json_scan_left(const pj_json_scan *scan)
 {
     return (size_t)(scan->end - scan->at);

@@ -1,4 +1,4 @@
-/* Timing a random sample of looks, so that no pattern of calls is missed. */
+/* Times a random sample of looks, so that no periodic pattern is missed. */
 #include "llm/look.h"
 
 enum { EVERY = 32, TRIES = 32 };
@@ -31,7 +31,7 @@ void pj_look_add(int64_t begun_ns)
     c->wait = next_wait(c);
 }
 
-/* An estimate from a few looks may come out above what the thread did in all: that is the bound. */
+/* An estimate from few samples may exceed the thread's total CPU time, which bounds it. */
 int64_t pj_look_stop(void)
 {
     pj_look_clock *c = &pj_looks;

@@ -1,8 +1,9 @@
 /*
- * What looking costs: the processor time that statistics and extras take on the thread that drives a
- * pass. It does an equal share of its team's looks. One look in 32, chosen at random, is timed with
- * the thread's processor clock and counts 32 times: reading that clock takes as long as looking at a
- * short row. Time in which the thread was preempted does not count.
+ * Cost of statistics: the CPU time that statistics and extras ("looks" at outputs) take on the
+ * thread that drives a pass, which does an equal share of its team's looks. One look in 32, chosen
+ * at random, is timed with the thread's CPU clock and counted 32 times, because reading that clock
+ * takes as long as looking at a short row. Time during which the thread was preempted does not
+ * count.
  *
  * Threads: each has its own clock, stopped until pj_look_start; a team's other threads never start
  * theirs.
@@ -13,21 +14,21 @@
 #include "base/clock.h"
 
 typedef struct pj_look_clock {
-    uint32_t wait; /* looks until the next that is timed; 0: the clock is stopped */
+    uint32_t wait; /* looks until the next timed one; 0: the clock is stopped */
     uint32_t random;
-    int64_t reading_ns; /* what reading the clock takes */
-    int64_t started_ns; /* processor time of the thread at the start */
+    int64_t reading_ns; /* cost of reading the clock */
+    int64_t started_ns; /* the thread's CPU time at the start */
     int64_t spent_ns;
 } pj_look_clock;
 
 extern _Thread_local pj_look_clock pj_looks;
 
 void pj_look_start(void);
-/* Processor time spent looking since the start, never more than the thread's own. */
+/* CPU time spent in looks since the start, at most the thread's own. */
 int64_t pj_look_stop(void);
 void pj_look_add(int64_t begun_ns);
 
-/* Around each look; they do not nest. */
+/* Brackets a look; must not be nested. */
 static inline int64_t pj_look_begin(void)
 {
     return pj_looks.wait && --pj_looks.wait == 0 ? pj_clock_thread_cpu_ns() : 0;

@@ -1,8 +1,6 @@
-/*
- * Feed-forward blocks: dense ones, and mixtures of experts. Tokens of an expert are gathered, run
- * through its block together, and added back in the order of the experts, so that a token's sum
- * does not depend on what else is in the pass.
- */
+/* Feed-forward blocks: dense ones, and mixtures of experts. An expert's tokens are gathered, run
+ * through its block together, and added back in expert order, so that a token's sum does not depend
+ * on what else is in the pass. */
 #include "llm/look.h"
 #include "llm/pass.h"
 
@@ -14,14 +12,14 @@
 typedef struct activation {
     const pj_steps *s;
     const float *gate; /* [rows][stride] */
-    const float *up;   /* [rows][stride]; NULL: no gate product */
+    const float *up;   /* [rows][stride]; NULL: no gate */
     float *act;        /* [rows][f] */
     size_t f, stride, up_stride;
     bool gelu;
-    float alpha, limit; /* of a clamped gate; limit 0: none */
+    float alpha, limit; /* for a clamped gate; limit 0: none */
 } activation;
 
-/* g sigmoid(alpha g) = silu(alpha g) / alpha, of gates that are at most the limit. */
+/* g sigmoid(alpha g) = silu(alpha g) / alpha, for gates clamped to the limit. */
 static void activate_clamped(const activation *a, const float *gate, float *act)
 {
     for (size_t i = 0; i < a->f; i++) act[i] = (gate[i] > a->limit ? a->limit : gate[i]) * a->alpha;
@@ -81,7 +79,7 @@ typedef struct count_task {
     } thread[PJ_TEAM_MAX_THREADS];
 } count_task;
 
-/* Looks at some rows, each while it is in the first cache. */
+/* Statistics of some rows, each while it is in L1. */
 static void activate_and_count_share(void *context, unsigned thread)
 {
     count_task *t = context;
@@ -122,7 +120,7 @@ static void activate_and_count(const activation *a, size_t rows, const pj_done *
     if (a->up) pj_seam_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);
 }
 
-/* act = f(gate) * up, or f(gate); `component` PJ_N_NONE: a part of the one that is open. */
+/* act = f(gate) * up, or f(gate); `component` PJ_N_NONE: part of the open component. */
 static void activate(const activation *a, size_t rows, pj_seam_name component)
 {
     const pj_steps *s = a->s;
@@ -163,7 +161,7 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
 
 /* ---- one block ---------------------------------------------------------------------------- */
 
-/* x through the block into y [rows][hidden]: down(act(gate x) * up x), or down(act(up x)). */
+/* Runs x through the block into y [rows][hidden]: down(act(gate x) * up x), or down(act(up x)). */
 void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y, float *residual)
 {
     const pj_state *state = s->state;
@@ -172,7 +170,7 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
     float *gate = state->gate_up, *up = plain ? NULL : gate + f;
     size_t stride = (plain ? f : 2 * f) + PJ_GATE_GAP;
     const pj_product inputs[] = {
-        {&mlp->gate_up, gate, stride, NULL}, /* fused, or */
+        {&mlp->gate_up, gate, stride, NULL}, /* fused, or separate */
         {&mlp->gate, gate, stride, NULL},
         {&mlp->up, plain ? gate : up, stride, NULL},
     };
@@ -192,7 +190,7 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
     pj_steps_product(s, &act, &mlp->down, y, hidden, residual);
 }
 
-/* The layer's part of each token's vector, through a gate that the residual stream opens. */
+/* The layer's part of each token vector, gated by the residual stream. */
 void pj_steps_token_input(const pj_steps *s, const pj_layer *l, float *y)
 {
     const pj_model_config *c = &s->model->config;
@@ -216,13 +214,13 @@ void pj_steps_token_input(const pj_steps *s, const pj_layer *l, float *y)
 
 typedef struct routing {
     const pj_steps *s;
-    const pj_rows *x; /* what the experts read */
+    const pj_rows *x; /* input of the experts */
     uint32_t experts, chosen;
     bool renormalise;
-    const float *scale; /* [experts] of the chosen weights, or NULL */
+    const float *scale; /* [experts] factors of the chosen weights, or NULL */
 } routing;
 
-/* The largest probabilities, lower index first on ties, with their weights. */
+/* Top-k of the probabilities, lower index first on ties, with their weights. */
 static void choose_row(void *context, size_t row)
 {
     const routing *t = context;
@@ -249,7 +247,7 @@ static void choose_row(void *context, size_t row)
         weight[slot] *= t->scale[chosen[slot]];
 }
 
-/* Rows by expert: the entries of expert e are [expert_begin[e], expert_begin[e + 1]). */
+/* Sorts rows by expert: expert e has the entries [expert_begin[e], expert_begin[e + 1]). */
 static void sort_by_expert(const routing *t)
 {
     const pj_state *state = t->s->state;
@@ -267,7 +265,7 @@ static void sort_by_expert(const routing *t)
     begin[0] = 0;
 }
 
-/* Entropy of the router's probabilities and its margin, means over the rows. */
+/* Entropy of the router's probabilities and its margin, averaged over rows. */
 static void record_routing_figures(const routing *t)
 {
     double entropy = 0, margin = 0, n = (double)t->s->rows;
@@ -292,7 +290,7 @@ static void record_routing_figures(const routing *t)
     pj_seam_extra(r, PJ_N_X_ROUTING_MARGIN, PJ_EXTRA_SCALAR, margin / n);
 }
 
-/* How the tokens fell on the experts; with few tokens also which ones each token took. */
+/* Load of the experts; for few tokens also the experts chosen by each token. */
 static void record_load(const routing *t)
 {
     enum { FEW_ENTRIES = 128 };
@@ -348,7 +346,7 @@ static void route(const routing *t, const pj_layer *layer, const pj_rows *x)
 typedef struct expert_rows {
     const pj_steps *s;
     const pj_rows *x;
-    uint32_t begin; /* first entry of the expert */
+    uint32_t begin; /* the expert's first entry */
 } expert_rows;
 
 static void gather_row(void *context, size_t i)
@@ -403,7 +401,7 @@ static pj_done hidden_done(const pj_steps *s, const float *x, double flops, doub
     return (pj_done){flops, bytes, x, s->rows, hidden, hidden};
 }
 
-/* All experts into state->y; added to `residual` when that is not NULL. */
+/* Runs all experts into state->y, which is added to `residual` unless that is NULL. */
 static void run_experts(const routing *t, const pj_layer *layer, float *residual)
 {
     const pj_steps *s = t->s;
@@ -435,7 +433,7 @@ static void gate_shared_row(void *context, size_t row)
     s->kernels->add_scaled(s->state->y + row * hidden, s->state->y2 + row * hidden, gate, hidden);
 }
 
-/* One more expert for every token, weighted by a sigmoid of its own. */
+/* The shared expert: applied to every token, weighted by a sigmoid. */
 static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *x, float *residual)
 {
     size_t hidden = s->model->config.hidden;

@@ -1,8 +1,6 @@
-/*
- * Loading a model. One walk over the blueprint names every tensor; where a matrix comes from (the
+/* Loads a model. One walk over the blueprint names every tensor; the source of a matrix (the
  * checkpoint's mapping, a conversion of it, or a random generator) is decided in one place, so that
- * a synthetic model has exactly the tensors that a checkpoint of its shape would have.
- */
+ * a synthetic model has exactly the tensors of a checkpoint of its shape. */
 #include "llm/model.h"
 
 #include "base/file.h"
@@ -18,24 +16,24 @@
 
 enum { NAME_BYTES = 160, SLAB_BYTES = 256 << 20, MATRIX_ALIGNMENT = 64 };
 
-/* A large block; matrices are cut from it one behind the other. Untouched pages cost nothing. */
+/* A large block, from which matrices are allocated consecutively. Untouched pages cost nothing. */
 typedef struct pj_slab {
     struct pj_slab *next;
     unsigned char *data;
     size_t bytes, used;
 } pj_slab;
 
-/* Embedding and head keep 8 bits where the layers have 4. */
+/* Embedding and head use 8 bits where layers have 4. */
 typedef enum role { ROLE_LAYER, ROLE_TABLE } role;
 
 typedef struct loader {
     pj_model *model;
     pj_team *team;
     const pj_kernels *kernels;
-    int dtype;          /* wanted type, -1: as stored */
+    int dtype;          /* requested type, -1: as stored */
     pj_dtype synthetic; /* type of synthetic weights */
-    uint32_t matrices;  /* made so far: the generator's stream number */
-    bool check;         /* names and shapes alone: nothing is converted */
+    uint32_t matrices;  /* created so far: the random generator's stream number */
+    bool check;         /* check names and shapes only, without conversion */
     pj_error *err;
 } loader;
 
@@ -67,12 +65,12 @@ static void *small_alloc(loader *l, size_t count, size_t size)
 
 /* ---- matrices ----------------------------------------------------------------------------- */
 
-/* What the threads do to fill `to` row by row. */
+/* Job of the threads: fill `to` row by row. */
 typedef struct fill {
     const pj_kernels *kernels;
     pj_team *team;
-    const pj_matrix *from;       /* or */
-    const pj_row_source *source; /* neither: random */
+    const pj_matrix *from;       /* one of these, */
+    const pj_row_source *source; /* or neither: random */
     pj_matrix *to;
     uint32_t matrix;
     float scale;
@@ -103,7 +101,7 @@ static void fill_rows(void *context, unsigned thread)
     }
 }
 
-/* A new matrix of `type`, converted from `from` or `source`, or random where both are NULL. */
+/* A new matrix of `type`, converted from `from` or `source`, or random if both are NULL. */
 static pj_status fill_matrix(loader *l, const char *name, pj_dtype type, const pj_matrix *from,
                              const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to)
 {
@@ -142,11 +140,11 @@ static pj_dtype wanted_type(const loader *l, role use, pj_dtype stored, size_t c
 {
     int type = l->dtype < 0 ? (int)stored : l->dtype;
     if (type == PJ_Q4_0 && use == ROLE_TABLE) type = PJ_Q8_0;
-    /* rows that are no whole number of blocks stay as they are */
+    /* rows that are not a multiple of the block size keep their type */
     return pj_dtype_row_bytes((pj_dtype)type, cols) ? (pj_dtype)type : stored;
 }
 
-/* `stored` as the model is to have it. */
+/* Converts `stored` to the type that the model uses, if different. */
 static pj_status adopt(loader *l, const char *name, role use, const pj_matrix *stored,
                        pj_matrix *out)
 {
@@ -170,7 +168,8 @@ static size_t blocks_of(size_t count)
     return (count + E4M3_BLOCK - 1) / E4M3_BLOCK;
 }
 
-/* How many rows and columns share a scale, by the scales' shape: all, a row, or a square block. */
+/* Derives the block that shares a scale from the scales' shape: everything, a row, or a square
+ * block. */
 static bool e4m3_blocks(const pj_tensor *scales, size_t rows, size_t cols, size_t *block_rows,
                         size_t *block_cols)
 {
@@ -185,7 +184,7 @@ static bool e4m3_blocks(const pj_tensor *scales, size_t rows, size_t cols, size_
     return a == blocks_of(rows) && b == blocks_of(cols);
 }
 
-/* 8-bit floats with their scales, "weight_scale_inv" or "weight_scale" beside "weight". */
+/* 8-bit floats with scales in "weight_scale_inv" or "weight_scale" next to "weight". */
 static pj_status load_e4m3(loader *l, const char *name, const pj_tensor *tensor, role use,
                            size_t rows, size_t cols, pj_matrix *out)
 {
@@ -237,7 +236,7 @@ static pj_status load_matrix(loader *l, const char *name, role use, size_t rows,
     return status ? status : adopt(l, name, use, &stored, out);
 }
 
-/* A vector as floats; random models get `fallback` everywhere. */
+/* A vector as floats; synthetic models use `fallback` everywhere. */
 static pj_status load_vector(loader *l, const char *name, size_t count, float fallback,
                              const float **out)
 {
@@ -268,7 +267,7 @@ static pj_status load_linear(loader *l, const char *prefix, const char *part, si
     return load_vector(l, name, rows, 0, &out->bias);
 }
 
-/* A projection that is recorded as a component of its own. */
+/* A projection recorded as its own component. */
 static pj_status load_component(loader *l, const char *prefix, pj_seam_name part, size_t rows,
                                 size_t cols, bool bias, pj_projection *out)
 {
@@ -276,7 +275,7 @@ static pj_status load_component(loader *l, const char *prefix, pj_seam_name part
     return load_linear(l, prefix, pj_seam_text(part), rows, cols, bias, out);
 }
 
-/* GGUF files hold the sum already. */
+/* Norm weights stored as w - 1 need 1 added; GGUF files store the sum. */
 static bool adds_one(const pj_model *m)
 {
     return m->blueprint->norm_adds_one && m->checkpoint && !pj_checkpoint_gguf(m->checkpoint);
@@ -328,7 +327,8 @@ static pj_projection projection_rows(const pj_projection *whole, size_t first, s
                            .name = name};
 }
 
-/* Some files fuse what the architecture has apart: the parts are rows of the whole. */
+/* Some files fuse matrices that are separate in the architecture: the parts are rows of the
+ * whole. */
 static pj_status load_split_qkv(loader *l, const char *attn, size_t q_rows, size_t kv_rows,
                                 bool bias, pj_layer *layer)
 {
@@ -361,7 +361,7 @@ static pj_status load_qkv(loader *l, const char *attn, pj_layer *layer)
     return status;
 }
 
-/* RMSNorm of values has no weights of its own. */
+/* RMSNorm of values without weights. */
 static pj_status make_plain_norm(loader *l, size_t count, pj_norm *out)
 {
     float *ones = small_alloc(l, count, sizeof *ones);
@@ -384,7 +384,7 @@ static pj_status load_qk_norms(loader *l, const char *attn, pj_layer *layer)
     return status ? status : load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
-/* GGUF files put ".weight" behind every name. */
+/* GGUF files append ".weight" to every name. */
 static pj_status load_sinks(loader *l, const char *attn, pj_layer *layer)
 {
     char name[NAME_BYTES];
@@ -408,7 +408,7 @@ static pj_status load_attention(loader *l, const char *prefix, pj_layer *layer)
     return status || !b->sinks ? status : load_sinks(l, attn, layer);
 }
 
-/* Names of the parts, by kind of block; those of a named block are components of their own. */
+/* Loads the parts by kind of block; parts of a named block are separate components. */
 static pj_status load_mlp(loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
                           pj_mlp *mlp)
 {
@@ -427,13 +427,13 @@ static pj_status load_mlp(loader *l, const char *prefix, uint32_t width, pj_mlp_
     return status;
 }
 
-/* The block belongs to a component of another name: its parts are operations of that one. */
+/* The block belongs to another component: its parts are operations of that one. */
 static void unname(pj_mlp *mlp)
 {
     mlp->gate.name = mlp->up.name = mlp->gate_up.name = mlp->down.name = PJ_N_NONE;
 }
 
-/* All experts in one tensor [experts, rows, cols], as newer files have it. */
+/* All experts in one tensor [experts, rows, cols], as in newer files. */
 static pj_status find_fused(loader *l, const char *prefix, const char *part, size_t rows,
                             size_t cols, pj_matrix *out)
 {
@@ -474,7 +474,7 @@ static pj_status load_fused_experts(loader *l, const char *prefix, pj_layer *lay
     return status;
 }
 
-/* Biases of all experts, [experts][count]; of each the values first, first + step, .... */
+/* Biases of all experts, [experts][count]; takes the values first, first + step, ... of each. */
 static pj_status load_expert_biases(loader *l, const char *prefix, const char *part, size_t count,
                                     size_t first, size_t step, const float **biases)
 {
@@ -498,7 +498,7 @@ static pj_status load_expert_biases(loader *l, const char *prefix, const char *p
     return PJ_OK;
 }
 
-/* gpt-oss: rows of gate and up take turns. */
+/* gpt-oss: rows of gate and up alternate. */
 static pj_status load_interleaved_biases(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -515,7 +515,7 @@ static pj_status load_interleaved_biases(loader *l, const char *prefix, pj_layer
     return status;
 }
 
-/* The rows of gate, up and down of one expert. */
+/* Row sources for gate, up and down of one expert. */
 typedef struct expert_sources {
     pj_row_source gate, up, down;
 } expert_sources;
@@ -529,7 +529,7 @@ static pj_status adopt_expert(loader *l, const char *name, const expert_sources 
     return status ? status : adopt_rows(l, name, &from->down, c->hidden, &mlp->down.w);
 }
 
-/* As gpt-oss is saved without quantisation: [experts, in, out], gate and up interleaved. */
+/* Unquantised gpt-oss: [experts, in, out], gate and up interleaved. */
 static pj_status load_interleaved_experts(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -548,7 +548,7 @@ static pj_status load_interleaved_experts(loader *l, const char *prefix, pj_laye
     return status ? status : load_interleaved_biases(l, prefix, layer);
 }
 
-/* A tensor of bytes [experts, rows, cols / 32] and, for blocks, 16. */
+/* A byte tensor [experts, rows, cols / 32], with a fourth dimension of 16 for blocks. */
 static pj_status find_mxfp4(loader *l, const char *prefix, const char *part, size_t rows,
                             size_t cols, bool blocks, const unsigned char **data)
 {
@@ -567,7 +567,7 @@ static pj_status find_mxfp4(loader *l, const char *prefix, const char *part, siz
     return PJ_OK;
 }
 
-/* As gpt-oss is published. */
+/* gpt-oss as published. */
 static pj_status load_mxfp4_experts(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -602,7 +602,7 @@ static pj_status load_stacked_biases(loader *l, const char *prefix, pj_layer *la
     return status;
 }
 
-/* The three matrices of all experts in a tensor each, as GGUF files have them. */
+/* Each of the three matrices of all experts in one tensor, as in GGUF files. */
 static pj_status load_stacked_experts(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -624,7 +624,7 @@ static pj_status load_stacked_experts(loader *l, const char *prefix, pj_layer *l
     return status || !bias ? status : load_stacked_biases(l, prefix, layer);
 }
 
-/* One expert under whichever of its two spellings the file has. */
+/* One expert, in either of its two spellings. */
 static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_mlp *mlp)
 {
     static const char *const spellings[2][3] = {{"gate_proj", "up_proj", "down_proj"},
@@ -641,20 +641,20 @@ static pj_status load_expert(loader *l, const char *prefix, uint32_t expert, pj_
     return status;
 }
 
-/* The router's product is done in 32-bit floats whatever its weights are: rounded activations would
- * send tokens whose choice is a close one to other experts. */
+/* The router's product is computed in float32 whatever its weights' type: rounded activations would
+ * send tokens with close scores to other experts. */
 static pj_status load_router(loader *l, const char *prefix, const char *part, pj_projection *out)
 {
     const pj_model_config *c = &l->model->config;
     pj_projection read = {0};
     pj_status status = load_linear(l, prefix, part, c->experts, c->hidden,
                                    l->model->blueprint->router_bias, &read);
-    *out = read; /* unnamed: its component, the router, also chooses */
+    *out = read; /* unnamed: its component, the router, also selects */
     if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
     return make_matrix(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
 }
 
-/* In whichever of their forms the file has them. */
+/* Loads the experts in whichever form the file has. */
 static pj_status load_some_experts(loader *l, const char *prefix, pj_layer *layer)
 {
     pj_status status = PJ_OK;
@@ -700,7 +700,7 @@ static uint32_t rope_of(const pj_model *m, uint32_t index)
 
 /* ---- the gated delta rule ----------------------------------------------------------------- */
 
-/* The convolution's weights [channels][1][kernel], one row of channels for each of its inputs. */
+/* The convolution's weights [channels][1][kernel], transposed to one row of channels per input. */
 static pj_status load_convolution(loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[NAME_BYTES];
@@ -729,7 +729,7 @@ static pj_status load_convolution(loader *l, const char *prefix, struct pj_delta
     return PJ_OK;
 }
 
-/* GGUF files hold -e^A_log, others A_log. */
+/* GGUF files store -e^A_log, others A_log. */
 static pj_status load_rates(loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[NAME_BYTES];
@@ -774,7 +774,7 @@ static pj_status load_delta(loader *l, const char *prefix, pj_layer *layer)
     return status ? status : load_vector(l, name, d->value_dim, 1, &d->norm);
 }
 
-/* What the configuration says of one layer. */
+/* Layer properties from the configuration. */
 static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
 {
     const pj_model_config *c = &m->config;
@@ -792,7 +792,7 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
 }
 
-/* Gemma 4: a router with a norm and scales of its own, and norms around both branches. */
+/* Gemma 4: a router with its own norm and scales, and norms around both branches. */
 static pj_status load_experts_beside(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -836,7 +836,7 @@ static pj_status load_feed_forward(loader *l, const char *prefix, pj_layer *laye
     return status || dense ? status : load_experts_beside(l, prefix, layer);
 }
 
-/* What a layer adds of each token's vector, and the factor of its output. */
+/* The layer's token vector weights and output scale. */
 static pj_status load_token_input(loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -883,7 +883,7 @@ static pj_status load_layer(loader *l, uint32_t index)
     return status ? status : load_token_input(l, prefix, layer);
 }
 
-/* The vectors that each layer adds of each token: a table, and a projection of its embedding. */
+/* Per-layer token vectors: a table, and a projection of the token's embedding. */
 static pj_status load_token_vectors(loader *l)
 {
     pj_model *m = l->model;
@@ -1016,8 +1016,8 @@ static void count_weights(pj_model *m)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* A GGUF file holds no tensor by chance: one that no layer asked for takes part in a computation
- * that is not known here. */
+/* A GGUF file has no superfluous tensors: one that no layer requested belongs to a computation that
+ * is not implemented. */
 static pj_status check_all_used(const pj_model *m, pj_error *err)
 {
     const pj_tensor *unused = m->checkpoint ? pj_checkpoint_unused(m->checkpoint) : NULL;

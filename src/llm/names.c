@@ -1,4 +1,4 @@
-/* The spellings of the names that the engine records. */
+/* Spellings of the names that the engine records. */
 #include "llm/names.h"
 
 static const char *const name_texts[PJ_N_COUNT] = {

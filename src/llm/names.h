@@ -1,12 +1,10 @@
-/*
- * The names of everything the engine records: sections, components, operations and extras. A
- * component is named after the module of the published checkpoint that it runs, so the blueprint
- * uses the same list to find tensors and to name spans.
- */
+/* Names of everything the engine records: sections, components, operations and extras. A component
+ * is named after the module of the published checkpoint that it runs, so the blueprint uses the
+ * same list to find tensors and to name spans. */
 #ifndef PJ_LLM_NAMES_H
 #define PJ_LLM_NAMES_H
 
-/* Symbol and spelling. Components stand together, so that a range of symbols tells them apart. */
+/* Symbol and spelling. Components are contiguous, so that a range of symbols identifies them. */
 #define PJ_SEAM_NAMES(X)                                            \
     /* sections */                                                  \
     X(TOKENIZATION, "tokenization")                                 \

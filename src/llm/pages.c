@@ -15,7 +15,7 @@ enum { HUGE_PAGE_BYTES = 2 << 20 };
 void *pj_pages_alloc(size_t bytes)
 {
     if (bytes == 0) return NULL;
-    /* Also a call of the counted heap, so that tests can make it fail. */
+    /* Allocate through pj_alloc too, so that tests can inject failures. */
     void *probe = pj_alloc(1, 1);
     if (!probe) return NULL;
     pj_free(probe);
@@ -34,7 +34,8 @@ void pj_pages_free(void *block, size_t bytes)
 
 void pj_pages_touch(const void *data, size_t bytes)
 {
-    /* Linux maps the 16 pages around one that is asked for, when they are in memory. */
+    /* Linux "fault-around": maps the 16 pages around a faulting one if they are in the page
+     * cache. */
     enum { AROUND_BYTES = 64 << 10 };
     const volatile unsigned char *p = data;
     for (size_t i = 0; i < bytes; i += AROUND_BYTES) (void)p[i];

@@ -1,7 +1,5 @@
-/*
- * Walking the places where models are kept. Every walk goes a fixed number of levels deep, so links
- * that lead in circles end; files are judged by their names alone.
- */
+/* Walks the places where models are stored. Every walk has a fixed depth, so cyclic links are
+ * harmless; files are recognised by name only. */
 #include "llm/places.h"
 
 #include "base/file.h"
@@ -22,7 +20,7 @@ typedef struct walk {
     pj_model_visit *visit;
     void *context;
     const char *place;
-    bool gguf_only; /* folders are looked into, and are no models themselves */
+    bool gguf_only; /* folders are searched, but are not models themselves */
 } walk;
 
 static bool ends_with(const char *text, const char *end)
@@ -44,7 +42,7 @@ static bool report(const walk *w, const char *name, const char *path, const char
 
 /* ---- folders ------------------------------------------------------------------------------ */
 
-/* Of a split set the first file; not the projector of images that lies beside some models. */
+/* A GGUF file that is a model: for a split set the first part; not a multimodal projector. */
 static bool is_gguf_model(const char *path)
 {
     return ends_with(path, ".gguf") && !pj_gguf_is_later_part(path) &&
@@ -68,7 +66,7 @@ static bool is_model(const walk *w, const char *path)
     return pj_model_looks_like_one(path);
 }
 
-/* `prefix` is "" or "org/". A folder that is no model may hold some. */
+/* `prefix` is "" or "org/". A folder that is not a model may contain some. */
 static bool walk_folder(const walk *w, const char *folder, const char *prefix, int depth)
 {
     bool go_on = true;
@@ -89,7 +87,7 @@ static bool walk_folder(const walk *w, const char *folder, const char *prefix, i
     return go_on;
 }
 
-/* "$VARIABLE/rest", or false when the variable is not set. */
+/* Expands "$VARIABLE/rest"; false when the variable is not set. */
 static bool under(const char *variable, const char *rest, char out[PATH_MAX])
 {
     const char *folder = getenv(variable);
@@ -108,7 +106,7 @@ static bool hub_cache(char out[PATH_MAX])
            under("HOME", "/.cache/huggingface/hub", out);
 }
 
-/* "models--org--name" as "org/name". */
+/* Converts "models--org--name" to "org/name". */
 static bool repository_name(const char *folder, size_t length, char *name, size_t bytes)
 {
     size_t prefix = sizeof hub_prefix - 1;
@@ -122,7 +120,7 @@ static bool repository_name(const char *folder, size_t length, char *name, size_
     return true;
 }
 
-/* The revision that refs/main names, else the first there is. */
+/* The revision in refs/main, else the first one found. */
 static bool snapshot_of(const char *repository, char out[PATH_MAX])
 {
     char path[PATH_MAX], *text = NULL;
@@ -144,7 +142,7 @@ static bool snapshot_of(const char *repository, char out[PATH_MAX])
     return found;
 }
 
-/* Files of `folder` whose names end so. */
+/* Counts files in `folder` whose names end in `end`. */
 static unsigned count_files(const char *folder, const char *end)
 {
     unsigned count = 0;
@@ -154,7 +152,7 @@ static unsigned count_files(const char *folder, const char *end)
     return count;
 }
 
-/* What a repository lacks, in words; false when its weights seem to be there. */
+/* Describes what a repository lacks; false if its weights seem complete. */
 static bool hub_problem(const char *repository, const char *snapshot, const char *name, char *text,
                         size_t bytes)
 {
@@ -199,7 +197,7 @@ static bool walk_repository(const walk *w, const char *cache, const char *folder
     if (pj_model_looks_like_one(snapshot)) {
         if (!report(w, name, snapshot, NULL)) return false;
     }
-    strcat(name, "/"); /* GGUF files, of which each is a model */
+    strcat(name, "/"); /* GGUF files, each of which is a model */
     walk files = *w;
     files.gguf_only = true;
     return walk_folder(&files, snapshot, name, 2);
@@ -219,7 +217,7 @@ static bool walk_hub(walk *w, const char *cache)
 /* ---- Ollama: manifests/REGISTRY/OWNER/MODEL/TAG name blobs by digest ---------------------------
  */
 
-/* What a manifest says of the model's layer. */
+/* A manifest's description of the model layer. */
 typedef struct manifest {
     char digest[160]; /* "sha256:..." or "" */
     bool adapter, tensors;
@@ -276,7 +274,7 @@ static bool read_manifest(const char *path, manifest *m)
     return good;
 }
 
-/* A digest is a name of hexadecimal digits; nothing else may lead out of the folder. */
+/* A digest consists of hexadecimal digits, so it cannot lead out of the folder. */
 static bool is_digest(const char *digest)
 {
     size_t length = strlen(digest);
@@ -286,7 +284,7 @@ static bool is_digest(const char *digest)
     return true;
 }
 
-/* "sha256-..." as now, or "sha256:..." as older versions wrote it. */
+/* "sha256-...", or "sha256:..." as in older versions. */
 static bool blob_path(const char *store, const char *digest, char out[PATH_MAX])
 {
     if (snprintf(out, PATH_MAX, "%s/blobs/sha256-%s", store, digest + 7) >= PATH_MAX) return false;
@@ -298,7 +296,7 @@ static bool blob_path(const char *store, const char *digest, char out[PATH_MAX])
     return false;
 }
 
-/* "registry.ollama.ai/library/llama3.2/latest" as people name it: "ollama:llama3.2". */
+/* Short name of "registry.ollama.ai/library/llama3.2/latest": "ollama:llama3.2". */
 static void ollama_name(const char *manifest_name, char *out, size_t bytes)
 {
     static const char library[] = "registry.ollama.ai/library/", registry[] = "registry.ollama.ai/";
@@ -337,7 +335,7 @@ static bool visit_manifest(const walk *w, const char *store, const char *path, c
     return report(w, shown, problem[0] ? path : blob, problem[0] ? problem : NULL);
 }
 
-/* Folders of manifests, four levels down to the tags. */
+/* Folders of manifests, four levels deep to the tags. */
 static bool walk_manifests(const walk *w, const char *store, const char *folder, const char *prefix,
                            int depth)
 {
@@ -372,7 +370,7 @@ static bool walk_ollama_stores(walk *w)
     char store[PATH_MAX];
     if (under("OLLAMA_MODELS", "", store)) return walk_ollama(w, store);
     if (under("HOME", "/.ollama/models", store) && !walk_ollama(w, store)) return false;
-    /* where the service keeps them on Linux */
+    /* location of the system service's store on Linux */
     return walk_ollama(w, "/usr/share/ollama/.ollama/models");
 }
 
@@ -388,7 +386,7 @@ static bool walk_lm_studio(walk *w)
            walk_folder(w, folder, "", FOLDER_DEPTH);
 }
 
-/* "org_repository_file.gguf"; what is still coming ends in .downloadInProgress and is not shown. */
+/* "org_repository_file.gguf"; incomplete downloads end in .downloadInProgress and are skipped. */
 static bool walk_llama_cpp(walk *w)
 {
     char folder[PATH_MAX];
@@ -447,7 +445,7 @@ static bool is_blob(void *context, const pj_model_spot *spot)
     return false;
 }
 
-/* "…/blobs/sha256-…": the model whose manifest names it. */
+/* "…/blobs/sha256-…": the model whose manifest refers to it. */
 static bool name_of_blob(const char *path, char *name, size_t bytes)
 {
     char store[PATH_MAX];

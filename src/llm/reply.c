@@ -1,5 +1,5 @@
-/* Stop strings. The earliest occurrence ends the text; among those at one place it does not matter
- * which, the text before them is the same. */
+/* Stop strings. The earliest occurrence ends the text; of several at the same place any will do,
+ * since the text before them is the same. */
 #include "llm/reply.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ void pj_reply_fini(pj_reply *reply)
     pj_buffer_fini(&reply->text);
 }
 
-/* How a stop string can lie at `rest`: wholly, or begun and cut off by the end of the text. */
+/* Match of a stop string at `rest`: complete, or a prefix cut off by the end of the text. */
 typedef enum match { MATCH_NONE, MATCH_BEGUN, MATCH_WHOLE } match;
 
 static match match_at(const pj_reply *reply, const char *rest, size_t left)

@@ -1,5 +1,5 @@
-/* Frequencies of the rope types; formulas in docs/engine.md. Angles are formed in float, as the
- * reference does: at large positions its rounding is part of the definition. */
+/* Frequencies of the RoPE types; formulas in docs/engine.md. Angles are computed in float like the
+ * reference: at large positions its rounding is part of the definition. */
 #include "llm/rope.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static double llama3_frequency(const pj_rope_config *rope, double f)
     return (1 - smooth) * f / rope->factor + smooth * f;
 }
 
-/* Interpolates the slow dimensions, leaves the fast ones, blends between. */
+/* YaRN: interpolates low frequencies, keeps high ones, blends in between. */
 static double yarn_frequency(const pj_rope_config *rope, double original, double f, uint32_t i,
                              uint32_t dims)
 {
@@ -111,7 +111,8 @@ uint32_t pj_rope_generation(const pj_rope *rope, uint32_t length)
     return rope->type == PJ_ROPE_DYNAMIC ? length : 1;
 }
 
-/* The base grows with the length, so that the slowest dimension still turns once within it. */
+/* The base grows with the length, so that the lowest frequency still completes one turn within
+ * it. */
 static float dynamic_frequency(const pj_rope *rope, uint32_t length, uint32_t i)
 {
     double dims = 2.0 * rope->pairs;

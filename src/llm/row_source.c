@@ -1,4 +1,4 @@
-/* Bringing rows into types that kernels read. */
+/* Converts rows to types that kernels read. */
 #include "llm/row_source.h"
 
 #include "llm/kernels/blocks.h"
@@ -31,7 +31,7 @@ pj_row_source pj_rows_transposed(const void *data, pj_dtype type, size_t cols, s
 
 enum { BLOCK = 32, NIBBLE_BYTES = 16, BLOCK_BYTES = 17 };
 
-/* Nibble i of a byte pair order to the halves' order of GGUF's blocks. */
+/* Reorders nibbles from neighbouring pairs to the half-block order of GGUF. */
 static void repack(const unsigned char *pairs, unsigned char exponent, unsigned char *block)
 {
     block[0] = exponent;
@@ -80,7 +80,7 @@ pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols,
 
 /* ---- 8-bit floats ------------------------------------------------------------------------- */
 
-/* Sign, four bits of exponent, three of mantissa; no infinities, all ones is no number. */
+/* Sign, four exponent bits, three mantissa bits; no infinities, all ones is NaN. */
 float pj_float_of_e4m3(uint8_t byte)
 {
     uint32_t sign = (uint32_t)(byte & 0x80) << 24, exponent = byte >> 3 & 15, mantissa = byte & 7;

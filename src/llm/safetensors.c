@@ -1,9 +1,7 @@
-/*
- * A safetensors file is an 8-byte little-endian length, that many bytes of JSON, then the data. The
- * header is accepted only when the size of every tensor is exactly that of its shape and type, and
- * the tensors cover the data without gaps, overlaps or trailing bytes. So every tensor returned
- * lies inside the mapping.
- */
+/* A safetensors file consists of an 8-byte little-endian length, that many bytes of JSON, then the
+ * data. The header is accepted only if every tensor's size matches its shape and type exactly, and
+ * the tensors cover the data without gaps, overlaps or trailing bytes. So every tensor returned is
+ * inside the mapping. */
 #include "llm/safetensors.h"
 
 #include "llm/json_scan.h"
@@ -26,7 +24,7 @@ static const struct {
     {"F8_E8M0", PJ_FILE_F8, 1},
 };
 
-/* What one entry of the header says, before it is believed. */
+/* A header entry before validation. */
 typedef struct entry {
     bool has_type, has_shape, has_offsets;
     size_t element_bytes;
@@ -40,7 +38,7 @@ typedef struct reader {
     pj_error *err;
     const unsigned char *data; /* after the header */
     size_t data_bytes;
-    pj_tensor *tensors; /* grows with what was read, never with what is promised */
+    pj_tensor *tensors; /* grows with what was read, never with what the header claims */
     size_t count, capacity;
 } reader;
 
@@ -195,7 +193,7 @@ static pj_status check_whole(reader *r)
         next += tensor->bytes;
     }
     if (next != r->data + r->data_bytes)
-        return pj_fail(r->err, PJ_E_INVALID, "%s has %zu bytes behind its last tensor", r->name,
+        return pj_fail(r->err, PJ_E_INVALID, "%s has %zu bytes after its last tensor", r->name,
                        (size_t)(r->data + r->data_bytes - next));
     if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, pj_tensor_by_name);
     for (size_t i = 1; i < r->count; i++)

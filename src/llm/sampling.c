@@ -1,8 +1,6 @@
-/*
- * Sampling. Candidates are kept in a heap ordered by logit (lower id first on ties) and taken off
- * only as far as a filter asks, so that top-k of 40 costs one pass and 40 pops, not a sort of the
- * vocabulary. One owner at a time; nothing here allocates after init.
- */
+/* Sampling. Candidates are kept in a heap ordered by logit (lower id first on ties) and popped only
+ * as far as a filter needs, so that top-k of 40 costs one pass and 40 pops instead of sorting the
+ * vocabulary. One owner at a time; no allocation after init. */
 #include "llm/sampling.h"
 
 #include "base/memory.h"
@@ -64,7 +62,7 @@ void pj_sampler_accept(pj_sampler *sampler, int32_t id)
     if (sampler->seen && id >= 0 && (uint32_t)id < sampler->vocab) sampler->seen[id] = 1;
 }
 
-/* Towards less likely on either side of zero. */
+/* Moves logits towards less likely, whatever their sign. */
 static void penalise(const pj_sampler *sampler, float *logits)
 {
     float penalty = (float)sampler->settings.repetition_penalty;
@@ -96,7 +94,8 @@ static void sift_down(pj_ranked_token *heap, uint32_t count, uint32_t i)
     heap[i] = moved;
 }
 
-/* Takes the first `wanted` off a heap of `count`; they end up at the back, the best one last. */
+/* Pops the first `wanted` from a heap of `count`; they end up at the end of the array, the best one
+ * last. */
 static void pop(pj_ranked_token *heap, uint32_t count, uint32_t wanted)
 {
     for (; wanted > 0; wanted--) {
@@ -107,7 +106,8 @@ static void pop(pj_ranked_token *heap, uint32_t count, uint32_t wanted)
     }
 }
 
-/* The candidates that filters leave, best first at kept[0], kept[-1], ...; returns their number. */
+/* The candidates that pass the filters, best first at kept[0], kept[-1], ...; returns their
+ * number. */
 static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_token **kept)
 {
     const pj_sampling *s = &sampler->settings;
@@ -126,7 +126,7 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_toke
     for (double sum = 0; n < (limited ? taken : count) && (n == 0 || sum < s->top_p * total); n++) {
         if (!limited) pop(heap, count - n, 1);
         const pj_ranked_token *next = &heap[count - 1 - n];
-        /* weights are relative to the best one's, which is 1 */
+        /* weights are relative to the best one's */
         if (n > 0 && next->weight < s->min_p) break;
         sum += next->weight;
     }

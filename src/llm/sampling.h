@@ -1,8 +1,6 @@
-/*
- * From logits to the next token. The order is: repetition penalty, temperature, top-k, top-p,
- * min-p, draw. Temperature 0 is greedy: the first of the largest. A draw depends on the seed and
- * the number of draws before it alone, not on threads.
- */
+/* Selects the next token from logits, in this order: repetition penalty, temperature, top-k, top-p,
+ * min-p, draw. Temperature 0 is greedy: the first of the largest. A draw depends only on the seed
+ * and the number of previous draws, not on threads. */
 #ifndef PJ_LLM_SAMPLING_H
 #define PJ_LLM_SAMPLING_H
 
@@ -13,8 +11,8 @@ typedef struct pj_sampling {
     double temperature;        /* 0: greedy */
     uint32_t top_k;            /* 0: off */
     double top_p;              /* 1: off */
-    double min_p;              /* 0: off; share of the best token's probability */
-    double repetition_penalty; /* 1: off; on every token of prompt and text so far */
+    double min_p;              /* 0: off; relative to the best token's probability */
+    double repetition_penalty; /* 1: off; applies to every token of prompt and text so far */
     uint64_t seed;
 } pj_sampling;
 
@@ -26,17 +24,17 @@ pj_status pj_sampling_check(const pj_sampling *sampling, pj_error *err);
 typedef struct pj_sampler {
     pj_sampling settings;
     pj_random random;
-    uint32_t vocab;             /* ids at and above it are never chosen */
+    uint32_t vocab;             /* ids from here on are never chosen */
     struct pj_ranked_token *order; /* [vocab] scratch */
-    uint8_t *seen;              /* [vocab] 1: occurs in the text; NULL without penalty */
+    uint8_t *seen;              /* [vocab] 1: occurs in the text; NULL without a penalty */
 } pj_sampler;
 
 pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint32_t vocab,
                           pj_error *err);
 void pj_sampler_fini(pj_sampler *sampler); /* may run twice */
-/* Tells the penalty of a token of the prompt or of the text. */
+/* Registers a token of the prompt or the text for the penalty. */
 void pj_sampler_accept(pj_sampler *sampler, int32_t id);
-/* `logits` [vocab at least] are changed by penalty and temperature. Allocates nothing. */
+/* Applies penalty and temperature to `logits` [at least vocab] in place. Allocates nothing. */
 int32_t pj_sampler_draw(pj_sampler *sampler, float *logits);
 
 #endif

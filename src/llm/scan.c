@@ -1,4 +1,4 @@
-/* The models of all places, each opened far enough to say whether it can be used. */
+/* Lists the models in all places, opening each far enough to tell whether it is usable. */
 #include "llm/scan.h"
 
 #include "base/file.h"
@@ -51,7 +51,7 @@ static pj_model_entry *add_entry(pj_model_list *list, const char *name, const ch
     return NULL;
 }
 
-/* The type that a tensor's values have once the model is open (row_source.h). */
+/* Type of a tensor's values in memory (row_source.h). */
 static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
 {
     bool eight_bits = tensor->type == PJ_FILE_E4M3;
@@ -61,7 +61,7 @@ static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
     return true;
 }
 
-/* The type that holds most of the bytes: the weights' type, whatever norms are kept in. */
+/* The type with the most bytes: that of the weights, whatever the type of norms. */
 static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
 {
     double bytes[PJ_DTYPE_COUNT] = {0};
@@ -75,8 +75,8 @@ static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
     return most;
 }
 
-/* Bytes that decoding a token reads, where tensors are of several types: all of each, but of the
- * experts the chosen ones and of an embedding that is no head one row. */
+/* Bytes read to decode a token, for tensors of mixed types: all tensors, but only the chosen
+ * experts, and one row of an untied embedding. */
 static double decode_bytes(const pj_checkpoint *checkpoint, const pj_model_config *config)
 {
     double bytes = 0;
@@ -131,7 +131,7 @@ static bool add_spot(void *context, const pj_model_spot *spot)
     return true;
 }
 
-/* By name, and models of one name in the order in which they are looked up. */
+/* By name, then by look-up order. */
 static int by_name(const void *a, const void *b)
 {
     const pj_model_entry *x = a, *y = b;

@@ -1,8 +1,5 @@
-/*
- * The models on this machine: those of a folder, and those that the tools of Hugging Face, Ollama,
- * LM Studio and llama.cpp keep (places.h). What looks like a model and cannot be used is in the
- * list too, with the reason.
- */
+/* The models on this machine: those in a folder, and those of Hugging Face's tools, Ollama, LM
+ * Studio and llama.cpp (places.h). Unusable models are listed too, with the reason. */
 #ifndef PJ_LLM_SCAN_H
 #define PJ_LLM_SCAN_H
 
@@ -12,12 +9,12 @@ typedef struct pj_model_entry {
     char *name;        /* "llama-3", "org/name" */
     char *path;        /* what the engine opens */
     const char *place; /* "Ollama's store"; static */
-    const char *first; /* path of another model of this name, which -m NAME takes; NULL: none */
-    uint32_t order;    /* in which it was found */
+    const char *first; /* path of another model with this name, selected by -m NAME; NULL: none */
+    uint32_t order;    /* order of discovery */
     bool usable;
     bool has_tokenizer;
-    pj_error reason;      /* when it is not usable */
-    pj_model_facts facts; /* when it is */
+    pj_error reason;      /* if not usable */
+    pj_model_facts facts; /* if usable */
 } pj_model_entry;
 
 typedef struct pj_model_list {
@@ -27,7 +24,7 @@ typedef struct pj_model_list {
 
 /* $PERJOULE_MODELS, else "models". */
 const char *pj_models_default_folder(void);
-/* `folder` NULL: the default one; a folder that does not exist holds no models. */
+/* `folder` NULL: the default one; a missing folder counts as empty. */
 pj_status pj_models_scan(const char *folder, bool with_cache, pj_model_list *list, pj_error *err);
 void pj_model_list_fini(pj_model_list *list); /* may run twice */
 /* Writes an array of objects: name, path, usable, reason or the facts. */

@@ -1,5 +1,5 @@
-/* Names, ends of spans, statistics. Which thread adds which part of an output may differ from run
- * to run, so equal outputs give statistics that are equal up to the rounding of double sums. */
+/* Names, ends of spans, statistics. Which thread adds which part of an output may vary between
+ * runs, so statistics of equal outputs are equal only up to rounding of double sums. */
 #include "llm/seam.h"
 
 #include "base/memory.h"
@@ -32,7 +32,7 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
 
 void pj_seam_fini(pj_seam *r)
 {
-    /* The rest of the team does its equal share meanwhile, or spins. */
+    /* The rest of the team does an equal share in the meantime, or spins. */
     if (r->module) pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
     pj_free(r->sums);
     r->sums = NULL;
@@ -49,7 +49,7 @@ typedef struct sums_task {
 static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums *sums)
 {
     size_t step = pj_look_step(t->rows);
-    begin += (t->rows - 1 - begin) % step; /* the first from there on that is looked at */
+    begin += (t->rows - 1 - begin) % step; /* the first sampled row from there on */
     if (begin >= end) return;
     int64_t look = pj_look_begin();
     t->r->kernels->value_sums(t->x + begin * t->stride, (end - begin + step - 1) / step, t->cols,
@@ -86,7 +86,7 @@ void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums)
     }
 }
 
-/* Sums of an output that nobody has looked at yet. */
+/* Sums of an output without statistics so far. */
 static void sum_output(pj_seam *r, const pj_done *done)
 {
     sums_task task = {r, done->x, done->rows, done->cols, done->stride};
@@ -133,8 +133,8 @@ void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums)
     *slot = (pj_kept_stats){done->x, done->rows, done->cols, looked, true, pj_stats_of_sums(sums)};
 }
 
-/* Statistics of what a span put out: those that were kept when the buffer was last written in this
- * component, else taken now. Where they are of some rows only, an extra says of how many. */
+/* Statistics of a span's output: those kept when the buffer was last written in this component,
+ * else computed now. If they cover only some rows, an extra says how many. */
 static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
 {
     pj_kept_stats *slot = find_kept(r, done->x);

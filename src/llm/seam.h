@@ -1,7 +1,7 @@
 /*
  * The seam between the forward pass and perjoule.h: names interned once before the run, spans by
- * depth, statistics of outputs, and FLOPs and bytes by the conventions of docs/measurement.md. With
- * no run, or at a depth that does not ask, each call is a test of one flag.
+ * depth, statistics of outputs, and FLOPs and bytes by the conventions of docs/measurement.md.
+ * Without a run, or below the required depth, each call only tests a flag.
  *
  * Only the thread that drives the forward pass records; the team computes statistics for it.
  */
@@ -15,8 +15,8 @@
 #include <math.h>
 #include <perjoule.h>
 
-/* Extras and statistics look at all rows of passes of up to 64, and of longer ones at about 32,
- * evenly spaced, the last one always: every step-th. */
+/* Statistics and extras of passes of up to 64 rows use all rows; longer passes are sampled at about
+ * 32 evenly spaced rows, every step-th, always including the last. */
 enum { PJ_LOOK_ALL = 64, PJ_LOOK_SOME = 32 };
 static inline size_t pj_look_step(size_t rows)
 {
@@ -27,17 +27,17 @@ static inline bool pj_look_at(size_t row, size_t rows, size_t step)
     return (rows - 1 - row) % step == 0;
 }
 
-/* Threshold of sparsity, and of an activation being dead, as the contract of the figures says. */
+/* Threshold of sparsity, and of dead activations, as documented for these figures. */
 #define PJ_SPARSITY_TAU 0.01f
 
 enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4 };
 
-/* Statistics of one buffer, taken at the end of an operation. */
+/* Statistics of one buffer, computed at the end of an operation. */
 typedef struct pj_kept_stats {
     const float *x; /* NULL: none */
     size_t rows, cols;
-    size_t looked; /* rows that the statistics saw; 0: all */
-    bool fresh;    /* of the span that is open */
+    size_t looked; /* number of sampled rows; 0: all */
+    bool fresh;    /* computed in the open span */
     pj_stats stats;
 } pj_kept_stats;
 
@@ -50,8 +50,8 @@ typedef struct pj_seam {
     uint32_t extra_count;
     pj_extra extras[PJ_SEAM_EXTRAS];
     pj_thread_sums *sums; /* [threads], zero between dispatches */
-    /* What the operations of the component at hand gave: its last one's output is often the
-     * component's own, and looking twice would cost twice. */
+    /* Statistics from operations of the current component: the last one's output is often the
+     * component's own, so they can be reused. */
     pj_kept_stats kept[PJ_SEAM_KEPT];
     uint32_t kept_next;
     bool operation_open;
@@ -62,10 +62,10 @@ pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj
                        pj_error *err);
 void pj_seam_fini(pj_seam *seam); /* may run twice */
 
-/* What a span did, on the way to its end. */
+/* Work of a span, until it ends. */
 typedef struct pj_done {
     double flops, bytes;
-    const float *x; /* output to take statistics of, or NULL; [rows][stride], cols used */
+    const float *x; /* output for statistics, or NULL; [rows][stride], cols used */
     size_t rows, cols, stride;
 } pj_done;
 
@@ -93,7 +93,7 @@ static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
     r->operation_open = true;
 }
 void pj_seam_end_done(pj_seam *r, const pj_done *done);
-/* Ends a layer or component with its statistics and the extras gathered since the last end. */
+/* Ends a layer or component, with its statistics and the extras recorded since the last end. */
 static inline void pj_seam_module_end(pj_seam *r, pj_done done)
 {
     if (r->module) pj_seam_end_done(r, &done);
@@ -102,17 +102,17 @@ static inline void pj_seam_operation_end(pj_seam *r, pj_done done)
 {
     if (r->deep) pj_seam_end_done(r, &done);
 }
-/* Keeps an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is left out. */
+/* Records an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is ignored. */
 void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value);
 
-/* Statistics of an output by those who compute it, while it is in their caches: each thread adds to
- * its own sums during a dispatch, and the caller, behind it, takes what all have added as those of
- * the buffer that the span which is open puts out. */
+/* Statistics computed by the threads that produce an output, while it is in their caches: during a
+ * dispatch each thread adds to its own sums; afterwards the caller merges them as the statistics of
+ * the open span's output buffer. */
 static inline pj_value_sums *pj_seam_sums(pj_seam *r, unsigned thread)
 {
     return &r->sums[thread].sums;
 }
-void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums); /* and leaves zero */
+void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums); /* and resets them */
 void pj_seam_add_sums(pj_value_sums *into, const pj_value_sums *part);
 void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums);
 static inline void pj_seam_keep_sums(pj_seam *r, const pj_done *done)
@@ -121,7 +121,7 @@ static inline void pj_seam_keep_sums(pj_seam *r, const pj_done *done)
     pj_seam_take_sums(r, &sums);
     pj_seam_keep(r, done, &sums);
 }
-/* Ends an operation; the extras gathered since the last end are added to the work. */
+/* Ends an operation, with the extras recorded since the last end. */
 void pj_seam_end_work(pj_seam *r, pj_work *work);
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);
 

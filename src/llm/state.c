@@ -1,4 +1,4 @@
-/* Allocation and addressing of the KV cache and the activations: two blocks of pages. */
+/* Allocates and addresses the KV cache and the activations: two blocks of pages. */
 #include "llm/state.h"
 
 #include "llm/delta.h"
@@ -8,7 +8,8 @@
 
 enum { CACHE_LINE = 64, SCORE_FLOATS = 1 << 18 };
 
-/* A block measured first, then cut: `cut` runs twice over the same list. */
+/* Two-pass layout: `cut` runs over the same list twice, first to measure the block, then to assign
+ * pointers. */
 typedef struct cutter {
     unsigned char *block; /* NULL while measuring */
     size_t used;
@@ -44,7 +45,7 @@ static size_t widest_mlp(const pj_model_config *c)
     return larger(widest, c->token_vector);
 }
 
-/* Values of the queries of a token, and of its queries, keys and values, in the widest layer. */
+/* Size of a token's queries, and of its queries, keys and values, in the widest layer. */
 static size_t widest_query(const pj_model *m)
 {
     size_t widest = 0;
@@ -67,7 +68,7 @@ static size_t widest_qkv(const pj_model *m)
     return widest;
 }
 
-/* Buffers of the delta rule, and of gated attention; 0 where no layer has them. */
+/* Buffer widths for the delta rule and for gated attention; 0 if no layer uses them. */
 typedef struct extra_widths {
     size_t mixed, gate, strength;
 } extra_widths;
@@ -133,7 +134,7 @@ static void cut_activations(pj_state *s, cutter *c)
     s->scores = cut(c, pj_team_threads(s->team), s->score_floats, sizeof(float));
 }
 
-/* Rows that windowed layers keep: a window, a pass, and slack so that moving them is rare. */
+/* Rows kept for windowed layers: a window, a pass, and slack so that moving them is rare. */
 static uint32_t window_slots(const pj_model *model, const pj_state_options *o)
 {
     uint64_t slots = (uint64_t)model->config.window + o->max_tokens;
@@ -153,7 +154,7 @@ static bool place_kv(pj_state *s, cutter *c)
             cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
             continue;
         }
-        if (l->kv_source != i) continue; /* reads another's */
+        if (l->kv_source != i) continue; /* reads another layer's */
         size_t rows;
         if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
@@ -215,7 +216,7 @@ size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
-        if (l->delta || l->kv_source != i) continue; /* nothing that grows, or another's */
+        if (l->delta || l->kv_source != i) continue; /* no per-token cache, or shared */
         bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }
     return bytes;
@@ -267,7 +268,7 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     pj_sequence *q = &s->sequences[sequence];
     const pj_model_config *m = &s->model->config;
     if (q->length - q->base + count <= s->window_slots) return;
-    /* the next query sees itself and window - 1 keys before it */
+    /* the next query sees itself and the window - 1 keys before it */
     uint32_t keep = q->length < m->window - 1 ? q->length : m->window - 1;
     uint32_t base = q->length - keep;
     for (uint32_t layer = 0; layer < m->layers; layer++) {

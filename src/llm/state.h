@@ -1,11 +1,11 @@
 /*
  * The mutable state of a generation: the KV cache of its sequences and the activations of one pass.
- * All of it is allocated here; the forward pass allocates nothing.
+ * Everything is allocated here; the forward pass allocates nothing.
  *
  * The keys (or values) of one layer, sequence and KV head are contiguous rows of head_dim values,
  * oldest first. Layers with a sliding window keep only what a query can still see: their rows start
- * at position `base` of the sequence, and when the rows are full the visible ones move to the
- * front. So attention always reads one contiguous run in order.
+ * at position `base` of the sequence, and when the rows are full the visible ones are moved to the
+ * front. So attention always reads one contiguous range in order.
  */
 #ifndef PJ_LLM_STATE_H
 #define PJ_LLM_STATE_H
@@ -13,11 +13,11 @@
 #include "llm/backend.h"
 #include "llm/kernels/linear.h"
 
-/* Sums over the attention rows of one head that were looked at. */
+/* Sums over the sampled attention rows of one head. */
 typedef struct pj_head_figures {
     double rows;
     double entropy, entropy_normalised, largest, largest_of_all;
-    double visible, below, below_relative; /* keys; of them with p < tau, with p < 0.1 / n */
+    double visible, below, below_relative; /* keys; with p < tau; with p < 0.1 / n */
 } pj_head_figures;
 
 /* Floats between the rows of gate and up: nine cache lines. Widths are powers of two, and rows 64
@@ -43,26 +43,26 @@ typedef struct pj_state {
     /* Activations; T = options.max_tokens. */
     unsigned char *block; /* all of the following */
     size_t block_bytes;
-    float *x;             /* [T][hidden] residual stream */
-    float *normed;        /* [T][hidden] */
-    float *mixed;         /* [T][channels] what the delta rule's convolution reads */
-    float *gate;          /* [T][widest] gates of outputs; query and gate of heads, by turns */
-    float *strength;      /* [T][2 value heads] the delta rule's b, then a */
-    float *qkv;           /* [T][(heads + 2 kv_heads) head_dim]: q, k, v of a token side by side */
-    float *attended;      /* [T][heads head_dim] */
-    float *y;             /* [T][hidden] output of attention and of the MLP */
-    float *y2;            /* [T][hidden] output of one expert */
-    float *gate_up;       /* [T][2 widest f + PJ_GATE_GAP] gate and up of a token side by side */
-    float *act;           /* [T][widest f] */
-    float *gathered;      /* [T][hidden] experts: their tokens side by side */
-    float *branch;        /* [T][hidden] dense block's output, where experts run beside it */
-    float *token_vectors; /* [T][layers token_vector] what each layer adds of a token */
-    float *token_context; /* the same, of its embedding's projection */
-    float *routing;       /* [T][experts] router logits */
-    float *probability;   /* [T][experts] their softmax */
-    uint32_t *chosen;     /* [T][experts_per_token] */
-    float *chosen_weight; /* [T][experts_per_token] */
-    uint32_t *expert_begin;  /* [experts + 1] where an expert's entries of the next two begin */
+    float *x;                /* [T][hidden] residual stream */
+    float *normed;           /* [T][hidden] */
+    float *mixed;            /* [T][channels] input of the delta rule's convolution */
+    float *gate;             /* [T][widest] output gates; queries and gates alternating by head */
+    float *strength;         /* [T][2 value heads] the delta rule's b, then a */
+    float *qkv;              /* [T][(heads + 2 kv_heads) head_dim]: q, k, v of a token, adjacent */
+    float *attended;         /* [T][heads head_dim] */
+    float *y;                /* [T][hidden] output of attention and of the MLP */
+    float *y2;               /* [T][hidden] output of one expert */
+    float *gate_up;          /* [T][2 widest f + PJ_GATE_GAP] gate and up of a token, adjacent */
+    float *act;              /* [T][widest f] */
+    float *gathered;         /* [T][hidden] for experts: their tokens, contiguous */
+    float *branch;           /* [T][hidden] dense block's output, if experts run in parallel */
+    float *token_vectors;    /* [T][layers token_vector] per-layer token vectors */
+    float *token_context;    /* the same, from the embedding's projection */
+    float *routing;          /* [T][experts] router logits */
+    float *probability;      /* [T][experts] their softmax */
+    uint32_t *chosen;        /* [T][experts_per_token] */
+    float *chosen_weight;    /* [T][experts_per_token] */
+    uint32_t *expert_begin;  /* [experts + 1] first entry of each expert in the next two */
     uint32_t *expert_row;    /* [T experts_per_token] rows by expert */
     float *expert_weight;    /* [T experts_per_token] their weights */
     uint32_t *row_sequence;  /* [T] sequence of a row */
@@ -72,8 +72,8 @@ typedef struct pj_state {
     float *ratios;            /* [2][T heads] variance and mean square ratios of a norm */
     pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
     float *logits;            /* [max_logits][vocab] */
-    void *packed;             /* activations as the products want them */
-    float *scores;            /* [threads][score_floats] attention weights of the units at work */
+    void *packed;             /* activations packed for products */
+    float *scores;            /* [threads][score_floats] attention weights of the current units */
     size_t score_floats;
 } pj_state;
 
@@ -81,7 +81,7 @@ pj_status pj_state_init(pj_state *state, const pj_model *model, const pj_kernels
                         pj_team *team, const pj_state_options *options, pj_error *err);
 void pj_state_fini(pj_state *state); /* may run twice; a zeroed state is allowed */
 
-/* Bytes that a state of these options has in its KV cache for one token. */
+/* KV cache bytes per token for a state with these options. */
 size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type);
 
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
@@ -91,7 +91,7 @@ pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence,
 float *pj_state_delta(const pj_state *state, uint32_t layer, uint32_t sequence);
 /* Empties a sequence. */
 void pj_state_reset(pj_state *state, uint32_t sequence);
-/* Makes room for `count` more tokens of a sequence in the windowed layers. */
+/* Makes room for `count` more tokens of a sequence in windowed layers. */
 void pj_state_make_room(pj_state *state, uint32_t sequence, uint32_t count);
 
 #endif

@@ -1,11 +1,12 @@
-/* Norms, products and sums: the steps that every part of a layer is made of. */
+/* Norms, products and sums: the building blocks of every layer. */
 #include "llm/look.h"
 #include "llm/pass.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Fewer values than this are done by the calling thread: a dispatch costs about a microsecond. */
+/* Below this number of values the calling thread works alone: a dispatch costs about a
+ * microsecond. */
 enum { TEAM_VALUES = 16384 };
 
 /* ---- rows on the team --------------------------------------------------------------------- */
@@ -15,7 +16,7 @@ typedef struct rows_task {
     size_t rows;
     pj_row_fn *run;
     void *context;
-    const pj_done *done; /* NULL: nobody wants statistics */
+    const pj_done *done; /* NULL: no statistics */
 } rows_task;
 
 static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thread)
@@ -103,7 +104,7 @@ void pj_steps_record_rows(const pj_steps *s, size_t rows)
     if (step > 1) pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
 }
 
-/* The norm, in rows that are looked at with the ratio of variances around it. */
+/* The norm for sampled rows, with the ratio of variances across it. */
 static void norm_row_looked_at(void *context, size_t row)
 {
     const norm_task *t = context;
@@ -128,7 +129,7 @@ static void norm_row_looked_at(void *context, size_t row)
     if (after.sum_square > 0) ratios[n->rows + row] = (float)(before.sum_square / after.sum_square);
 }
 
-/* The value of rank k (from 0) of the n values; reorders them. */
+/* The k-th smallest (from 0) of n values; reorders them. */
 static float select_rank(float *v, size_t n, size_t k)
 {
     size_t low = 0, high = n - 1;
@@ -151,7 +152,8 @@ static float select_rank(float *v, size_t n, size_t k)
     return v[k];
 }
 
-/* Mean over the rows that have the ratio; their number goes to *count and they to the front. */
+/* Mean over the rows with a defined ratio; *count is their number, and they are moved to the
+ * front. */
 static double mean_ratio(float *ratios, size_t rows, size_t *count)
 {
     double sum = 0;
@@ -227,7 +229,7 @@ static void add_bias_row(void *context, size_t row)
                     t->product->projection->w.rows);
 }
 
-/* Runs one product, with the statistics of its output where they are recorded. */
+/* Runs one product, with statistics of its output if recorded. */
 static void product_alone(const pj_steps *s, const pj_product *p, const float *bias,
                           const pj_packed *packed, const pj_done *done)
 {
@@ -242,7 +244,7 @@ static void product_alone(const pj_steps *s, const pj_product *p, const float *b
     if (done) pj_seam_keep_sums(s->seam, done);
 }
 
-/* One product with its operations apart. */
+/* One product with its operations as separate spans. */
 static void product_apart(const pj_steps *s, const pj_product *p, const pj_packed *packed)
 {
     const pj_projection *w = p->projection;
@@ -291,7 +293,7 @@ static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
     if (p->residual) pj_steps_add(s, p->residual, p->y, rows, p->projection->w.rows);
 }
 
-/* All products in one dispatch, when nobody wants to tell them apart and they read one form. */
+/* All products in one dispatch, if they need not be recorded separately and read the same form. */
 static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
                               size_t count)
 {
@@ -313,7 +315,7 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
     return true;
 }
 
-/* One after the other, each with its spans and statistics. */
+/* One product after another, each with its spans and statistics. */
 static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_product *products,
                              size_t count)
 {
@@ -385,7 +387,7 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .cols = n,
                     .stride = n};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
-    /* summed at depth `module` too: a layer ends with its last addition */
+    /* also computed at depth `module`: a layer ends with its last addition */
     pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n, scale}, &done);
     pj_seam_operation_end(s->seam, done);
 }

@@ -1,8 +1,6 @@
-/*
- * Models of public shapes with random weights, for speed and energy at real sizes without any
- * download. Sizes are those of the published config.json files. Every matrix row is a stream of its
- * own, so the weights are the same for any number of threads.
- */
+/* Models of public shapes with random weights, for measuring speed and energy at real sizes without
+ * downloads. Sizes are those of the published config.json files. Every matrix row has its own
+ * random stream, so weights do not depend on the number of threads. */
 #include "llm/model.h"
 
 #include <math.h>
@@ -48,7 +46,7 @@ static const shape shapes[] = {
 
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
-/* Newer shapes: the fields of their config.json that are not the architecture's defaults. */
+/* Newer shapes: the fields of their config.json that differ from the architecture's defaults. */
 static const struct {
     const char *name, *config;
 } described[] = {
@@ -202,7 +200,7 @@ pj_status pj_synthetic_config(const char *name, pj_arena *arena, pj_model_config
     return PJ_OK;
 }
 
-/* Xorshift streams side by side, so that the compiler can use vectors of any instruction set. */
+/* Parallel xorshift streams, which the compiler can vectorise for any instruction set. */
 enum { STREAMS = 32 };
 
 static uint32_t mix(uint32_t x)

@@ -1,12 +1,11 @@
 /*
- * A dispatch is one counter that goes up: workers wait for it to change, check in, run, and check
- * out at a second counter that the caller waits for. Both waits spin first and then sleep on a
- * condition; who makes a change takes the lock only when somebody has said that it sleeps.
+ * A dispatch increments one counter: workers wait for it to change, check in, run, and check out at
+ * a second counter that the caller waits for. Both waits spin first and then sleep on a condition
+ * variable; a waker takes the lock only if somebody has announced that it sleeps.
  *
- * Checking in is adding one to a word that also holds the number of the dispatch. A caller that has
- * seen all work taken may close that word: a worker that comes later, because the kernel had given
- * its CPU to somebody else, finds it closed and waits for the next dispatch, and nobody waits for
- * it.
+ * Checking in adds one to a word that also holds the dispatch number. A caller that has seen all
+ * work taken may close that word: a worker that arrives later, because it was descheduled, finds it
+ * closed and waits for the next dispatch, and nobody waits for it.
  */
 #include "llm/team.h"
 
@@ -20,7 +19,7 @@ enum { LINE = 64, SPIN_ROUNDS = 20000 }; /* tens of microseconds to half a milli
 
 static const uint64_t CLOSED = UINT64_C(1) << 31;
 
-/* A number that threads wait on. */
+/* A counter that threads wait on. */
 typedef struct gate {
     _Alignas(LINE) atomic_uint value;
     atomic_uint sleepers;
@@ -32,16 +31,16 @@ typedef struct worker {
     pj_team *team;
     unsigned index;
     pthread_t thread;
-    unsigned barriers; /* passed by this thread in all */
+    unsigned barriers; /* barriers passed by this thread in total */
 } worker;
 
 struct pj_team {
     gate start;                              /* dispatches so far */
-    gate arrived;                            /* threads that finished, over all dispatches */
+    gate arrived;                            /* threads that finished, summed over all dispatches */
     gate barrier;                            /* barriers passed */
     _Alignas(LINE) _Atomic uint64_t present; /* dispatch << 32 | CLOSED | workers checked in */
-    _Alignas(LINE) atomic_uint waiting;      /* threads at the present barrier */
-    _Alignas(LINE) atomic_size_t next;       /* item that pj_team_take gives out next */
+    _Alignas(LINE) atomic_uint waiting;      /* threads at the current barrier */
+    _Alignas(LINE) atomic_size_t next;       /* next item for pj_team_take */
     _Alignas(LINE) pj_team_fn *run;
     void *context;
     atomic_bool stop;
@@ -76,7 +75,7 @@ static void gate_add(gate *g)
     pthread_mutex_unlock(&g->mutex);
 }
 
-/* Until the value has come to `target` (numbers wrap around). */
+/* Waits until the counter reaches `target` (with wrap-around). */
 static void gate_wait(gate *g, unsigned target, unsigned spin_rounds)
 {
     for (unsigned round = 0; round < spin_rounds; round++) {
@@ -90,7 +89,7 @@ static void gate_wait(gate *g, unsigned target, unsigned spin_rounds)
     pthread_mutex_unlock(&g->mutex);
 }
 
-/* False when this dispatch, whose number goes to *turn, is over. */
+/* False if the dispatch, whose number is returned in *turn, is over. */
 static bool check_in(pj_team *team, unsigned *turn)
 {
     uint64_t now = atomic_load(&team->present);
@@ -125,7 +124,7 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     if (threads == 0) threads = (unsigned)team->cpu_count;
     if (threads > PJ_TEAM_MAX_THREADS) threads = PJ_TEAM_MAX_THREADS;
     team->threads = threads;
-    /* More threads than CPUs: spinning would keep the one waited for from running. */
+    /* With more threads than CPUs, spinning would keep the awaited thread from running. */
     bool fits = team->cpu_count <= PJ_TEAM_MAX_THREADS && threads <= (unsigned)team->cpu_count;
     team->pinned = pin && fits;
     team->spin_rounds = fits ? SPIN_ROUNDS : 1;
@@ -169,7 +168,7 @@ unsigned pj_team_threads(const pj_team *team)
     return team->threads;
 }
 
-/* Begins a dispatch; all who checked in to the last one have checked out. */
+/* Begins a dispatch; all threads of the previous one have checked out. */
 static void dispatch(pj_team *team, pj_team_fn *run, void *context)
 {
     team->run = run;
@@ -235,7 +234,7 @@ void pj_team_share(const pj_team *team, unsigned thread, size_t count, size_t gr
                    size_t *end)
 {
     size_t units = (count + grain - 1) / grain, each = units / team->threads;
-    size_t more = units % team->threads; /* the first ones take one more */
+    size_t more = units % team->threads; /* the first threads take one more */
     size_t first = thread * each + (thread < more ? thread : more);
     size_t last = first + each + (thread < more ? 1 : 0);
     *begin = first * grain < count ? first * grain : count;

@@ -1,10 +1,8 @@
-/*
- * The engine's thread team: a fixed set of pinned threads that run one function together, again and
- * again, with a barrier between. Waiting threads spin for some microseconds, then sleep, so a
- * dispatch in a decode step costs well under a microsecond and an idle engine costs nothing.
- * The calling thread is thread 0. Nothing here allocates after pj_team_new.
- * One team serves one caller at a time.
- */
+/* The engine's thread team: a fixed set of pinned threads that repeatedly run one function together
+ * (fork-join), with barriers. Waiting threads spin for some microseconds, then sleep, so that a
+ * dispatch in a decode step costs well under a microsecond and an idle engine costs nothing. The
+ * calling thread is thread 0. No allocation after pj_team_new. One team serves one caller at a
+ * time. */
 #ifndef PJ_LLM_TEAM_H
 #define PJ_LLM_TEAM_H
 
@@ -15,27 +13,28 @@ enum { PJ_TEAM_MAX_THREADS = 256, PJ_TEAM_SCRATCH_BYTES = 2 << 20 };
 typedef struct pj_team pj_team;
 typedef void pj_team_fn(void *context, unsigned thread);
 
-/* `threads` 0: one per CPU this process may run on. `pin`: each thread on its own CPU, the caller
- * included (its former affinity comes back with pj_team_free on the same thread). */
+/* `threads` 0: one per CPU this process may run on. `pin`: each thread on its own CPU, including
+ * the caller (its previous affinity is restored by pj_team_free on the same thread). */
 pj_status pj_team_new(unsigned threads, bool pin, pj_team **team, pj_error *err);
 void pj_team_free(pj_team *team); /* NULL is allowed */
 unsigned pj_team_threads(const pj_team *team);
 
 /* Runs `run(context, thread)` on every thread of the team and returns when all have finished. */
 void pj_team_run(pj_team *team, pj_team_fn *run, void *context);
-/* The same for work that is handed out by pj_team_take alone: returns when no thread is at it. A
- * thread that did not come before all was done, its CPU being busy with something else, is not
- * waited for and does not run. */
+/* The same for work distributed only by pj_team_take: returns when no thread is working on it. A
+ * thread that did not arrive before all work was done, because its CPU was busy, is not waited for
+ * and does not run. */
 void pj_team_offer(pj_team *team, pj_team_fn *run, void *context);
-/* Inside a run, not an offer: returns when every thread of the team has come here. */
+/* Inside a run, not an offer: waits until every thread of the team has arrived. */
 void pj_team_barrier(pj_team *team, unsigned thread);
-/* Inside a run: takes the next up to `grain` of `count` items; false when none are left. Starts at
- * 0 with every run and after every barrier. */
+/* Inside a run: takes up to `grain` of the `count` items (dynamic scheduling); false when none are
+ * left. Restarts at 0 with every run and after every barrier. */
 bool pj_team_take(pj_team *team, size_t count, size_t grain, size_t *begin, size_t *end);
-/* This thread's equal share of `count` items, in multiples of `grain`; may be empty. */
+/* This thread's equal share of `count` items (static scheduling), in multiples of `grain`; may be
+ * empty. */
 void pj_team_share(const pj_team *team, unsigned thread, size_t count, size_t grain, size_t *begin,
                    size_t *end);
-/* This thread's own PJ_TEAM_SCRATCH_BYTES, 64-byte aligned; contents do not outlive the run. */
+/* This thread's PJ_TEAM_SCRATCH_BYTES, 64-byte aligned; contents are lost after the run. */
 void *pj_team_scratch(pj_team *team, unsigned thread);
 
 #endif

@@ -1,4 +1,4 @@
-/* Element types by name, and finding a tensor in a sorted table. */
+/* Element types by name, and binary search in a sorted table of tensors. */
 #include "llm/tensors.h"
 
 #include <stdlib.h>

@@ -1,7 +1,5 @@
-/*
- * A tensor as a weight file describes it, whatever the file's format: its name, element type and
- * shape, and where its data lies in the mapped file.
- */
+/* A tensor as described by a weight file, independent of the file's format: name, element type,
+ * shape, and its data in the mapped file. */
 #ifndef PJ_LLM_TENSORS_H
 #define PJ_LLM_TENSORS_H
 
@@ -28,9 +26,9 @@ typedef enum pj_file_type {
     PJ_FILE_U16,
     PJ_FILE_U8,
     PJ_FILE_BOOL,
-    PJ_FILE_F8,   /* E5M2 and E8M0: readable as a file, refused as a weight */
-    PJ_FILE_E4M3, /* 8-bit floats whose scales are a tensor of their own */
-    PJ_FILE_Q8_0, /* in blocks, of GGUF files */
+    PJ_FILE_F8,   /* E5M2 and E8M0: recognised, but not supported as weights */
+    PJ_FILE_E4M3, /* 8-bit floats with scales in a separate tensor */
+    PJ_FILE_Q8_0, /* GGUF blocks */
     PJ_FILE_Q4_0,
     PJ_FILE_Q4_K,
     PJ_FILE_Q5_K,
@@ -47,7 +45,7 @@ typedef enum pj_file_type {
 } pj_file_type;
 
 const char *pj_file_type_name(pj_file_type type); /* "BF16" */
-/* The type that kernels know it by; false: it cannot be a weight. */
+/* The kernels' type; false: not usable as a weight. */
 bool pj_file_dtype(pj_file_type type, pj_dtype *dtype);
 
 typedef struct pj_tensor {
@@ -55,11 +53,11 @@ typedef struct pj_tensor {
     pj_file_type type;
     uint32_t rank;
     uint64_t shape[PJ_TENSOR_MAX_RANK];
-    const unsigned char *data; /* may be unaligned: the format does not promise alignment */
+    const unsigned char *data; /* may be unaligned: the format does not guarantee alignment */
     size_t bytes;
 } pj_tensor;
 
-/* For qsort. By place: empty tensors before the one that begins at the same byte. */
+/* For qsort, by position: empty tensors before the one that begins at the same byte. */
 int pj_tensor_by_place(const void *a, const void *b);
 int pj_tensor_by_name(const void *a, const void *b);
 

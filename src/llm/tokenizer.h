@@ -1,8 +1,8 @@
 /*
- * Text to token ids and back, by the rules that a tokenizer.json states, or the fields of a GGUF
- * file stand for: added tokens, normalizer, pre-tokenizer, byte-pair model, post-processor,
- * decoder. Every part is executed as written; what a file asks for and perjoule lacks is refused by
- * name when the file is opened. Text may hold any bytes: what is not UTF-8 is read as U+FFFD.
+ * Text to token ids and back, by the rules in a tokenizer.json or equivalent fields of a GGUF file:
+ * added tokens, normalizer, pre-tokenizer, byte-pair model, post-processor, decoder. Every part is
+ * executed as specified; unsupported parts are rejected by name when the file is opened. Text may
+ * hold any bytes: invalid UTF-8 is read as U+FFFD.
  *
  * A tokenizer may be used from several threads at once; a pj_token_stream belongs to one.
  */
@@ -13,7 +13,7 @@
 
 typedef struct pj_tokenizer pj_tokenizer;
 
-/* A growing list of ids. Zero-initialise; pj_ids_fini frees. */
+/* A growable list of ids. Zero-initialise; pj_ids_fini frees. */
 typedef struct pj_ids {
     int32_t *ids;
     size_t count, capacity;
@@ -24,31 +24,31 @@ bool pj_ids_append(pj_ids *ids, int32_t id); /* false: out of memory */
 
 /* From a model folder, a tokenizer.json, or a GGUF file. */
 pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error *err);
-/* From the text of one; `name` appears in errors. */
+/* From the text of a tokenizer.json; `name` appears in errors. */
 pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
                              pj_tokenizer **tokenizer, pj_error *err);
 struct pj_gguf;
-bool pj_tokenizer_in_gguf(const struct pj_gguf *gguf); /* whether there is one, readable or not */
+bool pj_tokenizer_in_gguf(const struct pj_gguf *gguf); /* whether there is one, supported or not */
 /* From the metadata of a GGUF file, which need not outlive the call. */
 pj_status pj_tokenizer_from_gguf(const struct pj_gguf *gguf, const char *name,
                                  pj_tokenizer **tokenizer, pj_error *err);
 void pj_tokenizer_close(pj_tokenizer *tokenizer); /* NULL is allowed */
 
-/* One more than the highest id. Ids below it may be holes: pj_tokenizer_token gives NULL for them.
- */
+/* One more than the highest id. Lower ids may be unused: pj_tokenizer_token returns NULL for
+ * them. */
 uint32_t pj_tokenizer_size(const pj_tokenizer *tokenizer);
-/* The token as the vocabulary spells it ("Ġworld", "<0x0A>"), terminated; NULL: no such id. */
+/* The token's spelling in the vocabulary ("Ġworld", "<0x0A>"), terminated; NULL: no such id. */
 const char *pj_tokenizer_token(const pj_tokenizer *tokenizer, int32_t id);
 bool pj_tokenizer_is_special(const pj_tokenizer *tokenizer, int32_t id);
 int32_t pj_tokenizer_find(const pj_tokenizer *tokenizer, const char *token); /* -1: none */
 
-/* Bytes [begin, end) of the text that a user wrote: control tokens spelled there stay text. */
+/* Bytes [begin, end) of the text that come from a user: control tokens spelled there stay text. */
 typedef struct pj_text_span {
     size_t begin, end;
 } pj_text_span;
 
 typedef struct pj_encode_options {
-    bool no_special;              /* without what the post-processor adds */
+    bool no_special;              /* without the post-processor's tokens */
     const pj_text_span *literals; /* ascending */
     size_t literal_count;
 } pj_encode_options;
@@ -56,13 +56,13 @@ typedef struct pj_encode_options {
 /* Appends the ids of the text. `options` may be NULL. */
 pj_status pj_tokenizer_encode(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
                               const pj_encode_options *options, pj_ids *ids, pj_error *err);
-/* Appends the text of the ids; ids that do not exist are left out. */
+/* Appends the text of the ids; unknown ids are skipped. */
 pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids, size_t count,
                               bool skip_special, pj_buffer *text, pj_error *err);
 
-/* Text as tokens come: `push` appends what is now certain, whole characters only; `finish` the
- * rest. The pieces together are the text of all ids, but that an invalid byte of a byte token
- * becomes U+FFFD by itself. */
+/* Incremental decoding: `push` appends text that is final, whole characters only; `finish` the
+ * rest. Together they equal the decoded text of all ids, except that each invalid byte of a byte
+ * token becomes one U+FFFD. */
 typedef struct pj_token_stream pj_token_stream;
 pj_status pj_token_stream_new(const pj_tokenizer *tokenizer, bool skip_special,
                               pj_token_stream **stream, pj_error *err);

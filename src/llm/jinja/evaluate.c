@@ -1,7 +1,5 @@
-/*
- * A tree-walking interpreter. Names are looked up in a chain of scopes (a loop's body, a macro's
- * parameters, the template), then among the template's input, then among the global functions.
- */
+/* A tree-walking interpreter. Names are looked up in a chain of scopes (loop body, macro
+ * parameters, template), then in the template's input, then among the global functions. */
 #include "llm/jinja/evaluate.h"
 
 #include "llm/jinja/library.h"
@@ -14,7 +12,7 @@ enum { MAX_DEPTH = 300, MAX_ARGUMENTS = 256 };
 
 typedef struct scope {
     struct scope *outer;
-    jv names; /* a dictionary */
+    jv names; /* a dictionary of variables */
 } scope;
 
 typedef struct machine {
@@ -29,7 +27,7 @@ typedef enum callable_kind { CALL_MACRO, CALL_METHOD, CALL_GLOBAL, CALL_LOOP } c
 typedef struct jv_callable {
     callable_kind kind;
     const char *name;
-    jv self;               /* of a method or a loop's function */
+    jv self;               /* of a method or a loop function */
     jv_function *function; /* of a method or a global function */
     const ji_node *macro;
     scope *closure;
@@ -178,7 +176,7 @@ static jv loop_member(machine *m, jv_loop *loop, const char *name)
         {"revindex", (int64_t)(count - index)},
         {"revindex0", (int64_t)(count - index) - 1},
         {"length", (int64_t)count},
-        {"depth", 1}, /* deeper in recursive loops alone, which are refused */
+        {"depth", 1}, /* greater only in recursive loops, which are rejected */
         {"depth0", 0},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -212,7 +210,7 @@ static jv call_loop(machine *m, const jv_callable *callee, const jv_arguments *a
 
 /* ---- calls ---- */
 
-/* Positional values first, named ones after them; false: failed. */
+/* Positional values first, then named ones; false: failed. */
 static bool collect(machine *m, const ji_node *node, jv_arguments *arguments)
 {
     *arguments = (jv_arguments){0};
@@ -279,7 +277,7 @@ static jv call_value(machine *m, jv callee, const jv_arguments *a, const jv *cal
     }
 }
 
-/* obj.name: a method of the type comes before a member of the same name. */
+/* obj.name: a method of the type takes precedence over a member of the same name. */
 static jv attribute(machine *m, jv self, const char *name)
 {
     if (self.kind == JV_LOOP) return loop_member(m, self.loop, name);
@@ -290,7 +288,7 @@ static jv attribute(machine *m, jv self, const char *name)
     return jv_member(m->run, self, name_value(m, name));
 }
 
-/* Calling a method that strings do not have here is refused by name, not as "undefined". */
+/* Calls of unsupported string methods are rejected by name, not as "undefined". */
 static jv evaluate_call(machine *m, const ji_node *node, const jv *caller)
 {
     jv callee = evaluate(m, node->a);
@@ -314,7 +312,7 @@ static jv concatenate(machine *m, jv a, jv b)
     return jv_built(&out);
 }
 
-/* A safe string makes the sum safe, and has the other operand escaped. */
+/* A safe string makes the result safe, and the other operand is escaped. */
 static jv add_strings(machine *m, jv a, jv b)
 {
     if (!a.string->safe && !b.string->safe) return concatenate(m, a, b);
@@ -463,7 +461,7 @@ static bool slice_bound(machine *m, const ji_node *node, size_t which, int64_t m
     return false;
 }
 
-/* Python's clamping of one end of a slice. */
+/* Python's clamping of a slice bound. */
 static int64_t clamp(int64_t at, int64_t count, bool forward)
 {
     if (at < 0) at += count;
@@ -533,7 +531,7 @@ static jv apply(machine *m, const ji_node *node, jv value, jv_function *function
     return function(m->run, value, &arguments);
 }
 
-/* A chain of filters; its innermost one, when it filters nothing of its own, gets `content`. */
+/* Applies a chain of filters; the innermost one, if it has no operand, gets `content`. */
 static jv apply_chain(machine *m, const ji_node *chain, jv content)
 {
     if (!chain) return content;
@@ -627,7 +625,7 @@ static void assign_target(machine *m, const ji_node *target, jv value)
     }
 }
 
-/* Items that pass the loop's condition, which sees the target. */
+/* Items that satisfy the loop's condition, which sees the target. */
 static const jv_list *loop_items(machine *m, const ji_node *node)
 {
     const jv_list *all = jv_iterate(m->run, evaluate(m, node->items[1]));
@@ -663,7 +661,7 @@ static flow execute_for(machine *m, const ji_node *node)
     return GO_ON;
 }
 
-/* The text that a body writes, in a scope of its own. */
+/* The output of a body as text, in its own scope. */
 static jv capture(machine *m, const ji_node *body)
 {
     jv_builder text, *out = m->out;
@@ -681,7 +679,7 @@ static void execute_with(machine *m, const ji_node *node)
 {
     scope *outer = m->scope, *inner = push_scope(m, outer);
     for (size_t i = 0; i + 1 < node->count && !m->run->failed; i += 2) {
-        jv value = evaluate(m, node->items[i + 1]); /* sees the outer names alone */
+        jv value = evaluate(m, node->items[i + 1]); /* sees only outer names */
         m->scope = inner;
         assign_target(m, node->items[i], value);
         m->scope = outer;

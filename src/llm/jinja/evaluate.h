@@ -1,11 +1,11 @@
-/* Runs a template's tree. */
+/* Executes a template's syntax tree. */
 #ifndef PJ_LLM_JINJA_EVALUATE_H
 #define PJ_LLM_JINJA_EVALUATE_H
 
 #include "llm/jinja/syntax.h"
 #include "llm/jinja/value.h"
 
-/* Executes the tree with the variables of a dictionary; errors stay in the run. */
+/* Executes the tree with the variables of a dictionary; errors are kept in the run. */
 void jv_execute(jv_run *run, const ji_node *root, jv variables, jv_builder *out);
 
 #endif

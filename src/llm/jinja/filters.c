@@ -1,4 +1,4 @@
-/* Filters, and the tests that select and reject apply. */
+/* Filters, and the tests used by select and reject. */
 #include "llm/jinja/library.h"
 
 #include <math.h>
@@ -279,7 +279,7 @@ static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
     return jv_escape(run, jv_to_string(run, self));
 }
 
-/* Lines after the first begin with a width of blanks, or with a text. */
+/* Indents all lines but the first by a number of blanks or a string. */
 static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_string *s = text_of(run, self);
@@ -369,7 +369,8 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
     double scale = pow(10, (double)digits), value = jv_number(self) * scale;
     double rounded = jv_is_text(method, "floor")  ? floor(value)
                      : jv_is_text(method, "ceil") ? ceil(value)
-                                                  : nearbyint(value); /* half to even, as Python */
+                                                  /* half to even, as in Python */
+                                                  : nearbyint(value);
     return jv_float(rounded / scale);
 }
 
@@ -395,7 +396,7 @@ static jv f_default(jv_run *run, jv self, const jv_arguments *a)
     return self.kind == JV_UNDEFINED || (falsy && !jv_true(self)) ? value : self;
 }
 
-/* attribute="a.b": dotted members; numbers are indices. */
+/* attribute="a.b": dotted path; numbers are indices. */
 static jv member_path(jv_run *run, jv value, const jv_string *path)
 {
     for (size_t at = 0; at <= path->bytes && !run->failed;) {
@@ -473,7 +474,7 @@ static jv f_items(jv_run *run, jv self, const jv_arguments *a)
     return jv_method(self, "items")(run, self, a);
 }
 
-/* Lower-cased copy of texts unless case counts, for comparing. */
+/* Sort key: lower-cased strings unless case-sensitive. */
 static jv sort_key(jv_run *run, jv item, jv attribute, bool case_sensitive)
 {
     jv key = attribute_of(run, item, attribute);
@@ -481,7 +482,7 @@ static jv sort_key(jv_run *run, jv item, jv attribute, bool case_sensitive)
                                                     : key;
 }
 
-/* Stable insertion of items in the order of their keys. */
+/* Stable insertion sort by key. */
 static jv sorted(jv_run *run, const jv_list *items, jv attribute, bool case_sensitive,
                  bool backwards)
 {
@@ -611,7 +612,7 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
 {
     jv attribute = a->count ? jv_none() : jv_argument(a, 99, "attribute", jv_none());
     jv missing = jv_argument(a, 99, "default", jv_undefined(NULL));
-    if (!jv_true(self)) return jv_list_new(run, 0); /* none too, as the reference has it */
+    if (!jv_true(self)) return jv_list_new(run, 0); /* also for none, as in the reference */
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
     jv_arguments rest = rest_of(a, 1);
@@ -651,7 +652,7 @@ static bool passes(jv_run *run, jv value, const jv_arguments *a, size_t test_ind
 
 static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool by_attribute)
 {
-    if (!jv_true(self)) return jv_list_new(run, 0); /* none too, as the reference has it */
+    if (!jv_true(self)) return jv_list_new(run, 0); /* also for none, as in the reference */
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, 0);
     jv attribute = by_attribute ? jv_needed(run, a, 0, "attribute") : jv_none();
@@ -693,7 +694,7 @@ static const char *separator(jv_run *run, jv pair, size_t index, const char *usu
     return copy ? copy : usual;
 }
 
-/* The reference's own filter: json.dumps, without HTML escapes. */
+/* The reference's filter: json.dumps, without HTML escapes. */
 static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
 {
     jv indent = jv_argument(a, 1, "indent", jv_none());

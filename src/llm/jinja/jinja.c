@@ -1,4 +1,4 @@
-/* Opening a template and rendering it: the bounds, and the input from JSON. */
+/* Opens and renders a template: limits, and the input from JSON. */
 #include "llm/jinja/jinja.h"
 
 #include "llm/jinja/evaluate.h"

@@ -1,14 +1,14 @@
 /*
- * Jinja templates, the subset that chat templates are written in, with the whitespace rules of the
- * reference implementation (trim_blocks and lstrip_blocks on, one trailing newline dropped).
+ * Jinja templates, in the subset used by chat templates, with the whitespace rules of the reference
+ * implementation (trim_blocks and lstrip_blocks on, one trailing newline dropped).
  *
- * A template comes from a model file and is hostile until it has been run: steps, memory, nesting
- * and the length of the output are bounded, and what is outside the subset (include, import,
- * unknown filters, tests and methods) is refused by name. Nothing is approximated.
+ * A template comes from a model file and is untrusted: steps, memory, nesting and output length are
+ * bounded, and anything outside the subset (include, import, unknown filters, tests and methods) is
+ * rejected by name. Nothing is approximated.
  *
- * Every byte of the output knows whether it came from data (the text of a message) or from the
- * template: `marks` is 1 for data. A caller uses this to keep control tokens that are spelled in a
- * message from becoming control tokens.
+ * Taint tracking: every output byte is marked by whether it came from data (the text of a message;
+ * `marks` is 1) or from the template. Callers use this so that control tokens spelled in a message
+ * do not become control tokens.
  */
 #ifndef PJ_LLM_JINJA_JINJA_H
 #define PJ_LLM_JINJA_JINJA_H
@@ -18,14 +18,13 @@
 
 typedef struct pj_jinja pj_jinja;
 
-/* Parses the template. `name` is what errors call it. */
+/* Parses the template. `name` is used in errors. */
 pj_status pj_jinja_open(const char *text, size_t bytes, const char *name, pj_jinja **jinja,
                         pj_error *err);
 void pj_jinja_close(pj_jinja *jinja); /* NULL is allowed */
 
-/* What a template sees: one JSON object whose members are its variables. The strings in it are
- * data, except those named in `trusted` (NULL-terminated; special tokens, for example), which count
- * as the template's own. */
+/* A template's input: one JSON object whose members are its variables. Its strings are data, except
+ * those named in `trusted` (NULL-terminated; e.g. special tokens), which count as template text. */
 typedef struct pj_jinja_input {
     const char *json;
     size_t bytes;
@@ -35,7 +34,7 @@ typedef struct pj_jinja_input {
 
 typedef struct pj_jinja_output {
     char *text; /* pj_free */
-    uint8_t *marks; /* 1 for bytes that are data; pj_free */
+    uint8_t *marks; /* 1 for data bytes; pj_free */
     size_t bytes;
 } pj_jinja_output;
 

@@ -42,7 +42,7 @@ const jv_string *jv_needed_string(jv_run *run, const jv_arguments *arguments, si
     return &empty;
 }
 
-/* A text, or none. */
+/* A string, or none. */
 static const jv_string *optional_string(jv_run *run, const jv_arguments *arguments, size_t index,
                                         const char *name)
 {
@@ -103,7 +103,7 @@ static jv s_capitalize(jv_run *run, jv self, const jv_arguments *a)
     return jv_change_case(run, self.string, JV_CAPITAL);
 }
 
-/* Words between runs of whitespace; what is left after `max` splits is the last one. */
+/* Splits at runs of whitespace; after `max` splits the rest is the last item. */
 static jv split_words(jv_run *run, const jv_string *s, int64_t max)
 {
     static const jv_arguments none = {0};
@@ -210,7 +210,7 @@ static bool edge_is(const jv_string *s, const jv_string *part, bool front)
            memcmp(s->text + (front ? 0 : s->bytes - part->bytes), part->text, part->bytes) == 0;
 }
 
-/* A text or a tuple of texts at the front or the end. */
+/* Tests for a prefix or suffix: a string or a tuple of strings. */
 static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
 {
     jv parts = jv_needed(run, a, 0, "prefix");
@@ -246,7 +246,7 @@ static jv s_removesuffix(jv_run *run, jv self, const jv_arguments *a)
     return edge_is(s, part, false) ? jv_slice(run, s, 0, s->bytes - part->bytes) : self;
 }
 
-/* The number of characters in front of a byte; -1 for "not found". */
+/* Converts a byte offset to a character index; -1 for "not found". */
 static jv position(jv_run *run, const jv_string *s, size_t at)
 {
     if (at == SIZE_MAX) return jv_int(-1);
@@ -357,7 +357,7 @@ static jv s_islower(jv_run *run, jv self, const jv_arguments *a)
     return is_case(run, self, JV_LOWER, JV_UPPER);
 }
 
-/* The value that a replacement field between braces names: the next one, a number, or a name. */
+/* The value of a replacement field: the next one, a number, or a name. */
 static jv field_value(jv_run *run, const jv_arguments *a, const char *field, size_t bytes,
                       size_t *next)
 {

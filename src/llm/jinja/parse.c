@@ -1,7 +1,5 @@
-/*
- * From tokens to a tree: recursive descent with the reference's precedences. Statements that load
- * other templates are refused by name.
- */
+/* Parser: recursive descent with the reference's precedences. Statements that load other templates
+ * are rejected by name. */
 #include "llm/jinja/syntax.h"
 
 #include <stdarg.h>
@@ -116,7 +114,7 @@ static ji_node *with_op(parser *p, ji_kind kind, char op, ji_node *a, ji_node *b
     return made;
 }
 
-/* Appends to a node's items, whose room is a power of two. */
+/* Appends to a node's items, whose capacity is a power of two. */
 static void append(parser *p, ji_node *to, ji_node *item)
 {
     if (!to || p->status != PJ_OK) return;
@@ -147,7 +145,7 @@ static ji_node *parse_expression(parser *p, bool conditional);
 static ji_node *parse_unary(parser *p, bool filtered);
 static ji_node *parse_postfix(parser *p, ji_node *value);
 
-/* Arguments up to ")", of a call, filter or test; the opening was taken. */
+/* Arguments of a call, filter or test up to ")"; the opening was consumed. */
 static void parse_arguments(parser *p, ji_node *call)
 {
     const char *names[64];
@@ -306,7 +304,7 @@ static void parse_items(parser *p, ji_node *to, const char *closing, bool pairs)
     }
 }
 
-/* "(" was taken: an expression in parentheses or a tuple. */
+/* After "(": an expression in parentheses or a tuple. */
 static ji_node *parse_parentheses(parser *p)
 {
     ji_node *tuple = node(p, JI_TUPLE);
@@ -691,7 +689,7 @@ static ji_node *parse_with(parser *p)
     return made;
 }
 
-/* {% generation %} marks the assistant's text for training; its content is written as it is. */
+/* {% generation %} marks the assistant's text for training; its content is output unchanged. */
 static ji_node *parse_generation(parser *p)
 {
     static const char *const stops[] = {"endgeneration", NULL};
@@ -734,7 +732,7 @@ static bool is_stop(const parser *p, const char *const *stops)
     return false;
 }
 
-/* Up to a tag with one of these words, which is left in front of the parser. */
+/* Parses up to a tag with one of these words, which is not consumed. */
 static ji_node *parse_body(parser *p, const char *const *stops)
 {
     ji_node *body = node(p, JI_BLOCK);

@@ -1,9 +1,6 @@
-/*
- * From a template's text to tokens, with the reference's whitespace rules: a block or comment tag
- * that is alone with blanks at the beginning of its line loses them (lstrip_blocks), the first
- * newline after a block or comment tag is dropped (trim_blocks), "-" inside a tag's edge strips
- * all whitespace on that side and "+" keeps it.
- */
+/* Scanner, with the reference's whitespace rules: a block or comment tag preceded only by blanks on
+ * its line removes them (lstrip_blocks), the first newline after a block or comment tag is dropped
+ * (trim_blocks), "-" at a tag's edge strips all whitespace on that side and "+" keeps it. */
 #include "llm/jinja/syntax.h"
 
 #include "base/utf8.h"
@@ -22,7 +19,7 @@ typedef struct scanner {
     pj_arena *arena;
     ji_token *tokens;
     size_t count, capacity;
-    bool line_starts; /* what was scanned last ended a line (or nothing was) */
+    bool line_starts; /* the last token ended a line (or there was none) */
     pj_error *err;
     pj_status status;
 } scanner;
@@ -99,7 +96,7 @@ static bool add_data(scanner *s, size_t begin, size_t end, char sign, bool print
     return true;
 }
 
-/* After a tag: whitespace that its closing takes with it. */
+/* After a tag: skips whitespace according to its closing. */
 static void after_tag(scanner *s, char sign, bool print)
 {
     size_t begin = s->at;
@@ -143,7 +140,7 @@ static unsigned hex_digits(scanner *s, size_t *at, size_t end, int digits)
     return code;
 }
 
-/* Python's escapes; what is none stays as it is written. */
+/* Python's escapes; unknown ones stay as they are. */
 static size_t unescape(scanner *s, size_t *at, size_t end, char out[4])
 {
     static const char letters[] = "abfnrtv\\'\"", values[] = "\a\b\f\n\r\t\v\\'\"";
@@ -241,7 +238,7 @@ static bool scan_operator(scanner *s)
     return fail(s, "a character that templates do not know stands inside a tag");
 }
 
-/* Whether the tag ends here: its closing, with a sign in front of it or none. */
+/* Whether the tag ends here, with or without a sign before its closing. */
 static bool tag_ends(scanner *s, const char *closing, char *sign)
 {
     *sign = 0;
@@ -278,7 +275,7 @@ static bool scan_inside(scanner *s, bool print)
     }
 }
 
-/* Where {% endraw %} begins and ends from here on, with its signs. */
+/* Finds the next {% endraw %}, with its signs. */
 static bool find_endraw(const scanner *s, size_t *begin, size_t *end, char *open, char *close)
 {
     for (size_t at = s->at; at + 2 < s->bytes; at++) {
@@ -298,7 +295,7 @@ static bool find_endraw(const scanner *s, size_t *begin, size_t *end, char *open
     return false;
 }
 
-/* {% raw %} was read up to its name; true when the tag is one. */
+/* After the name of a tag: whether it is {% raw %}. */
 static bool is_raw(const scanner *s, size_t *end, char *sign)
 {
     size_t i = s->at;
@@ -327,7 +324,7 @@ static bool scan_raw(scanner *s, size_t end, char sign)
     return true;
 }
 
-/* One tag that begins at `at`: its kind stands in its second character. */
+/* Scans the tag at `at`; its second character is its kind. */
 static bool scan_tag(scanner *s, size_t begin)
 {
     char kind = s->text[s->at + 1];
@@ -359,7 +356,7 @@ static bool scan_all(scanner *s)
     return add(s, (ji_token){JI_T_END, s->line, "", 0, 0, 0});
 }
 
-/* Newlines as "\n" alone, the last one dropped. */
+/* Normalises newlines to "\n" and drops the last one. */
 static char *normalised(const char *text, size_t bytes, pj_arena *arena, size_t *out_bytes)
 {
     char *out = pj_arena_alloc(arena, bytes + 1, 1);

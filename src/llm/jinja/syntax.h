@@ -1,7 +1,5 @@
-/*
- * The syntax tree of a template, and the scanner that feeds its parser. Nodes live in one arena;
- * names and texts are slices of the template's own copy.
- */
+/* The syntax tree of a template, and its scanner. Nodes are in one arena; names and texts are
+ * slices of the template's copy. */
 #ifndef PJ_LLM_JINJA_SYNTAX_H
 #define PJ_LLM_JINJA_SYNTAX_H
 
@@ -56,7 +54,7 @@ typedef struct ji_node {
     struct ji_node *a, *b, *c;
     struct ji_node **items;
     size_t count;
-    const char **names; /* of the last name_count items of a call */
+    const char **names; /* names of the last name_count items of a call */
     size_t name_count;
 } ji_node;
 
@@ -83,7 +81,7 @@ typedef struct ji_token {
     double number;
 } ji_token;
 
-/* Splits the whole template. PJ_E_INVALID names the line. */
+/* Tokenises the whole template. PJ_E_INVALID names the line. */
 pj_status ji_scan(const char *text, size_t bytes, const char *name, pj_arena *arena,
                   ji_token **tokens, size_t *count, pj_error *err);
 pj_status ji_parse(const ji_token *tokens, size_t count, const char *name, pj_arena *arena,

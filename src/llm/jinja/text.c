@@ -1,4 +1,4 @@
-/* Strings: the operations that filters and methods share, with the marks of data kept. */
+/* String operations shared by filters and methods, which preserve the marks of data. */
 #include "llm/jinja/library.h"
 
 #include "base/utf8.h"
@@ -56,7 +56,7 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
             next = found + old->bytes;
             jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, found - at);
             jv_add_string(&b, new);
-        } else { /* an empty text is found in front of every character and at the end */
+        } else { /* an empty string is found before every character and at the end */
             uint32_t code;
             next = at < s->bytes ? at + decode(s, at, &code) : at + 1;
             jv_add_string(&b, new);

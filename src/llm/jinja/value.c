@@ -1,4 +1,4 @@
-/* Values: making, comparing and writing them. */
+/* Values: construction, comparison and output. */
 #include "llm/jinja/value.h"
 
 #include "base/utf8.h"
@@ -171,7 +171,7 @@ void jv_build(jv_builder *builder, jv_run *run)
     *builder = (jv_builder){.run = run};
 }
 
-/* Room for `more` bytes, and marks from the first byte that is data on. */
+/* Makes room for `more` bytes, and for marks once a byte is data. */
 static bool builder_room(jv_builder *b, size_t more, bool marked)
 {
     size_t need = b->bytes + more;
@@ -323,7 +323,8 @@ bool jv_equal(jv a, jv b)
 static int compare_bytes(const jv_string *a, const jv_string *b)
 {
     size_t common = a->bytes < b->bytes ? a->bytes : b->bytes;
-    int order = common ? memcmp(a->text, b->text, common) : 0; /* UTF-8 keeps code point order */
+    /* UTF-8 preserves code point order */
+    int order = common ? memcmp(a->text, b->text, common) : 0;
     if (order) return order < 0 ? -1 : 1;
     return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
@@ -353,7 +354,7 @@ int jv_compare(jv_run *run, jv a, jv b)
 
 /* ---- characters ---- */
 
-/* Bytes of the character that begins here; an invalid byte counts as one. */
+/* Size of the character that begins here; an invalid byte counts as one. */
 static size_t character_bytes(const char *text, size_t bytes)
 {
     uint32_t code;
@@ -423,7 +424,7 @@ bool jv_contains(jv_run *run, jv container, jv item)
 
 /* ---- writing ---- */
 
-/* Python's repr of a float: the shortest digits that read back, exponent from 1e16 on. */
+/* Python's repr of a float: shortest digits that read back equal, exponent from 1e16 on. */
 static void add_float(jv_builder *b, double value, bool json)
 {
     char text[40];
@@ -455,7 +456,7 @@ static void add_integer(jv_builder *b, int64_t value)
     jv_add_text(b, text);
 }
 
-/* Python's repr of a string: single quotes unless it holds one and no double quote. */
+/* Python's repr of a string: single quotes, unless it contains one and no double quote. */
 static void add_quoted(jv_builder *b, const jv_string *s)
 {
     bool apostrophe = memchr(s->text, '\'', s->bytes) && !memchr(s->text, '"', s->bytes);
@@ -589,7 +590,7 @@ static void json_newline(jv_builder *out, const jv_json_style *style, int level)
     for (int i = 0; i < level * style->indent; i++) jv_add_text(out, " ");
 }
 
-/* Positions of a dictionary's members, sorted by key where the style asks for it. */
+/* Indices of a dictionary's members, sorted by key if the style requires it. */
 static const size_t *json_order(jv_run *run, const jv_dict *dict, bool sorted)
 {
     size_t *order = jv_alloc(run, dict->count, sizeof *order);

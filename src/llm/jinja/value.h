@@ -1,9 +1,7 @@
-/*
- * Values of a running template: Python's types as far as templates use them. Everything lives in
- * the arena of one rendering and is immutable but for lists and dictionaries under construction
- * and namespaces. Failure is sticky: the first error is kept in the run, every function then
- * returns quickly with an undefined value, and callers look at `failed` where they loop.
- */
+/* Values of a running template: Python's types, as far as templates use them. Everything is in the
+ * arena of one rendering and immutable, except lists and dictionaries under construction, and
+ * namespaces. Failure is sticky: the first error is kept in the run, every function then returns
+ * quickly with an undefined value, and loops check `failed`. */
 #ifndef PJ_LLM_JINJA_VALUE_H
 #define PJ_LLM_JINJA_VALUE_H
 
@@ -19,17 +17,17 @@ typedef enum jv_kind {
     JV_STRING,
     JV_LIST, /* and tuples */
     JV_DICT,
-    JV_NAMESPACE, /* a dictionary whose members may be assigned */
+    JV_NAMESPACE, /* a dictionary with assignable members */
     JV_LOOP,      /* the `loop` of a for block */
-    JV_CALLABLE   /* a macro, a method bound to its object, a global function */
+    JV_CALLABLE   /* a macro, a bound method, a global function */
 } jv_kind;
 
-/* Bytes of UTF-8. marks[i] is 1 where byte i is data; NULL: nothing is. */
+/* A UTF-8 string. marks[i] is 1 where byte i is data; NULL: none is. */
 typedef struct jv_string {
     const char *text;
     const uint8_t *marks;
     size_t bytes;
-    bool safe; /* went through `safe` or `escape`: "+" escapes the other operand for HTML */
+    bool safe; /* result of `safe` or `escape`: "+" HTML-escapes the other operand */
 } jv_string;
 
 struct jv_list;
@@ -48,7 +46,7 @@ typedef struct jv {
         struct jv_dict *dict;
         const struct jv_callable *callable;
         struct jv_loop *loop;
-        const char *name; /* of an undefined value: what was looked up; or NULL */
+        const char *name; /* for an undefined value: what was looked up; or NULL */
     };
 } jv;
 
@@ -73,18 +71,18 @@ typedef struct jv_loop {
 typedef struct jv_run {
     pj_arena arena;
     const char *template_name;
-    uint64_t steps; /* left */
-    int depth;      /* of nested evaluation */
-    int line;       /* of the statement or expression that runs, for messages */
+    uint64_t steps; /* remaining steps */
+    int depth;      /* nesting of evaluation */
+    int line;       /* current line, for messages */
     int64_t now;
     bool failed;
     pj_error *err;
 } jv_run;
 
-typedef struct jv_builder { /* a string being put together */
+typedef struct jv_builder { /* a string under construction */
     jv_run *run;
     char *text;
-    uint8_t *marks; /* NULL as long as nothing is data */
+    uint8_t *marks; /* NULL while there is no data */
     size_t bytes, capacity;
 } jv_builder;
 
@@ -122,14 +120,14 @@ void jv_build(jv_builder *builder, jv_run *run);
 void jv_add(jv_builder *builder, const char *text, const uint8_t *marks, size_t bytes);
 void jv_add_text(jv_builder *builder, const char *text);
 void jv_add_string(jv_builder *builder, const jv_string *string);
-void jv_add_value(jv_builder *builder, jv value); /* as str() writes it */
+void jv_add_value(jv_builder *builder, jv value); /* as str() would */
 jv jv_built(jv_builder *builder);
 
 const char *jv_type_name(jv value); /* Python's: "str", "NoneType" */
 bool jv_true(jv value);
 bool jv_equal(jv a, jv b);
 bool jv_is_text(jv value, const char *text);
-/* -1, 0, 1; fails for types that have no order between them. */
+/* -1, 0, 1; fails for types without an order. */
 int jv_compare(jv_run *run, jv a, jv b);
 jv jv_to_string(jv_run *run, jv value); /* str() */
 jv jv_repr(jv_run *run, jv value);
@@ -147,7 +145,7 @@ typedef struct jv_json_style {
 } jv_json_style;
 void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int level);
 
-/* Strings count characters, not bytes. */
+/* Length in characters, not bytes. */
 size_t jv_length(const jv_string *string);
 /* Byte offset of character `index` (at most the length). */
 size_t jv_offset(const jv_string *string, size_t index);

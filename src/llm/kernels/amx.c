@@ -1,11 +1,11 @@
 /*
- * Products of many tokens on the matrix unit. Weights are the first operand, sixteen rows at a time
- * where they lie; activations the second, in the panels that the BF16 and VNNI sets pack. What a
- * tile cannot take (columns that do not fill one) goes to the set below; few tokens always do.
+ * Matrix products for many tokens with AMX. Weights are the first operand, sixteen rows at a time,
+ * in place; activations the second, in the panels packed by the BF16 and VNNI sets. What tiles
+ * cannot handle (a partial step of columns) goes to the set below, as do small numbers of tokens.
  *
- * BF16: two tiles of rows times up to three of tokens stay in the unit over a stretch of columns.
- * Codes of a byte: each block of 32 columns has scales of its own, so every product leaves the unit
- * at once, is scaled, and gathers in sixteen vector registers.
+ * BF16: two tiles of rows times up to three of tokens stay in tile registers over a stretch of
+ * columns. 8-bit codes: each block of 32 columns has its own scales, so every product leaves the
+ * tiles at once, is scaled, and accumulates in sixteen vector registers.
  */
 #include "llm/kernels/amx.h"
 
@@ -15,7 +15,7 @@
 
 enum { ROWS = 32, TILE = 16, STEP = 32 /* columns */, LOWER_ROWS = 8 };
 
-/* What this thread's tiles are configured for; configuring costs as much as some products. */
+/* This thread's current tile configuration; reconfiguring costs as much as some products. */
 typedef enum tile_mode { MODE_NONE, MODE_BF16, MODE_BYTES } tile_mode;
 static _Thread_local tile_mode mode;
 
@@ -93,7 +93,7 @@ INLINE void bf16_tiles(const pj_tile *t, const char *upper, const char *lower, s
     each_c(t->c, V, true);
 }
 
-/* Columns that do not fill a step. */
+/* The remaining columns, fewer than a step. */
 static void bf16_rest(const pj_tile *t)
 {
     size_t whole = t->cols / STEP * STEP;
@@ -111,7 +111,7 @@ static void bf16_rest(const pj_tile *t)
 
 enum { STRETCH = 1024 };
 
-/* Rows at even distances: in place if they are, else a copy. */
+/* Rows at a constant stride: in place if they are, else a copy. */
 static const char *even_rows(const pj_tile *t, size_t bytes, char *copy, size_t *stride)
 {
     *stride = t->stride ? t->stride : bytes;
@@ -197,7 +197,7 @@ static void tile_bytes_minima(const pj_tile *t)
     byte_tiles(t, true);
 }
 
-/* Signed codes: no offset to take out. */
+/* Signed codes need no offset correction. */
 INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
                    float *minima)
 {
@@ -227,7 +227,7 @@ UNPACK(unpack_iq4_xs, PJ_IQ4_XS)
 
 /* ---- peaks ------------------------------------------------------------------------------ */
 
-/* Six sums of tiles of zeros: the unit takes as long for any values. */
+/* Six accumulating tile products of zeros: the latency does not depend on values. */
 static double peak_bf16(size_t rounds)
 {
     configure(MODE_BF16);
@@ -264,8 +264,8 @@ static double peak_bytes(size_t rounds)
 
 /* ----------------------------------------------------------------------------------------- */
 
-/* The lower sets' entries with the products of many tokens replaced; filled by the first apply,
- * which runs once (select.c). */
+/* The lower sets' entries with the products of many tokens replaced; initialised by the first
+ * apply, which runs once (select.c). */
 static pj_tile_kernels entries[PJ_DTYPE_COUNT];
 
 static void replace(pj_kernels *kernels, pj_dtype type, void (*tile)(const pj_tile *),
@@ -279,7 +279,7 @@ static void replace(pj_kernels *kernels, pj_dtype type, void (*tile)(const pj_ti
     kernels->linear[type] = &entries[type];
 }
 
-/* The sets whose packing this builds on may be masked out. */
+/* The sets whose packing this depends on may be masked out. */
 static bool packs_like(const pj_kernels *kernels, pj_form form, size_t group)
 {
     return kernels->forms[form]->lanes == 16 && kernels->forms[form]->group == group;

@@ -1,12 +1,11 @@
 /*
- * The tile instructions the AMX kernels use, as macros over inline assembly. The compilers' own
- * intrinsics do not say that they read and write memory (gcc 12 even tells the optimiser of 8 of
- * the 64 bytes of a configuration), so stores before them may be dropped; these say it.
+ * AMX tile instructions as macros over inline assembly. The compilers' intrinsics do not declare
+ * their memory accesses (gcc 12 declares only 8 of the 64 bytes of a configuration), so that
+ * preceding stores may be eliminated; these declare them.
  *
- * With PJ_AMX_MODEL the same macros are a model of the instructions in plain C, so that the kernels
- * can be checked where no processor has them: eight tiles of 16 rows x 64 bytes, and products as
- * the architecture manual defines them (a tile's rows and columns beyond its configuration stay
- * zero).
+ * With PJ_AMX_MODEL the same macros are a C model of the instructions, so that the kernels can be
+ * tested without AMX hardware: eight tiles of 16 rows x 64 bytes, and products as defined by the
+ * architecture manual (rows and columns outside a tile's configuration stay zero).
  */
 #ifndef PJ_LLM_AMX_H
 #define PJ_LLM_AMX_H
@@ -20,7 +19,7 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-_Static_assert(sizeof(tile_config) == 64, "what ldtilecfg reads");
+_Static_assert(sizeof(tile_config) == 64, "must match what ldtilecfg reads");
 
 #ifndef PJ_AMX_MODEL
 

@@ -1,28 +1,29 @@
 /*
- * The two products of attention for one KV head, in vectors.
+ * The two products of attention for one KV head, vectorised.
  *
  * Few query rows (decode: the heads of one group): a key row is read once, converted once and
- * multiplied with all of them. Many rows (prefill): keys go in panels of a tile's width, transposed
- * once for all rows, and both products are register tiles.
+ * multiplied with all of them. Many rows (prefill): keys are transposed once into panels of a
+ * tile's width for all rows, and both products use register tiles.
  */
 #include "llm/kernels/vector_tile.h"
 
 enum {
     PANEL = TILE_VECTORS * LANES, /* keys */
-    MAX_HEAD = 1024,              /* of head_dim: the panel fits the caller's scratch */
+    MAX_HEAD = 1024,              /* head_dim: the panel must fit the caller's scratch */
     FEW_ROWS = TILE_ROWS - 1,
-    VALUE_ROWS = 64 /* positions of V converted at a time */
+    VALUE_ROWS = 64 /* rows of V converted at a time */
 };
 
 _Static_assert(MAX_HEAD *PANEL * 4 + PANEL * MAX_HEAD * 4 <= PJ_ATTENTION_SCRATCH_BYTES,
-               "a panel and its converted rows fit the scratch");
+               "a panel and its converted rows must fit the scratch");
 
 static const char *kv_row(const pj_kv_rows *rows, size_t position)
 {
     return (const char *)rows->data + position * rows->row_bytes;
 }
 
-/* Rows [first, first + n) as floats: in place, or converted to `to` with head_dim floats a row. */
+/* Rows [first, first + n) as floats: in place, or converted to `to` with head_dim floats per
+ * row. */
 static const float *float_rows(const pj_kv_rows *rows, size_t first, size_t n, size_t head_dim,
                                float *to, size_t *stride)
 {
@@ -97,8 +98,8 @@ static void scores_of_few(float *scores, size_t score_stride, const float *q, si
     }
 }
 
-/* One panel of keys against all rows. Panels that do not fill the scores' row go through a buffer.
- */
+/* One panel of keys against all rows. Partial panels at the end of the scores' rows go through a
+ * buffer. */
 static void scores_of_panel(float *scores, size_t score_stride, const float *q, size_t q_stride,
                             size_t rows, const float *panel, size_t n, size_t head_dim)
 {
@@ -138,7 +139,7 @@ static void attention_scores(float *scores, size_t score_stride, const float *q,
 
 /* ---- values ----------------------------------------------------------------------------- */
 
-/* Columns that do not fill a vector. */
+/* The remaining columns, fewer than a vector. */
 static void value_rest(float *y, size_t y_stride, const float *const *a, size_t rows,
                        const float *values, size_t stride, size_t n, size_t cols, bool add)
 {

@@ -1,7 +1,5 @@
-/*
- * BF16 weights by the pairwise dot product of AVX-512 BF16, with activations rounded to bfloat16.
- * Weights are read where they lie: a pair of neighbouring columns is what one lane takes.
- */
+/* BF16 weights with AVX-512 BF16's pairwise dot product, activations rounded to bfloat16. Weights
+ * are read in place: a lane takes a pair of neighbouring columns. */
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -12,7 +10,7 @@ INLINE __m512bh load_pairs(const void *at)
     return (__m512bh)_mm512_loadu_si512(at);
 }
 
-/* 32 values, or the first n of them and zeros. */
+/* 32 values, or the first n of them padded with zeros. */
 INLINE __m512bh round_32(const float *x, size_t n)
 {
     __mmask16 low = n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1);
@@ -97,7 +95,7 @@ static void dot(const pj_dot *d)
 static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
                        void *values, float *scales, int32_t *sums)
 {
-    float *to = values; /* a pair of bfloat16 moves as one float */
+    float *to = values; /* a pair of bfloat16 is moved as one float */
     size_t pairs = (cols + 1) / 2;
     for (size_t first = 0; first < width; first += 16)
         for (size_t i = 0; i < pairs; i += PAIRS) {

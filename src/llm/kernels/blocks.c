@@ -72,7 +72,7 @@ const int8_t pj_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t pj_mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* d q + m, with the fifth bits of q where the type has them. */
+/* d q + m, with the fifth bits of q for types that have them. */
 static void even_block(float d, float m, const uint8_t *nibbles, uint32_t fifth, float *y)
 {
     for (int i = 0; i < 16; i++) {
@@ -165,7 +165,7 @@ void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
 
 /* ---- quantising ------------------------------------------------------------------------- */
 
-/* The division uses the scale before it is rounded to f16, as the formats' own tools do. */
+/* Divides by the scale before rounding it to f16, as the formats' own tools do. */
 static void to_q8_0(const float *x, uint8_t *block)
 {
     float largest = 0;

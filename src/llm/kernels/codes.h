@@ -1,9 +1,7 @@
-/*
- * Stored weights as one unsigned byte per value with float scales, the form that all kernels for
- * quantised types multiply: value = scale (code - 128) - minimum, with one scale per block of 32
- * (and one minimum, for types that have one). A header, so that every instruction set compiles it
- * with its own flags. The types whose codes come from a table are in codes_lookup.h.
- */
+/* Stored weights as one unsigned byte per value with float scales, the form that all quantised
+ * kernels multiply: value = scale (code - 128) - minimum, with one scale per block of 32 (and one
+ * minimum, for types that have one). A header, so that every instruction set compiles it with its
+ * own flags. Types with table-based codes are in codes_lookup.h. */
 #ifndef PJ_LLM_CODES_H
 #define PJ_LLM_CODES_H
 
@@ -56,8 +54,8 @@ typedef uint16_t pj_u16x8 __attribute__((vector_size(16)));
 typedef uint8_t pj_u8x8 __attribute__((vector_size(8)));
 typedef int16_t pj_i16x8 __attribute__((vector_size(16)));
 
-/* Sixteen six-bit codes, less 32, times ratio / 256, plus 128. The compilers shift bytes one by
- * one, so bytes are shifted as pairs and masked. */
+/* Sixteen six-bit codes, less 32, times ratio / 256, plus 128. Compilers do not vectorise byte
+ * shifts, so bytes are shifted as pairs and masked. */
 static inline void pj_codes_q6_k_half(const uint8_t *low, const uint8_t *high, int low_shift,
                                       int high_shift, int16_t ratio, uint8_t *codes)
 {
@@ -76,10 +74,10 @@ static inline void pj_codes_q6_k_half(const uint8_t *low, const uint8_t *high, i
 }
 
 /*
- * Q6_K has a scale a 16 values. The larger of two neighbours (in magnitude) becomes the block's,
- * and all codes are stretched by 3.96, to the whole range of a byte (-32 becomes -127); those of
- * the smaller scale are shrunk by the ratio of the two. What rounding then takes away is less than
- * half of a 127th of the block's largest value, well below the type's own step.
+ * Q6_K has one scale per 16 values. The larger of two neighbouring scales (in magnitude) becomes
+ * the block's, and all codes are stretched by 3.96, to the whole range of a byte (-32 becomes
+ * -127); those with the smaller scale are shrunk by the ratio of the two. The rounding error is
+ * less than half of a 127th of the block's largest value, well below the type's own step.
  */
 static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *scales)
 {
@@ -98,7 +96,7 @@ static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *sc
     }
 }
 
-/* `n` values, whole blocks; minima of types that have them only. */
+/* `n` values, in whole blocks; minima only for types that have them. */
 static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_t *codes,
                                 float *scales, float *minima)
 {

@@ -1,11 +1,9 @@
-/*
- * Weights in 8-bit and smaller codes by AVX2's products of unsigned with signed bytes, which add
- * neighbouring pairs in 16 bits. For few tokens signed weights are multiplied as |w| times x with
- * w's sign, which cannot overflow there; nibbles stay unsigned, so small that the sixteen products
- * of a block that fall in one lane add up in 16 bits, and their offset is taken out by the
- * activations' block sums. Few tokens with blocks of 256 are in k_avx2.h, many tokens with weights
- * of more than four bits in words_avx2.h.
- */
+/* Weights in codes of up to 8 bits with AVX2's products of unsigned and signed bytes, which add
+ * neighbouring pairs in 16 bits. For few tokens, signed weights are multiplied as |w| times x with
+ * w's sign, which cannot overflow; nibbles stay unsigned, small enough that a block's sixteen
+ * products per lane fit 16 bits, and their offset is removed with the activations' block sums. Few
+ * tokens with blocks of 256 are in k_avx2.h, many tokens with weights of more than four bits in
+ * words_avx2.h. */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/k_avx2.h"
 #include "llm/kernels/pack_avx2.h"
@@ -23,7 +21,8 @@ INLINE __m256i load_32(const void *at)
 
 INLINE int32_t sum_codes(__m256i codes)
 {
-    /* Differences to 0 are what adds up unsigned bytes: with 128 more each, taken out again. */
+    /* sad_epu8 against 0 sums unsigned bytes: codes are offset by 128, which is subtracted
+     * again. */
     __m256i quarters = _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8((char)128)),
                                        _mm256_setzero_si256());
     __m128i halves =
@@ -31,8 +30,8 @@ INLINE int32_t sum_codes(__m256i codes)
     return _mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2) - 128 * PJ_Q8_BLOCK;
 }
 
-/* Every block's entry in `scales` is written, `apart` from each other like those of `sums` (-128 x
- * sum of codes). */
+/* Writes every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from
+ * each other. */
 INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
                        int32_t *sums, size_t apart)
 {
@@ -78,7 +77,7 @@ static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t wi
 
 /* ---- few tokens ------------------------------------------------------------------------- */
 
-/* Sums of four products in each lane. */
+/* Four products summed per lane. */
 INLINE __m256i multiply_signed(__m256i w, __m256i x)
 {
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
@@ -158,10 +157,10 @@ static void dot_q8_0(const pj_dot *d)
 
 /* ---- few tokens, nibbles ---------------------------------------------------------------- */
 
-/* Blocks of 18 bytes leave memory faster than one row's products can be added up, so eight rows go
- * together and end in one vector, a row a lane: two rows share a register while they are products
- * of 16 bits (a block's eight in one lane: 15 x 127 x 16 fits), and all eight share the last steps,
- * the conversion and the scales. */
+/* Blocks of 18 bytes arrive from memory faster than one row's products can be summed, so eight rows
+ * are processed together into one vector, one row per lane: two rows share a register of 16-bit
+ * products (a block's eight per lane: 15 x 127 x 16 fits), and all eight share the last steps, the
+ * conversion and the scales. */
 enum { NIBBLE_ROWS = 8 };
 
 /* Products of the blocks at `a` (low half) and `b`: pairs of both nibbles of a byte, 16 bits. */
@@ -176,13 +175,13 @@ INLINE __m256i nibble_products(const char *a, const char *b, __m256i x_low, __m2
     return _mm256_add_epi16(_mm256_maddubs_epi16(low, x_low), _mm256_maddubs_epi16(high, x_high));
 }
 
-/* Halves of each half: those of a, then those of b, added. */
+/* Adds the halves of each half: those of a, then those of b. */
 INLINE __m256i join_quads(__m256i a, __m256i b)
 {
     return _mm256_add_epi16(_mm256_blend_epi16(a, b, 0xf0), _mm256_alignr_epi8(b, a, 8));
 }
 
-/* The scales at the start of the eight blocks. */
+/* The scales at the start of eight blocks. */
 INLINE __m256 nibble_scales(const char *const at[NIBBLE_ROWS])
 {
     __m128i halves = _mm_cvtsi32_si128(pj_load_u16(at[0]));
@@ -196,7 +195,7 @@ INLINE __m256 nibble_scales(const char *const at[NIBBLE_ROWS])
     return _mm256_cvtph_ps(halves);
 }
 
-/* Adds the products of block b of eight rows, a row a lane. */
+/* Adds the products of block b of eight rows, one row per lane. */
 INLINE __m256 add_nibbles(__m256 acc, const char *const *rows, size_t b, const int8_t *codes,
                           float x_scale, int32_t x_sum)
 {
@@ -212,7 +211,8 @@ INLINE __m256 add_nibbles(__m256 acc, const char *const *rows, size_t b, const i
     __m256i each = _mm256_add_epi16(_mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88)),
                                     _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd)));
     __m256i sums = _mm256_madd_epi16(each, _mm256_set1_epi16(1));
-    sums = _mm256_add_epi32(sums, _mm256_set1_epi32(x_sum >> 4)); /* an offset of 8, not 128 */
+    /* for an offset of 8 instead of 128 */
+    sums = _mm256_add_epi32(sums, _mm256_set1_epi32(x_sum >> 4));
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), nibble_scales(at) * _mm256_set1_ps(x_scale),
                            acc);
 }
@@ -254,7 +254,7 @@ static void dot_q4_0(const pj_dot *d)
         dot_group(d, PJ_Q4_0, row, 1, 1);
 }
 
-/* ---- few tokens, types without kernels of their own ------------------------------------- */
+/* ---- few tokens, types without their own kernels ---------------------------------------- */
 
 INLINE float unpacked_row(const uint8_t *codes, const float *scales, const float *minima,
                           const int8_t *x, const float *x_scales, const int32_t *x_sums,
@@ -282,8 +282,8 @@ INLINE __m256i four_codes(const char *at)
     return _mm256_set1_epi32(codes);
 }
 
-/* Written out, because the compilers start all of a tile's products before they add any, and have
- * no registers for that. */
+/* Written out by hand: compilers start all products of a tile before adding any, and run out of
+ * registers. */
 
 /* sum (16 bits) += products of small codes with x. */
 INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
@@ -295,9 +295,9 @@ INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
             : [w] "x"(w), [x] "x"(x));
 }
 
-/* A block of codes 0 .. 15, of which 8 is taken when `centred`: the sums start at what that makes,
- * half of it in either of a token's two lanes. They end within 16 bits, since x sums up to no more
- * than 32 x 127 in magnitude. */
+/* A block of codes 0 .. 15, with 8 subtracted if `centred`: the sums start at that correction, half
+ * of it in each of a token's two lanes. They fit 16 bits, since the magnitudes of x sum to at most
+ * 32 x 127. */
 INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
                         const bool centred, const size_t V, __m256i whole[ROWS][VECTORS])
 {
@@ -317,8 +317,8 @@ INLINE void block_small(const char *const *rows, const char *x, const int32_t *x
         _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
 }
 
-/* Blocks that share the activations' scale: the weights' scales are applied to each, that at the
- * end. */
+/* Blocks that share the activations' scale: the weights' scales are applied per block, the
+ * activations' once at the end. */
 INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
 {
     const char *x = t->x;
@@ -398,7 +398,7 @@ static void unpack_q4_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* Half as many sums again as a tile has, because here every one waits for its own products. */
+/* Half as many sums again as a tile has, because each waits for its own products here. */
 static double peak(size_t rounds)
 {
     enum { SUMS = 12 };

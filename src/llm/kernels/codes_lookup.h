@@ -1,14 +1,13 @@
 /*
- * The quantised types beyond those that have kernels of their own, as codes and scales (codes.h).
- * Each value has an index of at most four bits (five for Q5_0 and Q5_1), so each run of sixteen
- * values with one scale is a table of up to sixteen codes, looked up with a byte shuffle where the
- * instruction set has one.
+ * Quantised types without their own kernels, as codes and scales (codes.h). Each value has an index
+ * of at most four bits (five for Q5_0 and Q5_1), so each run of sixteen values with one scale is a
+ * table of up to sixteen codes, looked up with a byte shuffle where available.
  *
- * All are exact but Q2_K and (in its scale's last bit) IQ4_XS. Q3_K has a scale for every 16
- * values, of six bits, and values of -4 to 3: their product fits a signed byte when its sign is
- * turned, so the block's scale is -d. Q2_K has a minimum for every 16 values, which codes have not:
- * its four values become codes of a common scale, the largest of the block 127, so that rounding
- * takes away 1/254 of that at most, well below the type's own step.
+ * All are exact except Q2_K and (in its scale's last bit) IQ4_XS. Q3_K has a six-bit scale per 16
+ * values and values of -4 to 3: their product fits a signed byte if its sign is flipped, so the
+ * block's scale is -d. Q2_K has a minimum per 16 values, which codes cannot represent: its four
+ * values become codes of a common scale with the block's largest at 127, so that the rounding error
+ * is at most 1/254 of it, well below the type's own step.
  */
 #ifndef PJ_LLM_CODES_LOOKUP_H
 #define PJ_LLM_CODES_LOOKUP_H
@@ -43,7 +42,7 @@ static inline void pj_codes_bits(const uint8_t *from, int shift, uint8_t mask, u
     for (int i = 0; i < 16; i++) to[i] = (uint8_t)(from[i] >> shift & mask);
 }
 
-/* Levels as codes: 128 added. */
+/* Levels as codes: offset by 128. */
 static inline void pj_codes_levels(const int8_t levels[16], uint8_t table[16])
 {
     for (int i = 0; i < 16; i++) table[i] = (uint8_t)(levels[i] + 128);
@@ -144,13 +143,13 @@ static inline void pj_codes_q2_k(const uint8_t *block, uint8_t *codes, float *sc
                 values[half][q] = d * (float)((both & 15) * q) - dmin * (float)(both >> 4);
                 if (fabsf(values[half][q]) > largest) largest = fabsf(values[half][q]);
             }
-        /* a scale that is no number makes the block's values none */
+        /* a NaN scale makes the block's values NaN */
         float inverse = largest > 0 ? 127 / largest : 0;
         scales[j] = largest / 127 + 0 * (d + dmin);
         for (int half = 0; half < 2; half++) {
             uint8_t table[16] = {0}, index[16];
             for (int q = 0; q < 4; q++) {
-                float code = values[half][q] * inverse; /* NaN stays out of the conversion */
+                float code = values[half][q] * inverse; /* keeps NaN out of the conversion */
                 table[q] =
                     (uint8_t)(128 + (code >= -127.5f && code <= 127.5f ? (int)rintf(code) : 0));
             }

@@ -1,8 +1,6 @@
-/*
- * Weights in 8-bit and smaller codes by Arm's products of signed bytes; compiled twice. With the
- * dot product extension one weight (four columns of it) meets four tokens; with I8MM two rows meet
- * two tokens over eight columns, twice the products an instruction.
- */
+/* Weights in codes of up to 8 bits with Arm's products of signed bytes; compiled twice. With the
+ * dot product extension four columns of one weight row meet four tokens; with I8MM two rows meet
+ * two tokens over eight columns, twice the products per instruction. */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/vector.h"
 
@@ -69,7 +67,7 @@ typedef struct block_codes {
     int8x16_t low, high;
 } block_codes;
 
-/* The codes of a block of Q8_0 or Q4_0, signed. */
+/* The codes of a block of Q8_0 or Q4_0, as signed bytes. */
 INLINE block_codes load_block(pj_dtype type, const char *at)
 {
     if (type == PJ_Q8_0)
@@ -139,7 +137,7 @@ static void unpack(pj_dtype type, const void *row, size_t cols, void *values, fl
     for (size_t i = 0; i < cols; i++) codes[i] ^= 128; /* signed */
 }
 
-/* All other types: a row is unpacked, then multiplied. */
+/* Other types: unpacks a row, then multiplies. */
 static void dot_unpacked(const pj_dot *d)
 {
     const pj_matrix *w = d->weights;

@@ -1,7 +1,5 @@
-/*
- * Feature bits. On x86 the registers a set needs must also be saved by the operating system (XCR0),
- * and tiles must be asked for (Linux: arch_prctl), because they enlarge every signal frame.
- */
+/* CPU feature detection. On x86 the operating system must also save the registers of a set (XCR0),
+ * and AMX tiles must be requested (Linux: arch_prctl), because they enlarge every signal frame. */
 #include "llm/kernels/cpu.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* What this processor and its operating system allow, asked once at a time; no state. */
+/* CPU and operating system support for instruction sets; no state. */
 #ifndef PJ_LLM_CPU_H
 #define PJ_LLM_CPU_H
 
@@ -8,7 +8,7 @@ bool pj_cpu_has_avx2(void);   /* AVX2, FMA, F16C */
 bool pj_cpu_has_avx512(void); /* F, BW, DQ, VL, on top of AVX2 */
 bool pj_cpu_has_vnni(void);   /* AVX-512 VNNI and VBMI */
 bool pj_cpu_has_bf16(void);   /* AVX-512 BF16 */
-/* Tiles for BF16 and INT8. Asks the kernel for the permission to use them, once for the process. */
+/* Tiles for BF16 and INT8. Requests the kernel's permission to use them, once per process. */
 bool pj_cpu_has_amx(void);
 bool pj_cpu_has_neon(void);
 bool pj_cpu_has_dotprod(void);

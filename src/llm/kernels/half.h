@@ -1,4 +1,4 @@
-/* 16-bit floats as bits, one at a time, exactly; for plain C and the ends of rows. */
+/* Exact scalar conversions of 16-bit floats, for plain C and the ends of rows. */
 #ifndef PJ_LLM_HALF_H
 #define PJ_LLM_HALF_H
 
@@ -42,7 +42,7 @@ static inline float pj_float_of_f16(uint16_t half)
     return pj_float_of_bits(sign | pj_bits_of_float(magnitude));
 }
 
-/* Round to nearest, ties to even; too large becomes infinite; NaN stays NaN. */
+/* Round to nearest, ties to even; overflow becomes infinity; NaN stays NaN. */
 static inline uint16_t pj_f16_of_float(float value)
 {
     uint32_t bits = pj_bits_of_float(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;

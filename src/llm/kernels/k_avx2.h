@@ -1,10 +1,8 @@
-/*
- * Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX2: k_vnni.h's way in
- * vectors of half the width. Codes go to unsigned bytes in registers, 32 columns at a time; their
- * products with the activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits) and are
- * multiplied there with the sub-blocks' integer scales. Floats appear once to 128 columns, which
- * share one scale of activations. Included by codes_avx2.c alone.
- */
+/* Few tokens with weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX2: the method of k_vnni.h with
+ * vectors of half the width. Codes are unpacked to unsigned bytes in registers, 32 columns at a
+ * time; their products with the activations' bytes are added pairwise in 16 bits (63 x 127 x 2
+ * fits) and multiplied by the sub-blocks' integer scales. Floats are used once per 128 columns,
+ * which share one scale of activations. Included only by codes_avx2.c. */
 #ifndef PJ_LLM_K_AVX2_H
 #define PJ_LLM_K_AVX2_H
 
@@ -14,8 +12,8 @@
 
 enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 8 };
 
-/* What a block has besides its codes. Scales are words: of Q4_K and Q5_K the eight in both halves;
- * of Q6_K those of even sub-blocks in the low half, of odd ones in the high. */
+/* A block's header. Scales are words: for Q4_K and Q5_K the eight in both halves; for Q6_K those of
+ * even sub-blocks in the low half, of odd ones in the high half. */
 typedef struct k_header {
     __m256i scales;
     __m128i minima;
@@ -23,7 +21,7 @@ typedef struct k_header {
     __m128 minima_unit;
 } k_header;
 
-/* A block of one token. */
+/* One token's activations for a block. */
 typedef struct k_inputs {
     const int8_t *codes;
     __m256i offsets[K_PARTS]; /* Q6_K: 32 times the sums of pairs, words */
@@ -42,7 +40,7 @@ INLINE __m128i k_words(uint32_t low, uint32_t high)
     return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
 }
 
-/* Six-bit scales and minima out of twelve bytes. */
+/* Six-bit scales and minima from twelve bytes. */
 INLINE void k_load_header(const char *at, k_header *h)
 {
     uint32_t units, a, b, c;
@@ -110,7 +108,8 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
             _mm256_maddubs_epi16(_mm256_set1_epi8(32), k_load(codes + 32 * p));
         return;
     }
-    const __m128i *at = (const __m128i *)(const void *)sums; /* -128 times, before */
+    /* they are stored multiplied by -128 */
+    const __m128i *at = (const __m128i *)(const void *)sums;
     x->sums = _mm_packs_epi32(_mm_srai_epi32(_mm_loadu_si128(at), 7),
                               _mm_srai_epi32(_mm_loadu_si128(at + 1), 7));
 }

@@ -1,8 +1,7 @@
-/*
- * Few tokens with weights in blocks of 256, on any kernel set: rows go in K_STREAMS runs side by
- * side, which the prefetchers follow, and what is left over one by one. Included by k_avx2.h and
- * k_vnni.h, each behind its k_dot_group, which does S rows `apart` from each other with all tokens.
- */
+/* Few tokens with weights in blocks of 256, on any kernel set: rows are read in K_STREAMS
+ * interleaved streams, which the prefetchers follow, and the remainder one by one. Included by
+ * k_avx2.h and k_vnni.h after their k_dot_group, which does S rows `apart` from each other with all
+ * tokens. */
 #ifndef PJ_LLM_K_DOT_H
 #define PJ_LLM_K_DOT_H
 

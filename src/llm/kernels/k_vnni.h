@@ -1,10 +1,8 @@
-/*
- * Weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX-512 VNNI. Codes go from the file to unsigned
- * bytes in registers, in the order of the columns. Few tokens: their products with the
- * activations' bytes add up pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words
- * multiplies them with the sub-blocks' integer scales, so that floats appear once to 128 columns,
- * which share one scale of activations. Included by vnni.c alone.
- */
+/* Weights in blocks of 256 (Q4_K, Q5_K, Q6_K) on AVX-512 VNNI. Codes are unpacked to unsigned bytes
+ * in registers, in column order. Few tokens: their products with the activations' bytes are added
+ * pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words multiplies them by the
+ * sub-blocks' integer scales, so that floats are used once per 128 columns, which share one scale
+ * of activations. Included only by vnni.c. */
 #ifndef PJ_LLM_K_VNNI_H
 #define PJ_LLM_K_VNNI_H
 
@@ -14,21 +12,21 @@
 
 enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4 };
 
-/* A block: 64 columns in each part. */
+/* A block: 64 columns per part. */
 typedef struct k_weights {
-    __m512i codes[K_PARTS], scales[K_PARTS]; /* bytes; a word for each pair of them */
+    __m512i codes[K_PARTS], scales[K_PARTS]; /* bytes; one word per pair of them */
     __m128i minima;                          /* Q4_K, Q5_K: 8 words */
     __m512 unit;
     __m128 minima_unit;
 } k_weights;
 
-/* A block of one token. */
+/* One token's activations for a block. */
 typedef struct k_inputs {
     __m512i codes[K_PARTS];
     __m512i offsets[K_PARTS]; /* Q6_K: 32 times the sums of pairs, words */
     __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
     __m512 scales[2];         /* of the halves */
-    __m128 sum_scales;        /* those, for pairs of sums */
+    __m128 sum_scales;        /* the scales, for pairs of sums */
 } k_inputs;
 
 INLINE __m512i k_load(const void *at)
@@ -52,7 +50,7 @@ INLINE __m512i k_shifts(long long low, long long high)
     return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
 }
 
-/* Eight 6-bit scales and minima out of twelve bytes, as bytes. */
+/* Eight 6-bit scales and minima from twelve bytes, as bytes. */
 INLINE void k_scales(const char *packed, uint64_t *scales, uint64_t *minima)
 {
     uint32_t a, b, c;
@@ -77,7 +75,7 @@ INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
     memcpy(&units, at, 4);
     __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
     w->unit = _mm512_broadcastss_ps(both);
-    w->minima_unit = _mm_movehdup_ps(both); /* in lanes 0 and 1; the others are made equal */
+    w->minima_unit = _mm_movehdup_ps(both); /* in lanes 0 and 1; copied to the others */
     w->minima_unit = _mm_movelh_ps(w->minima_unit, w->minima_unit);
     k_scales(at + 4, &scales, &minima);
     __m512i words = _mm512_castsi128_si512(k_words(scales));
@@ -98,8 +96,8 @@ INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
     }
 }
 
-/* Q6_K: 64 bytes hold the low nibbles of 64 columns and of the 64 behind them; the pairs of bits
- * above those of 32 columns each lie in one byte. */
+/* Q6_K: 64 bytes hold the low nibbles of 64 columns and of the next 64; a byte holds the upper bit
+ * pairs of four columns, 32 apart. */
 INLINE void k_load_q6(const char *at, k_weights *w)
 {
     const __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(0x30);
@@ -138,7 +136,8 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
     x->scales[1] = _mm512_set1_ps(scales[4]);
     if (type == PJ_Q6_K) return;
     __m256i whole = _mm256_loadu_si256((const __m256i *)(const void *)sums);
-    x->sums = _mm256_cvtepi32_epi16(_mm256_srai_epi32(whole, 7)); /* -128 times, before */
+    /* they are stored multiplied by -128 */
+    x->sums = _mm256_cvtepi32_epi16(_mm256_srai_epi32(whole, 7));
     x->sum_scales = _mm_set_ps(scales[4], scales[4], scales[0], scales[0]);
 }
 
@@ -253,8 +252,8 @@ INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *t
     }
 }
 
-/* Sixteen scales as eight for 32 columns each, and what the codes of each sixteen are multiplied
- * with then (over 256): see pj_codes_q6_k. */
+/* Sixteen scales reduced to eight for 32 columns each, and the factors of each sixteen codes (over
+ * 256): see pj_codes_q6_k. */
 INLINE __m256i k_ratios(const char *at, float *scales)
 {
     const float stretch = 3.96f;

@@ -1,5 +1,5 @@
-/* Reading and multiplying flat out, timed from the start of the first thread to the end of the
- * last. Both are sized so that the dispatch does not show. */
+/* Reads memory and multiplies at full speed, timed from the start of the first thread to the end of
+ * the last. Both are long enough to make dispatch negligible. */
 #include "llm/kernels/limits.h"
 
 #include "base/clock.h"
@@ -13,11 +13,11 @@ typedef struct reading {
     const char *memory;
     size_t bytes;
     unsigned streams;
-    _Atomic uint64_t sink; /* so that the reads are needed */
+    _Atomic uint64_t sink; /* keeps the reads from being optimised away */
 } reading;
 
-/* The sums must be in registers: an array of them is kept on the stack, and reading back a vector
- * that was stored in other pieces stalls for longer than the line takes to come. */
+/* The sums must stay in registers: an array would be kept on the stack, and reloading a vector
+ * stored in pieces (failed store forwarding) takes longer than the cache line to arrive. */
 typedef uint64_t words __attribute__((vector_size(16)));
 
 static inline words words_at(const char *at)

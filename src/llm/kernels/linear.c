@@ -1,12 +1,13 @@
 /*
- * Drives the products: splits rows over the team, blocks for the caches, calls the set's kernels.
+ * Drives the products: distributes rows over the thread team, blocks for the caches, calls the
+ * set's kernels.
  *
- * Many tokens: a thread takes a block of weight rows small enough that it stays in the second cache
- * (unpacked there where the type needs it), and walks all panels past it; within a panel it takes
- * stretches of columns such that the panel's piece stays in cache under all tiles of the
- * block. Sums gather in small [rows][48] buffers, one a panel, and are stored transposed. Long rows
- * are cut into chunks of columns, so that a block has many rows: the weights come from memory once,
- * the activations once a block.
+ * Many tokens: a thread takes a block of weight rows that fits its L2 cache (unpacked there where
+ * the type requires it) and multiplies it with all panels; within a panel it proceeds in stretches
+ * of columns, so that the panel's part stays in cache for all tiles of the block. Sums accumulate
+ * in small [rows][48] buffers, one per panel, and are stored transposed. Long rows are split into
+ * chunks of columns, so that a block has many rows: the weights are read from memory once, the
+ * activations once per block.
  */
 #include "llm/kernels/linear.h"
 
@@ -18,12 +19,13 @@
 
 enum {
     BLOCK_MAX_ROWS = 128,
-    CACHE_BYTES = 640 << 10, /* of a block, a stretch of a panel and the next: the second cache has
-                                1 MiB, and results and the next block come into it meanwhile */
-    BLOCK_BYTES = 448 << 10, /* of a block at most, for the same reason */
-    CHUNK_BYTES = 8192,      /* of a row at a time: a block has 31 rows or more */
-    DOT_BYTES = 1 << 20,     /* of weights a thread takes at a time */
-    SUMS_BYTES = 256 << 10   /* of a block over many panels; at least of one */
+    /* block, a stretch of a panel and the next: L2 is 1 MiB, and also holds results and the next
+     * block */
+    CACHE_BYTES = 640 << 10,
+    BLOCK_BYTES = 448 << 10, /* maximum of a block, for the same reason */
+    CHUNK_BYTES = 8192,      /* per row at a time: a block has 31 rows or more */
+    DOT_BYTES = 1 << 20,     /* weights that a thread takes at a time */
+    SUMS_BYTES = 256 << 10   /* of a block over many panels; at least one */
 };
 
 static size_t round_up(size_t n, size_t multiple)
@@ -43,7 +45,7 @@ pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type)
 
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 {
-    /* The largest form: 4 bytes a value, of which codes need 2 and 8 a block. */
+    /* The largest form: 4 bytes per value; codes need 2, and 8 per block. */
     size_t bytes;
     if (pj_mul_overflows(round_up(tokens, 16), round_up(cols, 64), &bytes)) return 0;
     if (pj_mul_overflows(bytes, 4, &bytes) || pj_add_overflows(bytes, 256, &bytes)) return 0;
@@ -55,7 +57,7 @@ static bool has_codes(pj_form form)
     return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WORDS;
 }
 
-/* Of a packed value. */
+/* Size of a packed value. */
 static size_t value_bytes(pj_form form, bool panels)
 {
     if (form == PJ_FORM_Q8_WORDS) return panels ? 2 : 1;
@@ -77,7 +79,7 @@ static size_t padded_cols(const pj_packed *x)
     return x->form == PJ_FORM_BF16 ? round_up(x->cols, 32) : x->cols;
 }
 
-/* Panels of equal width, in vectors, rather than full ones and a rest. */
+/* Panels of equal width, in vectors, rather than full ones and a remainder. */
 static size_t panel_tokens(const pj_form_kernels *form, size_t tokens)
 {
     size_t vectors = (tokens + form->lanes - 1) / form->lanes;
@@ -151,8 +153,8 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
 
 /* ---- multiplying ------------------------------------------------------------------------ */
 
-/* How the rows of a job are handed out: `whole` takes of `grain` rows, and then, up to `units`
- * takes in all, of `fine` rows. */
+/* How the rows of a job are split into work units: `whole` units of `grain` rows, then up to a
+ * total of `units` units of `fine` rows. */
 typedef struct cut {
     size_t grain, whole, fine, units;
 } cut;
@@ -185,10 +187,10 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
     pj_look_end(look);
 }
 
-/* The stored weights of the block that this thread will probably multiply next. */
+/* The stored weights of the block that this thread will probably process next, for prefetching. */
 typedef struct coming {
     const char *at;
-    size_t bytes, stride, rows; /* of a row; from one to the next; none: 0 */
+    size_t bytes, stride, rows; /* of a row; between rows; none: 0 */
 } coming;
 
 /* A block of rows over a chunk of columns, unpacked or in place. */
@@ -207,7 +209,7 @@ typedef struct block {
     coming next;
 } block;
 
-/* Columns taken at a time: whole blocks of every type. */
+/* Columns per chunk: a multiple of every type's block size. */
 static size_t chunk_cols(const pj_tile_kernels *kernels)
 {
     return CHUNK_BYTES / kernels->unpacked_bytes;
@@ -215,7 +217,7 @@ static size_t chunk_cols(const pj_tile_kernels *kernels)
 
 static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)
 {
-    /* A line more than the values, so that rows do not fall on the same cache sets. */
+    /* One cache line more than the values, so that rows do not map to the same cache sets. */
     return round_up(cols * kernels->unpacked_bytes, 64) + 64;
 }
 
@@ -244,8 +246,8 @@ static void unpack_block(block *b, char *scratch)
     b->minima = minima;
 }
 
-/* Lines that the store after the last stretch will write: they lie a row of y apart, where no
- * hardware prefetcher looks. A few are asked for before every tile, as many as come meanwhile. */
+/* Prefetch for the store after the last stretch: its lines are one row of y apart, which hardware
+ * prefetchers do not follow. A few are prefetched before every tile. */
 typedef struct output {
     float *y; /* of the panel's first token and the block's first row; NULL: not to be stored yet */
     size_t y_stride, tokens;
@@ -260,8 +262,8 @@ static void prefetch_output(const output *to, size_t row, size_t rows)
             __builtin_prefetch(to->y + t * to->y_stride + line, 1, 2);
 }
 
-/* What the tiles of a stretch fetch while they multiply: tile i of `count` asks for `bytes` at
- * `at` + i x `stride`. */
+/* Prefetches by the tiles of a stretch: tile i of `count` prefetches `bytes` at `at` + i x
+ * `stride`. */
 typedef struct fetching {
     const char *at;
     size_t bytes, stride, count;
@@ -305,19 +307,20 @@ static fetching fetch_panel(const block *b, const char *at, size_t bytes)
     return (fetching){at, share, share, tiles};
 }
 
-/* The last panel's tiles fetch the weights of the block that comes next, or else every block would
- * begin with waiting for memory. */
+/* The last panel's tiles prefetch the weights of the next block, which would otherwise begin with
+ * memory stalls. */
 static fetching fetch_weights(const block *b, size_t stretch)
 {
     const coming *next = &b->next;
     size_t tiles = block_tiles(b),
            stretches = (b->cols + b->kernels->stretch - 1) / b->kernels->stretch;
     size_t done = stretch * tiles;
-    if (next->bytes == next->stride) { /* one run of memory, in equal shares */
+    if (next->bytes == next->stride) { /* contiguous: equal shares */
         size_t share = next->rows * next->bytes / (stretches * tiles);
         return (fetching){next->at + done * share, share, share, tiles};
     }
-    size_t left = next->rows > done ? next->rows - done : 0; /* a row a tile, as far as it goes */
+    /* one row per tile, as far as it goes */
+    size_t left = next->rows > done ? next->rows - done : 0;
     return (fetching){left ? next->at + done * next->stride : next->at, next->bytes, next->stride,
                       smaller(left, tiles)};
 }
@@ -354,7 +357,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     if (!b->output_sums) return;
     if (job->look_step > 1 && panels_behind % job->look_step) return;
     int64_t look = pj_look_begin();
-    /* The buffer lies in the first cache; y's rows are far apart and mostly gone from it. */
+    /* The buffer is in L1; y's rows are far apart and mostly evicted. */
     if (!job->bias)
         p->kernels->value_sums(sums, b->end - b->begin, tokens, PJ_TILE_MAX_TOKENS, job->tau,
                                b->output_sums);
@@ -365,7 +368,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
 }
 
 /* After columns [col, col + chunk) of rows [begin, end): the next columns of the same rows, or the
- * rows that are left when all threads have taken a unit, as they do in turn. */
+ * rows left after every thread has taken one unit, as they do in turn. */
 static coming coming_block(const product *p, const pj_matrix *w, size_t begin, size_t end,
                            size_t col, size_t chunk)
 {
@@ -391,7 +394,7 @@ static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, 
     size_t chunk = chunk_cols(kernels);
     size_t panel_floats = round_up(end - begin, kernels->rows) * PJ_TILE_MAX_TOKENS;
     bool one_chunk = padded <= chunk;
-    /* Tokens whose sums wait together for the next chunk; all, when there is none. */
+    /* Tokens whose sums are kept for the next chunk; all of them if there is none. */
     size_t group = one_chunk ? p->x->tokens : SUMS_BYTES / 4 / panel_floats * panel;
     float *sums = scratch;
     for (size_t first = 0; first < p->x->tokens; first += group)
@@ -433,14 +436,14 @@ static void multiply_some(void *context, unsigned thread)
     }
 }
 
-/* Whole tiles, and whole cache lines of results. */
+/* Rounds to whole tiles and whole cache lines of results. */
 static size_t round_rows(size_t rows, const pj_tile_kernels *kernels)
 {
     enum { LINE = 16 };
     return round_up(rows, kernels->rows > LINE ? kernels->rows : LINE);
 }
 
-/* Rows of a unit: as many as the cache holds, fewer where the threads would not share evenly. */
+/* Rows per unit: as many as the cache holds, fewer where threads would not share evenly. */
 static size_t unit_rows(const product *p, const pj_matrix *w)
 {
     const pj_tile_kernels *k = p->kernels->linear[w->type];
@@ -458,8 +461,7 @@ static size_t unit_rows(const product *p, const pj_matrix *w)
     return round_rows(rows ? rows : 1, k);
 }
 
-/* The last rows of all, where threads would wait for one that has just begun, go in smaller
- * pieces. */
+/* The last rows are split into smaller units, to balance the load at the end. */
 static cut cut_job(const product *p, size_t j)
 {
     const pj_matrix *w = p->jobs[j].weights;

@@ -1,14 +1,15 @@
 /*
- * Y = X W^T (+ bias): products of float32 activations with stored weight matrices, on the team.
+ * Y = X W^T (+ bias): products of float32 activations with stored weight matrices, on the thread
+ * team.
  *
  * Two steps, because one packed X serves several matrices (q, k, v; gate, up): pj_linear_pack
- * brings X into the form the weight type's kernels read (float32, bfloat16, or 8-bit blocks of 32
- * with a float scale), pj_linear_run multiplies it with one or several matrices in one dispatch.
- * How many tokens there are decides between two ways: few (decode) stream each weight row once past
- * all tokens and are bound by memory; many (prefill) are blocked matrix products.
+ * converts X to the form that the weight type's kernels read (float32, bfloat16, or 8-bit blocks of
+ * 32 with a float scale), pj_linear_run multiplies it with one or more matrices in one dispatch.
+ * The number of tokens selects the algorithm: few (decode) stream each weight row once past all
+ * tokens and are memory-bound; many (prefill) are blocked matrix products.
  *
- * The form depends on the weight type and the kernel set alone, not on the number of tokens, so a
- * batch gives what single tokens give, but for the order of summation.
+ * The form depends only on the weight type and the kernel set, not on the number of tokens, so a
+ * batch gives the same results as single tokens, up to the order of summation.
  */
 #ifndef PJ_LLM_LINEAR_H
 #define PJ_LLM_LINEAR_H
@@ -18,14 +19,14 @@
 
 /* The form in which kernels read activations for weights of this type. */
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type);
-/* Bytes of caller's memory (64-byte aligned) that hold packed activations of any form; 0 when the
- * size overflows. */
+/* Size of the caller's buffer (64-byte aligned) for packed activations of any form; 0 on
+ * overflow. */
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols);
 
 typedef struct pj_packed {
     pj_form form;
     size_t tokens, cols;
-    const float *x; /* as given: [tokens][x_stride]; must live as long as this does */
+    const float *x; /* the unpacked activations [tokens][x_stride]; must outlive this struct */
     size_t x_stride;
     bool panels;  /* many tokens: packed in panels; else row by row */
     void *values; /* into the caller's memory */
@@ -42,11 +43,11 @@ typedef struct pj_linear_job {
     const float *bias;        /* [rows], or NULL */
     float *y;                 /* [tokens][y_stride], rows used */
     size_t y_stride;
-    /* Statistics of y are added to those of the thread that computes a part, while that part is in
-     * its first cache: [threads], or NULL. The order of additions is not always the same. */
+    /* Accumulates statistics of y in the sums of the thread that computed a part, while that part
+     * is in its L1 cache: [threads], or NULL. The order of additions may vary. */
     pj_thread_sums *sums;
-    size_t look_step; /* many tokens come in panels: sums are of every so-manieth, the last one
-                         always; 0: of all */
+    /* many tokens: statistics of every look_step-th, always including the last; 0: of all */
+    size_t look_step;
     float tau;
 } pj_linear_job;
 

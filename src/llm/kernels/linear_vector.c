@@ -1,8 +1,6 @@
-/*
- * Products of F32, F16 and BF16 weights with float activations, in vectors of floats. Few tokens:
- * four weight rows at once, each a stream of its own through memory, past up to four tokens. Many:
- * the register tile over panels; 16-bit rows are unpacked to float once for all panels.
- */
+/* Products of F32, F16 and BF16 weights with float activations, vectorised. Few tokens: four weight
+ * rows at once, each its own memory stream, times up to four tokens. Many: the register tile over
+ * panels; 16-bit rows are converted to float once for all panels. */
 #include "llm/kernels/vector_tile.h"
 
 enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 2048 };
@@ -159,7 +157,7 @@ static void tile_store(const float *c, size_t rows, size_t tokens, const float *
     }
 }
 
-/* Every sum reads its start anew, or the compiler would see that they are all the same. */
+/* Every sum reloads its initial value, or the compiler would merge equal sums. */
 static double peak(size_t rounds)
 {
     enum { SUMS = TILE_ROWS * TILE_VECTORS };
@@ -172,8 +170,8 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * LANES * (double)rounds;
 }
 
-/* A panel's stretch of about 192 KiB stays in the second cache. Shorter ones would fit the first,
- * but loading and storing the sums more often costs more than that saves. */
+/* A panel's stretch of about 192 KiB stays in L2. Shorter ones would fit L1, but loading and
+ * storing the sums more often costs more than that saves. */
 enum { STRETCH = 196608 / (TILE_VECTORS * LANES * 4) / 16 * 16 };
 
 #define TYPE(name)                                                               \

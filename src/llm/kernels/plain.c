@@ -1,8 +1,6 @@
-/*
- * Plain C: every operation as its definition says, in the order it says. What the other sets are
- * tested against and what runs where none of them does. No fast mathematics: expf, tanhf, logf of
- * the C library; sums of long rows in double.
- */
+/* Plain C: every operation by its definition, in that order. The reference for testing the other
+ * sets, and the fallback. No fast mathematics: expf, tanhf, logf of the C library; sums of long
+ * rows in double. */
 #include "llm/kernels/plain.h"
 
 #include "llm/kernels/codes.h"
@@ -93,7 +91,7 @@ static void sigmoid_multiply(float *y, const float *gate, size_t n)
     for (size_t i = 0; i < n; i++) y[i] /= 1 + expf(-gate[i]);
 }
 
-/* Columns of the state do not meet: one after the other. */
+/* Columns of the state are independent: processed one after another. */
 static void delta_step(float *state, const float *q, const float *k, const float *v, float decay,
                        float strength, size_t key_dim, size_t value_dim, float *y)
 {
@@ -250,7 +248,7 @@ void pj_plain_pack_q8(const float *x, size_t n, void *values, float *scales, int
     }
 }
 
-/* A row is unpacked once and meets every token. Sixteen sums, so that long rows stay exact. */
+/* A row is unpacked once for all tokens. Sixteen partial sums keep long rows accurate. */
 static void dot_float(const pj_dot *d)
 {
     const pj_matrix *w = d->weights;

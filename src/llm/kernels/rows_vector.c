@@ -1,11 +1,9 @@
-/*
- * Operations on rows in vectors: norms, rope, activations, softmax, figures. One source for every
- * set. Ends of rows that do not fill a vector are read into a zero-filled one.
- */
+/* Vectorised row operations: norms, rope, activations, softmax, statistics. One source for every
+ * set. Partial vectors at the end of rows are zero-filled. */
 #include "llm/kernels/vector.h"
 
-/* Runs BODY for each vector of a row of n: `i` is the first index, `len` LANES or less, and LOAD
- * and STORE handle the end. */
+/* Iterates over the vectors of a row of n: `i` is the first index, `len` at most LANES; LOAD and
+ * STORE handle the partial vector at the end. */
 #define LOAD(row)     (len == LANES ? vec_load((row) + i) : vec_load_some((row) + i, len))
 #define STORE(row, v) (len == LANES ? vec_store((row) + i, v) : vec_store_some((row) + i, v, len))
 #define FOR_VECTORS(n) \
@@ -13,7 +11,7 @@
 
 /* ---- sums ------------------------------------------------------------------------------- */
 
-/* Sums of stretches of 512 values in float lanes, the stretches in double. */
+/* Sums blocks of 512 values in float lanes, the blocks in double. */
 enum { STRETCH = 512 };
 
 static double sum_of(const float *x, size_t n)
@@ -29,7 +27,7 @@ static double sum_of(const float *x, size_t n)
     return sum;
 }
 
-/* Of (x - mean)^2; the values past the end must not count as -mean. */
+/* Sum of (x - mean)^2; padding must not count as -mean. */
 static double sum_square(const float *x, size_t n, float mean)
 {
     double sum = 0;
@@ -128,7 +126,7 @@ static void sigmoid_multiply(float *y, const float *gate, size_t n)
     FOR_VECTORS(n) STORE(y, LOAD(y) / (1 + vec_exp(-LOAD(gate))));
 }
 
-/* Up to DELTA vectors of columns of the state; the last one holds `len` columns. */
+/* Up to DELTA vectors of state columns; the last one has `len` columns. */
 enum { DELTA = 4 };
 
 INLINE void delta_columns(float *state, const float *q, const float *k, const float *v, float decay,
@@ -258,7 +256,7 @@ static void value_sums_one_by_one(const float *x, size_t n, float tau, pj_value_
     }
 }
 
-/* Two of each, so that an addition need not wait for the one before. */
+/* Two accumulators each, to hide the latency of additions. */
 typedef struct sum_lanes {
     vec sum, sum_abs, square, most;
     size_t below;
@@ -274,8 +272,8 @@ INLINE void sum_vector(sum_lanes *to, vec v, float tau)
     to->below += vec_count_less(magnitude, vec_of(tau));
 }
 
-/* Some rows in float lanes, a SUMS_STRETCH of values or little more. A NaN, an Inf or a square that
- * overflows shows in the sum of squares; the rows are then done again one by one. */
+/* Sums rows in float lanes, about SUMS_STRETCH values at a time. NaN, Inf or an overflowing square
+ * shows in the sum of squares; the rows are then recomputed one by one. */
 enum { SUMS_STRETCH = 8192 };
 
 static void sum_stretch(const float *x, size_t rows, size_t cols, size_t stride, float tau,
@@ -298,7 +296,7 @@ static void sum_stretch(const float *x, size_t rows, size_t cols, size_t stride,
         for (size_t r = 0; r < rows; r++) value_sums_one_by_one(x + r * stride, cols, tau, sums);
         return;
     }
-    size_t filled = whole < cols ? rows * (whole + LANES - cols) : 0; /* zeros past the ends */
+    size_t filled = whole < cols ? rows * (whole + LANES - cols) : 0; /* zero padding counted */
     sums->sum += (double)vec_sum(a.sum + b.sum);
     sums->sum_abs += (double)vec_sum(a.sum_abs + b.sum_abs);
     sums->sum_square += square;
@@ -330,7 +328,7 @@ static void attention_figures(const float *p, size_t n, float tau, pj_attention_
     FOR_VECTORS(n)
     {
         vec v = LOAD(p);
-        /* p ln p goes to 0 with p; what lies past the end is 0 too. */
+        /* p ln p goes to 0 with p; padding is 0 too */
         veci counts = v > 1.17549435e-38f;
         entropy += vec_select(counts, v * vec_log(vec_select(counts, v, vec_of(1))), vec_of(0));
         most = vec_max(most, v);

@@ -1,7 +1,5 @@
-/*
- * Which functions run: a table for each combination of sets that this machine can run, built once,
- * lowest set first so that better ones override.
- */
+/* Kernel dispatch: one table per combination of sets that this machine can run, built once, lowest
+ * set first so that better ones override. */
 #include "llm/kernels/cpu.h"
 #include "llm/kernels/plain.h"
 #include "llm/kernels/sets.h"
@@ -27,13 +25,13 @@ static const pj_kernel_set sets[] = {
 
 enum { SETS = sizeof sets / sizeof *sets - 1, TABLES = 1 << SETS };
 
-/* Known names, so that a mask for another kind of machine is not an error. */
+/* Known names, so that a mask meant for another architecture is not an error. */
 static const char *const known[] = {"c",   "avx2", "avx512",  "vnni", "bf16",
                                     "amx", "neon", "dotprod", "i8mm"};
 enum { KNOWN = sizeof known / sizeof *known };
 
-static pj_kernels tables[TABLES]; /* by bits of sets */
-static unsigned supported;        /* bits of sets */
+static pj_kernels tables[TABLES]; /* indexed by a bit mask of sets */
+static unsigned supported;        /* bit mask of sets */
 static const pj_kernels *chosen;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -44,7 +42,7 @@ static int known_index(const char *name, size_t bytes)
     return -1;
 }
 
-/* Bits of the sets that a mask allows; false when it has an unknown name. */
+/* Bit mask of the sets that a mask allows; false for an unknown name. */
 static bool parse_mask(const char *mask, unsigned *bits)
 {
     *bits = 0;

@@ -1,5 +1,5 @@
-/* The instruction sets beside plain C. Each lives in a file of its own that is compiled with its
- * own flags, and says whether it is there at all in this build. */
+/* The instruction sets besides plain C. Each has its own file, compiled with its own flags, and
+ * reports whether it is part of this build. */
 #ifndef PJ_LLM_SETS_H
 #define PJ_LLM_SETS_H
 
@@ -8,7 +8,7 @@
 typedef struct pj_kernel_set {
     const char *name;
     bool (*supported)(void);            /* by processor and operating system */
-    void (*apply)(pj_kernels *kernels); /* overrides what the set does better */
+    void (*apply)(pj_kernels *kernels); /* overrides the functions that the set improves */
 } pj_kernel_set;
 
 void pj_kernels_avx2_apply(pj_kernels *kernels);

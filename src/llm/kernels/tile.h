@@ -1,21 +1,23 @@
 /*
- * What a kernel set brings to the products of linear.h; only the sets and linear.c include this.
+ * What a kernel set implements for the products of linear.h; included only by the sets and
+ * linear.c.
  *
- * Few tokens: `dot` streams weight rows past all tokens; activations lie row by row
- *   F32: as the caller has them; BF16: u16 [tokens][cols rounded up to 32, zero-filled];
+ * Few tokens: `dot` streams weight rows past all tokens; activations are stored row by row
+ *   F32: as given by the caller; BF16: u16 [tokens][cols rounded up to 32, zero-filled];
  *   Q8: i8 [tokens][cols], scales and sums [tokens][cols / 32].
- * Many tokens: activations lie in panels of `vectors` x `lanes` tokens (the last one zero-filled),
+ * Many tokens: activations are packed in panels of `vectors` x `lanes` tokens (the last one
+ * zero-filled),
  *   values  [panel][cols / group][panel tokens][group]   (cols rounded up to group, zero-filled)
  *   scales, sums  [panel][cols / 32][panel tokens]       (codes only)
- * so that a vector holds `lanes` tokens and one weight (group) is broadcast against it. Panels
- * follow each other without gaps: the one that starts at token t starts at t x padded cols values.
- * `tile` multiplies some weight rows with one panel over a stretch of columns. Q8_WORDS is Q8 but
- * for its panels: a code takes a word, a vector has every other column of a group, and `scales` and
- * `sums` mean something in the first of the neighbouring blocks that share a scale alone; what a
- * row's minimum would be, and the sum, are integers there at which products start (words_avx2.h).
+ * so that a vector holds `lanes` tokens and one weight (group) is broadcast against it. Panels are
+ * contiguous: the one that starts at token t starts at t x padded cols values. `tile` multiplies
+ * some weight rows with one panel over a stretch of columns. Q8_WORDS is like Q8 except for its
+ * panels: a code takes a word, a vector has every other column of a group, and `scales` and `sums`
+ * are valid only in the first of the neighbouring blocks that share a scale; the entries for a
+ * row's minimum and for the sum are the integers that products start from (words_avx2.h).
  *
- * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products want one side unsigned,
- * which the weight codes become by adding 128, and the sum takes that out again.
+ * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products need one unsigned operand,
+ * which weight codes become by adding 128, and the sum corrects for that.
  */
 #ifndef PJ_LLM_TILE_H
 #define PJ_LLM_TILE_H
@@ -31,14 +33,14 @@ enum {
 
 /* How activations are packed in one form. */
 struct pj_form_kernels {
-    size_t dot_tokens;    /* up to so many tokens go to `dot`; SIZE_MAX: all (no panels) */
-    size_t lanes;         /* tokens of a vector: 16, 8 or 4; 0 when there are no panels */
-    size_t vectors;       /* of a panel, at most; vectors x lanes <= PJ_TILE_MAX_TOKENS */
+    size_t dot_tokens;    /* maximum number of tokens for `dot`; SIZE_MAX: all (no panels) */
+    size_t lanes;         /* tokens per vector: 16, 8 or 4; 0 without panels */
+    size_t vectors;       /* per panel, maximum; vectors x lanes <= PJ_TILE_MAX_TOKENS */
     size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
     size_t shared_blocks; /* codes: neighbouring blocks with one scale; 0 means 1 */
-    /* One token; not for F32. `n` columns; BF16 fills up to a multiple of 32. */
+    /* Packs one token; not for F32. `n` columns; BF16 pads to a multiple of 32. */
     void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);
-    /* `tokens` rows of x into a panel of `width` tokens. */
+    /* Packs `tokens` rows of x into a panel of `width` tokens. */
     void (*pack_panel)(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
                        void *values, float *scales, int32_t *sums);
 };
@@ -51,27 +53,27 @@ typedef struct pj_dot {
     const float *bias; /* [rows], or NULL */
     float *y;          /* [tokens][y_stride] */
     size_t y_stride;
-    void *scratch; /* the thread's own, PJ_TEAM_SCRATCH_BYTES */
+    void *scratch; /* the thread's PJ_TEAM_SCRATCH_BYTES */
 } pj_dot;
 
-/* Some weight rows, as they lie in the file or unpacked, times one panel. Rows past the end of the
- * matrix repeat a valid one; their results are not used. */
+/* Some weight rows, in place or unpacked, times one panel. Rows past the end of the matrix repeat a
+ * valid one; their results are ignored. */
 typedef struct pj_tile {
     const void *weights[PJ_TILE_MAX_ROWS]; /* at the first column of the stretch */
-    const float *scales[PJ_TILE_MAX_ROWS]; /* codes: one a block of 32 */
-    const float *minima[PJ_TILE_MAX_ROWS]; /* codes, types with a minimum a block */
+    const float *scales[PJ_TILE_MAX_ROWS]; /* codes: one per block of 32 */
+    const float *minima[PJ_TILE_MAX_ROWS]; /* codes, types with a minimum per block */
     size_t stride;                         /* bytes between rows, 0: not evenly spaced */
     const void *x;                         /* panel at the first column of the stretch */
     const float *x_scales;
     const int32_t *x_sums;
     size_t cols;    /* of the stretch: a multiple of group (codes: of 32) */
     size_t vectors; /* of the panel */
-    /* What later tiles will read lies here: a kernel may prefetch the first byte with its first
-     * group of columns, and `ahead_step` bytes on with every other. */
+    /* Start of data for later tiles: a kernel may prefetch its first byte with its first group of
+     * columns, and `ahead_step` bytes further with every other group. */
     const char *ahead;
     size_t ahead_step;
     float *c; /* [rows][PJ_TILE_MAX_TOKENS] */
-    bool add; /* to what is in c, else c is written */
+    bool add; /* adds to c instead of overwriting it */
 } pj_tile;
 
 /* The kernels of one weight type. */
@@ -80,12 +82,12 @@ struct pj_tile_kernels {
     void (*dot)(const pj_dot *dot);
     void (*tile)(const pj_tile *tile); /* NULL where the form has no panels */
     size_t rows;                       /* of a tile call */
-    size_t stretch;                    /* columns of a tile call: they keep the panel in cache */
-    /* Brings `cols` columns (whole blocks) of one row into the tile's form, zero-filled up to
-     * a multiple of group; `direct`: a row is in that form already, and is read where it lies
-     * when its length is a multiple of group. */
+    size_t stretch;                    /* columns per tile call, so that the panel stays in cache */
+    /* Converts `cols` columns (whole blocks) of one row to the tile's form, zero-filled to a
+     * multiple of group; `direct`: rows are stored in that form, and are read in place if their
+     * length is a multiple of group. */
     void (*unpack)(const void *row, size_t cols, void *values, float *scales, float *minima);
-    size_t unpacked_bytes; /* of a column's value */
+    size_t unpacked_bytes; /* per column */
     bool direct, minima;
 };
 

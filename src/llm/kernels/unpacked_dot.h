@@ -1,9 +1,7 @@
-/*
- * Few tokens with the types that have no kernel of their own (codes_lookup.h), on any set: a weight
- * row is unpacked to codes in the first cache, then multiplied with every token. Included by the
- * sets behind their unpacked_row, which gives the product of one unpacked row with one token:
- * codes as pj_codes_row leaves them, `minima` NULL for types without.
- */
+/* Few tokens with types that have no kernel of their own (codes_lookup.h), on any set: a weight row
+ * is unpacked to codes in L1, then multiplied with every token. Included by the sets after their
+ * unpacked_row, which returns the product of one unpacked row with one token: codes as produced by
+ * pj_codes_row, `minima` NULL for types without minima. */
 #ifndef PJ_LLM_UNPACKED_DOT_H
 #define PJ_LLM_UNPACKED_DOT_H
 

@@ -1,8 +1,7 @@
-/*
- * One vector of floats of the widest kind that this file is compiled for, by the compilers' vector
- * types: arithmetic is written with operators, and what they cannot say (16-bit loads, shuffles) is
- * here. Sources that include this are compiled once a set; PJ_SET is the set's name.
- */
+/* The widest float vector type that this file is compiled for, based on the compilers' vector
+ * extensions: arithmetic uses operators; operations without an operator (16-bit loads,
+ * shuffles) are defined here. Sources that include this are compiled once per set; PJ_SET is
+ * the set's name. */
 #ifndef PJ_LLM_VECTOR_H
 #define PJ_LLM_VECTOR_H
 
@@ -67,7 +66,7 @@ INLINE void vec_store(float *at, vec v)
     memcpy(at, &v, sizeof v);
 }
 
-/* The first n < LANES values; the others are 0 (are left alone). */
+/* Loads (stores) the first n < LANES values; the others are 0 (unchanged). */
 INLINE vec vec_load_some(const float *at, size_t n)
 {
 #if defined(__AVX512F__)
@@ -108,7 +107,7 @@ INLINE vec vec_load_bf16(const void *at)
 #endif
 }
 
-/* A stored value type's vector and, in plain C, single value. */
+/* Loads a vector of a stored value type; in plain C a single value. */
 INLINE vec vec_load_type(pj_dtype type, const char *at)
 {
     if (type == PJ_F16) return vec_load_f16(at);
@@ -146,7 +145,7 @@ INLINE vec vec_abs(vec a)
     return (vec)((veci)a & 0x7fffffff);
 }
 
-/* How many lanes of a are less than those of b. */
+/* Number of lanes in which a < b. */
 INLINE size_t vec_count_less(vec a, vec b)
 {
 #if defined(__AVX512F__)
@@ -168,7 +167,7 @@ INLINE size_t vec_count_less(vec a, vec b)
 #else
 #define EACH(f, h) EACH4(f, 0, h)
 #endif
-/* Lane i with bit h clear: a[i]; set: b[i - h]. And the other half of both. */
+/* Lane i with bit h clear: a[i]; set: b[i - h]. HIGH: the other half of both. */
 #define LOW(i, h)  ((i) & (h) ? LANES + (i) - (h) : (i))
 #define HIGH(i, h) ((i) & (h) ? LANES + (i) : (i) + (h))
 /* Lane i: a[i] + a[i + h] where bit h of i is clear, else b[i - h] + b[i]. After this has run over
@@ -196,7 +195,7 @@ INLINE vec vec_sum_each(vec v[LANES])
         a = low_;                                               \
     } while (0)
 
-/* Rows become columns: exchanges off-diagonal blocks of h x h for h = 1, 2, 4, 8. */
+/* Transposes: exchanges off-diagonal blocks of h x h for h = 1, 2, 4, 8. */
 INLINE void vec_transpose(vec v[LANES])
 {
     UNROLL for (size_t i = 0; i < LANES; i += 2) EXCHANGE(v[i], v[i + 1], 1);
@@ -209,8 +208,8 @@ INLINE void vec_transpose(vec v[LANES])
 #endif
 }
 
-/* Lane i meets lane i + half, so that all sets add in one order; in registers where there are
- * shuffles, since going through memory waits for the store. */
+/* Adds lane i and lane i + half, so that all sets sum in the same order; in registers where there
+ * are shuffles, because a store followed by loads would stall. */
 INLINE float vec_sum(vec v)
 {
 #if defined(__AVX2__)
@@ -257,7 +256,7 @@ INLINE float vec_largest(vec v)
 INLINE vec vec_exp(vec x)
 {
     const float low = -87.3f, high = 88.72f;
-#if defined(__AVX512F__) /* of a NaN, min and max give their second operand */
+#if defined(__AVX512F__) /* with a NaN, min and max return their second operand */
     vec bounded = (vec)_mm512_min_ps(_mm512_set1_ps(2 * high),
                                      _mm512_max_ps(_mm512_set1_ps(2 * low), (__m512)x));
 #else

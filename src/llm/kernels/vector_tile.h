@@ -1,8 +1,6 @@
-/*
- * The register tile of float products: C[R][V vectors] (+)= A[R][k] B[k][V vectors]. One value of A
- * is broadcast against V vectors of B; R x V sums stay in registers, as many as the set has room
- * for: TILE_ROWS x TILE_VECTORS sums, one row of B and one value of A.
- */
+/* The register tile of float products: C[R][V vectors] (+)= A[R][k] B[k][V vectors]. One value of A
+ * is broadcast against V vectors of B; R x V sums stay in registers, as many as fit: TILE_ROWS x
+ * TILE_VECTORS sums, one row of B and one value of A. */
 #ifndef PJ_LLM_VECTOR_TILE_H
 #define PJ_LLM_VECTOR_TILE_H
 
@@ -22,13 +20,13 @@ INLINE float float_at(const float *at)
     return value;
 }
 
-/* What later products will read, to be fetched meanwhile: `step` bytes on with every row of B. */
+/* Prefetch for later products: `step` bytes further with every row of B. */
 typedef struct tile_ahead {
     const char *at;
     size_t step;
 } tile_ahead;
 
-/* R and V must be constants where this is inlined. b_stride in floats. */
+/* R and V must be compile-time constants at the call. b_stride in floats. */
 INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, const float *b,
                           size_t b_stride, size_t k, bool add, tile_ahead ahead, const size_t R,
                           const size_t V)
@@ -50,7 +48,7 @@ INLINE void tile_multiply(float *c, size_t c_stride, const float *const *a, cons
         vec_store(c + r * c_stride + v * LANES, sums[r][v]);
 }
 
-/* The same for any number of rows up to TILE_ROWS and vectors up to TILE_VECTORS. */
+/* The same for any number of rows and vectors up to TILE_ROWS and TILE_VECTORS. */
 static __attribute__((noinline)) void tile_any(float *c, size_t c_stride, const float *const *a,
                                                const float *b, size_t b_stride, size_t k, bool add,
                                                tile_ahead ahead, size_t rows, size_t vectors)

@@ -1,11 +1,11 @@
 /*
- * Weights in 8-bit and smaller codes by the byte dot product of AVX-512 VNNI, with activations in
- * 8-bit blocks. The product takes unsigned times signed bytes: weight codes are the unsigned side
- * (128 added where a type is signed, 8 where it is a nibble with offset 8), and what that adds is
- * in the sum's start value, made from the activations' block sums.
+ * Weights in codes of up to 8 bits with AVX-512 VNNI's byte dot product, activations in 8-bit
+ * blocks. The product takes unsigned times signed bytes: weight codes are the unsigned operand (128
+ * is added to signed types, nibbles have their offset of 8), and the sum's initial value, computed
+ * from the activations' block sums, corrects for that.
  *
- * Few tokens: four rows at once, two blocks of 32 in a vector. Many: weight rows are unpacked to
- * one code a byte for all panels. Types with blocks of 256 are in k_vnni.h.
+ * Few tokens: four rows at once, two blocks of 32 per vector. Many: weight rows are unpacked to one
+ * code per byte for all panels. Types with blocks of 256 are in k_vnni.h.
  */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/k_vnni.h"
@@ -16,10 +16,10 @@ enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-/* Up to SHARED blocks of one token by one scale: 128 columns instead of 32 save the tiles a
- * multiplication a block, a tenth of their time, and round little more coarsely. Every block's
- * entry in `scales` is written, `apart` from each other like those of `sums` (-128 x sum of codes).
- */
+/* Up to SHARED blocks of one token share a scale: 128 columns instead of 32 save the tiles a
+ * multiplication per block, a tenth of their time, at a slightly larger rounding error. Writes
+ * every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from each
+ * other. */
 INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
                        int32_t *sums, size_t apart)
 {
@@ -72,8 +72,8 @@ static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t wi
 
 /* ---- few tokens ------------------------------------------------------------------------- */
 
-/* Two neighbouring blocks of a row: unsigned codes, and their scales in the lanes that the codes'
- * sums will stand in. */
+/* Two neighbouring blocks of a row: unsigned codes, and their scales in the lanes of the codes'
+ * sums. */
 typedef struct two_blocks {
     __m512i codes;
     __m512 scales;
@@ -81,7 +81,7 @@ typedef struct two_blocks {
 
 enum { Q8_BYTES = 34, Q4_BYTES = 18 };
 
-/* Words `first` and `second` of a vector, eight times each, as floats. */
+/* Words `first` and `second` of a vector, each repeated eight times, as floats. */
 INLINE __m512 spread_scales(__m512i words, short first, short second)
 {
     __m256i index = _mm256_set_m128i(_mm_set1_epi16(second), _mm_set1_epi16(first));
@@ -98,7 +98,7 @@ INLINE two_blocks load_q8_0(const char *at)
                         spread_scales(_mm512_loadu_si512(at), 0, Q8_BYTES / 2)};
 }
 
-/* Bytes of q[0] twice, then of q[1] twice: the second copy gives the high nibbles. */
+/* Each block's bytes twice: the second copy yields the high nibbles. */
 INLINE two_blocks load_q4_0(const char *at)
 {
     const __m512i places = _mm512_set_epi8(
@@ -117,7 +117,7 @@ INLINE two_blocks load_two(pj_dtype type, const char *at)
     return type == PJ_Q8_0 ? load_q8_0(at) : load_q4_0(at);
 }
 
-/* Activations of two blocks: codes, start values (in one lane a block), scales in their lanes. */
+/* Activations of two blocks: codes, initial sums (in one lane per block), scales in their lanes. */
 typedef struct two_inputs {
     __m512i codes, start;
     __m512 scales;
@@ -129,7 +129,7 @@ INLINE two_inputs load_inputs(pj_dtype type, const int8_t *codes, const float *s
     const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     __m128i start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
     __m128i scale = _mm_loadl_epi64((const __m128i *)(const void *)scales);
-    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* an offset of 8, not 128 */
+    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* for an offset of 8 instead of 128 */
     return (two_inputs){
         _mm512_loadu_si512(codes),
         _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_castsi128_si512(start)),
@@ -156,7 +156,7 @@ INLINE void add_blocks(pj_dtype type, const char *const *at, const int8_t *codes
     }
 }
 
-/* The last block of a row with an odd number of them, beside a block of zeros. */
+/* The last block of a row with an odd number of blocks, paired with zeros. */
 INLINE void add_last_block(pj_dtype type, const char *const *at, const int8_t *codes,
                            const float *scales, const int32_t *sums, size_t cols,
                            __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
@@ -244,9 +244,9 @@ static void dot_q4_0(const pj_dot *d)
     dot_type(d, PJ_Q4_0);
 }
 
-/* ---- few tokens, types without kernels of their own ------------------------------------- */
+/* ---- few tokens, types without their own kernels ---------------------------------------- */
 
-/* Up to two blocks of one unpacked row; what is past the end is zero on the activations' side. */
+/* Up to two blocks of one unpacked row; past the end the activations are zero. */
 INLINE __m512 add_unpacked(__m512 acc, const uint8_t *codes, const float *scales, const int8_t *x,
                            const float *x_scales, const int32_t *x_sums, size_t blocks)
 {
@@ -302,7 +302,7 @@ INLINE __m512i four_codes(const char *at)
     return _mm512_set1_epi32(codes);
 }
 
-/* Sums of one block: starts at what the codes' offset takes out. */
+/* Sums of one block, starting from the correction of the codes' offset. */
 INLINE void block_sums(const char *const *rows, size_t at, const char *x, const int32_t *x_sums,
                        __m512i whole[ROWS][VECTORS], const size_t V)
 {
@@ -324,8 +324,8 @@ INLINE void block_sums(const char *const *rows, size_t at, const char *x, const 
     }
 }
 
-/* Blocks that share the activations' scale: the weights' scales are applied to each, that at the
- * end. */
+/* Blocks that share the activations' scale: the weights' scales are applied per block, the
+ * activations' once at the end. */
 INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
 {
     const char *rows[ROWS], *x = t->x;
@@ -389,7 +389,7 @@ static void tile_minima(const pj_tile *t)
         tile_of(t, true, 1);
 }
 
-enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
 
 static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
@@ -404,7 +404,7 @@ static void unpack_q8_0(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* With an offset of 128, as all types here. */
+/* Unpacked with an offset of 128, like all types here. */
 static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
     const char *at = row;

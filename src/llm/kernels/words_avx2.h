@@ -1,22 +1,23 @@
 /*
- * Many tokens with weights of five bits and more (Q8_0, Q5_K, Q6_K) on AVX2, which has no product
- * of signed bytes. Values are widened to words, and two columns cost one product instead of two
- * (Winograd's inner product of 1968):
+ * Many tokens with weights of five bits or more (Q8_0, Q5_K, Q6_K) on AVX2, which has no product of
+ * signed bytes. Values are widened to words, and two columns cost one product instead of two
+ * (Winograd's inner product, 1968):
  *
  *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
  *
- * What is taken off depends on one side alone and is known ahead: the sums start there. So 32
- * products cost four instructions, of which only one multiplies; the others run on every pipe.
- * Sums wrap around in between, which does no harm: the end of 128 columns fits.
+ * The subtracted terms depend on one operand each and are precomputed: the sums start from them. So
+ * 32 products cost four instructions, only one of which is a multiplication; the others run on
+ * every port. Intermediate sums may wrap around, which is harmless: the final sum of 128 columns
+ * fits.
  *
- * Activations are the same codes (8 bits, a scale to 128 columns) that few tokens meet, one to a
- * word. The weights have the rest of a word's room: those of 128 columns are brought to one scale,
- * 32640 the largest that can occur, so that whole numbers add up over 128 columns and become floats
- * once. Rounding takes 1/32640 of that at most from a value; Q6_K's codes times scales fit as they
- * are.
+ * Activations are the same codes (8 bits, one scale per 128 columns) as for few tokens, one per
+ * word. Weights use the rest of a word's range: those of 128 columns are converted to one scale,
+ * with 32640 for the largest possible value, so that integers are summed over 128 columns and
+ * converted to float once. The rounding error is at most 1/32640 of that value; Q6_K's codes times
+ * scales fit exactly.
  *
- * Four columns of eight tokens lie together, columns 0 and 2 of each token, then 1 and 3; so do
- * those of one weight row. Included by codes_avx2.c alone.
+ * Four columns of eight tokens are adjacent: columns 0 and 2 of each token, then 1 and 3; weight
+ * rows use the same order. Included only by codes_avx2.c.
  */
 #ifndef PJ_LLM_WORDS_AVX2_H
 #define PJ_LLM_WORDS_AVX2_H
@@ -25,14 +26,14 @@
 #include "llm/kernels/pack_avx2.h"
 
 enum { Q8_BYTES = 34, Q4_BYTES = 18 };
-enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four: of a block */
+enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four columns in a block */
 
-/* With a sum of two, an activation's 127 on top still fits a word. */
+/* Leaves room in a word for a sum with an activation of up to 127. */
 #define WORD_LARGEST 32640.0f
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-/* Up to SHARED blocks of up to eight tokens; a vector of every group of four columns at `to`,
+/* Up to SHARED blocks of up to eight tokens; for every group of four columns a vector at `to`,
  * `apart` bytes from each other. */
 INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t blocks, char *to,
                        size_t apart, float *scales, int32_t *sums)
@@ -87,7 +88,7 @@ typedef struct word_scale {
     float scale, inverse;
 } word_scale;
 
-/* `sum` has all that goes into the values: one that is not finite makes them all so. */
+/* `sum` accumulates all inputs of the values: a non-finite one makes all of them non-finite. */
 INLINE word_scale scale_words(float largest, float sum)
 {
     return (word_scale){largest / WORD_LARGEST + 0 * sum, largest > 0 ? WORD_LARGEST / largest : 0};
@@ -98,21 +99,21 @@ INLINE float larger(float a, float b)
     return a > b ? a : b;
 }
 
-/* Bytes of four columns in the order of the words. */
+/* Permutes bytes of four columns into word order. */
 INLINE __m256i order_words(__m256i bytes)
 {
     const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
     return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(order));
 }
 
-/* Stores sixteen; takes their products from `start`, each in two lanes. */
+/* Stores sixteen words; subtracts their pairwise products from `start`, two lanes each. */
 INLINE __m256i store_words(char *to, __m256i words, __m256i start)
 {
     _mm256_storeu_si256((__m256i *)(void *)to, words);
     return _mm256_sub_epi32(start, _mm256_madd_epi16(words, _mm256_shuffle_epi32(words, 0xb1)));
 }
 
-/* The sum of every other lane, in the place of a minimum. */
+/* Sums every other lane and stores the result in place of a minimum. */
 INLINE void store_start(float *to, __m256i start)
 {
     __m128i two = _mm_add_epi32(_mm256_castsi256_si128(start), _mm256_extracti128_si256(start, 1));
@@ -120,7 +121,7 @@ INLINE void store_start(float *to, __m256i start)
     memcpy(to, &sum, sizeof sum);
 }
 
-enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, straight from memory */
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
 
 /* The scales of up to four blocks. */
 INLINE __m128 q8_0_scales(const char *at, size_t blocks)
@@ -130,8 +131,8 @@ INLINE __m128 q8_0_scales(const char *at, size_t blocks)
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
 }
 
-/* Up to four blocks. A code times 256 and its scale's ratio to the largest, over 32768: 255 to a
- * step of the largest, so that -128 fits, too. */
+/* Up to four blocks. A code is multiplied by 256 and by the ratio of its scale to the largest, over
+ * 32768: 255 per step of the largest scale, so that -128 fits too. */
 INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -253,9 +254,9 @@ static void unpack_q6_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* ---- types without kernels of their own -------------------------------------------------- */
+/* ---- types without their own kernels ----------------------------------------------------- */
 
-/* Sixteen values as words of `inverse` each, in the order of the words. */
+/* Sixteen values as words of `inverse` each, in word order. */
 INLINE __m256i value_words(const float *values, float inverse)
 {
     __m256 times = _mm256_set1_ps(inverse);
@@ -265,7 +266,7 @@ INLINE __m256i value_words(const float *values, float inverse)
     return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
 }
 
-/* A block's values out of its codes; gives the largest and the sum of their magnitudes. */
+/* Dequantises a block; returns the largest magnitude and their sum. */
 INLINE void value_block(const uint8_t *codes, float scale, float minimum, float *values, vec *most,
                         vec *all)
 {
@@ -280,7 +281,7 @@ INLINE void value_block(const uint8_t *codes, float scale, float minimum, float 
     }
 }
 
-/* Up to four blocks of codes (codes.h) as words of one scale. */
+/* Up to four blocks of codes (codes.h) as words with one scale. */
 INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const float *minima,
                                size_t blocks, char *to, float *scale, float *start)
 {
@@ -341,13 +342,13 @@ INLINE __m256i words_at(const void *at)
     return _mm256_set1_epi32(words);
 }
 
-/* Products are written out, because the compilers would start more of them than there are
- * registers. AT&T order: the last operand is written. */
+/* Written in assembly: compilers would start more products than there are registers. AT&T order:
+ * the last operand is the destination. */
 #define WORD_PRODUCTS(x_even, x_odd, row, a, b)                                              \
     "vpaddw " x_even ", %[odd" row "], " a "\n\tvpaddw " x_odd ", %[even" row "], " b "\n\t" \
     "vpmaddwd " a ", " b ", " a "\n\tvpaddd " a ", %[sum" row "], %[sum" row "]\n\t"
 
-/* A group of four columns: two rows times a vector of tokens. */
+/* A group of four columns: two rows times one vector of tokens. */
 INLINE void add_words(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
                       const __m256i odd[2])
 {
@@ -362,8 +363,8 @@ INLINE void add_words(__m256i *sum0, __m256i *sum1, const char *x, const __m256i
               [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
 }
 
-/* The same with the tokens read twice, where that costs less than an instruction more: loads and
- * instructions that reach the vector unit are about equally short. */
+/* The same with the tokens loaded twice, where that is cheaper than an additional instruction: load
+ * slots and vector instruction slots are about equally scarce. */
 INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
                              const __m256i odd[2])
 {
@@ -376,16 +377,15 @@ INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const 
               [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
 }
 
-/* Sums stay in registers only when every loop over them is unrolled, of which clang has to be told
- * in words of its own. */
+/* Sums stay in registers only if every loop over them is unrolled, which clang needs its own pragma
+ * for. */
 #if defined(__clang__)
 #define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL_WHOLE UNROLL
 #endif
 
-/* Two rows from `row` on: with four vectors their sums, their weights and what a product needs are
- * all the registers there are. */
+/* Two rows from `row` on: with four vectors the sums, weights and temporaries use all registers. */
 INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
 {
     const char *x = t->x, *w[2] = {t->weights[row], t->weights[row + 1]};

@@ -1,4 +1,4 @@
-/* A byte trie for added tokens: siblings in a list, because tokens are few and long. */
+/* A byte trie of added tokens, with sibling lists because tokens are few and long. */
 #include "llm/tokenizer/parts.h"
 
 static uint32_t new_node(pj_trie *trie, unsigned char byte)

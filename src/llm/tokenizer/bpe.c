@@ -1,7 +1,6 @@
-/*
- * Byte-pair encoding of one word: its symbols, then merges, lowest rank first, leftmost on ties.
- * Words of a few symbols are merged by scanning; long ones by a heap, so that no text is slow.
- */
+/* Byte-pair encoding of one word: splits it into symbols, then merges, lowest rank first, leftmost
+ * on ties. Short words are merged by scanning; long ones with a heap, so that no text takes
+ * quadratic time. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -28,7 +27,7 @@ void pj_bpe_scratch_fini(pj_bpe_scratch *scratch)
     *scratch = (pj_bpe_scratch){0};
 }
 
-/* Whether the merge at place a goes before that at b; no merge goes last. */
+/* Whether the merge at index a precedes that at b; no merge comes last. */
 static inline bool is_sooner(const pj_vocab *vocab, uint32_t a, uint32_t b)
 {
     if (!vocab->ranks || a == PJ_NO_MERGE || b == PJ_NO_MERGE) return a < b;
@@ -39,7 +38,7 @@ static inline bool is_sooner(const pj_vocab *vocab, uint32_t a, uint32_t b)
 
 static size_t merge_short(const pj_vocab *vocab, int32_t *ids, size_t count)
 {
-    uint32_t pair[SHORT_WORD]; /* the merge of symbols i and i + 1 */
+    uint32_t pair[SHORT_WORD]; /* merge of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < count; i++)
         pair[i] = pj_vocab_merge(vocab, (uint32_t)ids[i], (uint32_t)ids[i + 1]);
     while (count > 1) {
@@ -87,7 +86,7 @@ static pj_candidate heap_pop(pj_candidate *heap, size_t *count)
     return top;
 }
 
-/* Every merge takes a symbol away and adds two candidates at most: 3 n is enough. */
+/* Every merge removes a symbol and adds at most two candidates: 3 n suffices. */
 static bool reserve_long(pj_bpe_scratch *scratch, size_t count)
 {
     if (count > INT32_MAX / 4) return false;
@@ -137,7 +136,7 @@ static bool merge_long(const pj_vocab *vocab, pj_bpe_scratch *s, int32_t *ids, s
         pj_candidate top = heap_pop(s->heap, &candidates);
         const pj_symbol *symbol = &s->symbols[top.at];
         if (symbol->dead || symbol->next < 0) continue;
-        /* The pair may have changed since it was a candidate. */
+        /* Stale candidate: the pair may have changed since it was queued. */
         uint32_t place = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
         if (place == PJ_NO_MERGE || vocab->merges[place].result != top.result) continue;
         merge_at(s->symbols, (int32_t)top.at, top.result);
@@ -151,7 +150,7 @@ static bool merge_long(const pj_vocab *vocab, pj_bpe_scratch *s, int32_t *ids, s
 
 /* ---- symbols ---- */
 
-/* What has been read of a word: an unknown symbol is written only when the next known one comes. */
+/* Partially read word: an unknown symbol is written only when the next known one arrives. */
 typedef struct builder {
     const pj_tokenizer *tokenizer;
     pj_ids *ids;
@@ -190,12 +189,12 @@ static void put_symbol(builder *b, const char *text, size_t bytes)
     }
     if (bpe->byte_fallback && put_bytes(b, text, bytes)) return;
     if (bpe->unk_missing) b->no_unk = true;
-    if (bpe->unk < 0) return; /* no token for it and no unknown: it is left out */
+    if (bpe->unk < 0) return; /* no token for it and no unknown token: it is dropped */
     if (b->unk_waits && !bpe->fuse_unk) put_id(b, bpe->unk);
     b->unk_waits = true;
 }
 
-/* A symbol with what the model puts before all but the first and behind the last. */
+/* A symbol with the model's prefix (for all but the first) and suffix (for the last). */
 static void put_affixed(builder *b, const char *text, size_t bytes, bool first, bool last)
 {
     const pj_bpe *bpe = &b->tokenizer->bpe;

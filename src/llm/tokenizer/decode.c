@@ -1,16 +1,14 @@
-/*
- * From ids to text. A text at once goes through the decoders as written: lists of strings, step by
- * step. A stream takes the short way where the decoders allow it (each token gives bytes, whole
- * characters leave); for any other list of decoders it decodes a window of tokens again for each
- * new one, and the window begins anew wherever that gives the same text.
- */
+/* From ids to text. A complete text goes through the decoders as specified: lists of strings, step
+ * by step. A stream takes a direct path if the decoders allow it (each token yields bytes, complete
+ * characters are emitted); for any other list of decoders it decodes a window of tokens again for
+ * each new one, and the window restarts wherever that gives the same text. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
 
 #include <string.h>
 
-/* Strings between decoders: bytes in a buffer and where each ends. */
+/* Strings passed between decoders: bytes in a buffer and the end of each. */
 typedef struct strings {
     pj_buffer text;
     size_t *ends;
@@ -36,7 +34,7 @@ static void strings_clear(strings *s)
     s->count = 0;
 }
 
-/* Ends the string that was appended to s->text. */
+/* Ends the string appended to s->text. */
 static void strings_end(strings *s)
 {
     if (s->count == s->capacity) {
@@ -61,8 +59,8 @@ static const char *strings_get(const strings *s, size_t index, size_t *bytes)
 
 /* ---- one token ---- */
 
-/* What the decoders see of an id; NULL when it gives nothing. An added token that the normalizer
- * changes is decoded in its changed form, and is then no special token by name. */
+/* The text of an id for the decoders; NULL for none. An added token that the normalizer changes is
+ * decoded in its changed form, and then does not count as special by name. */
 static const char *decoder_text(const pj_tokenizer *t, int32_t id, bool skip_special, size_t *bytes)
 {
     if (id < 0 || (uint32_t)id >= t->size) return NULL;
@@ -80,7 +78,7 @@ static const char *decoder_text(const pj_tokenizer *t, int32_t id, bool skip_spe
     return t->vocab.text + entry->offset;
 }
 
-/* Byte-level letters to bytes; a token with any other character stands for its own bytes. */
+/* Converts byte-level letters to bytes; a token with any other character stays as it is. */
 static void put_letters(const char *text, size_t bytes, pj_buffer *out)
 {
     size_t base = out->length;
@@ -160,7 +158,7 @@ static void put_metaspace(const pj_decoder *step, const char *text, size_t bytes
 
 /* ---- all tokens, decoder by decoder ---- */
 
-/* A run of byte tokens is one string when it is UTF-8, else one U+FFFD for each byte. */
+/* A run of byte tokens is one string if it is valid UTF-8, else one U+FFFD per byte. */
 static void flush_bytes(pj_buffer *run, strings *out)
 {
     if (run->length == 0) return;
@@ -264,7 +262,7 @@ static void collect(const pj_tokenizer *t, const int32_t *ids, size_t count, boo
 pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids, size_t count,
                               bool skip_special, pj_buffer *text, pj_error *err)
 {
-    pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* its lock changes */
+    pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* only its lock changes */
     strings lists[2];
     strings *now = &lists[0], *next = &lists[1];
     bool ok = true;
@@ -291,17 +289,17 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
 struct pj_token_stream {
     const pj_tokenizer *t;
     bool skip_special, direct, any;
-    const pj_decoder *replace, *metaspace, *strip; /* direct: those that there are */
+    const pj_decoder *replace, *metaspace, *strip; /* direct path: the decoders present */
     bool letters, fallback;
     size_t strip_left; /* characters that may still be stripped from the start */
-    pj_buffer held;    /* direct: bytes of an unfinished character; else the window's text */
+    pj_buffer held;    /* direct path: bytes of an incomplete character; else the window's text */
     pj_buffer work;
-    pj_ids window; /* not direct */
+    pj_ids window; /* window path only */
     size_t window_old;
 };
 
-/* The decoders that a stream understands: letters alone, or [Replace] [ByteFallback] [Fuse] [Strip
- * from the start], or Metaspace. */
+/* Whether the direct path supports the decoders: byte-level letters alone, or [Replace]
+ * [ByteFallback] [Fuse] [Strip from the start], or Metaspace. */
 static bool understand(pj_token_stream *s)
 {
     const pj_tokenizer *t = s->t;
@@ -331,7 +329,7 @@ pj_status pj_token_stream_new(const pj_tokenizer *tokenizer, bool skip_special,
     s->strip_left = s->strip ? s->strip->start : 0;
     pj_buffer_init(&s->held, SIZE_MAX / 2);
     pj_buffer_init(&s->work, SIZE_MAX / 2);
-    /* Room for what tokens bring, now rather than between two tokens of a measured decode. */
+    /* Reserve memory now rather than between two tokens of a measured decode. */
     if (!pj_buffer_reserve(&s->held, 4096) || !pj_buffer_reserve(&s->work, 4096)) {
         pj_token_stream_free(s);
         return pj_fail_memory(err, "a token stream");
@@ -349,7 +347,7 @@ void pj_token_stream_free(pj_token_stream *s)
     pj_free(s);
 }
 
-/* How many bytes at the end may be the beginning of a character that is not complete. */
+/* Number of bytes at the end that may be the beginning of an incomplete character. */
 static size_t unfinished(const char *text, size_t bytes)
 {
     for (size_t back = 1; back <= 3 && back <= bytes; back++) {
@@ -359,7 +357,7 @@ static size_t unfinished(const char *text, size_t bytes)
             char padded[4] = {(char)c, (char)0x80, (char)0x80, (char)0x80};
             size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
             memcpy(padded, text + bytes - back, back);
-            /* Second bytes are limited behind some first ones: try the least and the greatest. */
+            /* The second byte's range depends on the first: try the smallest and the largest. */
             if (back == 1) padded[1] = (char)(c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80);
             return need > back && pj_utf8_next(padded, need, &code_point) == need ? back : 0;
         }
@@ -368,7 +366,7 @@ static size_t unfinished(const char *text, size_t bytes)
     return 0;
 }
 
-/* Byte tokens that are no text: U+FFFD for each byte, not for each sequence. */
+/* Invalid byte tokens: U+FFFD per byte, not per sequence. */
 static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 {
     for (size_t i = 0; i < bytes;) {
@@ -382,7 +380,7 @@ static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
     }
 }
 
-/* Moves what is whole out of `held`; everything when the stream ends. */
+/* Moves complete characters out of `held`; everything when the stream ends. */
 static void release(pj_token_stream *s, bool all, pj_buffer *text)
 {
     size_t keep = all ? 0 : unfinished(pj_buffer_get(&s->held), s->held.length);
@@ -416,7 +414,7 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
     } else if (byte >= 0) {
         pj_buffer_char(&s->held, (char)byte);
     } else {
-        release(s, true, text); /* a character never continues behind a byte run */
+        release(s, true, text); /* a character never continues after a run of byte tokens */
         if (s->replace)
             put_replaced(s->replace, token, bytes, &s->held);
         else if (s->metaspace)
@@ -428,8 +426,8 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
     release(s, false, text);
 }
 
-/* How much of the window's text was given out already. What was cannot be taken back: where a new
- * id changes it, as many characters are passed over. */
+/* How much of the window's text was already emitted. It cannot be taken back: if a new id changes
+ * it, as many characters are skipped. */
 static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
 {
     if (bytes >= held->length && memcmp(now, pj_buffer_get(held), held->length) == 0)
@@ -444,7 +442,7 @@ static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
     return at;
 }
 
-/* Forgets the ids before the newest ones where those give the same text without them. */
+/* Drops older ids where the newest ones give the same text without them. */
 static pj_status shorten_window(pj_token_stream *s, size_t given, pj_error *err)
 {
     pj_buffer_clear(&s->held);
@@ -468,7 +466,7 @@ static pj_status shorten_window(pj_token_stream *s, size_t given, pj_error *err)
     return PJ_OK;
 }
 
-/* Any other decoders: the text of a window of ids, less the text that was given out already. */
+/* Window path: the text of a window of ids, without what was already emitted. */
 static pj_status push_window(pj_token_stream *s, bool all, pj_buffer *text, pj_error *err)
 {
     pj_buffer_clear(&s->work);

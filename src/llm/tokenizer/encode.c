@@ -1,8 +1,6 @@
-/*
- * From text to ids: added tokens are cut out of the raw text, the rest is normalised, added tokens
- * that match normalised text are cut out of that, the rest is split, and every piece goes through
- * the model. Recent words are cached with their ids, since most words of a text repeat.
- */
+/* From text to ids: added tokens are cut out of the raw text, the rest is normalised, added tokens
+ * that match normalised text are cut out of that, the rest is pre-tokenised, and every piece goes
+ * through the model. Recent words are cached with their ids, since most words of a text repeat. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -13,16 +11,16 @@
 
 enum {
     CACHE_SLOTS = 1 << 16,
-    CACHE_WORDS = CACHE_SLOTS / 2, /* then it is emptied */
+    CACHE_WORDS = CACHE_SLOTS / 2, /* emptied when full */
     CACHE_WORD_BYTES = 48,
     INLINE_IDS = 3
 };
 
 typedef struct cached_word {
     uint64_t hash; /* 0: free */
-    uint32_t text; /* into cache_texts */
+    uint32_t text; /* offset in cache_texts */
     uint16_t bytes, count;
-    int32_t ids[INLINE_IDS]; /* or, when there are more, where they begin in cache_ids */
+    int32_t ids[INLINE_IDS]; /* inline, or, if there are more, their offset in cache_ids */
 } cached_word;
 
 typedef struct pj_workspace {
@@ -136,8 +134,8 @@ static pj_status encode_word(encoder *e, const char *word, size_t bytes)
     return status;
 }
 
-/* A piece that may hold several words: where the vocabulary has no merge across the beginning of a
- * word, words can be encoded one by one. */
+/* A piece of possibly several words: if no merge of the vocabulary crosses the beginning of a word,
+ * words can be encoded separately. */
 static pj_status encode_piece(encoder *e, const char *text, size_t bytes)
 {
     static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
@@ -194,13 +192,13 @@ static bool in_literal(const encoder *e, size_t begin, size_t end)
     return false;
 }
 
-/* A part of the text, and where it began in the original. After a normalizer the places inside it
- * mean nothing any more (`moved`); then all that is known is whether a user wrote any of it. */
+/* A part of the text, and its offset in the original. After a normalizer, offsets inside it are no
+ * longer valid (`moved`); then it is only known whether a user wrote any of it. */
 typedef struct section {
     const char *text;
     size_t bytes, offset;
     bool moved, literal;
-    bool beheaded; /* the normalizer took away what the text began with */
+    bool beheaded; /* the normalizer removed the beginning of the text */
 } section;
 
 typedef pj_status between_fn(encoder *e, section part);
@@ -214,8 +212,8 @@ static section part_of(section whole, size_t begin, size_t end)
     return part;
 }
 
-/* Whether the token stands here as a token: not a control token that a user spelled, and not inside
- * a word where it must be one. */
+/* Whether the token counts here: not a control token spelled by a user, and not inside a word if it
+ * must be a single word. */
 static bool counts(const encoder *e, const pj_added_token *token, section s, size_t begin,
                    size_t end)
 {
@@ -224,8 +222,8 @@ static bool counts(const encoder *e, const pj_added_token *token, section s, siz
     return !token->single_word || !word_touches(s.text, s.bytes, begin, end);
 }
 
-/* Cuts the tokens of a trie out of a section, leftmost first, longest at each place; the search
- * goes on behind the match itself, whatever white space the token swallows. */
+/* Cuts the tokens of a trie out of a section, leftmost first, longest at each position; the search
+ * continues after the match itself, regardless of white space that the token absorbs. */
 static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_fn *between)
 {
     pj_status status = PJ_OK;
@@ -248,7 +246,7 @@ static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_f
         }
         if (token->rstrip) stop = space_behind(s.text, s.bytes, stop);
         if (done < begin) status = between(e, part_of(s, done, begin));
-        /* One that begins in the space which the last one swallowed has nothing left of itself. */
+        /* A token inside white space that the previous one absorbed has nothing left. */
         bool stands = begin < stop;
         if (status == PJ_OK && stands && !pj_ids_append(e->ids, (int32_t)token->id))
             status = pj_fail_memory(e->err, "token ids");
@@ -289,7 +287,8 @@ static pj_status encode_raw(encoder *e, section part)
 
 /* ---- the call ---- */
 
-/* The text as UTF-8, and the literal spans moved with it. `moved` has room for the spans. */
+/* Converts the text to valid UTF-8 and adjusts the literal spans. `moved` has room for the
+ * spans. */
 static bool repair(pj_workspace *w, const char *text, size_t bytes,
                    const pj_encode_options *options, pj_text_span *moved)
 {
@@ -310,7 +309,7 @@ static bool repair(pj_workspace *w, const char *text, size_t bytes,
     return pj_utf8_repair(text + at, bytes - at, &w->repaired);
 }
 
-/* The post-processor: its tokens around the ids of the text, which end the list. */
+/* The post-processor: adds its tokens around the text's ids, which end the list. */
 static bool apply_template(const pj_template *template, pj_ids *ids, size_t base)
 {
     size_t count = ids->count - base;

@@ -1,11 +1,11 @@
 /*
- * A tokenizer out of a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
- * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by a word of its own;
- * what a tokenizer.json writes out in full is known here by these names. Any other name is refused.
+ * A tokenizer from a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
+ * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by name; what a
+ * tokenizer.json spells out is known here by these names. Unknown names are rejected.
  *
- * Sentencepiece joins the neighbours whose union is the token of the best score. That is byte-pair
- * encoding with a merge for every way to cut a token into two tokens, ranked by the score of the
- * whole; cuts of one token share its rank, so that the leftmost wins.
+ * Sentencepiece joins the neighbours whose union is the token with the best score. This equals
+ * byte-pair encoding with a merge for every way to split a token into two tokens, ranked by the
+ * score of the whole; splits of one token share its rank, so that the leftmost wins.
  */
 #include "llm/tokenizer/parts.h"
 
@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of tokens, as token_type numbers them. */
+/* Token types, numbered as in token_type. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
-/* Every cut of a token is looked up: a long one would cost its length squared. */
+/* Every split of a token is looked up, which is quadratic in its length. */
 enum { MAX_SCORED_BYTES = 1024 };
 
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space */
+static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
 
 /* ---- pre-tokenizers by name --------------------------------------------------------------- */
 
@@ -47,9 +47,9 @@ static const char tekken[] = BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER
 
 typedef struct style {
     const char *name, *pattern;
-    bool ignore_merges, bos; /* a BOS where add_bos_token does not say */
-    bool compose;            /* NFC first, as the published tokenizer does */
-    bool digits;             /* each digit by itself before the pattern */
+    bool ignore_merges, bos; /* adds BOS if add_bos_token is absent */
+    bool compose;            /* NFC first, as in the published tokenizer */
+    bool digits;             /* splits digits before applying the pattern */
 } style;
 
 static const style styles[] = {
@@ -102,7 +102,7 @@ static bool flag(const loader *l, const char *name, bool fallback)
     return value && pj_gguf_bool(value, &set) ? set : fallback;
 }
 
-/* An id that is in the vocabulary, or -1. */
+/* An id within the vocabulary, or -1. */
 static int64_t token_id(const loader *l, const char *name)
 {
     const pj_gguf_value *value = field(l, name);
@@ -111,12 +111,12 @@ static int64_t token_id(const loader *l, const char *name)
     return given && id >= 0 && (uint64_t)id < l->tokens->count ? id : -1;
 }
 
-/* An array of as many items as there are tokens; NULL when it is absent. */
+/* An array with one item per token; NULL when absent. */
 static pj_status parallel(const loader *l, const char *name, const pj_gguf_value **value)
 {
     *value = field(l, name);
     if (!*value || ((*value)->is_array && (*value)->count == l->tokens->count)) return PJ_OK;
-    return bad(l, name, "is no array of one item a token");
+    return bad(l, name, "is no array of one item per token");
 }
 
 static pj_status read_fields(loader *l)
@@ -139,7 +139,7 @@ static int type_of(const loader *l, uint64_t id)
 
 /* ---- vocabulary --------------------------------------------------------------------------- */
 
-/* Tokens that are cut out of a text as they are, before anything is merged. */
+/* Tokens that are cut out of a text before any merging. */
 static bool is_added(int type)
 {
     return type == CONTROL || type == USER_DEFINED || type == UNKNOWN;
@@ -163,15 +163,15 @@ static pj_status add_token(loader *l, pj_gguf_text text, uint32_t id, int type, 
     return added ? PJ_OK : no_memory(l);
 }
 
-/* Control tokens of Phi-3 swallow the white space behind them; the fields cannot say so. The first
- * tokens of the vocabulary, which its sentencepiece model has itself, do not. */
+/* Phi-3's control tokens absorb the following white space; the fields cannot express that. The
+ * first tokens, which belong to its sentencepiece model itself, do not. */
 static bool strips_space(const loader *l, uint64_t id)
 {
     enum { FIRST_ADDED = 32000 };
     const pj_gguf_value *arch = pj_gguf_find(l->gguf, "general.architecture");
     pj_gguf_text text;
     bool phi3 = arch && pj_gguf_string(arch, &text) && pj_gguf_text_is(text, "phi3");
-    return phi3 && !l->style && id > FIRST_ADDED; /* that one is <|endoftext|> */
+    return phi3 && !l->style && id > FIRST_ADDED; /* that is <|endoftext|> */
 }
 
 static size_t text_bytes(const loader *l)
@@ -223,14 +223,14 @@ static int best_first(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The token of a text that text may be made of: no control token, no byte. */
+/* A token that text can consist of: not a control token or byte token. */
 static int64_t find_part(const loader *l, const char *text, size_t bytes)
 {
     int64_t id = pj_vocab_find(&l->t->vocab, text, bytes);
     return id >= 0 && type_of(l, (uint64_t)id) == NORMAL ? id : -1;
 }
 
-/* Appends the merges that make a token; the list has room for one at each of its bytes. */
+/* Appends the merges that form a token; the list has room for one per byte. */
 static void cut_token(loader *l, const scored *token, uint32_t rank, bool *crosses)
 {
     pj_vocab *vocab = &l->t->vocab;
@@ -250,7 +250,7 @@ static void cut_token(loader *l, const scored *token, uint32_t rank, bool *cross
     }
 }
 
-/* The normal tokens, those of the best scores first; NULL after a complaint. */
+/* The normal tokens by descending score; NULL after an error. */
 static scored *sort_tokens(loader *l, uint32_t *count)
 {
     scored *list = pj_alloc((size_t)l->tokens->count, sizeof *list);
@@ -267,7 +267,7 @@ static scored *sort_tokens(loader *l, uint32_t *count)
             pj_free(list);
             return NULL;
         }
-        /* of tokens spelled alike only one can be found */
+        /* of tokens with equal text only one can be found */
         if (pj_vocab_find(&l->t->vocab, token.text.text, token.text.bytes) == id)
             list[(*count)++] = token;
     }
@@ -377,7 +377,7 @@ static pj_status find_style(loader *l)
                    l->name, (int)(pre.bytes < 40 ? pre.bytes : 40), pre.text);
 }
 
-/* BOS before a text and EOS behind it, where the file asks for them. */
+/* Adds BOS before and EOS after a text, if the file requires them. */
 static pj_status set_template(loader *l)
 {
     pj_template *template = &l->t->template;

@@ -1,4 +1,4 @@
-/* The growing list of token ids. */
+/* The growable list of token ids. */
 #include "base/memory.h"
 #include "llm/tokenizer.h"
 

@@ -1,10 +1,7 @@
-/*
- * The merges of a model, up to hundreds of thousands. Both parts of each and what they make must be
- * in the vocabulary, whose table is larger than the nearer caches: parts are looked up for a few
- * dozen merges at once, so that what one lookup waits for comes while others go on. What a merge
- * makes is nearly always what the merge before it made, or the token behind that, and then costs a
- * comparison.
- */
+/* The merges of a model, up to hundreds of thousands. Both parts of each and its result must be in
+ * the vocabulary, whose table exceeds the inner caches: parts of a few dozen merges are looked up
+ * in a batch, so that cache misses overlap. A merge's result is nearly always the same as that of
+ * the previous merge, or the next token, which then takes only a comparison. */
 #include "llm/gguf.h"
 #include "llm/tokenizer/parts.h"
 
@@ -12,11 +9,11 @@
 
 enum { MAX_MERGES = 1 << 26, BATCH = 32, LEAST_MERGE_BYTES = 6 /* "a b", */ };
 
-/* Its texts lie in the reader's buffer: what is made, which begins with the left part; then the
- * right part, when it has a prefix that what is made lacks. */
+/* Its texts are in the reader's buffer: the result, which begins with the left part; then the right
+ * part, if it has a prefix that the result lacks. */
 typedef struct waiting_merge {
     size_t at, left_bytes, right_at, right_bytes, made_bytes;
-    int64_t made; /* place in the vocabulary; -1: it is not there */
+    int64_t made; /* index in the vocabulary; -1: missing */
 } waiting_merge;
 
 typedef struct merge_reader {
@@ -26,8 +23,8 @@ typedef struct merge_reader {
     pj_error *err;
     pj_buffer texts, first;
     waiting_merge waiting[BATCH];
-    size_t count;      /* of those */
-    uint32_t expected; /* place of what the last merge made */
+    size_t count;      /* number of waiting merges */
+    uint32_t expected; /* index of the previous merge's result */
     bool crosses;
 } merge_reader;
 
@@ -50,7 +47,7 @@ static pj_status settle_one(merge_reader *r, const waiting_merge *w, const pj_vo
     return PJ_OK;
 }
 
-/* Looks up the parts of the merges that wait, and takes them into the vocabulary. */
+/* Looks up the parts of the waiting merges, and adds the merges to the vocabulary. */
 static pj_status settle(merge_reader *r)
 {
     pj_vocab_query parts[2 * BATCH];
@@ -70,7 +67,7 @@ static pj_status settle(merge_reader *r)
     return status;
 }
 
-/* A problem of the merge behind those that wait; one of theirs is said first. */
+/* An error of the merge after the waiting ones; errors of those are reported first. */
 static pj_status refuse(merge_reader *r, const char *problem, const char *text, size_t bytes)
 {
     pj_status status = settle(r);
@@ -89,7 +86,7 @@ static int64_t find_made(merge_reader *r, const char *text, size_t bytes)
 
 static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
 {
-    static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space */
+    static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
     size_t prefix = r->t->bpe.prefix_bytes;
     if (b.bytes < prefix) return refuse(r, "has a part without the prefix: ", b.text, b.bytes);
     waiting_merge *w = &r->waiting[r->count++];

@@ -1,8 +1,6 @@
-/*
- * The "model" of a tokenizer.json: a vocabulary and merges of megabytes, read in one walk over the
- * text, because a parse tree of it takes longer than the first token of a small model. Every merge
- * is checked: both parts and what they make must be in the vocabulary.
- */
+/* The "model" of a tokenizer.json: a vocabulary and merges of megabytes, read in one pass over the
+ * text, because building a parse tree takes longer than the first token of a small model. Every
+ * merge is checked: both parts and the result must be in the vocabulary. */
 #include "llm/tokenizer/parts.h"
 
 #include <stdio.h>
@@ -10,7 +8,7 @@
 
 enum { LEAST_TOKEN_BYTES = 5 /* "":0, */ };
 
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space */
+static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
 
 typedef struct model_reader {
     pj_tokenizer *t;
@@ -18,9 +16,9 @@ typedef struct model_reader {
     const char *name;
     pj_error *err;
     bool has_vocab, has_merges, is_bpe;
-    pj_json_text merges_text; /* to read again, when the prefix comes behind them */
+    pj_json_text merges_text; /* read again if the prefix comes after them */
     pj_buffer unk;
-    bool crosses; /* a merge joins something with a space mark behind it */
+    bool crosses; /* a merge joins two parts across a space mark */
 } model_reader;
 
 /* A string, or null for none. */
@@ -72,7 +70,7 @@ static pj_status read_dropout(model_reader *r)
 
 static pj_status read_vocab(model_reader *r)
 {
-    if (pj_json_scan_peek(r->scan) != '{') { /* another kind of model: its type says which */
+    if (pj_json_scan_peek(r->scan) != '{') { /* another kind of model: reported by its type */
         pj_json_scan_skip(r->scan, NULL);
         return PJ_OK;
     }
@@ -83,7 +81,7 @@ static pj_status read_vocab(model_reader *r)
     while (pj_json_scan_next(r->scan, '{')) {
         pj_json_text token;
         if (!pj_json_scan_key(r->scan, &token)) break;
-        /* The key may lie in the scanner's buffer; a number does not disturb it. */
+        /* The key may be in the scanner's buffer, which reading a number does not overwrite. */
         uint64_t id;
         if (!pj_json_scan_uint(r->scan, &id)) break;
         if (id > INT32_MAX)
@@ -111,7 +109,7 @@ static pj_status merges_now(model_reader *r)
     return status;
 }
 
-/* The merges came before something that they depend on. */
+/* The merges came before something that they depend on: read them again. */
 static pj_status merges_again(model_reader *r)
 {
     pj_json_scan again;

@@ -24,7 +24,7 @@ static uint32_t next_character(text_view in, size_t *at)
 
 static void put_lower(pj_buffer *out, uint32_t c)
 {
-    if (c == 0x130) { /* the one letter whose lower case is two characters */
+    if (c == 0x130) { /* the only letter whose lower case has two characters */
         put_character(out, 'i');
         put_character(out, 0x307);
     } else {
@@ -146,7 +146,7 @@ static bool apply(const pj_normalizer *step, text_view in, pj_buffer *out)
     return false;
 }
 
-/* ---- where the text began ---- */
+/* ---- the beginning of the text ---- */
 
 static size_t head_replaced(const pj_normalizer *step, text_view in, size_t head)
 {
@@ -156,20 +156,20 @@ static size_t head_replaced(const pj_normalizer *step, text_view in, size_t head
            pj_pattern_next(&step->pattern, in.text, in.bytes, &cursor, &begin, &end) > 0) {
         if (begin >= head) break;
         kept += begin - plain;
-        if (end > head) return kept; /* the content stands where the match ended */
+        if (end > head) return kept; /* the replacement is counted where the match ended */
         kept += step->content_bytes;
         plain = end;
     }
     return kept + head - plain;
 }
 
-/* Of the result of a step, the bytes at the front that come from the first `head` bytes of `in`. */
+/* Number of bytes at the front of a step's result that come from the first `head` bytes of `in`. */
 static size_t head_after(const pj_normalizer *step, text_view in, size_t head)
 {
     pj_normalizer front = *step;
     pj_buffer out;
     if (step->kind == PJ_NORMALIZER_REPLACE) return head_replaced(step, in, head);
-    front.right = false; /* what is stripped from the end is not at the front */
+    front.right = false; /* stripping at the end does not affect the front */
     pj_buffer_init(&out, SIZE_MAX / 2);
     apply(&front, (text_view){in.text, head}, &out);
     size_t bytes = out.length;

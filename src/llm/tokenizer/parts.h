@@ -1,7 +1,5 @@
-/*
- * Shared by the files of the tokenizer. A tokenizer is a list of steps for each stage, built once
- * when it is opened and constant afterwards; the state that encoding changes is in a workspace.
- */
+/* Shared by the tokenizer's files. A tokenizer is a list of steps per stage, built when it is
+ * opened and constant afterwards; the mutable state of encoding is in a workspace. */
 #ifndef PJ_LLM_TOKENIZER_PARTS_H
 #define PJ_LLM_TOKENIZER_PARTS_H
 
@@ -17,7 +15,7 @@
 bool pj_unicode_is_space(uint32_t c);   /* White_Space */
 bool pj_unicode_is_word(uint32_t c);    /* letters, marks, decimal digits, connectors, joiners */
 bool pj_unicode_is_numeric(uint32_t c); /* category N */
-bool pj_unicode_is_punctuation(uint32_t c); /* category P, and all of ASCII's */
+bool pj_unicode_is_punctuation(uint32_t c); /* category P, and all ASCII punctuation */
 bool pj_unicode_is_mark(uint32_t c);        /* category M */
 bool pj_unicode_is_nonspacing(uint32_t c);  /* category Mn */
 bool pj_unicode_is_other(uint32_t c);       /* control, format, private, surrogate */
@@ -31,9 +29,9 @@ typedef enum pj_unicode_form {
     PJ_FORM_NFKD
 } pj_unicode_form;
 bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, pj_buffer *out);
-/* The text with each invalid sequence (maximal part) replaced by U+FFFD. */
+/* Replaces each invalid sequence (maximal subpart) by U+FFFD. */
 bool pj_utf8_repair(const char *text, size_t bytes, pj_buffer *out);
-/* The code point that ends at text + at, at > 0; the text is valid. */
+/* The code point ending at text + at, at > 0; the text must be valid. */
 uint32_t pj_utf8_before(const char *text, size_t at);
 
 /* ---- regex.c ---- */
@@ -42,15 +40,15 @@ uint32_t pj_utf8_before(const char *text, size_t at);
 typedef struct pj_regex pj_regex;
 pj_status pj_regex_new(const char *pattern, size_t bytes, pj_regex **regex, pj_error *err);
 void pj_regex_free(pj_regex *regex);
-/* The next match at or behind *from in valid UTF-8: 1 found, 0 none, -1 it took too long. Empty
- * matches right behind the last match are passed over; *from and *last carry on. */
+/* The next match at or after *from in valid UTF-8: 1 found, 0 none, -1 limit exceeded. Empty
+ * matches directly after the last match are skipped; *from and *last keep the position. */
 typedef struct pj_regex_cursor {
     size_t from, last; /* `last` is SIZE_MAX before the first match */
 } pj_regex_cursor;
 int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_regex_cursor *cursor,
                   size_t *begin, size_t *end);
 
-/* A pattern of the file: a plain string or a regular expression. */
+/* A pattern in the file: a plain string or a regular expression. */
 typedef struct pj_pattern {
     pj_regex *regex; /* NULL: plain */
     char *plain;
@@ -69,7 +67,7 @@ typedef struct pj_merge {
     uint32_t left, right, result; /* ids */
 } pj_merge;
 
-/* Open addressing: upper half of the hash << 32 | place in the list + 1; 0: free. */
+/* Open addressing: upper half of the hash << 32 | index in the list + 1; 0: free. */
 typedef struct pj_table {
     uint64_t *slots;
     size_t mask;
@@ -78,14 +76,14 @@ typedef struct pj_table {
 typedef struct pj_vocab {
     char *text; /* all tokens, each terminated */
     size_t text_bytes, text_capacity;
-    pj_vocab_entry *entries; /* in the order of the file */
+    pj_vocab_entry *entries; /* in file order */
     uint32_t count, capacity;
     pj_table by_text;
     uint64_t seed;
-    uint32_t *by_id; /* [size] entry + 1; 0: a hole */
+    uint32_t *by_id; /* [size] entry index + 1; 0: unused */
     uint32_t size;
     pj_merge *merges; /* by rank */
-    uint32_t *ranks;  /* [merge_count] where merges share one; NULL: the place is the rank */
+    uint32_t *ranks;  /* [merge_count] if merges share ranks; NULL: the index is the rank */
     uint32_t merge_count, merge_capacity;
     pj_table by_pair;
 } pj_vocab;
@@ -93,8 +91,8 @@ typedef struct pj_vocab {
 void pj_vocab_init(pj_vocab *vocab);
 void pj_vocab_fini(pj_vocab *vocab);
 
-/* Tokens: room for so many more with so many bytes of text, all of them added, then indexed; only
- * then can they be found. The last of equal texts counts. */
+/* Building a vocabulary: reserve tokens and bytes of text, add all tokens, then index; look-ups
+ * work only afterwards. Of equal texts the last one counts. */
 bool pj_vocab_reserve(pj_vocab *vocab, size_t tokens, size_t bytes);
 bool pj_vocab_add(pj_vocab *vocab, const char *text, size_t bytes, uint32_t id);
 bool pj_vocab_index(pj_vocab *vocab);
@@ -105,24 +103,25 @@ static inline const pj_vocab_entry *pj_vocab_entry_of(const pj_vocab *vocab, uin
     uint32_t entry = id < vocab->size ? vocab->by_id[id] : 0;
     return entry ? &vocab->entries[entry - 1] : NULL;
 }
-int64_t pj_vocab_place(const pj_vocab *vocab, const char *text, size_t bytes); /* in the list */
-/* Several at a time: what one lookup waits for is fetched while others go on. */
+/* index in the list */
+int64_t pj_vocab_place(const pj_vocab *vocab, const char *text, size_t bytes);
+/* Batched look-up, so that cache misses overlap. */
 typedef struct pj_vocab_query {
     const char *text;
     size_t bytes;
     uint64_t hash;
-    int64_t id; /* the answer; -1: none */
+    int64_t id; /* result; -1: none */
 } pj_vocab_query;
 void pj_vocab_find_all(const pj_vocab *vocab, pj_vocab_query *queries, size_t count);
-/* Whether the token at this place of the list, which may be behind its end, is the text. */
+/* Whether the token at this index, which may be past the end, has this text. */
 bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t place, const char *text, size_t bytes);
 
-/* Merges: room for so many; the caller fills the list and counts; then indexed. The place in the
- * list is the rank, unless there are ranks; later equal pairs win. */
+/* Building merges: reserve, let the caller fill list and count, then index. The index in the list
+ * is the rank, unless there are ranks; of equal pairs the last one counts. */
 #define PJ_NO_MERGE UINT32_MAX
 bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count);
 bool pj_vocab_index_merges(pj_vocab *vocab);
-/* The place in the list, or PJ_NO_MERGE. */
+/* The index in the list, or PJ_NO_MERGE. */
 uint32_t pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right);
 
 uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed);
@@ -132,7 +131,7 @@ uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed);
 typedef struct pj_added_token {
     char *content; /* in the arena */
     size_t bytes;
-    char *pattern; /* what is searched: the content, normalised where the token says so */
+    char *pattern; /* text to search for: the content, normalised if the token requires it */
     size_t pattern_bytes;
     uint32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
@@ -140,7 +139,7 @@ typedef struct pj_added_token {
 
 typedef struct pj_trie_node {
     uint32_t child, sibling; /* 0: none */
-    int32_t token;           /* -1: none ends here */
+    int32_t token;           /* -1: no token ends here */
     unsigned char byte;
 } pj_trie_node;
 
@@ -152,7 +151,7 @@ typedef struct pj_trie {
 
 bool pj_trie_add(pj_trie *trie, const char *text, size_t bytes, int32_t token);
 void pj_trie_fini(pj_trie *trie);
-/* The longest token at text[at], whose end goes to *end; -1 when none begins there. */
+/* The longest token at text[at], with its end in *end; -1 for none. */
 int32_t pj_trie_longest(const pj_trie *trie, const char *text, size_t bytes, size_t at,
                         size_t *end);
 
@@ -204,7 +203,7 @@ typedef struct pj_splitter {
     pj_behavior behavior;
     bool invert;
     bool (*in_class)(uint32_t c);
-    uint32_t delimiter;    /* CLASS without in_class: this character */
+    uint32_t delimiter;    /* CLASS without in_class: this delimiter */
     bool add_prefix_space; /* byte level */
     char replacement[4];   /* metaspace */
     size_t replacement_bytes;
@@ -231,25 +230,25 @@ typedef struct pj_decoder {
     char character[4]; /* strip, metaspace */
     size_t character_bytes;
     size_t start, stop;
-    bool drop_first; /* metaspace: the first token's mark stands for nothing */
+    bool drop_first; /* metaspace: drop the first token's mark */
 } pj_decoder;
 
-/* What the post-processor makes of a text's ids: pieces in order; id -1 stands for the text. */
+/* The post-processor's result: pieces in order; id -1 represents the text. */
 typedef struct pj_template {
-    int32_t *ids; /* in the arena; NULL: the text alone */
+    int32_t *ids; /* in the arena; NULL: only the text */
     uint32_t count;
 } pj_template;
 
 typedef struct pj_bpe {
     int64_t unk;      /* -1: none */
-    bool unk_missing; /* the file names one that is not in the vocabulary */
+    bool unk_missing; /* the file names one missing from the vocabulary */
     bool byte_fallback, fuse_unk, ignore_merges;
-    const char *prefix, *suffix; /* of symbols behind the first, of the last; "" none */
+    const char *prefix, *suffix; /* for symbols after the first, for the last; "" none */
     size_t prefix_bytes, suffix_bytes;
-    int64_t byte_tokens[256]; /* "<0x41>"; all of them are needed for a fallback of a symbol */
-    int64_t letters[256];     /* the byte-level letter of a byte; -1: not in the vocabulary */
+    int64_t byte_tokens[256]; /* "<0x41>"; a symbol's fallback needs all of them */
+    int64_t letters[256];     /* the byte-level letter of a byte; -1: missing from the vocabulary */
     bool all_letters;
-    bool cut_at_mark; /* words may be cut before U+2581: no merge crosses it */
+    bool cut_at_mark; /* words can be split before U+2581: no merge crosses it */
 } pj_bpe;
 
 enum { PJ_MAX_STEPS = 64 };
@@ -261,7 +260,7 @@ struct pj_tokenizer {
     pj_added_token *added;
     uint32_t added_count;
     pj_trie raw_trie, normalized_trie;
-    uint32_t *added_by_id; /* [size] added + 1; 0: none */
+    uint32_t *added_by_id; /* [size] index + 1; 0: none */
     uint32_t size;
     pj_normalizer normalizers[PJ_MAX_STEPS];
     uint32_t normalizer_count;
@@ -270,22 +269,23 @@ struct pj_tokenizer {
     pj_decoder decoders[PJ_MAX_STEPS];
     uint32_t decoder_count;
     bool has_decoder;
-    bool letters_last; /* the last splitter turns bytes into letters: left to the model stage */
+    /* the last splitter's conversion of bytes to letters is left to the model stage */
+    bool letters_last;
     pj_template template;
-    pthread_mutex_t lock; /* of `workspace` and of every regex */
+    pthread_mutex_t lock; /* protects `workspace` and every regex */
     struct pj_workspace *workspace;
 };
 
-/* ---- byte level: the 256 letters that stand for bytes (unicode.c) ---- */
+/* ---- byte level: the 256 letters that represent bytes (unicode.c) ---- */
 
 uint32_t pj_byte_letter(unsigned char byte);
-int pj_letter_byte(uint32_t letter); /* -1: it stands for none */
+int pj_letter_byte(uint32_t letter); /* -1: not a byte letter */
 
 /* ---- normalizer.c ---- */
 
-/* From `text` into `out`, by way of `scratch`; both are cleared first. `head`, unless NULL, is the
- * number of bytes at the front of the text that matter, and becomes that of the bytes at the front
- * of `out` which come from them. */
+/* Normalises `text` into `out`, using `scratch`; both are cleared first. `head`, unless NULL, is a
+ * number of bytes at the front of the text, and becomes the number of bytes at the front of `out`
+ * that come from them. */
 pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
                        pj_buffer *out, pj_buffer *scratch, size_t *head, pj_error *err);
 
@@ -300,12 +300,12 @@ typedef struct pj_pieces {
     size_t count, capacity;
 } pj_pieces;
 
-/* Text cut into pieces; a step that changes text writes all of it anew. */
+/* Text split into pieces; a step that changes text rewrites all of it. */
 typedef struct pj_split_state {
     const char *text; /* the input, or one of the buffers */
     pj_buffer buffers[2];
     pj_pieces pieces, next;
-    bool first; /* the piece at 0 is the beginning of the original text */
+    bool first; /* the piece at 0 begins the original text */
 } pj_split_state;
 
 void pj_split_state_init(pj_split_state *state);
@@ -319,11 +319,11 @@ typedef struct pj_bpe_scratch {
     struct pj_symbol *symbols;
     struct pj_candidate *heap;
     size_t symbol_capacity, heap_capacity;
-    pj_buffer letters; /* a word in byte-level letters, when it must be looked up as text */
+    pj_buffer letters; /* a word in byte-level letters, for look-up as text */
 } pj_bpe_scratch;
 
 void pj_bpe_scratch_fini(pj_bpe_scratch *scratch);
-/* Appends the ids of one word; `raw`: its bytes are bytes, not letters yet. */
+/* Appends the ids of one word; `raw`: its bytes have not been converted to letters. */
 pj_status pj_bpe_encode(const pj_tokenizer *tokenizer, pj_bpe_scratch *scratch, const char *word,
                         size_t bytes, bool raw, pj_ids *ids, pj_error *err);
 
@@ -333,24 +333,24 @@ void pj_workspace_free(struct pj_workspace *workspace);
 
 /* ---- building one: table.c; steps.c, model.c, merges.c; gguf.c ---- */
 
-/* The pattern of GPT-2, which byte level uses when it is to split too. */
+/* The pattern of GPT-2, used by byte level for splitting. */
 #define PJ_GPT2_PATTERN \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 pj_tokenizer *pj_tokenizer_new(void); /* empty; NULL: out of memory */
-/* The tokens of single bytes, once the vocabulary is there. */
+/* Finds the tokens of single bytes, once the vocabulary is complete. */
 void pj_bpe_find_bytes(pj_tokenizer *tokenizer);
-/* The table from ids to added tokens, once all are there; looks at the ids that the template adds.
- */
+/* Builds the table from ids to added tokens, once all are known; checks the ids that the template
+ * adds. */
 pj_status pj_tokenizer_index(pj_tokenizer *tokenizer, const char *name, pj_error *err);
 
 pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name, pj_error *err);
-/* The list at the scanner's cursor. `crosses`: a merge joins something with a space mark behind it.
- */
+/* Reads the list at the scanner's cursor. `crosses`: some merge joins two parts across a space
+ * mark. */
 pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                          bool *crosses, pj_error *err);
 struct pj_gguf_value;
-/* The same from an array of strings, "a b" each. */
+/* The same from an array of strings "a b". */
 pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const struct pj_gguf_value *list,
                               const char *name, bool *crosses, pj_error *err);
 pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,

@@ -1,10 +1,8 @@
-/*
- * Regular expressions of tokenizer files, on PCRE2. The files are written for Oniguruma's Ruby
- * syntax, so a pattern is translated where the two differ: what \s \w \d \h and the names of
- * properties mean, {,n}, {n,m}+ (greedy there, possessive in PCRE2), (?m), classes inside classes.
- * What cannot be translated (negated ones of those, intersections) is refused. Matching is bounded:
- * patterns come from files.
- */
+/* Regular expressions of tokenizer files, on PCRE2. The files are written for Oniguruma's Ruby
+ * syntax, so patterns are translated where the two differ: the meaning of \s \w \d \h and property
+ * names, {,n}, {n,m}+ (greedy there, possessive in PCRE2), (?m), nested classes. Untranslatable
+ * constructs (negated nested classes, intersections) are rejected. Matching has limits, because
+ * patterns come from files. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
 #include "llm/tokenizer/parts.h"
@@ -26,8 +24,8 @@ struct pj_regex {
 /* ---- translation ---- */
 
 #define SPACE "\\x09-\\x0d\\x20\\x{85}\\p{Z}"
-/* Letters, marks, digits, connectors, and circled and squared letters, which are symbols. A \w that
- * stands alone means the fractions and superscripts of Latin-1 too. */
+/* Letters, marks, digits, connectors, and circled and squared letters, which are symbols. A \w
+ * outside of a class also matches the fractions and superscripts of Latin-1. */
 #define WORD                                                                    \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
@@ -38,11 +36,11 @@ struct pj_regex {
 typedef struct translation {
     const char *at, *end;
     pj_buffer out;
-    size_t atom; /* where the last atom begins in `out` */
+    size_t atom; /* begin of the last atom in `out` */
     size_t groups[MAX_GROUPS];
     int depth;
     bool in_class;
-    const char *negated; /* the set that the class holds negated, \S or \W; NULL: none */
+    const char *negated; /* the negated set in the class, \S or \W; NULL: none */
     const char *problem;
 } translation;
 
@@ -51,8 +49,8 @@ static void put(translation *t, const char *text)
     pj_buffer_text(&t->out, text);
 }
 
-/* \s and the like: the set inside a class, the class outside. A negated set inside a class waits
- * for the end of the class. */
+/* \s and the like: the set inside a class, the class outside. A negated set inside a class is
+ * deferred to the end of the class. */
 static void put_set(translation *t, const char *set, bool negated)
 {
     if (t->in_class && negated) {
@@ -78,8 +76,8 @@ static bool is_script(const char *name, size_t bytes)
     return compiled != NULL;
 }
 
-/* \p{Letter}, \p{^Lu}, \p{Han}: PCRE2 knows categories by their short names and would take a script
- * name to mean its extensions too. */
+/* \p{Letter}, \p{^Lu}, \p{Han}: PCRE2 knows categories only by their short names, and would take a
+ * script name to include its extensions. */
 static void put_property(translation *t, bool negated)
 {
     static const char *const names[][2] = {
@@ -144,7 +142,7 @@ static void put_escape(translation *t)
             t->at += 4;
         }
         return;
-    case 'b': /* by what \w means here; inside a class it is a backspace */
+    case 'b': /* as defined by \w here; inside a class it is a backspace */
         put(t, t->in_class ? "\\x08"
                            : "(?:(?<=[" LONE_WORD "])(?![" LONE_WORD "])|(?<![" LONE_WORD
                              "])(?=[" LONE_WORD "]))");
@@ -166,7 +164,7 @@ static void put_escape(translation *t)
     pj_buffer_char(&t->out, c);
 }
 
-/* [:name:] and [:^name:] inside a class: what the names mean for all of Unicode. */
+/* [:name:] and [:^name:] inside a class, with their full Unicode meaning. */
 static void put_posix(translation *t)
 {
     static const char *const sets[][2] = {
@@ -195,13 +193,13 @@ static void put_posix(translation *t)
 
 static void put_class_body(translation *t);
 
-/* A class inside a class adds to it; a negated one cannot be added. */
+/* A nested class is added to the outer one; a negated one cannot be. */
 static void put_inner_class(translation *t)
 {
     bool first = true;
     if (t->at < t->end && *t->at == '^') t->problem = "a negated class inside a class";
     if (t->at[-2] == '-') t->problem = "a class inside a class behind a hyphen";
-    /* Whatever would mean more in the middle of a class than at its ends. */
+    /* Escape what would be special in the middle of a class but not at its ends. */
     while (t->at < t->end && (*t->at == '-' || (first && *t->at == ']'))) {
         pj_buffer_printf(&t->out, "\\%c", *t->at++);
         first = false;
@@ -214,7 +212,7 @@ static void put_inner_class(translation *t)
         t->problem = "a class inside a class that ends in a hyphen";
 }
 
-/* What stands between the brackets, without a leading ^. */
+/* The content of a class, without a leading ^. */
 static void put_class_body(translation *t)
 {
     while (!t->problem && t->at < t->end && *t->at != ']') {
@@ -232,8 +230,8 @@ static void put_class_body(translation *t)
     }
 }
 
-/* A class of a negated set and `body`: PCRE2 can negate only the whole, so it becomes two classes.
- */
+/* A class of a negated set and `body`: PCRE2 can negate only whole classes, so it is split into
+ * two. */
 static void put_two_classes(translation *t, size_t begin, bool inverted)
 {
     const char *set = t->negated;
@@ -278,7 +276,7 @@ static void put_class(translation *t)
     if (t->at < t->end) pj_buffer_char(&t->out, *t->at++);
 }
 
-/* The length of {n}, {n,}, {,m} or {n,m} at `at`; 0 when it is no repetition. */
+/* The length of a repetition {n}, {n,}, {,m} or {n,m} at `at`; 0 if there is none. */
 static size_t repetition(const translation *t)
 {
     const char *p = t->at + 1;
@@ -311,7 +309,7 @@ static void put_repetition(translation *t, size_t bytes)
     if (t->at < t->end && *t->at == '+') wrap_atom(t);
 }
 
-/* "(" with what follows it up to its content; m means "dot matches newline" in Ruby. */
+/* "(" and its options up to the content; m means "dot matches newline" in Ruby. */
 static void put_group(translation *t)
 {
     if (t->depth < MAX_GROUPS) t->groups[t->depth] = t->out.length;
@@ -441,7 +439,7 @@ int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_rege
         if (count == PCRE2_ERROR_NOMATCH) return 0;
         if (count < 0) return -1;
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(regex->found);
-        *begin = at[0] < at[1] ? at[0] : at[1]; /* \K may turn them round */
+        *begin = at[0] < at[1] ? at[0] : at[1]; /* \K may reverse them */
         *end = at[1];
         if (*begin < cursor->from) *begin = cursor->from;
         if (*end < *begin) *end = *begin;

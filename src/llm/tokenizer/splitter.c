@@ -1,8 +1,6 @@
-/*
- * Pre-tokenizers. A text is a list of pieces; each step splits every piece into ranges that match
- * its pattern and ranges between, and its behaviour says which of them become pieces, alone or
- * joined.
- */
+/* Pre-tokenizers. A text is a list of pieces; each step splits every piece into ranges that match
+ * its pattern and ranges in between, and its behaviour decides which of them become pieces, alone
+ * or joined. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -36,13 +34,13 @@ static bool add_piece(pj_pieces *pieces, size_t begin, size_t end)
     return true;
 }
 
-/* One piece being split: where its parts begin in the list, and what the behaviour remembers. */
+/* One piece being split: its parts in the list, and the state of the behaviour. */
 typedef struct fold {
     pj_pieces *out;
     size_t base; /* first part of this piece */
     pj_behavior behavior;
-    bool invert, previous; /* the range before was a match */
-    bool waiting;          /* WITH_NEXT: a match that waits for the range behind it */
+    bool invert, previous; /* the previous range was a match */
+    bool waiting;          /* WITH_NEXT: a match to be joined with the following range */
     pj_piece match;
     bool failed;
 } fold;
@@ -170,7 +168,7 @@ static bool split_fixed(const pj_splitter *step, const pj_split_state *state, pj
     return true;
 }
 
-/* Makes each piece of state->pieces into pieces of state->next, then swaps the lists. */
+/* Splits each piece of state->pieces into pieces of state->next, then swaps the lists. */
 static bool split_all(const pj_splitter *step, pj_split_state *state)
 {
     state->next.count = 0;
@@ -188,9 +186,9 @@ static bool split_all(const pj_splitter *step, pj_split_state *state)
     return true;
 }
 
-/* ---- steps that write the text anew ---- */
+/* ---- steps that rewrite the text ---- */
 
-/* The buffer that does not hold the current text, empty. */
+/* The buffer that does not hold the current text, emptied. */
 static pj_buffer *other_buffer(pj_split_state *state)
 {
     int holds = state->text && state->text == state->buffers[0].data;

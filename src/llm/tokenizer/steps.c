@@ -1,8 +1,6 @@
-/*
- * The small parts of a tokenizer.json: added tokens, normalizer, pre-tokenizer, post-processor,
- * decoder, each a JSON object named by its "type". A table per stage says which types there are; a
- * type that is not in it is refused by name.
- */
+/* The small parts of a tokenizer.json: added tokens, normalizer, pre-tokenizer, post-processor,
+ * decoder, each a JSON object with a "type". A table per stage lists the supported types; others
+ * are rejected by name. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -51,7 +49,7 @@ static bool number(json_t *object, const char *key, int64_t min, int64_t max, si
     return true;
 }
 
-/* A copy in the arena of a string that may hold zero characters; NULL when it is no string. */
+/* A copy in the arena of a string that may contain NULs; NULL if it is not a string. */
 static char *text_of(const loader *l, json_t *value, size_t *bytes)
 {
     *bytes = json_string_length(value);
@@ -85,8 +83,8 @@ static pj_status read_pattern(const loader *l, json_t *value, pj_pattern *patter
     if (json_is_string(regex))
         return read_regex(l, json_string_value(regex), json_string_length(regex), &pattern->regex);
     if (!json_is_string(plain)) return bad(l, "a pattern", "is neither a String nor a Regex");
-    if (json_string_length(plain) == 0) /* between any two characters, as the expression */
-        return read_regex(l, "", 0, &pattern->regex);
+    /* matches between any two characters, like the empty expression */
+    if (json_string_length(plain) == 0) return read_regex(l, "", 0, &pattern->regex);
     pattern->plain = text_of(l, plain, &pattern->plain_bytes);
     return pattern->plain ? PJ_OK : pj_fail_memory(l->err, "a tokenizer");
 }
@@ -470,8 +468,7 @@ static pj_status read_around(const loader *l, json_t *object)
 static pj_status read_processor(const loader *l, json_t *object)
 {
     const char *type = word(object, "type");
-    if (strcmp(type, "ByteLevel") == 0)
-        return PJ_OK; /* moves offsets only, which nobody asks for */
+    if (strcmp(type, "ByteLevel") == 0) return PJ_OK; /* affects only offsets, which are not used */
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(l, object);
     if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0)
         return read_around(l, object);
@@ -482,7 +479,7 @@ static pj_status read_processor(const loader *l, json_t *object)
 
 typedef pj_status read_step_fn(const loader *l, json_t *object);
 
-/* A stage is one step, or a Sequence of them under `list`, which may nest. */
+/* A stage is one step, or a (possibly nested) Sequence of them under `list`. */
 static pj_status read_stage(const loader *l, json_t *object, const char *list, int depth,
                             read_step_fn *read)
 {
@@ -545,7 +542,7 @@ static pj_status read_added(const loader *l, json_t *object, pj_added_token *tok
     return PJ_OK;
 }
 
-/* What is searched in normalised text is the token's normal form. */
+/* In normalised text, the normalised token is searched for. */
 static pj_status normalize_added(const loader *l, pj_added_token *token)
 {
     pj_buffer out, scratch;

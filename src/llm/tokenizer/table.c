@@ -1,7 +1,5 @@
-/*
- * A tokenizer as a table in memory: made empty, filled by the readers of the file formats, indexed,
- * asked for single tokens, and closed.
- */
+/* A tokenizer in memory: created empty, filled by the readers of the file formats, indexed, queried
+ * for single tokens, and closed. */
 #include "llm/tokenizer/parts.h"
 
 #include <string.h>

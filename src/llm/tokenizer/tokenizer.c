@@ -1,4 +1,4 @@
-/* Opening a tokenizer: choosing the reader of a file, and reading a tokenizer.json. */
+/* Opens a tokenizer: selects the reader for a file, and parses a tokenizer.json. */
 #include "base/file.h"
 #include "llm/gguf.h"
 #include "llm/tokenizer/parts.h"
@@ -21,10 +21,10 @@ static pj_status load_part(const pj_json_text key, pj_json_text span, json_t *ro
         return json_object_set_new(root, parts[i], value) == 0 ? PJ_OK
                                                                : pj_fail_memory(err, "a tokenizer");
     }
-    return PJ_OK; /* truncation and padding are for batches of training */
+    return PJ_OK; /* truncation and padding apply only to training */
 }
 
-/* The model is loaded on the way; the small parts are kept for later, because they refer to it. */
+/* Loads the model on the way; the small parts, which refer to it, are kept for later. */
 static pj_status walk(pj_tokenizer *t, pj_json_scan *scan, json_t *root, const char *name,
                       pj_error *err)
 {
@@ -40,7 +40,8 @@ static pj_status walk(pj_tokenizer *t, pj_json_scan *scan, json_t *root, const c
             status = pj_load_model(t, scan, name, err);
             continue;
         }
-        /* The key, when it has escapes, is overwritten by the value; no key we want has any. */
+        /* A key with escapes would be overwritten by reading the value; no key of interest has
+         * any. */
         char copy[32] = {0};
         memcpy(copy, key.text, key.bytes < sizeof copy - 1 ? key.bytes : sizeof copy - 1);
         key = (pj_json_text){copy, strlen(copy)};

@@ -1,4 +1,4 @@
-/* Unicode properties and normal forms, on utf8proc; and the byte-level alphabet. */
+/* Unicode properties and normal forms, using utf8proc; and the byte-level alphabet. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -91,7 +91,7 @@ bool pj_unicode_is_letter(uint32_t c)
     return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
-/* Nothing below U+0300 changes under NFC; nothing in ASCII under any form. */
+/* NFC changes nothing below U+0300; no form changes ASCII. */
 static bool is_normal(pj_unicode_form form, const char *text, size_t bytes)
 {
     unsigned char first_changed = form == PJ_FORM_NFC ? 0xcc : 0x80;
@@ -117,8 +117,8 @@ bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, 
     return ok;
 }
 
-/* Length of what is wrong at `text`: the longest beginning of a valid sequence, at least one byte.
- */
+/* Length of the invalid sequence at `text`: the longest prefix of a valid sequence, at least one
+ * byte. */
 static size_t invalid_bytes(const unsigned char *p, size_t bytes)
 {
     size_t need = p[0] >= 0xf0 && p[0] <= 0xf4  ? 4
@@ -163,7 +163,8 @@ uint32_t pj_utf8_before(const char *text, size_t at)
     return c;
 }
 
-/* Printable Latin-1 stands for itself; the other 68 bytes for U+0100 and up, in order. */
+/* Printable Latin-1 bytes are represented by themselves; the other 68 by U+0100 and up, in
+ * order. */
 static bool is_own_letter(unsigned byte)
 {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;

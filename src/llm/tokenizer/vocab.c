@@ -1,10 +1,7 @@
-/*
- * The vocabulary and the merges: two lists in the order of the file, and beside each an
- * open-addressed table of places in the list. A table is made once, when its list is whole: it then
- * has its size, and a list that is walked in order leaves time to fetch the slot that is wanted
- * some steps later, where a lookup after the other would wait for each. The hashes are seeded at
- * random, so that a file cannot be made to collide.
- */
+/* The vocabulary and the merges: two lists in file order, each with an open-addressed hash table of
+ * indices. A table is built once, when its list is complete: its size is then known, and walking
+ * the list in order allows prefetching slots some steps ahead, where individual look-ups would each
+ * wait. Hashes are randomly seeded, so that files cannot be crafted to collide. */
 #include "base/clock.h"
 #include "llm/pages.h"
 #include "llm/tokenizer/parts.h"
@@ -35,7 +32,7 @@ static uint64_t load4(const char *p)
     return value;
 }
 
-/* 0 to 8 bytes as a number; texts of the same length differ in it. */
+/* 0 to 8 bytes as a number; distinct texts of equal length give distinct numbers. */
 static uint64_t load_short(const char *p, size_t bytes)
 {
     if (bytes >= 4) return load4(p) | load4(p + bytes - 4) << 32;
@@ -53,7 +50,7 @@ uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed)
     return mix(hash ^ load8(last), 0x8ebc6af09c88c6e3u);
 }
 
-/* Tokens are short: a call for each comparison would cost more than it does. */
+/* Tokens are short: calling memcmp would cost more than comparing. */
 static bool same_text(const char *a, const char *b, size_t bytes)
 {
     if (bytes <= 8) return load_short(a, bytes) == load_short(b, bytes);
@@ -67,7 +64,7 @@ static uint64_t pair_hash(uint64_t left, uint64_t right, uint64_t seed)
     return key ^ key >> 32;
 }
 
-/* ---- tables of places in a list: tag << 32 | place + 1; 0: free ---- */
+/* ---- tables of list indices: tag << 32 | index + 1; 0: free ---- */
 
 static void table_fini(pj_table *table)
 {
@@ -75,7 +72,7 @@ static void table_fini(pj_table *table)
     *table = (pj_table){0};
 }
 
-/* At most five eighths full. On large pages where there are any: it is written all over at once. */
+/* At most five eighths full. On huge pages if available: the whole table is written at once. */
 static bool table_init(pj_table *table, size_t count)
 {
     size_t size = 16;
@@ -100,7 +97,7 @@ static uint64_t slot_value(uint64_t hash, size_t place)
 void pj_vocab_init(pj_vocab *vocab)
 {
     *vocab = (pj_vocab){0};
-    /* Where the object lies and when it was made: unknown to whoever wrote the file. */
+    /* Address and time of creation: unknown to the author of a file. */
     vocab->seed =
         mix((uint64_t)pj_clock_ns() ^ 0xa0761d6478bd642fu, (uint64_t)(uintptr_t)vocab | 1);
 }
@@ -133,7 +130,7 @@ static uint64_t *text_slot(const pj_vocab *vocab, const char *text, size_t bytes
     }
 }
 
-/* Place in the list + 1; 0: it is not there. */
+/* List index + 1; 0: missing. */
 static uint32_t place_hashed(const pj_vocab *vocab, const char *text, size_t bytes, uint64_t hash)
 {
     return vocab->by_text.slots ? (uint32_t)*text_slot(vocab, text, bytes, hash) : 0;
@@ -151,7 +148,7 @@ int64_t pj_vocab_find(const pj_vocab *vocab, const char *text, size_t bytes)
     return place < 0 ? -1 : (int64_t)vocab->entries[place].id;
 }
 
-/* What the first slot of a query points to, when it looks right; NULL otherwise. */
+/* The entry in a query's first slot if it looks right; NULL otherwise. */
 static const pj_vocab_entry *likely_entry(const pj_vocab *vocab, uint64_t hash)
 {
     uint64_t value = vocab->by_text.slots[hash & vocab->by_text.mask];
@@ -215,7 +212,7 @@ bool pj_vocab_add(pj_vocab *vocab, const char *text, size_t bytes, uint32_t id)
     return true;
 }
 
-/* The last of equal tokens counts, at the place of the first. */
+/* Of equal tokens the last one counts, at the index of the first. */
 static bool index_texts(pj_vocab *vocab)
 {
     uint64_t hashes[AHEAD];
@@ -242,7 +239,7 @@ static bool index_texts(pj_vocab *vocab)
     return true;
 }
 
-/* Lists were made for the most that the file could hold. */
+/* Lists were allocated for the most that the file could hold. */
 static void shrink(pj_vocab *vocab)
 {
     char *text = pj_resize(vocab->text, vocab->text_bytes, 1);
