@@ -582,7 +582,7 @@ static void test_refused(void **state)
     made_gguf_string(&g, "tokenizer.ggml.model", "llama");
     made_gguf_strings(&g, "tokenizer.ggml.tokens", single, 1);
     made_gguf_f32s(&g, "tokenizer.ggml.scores", (const float[]){1, 2}, 2);
-    refuse(&g, PJ_E_INVALID, "one item a token");
+    refuse(&g, PJ_E_INVALID, "one item per token");
 }
 
 /* Each allocation fails once: an error, and nothing is left or lost. */

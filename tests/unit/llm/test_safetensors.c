@@ -61,7 +61,7 @@ static void test_lies(void **state)
 #define ONE(dtype, shape, offsets) \
     "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
     assert_refused(ONE("F32", "[2]", "[0,8]"), 7, "cut off");
-    assert_refused(ONE("F32", "[2]", "[0,8]"), 9, "behind its last tensor");
+    assert_refused(ONE("F32", "[2]", "[0,8]"), 9, "after its last tensor");
     assert_refused(ONE("F32", "[2]", "[0,4]"), 4, "needs 8");
     assert_refused(ONE("F32", "[2]", "[8,0]"), 8, "cut off");
     assert_refused(ONE("F32", "[2]", "[1,9]"), 9, "hole");
@@ -80,7 +80,7 @@ static void test_lies(void **state)
                    "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
                    3, "overlaps");
     assert_refused("[]", 0, "object");
-    assert_refused("{} x", 0, "behind the value");
+    assert_refused("{} x", 0, "after the value");
 }
 
 static void test_not_a_header(void **state)
