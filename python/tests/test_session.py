@@ -27,7 +27,8 @@ class Recording(StoredCase):
             run.set_tokens(3, 1)
         result = run.result
         self.assertEqual((result.status, result.energy_source), ("completed", "modelled"))
-        self.assertGreater(result.energy.mj, result.energy_net.mj)
+        if result.energy_net is not None:  # a busy machine has no baseline
+            self.assertGreater(result.energy.mj, result.energy_net.mj)
         self.assertLess(result.energy.lo_mj, result.energy.hi_mj)
         self.assertEqual((result.input_tokens, result.output_tokens), (3, 1))
         self.assertGreaterEqual(result.phases["decode"].duration_ms, 20)
