@@ -169,7 +169,7 @@ typedef struct pj_result {
     uint64_t input_tokens, output_tokens;
     uint32_t phase_count;
     pj_phase_result phases[PJ_RESULT_PHASES]; /* those that happened, in order of pj_phase */
-    /* The run's summary and its phases as a JSON object (docs/api.md). Owned by the result. */
+    /* The run's summary, its phases and its rails as a JSON object (docs/api.md). Owned by the result. */
     char *json;
 } pj_result;
 

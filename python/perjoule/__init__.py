@@ -20,11 +20,16 @@ from .session import Energy, Result, Run, Session
 
 if TYPE_CHECKING:
     from .profiler import InferencePipelineProfiler
+    from .window import Measured, Measurement, Window, measure
 
 __version__ = "0.1.0"
 
 _LATER = {
     "InferencePipelineProfiler": "profiler",
+    "Measured": "window",
+    "Measurement": "window",
+    "Window": "window",
+    "measure": "window",
 }
 __all__ = [
     "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",

@@ -7,6 +7,7 @@ import warnings
 
 import perjoule
 from perjoule import session as session_module
+from perjoule import window as window_module
 
 SIM = "sim:seed=7"
 
@@ -29,6 +30,7 @@ class StoredCase(unittest.TestCase):
 
         self.addCleanup(restore)
         self.addCleanup(session_module._close_default)
+        self.addCleanup(window_module._pool.close)
 
     def session(self, **options):
         options.setdefault("baseline_seconds", 0.05)

@@ -57,6 +57,24 @@ static void write_figure(pj_json *json, const char *name, const pj_joules_mj *fi
     pj_json_object_end(json);
 }
 
+/* What each rail gave over the whole run. */
+static void write_rails(pj_json *json, const pj_run_data *data)
+{
+    pj_json_key(json, "rails");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < data->rail_energy_count; i++) {
+        const pj_rail_energy *e = &data->rail_energy[i];
+        if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
+        pj_joules_mj gross = with_interval(e->gross_mj, e->sd_mj);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", data->rails[e->rail].name);
+        pj_json_kv_string(json, "source", data->rails[e->rail].source);
+        write_figure(json, "gross", &gross);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
+
 static char *make_json(const pj_run_data *data, const pj_result *result)
 {
     pj_buffer buffer;
@@ -79,6 +97,7 @@ static char *make_json(const pj_run_data *data, const pj_result *result)
         pj_json_object_end(&json);
     }
     pj_json_array_end(&json);
+    write_rails(&json, data);
     pj_json_object_end(&json);
     char *text = pj_json_finish(&json) ? pj_buffer_take(&buffer) : NULL;
     pj_buffer_fini(&buffer);

@@ -1,0 +1,284 @@
+"""Energy of any piece of code: measure() as context manager and decorator, Window in Zeus's shape.
+
+    with perjoule.measure() as m:
+        work()
+    print(m.joules)          # None where nothing here measures energy
+
+    @perjoule.measure(report=print)
+    def work(): ...
+
+Windows nest and overlap freely, in threads and in asyncio tasks. Each has the energy that the whole machine
+drew meanwhile: of two windows that overlap, both contain what they share.
+"""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import inspect
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Mapping, Optional
+
+from . import _native as n
+from .session import Energy, Result, Run, Session
+
+
+class _Pool:
+    """Sessions that store nothing, one for each window that is open at the same time."""
+
+    def __init__(self):
+        self._free: list = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Session:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        return Session(database="none", baseline_seconds=0)
+
+    def give(self, session: Session) -> None:
+        with self._lock:
+            self._free.append(session)
+
+    def close(self) -> None:
+        with self._lock:
+            sessions, self._free = self._free, []
+        for session in sessions:
+            session.close()
+
+
+_pool = _Pool()
+
+
+def _after_fork() -> None:
+    """A child has the objects of its parent's sessions, not their threads."""
+    for session in _pool._free:
+        session._handle = None
+    _pool.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_pool.close)
+
+
+def _begin() -> tuple:
+    session = _pool.take()
+    try:
+        return session, session.run(engine="python", depth="off")
+    except BaseException:
+        session.close()
+        raise
+
+
+def _end(session: Session, run: Run, status: str = "completed") -> Result:
+    try:
+        return run.end(status)
+    finally:
+        _pool.give(session)
+
+
+class Measured:
+    """What a measured block took; filled in when it ends."""
+
+    def __init__(self, name: Optional[str]):
+        self.name = name
+        self.result: Optional[Result] = None
+
+    @property
+    def energy(self) -> Optional[Energy]:
+        """Gross energy of the machine with its interval; None: unavailable, or the block goes on."""
+        return self.result.energy if self.result else None
+
+    @property
+    def joules(self) -> Optional[float]:
+        return self.energy.joules if self.energy else None
+
+    @property
+    def seconds(self) -> Optional[float]:
+        return None if self.result is None or self.result.duration_ms is None else self.result.duration_ms / 1000
+
+    @property
+    def rails(self) -> Mapping[str, Optional[float]]:
+        """Joules of each measured power domain."""
+        return _rails(self.result)
+
+    def __str__(self) -> str:
+        label = f"{self.name}: " if self.name else ""
+        if self.result is None:
+            return f"{label}not measured yet"
+        energy = f"{self.energy}" if self.energy else "energy unavailable"
+        return f"{label}{self.seconds:.4g} s, {energy} ({self.result.energy_source})"
+
+
+def _rails(result: Optional[Result]) -> dict:
+    rails = (result.summary.get("rails") if result else None) or []
+    return {r["name"]: None if r["gross"]["mj"] is None else r["gross"]["mj"] / 1000 for r in rails}
+
+
+class measure:
+    """Measures a block, or every call of a function.
+
+    name: label in `str()` of what was measured. report: called with it at the end (say, print).
+    As a decorator it takes functions, coroutine functions and generators of neither: a generator's body runs
+    between other code, so it is refused.
+    """
+
+    def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None):
+        self._function = name if callable(name) else None
+        self._name, self._report = (None if callable(name) else name), report
+        self._open = threading.local()  # a stack: one object may be entered several times
+        if self._function is not None:
+            functools.update_wrapper(self, self._function)
+            self._call = self._wrap(self._function)
+
+    def __call__(self, *args, **kwargs):
+        if self._function is not None:
+            return self._call(*args, **kwargs)
+        function, = args
+        return self._wrap(function)
+
+    def __get__(self, instance, owner=None):
+        if self._function is None or instance is None:
+            return self
+        return functools.partial(self._call, instance)
+
+    def _wrap(self, function):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function.__name__} is a generator: measure the loop that runs it")
+        name = self._name or getattr(function, "__qualname__", None)
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def measured_coroutine(*args, **kwargs):
+                with _Block(name, self._report):
+                    return await function(*args, **kwargs)
+            return measured_coroutine
+
+        @functools.wraps(function)
+        def measured(*args, **kwargs):
+            with _Block(name, self._report):
+                return function(*args, **kwargs)
+        return measured
+
+    def __enter__(self) -> Measured:
+        stack = self._open.__dict__.setdefault("stack", [])
+        stack.append(_Block(self._name, self._report))
+        return stack[-1].__enter__()
+
+    def __exit__(self, *exc) -> None:
+        self._open.stack.pop().__exit__(*exc)
+
+    async def __aenter__(self) -> Measured:
+        block = _Block(self._name, self._report)
+        self.__dict__.setdefault("_tasks", {})[asyncio.current_task()] = block
+        return block.__enter__()
+
+    async def __aexit__(self, *exc) -> None:
+        self._tasks.pop(asyncio.current_task()).__exit__(*exc)
+
+
+class _Block:
+    """One measured stretch of time."""
+
+    def __init__(self, name, report):
+        self.measured, self._report = Measured(name), report
+
+    def __enter__(self) -> Measured:
+        self._session, self._run = _begin()
+        return self.measured
+
+    def __exit__(self, kind, exc, trace) -> None:
+        self.measured.result = _end(self._session, self._run, "completed" if kind is None else "cancelled")
+        if self._report is not None:
+            self._report(self.measured)
+
+
+# ---- Zeus's shape ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a window took, with Zeus's names. Energies are in joules; None: unavailable, never 0."""
+
+    time: float
+    gpu_energy: Mapping[int, float]
+    cpu_energy: Optional[Mapping[int, float]]
+    dram_energy: Optional[Mapping[int, float]]
+    total: Optional[Energy]  # of all rails, with its interval
+    energy_source: str
+
+    @property
+    def total_energy(self) -> Optional[float]:
+        """Joules of the GPUs, as Zeus has it; without a GPU of the machine's rails."""
+        if self.gpu_energy:
+            return sum(self.gpu_energy.values())
+        return None if self.total is None else self.total.joules
+
+
+class Window:
+    """Named windows: begin_window(name), end_window(name), as zeus.monitor.ZeusMonitor has them.
+
+    gpu_indices: GPUs to report (default all that are visible); synchronise: wait for torch's devices at
+    both ends, when torch is loaded.
+    """
+
+    def __init__(self, gpu_indices: Optional[Iterable[int]] = None, synchronise: bool = True):
+        self._indices = None if gpu_indices is None else list(gpu_indices)
+        self._synchronise = synchronise
+        self._open: dict = {}
+        self._lock = threading.Lock()
+        n.library()
+
+    def begin_window(self, key: str, sync_execution: bool = True) -> None:
+        if sync_execution and self._synchronise:
+            _synchronise_devices()
+        with self._lock:
+            if key in self._open:
+                raise ValueError(f"the window {key!r} is open already")
+            self._open[key] = None
+        try:
+            opened = _begin()
+        except BaseException:
+            del self._open[key]
+            raise
+        self._open[key] = opened
+
+    def end_window(self, key: str, sync_execution: bool = True, cancel: bool = False) -> Measurement:
+        if sync_execution and self._synchronise:
+            _synchronise_devices()
+        with self._lock:
+            opened = self._open.pop(key, None)
+        if opened is None:
+            raise ValueError(f"no window {key!r} is open")
+        result = _end(*opened, "cancelled" if cancel else "completed")
+        return self._measurement(result)
+
+    def _measurement(self, result: Result) -> Measurement:
+        rails = {name: joules for name, joules in _rails(result).items() if joules is not None}
+        gpus = {int(name[3:] or 0): joules for name, joules in rails.items()
+                if name.startswith("gpu") and (name[3:].isdigit() or name == "gpu")}
+        if self._indices is not None:
+            gpus = {i: gpus[i] for i in self._indices if i in gpus}
+
+        def of(name):
+            return {0: rails[name]} if name in rails else None
+        return Measurement(
+            time=(result.duration_ms or 0.0) / 1000, gpu_energy=gpus, cpu_energy=of("cpu"), dram_energy=of("dram"),
+            total=result.energy, energy_source=result.energy_source)
+
+
+def _synchronise_devices() -> None:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    elif getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available():
+        torch.mps.synchronize()
+
+
+ZeusMonitor = Window  # so that only the import changes
+__all__ = ["Measured", "Measurement", "Window", "ZeusMonitor", "measure"]

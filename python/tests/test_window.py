@@ -1,0 +1,162 @@
+"""measure() and Window: nested, in threads and tasks, and honest where nothing measures."""
+import asyncio
+import os
+import threading
+import time
+import unittest
+from unittest import mock
+
+import perjoule
+from support import StoredCase, recorded_warnings
+
+
+class Measuring(StoredCase):
+    def test_a_block(self):
+        reported = []
+        with perjoule.measure("sleep", report=reported.append) as m:
+            self.assertIsNone(m.joules)
+            time.sleep(0.03)
+        self.assertGreater(m.joules, 0)
+        self.assertGreaterEqual(m.seconds, 0.03)
+        self.assertEqual(reported, [m])
+        self.assertRegex(str(m), r"^sleep: .* s, .* J .*modelled")
+        self.assertEqual(sum(v for k, v in m.rails.items()), m.joules)
+        self.assertFalse(os.path.exists(self.db))  # windows store nothing
+
+    def test_windows_nest(self):
+        with perjoule.measure() as outer:
+            with perjoule.measure() as inner:
+                time.sleep(0.02)
+            time.sleep(0.02)
+        self.assertGreater(outer.seconds, inner.seconds)
+        self.assertGreater(outer.joules, inner.joules)
+
+    def test_functions_and_what_they_return(self):
+        seen = []
+
+        @perjoule.measure(report=seen.append)
+        def add(a, b=1):
+            "Adds."
+            return a + b
+
+        class Thing:
+            @perjoule.measure(report=seen.append)
+            def method(self):
+                return self
+
+            @perjoule.measure
+            def plain(self):
+                return self
+        thing = Thing()
+        self.assertEqual((add(1, b=2), add.__doc__), (3, "Adds."))
+        self.assertIs(thing.method(), thing)
+        self.assertIs(thing.plain(), thing)
+        self.assertEqual([m.name.rsplit(".", 1)[-1] for m in seen], ["add", "method"])
+
+    def test_a_block_that_raises_is_measured_and_raises(self):
+        measured = []
+        with self.assertRaises(ZeroDivisionError), perjoule.measure(report=measured.append):
+            1 / 0
+        self.assertEqual(measured[0].result.status, "cancelled")
+
+    def test_tasks_that_take_turns(self):
+        seen = {}
+
+        @perjoule.measure(report=lambda m: seen.setdefault("decorated", m))
+        async def decorated():
+            await asyncio.sleep(0.02)
+            return 5
+
+        async def task(name, seconds):
+            async with perjoule.measure() as m:
+                await asyncio.sleep(seconds)
+            seen[name] = m
+
+        async def main():
+            await asyncio.gather(task("a", 0.06), task("b", 0.02), decorated())
+        asyncio.run(main())
+        self.assertGreater(seen["a"].seconds, 0.055)
+        self.assertLess(seen["b"].seconds, seen["a"].seconds)
+        self.assertGreater(seen["decorated"].joules, 0)
+
+    def test_one_object_in_many_threads(self):
+        shared, found = perjoule.measure(), []
+
+        def work():
+            with shared as m:
+                time.sleep(0.02)
+            found.append(m)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(len({id(m) for m in found}), 4)
+        self.assertTrue(all(m.seconds >= 0.02 and m.joules > 0 for m in found))
+
+    def test_generators_are_refused(self):
+        with self.assertRaisesRegex(TypeError, "generator"):
+            @perjoule.measure
+            def numbers():
+                yield 1
+
+    def test_a_fork_measures_by_itself(self):
+        with perjoule.measure():
+            pass
+        child = os.fork()
+        if child == 0:
+            with perjoule.measure() as m:
+                time.sleep(0.02)
+            os._exit(0 if m.joules and m.joules > 0 else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Windows(StoredCase):
+    def test_names_as_zeus_has_them(self):
+        from perjoule.window import ZeusMonitor
+        monitor = ZeusMonitor()
+        monitor.begin_window("outer")
+        monitor.begin_window("inner")
+        time.sleep(0.02)
+        inner = monitor.end_window("inner")
+        outer = monitor.end_window("outer", cancel=True)
+        self.assertGreater(outer.time, inner.time)
+        self.assertGreater(outer.total_energy, inner.total_energy)
+        self.assertEqual((inner.gpu_energy, inner.energy_source), ({}, "modelled"))
+        self.assertEqual(list(inner.cpu_energy), [0])
+
+    def test_keys_are_checked(self):
+        window = perjoule.Window()
+        window.begin_window("a")
+        with self.assertRaisesRegex(ValueError, "'a' is open"):
+            window.begin_window("a")
+        window.end_window("a")
+        with self.assertRaisesRegex(ValueError, "no window 'a'"):
+            window.end_window("a")
+
+    def test_gpus_are_told_apart(self):
+        window = perjoule.Window(gpu_indices=[1])
+        rails = [{"name": name, "gross": {"mj": mj}} for name, mj in
+                 (("cpu", 500.0), ("gpu0", 1000.0), ("gpu1", 2000.0), ("gpu", None))]
+        result = mock.Mock(summary={"rails": rails}, duration_ms=10.0, energy=None, energy_source="measured")
+        measured = window._measurement(result)
+        self.assertEqual((measured.gpu_energy, measured.total_energy, measured.cpu_energy), ({1: 2.0}, 2.0, {0: 0.5}))
+
+    def test_without_a_sensor(self):
+        caught = recorded_warnings(self)
+        os.environ.pop("PERJOULE_POWER")
+        nothing = {"PERJOULE_SYSFS": self.folder, "PERJOULE_NVML": "/nowhere", "PERJOULE_POWERMETRICS": "/nowhere"}
+        from perjoule import window as module
+        with mock.patch.dict(os.environ, nothing), mock.patch.object(module, "_pool", module._Pool()):
+            window = perjoule.Window()
+            for _ in range(2):
+                window.begin_window("x")
+                measured = window.end_window("x")
+            with perjoule.measure() as m:
+                pass
+            module._pool.close()
+        self.assertEqual((measured.total_energy, measured.cpu_energy, m.joules), (None, None, None))
+        self.assertIn("energy unavailable", str(m))
+        self.assertEqual(len([w for w in caught if w.category is perjoule.EnergyUnavailable]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
