@@ -4,8 +4,9 @@ import { useEffect, useRef } from 'preact/hooks';
 import { ENERGY_UNITS, Help } from './parts/help';
 import { Icon } from './parts/icon';
 import { LinkState } from './parts/link_state';
+import { SignIn } from './parts/sign_in';
 import { startKeys } from './state/keys';
-import { at, go, href, type View } from './state/selection';
+import { at, go, href, select, type View } from './state/selection';
 import { theme, unit } from './state/settings';
 import { Views } from './views/views';
 
@@ -66,7 +67,7 @@ export function App() {
             class="input"
             value={unit.value}
             onChange={(e) => {
-              unit.value = e.currentTarget.value as typeof unit.value;
+              select({ unit: e.currentTarget.value as typeof unit.value });
             }}
           >
             {ENERGY_UNITS.map(([v, label]) => (
@@ -103,6 +104,7 @@ export function App() {
         <Views view={view} />
       </main>
       <Help open={help} />
+      <SignIn />
     </>
   );
 }

@@ -1,6 +1,6 @@
 // Requests. Addresses are relative to the page, so that it works behind a prefix. A failure is an
 // ApiError whose message is the sentence that the server said.
-import { token } from '../state/settings';
+import { signal } from '@preact/signals';
 import type * as T from './types';
 
 export class ApiError extends Error {
@@ -38,17 +38,25 @@ async function problem(r: Response): Promise<ApiError> {
 }
 
 async function request(path: string, query?: Query, init: RequestInit = {}): Promise<Response> {
-  const headers = new Headers(init.headers);
-  if (token.value) headers.set('Authorization', `Bearer ${token.value}`);
   let r: Response;
   try {
-    r = await fetch(address(path, query), { ...init, headers });
+    r = await fetch(address(path, query), { credentials: 'same-origin', ...init });
   } catch (e) {
     if (e instanceof DOMException && e.name === 'AbortError') throw e;
     throw new ApiError(0, 'The server cannot be reached. Is `perjoule serve` running?');
   }
+  if (r.status === 401) signedOut.value = true;
   if (!r.ok) throw await problem(r);
   return r;
+}
+
+/** The server demands its token, and this browser has no session. */
+export const signedOut = signal(false);
+
+/** Gives the token for a session cookie; throws a sentence when it is the wrong one. */
+export async function signIn(token: string): Promise<void> {
+  await request('session', {}, { method: 'POST', body: token });
+  signedOut.value = false;
 }
 
 const get = async <R>(path: string, query?: Query, signal?: AbortSignal): Promise<R> =>
@@ -94,8 +102,15 @@ export const api = {
   tree: (id: string, q: Query, signal?: AbortSignal) => get<T.Tree>(`${run(id)}/tree`, q, signal),
   operations: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Operations>(`${run(id)}/operations`, q, signal),
+  advice: (id: string, signal?: AbortSignal) => get<T.Advice>(`${run(id)}/advice`, {}, signal),
+  compareGroups: async (query: Query, signal?: AbortSignal): Promise<T.Compare> => ({
+    ...(await get<T.Compare>('api/profiling/compare/groups', query, signal)),
+    runs: [],
+  }),
   compare: (ids: string[], signal?: AbortSignal) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
+  powerNow: (seconds: number, signal?: AbortSignal) =>
+    get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
   sensors: (signal?: AbortSignal) => get<T.Sensors>('api/profiling/sensors', {}, signal),
   async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {
@@ -110,8 +125,10 @@ export const api = {
     );
     return (await r.json()) as { run_id: string; position?: number };
   },
-  cancel: async (id: string): Promise<void> => {
-    await request(`${run(id)}/cancel`, {}, { method: 'POST' });
+  /** "stopping" of one that runs, "cancelled" of one that waited. */
+  cancel: async (id: string): Promise<string> => {
+    const r = await request(`${run(id)}/cancel`, {}, { method: 'POST' });
+    return ((await r.json()) as { status: string }).status;
   },
   remove: async (id: string): Promise<void> => {
     await request(run(id), {}, { method: 'DELETE' });

@@ -1,7 +1,6 @@
 // The live stream. Reconnects by itself, waiting longer each time up to five seconds, and at once
 // when the browser says that the network is back or the page is looked at again.
-import { token } from '../state/settings';
-import { base } from './client';
+import { base, signedOut } from './client';
 
 export type LinkState = 'connecting' | 'open' | 'lost';
 
@@ -43,11 +42,11 @@ export class LiveSocket {
   };
 
   private open(): void {
+    if (signedOut.peek()) return; // the page is asking for the token
     this.on.state(this.everOpen ? 'lost' : 'connecting');
     const url = new URL('ws/profiling', base());
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     url.searchParams.set('binary', '1');
-    if (token.value) url.searchParams.set('token', token.value);
     const ws = new WebSocket(url);
     ws.binaryType = 'arraybuffer';
     this.ws = ws;

@@ -182,6 +182,12 @@ export interface TokenRow extends EnergyFields {
   duration_ms: number;
   power_snapshot_mw: N;
   cumulative_energy_mj: N;
+  /** The machine was busy with something else: null where nothing could be compared. */
+  disturbed: boolean | null;
+  /** In a batch: the token row that holds the parts of the step. */
+  step: N;
+  /** This sequence's share of the step's energy. */
+  share: N;
 }
 
 export interface Tokens {
@@ -204,6 +210,8 @@ export interface HeatmapAnswer {
   tokens: number;
   layers: number[];
   components: string[];
+  /** Columns of the cube with `outside=1`. */
+  all_components: string[];
   values: N[][];
   outside: { component: string; value: N }[];
   min: N;
@@ -368,6 +376,9 @@ export interface CompareTest {
   difference: N;
   difference_lo: N;
   difference_hi: N;
+  ratio: N;
+  ratio_lo: N;
+  ratio_hi: N;
   welch_p: N;
   mann_whitney_p: N;
   hedges_g: N;
@@ -378,18 +389,95 @@ export interface CompareTest {
 
 export interface Compare {
   runs: RunSummary[];
+  /** What is compared: runs, the repeats of each, or groups. */
+  sides: { name: string; runs: number; left_out: number; ids: string[] }[];
+  differences: { setting: string; values: (string | number | boolean | null)[] }[];
+  caveats: { code: string; text: string }[];
+  verdicts: {
+    a: number;
+    b: number;
+    metric: string;
+    outcome: 'different' | 'not_distinguishable' | 'single_runs' | 'refused' | 'none';
+    text: string;
+    n_a: number;
+    n_b: number;
+    ratio: N;
+    ratio_lo: N;
+    ratio_hi: N;
+    p: N;
+    detectable_percent: N;
+  }[];
+  best: { title: string; metric: string; side: number; value: N; tied_with: number[] }[];
+  decomposition: {
+    a: number;
+    b: number;
+    unit: string;
+    mj_per_token_a: number;
+    mj_per_token_b: number;
+    difference_mj: number;
+    terms: {
+      phase: string | null;
+      component: string | null;
+      mj_a: N;
+      mj_b: N;
+      difference_mj: number;
+      by_time_mj: N;
+      by_power_mj: N;
+      sd_mj: N;
+    }[];
+  }[];
   metrics: {
     metric: string;
     unit: string;
     better: 'lower' | 'higher' | null;
     values: N[];
     normalised: N[];
+    lo?: N[];
+    hi?: N[];
+    n?: number[];
     difference: N[];
     difference_percent: N[];
   }[];
   tests: CompareTest[];
   phases: { phase: string; duration_ms: N[]; energy_mj: N[] }[];
   components: { component_name: string; time_ms: N[]; energy_mj: N[] }[];
+}
+
+export interface Advice {
+  findings: {
+    rule: string;
+    title: string;
+    text: string;
+    kind: 'trust' | 'saving';
+    evidence: { name: string; value: N; unit: string; text: string }[];
+    saving: {
+      of: string;
+      basis: 'measured' | 'predicted';
+      share: N;
+      share_lo: N;
+      share_hi: N;
+      energy_mj: N;
+    } | null;
+    cost: { quality: string; latency: string; memory: string };
+    test: string | null;
+  }[];
+}
+
+export interface PowerNow {
+  end_unix_ms: number;
+  step_ms: number;
+  seconds: number;
+  rails: {
+    name: string;
+    source: string;
+    class: string;
+    scope: string;
+    quality: EnergySource;
+    now_mw: N;
+    energy_mj: N;
+    power_mw: N[];
+  }[];
+  remedy: string | null;
 }
 
 export interface ModelInfo {

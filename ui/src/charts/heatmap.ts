@@ -17,9 +17,17 @@ export interface Grid {
   hi: number;
   /** Values above `hi` exist and take its colour. */
   clipped?: boolean;
+  /** Colours follow the logarithm: `lo` and `hi` are above 0. */
+  log?: boolean;
   show: (value: number) => string;
   unit: string;
+  /** Words for the axes, where they are not layers and components. */
+  axes?: { x: string; column: (index: number) => string };
 }
+
+/** Position of a value on the ramp of the grid. */
+const gridLevel = (g: Grid, v: number): number =>
+  g.log ? level(Math.log(Math.max(v, g.lo)), Math.log(g.lo), Math.log(g.hi)) : level(v, g.lo, g.hi);
 
 const TOP = 4;
 const BOTTOM = 18;
@@ -76,7 +84,7 @@ export class Heatmap extends CanvasChart<number> {
         const v = grid.values[x * ny + y];
         const blank = Number.isNaN(v);
         holes ||= blank;
-        px[y * nx + x] = blank ? 0 : lut[level(v, grid.lo, grid.hi)];
+        px[y * nx + x] = blank ? 0 : lut[gridLevel(grid, v)];
       }
     }
     if (holes) {
@@ -124,7 +132,7 @@ export class Heatmap extends CanvasChart<number> {
       g.fillText(name, p.x + ((x + 0.5) * p.w) / nx, this.height - 8);
     }
     g.textAlign = 'right';
-    g.fillText('layer', p.x - 8, this.height - 8);
+    g.fillText(grid.axes?.x ?? 'layer', p.x - 8, this.height - 8);
   }
 
   protected override hit(x: number, y: number): number | null {
@@ -173,7 +181,7 @@ export class Heatmap extends CanvasChart<number> {
     const layer = this.layerOf(cell);
     const component = this.componentOf(cell);
     return {
-      title: `${layer < 0 ? 'Outside the layers' : `Layer ${layer}`}, ${component}`,
+      title: `${grid.axes?.column(layer) ?? (layer < 0 ? 'Outside the layers' : `Layer ${layer}`)}, ${component}`,
       rows: [[grid.unit, grid.show(grid.values[cell])], ...this.extraTip(layer, component)],
     };
   }
@@ -185,6 +193,6 @@ export class Heatmap extends CanvasChart<number> {
 
   colourOf(cell: number): string {
     const v = this.grid!.values[cell];
-    return css(ramp(rampName.value)[level(v, this.grid!.lo, this.grid!.hi)]);
+    return css(ramp(rampName.value)[gridLevel(this.grid!, v)]);
   }
 }

@@ -4,6 +4,7 @@ import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { download, fileName, type Table, toCsv } from '../core/table';
 import { Icon } from '../parts/icon';
+import { Sentence } from '../parts/notice';
 import { colours, RAIL_LABEL, RAILS, type Rail } from './theme';
 
 export interface LegendItem {
@@ -62,7 +63,9 @@ export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
   return (
     <div class="state" role="alert">
       <Icon name="warning" />
-      <p>{text}</p>
+      <p>
+        <Sentence text={text} />
+      </p>
       {retry && (
         <button type="button" class="btn" onClick={retry}>
           Try again

@@ -4,6 +4,8 @@
 export interface Tip {
   title: string;
   rows: [label: string, value: string][];
+  /** Sentences instead of figures. */
+  wide?: boolean;
 }
 
 let box: HTMLElement | null = null;
@@ -38,6 +40,7 @@ export function showTip(by: unknown, tip: Tip, x: number, y: number, speak = fal
     dd.textContent = value;
     list.append(dt, dd);
   }
+  el.classList.toggle('wide', !!tip.wide);
   el.replaceChildren(title, list);
   el.hidden = false;
   const { offsetWidth: w, offsetHeight: h } = el;

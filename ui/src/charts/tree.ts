@@ -276,7 +276,7 @@ function inkFor(colour: string): string {
   return y > 140 ? '#111' : '#fff';
 }
 
-const ROW = 26;
+const ROW = 40;
 
 export class Icicle extends TreeChart {
   static height(levels: number): number {

@@ -44,6 +44,14 @@ const ENERGY: [number, number, string][] = [
   [1e-3, 1e3, 'µJ'],
   [0, 1e6, 'nJ'],
 ];
+/** A token is a millionth of a watt-hour: the unit keeps its name and takes a prefix. */
+const WATT_HOURS: [number, number, string][] = [
+  [3.6e9, 1 / 3.6e9, 'kWh'],
+  [3.6e6, 1 / 3.6e6, 'Wh'],
+  [3.6e3, 1 / 3.6e3, 'mWh'],
+  [3.6, 1 / 3.6, 'µWh'],
+  [0, 1 / 3.6e-3, 'nWh'],
+];
 const POWER: [number, number, string][] = [
   [1e6, 1e-6, 'kW'],
   [1e3, 1e-3, 'W'],
@@ -68,7 +76,7 @@ const COUNT: [number, number, string][] = [
 export function energyScale(mj: number, unit: EnergyUnit = 'auto'): Scaled {
   if (unit === 'mJ') return { factor: 1, unit };
   if (unit === 'J') return { factor: 1e-3, unit };
-  if (unit === 'Wh') return { factor: 1 / 3.6e6, unit };
+  if (unit === 'Wh') return pick(Math.abs(mj), WATT_HOURS);
   return pick(Math.abs(mj), ENERGY);
 }
 export const powerScale = (mw: number): Scaled => pick(Math.abs(mw), POWER);
@@ -112,11 +120,9 @@ export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): s
 /** A value and a half width with a shared number of decimal places. */
 export function pair(value: number, half: number): string {
   if (half === 0) return `${digits(value)} ± 0`;
-  const places = Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(half)))));
-  const own = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value) || 1)));
-  let n = Math.min(places, own);
-  // A half width far below the figure's own digits is worth one more of them.
-  while (half < 10 ** -n / 2 && n < own + 1) n++;
+  // The half width keeps one digit, two where the first is a 1; the value stops at the same place.
+  const exponent = Math.floor(Math.log10(Math.abs(half)));
+  const n = Math.max(0, Math.min(6, -exponent + (Math.abs(half) / 10 ** exponent < 1.95 ? 1 : 0)));
   const show = (v: number) =>
     v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
   const smallest = 10 ** -n;

@@ -1,8 +1,10 @@
 // Badges that say what a figure rests on, and figures with their labels.
 import type { EnergySource, RunSummary, Status } from '../api/types';
 import { energyInterval, type Num, UNAVAILABLE } from '../core/format';
+import { type Quantity, text as quantityText, type Unit } from '../core/quantity';
 import { FIGURE_HELP, partialText } from '../core/run_energy';
 import { unit } from '../state/settings';
+import { Explain } from './explain';
 
 const SOURCE_HELP: Record<EnergySource, string> = {
   measured: 'Energy was read from sensors.',
@@ -55,12 +57,29 @@ export function Figure({
 }) {
   const na = value.startsWith(UNAVAILABLE);
   return (
-    <div class={`figure ${na && value !== UNAVAILABLE ? 'reason' : ''}`} title={title}>
+    <div class={`figure ${na && value !== UNAVAILABLE ? 'reason' : ''}`}>
       <dt>
-        {label}
+        {title ? <Explain of={{ title: label, text: title }}>{label}</Explain> : label}
         {sub && <small>{sub}</small>}
       </dt>
       <dd class={na ? 'na hatched' : ''}>{value}</dd>
     </div>
+  );
+}
+
+/** A quantity with its interval, and a badge wherever it is not a whole measurement. */
+export function Amount({ q }: { q: Quantity<Unit> }) {
+  if (q.source === 'unavailable')
+    return (
+      <span class="na hatched" title={q.reason ?? undefined}>
+        {UNAVAILABLE}
+      </span>
+    );
+  return (
+    <span class="amount">
+      {quantityText(q, unit.value)}
+      {q.unit !== 'ms' && q.source === 'modelled' && <span class="badge modelled">modelled</span>}
+      {q.missing.length > 0 && <span class="badge partial">partial</span>}
+    </span>
   );
 }

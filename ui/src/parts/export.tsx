@@ -5,13 +5,13 @@ import { Icon } from './icon';
 
 const FORMATS = [
   ['json', 'JSON, whole run', 'json'],
-  ['csv', 'CSV, one file a table (zip)', 'zip'],
+  ['csv', 'CSV, one file per table (zip)', 'zip'],
   ['trace', 'Trace for Perfetto', 'trace.json'],
   ['speedscope', 'Energy flame graph for speedscope', 'speedscope.json'],
   ['folded', 'Folded stacks', 'folded'],
 ] as const;
 
-/** Downloads of one run. Fetched by script, so that the token of a remote server goes along. */
+/** Downloads of one run. Fetched by script, so that a refusal is said here. */
 export function ExportMenu({ id }: { id: string }) {
   const error = useSignal<string | null>(null);
   const save = async (format: string, extension: string) => {

@@ -3,7 +3,8 @@
 // Works on the DOM directly; thousands of tokens never pass through a component.
 
 import { hideTip, showTip } from '../charts/tip';
-import { energy, power, time } from '../core/format';
+import { time } from '../core/format';
+import { amountOf, text } from '../core/quantity';
 import { css, inkOn, level, ramp } from '../core/ramp';
 import { fenceOf } from '../core/stats';
 import type { LiveToken } from '../state/live';
@@ -142,14 +143,17 @@ export class TokenStream {
 
   /** The scale follows decode tokens; the one of the prompt would outshine them all. */
   private widen(t: LiveToken): void {
-    if (t.energy === null || t.phase !== 'decode') return;
-    if (!(t.energy >= this.lo)) this.lo = t.energy;
-    if (!this.clipped && !(t.energy <= this.hi)) this.hi = t.energy;
+    const mj = amountOf(t.energy);
+    if (mj === null || t.phase !== 'decode') return;
+    if (!(mj >= this.lo)) this.lo = mj;
+    if (!this.clipped && !(mj <= this.hi)) this.hi = mj;
   }
 
   private scale(): void {
     const ends = fenceOf(
-      this.shown.map((t) => (t.phase === 'decode' ? (t.energy ?? Number.NaN) : Number.NaN)),
+      this.shown.map((t) =>
+        t.phase === 'decode' ? (amountOf(t.energy) ?? Number.NaN) : Number.NaN,
+      ),
     );
     if (!ends) return;
     this.lo = ends.lo;
@@ -167,11 +171,12 @@ export class TokenStream {
   }
 
   private paintToken(s: HTMLElement, t: LiveToken): void {
-    if (t.energy === null) {
+    const mj = amountOf(t.energy);
+    if (mj === null) {
       s.classList.add('hatched');
       return;
     }
-    const pixel = ramp(rampName.value)[level(t.energy, this.lo, this.hi)];
+    const pixel = ramp(rampName.value)[level(mj, this.lo, this.hi)];
     s.style.backgroundColor = css(pixel);
     s.style.color = inkOn(pixel);
   }
@@ -194,8 +199,8 @@ export class TokenStream {
         title: `Token ${t.position}: ${JSON.stringify(t.text)}`,
         rows: [
           ['Phase', t.phase],
-          ['Energy', energy(t.energy)],
-          ['Power', power(t.power)],
+          ['Energy', `${text(t.energy)}${t.energy.source === 'modelled' ? ' (modelled)' : ''}`],
+          ['Power', text(t.power)],
           ['Duration', time(t.duration)],
         ],
       },

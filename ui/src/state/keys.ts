@@ -1,6 +1,6 @@
 // Keys of the page. Panels say what they can do (play, focus, the length of the run); this file says
 // which key asks for it. Keys never fire while someone types.
-import { pan, zoom } from '../charts/time_chart';
+import { pan, zoom } from './range';
 import {
   clearSelection,
   go,

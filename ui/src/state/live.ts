@@ -7,6 +7,7 @@ import { type LinkState, LiveSocket } from '../api/socket';
 import type { EnergySource, RunSummary, Sensors, Warning } from '../api/types';
 import { PHASES } from '../charts/theme';
 import { nextFrame } from '../core/frame';
+import { absent, isKnown, type Quantity, quantity, weaker } from '../core/quantity';
 import { Ring } from '../core/ring';
 
 /** t, phase, cpu, gpu, ane, dram, total. 300,000 rows are five minutes at 1 kHz. */
@@ -32,8 +33,8 @@ export interface LiveToken {
   text: string;
   phase: string;
   duration: number | null;
-  energy: number | null;
-  power: number | null;
+  energy: Quantity<'mJ'>;
+  power: Quantity<'mW'>;
 }
 
 export interface LiveGrid {
@@ -41,15 +42,29 @@ export interface LiveGrid {
   components: string[];
   values: Float32Array;
   token: number;
-  /** Energy, or time where energy is unavailable. */
-  unit: 'mJ' | 'ms';
+  /** As the server said it of these very values. */
+  what: GridUnit;
+}
+
+/** A heatmap shows energy with its source, or time; there is no third. */
+export type GridUnit =
+  | { metric: 'energy'; unit: 'mJ'; source: 'measured' | 'modelled' }
+  | { metric: 'time'; unit: 'ms' };
+
+/** null: not said, and then nothing is shown. */
+function gridUnit(m: Record<string, unknown>): GridUnit | null {
+  const source = m.energy_source;
+  if (m.metric === 'time' && m.unit === 'ms') return { metric: 'time', unit: 'ms' };
+  if (m.metric === 'energy' && m.unit === 'mJ' && (source === 'measured' || source === 'modelled'))
+    return { metric: 'energy', unit: 'mJ', source };
+  return null;
 }
 
 export const link = signal<LinkState>('connecting');
 export const run = signal<LiveRun | null>(null);
 export const queue = signal<{ id: string; position: number }[]>([]);
 export const summary = signal<RunSummary | null>(null);
-export const warnings = signal<Warning[]>([]);
+export const warnings = signal<(Warning & { run: string })[]>([]);
 export const now = signal<{ phase: string; section: string; token: number; t: number }>({
   phase: 'idle',
   section: '',
@@ -60,13 +75,38 @@ export const source = signal<EnergySource | null>(null);
 /** What the server measures with; null until it has said so. */
 export const sensors = signal<Sensors | null>(null);
 export const lost = signal(0);
+/** The run that was asked to stop, until its end is told. */
+export const stopping = signal<string | null>(null);
+export interface Ended {
+  id: string;
+  prompt: string;
+  status: string;
+  error: string | null;
+  stored: boolean;
+}
+/** The run that ended last. */
+export const previous = signal<Ended | null>(null);
+/** The page's clock at the run's time 0. */
+let zero = Number.NaN;
+
+/** Length of the present run by the page's own clock, which goes on between messages. */
+export function elapsed(): number {
+  if (run.peek()?.state !== 'running' || Number.isNaN(zero)) return here.t;
+  return link.peek() === 'open' ? Math.max(here.t, performance.now() - zero) : here.t;
+}
 export const spans = signal<{ phase: string; start: number; end: number }[]>([]);
 
 export const samples = new Ring(KEPT_SAMPLES, COLUMNS);
 export const samplesVersion = signal(0);
 export let tokens: LiveToken[] = [];
 export const tokensVersion = signal(0);
-export const totals = { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 };
+export const totals = {
+  energy: absent('mJ') as Quantity<'mJ'>,
+  known: 0,
+  time: 0,
+  decode: 0,
+  decodeTime: 0,
+};
 export const grid = signal<LiveGrid | null>(null);
 
 /** What `now` becomes with the next frame: sections change thousands of times a second. */
@@ -76,6 +116,7 @@ let dirtyTokens = false;
 let freshGrid: LiveGrid | null = null;
 let layout: string[] = [];
 let layoutLayers = 0;
+let layoutUnit: GridUnit | null = null;
 
 const flush = (): void => {
   batch(() => {
@@ -96,7 +137,14 @@ const str = (v: unknown): string => (typeof v === 'string' ? v : '');
 function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']): void {
   const same = run.value?.id === id;
   if (same && run.value?.state === state) return;
-  if (!same || state === 'running') reset();
+  if (!same) {
+    // What was said of this run before it began (no power, say) is of it.
+    const early = warnings.peek().filter((w) => w.run === id);
+    const unpowered = early.some((w) => w.code === 'power_unavailable');
+    reset();
+    warnings.value = early;
+    if (unpowered) source.value = 'unavailable';
+  }
   run.value = {
     id,
     model: str(m.model_name) || (same ? run.value!.model : ''),
@@ -107,13 +155,14 @@ function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']):
     status: state,
     error: null,
   };
+  if (!same) zero = performance.now() - (num(m.t_ms) ?? 0);
   queue.value = queue.value.filter((q) => q.id !== id);
 }
 
 export function reset(): void {
   samples.clear();
   tokens = [];
-  Object.assign(totals, { energy: 0, known: 0, time: 0, decode: 0, decodeTime: 0 });
+  Object.assign(totals, { energy: absent('mJ'), known: 0, time: 0, decode: 0, decodeTime: 0 });
   batch(() => {
     summary.value = null;
     warnings.value = [];
@@ -161,16 +210,13 @@ function token(m: Record<string, unknown>): void {
     text: str(m.text),
     phase: str(m.phase),
     duration: num(m.duration_ms),
-    energy: num(m.energy_mj),
-    power: num(m.power_mw),
+    energy: quantity('mJ', num(m.energy_mj), sourceOf(m)),
+    power: quantity('mW', num(m.power_mw), sourceOf(m)),
   };
   const last = tokens[tokens.length - 1];
   if (last && t.sequence === last.sequence && t.position <= last.position) return;
   tokens.push(t);
-  if (t.energy !== null) {
-    totals.energy += t.energy;
-    totals.known++;
-  }
+  addUp(t.energy);
   totals.time += t.duration ?? 0;
   if (t.phase === 'decode') {
     totals.decode++;
@@ -178,6 +224,19 @@ function token(m: Record<string, unknown>): void {
   }
   dirtyTokens = true;
   here = { ...here, token: t.position, t: num(m.t_ms) ?? here.t };
+}
+
+/** Where a message says that its energies come from; without a word they are not shown. */
+const sourceOf = (m: Record<string, unknown>): EnergySource | null => {
+  const s = m.energy_source;
+  return s === 'measured' || s === 'modelled' || s === 'unavailable' ? s : null;
+};
+
+function addUp(q: Quantity<'mJ'>): void {
+  if (!isKnown(q)) return;
+  const t = totals.energy;
+  totals.energy = isKnown(t) ? quantity('mJ', t.value + q.value, weaker(t.source, q.source)) : q;
+  totals.known++;
 }
 
 interface PartMessage {
@@ -193,7 +252,9 @@ function components(m: Record<string, unknown>): void {
   const inside = list.filter((c) => c.layer_index !== null && c.layer_index >= 0);
   const names = [...new Set(inside.map((c) => c.component_name))];
   const layers = 1 + Math.max(-1, ...inside.map((c) => c.layer_index as number));
-  const timed = !inside.some((c) => num(c.energy_mj) !== null);
+  const source = sourceOf(m);
+  const known = source === 'measured' || source === 'modelled';
+  const timed = !known || !inside.some((c) => num(c.energy_mj) !== null);
   const values = new Float32Array(layers * names.length).fill(Number.NaN);
   for (const c of inside) {
     const v = timed ? num(c.time_ms) : num(c.energy_mj);
@@ -205,13 +266,22 @@ function components(m: Record<string, unknown>): void {
     components: names,
     values,
     token: num(m.position) ?? 0,
-    unit: timed ? 'ms' : 'mJ',
+    what:
+      timed || !known ? { metric: 'time', unit: 'ms' } : { metric: 'energy', unit: 'mJ', source },
   };
 }
 
 function end(m: Record<string, unknown>, status: string): void {
   const r = run.value;
-  if (!r || r.id !== m.run_id) return;
+  const stored = m.summary !== null && m.summary !== undefined;
+  if (!r || r.id !== m.run_id) {
+    // One that was cancelled or failed before it began.
+    queue.value = queue.value.filter((q) => q.id !== m.run_id);
+    return;
+  }
+  previous.value = { id: r.id, prompt: r.prompt, status, error: str(m.error) || null, stored };
+  if (stopping.value === r.id) stopping.value = null;
+  void finalGrid(r.id);
   batch(() => {
     summary.value = (m.summary as RunSummary | undefined) ?? null;
     run.value = { ...r, state: 'ended', status, error: str(m.error) || null };
@@ -222,10 +292,28 @@ function end(m: Record<string, unknown>, status: string): void {
   if (made !== null && made > tokens.length) void refetch(r.id);
 }
 
+/** The heatmap of the last token: live ones come at most 20 times a second, and before its sensors
+ * have reported. */
+async function finalGrid(id: string): Promise<void> {
+  const token = tokens.length - 1;
+  if (token < 0 || !grid.peek() || !summary.peek()) return;
+  try {
+    const metric = summary.peek()?.energy_source === 'unavailable' ? 'time' : 'energy';
+    const h = await api.heatmap(id, { metric, token });
+    if (run.value?.id !== id || run.value.state !== 'ended' || !h.layers.length) return;
+    const what = gridUnit({ ...h });
+    const values = Float32Array.from(h.values.flat(), (v) => v ?? Number.NaN);
+    if (what)
+      grid.value = { layers: h.layers.length, components: h.components, values, token, what };
+  } catch {
+    // What came live stays on screen.
+  }
+}
+
 /** Tokens that were lost on the way are in the stored run. */
 async function refetch(id: string): Promise<void> {
   try {
-    const { tokens: rows } = await api.tokens(id, { limit: KEPT_TOKENS });
+    const { tokens: rows, energy_source: source } = await api.tokens(id, { limit: KEPT_TOKENS });
     if (run.value?.id !== id) return;
     tokens = rows.map((r) => ({
       position: r.position,
@@ -233,8 +321,8 @@ async function refetch(id: string): Promise<void> {
       text: r.text ?? '',
       phase: r.phase,
       duration: r.duration_ms,
-      energy: r.energy_mj,
-      power: r.power_snapshot_mw,
+      energy: quantity('mJ', r.energy_mj, source),
+      power: quantity('mW', r.power_snapshot_mw, source),
     }));
     tokensVersion.value++;
   } catch {
@@ -248,6 +336,11 @@ export const finished = signal(0);
 function message(m: Record<string, unknown> & { type: string }): void {
   const id = str(m.run_id);
   const t = num(m.t_ms) ?? here.t;
+  if (run.value?.id === id && num(m.t_ms) !== null) {
+    // The earliest that a message can have come is the truth; later ones were on their way longer.
+    const at = performance.now() - t;
+    if (!(zero <= at)) zero = at;
+  }
   switch (m.type) {
     case 'hello': {
       const r = m.running as Record<string, unknown> | null | undefined;
@@ -299,6 +392,7 @@ function message(m: Record<string, unknown> & { type: string }): void {
     case 'heatmap_layout':
       layout = Array.isArray(m.components) ? m.components.map(String) : [];
       layoutLayers = num(m.layers) ?? 0;
+      layoutUnit = gridUnit(m);
       break;
     case 'inference_complete':
       end(m, str(m.status) || 'completed');
@@ -307,9 +401,13 @@ function message(m: Record<string, unknown> & { type: string }): void {
       end(m, str(m.status) || 'failed');
       break;
     case 'warning':
-      if (m.code === 'power_unavailable') source.value = 'unavailable';
+      if (m.code === 'power_unavailable' && (run.value?.id === id || !run.value))
+        source.value = 'unavailable';
       if (!warnings.value.some((w) => w.code === m.code && w.text === m.text)) {
-        warnings.value = [...warnings.value, { t_ms: t, code: str(m.code), text: str(m.text) }];
+        warnings.value = [
+          ...warnings.value,
+          { run: id, t_ms: t, code: str(m.code), text: str(m.text) },
+        ];
       }
       break;
     case 'gap':
@@ -334,9 +432,14 @@ function binary(buffer: ArrayBuffer): void {
       if (phase[i] !== phase[i - 1] || i === f.rows - 1) phaseAt(PHASES[phase[i]] ?? 'idle', t);
     }
     dirtySamples = true;
-  } else if (f.layers === layoutLayers && f.components === layout.length) {
-    const unit = source.value === 'unavailable' ? 'ms' : 'mJ';
-    freshGrid = { layers: f.layers, components: layout, values: f.values, token: f.token, unit };
+  } else if (layoutUnit && f.layers === layoutLayers && f.components === layout.length) {
+    freshGrid = {
+      layers: f.layers,
+      components: layout,
+      values: f.values,
+      token: f.token,
+      what: layoutUnit,
+    };
   }
   mark();
 }

@@ -5,9 +5,33 @@
 // works from any folder, behind any prefix, on any server.
 import { batch, computed, effect, signal } from '@preact/signals';
 import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
+import type { EnergyUnit } from '../core/format';
+import { unit } from './settings';
 
 export type View = 'live' | 'analysis' | 'history' | 'compare';
 export const VIEWS: View[] = ['live', 'analysis', 'history', 'compare'];
+
+/** What the structure pane shows. */
+export const PANES = [
+  'icicle',
+  'treemap',
+  'sankey',
+  'heatmap',
+  'tokens',
+  'map',
+  'roofline',
+  'rails',
+  'samples',
+  'experts',
+  'figures',
+] as const;
+export type Pane = (typeof PANES)[number];
+export const AGGREGATES = ['sum', 'mean', 'median'] as const;
+export type Aggregate = (typeof AGGREGATES)[number];
+export const SCALES = ['auto', 'linear', 'log', 'robust'] as const;
+export type Scale = (typeof SCALES)[number];
+export const SIZES = ['energy', 'time'] as const;
+export type Size = (typeof SIZES)[number];
 
 export type Metric = 'time' | 'energy' | 'power' | StatisticName | 'attention_entropy';
 export const METRICS: readonly Metric[] = [
@@ -29,7 +53,21 @@ export interface Selection {
   token: number | null;
   layer: number | null;
   component: string | null;
+  sequence: number | null;
   metric: Metric;
+  pane: Pane;
+  aggregate: Aggregate;
+  scale: Scale;
+  size: Size;
+  /** Energy above the idle power of the machine. */
+  net: boolean;
+  /** Layers apart in the trees, instead of merged. */
+  apart: boolean;
+  unit: EnergyUnit;
+  /** Smallest confidence of a sample's phase, in percent. */
+  confidence: number;
+  /** Seconds of power that Live shows. */
+  window: number;
   /** Runs side by side in Compare, and ticked in History. */
   ids: string[];
   /** History: what the server is asked. */
@@ -43,6 +81,8 @@ export interface Selection {
   sort: string;
   order: 'asc' | 'desc';
   page: number;
+  /** Compare: groups by this field instead of chosen runs. */
+  by: string;
   /** Compare: rows without a difference are left out. */
   diff: boolean;
 }
@@ -55,7 +95,17 @@ export const EMPTY: Selection = {
   token: null,
   layer: null,
   component: null,
+  sequence: null,
   metric: 'energy',
+  pane: 'icicle',
+  aggregate: 'sum',
+  scale: 'auto',
+  size: 'energy',
+  net: false,
+  apart: false,
+  unit: 'auto',
+  confidence: 0,
+  window: 60,
   ids: [],
   search: '',
   model: '',
@@ -67,8 +117,12 @@ export const EMPTY: Selection = {
   sort: 'date',
   order: 'desc',
   page: 1,
+  by: '',
   diff: false,
 };
+
+const one = <T extends string>(text: string | null, of: readonly T[], otherwise: T): T =>
+  of.includes(text as T) ? (text as T) : otherwise;
 
 const whole = (text: string | null): number | null =>
   text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
@@ -92,7 +146,17 @@ export function parse(query: string): Selection {
     token: whole(q.get('token')),
     layer: whole(q.get('layer')),
     component: q.get('component') || null,
+    sequence: whole(q.get('sequence')),
     metric: METRICS.includes(metric) ? metric : EMPTY.metric,
+    pane: one(q.get('pane'), PANES, EMPTY.pane),
+    aggregate: one(q.get('per'), AGGREGATES, EMPTY.aggregate),
+    scale: one(q.get('scale'), SCALES, EMPTY.scale),
+    size: one(q.get('size'), SIZES, EMPTY.size),
+    net: q.get('net') === '1',
+    apart: q.get('layers') === 'apart',
+    unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
+    confidence: Math.min(100, whole(q.get('confidence')) ?? 0),
+    window: Number(one(q.get('window'), ['60', '10', '300'], '60')),
     ids: text('ids').split(',').filter(Boolean).slice(0, 4),
     search: text('q'),
     model: text('model'),
@@ -104,6 +168,7 @@ export function parse(query: string): Selection {
     sort: text('sort') || EMPTY.sort,
     order: q.get('order') === 'asc' ? 'asc' : 'desc',
     page: Math.max(1, whole(q.get('page')) ?? 1),
+    by: text('by'),
     diff: q.get('diff') === '1',
   };
 }
@@ -126,7 +191,17 @@ export function write(s: Selection): string {
   add('token', s.token);
   add('layer', s.layer);
   add('component', s.component);
+  add('sequence', s.sequence);
   add('metric', s.metric, EMPTY.metric);
+  add('pane', s.pane, EMPTY.pane);
+  add('per', s.aggregate, EMPTY.aggregate);
+  add('scale', s.scale, EMPTY.scale);
+  add('size', s.size, EMPTY.size);
+  if (s.net) add('net', '1');
+  if (s.apart) add('layers', 'apart');
+  add('unit', s.unit, EMPTY.unit);
+  add('confidence', s.confidence, EMPTY.confidence);
+  add('window', s.window, EMPTY.window);
   add('ids', s.ids.join(','));
   add('q', s.search);
   add('model', s.model);
@@ -138,6 +213,7 @@ export function write(s: Selection): string {
   add('sort', s.sort, EMPTY.sort);
   add('order', s.order, EMPTY.order);
   add('page', s.page, 1);
+  add('by', s.by);
   if (s.diff) add('diff', '1');
   return `?${q.map(([k, v]) => `${k}=${encodeURIComponent(v).replaceAll('%2C', ',')}`).join('&')}`;
 }
@@ -157,26 +233,69 @@ export const at = {
   token: field('token'),
   layer: field('layer'),
   component: field('component'),
+  sequence: field('sequence'),
   metric: field('metric'),
+  pane: field('pane'),
+  window: field('window'),
   ids: field('ids'),
 };
 
-/** Changes the selection in place: the address follows, the back button does not stop here. */
+/** Changes of the same fields in quick succession (zooming by key, a slider, typing) are one step. */
+const ONE_STEP_MS = 900;
+let lastFields = '';
+let lastChange = Number.NEGATIVE_INFINITY;
+
+/** Changes the selection: the address follows, and Back undoes it. */
 export function select(change: Partial<Selection>): void {
-  selection.value = { ...selection.value, ...change };
+  const before = selection.peek();
+  const fields = (Object.keys(change) as (keyof Selection)[])
+    .filter((k) => JSON.stringify(change[k]) !== JSON.stringify(before[k]))
+    .sort()
+    .join();
+  if (!fields) return;
+  const now = performance.now();
+  const another = fields !== lastFields || now - lastChange > ONE_STEP_MS;
+  // What waits to be written belongs to the step before.
+  if (another && started) {
+    flush(pending);
+    pending = 'push';
+  }
+  lastFields = fields;
+  lastChange = now;
+  selection.value = { ...before, ...change };
 }
 
-const NOTHING_SELECTED = { range: null, phase: null, token: null, layer: null, component: null };
+/** Changes what the address says without a step of its own: where the page itself decides. */
+export function settle(change: Partial<Selection>): void {
+  selection.value = { ...selection.peek(), ...change };
+}
+
+const NOTHING_SELECTED = {
+  range: null,
+  phase: null,
+  token: null,
+  layer: null,
+  component: null,
+  sequence: null,
+};
 
 export const clearSelection = (): void => select(NOTHING_SELECTED);
 
 export const hasSelection = computed(() => {
   const s = selection.value;
-  return !!(s.range || s.phase || s.token !== null || s.layer !== null || s.component);
+  return !!(
+    s.range ||
+    s.phase ||
+    s.token !== null ||
+    s.layer !== null ||
+    s.component ||
+    s.sequence !== null
+  );
 });
 
 /** Goes to another view or run: a stop for the back button. A new run starts with nothing selected. */
 export function go(change: Partial<Selection>): void {
+  if (timer) flush(pending);
   const fresh = change.run !== undefined && change.run !== selection.value.run;
   batch(() => {
     cursor.value = null;
@@ -192,10 +311,12 @@ export const href = (change: Partial<Selection>): string =>
 
 let timer = 0;
 let started = false;
+let pending: 'push' | 'replace' = 'replace';
 
 function flush(how: 'push' | 'replace'): void {
   clearTimeout(timer);
   timer = 0;
+  pending = 'replace';
   const query = write(selection.value) + (/[?&]test=1\b/.test(location.search) ? '&test=1' : '');
   if (query === location.search) return;
   if (how === 'push') history.pushState(null, '', query);
@@ -205,15 +326,22 @@ function flush(how: 'push' | 'replace'): void {
 /** Ties the selection to the address bar. Browsers limit replaceState, so changes are gathered. */
 export function startSelection(): void {
   selection.value = parse(location.search);
+  if (!/[?&]unit=/.test(location.search)) settle({ unit: unit.peek() });
   addEventListener('popstate', () => {
     clearTimeout(timer);
     timer = 0;
+    pending = 'replace';
+    lastFields = '';
+    cursor.value = null;
     selection.value = parse(location.search);
   });
   if (started) return;
   started = true;
   effect(() => {
+    unit.value = selection.value.unit;
+  });
+  effect(() => {
     selection.value;
-    if (!timer) timer = window.setTimeout(() => flush('replace'), 120);
+    if (!timer) timer = window.setTimeout(() => flush(pending), 120);
   });
 }

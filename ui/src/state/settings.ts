@@ -1,4 +1,4 @@
-// Choices of this browser: theme, energy unit, ramp, token. Kept in localStorage, where it is allowed.
+// Choices of this browser: theme, energy unit, ramp. Kept in localStorage, where it is allowed.
 import { effect, signal } from '@preact/signals';
 import type { EnergyUnit } from '../core/format';
 import type { RampName } from '../core/ramp';
@@ -11,7 +11,6 @@ interface Stored {
   theme: Theme;
   unit: EnergyUnit;
   ramp: RampName;
-  token: string;
 }
 
 function load(): Partial<Stored> {
@@ -29,8 +28,6 @@ const one = <T extends string>(v: T | undefined, of: readonly T[]): T =>
 export const theme = signal<Theme>(one(stored.theme, ['auto', 'light', 'dark']));
 export const unit = signal<EnergyUnit>(one(stored.unit, ['auto', 'mJ', 'J', 'Wh']));
 export const rampName = signal<RampName>(one(stored.ramp, ['viridis', 'cividis']));
-/** Bearer token for servers that are not on loopback; asked for when one answers 401. */
-export const token = signal<string>(typeof stored.token === 'string' ? stored.token : '');
 
 const systemDark = matchMedia('(prefers-color-scheme: dark)');
 const systemStill = matchMedia('(prefers-reduced-motion: reduce)');
@@ -53,7 +50,6 @@ export function startSettings(): void {
       theme: theme.value,
       unit: unit.value,
       ramp: rampName.value,
-      token: token.value,
     };
     try {
       localStorage.setItem(KEY, JSON.stringify(all));

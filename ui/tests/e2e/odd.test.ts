@@ -51,20 +51,37 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     await page.getByText('9951 to 10000 of 10,000').waitFor();
   });
 
-  const odd: [string, number, string[]][] = [
-    ['a run without energy', 2, ['Power over time', 'Power by phase', 'Token waterfall']],
-    ['a cancelled run', 3, []],
-    ['a modelled run', 4, []],
+  const odd: [string, number, Record<string, string[]>][] = [
+    [
+      'a run without energy',
+      2,
+      {
+        samples: ['Power by phase'],
+        tokens: ['Token waterfall'],
+        rails: ['Rails by phase'],
+        icicle: [],
+      },
+    ],
+    ['a cancelled run', 3, { icicle: [], figures: [] }],
+    ['a modelled run', 4, { heatmap: [], rails: [] }],
     [
       'an imported run of depth off',
       5,
-      ['Layers and components', 'Hottest components', 'Roofline'],
+      {
+        heatmap: ['Heatmap'],
+        figures: ['Components'],
+        roofline: ['Roofline'],
+        map: ['Tokens and layers'],
+      },
     ],
-    ['a run of 32 layers and 240 tokens', 6, []],
+    ['a run of 32 layers and 240 tokens', 6, { icicle: [], treemap: [], heatmap: [], map: [] }],
   ];
-  for (const [what, index, empty] of odd) {
-    test(`${what} shows what it has`, async () => {
-      await visit({ view: 'analysis', run: id(index) }, undefined, 8000);
+  const panes = odd.flatMap(([what, index, list]) =>
+    Object.entries(list).map(([pane, empty]) => ({ what, index, pane, empty })),
+  );
+  for (const { what, index, pane, empty } of panes) {
+    test(`${what} shows what it has in ${pane}`, async () => {
+      await visit({ view: 'analysis', run: id(index), pane }, undefined, 3000);
       await chartHas(page, 'timeline', 'count');
       await expect
         .poll(() => page.locator('[aria-busy=true]').count(), { timeout: 30_000 })
@@ -97,18 +114,17 @@ describe.skipIf(why)('the dashboard on odd data', () => {
       }),
     );
     await page.reload();
-    await page.locator('#structure').scrollIntoViewIfNeeded();
-    await panel('Treemap').getByText('the disk is on fire').waitFor();
+    await panel('Icicle').getByText('the disk is on fire').waitFor();
     await page.unroute('**/tree*');
-    await panel('Treemap').getByRole('button', { name: 'Try again' }).click();
-    await chartHas(page, 'treemap', 'shown');
-    await page.locator('#layers').scrollIntoViewIfNeeded();
+    await panel('Icicle').getByRole('button', { name: 'Try again' }).click();
+    await chartHas(page, 'icicle', 'shown');
+    await page.getByRole('tab', { name: 'Heatmap' }).click();
     await chartHas(page, 'heatmap', 'shape');
   });
 
   test('a chart that throws fails alone', async () => {
     await visit({ view: 'analysis', run: id(0) });
-    await chartHas(page, 'power', 'points');
+    await chartHas(page, 'icicle', 'shown');
     await page.evaluate(() => {
       const t = window.__test!.timeline as { paint: () => void; invalidate: () => void };
       t.paint = () => {
@@ -116,10 +132,10 @@ describe.skipIf(why)('the dashboard on odd data', () => {
       };
       t.invalidate();
     });
-    await panel('Pipeline').getByText('could not be drawn: a planted fault').waitFor();
-    await panel('Power over time').locator('[role=img]').waitFor();
-    await panel('Pipeline').getByRole('button', { name: 'Try again' }).click();
-    await panel('Pipeline').locator('[role=img]').waitFor();
+    await panel('Timeline').getByText('could not be drawn: a planted fault').waitFor();
+    await panel('Icicle').locator('[role=img]').waitFor();
+    await panel('Timeline').getByRole('button', { name: 'Try again' }).click();
+    await panel('Timeline').locator('[role=img]').first().waitFor();
   });
 
   test('names that look like markup stay text', async () => {

@@ -56,7 +56,11 @@ async function healthy(url: string, child: ChildProcess, log: () => string): Pro
 }
 
 /** `db`: a database to serve instead of an empty one; it is left where it is. */
-export async function startTarget(power: string, db?: string): Promise<Target> {
+export async function startTarget(
+  power: string,
+  db?: string,
+  more: string[] = [],
+): Promise<Target> {
   if (FIXTURE) return fixtureTarget(power);
   const folder = mkdtempSync(join(tmpdir(), 'perjoule-e2e-'));
   const port = await freePort();
@@ -74,6 +78,7 @@ export async function startTarget(power: string, db?: string): Promise<Target> {
       resolve(DEMO, '..'),
       '--power',
       power,
+      ...more,
     ];
     child = spawn(BIN as string, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
     for (const s of [child.stdout, child.stderr]) s?.on('data', (d: Buffer) => (log += d));

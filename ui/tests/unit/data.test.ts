@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { decodeCube, decodeFrame } from '../../src/api/binary.ts';
 import { inkOn, level, ramp } from '../../src/core/ramp.ts';
 import { fileName, toCsv } from '../../src/core/table.ts';
-import { energyOfRange } from '../../src/views/analysis/data.ts';
 import { flows } from '../../src/views/analysis/flows.ts';
 import { makeRun, tree } from '../fixture/generate.ts';
 import { frame } from '../fixture/live.ts';
@@ -82,20 +81,7 @@ test('flows conserve: what enters a node leaves it or stays in a component', () 
   expect(inner.length).toBeGreaterThan(5);
   for (const n of inner) expect(sum('from', n.id)).toBeCloseTo(sum('to', n.id), 6);
   const sources = nodes.filter((n) => n.id.startsWith('phase '));
-  const sinks = nodes.filter((n) => n.id.startsWith('comp ') || n.id === 'rest');
+  const sinks = nodes.filter((n) => n.id.startsWith('comp ') || n.id === 'rest' || n.id === 'load');
   const out = sources.reduce((a, n) => a + sum('from', n.id), 0);
   expect(sinks.reduce((a, n) => a + sum('to', n.id), 0)).toBeCloseTo(out, 6);
-});
-
-test('the energy of a range counts parts by overlap and never guesses', () => {
-  const run = makeRun({ seed: 5, tokens: 30 });
-  const { tokens, phases, summary } = run;
-  const whole = energyOfRange(0, summary.total_duration_ms ?? 0, tokens, phases);
-  expect(whole.energy).toBeCloseTo(summary.total_energy_mj ?? 0, 6);
-  const t = tokens[7];
-  const half = energyOfRange(t.start_ms, t.start_ms + t.duration_ms / 2, tokens, phases);
-  expect(half.energy).toBeCloseTo((t.energy_mj ?? 0) / 2, 6);
-  expect(half.tokens).toBe(1);
-  const blind = makeRun({ seed: 5, tokens: 30, energy: 'unavailable' });
-  expect(energyOfRange(0, 100, blind.tokens, blind.phases).energy).toBeNull();
 });

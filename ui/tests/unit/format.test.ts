@@ -29,7 +29,9 @@ test('energies take the prefix that fits', () => {
   expect(energy(0.0125)).toBe('12.5 µJ');
   expect(energy(2.5e6)).toBe('2.50 kJ');
   expect(energy(3.6e9)).toBe('1,000 Wh');
-  expect(energy(3.6e9, 'Wh')).toBe('1,000 Wh');
+  expect(energy(12.6, 'Wh')).toBe('3.50 µWh');
+  expect(energy(36_000, 'Wh')).toBe('10.0 mWh');
+  expect(energy(3.6e9, 'Wh')).toBe('1.00 kWh');
   expect(energy(24_100, 'mJ')).toBe('24,100 mJ');
 });
 
@@ -49,8 +51,9 @@ test('an interval is 1.96 deviations wide, in the unit of the figure', () => {
 
 test('value and half width share their last digit', () => {
   expect(pair(251.37, 27.2)).toBe('251 ± 27');
-  expect(pair(7.244, 0.703)).toBe('7.24 ± 0.70');
-  expect(pair(12.3456, 0.00001)).toBe('12.35 ± <0.01');
+  expect(pair(7.244, 0.703)).toBe('7.2 ± 0.7');
+  expect(pair(1.36121, 0.00031)).toBe('1.3612 ± 0.0003');
+  expect(pair(1.36121, 0.00014)).toBe('1.36121 ± 0.00014');
 });
 
 test('digits keeps three of them', () => {

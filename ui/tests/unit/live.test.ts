@@ -32,6 +32,7 @@ const token = (position: number, more: object = {}): void =>
     phase: position ? 'decode' : 'prefill',
     duration_ms: 10,
     energy_mj: 300,
+    energy_source: 'measured',
     power_mw: 30_000,
     ...more,
   });
@@ -46,7 +47,11 @@ test('a run from the queue to its end', () => {
   expect(live.now.value).toMatchObject({ phase: 'prefill', section: 'layers' });
   token(0);
   token(1);
-  expect(live.totals).toMatchObject({ energy: 600, known: 2, decode: 1 });
+  expect(live.totals).toMatchObject({
+    energy: { value: 600, unit: 'mJ', source: 'measured' },
+    known: 2,
+    decode: 1,
+  });
   const before = live.finished.value;
   say('inference_complete', { status: 'completed', summary: { id: 'r1' } });
   expect(live.run.value).toMatchObject({ state: 'ended', status: 'completed' });
@@ -77,8 +82,11 @@ test('a new run forgets the old one', () => {
 test('missing energy is unavailable, not zero', () => {
   start();
   token(0, { energy_mj: null, power_mw: null });
-  expect(live.tokens[0].energy).toBeNull();
-  expect(live.totals).toMatchObject({ known: 0, energy: 0 });
+  expect(live.tokens[0].energy).toEqual({ unit: 'mJ', source: 'unavailable', reason: null });
+  expect(live.totals).toMatchObject({ known: 0, energy: { source: 'unavailable' } });
+  // A figure that does not say where it comes from is none.
+  token(1, { energy_source: undefined });
+  expect(live.tokens[1].energy.source).toBe('unavailable');
   say('power_sample', {
     t_ms: 1,
     phase: 'decode',
@@ -109,11 +117,18 @@ test('a heatmap comes as frames after its layout, or as a list of components', (
   start();
   live.feed.binary(frame(2, 0, 0, 2, 7, [Float32Array.of(1, 2, 3, 4)]).buffer as ArrayBuffer);
   expect(live.grid.value).toBeNull();
-  say('heatmap_layout', { layers: 2, components: ['q_proj', 'mlp'] });
+  const layout = { layers: 2, components: ['q_proj', 'mlp'] };
+  // Without a unit the values could be anything: they are not shown.
+  say('heatmap_layout', layout);
   live.feed.binary(frame(2, 0, 0, 2, 7, [Float32Array.of(1, 2, 3, 4)]).buffer as ArrayBuffer);
-  expect(live.grid.value).toMatchObject({ layers: 2, token: 7, unit: 'mJ' });
+  expect(live.grid.value).toBeNull();
+  say('heatmap_layout', { ...layout, metric: 'energy', unit: 'mJ', energy_source: 'modelled' });
+  live.feed.binary(frame(2, 0, 0, 2, 7, [Float32Array.of(1, 2, 3, 4)]).buffer as ArrayBuffer);
+  expect(live.grid.value).toMatchObject({ layers: 2, token: 7 });
+  expect(live.grid.value?.what).toEqual({ metric: 'energy', unit: 'mJ', source: 'modelled' });
   say('component_metrics', {
     position: 8,
+    energy_source: 'unavailable',
     components: [
       { layer_index: 0, component_name: 'q_proj', time_ms: 2, energy_mj: null },
       { layer_index: 1, component_name: 'o_proj', time_ms: 3, energy_mj: null },
@@ -121,8 +136,42 @@ test('a heatmap comes as frames after its layout, or as a list of components', (
     ],
   });
   const g = live.grid.value;
-  expect(g).toMatchObject({ layers: 2, components: ['q_proj', 'o_proj'], token: 8, unit: 'ms' });
+  expect(g).toMatchObject({ layers: 2, components: ['q_proj', 'o_proj'], token: 8 });
+  expect(g?.what).toEqual({ metric: 'time', unit: 'ms' });
   expect(Array.from(g?.values ?? [])).toEqual([2, Number.NaN, Number.NaN, 3]);
+});
+
+test('a warning that comes before its run has begun belongs to it', () => {
+  start();
+  say('inference_complete', { status: 'completed', summary: { id: 'r1' } });
+  live.feed.message({
+    type: 'warning',
+    run_id: 'r2',
+    t_ms: null,
+    code: 'power_unavailable',
+    text: 'No sensor.',
+  });
+  live.feed.message({
+    type: 'run_started',
+    run_id: 'r2',
+    t_ms: 0,
+    model_name: 'demo',
+    layer_count: 2,
+  });
+  expect(live.source.value).toBe('unavailable');
+  expect(live.warnings.value).toMatchObject([{ run: 'r2', code: 'power_unavailable' }]);
+  live.feed.message({
+    type: 'heatmap_layout',
+    run_id: 'r2',
+    t_ms: 0,
+    layers: 1,
+    components: ['q_proj'],
+    metric: 'time',
+    unit: 'ms',
+    energy_source: 'unavailable',
+  });
+  live.feed.binary(frame(2, 0, 0, 1, 0, [Float32Array.of(0.172)]).buffer as ArrayBuffer);
+  expect(live.grid.value?.what).toEqual({ metric: 'time', unit: 'ms' });
 });
 
 test('lost messages are counted and warnings kept', () => {

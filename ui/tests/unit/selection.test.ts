@@ -8,6 +8,7 @@ import {
   type Selection,
   select,
   selection,
+  settle,
   startSelection,
   write,
 } from '../../src/state/selection.ts';
@@ -32,6 +33,17 @@ const full: Selection = {
   sort: 'energy',
   order: 'asc',
   page: 7,
+  sequence: 2,
+  pane: 'heatmap',
+  aggregate: 'median',
+  scale: 'log',
+  size: 'time',
+  net: true,
+  apart: true,
+  unit: 'Wh',
+  confidence: 40,
+  window: 300,
+  by: 'dtype',
   diff: true,
 };
 
@@ -64,14 +76,22 @@ test('token 0 is a selection, not nothing', () => {
   expect(hasSelection.value).toBe(false);
 });
 
-test('small changes replace the address, going somewhere adds a stop for the back button', async () => {
+test('each choice is a step that Back undoes; a quick row of one kind is one step', async () => {
+  // What the test before has chosen is written first.
+  await new Promise((done) => setTimeout(done, 200));
   const before = history.length;
-  select({ layer: 2 });
+  for (const layer of [1, 2]) select({ layer });
   await vi.waitFor(() => expect(location.search).toContain('layer=2'));
-  expect(history.length).toBe(before);
+  expect(history.length).toBe(before + 1);
+  select({ token: 3 });
+  await vi.waitFor(() => expect(location.search).toContain('token=3'));
+  expect(history.length).toBe(before + 2);
+  settle({ run: 'x' });
+  await vi.waitFor(() => expect(location.search).toContain('run=x'));
+  expect(history.length).toBe(before + 2);
   go({ view: 'history' });
   expect(location.search).toContain('view=history');
-  expect(history.length).toBe(before + 1);
+  expect(history.length).toBe(before + 3);
 });
 
 test('another run starts with nothing selected', () => {

@@ -1,25 +1,42 @@
-// One run, taken apart. Panels are drawn when they come near the screen; all share the selection.
-import { type ReadonlySignal, useComputed, useSignal, useSignalEffect } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+// One run, taken apart: the verdict, and below it one workspace in which everything follows one scope.
+import { signal, useComputed } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
+import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { takeKeys } from '../../state/keys';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { at, type Range, select, selection } from '../../state/selection';
-import { HottestPanel, RooflinePanel } from './components';
+import {
+  at,
+  href,
+  PANES,
+  type Pane,
+  type Range,
+  select,
+  selection,
+  settle,
+} from '../../state/selection';
+import { still } from '../../state/settings';
+import { ComponentsPanel, RooflinePanel } from './components';
 import { useRun } from './data';
-import { EfficiencyPanel, RunHead, SelectionBar } from './head';
-import { HeatmapPanels, togglePlay } from './heatmap';
-import { PowerPanel, SamplePanels } from './power';
-import { StructurePanels } from './structure';
+import { Details, ScopeBar } from './details';
+import { ExpertsPane } from './experts';
+import { EfficiencyPanel, RunHead } from './head';
+import { HeatmapPane, playing, togglePlay } from './heatmap';
+import { SamplePanels } from './power';
+import { RailsPane } from './rails';
+import { TreePane } from './structure';
 import { TimelinePanel } from './timeline';
-import { AnomalyPanel, WaterfallPanel } from './tokens';
+import { AnomalyPanel, MapPane, TokensPane } from './tokens';
+import { Verdict } from './verdict';
+
+/** Counts up when a run that was awaited has ended. */
+const again = signal(0);
 
 export function AnalysisView() {
   const id = at.run.value;
-  if (id) return <Analysis key={id} id={id} />;
+  if (id) return <Analysis key={`${id} ${again.value}`} id={id} />;
   return <Latest />;
 }
 
@@ -28,7 +45,7 @@ function Latest() {
   const res = useResource(`latest ${finished.value}`, (s) => api.runs({ limit: 1 }, s));
   const first = res.value.data?.runs[0];
   useEffect(() => {
-    if (first) select({ run: first.id });
+    if (first) settle({ run: first.id });
   }, [first]);
   const state = stateOf(res);
   if (state.kind === 'error') return <Trouble text={state.text} retry={state.retry} />;
@@ -44,22 +61,51 @@ function Latest() {
   );
 }
 
-const SECTIONS = [
-  ['time', 'Time'],
-  ['layers', 'Layers'],
-  ['structure', 'Structure'],
-  ['tokens', 'Tokens'],
-  ['efficiency', 'Efficiency'],
-] as const;
+const LABEL: Record<Pane, string> = {
+  icicle: 'Icicle',
+  treemap: 'Treemap',
+  sankey: 'Sankey',
+  heatmap: 'Heatmap',
+  tokens: 'Tokens',
+  map: 'Token × layer',
+  roofline: 'Roofline',
+  rails: 'Rails',
+  samples: 'Power samples',
+  experts: 'Experts',
+  figures: 'All figures',
+};
 
-function Analysis({ id }: { id: string }) {
-  const data = useRun(id);
-  const end = useComputed((): number | null => {
-    const pipeline = data.pipeline.value.data;
-    const total = pipeline?.total_duration_ms ?? data.summary.value.data?.total_duration_ms ?? null;
-    return pipeline?.phases.reduce((a, p) => Math.max(a, p.end_ms), total ?? 0) ?? total;
-  }).value;
-  const full = useMemo((): Range => [0, Math.max(end ?? 0, 0.001)], [end]);
+/** Panes that show the whole run, whatever the scope: they say so. */
+const WHOLE: ReadonlySet<Pane> = new Set(['roofline', 'rails', 'experts', 'figures']);
+
+type Data = ReturnType<typeof useRun>;
+
+const STEP_MS = 120;
+
+/** Plays the tokens of the run, one after another. */
+function usePlayer(data: Data): void {
+  const n = data.tokens.value.data?.length ?? 0;
+  useEffect(() => {
+    if (!playing.value || n === 0) return;
+    const timer = setInterval(
+      () => {
+        const now = at.token.peek() ?? -1;
+        if (now + 1 >= n) playing.value = false;
+        else select({ token: now + 1 });
+      },
+      still.value ? STEP_MS * 4 : STEP_MS,
+    );
+    return () => clearInterval(timer);
+  }, [playing.value, n]);
+  useEffect(
+    () => () => {
+      playing.value = false;
+    },
+    [],
+  );
+}
+
+function useTimeKeys(data: Data, full: Range, end: number | null): void {
   useEffect(
     () =>
       takeKeys({
@@ -74,87 +120,175 @@ function Analysis({ id }: { id: string }) {
             });
         },
       }),
-    [id, full],
+    [data.id, full],
   );
+}
+
+function Analysis({ id }: { id: string }) {
+  const data = useRun(id);
+  const end = useComputed((): number | null => {
+    const pipeline = data.pipeline.value.data;
+    const total = pipeline?.total_duration_ms ?? data.summary.value.data?.total_duration_ms ?? null;
+    return pipeline?.phases.reduce((a, p) => Math.max(a, p.end_ms), total ?? 0) ?? total;
+  }).value;
+  const full = useMemo((): Range => [0, Math.max(end ?? 0, 0.001)], [end]);
+  useTimeKeys(data, full, end);
+  usePlayer(data);
+  const { error } = data.summary.value;
+  const status = data.summary.value.data?.status;
+  if (error !== null) return <Missing data={data} error={error} />;
+  if (status === 'queued' || status === 'running') return <Unfinished id={id} status={status} />;
   return (
     <div class="stack analysis">
       <RunHead data={data} />
-      <nav class="subnav" aria-label="Parts of the analysis">
-        {SECTIONS.map(([name, label]) => (
-          <a
-            key={name}
-            href={`#${name}`}
-            onClick={(e) => {
-              e.preventDefault();
-              document.getElementById(name)?.scrollIntoView({ block: 'start', behavior: 'smooth' });
-            }}
-          >
-            {label}
-          </a>
-        ))}
-      </nav>
-      <div id="time" class="stack anchor">
-        <TimelinePanel data={data} full={full} />
-        <PowerPanel data={data} full={full} />
-        <Near class="grid" height={300} calm={data.calm}>
-          <SamplePanels data={data} full={full} />
-        </Near>
+      <Verdict data={data} />
+      <ScopeBar data={data} />
+      <TimelinePanel data={data} full={full} />
+      <div class="workspace">
+        <Structure data={data} full={full} />
+        <Details data={data} />
       </div>
-      <Near id="layers" class="grid anchor" height={420} calm={data.calm}>
-        <HeatmapPanels data={data} />
-      </Near>
-      <Near id="structure" class="grid anchor" height={600} calm={data.calm}>
-        <StructurePanels data={data} />
-      </Near>
-      <Near id="tokens" class="stack anchor" height={320} calm={data.calm}>
-        <WaterfallPanel data={data} />
-      </Near>
-      <Near id="efficiency" class="grid anchor" height={700} calm={data.calm}>
-        <HottestPanel data={data} />
-        <RooflinePanel data={data} />
-        <EfficiencyPanel data={data} />
-        <AnomalyPanel data={data} />
-      </Near>
-      <SelectionBar data={data} />
     </div>
   );
 }
 
-/** Children are made when they come near the screen; what is far away costs nothing. Until what is
- * first looked at has come, only those on the screen itself are. */
-function Near(props: {
-  id?: string;
-  class: string;
-  height: number;
-  calm: ReadonlySignal<boolean>;
-  children: ComponentChildren;
-}) {
-  const near = useSignal(false);
-  const box = useRef<HTMLDivElement>(null);
-  useSignalEffect(() => {
-    const el = box.current;
-    if (!el || near.value) return;
-    el.style.minHeight = `${props.height}px`;
-    const o = new IntersectionObserver(
-      (seen) => {
-        if (!seen.some((e) => e.isIntersecting)) return;
-        near.value = true;
-        el.style.minHeight = '';
-      },
-      { rootMargin: props.calm.value ? '600px' : '0px 0px -120px' },
-    );
-    o.observe(el);
-    return () => o.disconnect();
-  });
+/** One sentence for a run that is not there, instead of one in each panel. */
+function Missing({ data, error }: { data: Data; error: string }) {
   return (
-    <div ref={box} id={props.id} class={props.class}>
-      {near.value && props.children}
+    <div class="stack analysis">
+      <h1>Analysis</h1>
+      <Trouble text={error} retry={data.summary.retry} />
+      <p class="row center">
+        <a
+          class="btn"
+          href={href({ view: 'history', run: null })}
+          onClick={(e) => follow(e, 'history', { run: null })}
+        >
+          All runs
+        </a>
+      </p>
     </div>
   );
 }
+
+/** Rows of a run come with its end. */
+function Unfinished({ id, status }: { id: string; status: string }) {
+  useEffect(() => {
+    const first = finished.peek();
+    return finished.subscribe((n) => {
+      if (n !== first) again.value++;
+    });
+  }, [id]);
+  return (
+    <div class="state">
+      <h1>{status === 'queued' ? 'This run waits in the queue' : 'This run goes on'}</h1>
+      <p>Its figures are stored at its end and appear here then.</p>
+      <a
+        class="btn primary"
+        href={href({ view: 'live', run: null })}
+        onClick={(e) => follow(e, 'live', { run: null })}
+      >
+        Watch it in Live
+      </a>
+    </div>
+  );
+}
+
+function Structure({ data, full }: { data: Data; full: Range }) {
+  const pane = at.pane.value;
+  const narrowed = hasScope();
+  const has = (p: Pane) => p !== 'experts' || isMixture(data);
+  const panes = PANES.filter((p) => has(p) || p === pane);
+  const walk = (e: KeyboardEvent) => {
+    const by = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
+    if (!by) return;
+    e.preventDefault();
+    const to = panes[(panes.indexOf(pane) + by + panes.length) % panes.length];
+    select({ pane: to });
+    document.getElementById(`tab-${to}`)?.focus();
+  };
+  return (
+    <section class="panel structure" aria-label="Structure">
+      <div class="tabs" role="tablist" aria-label="What to show" onKeyDown={walk}>
+        {panes.map((p) => (
+          <button
+            type="button"
+            role="tab"
+            id={`tab-${p}`}
+            key={p}
+            aria-selected={p === pane}
+            aria-controls="pane"
+            tabIndex={p === pane ? 0 : -1}
+            onClick={() => select({ pane: p })}
+          >
+            {LABEL[p]}
+          </button>
+        ))}
+      </div>
+      <div id="pane" role="tabpanel" aria-labelledby={`tab-${pane}`}>
+        {narrowed && WHOLE.has(pane) && (
+          <p class="whole-run">
+            <span class="badge">whole run</span> This view does not follow the scope.
+          </p>
+        )}
+        <PaneOf data={data} full={full} pane={pane} />
+      </div>
+    </section>
+  );
+}
+
+function PaneOf({ data, full, pane }: { data: Data; full: Range; pane: Pane }) {
+  switch (pane) {
+    case 'icicle':
+    case 'treemap':
+    case 'sankey':
+      return <TreePane key={pane} data={data} kind={pane} />;
+    case 'heatmap':
+      return <HeatmapPane data={data} />;
+    case 'tokens':
+      return <TokensPane data={data} />;
+    case 'map':
+      return <MapPane data={data} />;
+    case 'roofline':
+      return <RooflinePanel data={data} />;
+    case 'rails':
+      return <RailsPane data={data} />;
+    case 'samples':
+      return (
+        <div class="stack">
+          <SamplePanels data={data} full={full} />
+        </div>
+      );
+    case 'experts':
+      return <ExpertsPane data={data} />;
+    case 'figures':
+      return (
+        <div class="stack">
+          <EfficiencyPanel data={data} />
+          <ComponentsPanel data={data} />
+          <AnomalyPanel data={data} />
+        </div>
+      );
+  }
+}
+
+const hasScope = (): boolean => {
+  const s = selection.value;
+  return (
+    !!(s.range || s.phase || s.component) ||
+    s.token !== null ||
+    s.layer !== null ||
+    s.sequence !== null
+  );
+};
+
+const isMixture = (data: Data): boolean =>
+  (data.summary.value.data?.components ?? []).some((c) =>
+    /^(router|experts?)/.test(c.component_name),
+  );
 
 /** The stretch of time that the selection covers, with a little air. */
-function focusOf(data: ReturnType<typeof useRun>): Range | null {
+function focusOf(data: Data): Range | null {
   const s = selection.peek();
   const t = s.token !== null ? data.tokens.peek().data?.find((x) => x.token === s.token) : null;
   const p = s.phase ? data.pipeline.peek().data?.phases.find((x) => x.phase === s.phase) : null;

@@ -26,7 +26,7 @@ import { Bar } from './heatmap';
 
 const ROWS = 12;
 
-export function HottestPanel({ data }: { data: RunData }) {
+export function ComponentsPanel({ data }: { data: RunData }) {
   const list = data.summary.value.data?.components ?? [];
   const timed = !list.some((c) => known(c.energy_mj));
   const whole = list.reduce((a, c) => a + ((timed ? c.time_ms : c.energy_mj) ?? 0), 0);
@@ -35,8 +35,8 @@ export function HottestPanel({ data }: { data: RunData }) {
   const picked = selection.value.component;
   return (
     <Panel
-      class="span-6"
-      title="Hottest components"
+      class="bare"
+      title="Components"
       note={
         timed
           ? 'Energy is unavailable; ordered by time over all layers and tokens.'
@@ -171,7 +171,7 @@ export function RooflinePanel({ data }: { data: RunData }) {
   const a = s?.attribution;
   return (
     <Panel
-      class="span-6"
+      class="bare"
       title="Roofline"
       note={
         <Sentence

@@ -3,9 +3,10 @@
 import { type Signal, useComputed } from '@preact/signals';
 import { type Cube, decodeCube } from '../../api/binary';
 import { api } from '../../api/client';
-import type { PowerSeries, TokenRow } from '../../api/types';
+import type { PowerSeries } from '../../api/types';
 import { type Loaded, useResource } from '../../state/resource';
-import { at } from '../../state/selection';
+import { at, selection } from '../../state/selection';
+import { type Cubes, type RunRows, type Scope, type Sums, sums } from './scope';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
 
@@ -37,10 +38,54 @@ export function useRun(id: string) {
       !power.value.loading &&
       !tokens.value.loading,
   );
-  return { id, summary, pipeline, power, tokens, calm };
+  const rows = useComputed((): RunRows | null => {
+    const [s, p, t] = [summary.value.data, pipeline.value.data, tokens.value.data];
+    if (!s || !p || !t) return null;
+    const missing = s.total_is_partial ? (s.partial_rails ?? []) : [];
+    return { tokens: t, phases: p.phases, source: s.energy_source, missing };
+  });
+  const s = summary.value.data;
+  const cells =
+    ((s?.layers.length ?? 0) + 1) * (s?.components.length ?? 0) * (tokens.value.data?.length ?? 0);
+  const wanted = calm.value && s && s.layers.length > 0 && cells > 0 && cells <= CUBE_CELLS;
+  const cubes = useResource(
+    wanted ? `cubes ${id}` : null,
+    (x) => fetchCubes(id, s?.energy_source !== 'unavailable', x),
+    'drop',
+  );
+  /** The sums of the present scope; every view of the structure is drawn from them. */
+  const inScope = useComputed((): Sums | null => {
+    const [r, c] = [rows.value, cubes.value.data];
+    if (!r || !c) return null;
+    const { size, net } = selection.value;
+    return sums(r, c, scopeOf(selection.value), c.energy ? size : 'time', net && !!c.energy);
+  });
+  return { id, summary, pipeline, power, tokens, calm, rows, cubes, inScope };
 }
 
+export const scopeOf = (s: Scope): Scope => ({
+  range: s.range,
+  phase: s.phase,
+  token: s.token,
+  sequence: s.sequence,
+  layer: s.layer,
+  component: s.component,
+});
+
 export type RunData = ReturnType<typeof useRun>;
+
+async function fetchCubes(id: string, energy: boolean, s: AbortSignal): Promise<Cubes> {
+  const [head, time, mj] = await Promise.all([
+    api.heatmap(id, { metric: 'time' }, s),
+    fetchCube(id, 'time', s),
+    energy ? fetchCube(id, 'energy', s) : null,
+  ]);
+  return { time, energy: mj, components: head.all_components };
+}
+
+export async function fetchCube(id: string, metric: string, s: AbortSignal): Promise<Cube> {
+  return decodeCube(await api.cube(id, { metric, outside: 1 }, s));
+}
 
 /** More samples than the power chart shows, where the run has them. */
 export function useSamples(data: RunData): Resource<PowerSeries> {
@@ -70,50 +115,4 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
       fail(new DOMException('aborted', 'AbortError'));
     });
   });
-}
-
-export async function fetchCube(id: string, metric: string, s: AbortSignal): Promise<Cube> {
-  return decodeCube(await api.cube(id, { metric }, s));
-}
-
-export interface Picked {
-  what: string;
-  duration: number | null;
-  energy: number | null;
-  sd: number | null;
-  tokens: number | null;
-}
-
-/** Energy of a stretch of time from tokens (or, outside of them, phases) in proportion to overlap.
- * Errors of neighbours go together, so their deviations add up: an upper bound. */
-export function energyOfRange(
-  from: number,
-  to: number,
-  tokens: TokenRow[],
-  phases: {
-    phase: string;
-    start_ms: number;
-    duration_ms: number;
-    energy_mj: number | null;
-    energy_sd_mj: number | null;
-  }[],
-): { energy: number | null; sd: number | null; tokens: number } {
-  let energy = 0;
-  let sd = 0;
-  let n = 0;
-  let known = true;
-  const covered = new Set(tokens.map((t) => t.phase));
-  const parts = [...tokens, ...phases.filter((p) => !covered.has(p.phase))];
-  for (const p of parts) {
-    const overlap = Math.min(to, p.start_ms + p.duration_ms) - Math.max(from, p.start_ms);
-    if (overlap <= 0 || p.duration_ms <= 0) continue;
-    const share = overlap / p.duration_ms;
-    if ('token' in p) n++;
-    if (p.energy_mj === null) known = false;
-    else {
-      energy += share * p.energy_mj;
-      sd += share * (p.energy_sd_mj ?? 0);
-    }
-  }
-  return known ? { energy, sd, tokens: n } : { energy: null, sd: null, tokens: n };
 }

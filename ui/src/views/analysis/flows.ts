@@ -40,6 +40,7 @@ export function flows(root: TreeNode): Flows {
       ...(root.children ?? []).flatMap((p) => (p.children ?? []).map((l) => l.layer ?? -1)),
     );
   const size = Math.max(1, Math.ceil(layers / BANDS));
+  const merged = layers === 0;
   const band = (layer: number): string => {
     const a = Math.floor(layer / size) * size;
     const b = Math.min(layers - 1, a + size - 1);
@@ -60,7 +61,9 @@ export function flows(root: TreeNode): Flows {
       c.phase[phase.name] ?? c.text3,
     );
     if (!phase.children?.length) {
-      rest(p, phase.value);
+      if (phase.name === 'pre_inference')
+        add(p, node('load', 'Model load and set-up', c.phase.pre_inference), phase.value);
+      else rest(p, phase.value);
       continue;
     }
     for (const child of phase.children) {
@@ -69,7 +72,8 @@ export function flows(root: TreeNode): Flows {
         add(p, b, child.value);
         for (const component of child.children ?? []) work(component, b);
         rest(b, child.children?.length ? child.self : child.value);
-      } else {
+      } else if (merged) work(child, p);
+      else {
         const o = node('outside', 'Outside layers', c.text3);
         add(p, o, child.value);
         work(child, o);

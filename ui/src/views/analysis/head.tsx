@@ -3,7 +3,6 @@
 import { api } from '../../api/client';
 import type { Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
-import { PHASE_LABEL } from '../../charts/theme';
 import {
   clip,
   count,
@@ -26,10 +25,9 @@ import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { clearSelection, go, hasSelection, select, selection } from '../../state/selection';
+import { go, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
-import { energyOfRange, type Picked, type RunData } from './data';
-import { Headline } from './headline';
+import type { RunData } from './data';
 import { peak } from './power';
 
 function RunPicker({ id, calm }: { id: string; calm: boolean }) {
@@ -84,7 +82,6 @@ export function RunHead({ data }: { data: RunData }) {
       {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
       <div class="row run-facts">{s && <Facts s={s} />}</div>
       {s && <Remarks s={s} />}
-      <Headline s={s} />
     </header>
   );
 }
@@ -149,8 +146,8 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
   const rows: [string, string, string?][] = s ? efficiency(s, top) : [];
   return (
     <Panel
-      class="span-6"
-      title="Efficiency"
+      class="bare"
+      title="Figures"
       note="What the run cost, and how far the figures can be trusted."
       badge={<SourceBadge source={s?.energy_source === 'measured' ? null : s?.energy_source} />}
       state={stateOf(data.summary)}
@@ -234,101 +231,4 @@ function efficiency(
       known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable',
     ],
   ];
-}
-
-/** What is selected, as removable chips, and what it costs. */
-export function SelectionBar({ data }: { data: RunData }) {
-  if (!hasSelection.value) return null;
-  const s = selection.value;
-  const p = picked(data);
-  const watts =
-    p && known(p.energy) && known(p.duration) && p.duration > 0
-      ? (p.energy / p.duration) * 1000
-      : null;
-  const chip = (label: string, off: () => void) => (
-    <button
-      type="button"
-      class="chip"
-      key={label}
-      onClick={off}
-      aria-label={`${label}: remove from the selection`}
-    >
-      {label} <Icon name="close" />
-    </button>
-  );
-  return (
-    <section class="selection-bar" aria-label="Selection">
-      {s.range && chip(`${time(s.range[0])} to ${time(s.range[1])}`, () => select({ range: null }))}
-      {s.phase && chip(PHASE_LABEL[s.phase] ?? s.phase, () => select({ phase: null }))}
-      {s.token !== null && chip(`Token ${s.token}`, () => select({ token: null }))}
-      {s.layer !== null &&
-        chip(s.layer < 0 ? 'Outside layers' : `Layer ${s.layer}`, () => select({ layer: null }))}
-      {s.component && chip(s.component, () => select({ component: null }))}
-      <span class="spacer" />
-      {p && (
-        <dl class="selection-figures">
-          <dt>{p.what}</dt>
-          <dd>{time(p.duration)}</dd>
-          <dt>Energy</dt>
-          <dd class={known(p.energy) ? '' : 'na'}>{energyInterval(p.energy, p.sd, unit.value)}</dd>
-          <dt>Mean</dt>
-          <dd class={known(watts) ? '' : 'na'}>{power(watts)}</dd>
-          {p.tokens !== null && p.tokens > 1 && known(p.energy) && (
-            <>
-              <dt>Per token</dt>
-              <dd>{energy(p.energy / p.tokens, unit.value)}</dd>
-            </>
-          )}
-        </dl>
-      )}
-      <button type="button" class="btn small" onClick={clearSelection}>
-        Clear
-      </button>
-    </section>
-  );
-}
-
-function picked(data: RunData): Picked | null {
-  const s = selection.value;
-  const tokens = data.tokens.value.data ?? [];
-  const phases = data.pipeline.value.data?.phases ?? [];
-  if (s.token !== null) {
-    const t = tokens.find((x) => x.token === s.token);
-    return t
-      ? {
-          what: `Token ${s.token}`,
-          duration: t.duration_ms,
-          energy: t.energy_mj,
-          sd: t.energy_sd_mj,
-          tokens: null,
-        }
-      : null;
-  }
-  if (s.range) {
-    const e = energyOfRange(s.range[0], s.range[1], tokens, phases);
-    return { what: 'Range', duration: s.range[1] - s.range[0], ...e };
-  }
-  if (s.phase) {
-    const p = phases.find((x) => x.phase === s.phase);
-    const n = tokens.filter((t) => t.phase === s.phase).length;
-    return p
-      ? {
-          what: PHASE_LABEL[s.phase] ?? s.phase,
-          duration: p.duration_ms,
-          energy: p.energy_mj,
-          sd: p.energy_sd_mj,
-          tokens: n,
-        }
-      : null;
-  }
-  const c = data.summary.value.data?.components.find((x) => x.component_name === s.component);
-  return c
-    ? {
-        what: c.component_name,
-        duration: c.time_ms,
-        energy: c.energy_mj,
-        sd: c.energy_sd_mj,
-        tokens: null,
-      }
-    : null;
 }

@@ -1,30 +1,31 @@
-// Layers × components under the chosen metric, of one token or of all; a token slider that plays; and
-// beside it what a cell is made of.
+// Layers × components under the chosen metric, over the tokens in the scope; and what a component is made
+// of, down to single operations.
 import { signal } from '@preact/signals';
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { useMemo, useRef } from 'preact/hooks';
 import type { Cube } from '../../api/binary';
 import { api } from '../../api/client';
 import { STATISTICS, type Statistic } from '../../api/statistics';
-import type { HeatmapAnswer } from '../../api/types';
+import type { HeatmapAnswer, Summary } from '../../api/types';
 import { type Grid, Heatmap } from '../../charts/heatmap';
-import { Canvas, Panel } from '../../charts/panel';
-import {
-  count,
-  energy,
-  energyInterval,
-  known,
-  percent,
-  plain,
-  power,
-  time,
-} from '../../core/format';
-import { scaleOf } from '../../core/stats';
-import { Icon } from '../../parts/icon';
+import { Canvas, Panel, type PanelState } from '../../charts/panel';
+import { count, energy, energyInterval, percent, plain, power, time } from '../../core/format';
+import { extent, scaleOf } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
+import { Segmented } from '../../parts/segmented';
 import { stateOf, useResource } from '../../state/resource';
-import { at, METRICS, type Metric, select, selection } from '../../state/selection';
-import { still, unit } from '../../state/settings';
-import { CUBE_CELLS, fetchCube, type RunData } from './data';
+import { at, METRICS, type Metric, type Scale, select, selection } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { fetchCube, type RunData, scopeOf } from './data';
+import {
+  isTimed,
+  matrix,
+  medians,
+  OUTSIDE,
+  type RunRows,
+  type Scope,
+  weigh,
+  weighSteps,
+} from './scope';
 
 const statisticOf = (metric: string): Statistic | undefined =>
   STATISTICS.find((s) => s.name === metric);
@@ -57,241 +58,295 @@ export function showMetric(metric: string, v: number): string {
 }
 
 export const playing = signal(false);
-const STEP_MS = 120;
 /** Rows of the list of operations; the table and the CSV have all. */
-const OPERATIONS = 12;
+const OPERATIONS = 7;
+const OPERATIONS_OF_ONE = 24;
 
-function gridOfAnswer(h: HeatmapAnswer): Grid {
+type Ends = { lo: number; hi: number; clipped: boolean };
+
+/** Where the colours end, by the scale that was asked for. "Auto" takes the logarithm where values
+ * span decades, and otherwise ends where most of them do. */
+function endsOf(values: Float32Array, scale: Scale): Ends & { log: boolean } {
+  const robust = scaleOf(values) ?? { lo: 0, hi: 1, clipped: false };
+  const all = extent(values) ?? [0, 1];
+  const least = smallestAbove(values, 0);
+  const decades = least !== null && all[1] / least > 300;
+  if ((scale === 'log' || (scale === 'auto' && decades)) && least !== null && all[1] > least)
+    return { lo: least, hi: all[1], clipped: false, log: true };
+  if (scale === 'linear')
+    return { lo: Math.min(0, all[0]), hi: all[1], clipped: false, log: false };
+  return { ...robust, log: false };
+}
+
+function smallestAbove(values: Float32Array, floor: number): number | null {
+  let least = Number.POSITIVE_INFINITY;
+  for (const v of values) if (v > floor && v < least) least = v;
+  return Number.isFinite(least) ? least : null;
+}
+
+interface Cells {
+  layers: number[];
+  components: string[];
+  values: Float32Array;
+  outside: { component: string; value: number }[];
+  unit: string;
+}
+
+function cellsOfAnswer(h: HeatmapAnswer): Cells {
   const values = new Float32Array(h.layers.length * h.components.length).fill(Number.NaN);
   h.values.forEach((row, i) => {
     row.forEach((v, j) => {
       if (v !== null) values[i * h.components.length + j] = v;
     });
   });
-  const scale = scaleOf(values);
-  return { ...base(h, values, scale?.lo ?? 0, scale?.hi ?? 1), clipped: scale?.clipped };
+  const outside = h.outside.flatMap((o) =>
+    o.value === null ? [] : [{ component: o.component, value: o.value }],
+  );
+  return { layers: h.layers, components: h.components, values, outside, unit: h.unit };
 }
 
-function base(h: HeatmapAnswer, values: Float32Array, lo: number, hi: number): Grid {
-  const metric = h.metric;
+/** From a matrix whose last row is what lies outside the layers. */
+function cellsOfMatrix(m: Float64Array, components: string[], layers: number, unit: string): Cells {
+  const n = components.length;
+  const inside = components.map((_, c) => {
+    for (let l = 0; l < layers; l++) if (!Number.isNaN(m[l * n + c])) return true;
+    return false;
+  });
+  const columns = components.flatMap((_, c) => (inside[c] ? [c] : []));
+  const values = new Float32Array(layers * columns.length);
+  for (let l = 0; l < layers; l++)
+    columns.forEach((c, j) => {
+      values[l * columns.length + j] = m[l * n + c];
+    });
+  const outside = components.flatMap((component, c) => {
+    const value = m[layers * n + c];
+    return !Number.isNaN(value) ? [{ component, value }] : [];
+  });
   return {
-    layers: h.layers,
-    components: h.components,
+    layers: Array.from({ length: layers }, (_, l) => l),
+    components: columns.map((c) => components[c]),
     values,
-    lo,
-    hi,
-    show: (v) => showMetric(metric, v),
-    unit: METRIC_LABEL[metric as Metric] ?? metric,
+    outside,
+    unit,
   };
 }
 
-/** One scale for all tokens of decode, so that playing shows change; the prompt has its own. */
-function scales(cube: Cube): { prompt: [number, number]; rest: [number, number] } {
+/** Statistics over the tokens of a narrow scope: the largest of maxima, the mean of the rest. */
+function statisticCells(cube: Cube, rows: RunRows, s: Scope, metric: string): Float64Array {
+  const w = weighSteps(rows, weigh(rows, s));
   const size = cube.layers * cube.components;
-  const ends = (v: Float32Array): [number, number] | null => {
-    const s = scaleOf(v);
-    return s && [s.lo, s.hi];
-  };
-  const prompt = ends(cube.values.subarray(0, size)) ?? [0, 1];
-  return { prompt, rest: ends(cube.values.subarray(size)) ?? prompt };
+  const out = new Float64Array(size).fill(Number.NaN);
+  const weight = new Float64Array(size);
+  const largest = metric === 'activation_max';
+  for (let i = 0; i < Math.min(w.length, cube.tokens); i++) {
+    if (w[i] <= 0) continue;
+    for (let k = 0; k < size; k++) {
+      const v = cube.values[i * size + k];
+      if (Number.isNaN(v)) continue;
+      if (largest) out[k] = out[k] > v ? out[k] : v;
+      else out[k] = (!Number.isNaN(out[k]) ? out[k] : 0) + w[i] * v;
+      weight[k] += w[i];
+    }
+  }
+  if (!largest) for (let k = 0; k < size; k++) out[k] /= weight[k];
+  return out;
 }
 
-export function HeatmapPanels({ data }: { data: RunData }) {
-  const chart = useRef<Heatmap | null>(null);
-  const token = at.token.value;
-  const phase = at.phase.value;
-  const rows = data.tokens.value.data;
-  const energyless = data.summary.value.data?.energy_source === 'unavailable';
-  // What every other run opens with is not there: time is.
-  const metric = energyless && at.metric.value === 'energy' ? 'time' : at.metric.value;
-  const whole = useResource(`heatmap ${data.id} ${metric} ${phase}`, (s) =>
-    api.heatmap(data.id, { metric, phase }, s),
+const ADDITIVE = new Set<string>(['energy', 'time', 'power']);
+const UNIT_OF: Record<string, string> = { energy: 'mJ', time: 'ms', power: 'mW' };
+
+function useCells(data: RunData, metric: Metric): { cells: Cells | null; state: PanelState } {
+  const s = selection.value;
+  const rows = data.rows.value;
+  const cubes = data.cubes.value.data;
+  const scope = scopeOf(s);
+  const additive = ADDITIVE.has(metric);
+  const here = additive && cubes !== null;
+  const narrow = isTimed(scope);
+  // A token alone the server has too; a range of them only the cube.
+  const cubed = !additive && narrow && cubes !== null;
+  const cube = useResource(cubed ? `cube ${data.id} ${metric}` : null, (x) =>
+    fetchCube(data.id, metric, x),
   );
-  const h = whole.value.data;
-  const cells = (rows?.length ?? 0) * (h?.layers.length ?? 0) * (h?.components.length ?? 0);
-  const wantCube = (token !== null || playing.value) && cells > 0 && cells <= CUBE_CELLS;
-  const cubeRes = useResource(wantCube ? `cube ${data.id} ${metric}` : null, (s) =>
-    fetchCube(data.id, metric, s),
+  const ask = { metric, phase: s.token === null ? s.phase : null, token: s.token };
+  const res = useResource(
+    !here && !cubed && data.summary.value.data ? `heatmap ${data.id} ${JSON.stringify(ask)}` : null,
+    (x) => api.heatmap(data.id, ask, x),
   );
-  const single = useResource(
-    token !== null && cells > CUBE_CELLS ? `one ${data.id} ${metric} ${token}` : null,
-    (s) => api.heatmap(data.id, { metric, token }, s),
-  );
-  const cube = cubeRes.value.data;
-  const scale = useMemo(() => (cube ? scales(cube) : null), [cube]);
-  const grid = useMemo((): Grid | null => {
-    if (!h) return null;
-    if (token === null) return gridOfAnswer(h);
-    if (
-      cube &&
-      scale &&
-      cube.layers === h.layers.length &&
-      cube.components === h.components.length &&
-      token < cube.tokens
-    ) {
-      const size = cube.layers * cube.components;
-      const [lo, hi] = token === 0 ? scale.prompt : scale.rest;
-      return base(h, cube.values.subarray(token * size, (token + 1) * size), lo, hi);
+  const held = data.inScope.value;
+  const cells = useMemo((): Cells | null => {
+    if (here && held && rows && cubes) {
+      const layers = cubes.time.layers - 1;
+      const wanted = metric as 'energy' | 'time' | 'power';
+      let m = matrix(held, wanted);
+      if (s.aggregate === 'median' && metric !== 'power') {
+        const from = metric === 'energy' ? cubes.energy : cubes.time;
+        if (from) m = medians(rows, from, scope);
+      } else if (s.aggregate === 'mean' && metric !== 'power') {
+        const n = weigh(rows, scope).reduce((a, w) => a + w, 0) || 1;
+        m = m.map((v) => v / n);
+      }
+      return cellsOfMatrix(m, cubes.components, layers, UNIT_OF[metric]);
     }
-    return single.value.data ? gridOfAnswer(single.value.data) : gridOfAnswer(h);
-  }, [h, token, cube, scale, single.value.data]);
+    if (cubed && cube.value.data && rows) {
+      const m = statisticCells(cube.value.data, rows, scope, metric);
+      return cellsOfMatrix(m, cubes.components, cube.value.data.layers - 1, '');
+    }
+    return res.value.data && cellsOfAnswer(res.value.data);
+  }, [here, held, cubed, cube.value.data, res.value.data, s.aggregate, metric]);
+  return { cells, state: here ? { kind: 'ready' } : cubed ? stateOf(cube) : stateOf(res) };
+}
 
-  const n = rows?.length ?? 0;
-  useEffect(() => {
-    if (!playing.value || n === 0) return;
-    const timer = setInterval(
-      () => {
-        const now = at.token.peek() ?? -1;
-        if (now + 1 >= n) playing.value = false;
-        else select({ token: now + 1 });
-      },
-      still.value ? STEP_MS * 4 : STEP_MS,
-    );
-    return () => clearInterval(timer);
-  }, [playing.value, n]);
-  useEffect(
-    () => () => {
-      playing.value = false;
-    },
-    [],
-  );
-
-  const picked = { layer: at.layer.value, component: at.component.value };
-  const row = token !== null ? rows?.find((t) => t.token === token) : null;
-  const scope =
-    token === null
-      ? `${h?.aggregate === 'sum' ? 'sum of' : 'mean over'} all ${phase ? `${phase} ` : ''}tokens`
-      : `token ${token}`;
+export function HeatmapPane({ data }: { data: RunData }) {
+  const chart = useRef<Heatmap | null>(null);
+  const s = selection.value;
+  const summary = data.summary.value.data;
+  const energyless = summary?.energy_source === 'unavailable';
+  // What every other run opens with is not there: time is.
+  const metric: Metric = energyless && s.metric === 'energy' ? 'time' : s.metric;
+  const { cells, state: loading } = useCells(data, metric);
+  const grid = useMemo((): Grid | null => {
+    if (!cells) return null;
+    return {
+      layers: cells.layers,
+      components: cells.components,
+      values: cells.values,
+      ...endsOf(cells.values, s.scale),
+      show: (v) => showMetric(metric, v),
+      unit: METRIC_LABEL[metric],
+    };
+  }, [cells, s.scale, metric, unit.value]);
+  const picked = { layer: s.layer, component: s.component };
+  const additive = ADDITIVE.has(metric) && metric !== 'power';
+  const empty = (c: Cells): string | null => {
+    if (!c.layers.length) return noLayers(summary);
+    return c.values.some((v) => !Number.isNaN(v))
+      ? null
+      : `${METRIC_LABEL[metric]} is unavailable in this run${energyless ? '; choose time or an activation metric' : ''}.`;
+  };
+  const none = cells && empty(cells);
+  const state: PanelState = none
+    ? { kind: 'empty', text: none }
+    : grid
+      ? { kind: 'ready' }
+      : loading;
   return (
-    <>
-      <Panel
-        class="span-8"
-        title="Layers and components"
-        note={`${METRIC_LABEL[metric]}, ${scope}. Click a cell for its operations.`}
-        actions={
-          <label class="check">
-            <span class="sr-only">Metric</span>
-            <select
-              class="input"
-              value={metric}
-              aria-label="Metric"
-              onChange={(e) => select({ metric: e.currentTarget.value as Metric })}
-            >
-              {METRICS.map((m) => (
-                <option
-                  key={m}
-                  value={m}
-                  disabled={energyless && (m === 'energy' || m === 'power')}
-                >
-                  {METRIC_LABEL[m]}
-                </option>
-              ))}
-            </select>
-          </label>
-        }
-        state={stateOf(whole, (d) =>
-          d.layers.length
-            ? d.values.some((r) => r.some((v) => v !== null))
-              ? null
-              : `${METRIC_LABEL[metric]} is unavailable in this run${energyless ? '; choose time or an activation metric' : ''}.`
-            : 'This run recorded no layers (depth off).',
-        )}
-        legend={
-          grid && (
-            <RampKey
-              label={METRIC_LABEL[metric]}
-              lo={grid.show(grid.lo)}
-              hi={`${grid.clipped ? '≥ ' : ''}${grid.show(grid.hi)}`}
+    <Panel
+      class="bare"
+      title="Heatmap"
+      note={`${METRIC_LABEL[metric]}, ${additive ? AGGREGATE_LABEL[s.aggregate] : 'over'} ${s.token === null ? 'the tokens in the scope' : `token ${s.token}`}. Arrow keys walk, Enter or a click narrows to a cell.`}
+      actions={
+        <>
+          {additive && (
+            <Segmented
+              label="Over the tokens"
+              value={s.aggregate}
+              options={[
+                ['sum', 'Sum'],
+                ['mean', 'Mean'],
+                ['median', 'Median'],
+              ]}
+              onChange={(v) => select({ aggregate: v })}
             />
-          )
-        }
-        table={() => ({
-          columns: ['layer', ...(grid?.components ?? [])],
-          rows: (grid?.layers ?? []).map((l, i) => [
-            l,
-            ...(grid?.components ?? []).map((_, j) => {
-              const v = grid!.values[i * grid!.components.length + j];
-              return Number.isFinite(v) ? v : null;
-            }),
-          ]),
-        })}
-        png={async () => (await chart.current?.png()) ?? null}
-      >
-        <Canvas
-          class="h-map"
-          name="heatmap"
-          label={
-            grid
-              ? `Heatmap of ${METRIC_LABEL[metric]}: ${grid.layers.length} layers by ${grid.components.length} components, ${scope}, from ${grid.show(grid.lo)} to ${grid.show(grid.hi)}.`
-              : 'Heatmap'
-          }
-          make={(host) => {
-            const made = new Heatmap(host);
-            made.onPick = (cell) => {
-              if (cell === null) select({ layer: null, component: null });
-              else select({ layer: made.layerOf(cell), component: made.componentOf(cell) });
-            };
-            return made;
-          }}
-          handle={chart}
-          update={(c) => {
-            if (grid) c.set(grid, picked);
-          }}
-        />
-        {h?.outside.some((o) => o.value !== null) && (
-          <p class="outside">
-            <span class="muted">Outside the layers</span>
-            {h.outside.map((o) => (
-              <button
-                type="button"
-                key={o.component}
-                class="tag"
-                aria-pressed={picked.layer === null && picked.component === o.component}
-                onClick={() => select({ layer: null, component: o.component })}
-              >
-                {o.component} {known(o.value) ? showMetric(metric, o.value) : 'unavailable'}
-              </button>
+          )}
+          <select
+            class="input small"
+            aria-label="Colours"
+            value={s.scale}
+            onChange={(e) => select({ scale: e.currentTarget.value as Scale })}
+          >
+            <option value="auto">Colours: auto</option>
+            <option value="linear">linear</option>
+            <option value="log">log</option>
+            <option value="robust">robust</option>
+          </select>
+          <select
+            class="input small"
+            value={metric}
+            aria-label="Metric"
+            onChange={(e) => select({ metric: e.currentTarget.value as Metric })}
+          >
+            {METRICS.map((m) => (
+              <option key={m} value={m} disabled={energyless && (m === 'energy' || m === 'power')}>
+                {METRIC_LABEL[m]}
+              </option>
             ))}
-          </p>
-        )}
-        <div class="slider">
-          <button
-            type="button"
-            class="btn small"
-            aria-label={playing.value ? 'Pause' : 'Play the tokens'}
-            disabled={n === 0}
-            onClick={togglePlay}
-          >
-            <Icon name={playing.value ? 'pause' : 'play'} />
-          </button>
-          <input
-            type="range"
-            min={0}
-            max={Math.max(0, n - 1)}
-            value={token ?? 0}
-            disabled={n === 0}
-            aria-label="Token"
-            aria-valuetext={token === null ? 'all tokens' : `token ${token}`}
-            onInput={(e) => select({ token: Number(e.currentTarget.value) })}
+          </select>
+        </>
+      }
+      state={state}
+      legend={
+        grid && (
+          <RampKey
+            label={`${METRIC_LABEL[metric]}${grid.log ? ', logarithmic' : ''}`}
+            lo={grid.show(grid.lo)}
+            hi={`${grid.clipped ? '≥ ' : ''}${grid.show(grid.hi)}`}
           />
-          <span class="slider-text mono">
-            {token === null
-              ? `all ${n} tokens`
-              : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
-          </span>
-          <button
-            type="button"
-            class="btn small"
-            disabled={token === null}
-            onClick={() => select({ token: null })}
-          >
-            All
-          </button>
-        </div>
-      </Panel>
-      <OperationsPanel data={data} />
-    </>
+        )
+      }
+      table={() => ({
+        columns: [
+          'layer',
+          ...(grid?.components ?? []).map((c) => (cells?.unit ? `${c} (${cells.unit})` : c)),
+        ],
+        rows: (grid?.layers ?? []).map((l, i) => [
+          l,
+          ...(grid?.components ?? []).map((_, j) => {
+            const v = grid!.values[i * grid!.components.length + j];
+            return Number.isFinite(v) ? v : null;
+          }),
+        ]),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-map"
+        name="heatmap"
+        label={
+          grid
+            ? `Heatmap of ${METRIC_LABEL[metric]}: ${grid.layers.length} layers by ${grid.components.length} components, from ${grid.show(grid.lo)} to ${grid.show(grid.hi)}.`
+            : 'Heatmap'
+        }
+        make={(host) => {
+          const made = new Heatmap(host);
+          made.onPick = (cell) => {
+            if (cell === null) select({ layer: null, component: null });
+            else select({ layer: made.layerOf(cell), component: made.componentOf(cell) });
+          };
+          return made;
+        }}
+        handle={chart}
+        update={(c) => {
+          if (grid) c.set(grid, picked);
+        }}
+      />
+      {!!cells?.outside.length && (
+        <p class="outside">
+          <span class="muted">Outside the layers</span>
+          {cells.outside.map((o) => (
+            <button
+              type="button"
+              key={o.component}
+              class="tag"
+              aria-pressed={picked.layer === OUTSIDE && picked.component === o.component}
+              onClick={() => select({ layer: null, component: o.component })}
+            >
+              {o.component} {showMetric(metric, o.value)}
+            </button>
+          ))}
+        </p>
+      )}
+    </Panel>
   );
+}
+
+const AGGREGATE_LABEL = { sum: 'sum over', mean: 'mean of', median: 'median of' } as const;
+
+/** Why there are no layers: a run that failed before the first token is not one of depth off. */
+export function noLayers(s: Summary | null): string {
+  if (s && s.profiling_depth !== 'off')
+    return `This run recorded no layers: it ${s.status === 'completed' ? 'made no token' : `${s.status === 'failed' ? 'failed' : 'ended'} before its first token`}.`;
+  return 'This run recorded no layers (depth off).';
 }
 
 export function togglePlay(): void {
@@ -299,8 +354,9 @@ export function togglePlay(): void {
   playing.value = !playing.value;
 }
 
-function OperationsPanel({ data }: { data: RunData }) {
-  const { layer, component, token, phase } = selection.value;
+export function OperationsPanel({ data }: { data: RunData }) {
+  const { layer, component, token, phase, range, sequence } = selection.value;
+  const whole = range !== null || sequence !== null;
   const key = `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
   const where = component === null ? {} : { layer: layer ?? -1, component };
   const res = useResource(key, (s) =>
@@ -315,10 +371,14 @@ function OperationsPanel({ data }: { data: RunData }) {
     return component === null ? [...list].sort((a, b) => weight(b) - weight(a)) : list;
   }, [d, component]);
   const most = Math.max(0, ...operations.map(weight));
-  const over = token === null ? 'over all tokens' : `at token ${token}`;
+  const shown = component === null ? OPERATIONS : OPERATIONS_OF_ONE;
+  const over =
+    token !== null
+      ? `at token ${token}`
+      : `over ${phase ? `all of ${phase}` : 'all tokens'}${whole ? ' (whole run: operations are not kept by range)' : ''}`;
   return (
     <Panel
-      class="span-4"
+      class="bare"
       title={
         component
           ? `${layer !== null && layer >= 0 ? `Layer ${layer}, ` : ''}${component}`
@@ -327,7 +387,7 @@ function OperationsPanel({ data }: { data: RunData }) {
       note={
         component
           ? `What this component is made of, ${over}.`
-          : `Of all layers and components, ${over}. Choose a cell of the heatmap for its own.`
+          : `Of all layers and components, ${over}.`
       }
       state={stateOf(res, (x) => {
         if (component !== null)
@@ -402,7 +462,7 @@ function OperationsPanel({ data }: { data: RunData }) {
             </tr>
           </thead>
           <tbody>
-            {operations.slice(0, OPERATIONS).map((o) => (
+            {operations.slice(0, shown).map((o) => (
               <tr key={`${o.component_name} ${o.operation_name}`}>
                 <td>
                   {component === null && <span class="muted">{o.component_name} › </span>}
@@ -418,8 +478,8 @@ function OperationsPanel({ data }: { data: RunData }) {
           </tbody>
         </table>
       )}
-      {operations.length > OPERATIONS && (
-        <p class="note">{operations.length - OPERATIONS} more in the table.</p>
+      {operations.length > shown && (
+        <p class="note">{operations.length - shown} more in the table.</p>
       )}
       {component !== null && d && operations.length === 0 && (
         <p class="note">Single operations are recorded at depth deep.</p>

@@ -1,46 +1,36 @@
-import { signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import type { PowerSeries } from '../../api/types';
 import { BoxPlot } from '../../charts/boxplot';
-import { Canvas, Legend, Panel, RailLegend } from '../../charts/panel';
-import { PowerChart } from '../../charts/power';
+import { Canvas, Legend, Panel } from '../../charts/panel';
 import { type Samples, Scatter } from '../../charts/scatter';
 import { colours, PHASE_LABEL, PHASES, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
-import { minMax } from '../../core/decimate';
 import { power, time } from '../../core/format';
-import { lowerBound } from '../../core/ring';
 import { box, boxOf } from '../../core/stats';
-import { SourceBadge } from '../../parts/badge';
-import { Segmented } from '../../parts/segmented';
 import { stateOf } from '../../state/resource';
-import { at, type Range, select } from '../../state/selection';
+import { at, type Range, select, selection } from '../../state/selection';
 import { dark } from '../../state/settings';
-import { type RunData, useSamples, useZoomedPower } from './data';
+import { type RunData, useSamples } from './data';
 
-const shown = signal<Record<Rail, boolean>>({
-  cpu: true,
-  gpu: true,
-  ane: true,
-  dram: true,
-  total: true,
-});
-const minus = signal<'gross' | 'net'>('gross');
+export const column = (p: PowerSeries, r: Rail): (number | null)[] | null => p[`${r}_power_mw`];
 
-/** The strongest anomalies are marked in the chart; the panel of anomalies lists all. */
-const MARKS = 24;
-
-const column = (p: PowerSeries, r: Rail): (number | null)[] | null => p[`${r}_power_mw`];
-
-function numbers(values: (number | null)[] | null, n: number, less: number): Float64Array {
+export function numbers(values: (number | null)[] | null, n: number, less: number): Float64Array {
   const out = new Float64Array(n).fill(Number.NaN);
   if (values)
     for (let i = 0; i < n; i++) if (values[i] !== null) out[i] = (values[i] as number) - less;
   return out;
 }
 
-/** Idle power of a rail class, summed over its rails; null without a baseline. */
-function baseline(p: PowerSeries, r: Rail): number | null {
-  const rails = p.rails.filter((x) => x.class === r || x.name === r);
+const COUNTED = new Set(['cpu', 'gpu', 'ane', 'dram']);
+
+/** Idle power of a rail class, summed over its rails; null without a baseline. A total that no rail
+ * measures is the sum of the rails that count in it. */
+export function baseline(p: PowerSeries, r: Rail, totalRails?: string[] | null): number | null {
+  let rails = p.rails.filter((x) => x.class === r || x.name === r);
+  if (r === 'total' && !rails.length)
+    rails = p.rails.filter((x) =>
+      totalRails?.length ? totalRails.includes(x.name) : COUNTED.has(x.class),
+    );
   if (!rails.length || rails.some((x) => x.baseline_mw === null)) return null;
   return rails.reduce((a, x) => a + (x.baseline_mw ?? 0), 0);
 }
@@ -54,139 +44,7 @@ export function peak(p: PowerSeries): { t: number; mw: number } | null {
   return best;
 }
 
-export function PowerPanel({ data, full }: { data: RunData; full: Range }) {
-  const chart = useRef<PowerChart | null>(null);
-  const whole = data.power.value.data;
-  const zoomed = useZoomedPower(data.id, whole).value.data;
-  const range = at.range.value;
-  const p = range && zoomed ? zoomed : whole;
-  const net = minus.value === 'net';
-  const summary = data.summary.value.data;
-  const total = whole ? baseline(whole, 'total') : null;
-  const columns = useMemo(() => {
-    if (!p) return null;
-    const t = Float64Array.from(p.t_ms);
-    return {
-      t,
-      y: RAILS.map((r) =>
-        numbers(column(p, r), t.length, net ? (baseline(p, r) ?? Number.NaN) : 0),
-      ),
-    };
-  }, [p, net]);
-  const marks = useMemo(
-    () =>
-      (summary?.anomalies ?? [])
-        .filter((a) => a.t_ms !== null)
-        .slice(0, MARKS)
-        .map((a) => ({
-          t: a.t_ms as number,
-          mw:
-            a.kind === 'power' && a.value !== null
-              ? a.value - (net ? (total ?? 0) : 0)
-              : nearest(p, a.t_ms as number, net ? (total ?? 0) : 0),
-          text: a.reason,
-        })),
-    [summary, p, net],
-  );
-  const top = whole ? peak(whole) : null;
-  return (
-    <Panel
-      title="Power over time"
-      body="h-power"
-      note={`Watts by rail${net ? ' above idle' : ''}; phases shaded, anomalies marked ◇${!net && total !== null ? ', idle dashed' : ''}. Drag to zoom.`}
-      badge={
-        <SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />
-      }
-      state={stateOf(data.power, (d) =>
-        d.samples_total ? null : 'Power is unavailable: no sensor could be read during this run.',
-      )}
-      actions={
-        total !== null && (
-          <Segmented
-            label="Idle power"
-            value={minus.value}
-            options={[
-              ['gross', 'Gross'],
-              ['net', 'Net of idle'],
-            ]}
-            onChange={(v) => {
-              minus.value = v;
-            }}
-          />
-        )
-      }
-      legend={
-        <>
-          <RailLegend
-            there={(r) => !!whole && column(whole, r) !== null}
-            shown={shown.value}
-            onToggle={(r) => {
-              shown.value = { ...shown.value, [r]: !shown.value[r] };
-            }}
-          />
-          {top && (
-            <span>
-              Peak {power(top.mw)} at {time(top.t)}
-            </span>
-          )}
-        </>
-      }
-      table={() => ({
-        columns: [
-          'timestamp_ms',
-          'phase',
-          'phase_confidence',
-          ...RAILS.map((r) => `${r}_power_mw`),
-        ],
-        rows: (p?.t_ms ?? []).map((t, i) => [
-          t,
-          p!.phase_names[p!.phase[i]] ?? null,
-          p!.phase_confidence[i] ?? null,
-          ...RAILS.map((r) => column(p!, r)?.[i] ?? null),
-        ]),
-      })}
-      png={async () => (await chart.current?.png()) ?? null}
-    >
-      <Canvas
-        class="h-power"
-        name="power"
-        label={whole ? describe(whole) : 'Power over time'}
-        make={(host) => new PowerChart(host)}
-        handle={chart}
-        update={(chartNow) => {
-          if (!columns || !p) return;
-          const r = range ?? full;
-          const from = lowerBound(columns.t, r[0]);
-          const to = Math.min(columns.t.length, lowerBound(columns.t, r[1]) + 1);
-          const a = Math.max(0, from - 1);
-          const thin = minMax(
-            columns.t.subarray(a, to),
-            columns.y.map((y) => y.subarray(a, to)),
-            a,
-            Math.max(100, chartNow.host.clientWidth),
-          );
-          const rows = (y: Float64Array) =>
-            Array.from(y.subarray(0, thin.length), (v) => (!Number.isNaN(v) ? v : null));
-          chartNow.set(
-            [Array.from(thin.x.subarray(0, thin.length)), ...thin.y.map(rows)],
-            r,
-            p.phases.map((x) => ({ phase: x.phase, start: x.start_ms, end: x.end_ms })),
-            shown.value,
-            { baseline: net ? null : total, marks, onRange: (x) => select({ range: x }) },
-          );
-        }}
-      />
-    </Panel>
-  );
-}
-
-function nearest(p: PowerSeries | null, t: number, less: number): number {
-  const y = p?.total_power_mw;
-  if (!p || !y?.length) return 0;
-  return (y[Math.min(y.length - 1, lowerBound(p.t_ms, t))] ?? 0) - less;
-}
-
-function describe(p: PowerSeries): string {
+export function describePower(p: PowerSeries): string {
   const top = peak(p);
   const rails = RAILS.filter((r) => column(p, r)).map((r) => RAIL_LABEL[r]);
   return `Power over ${time(p.t_ms[p.t_ms.length - 1])} on ${rails.join(', ') || 'no rail'}: ${p.samples_total} samples, peak ${top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'}.`;
@@ -195,7 +53,7 @@ function describe(p: PowerSeries): string {
 // ---- scatter and box plot share their filters
 
 const off = signal<ReadonlySet<string>>(new Set());
-const confidence = signal(0);
+const confidence = computed(() => selection.value.confidence / 100);
 
 export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
   const scatter = useRef<Scatter | null>(null);
@@ -267,7 +125,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
           value={confidence.value}
           aria-label="Smallest phase confidence"
           onInput={(e) => {
-            confidence.value = Number(e.currentTarget.value);
+            select({ confidence: Math.round(Number(e.currentTarget.value) * 100) });
           }}
         />
         <span class="num">{Math.round(confidence.value * 100)} %</span>
@@ -283,7 +141,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
   return (
     <>
       <Panel
-        class="span-7"
+        class="bare"
         title="Samples by phase"
         body="h-scatter"
         note={`Total power of each sample over time, coloured by phase${p && p.bucket_samples > 1 ? ` (extremes of every ${p.bucket_samples})` : ''}.`}
@@ -314,7 +172,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
         />
       </Panel>
       <Panel
-        class="span-5"
+        class="bare"
         title="Power by phase"
         body="h-scatter"
         note={`Quartiles, median, whiskers at 1.5 IQR, mean as a dot; ${exact ? 'all samples' : 'same filters'}.`}

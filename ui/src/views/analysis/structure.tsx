@@ -1,10 +1,9 @@
-// Where the energy sits: treemap and icicle of phase, layer, component, operation; Sankey of attention
-// against MLP. The zoom is the selection, so that it is in the address.
-import { signal } from '@preact/signals';
+// Where the energy sits: icicle, treemap and Sankey of phase, layer, component and operation. The zoom is
+// the scope, so that it is in the address and filters everything else.
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { TreeNode } from '../../api/types';
-import { Canvas, Legend, type LegendItem, Panel } from '../../charts/panel';
+import { Canvas, Legend, type LegendItem, Panel, type PanelState } from '../../charts/panel';
 import { PART_LABEL, type Part, partColour } from '../../charts/parts';
 import { Sankey } from '../../charts/sankey';
 import { colours, PHASE_LABEL, PHASES } from '../../charts/theme';
@@ -17,16 +16,16 @@ import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
+import { isTimed, mergeLayers, tree } from './scope';
 
 type TreeMetric = 'energy' | 'time';
-const metric = signal<TreeMetric>('energy');
 
 /** The selection as a path of names in the tree. */
-function path(): string[] {
+function path(apart: boolean): string[] {
   const { phase, layer, component } = selection.value;
   if (!phase) return [];
   const out = [phase];
-  if (layer !== null && layer >= 0) out.push(`layer ${layer}`);
+  if (apart && layer !== null && layer >= 0) out.push(`layer ${layer}`);
   if (component !== null) out.push(component);
   return out;
 }
@@ -34,7 +33,8 @@ function path(): string[] {
 /** A click goes one level deeper towards what was clicked; on the zoomed node itself, one back. */
 function zoomTo(n: Placed | null): void {
   if (!n) return;
-  const here = path();
+  const apart = selection.peek().apart;
+  const here = path(apart);
   const to = pathOf(n.data.rest && n.parent ? n.parent : n);
   const inside = here.every((name, i) => to[i] === name);
   const next = inside
@@ -46,120 +46,143 @@ function zoomTo(n: Placed | null): void {
   const nodes = at.slice(1, next.length + 1).map((a) => a.data.node);
   const layer = nodes.find((x) => x.kind === 'layer')?.layer ?? null;
   const component = nodes.find((x) => x.kind === 'component')?.name ?? null;
-  select({ phase: next[0] ?? null, layer, component });
+  select({ phase: next[0] ?? null, ...(apart ? { layer } : {}), component });
 }
 
-export function StructurePanels({ data }: { data: RunData }) {
+/** The tree of the scope: of the whole run down to operations, as the server has them; of a narrower
+ * one down to components, summed here. */
+function useTree(data: RunData) {
+  const s = selection.value;
+  const energyless = data.summary.value.data?.energy_source === 'unavailable';
+  const m: TreeMetric = energyless ? 'time' : s.size;
+  const narrow =
+    isTimed(s) || (s.net && !energyless && m === 'energy') || (!s.apart && s.layer !== null);
+  const there = data.summary.value.data !== null;
+  const res = useResource(there && !narrow ? `tree ${data.id} ${m}` : null, (x) =>
+    api.tree(data.id, { metric: m }, x),
+  );
+  const held = data.inScope.value;
+  const root = useMemo((): TreeNode | null => {
+    if (narrow) return held && tree({ ...held, metric: m }, !s.apart);
+    const whole = res.value.data?.root ?? null;
+    return whole && (s.apart ? whole : mergeLayers(whole));
+  }, [narrow, held, res.value.data, s.apart, m]);
+  const empty = (n: TreeNode) =>
+    n.children?.some((p) => p.children?.length) && n.value
+      ? null
+      : narrow
+        ? 'Nothing of the model was recorded in this part of the run.'
+        : 'This run recorded nothing below its phases.';
+  const state: PanelState = root
+    ? (() => {
+        const none = empty(root);
+        return none ? { kind: 'empty', text: none } : { kind: 'ready' };
+      })()
+    : narrow
+      ? stateOf(data.cubes)
+      : there
+        ? stateOf(res)
+        : { kind: 'loading' };
+  return { root, m, narrow, state, energyless };
+}
+
+const NOTE = 'phase, layer, component, operation';
+
+export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'treemap' | 'sankey' }) {
   const map = useRef<Treemap | null>(null);
   const ice = useRef<Icicle | null>(null);
   const box = useRef<HTMLDivElement>(null);
-  const energyless = data.summary.value.data?.energy_source === 'unavailable';
-  const m: TreeMetric = energyless ? 'time' : metric.value;
-  const res = useResource(data.summary.value.data ? `tree ${data.id} ${m}` : null, (s) =>
-    api.tree(data.id, { metric: m }, s),
-  );
-  const root = res.value.data?.root ?? null;
+  const { root, m, narrow, state, energyless } = useTree(data);
+  const s = selection.value;
   const show = (v: number) => (m === 'time' ? time(v) : energy(v, unit.peek()));
-  const here = path();
-  const state = data.summary.value.data
-    ? stateOf(res, (t) =>
-        t.root.children?.length && t.root.value
-          ? null
-          : 'This run recorded nothing below its phases.',
-      )
-    : ({ kind: 'loading' } as const);
+  const here = path(s.apart);
   const levels = root ? depthOf(root) : 4;
   useEffect(() => {
     box.current?.style.setProperty('--h', `${Icicle.height(levels)}px`);
-  }, [levels, state.kind]);
+  }, [levels, state.kind, kind]);
   dark.value;
   const rows = useMemo(() => (root ? flatten(root) : []), [root]);
+  const unitName = m === 'time' ? 'time_ms' : 'energy_mj';
   const table = () => ({
-    columns: [
-      'path',
-      'kind',
-      m === 'time' ? 'time_ms' : 'energy_mj',
-      'self',
-      'time_ms',
-      'energy_mj',
-    ],
+    columns: ['path', 'kind', unitName, 'self', 'time_ms', 'energy_mj'],
     rows,
   });
-  const note = `${m === 'time' ? 'Time' : 'Energy'} by phase, layer, component, operation.`;
-  const treeProps = (name: string) => ({
-    name,
+  const what = `${m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy'} by ${s.apart ? NOTE : 'phase, component (all layers together), operation'}`;
+  const note = `${what}${narrow ? '; within the scope, down to components' : ''}.`;
+  const props = {
     label: root ? describe(root, show) : 'Energy tree',
     update: (c: TreeChart) => {
       if (root) c.set(root, here, show);
     },
-  });
-  const picker = !energyless && (
-    <Segmented
-      label="Size by"
-      value={m}
-      options={[
-        ['energy', 'Energy'],
-        ['time', 'Time'],
-      ]}
-      onChange={(v) => {
-        metric.value = v;
-      }}
-    />
-  );
+  };
   const make =
-    <C extends TreeChart>(kind: new (host: HTMLElement) => C) =>
+    <C extends TreeChart>(type: new (host: HTMLElement) => C) =>
     (host: HTMLElement) => {
-      const c = new kind(host);
+      const c = new type(host);
       c.onPick = zoomTo;
       return c;
     };
-  return (
+  const actions = (
     <>
+      <Segmented
+        label="Layers"
+        value={s.apart ? 'apart' : 'merged'}
+        options={[
+          ['merged', 'Merged'],
+          ['apart', 'Layers apart'],
+        ]}
+        onChange={(v) => select({ apart: v === 'apart' })}
+      />
+      {!energyless && (
+        <Segmented
+          label="Size by"
+          value={m}
+          options={[
+            ['energy', 'Energy'],
+            ['time', 'Time'],
+          ]}
+          onChange={(v) => select({ size: v })}
+        />
+      )}
+    </>
+  );
+  const common = { class: 'bare', note, state, actions };
+  if (kind === 'sankey')
+    return (
       <Panel
-        class="span-7"
-        title="Treemap"
-        note={`${note} Click to zoom in, on the trail to zoom out.`}
-        actions={picker}
-        state={state}
-        legend={
-          <>
-            <Trail path={here} />
-            <Legend items={partItems()} />
-          </>
-        }
-        table={table}
-        png={async () => (await map.current?.png()) ?? null}
-      >
-        <Canvas class="h-tree" {...treeProps('treemap')} handle={map} make={make(Treemap)} />
-      </Panel>
-      <Panel
-        class="span-5"
-        title="Attention against MLP"
-        note={`${m === 'time' ? 'Time' : 'Energy'} as it flows from phases through the layers into components.`}
-        state={state}
+        {...common}
+        title="Sankey"
         legend={<Legend items={partItems()} />}
-        table={() => ({
-          columns: ['from', 'to', m === 'time' ? 'time_ms' : 'energy_mj'],
-          rows: root ? sankeyRows(root) : [],
-        })}
+        table={() => ({ columns: ['from', 'to', unitName], rows: root ? sankeyRows(root) : [] })}
         png={() => sankeyPng()}
       >
         {root && <Sankey flows={flows(root)} show={show} />}
       </Panel>
+    );
+  if (kind === 'treemap')
+    return (
       <Panel
-        class="span-12"
-        title="Icicle"
-        note={`${note} Same data and zoom as the treemap; widths can be compared.`}
-        state={state}
-        legend={<Legend items={partItems(true)} />}
+        {...common}
+        title="Treemap"
+        legend={<Legend items={partItems()} />}
         table={table}
-        png={async () => (await ice.current?.png()) ?? null}
+        png={async () => (await map.current?.png()) ?? null}
       >
-        <div ref={box} class="h-var">
-          <Canvas class="fill" {...treeProps('icicle')} handle={ice} make={make(Icicle)} />
-        </div>
+        <Canvas class="h-tree" name="treemap" {...props} handle={map} make={make(Treemap)} />
       </Panel>
-    </>
+    );
+  return (
+    <Panel
+      {...common}
+      title="Icicle"
+      legend={<Legend items={partItems(true)} />}
+      table={table}
+      png={async () => (await ice.current?.png()) ?? null}
+    >
+      <div ref={box} class="h-var">
+        <Canvas class="fill" name="icicle" {...props} handle={ice} make={make(Icicle)} />
+      </div>
+    </Panel>
   );
 }
 
@@ -175,34 +198,6 @@ function partItems(phases = false): LegendItem[] {
     ...(phases ? ph : []),
     { label: 'Unattributed', colour: c.text3, kind: 'hatch' },
   ];
-}
-
-function Trail({ path: names }: { path: string[] }) {
-  const steps = [{ phase: null, layer: null, component: null }];
-  return (
-    <nav class="trail" aria-label="Zoom">
-      <button type="button" class="tool" onClick={() => select(steps[0])}>
-        Run
-      </button>
-      {names.map((name, i) => (
-        <button
-          type="button"
-          class="tool"
-          key={name}
-          aria-current={i === names.length - 1 ? 'true' : undefined}
-          onClick={() =>
-            select({
-              phase: names[0],
-              ...(i < 1 ? { layer: null } : {}),
-              ...(i < names.length - 1 ? { component: null } : {}),
-            })
-          }
-        >
-          › {PHASE_LABEL[name] ?? name}
-        </button>
-      ))}
-    </nav>
-  );
 }
 
 function depthOf(n: TreeNode): number {

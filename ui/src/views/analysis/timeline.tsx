@@ -1,119 +1,177 @@
+// The time canvas: aligned tracks of power, phases, sections, tokens and anomalies, over a minimap.
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
-import type { PhaseRow, Section } from '../../api/types';
-import { Canvas, Panel } from '../../charts/panel';
-import { PHASE_LABEL } from '../../charts/theme';
-import { type Slice, Timeline } from '../../charts/timeline';
-import { energy, energyInterval, percent, time } from '../../core/format';
-import { extent } from '../../core/stats';
-import { RampKey } from '../../parts/ramp_key';
-import { stateOf, useResource } from '../../state/resource';
-import { type Range, select, selection } from '../../state/selection';
-import { unit } from '../../state/settings';
-import type { RunData } from './data';
+import type { Anomaly, PhaseRow, PowerSeries, Section, TokenRow } from '../../api/types';
+import { Minimap } from '../../charts/minimap';
+import { Canvas, Panel, RailLegend } from '../../charts/panel';
+import { PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { type Mark, type Slice, Tracks } from '../../charts/tracks';
+import { minMax } from '../../core/decimate';
+import { energyInterval, percent, power, time } from '../../core/format';
+import { SourceBadge } from '../../parts/badge';
+import { Icon } from '../../parts/icon';
+import { type Loaded, stateOf, useResource } from '../../state/resource';
+import { at, type Range, select, selection } from '../../state/selection';
+import { type RunData, useZoomedPower } from './data';
+import { baseline, column, describePower, numbers, peak } from './power';
 
-/** Slices of the sections lane at most, per phase, earliest first. */
-const SECTIONS = 5000;
-const NONE: ReadonlyMap<string, Section[]> = new Map();
+/** More sections than this in the visible range are not fetched: zooming in shows them. */
+const SECTIONS = 2500;
 
-/** Phases whose sections are shown; survives a change of the run. */
-const open = signal<ReadonlySet<string>>(new Set());
+const shown = signal<Record<Rail, boolean>>({
+  cpu: true,
+  gpu: true,
+  ane: true,
+  dram: true,
+  total: true,
+});
+
+/** How many sections the range holds, by the length of each phase in it. */
+function sectionsIn(phases: PhaseRow[], r: Range): number {
+  return phases.reduce((a, p) => {
+    const share =
+      p.duration_ms > 0
+        ? Math.max(0, Math.min(r[1], p.end_ms) - Math.max(r[0], p.start_ms)) / p.duration_ms
+        : 0;
+    return a + share * (p.section_count ?? 0);
+  }, 0);
+}
 
 export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
-  const chart = useRef<Timeline | null>(null);
+  const chart = useRef<Tracks | null>(null);
   const box = useRef<HTMLDivElement>(null);
+  const whole = data.power.value.data;
+  const zoomed = useZoomedPower(data.id, whole).value.data;
+  const s = selection.value;
+  const range = at.range.value;
+  const view = range ?? full;
+  const p = range && zoomed ? zoomed : whole;
   const phases = data.pipeline.value.data?.phases ?? null;
   const tokens = data.tokens.value.data;
-  const expanded = open.value;
-  // Sections are many and mostly unseen: they are fetched for the phases that are open.
-  const wanted = [...expanded].sort();
-  const opened = useResource(wanted.length ? `sections ${data.id} ${wanted}` : null, async (s) => {
-    const answers = await Promise.all(
-      wanted.map((phase) => api.pipeline(data.id, { phase, limit: SECTIONS }, s)),
-    );
-    return new Map(
-      wanted.map((w, i) => [w, answers[i].phases.find((p) => p.phase === w)?.sections ?? []]),
-    );
-  });
-  const sections = opened.value.data;
-  const { lanes, slices } = useMemo(
-    () => build(phases ?? [], tokens ?? [], sections ?? NONE),
-    [phases, tokens, sections],
+  const anomalies = data.summary.value.data?.anomalies;
+  const few = phases !== null && sectionsIn(phases, view) <= SECTIONS;
+  const sections = useResource(
+    few && data.calm.value
+      ? `sections ${data.id} ${view[0].toFixed(2)} ${view[1].toFixed(2)}`
+      : null,
+    async (x) => {
+      const [from_ms, to_ms] = view;
+      const answer = await api.pipeline(data.id, { limit: SECTIONS * 2, from_ms, to_ms }, x);
+      return answer.phases.flatMap((f) =>
+        (f.sections ?? []).map((y) => ({ ...y, phase: f.phase })),
+      );
+    },
   );
-  const height = Timeline.height(lanes.length);
+  const shownSections = few ? sections.value.data : null;
+  const slices = useMemo(
+    () => build(phases ?? [], tokens ?? [], shownSections ?? []),
+    [phases, tokens, shownSections],
+  );
+  const marks = useMemo(() => marksOf(anomalies ?? [], tokens ?? []), [anomalies, tokens]);
+  const totalRails = data.summary.value.data?.total_rails;
+  const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
+  const powered = !!whole?.samples_total;
+  const lanes = ['Phases', 'Sections', ...(tokens?.length ? ['Tokens'] : [])];
+  const height = Tracks.height(lanes.length, powered, marks.length > 0);
   useEffect(() => {
     box.current?.style.setProperty('--h', `${height}px`);
   }, [height, phases !== null]);
-  const s = selection.value;
   const picked = (x: Slice) =>
     (x.kind === 'token' && x.token === s.token) || (x.kind === 'phase' && s.phase === x.phase);
-  const e = extent((phases ?? []).map((p) => p.energy_mj));
   const pick = (i: number | null) => {
-    if (i === null || !chart.current) return;
-    const x = chart.current.slice(i);
-    if (x.kind === 'token') select({ token: x.token });
-    if (x.kind === 'section' && x.token !== null) select({ token: x.token });
-    if (x.kind !== 'phase') return;
-    toggle(x.phase);
-    select({ phase: s.phase === x.phase ? null : x.phase });
+    const c = chart.current;
+    if (i === null || i < 0 || !c) return;
+    const mark = c.mark(i);
+    const x = c.slice(i);
+    if (mark) select(mark.token === null ? { range: around(mark.t, view) } : { token: mark.token });
+    else if (x?.kind === 'phase') select({ phase: s.phase === x.phase ? null : x.phase });
+    else if (x && x.token !== null) select({ token: s.token === x.token ? null : x.token });
+    else if (x) select({ range: [x.start, x.start + x.duration] });
   };
+  const top = whole ? peak(whole) : null;
+  const idle = whole ? baseline(whole, 'total', totalRails) : null;
   return (
     <Panel
-      title="Pipeline"
+      title="Timeline"
       body="h-timeline"
-      note="Width is duration, colour is energy within a lane. Click a phase to select it and open its sections."
-      state={stateOf(data.pipeline, (p) =>
-        p.phases.length ? null : 'This run recorded no phases.',
+      badge={
+        <SourceBadge source={whole?.energy_source === 'measured' ? null : whole?.energy_source} />
+      }
+      state={stateOf(data.pipeline, (x) =>
+        x.phases.length ? null : 'This run recorded no phases.',
       )}
+      actions={<RangeTools full={full} />}
       legend={
         <>
-          {e ? (
-            <RampKey
-              label="Energy of a phase"
-              lo={energy(Math.min(0, e[0]), unit.value)}
-              hi={energy(e[1], unit.value)}
+          {powered ? (
+            <RailLegend
+              there={(r) => !!whole && column(whole, r) !== null}
+              shown={shown.value}
+              onToggle={(r) => {
+                shown.value = { ...shown.value, [r]: !shown.value[r] };
+              }}
             />
           ) : (
-            <span>Energy is unavailable: slices are hatched.</span>
+            data.power.value.data && (
+              <span>Power is unavailable: no sensor could be read during this run.</span>
+            )
           )}
-          <span class="row phase-toggles">
-            {(phases ?? [])
-              .filter((p) => (p.section_count ?? 0) > 0)
-              .map((p) => (
-                <button
-                  type="button"
-                  key={p.phase}
-                  class="btn small"
-                  aria-expanded={expanded.has(p.phase)}
-                  onClick={() => toggle(p.phase)}
-                >
-                  {expanded.has(p.phase) ? '−' : '+'} {PHASE_LABEL[p.phase] ?? p.phase}
-                </button>
-              ))}
+          {top && (
+            <span>
+              Peak {power(top.mw)} at {time(top.t)}
+              {s.net ? ', shown above idle' : ''}
+            </span>
+          )}
+          <span class="note wide">
+            Drag to zoom; W A S D, wheel; colour is energy within its lane.
           </span>
         </>
       }
-      table={() => ({
-        columns: ['lane', 'name', 'token', 'start_ms', 'duration_ms', 'energy_mj', 'energy_sd_mj'],
-        rows: slices.map((x) => [x.kind, x.label, x.token, x.start, x.duration, x.energy, x.sd]),
-      })}
+      table={() => tableOf(slices, p)}
       png={async () => (await chart.current?.png()) ?? null}
     >
+      <Canvas
+        class="h-minimap"
+        name="minimap"
+        label={`The whole run, ${time(full[1])}; visible: ${time(view[0])} to ${time(view[1])}.`}
+        make={(host) => new Minimap(host)}
+        update={(m) => m.set(outline(full, whole, tokens ?? [], phases ?? []))}
+      />
       <div ref={box} class="h-var">
         <Canvas
           name="timeline"
           class="fill"
-          label={describe(phases ?? [])}
+          label={`${describePhases(phases ?? [])} ${whole ? describePower(whole) : ''}`}
           make={(host) => {
-            const made = new Timeline(host);
+            const made = new Tracks(host);
             made.onPick = pickThrough;
             return made;
           }}
           handle={chart}
           update={(c) => {
             onPick = pick;
-            c.set(full, lanes, slices, picked);
+            c.set({
+              full,
+              lanes,
+              hints: [null, hint(few, sections.value), null],
+              slices,
+              marks,
+              picked,
+              phases: (phases ?? []).map((x) => ({
+                phase: x.phase,
+                start: x.start_ms,
+                end: x.end_ms,
+              })),
+              power:
+                powered && track
+                  ? {
+                      ...thin(track, view, c.host.clientWidth),
+                      idle: s.net ? null : idle,
+                      shown: shown.value,
+                    }
+                  : null,
+            });
           }}
         />
       </div>
@@ -125,18 +183,84 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
 let onPick: (i: number | null) => void = () => {};
 const pickThrough = (i: number | null): void => onPick(i);
 
-function toggle(phase: string): void {
-  const next = new Set(open.value);
-  if (!next.delete(phase)) next.add(phase);
-  open.value = next;
+const hint = (few: boolean, r: Loaded<unknown>): string | null => {
+  if (!few) return 'zoom in for single sections';
+  return r.loading ? 'loading…' : r.error;
+};
+
+const around = (t: number, view: Range): Range => {
+  const half = Math.max(20, (view[1] - view[0]) / 20);
+  return [Math.max(0, t - half), t + half];
+};
+
+function RangeTools({ full }: { full: Range }) {
+  const r = at.range.value;
+  return (
+    <span class="row">
+      {r && (
+        <>
+          <span class="num note">
+            {time(r[1] - r[0])} of {time(full[1])}
+          </span>
+          <button type="button" class="btn small" onClick={() => select({ range: null })}>
+            <Icon name="close" /> Whole run
+          </button>
+        </>
+      )}
+    </span>
+  );
+}
+
+function columnsOf(
+  p: PowerSeries,
+  net: boolean,
+  totalRails: string[] | null | undefined,
+): { t: Float64Array; y: Float64Array[] } {
+  const t = Float64Array.from(p.t_ms);
+  const y = RAILS.map((r) =>
+    numbers(column(p, r), t.length, net ? (baseline(p, r, totalRails) ?? Number.NaN) : 0),
+  );
+  return { t, y };
+}
+
+/** What the visible range needs, thinned to its pixels. */
+function thin(track: { t: Float64Array; y: Float64Array[] }, view: Range, pixels: number) {
+  const { t, y } = track;
+  let from = 0;
+  let to = t.length;
+  while (from < to && t[from + 1] < view[0]) from++;
+  while (to > from && t[to - 2] > view[1]) to--;
+  const r = minMax(
+    t.subarray(from, to),
+    y.map((v) => v.subarray(from, to)),
+    from,
+    Math.max(100, pixels),
+  );
+  return { t: r.x.subarray(0, r.length), y: r.y.map((v) => v.subarray(0, r.length)) };
+}
+
+function outline(full: Range, p: PowerSeries | null, tokens: TokenRow[], phases: PhaseRow[]) {
+  const spans = phases.map((x) => ({ phase: x.phase, start: x.start_ms, end: x.end_ms }));
+  if (p?.total_power_mw)
+    return {
+      full,
+      t: Float64Array.from(p.t_ms),
+      y: Float64Array.from(p.total_power_mw, (v) => v ?? 0),
+      phases: spans,
+    };
+  return {
+    full,
+    t: Float64Array.from(tokens, (x) => x.start_ms),
+    y: Float64Array.from(tokens, (x) => x.energy_mj ?? x.duration_ms),
+    phases: spans,
+  };
 }
 
 function build(
   phases: PhaseRow[],
-  tokens: NonNullable<RunData['tokens']['value']['data']>,
-  sections: ReadonlyMap<string, Section[]>,
-): { lanes: string[]; slices: Slice[] } {
-  const lanes = ['Phases'];
+  tokens: TokenRow[],
+  sections: (Section & { phase: string })[],
+): Slice[] {
   const slices: Slice[] = phases.map((p) => ({
     lane: 0,
     start: p.start_ms,
@@ -149,47 +273,96 @@ function build(
     token: null,
     rows: (p.section_totals ?? []).slice(0, 6).map((x) => [x.section_name, time(x.duration_ms)]),
   }));
-  const opened = phases.filter((p) => sections.get(p.phase)?.length);
-  if (opened.length) {
-    const lane = lanes.push('Sections') - 1;
-    for (const p of opened) {
-      for (const x of sections.get(p.phase) ?? []) {
-        slices.push({
-          lane,
-          start: x.start_ms,
-          duration: x.duration_ms,
-          label: x.section_name,
-          energy: x.energy_mj,
-          sd: x.energy_sd_mj,
-          kind: 'section',
-          phase: p.phase,
-          token: x.token,
-          rows: x.token === null ? [] : [['Token', String(x.token)]],
-        });
-      }
-    }
+  for (const x of sections)
+    slices.push({
+      lane: 1,
+      start: x.start_ms,
+      duration: x.duration_ms,
+      label: x.section_name,
+      energy: x.energy_mj,
+      sd: x.energy_sd_mj,
+      kind: 'section',
+      phase: x.phase,
+      token: x.token,
+      rows: x.token === null ? [] : [['Token', String(x.token)]],
+    });
+  for (const t of tokens) {
+    if (t.step !== null && t.step !== t.token) continue;
+    slices.push({
+      lane: 2,
+      start: t.start_ms,
+      duration: t.duration_ms,
+      label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,
+      energy: t.energy_mj,
+      sd: t.energy_sd_mj,
+      kind: 'token',
+      phase: t.phase,
+      token: t.token,
+      rows: [
+        ['Token', String(t.token)],
+        ...(t.disturbed ? ([['Disturbed', 'the machine was busy']] as [string, string][]) : []),
+      ],
+    });
   }
-  if (tokens.length) {
-    const lane = lanes.push('Tokens') - 1;
-    for (const t of tokens) {
-      slices.push({
-        lane,
-        start: t.start_ms,
-        duration: t.duration_ms,
-        label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,
-        energy: t.energy_mj,
-        sd: t.energy_sd_mj,
-        kind: 'token',
-        phase: t.phase,
-        token: t.token,
-        rows: [['Token', String(t.token)]],
-      });
-    }
-  }
-  return { lanes, slices };
+  return slices;
 }
 
-function describe(phases: PhaseRow[]): string {
+/** Disturbed tokens and what the server found odd; on the time axis, so that none floats. */
+function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
+  const at = new Map(tokens.map((t) => [t.token, t.start_ms + t.duration_ms / 2]));
+  const marks: Mark[] = tokens
+    .filter((t) => t.disturbed)
+    .map((t) => ({
+      t: at.get(t.token) ?? t.start_ms,
+      token: t.token,
+      text: `token ${t.token} was disturbed: the machine was busy`,
+    }));
+  for (const a of anomalies) {
+    const t = a.token !== null ? (at.get(a.token) ?? a.t_ms) : a.t_ms;
+    if (t === null || (a.token !== null && marks.some((m) => m.token === a.token))) continue;
+    marks.push({ t, token: a.kind === 'token' ? a.token : null, text: a.reason });
+  }
+  return marks;
+}
+
+function tableOf(slices: Slice[], p: PowerSeries | null) {
+  return {
+    columns: [
+      'track',
+      'name',
+      'token',
+      'start_ms',
+      'duration_ms',
+      'energy_mj',
+      'energy_sd_mj',
+      ...RAILS.map((r) => `${r}_power_mw`),
+    ],
+    rows: [
+      ...slices.map((x) => [
+        x.kind,
+        x.label,
+        x.token,
+        x.start,
+        x.duration,
+        x.energy,
+        x.sd,
+        ...RAILS.map(() => null),
+      ]),
+      ...(p?.t_ms ?? []).map((t, i) => [
+        'power',
+        null,
+        null,
+        t,
+        null,
+        null,
+        null,
+        ...RAILS.map((r) => column(p!, r)?.[i] ?? null),
+      ]),
+    ],
+  };
+}
+
+function describePhases(phases: PhaseRow[]): string {
   const total = phases.reduce((a, p) => a + p.duration_ms, 0);
   const parts = phases.map(
     (p) =>

@@ -1,14 +1,87 @@
+// Tokens of the scope: how their energy is spread, one by one, and layer by layer.
 import { useMemo, useRef } from 'preact/hooks';
+import { Heatmap } from '../../charts/heatmap';
+import { Histogram } from '../../charts/histogram';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { colours, PHASE_LABEL } from '../../charts/theme';
 import { type TokenBar, Waterfall } from '../../charts/waterfall';
 import { energy, known, plain, power, time } from '../../core/format';
+import { fenceOf } from '../../core/stats';
+import { RampKey } from '../../parts/ramp_key';
 import { stateOf } from '../../state/resource';
-import { at, select } from '../../state/selection';
+import { at, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
-import type { RunData } from './data';
+import { type RunData, scopeOf } from './data';
+import { noLayers } from './heatmap';
+import { tokenLayers, weigh } from './scope';
 
-export function WaterfallPanel({ data }: { data: RunData }) {
+export function TokensPane({ data }: { data: RunData }) {
+  return (
+    <div class="grid">
+      <div class="span-4">
+        <HistogramPanel data={data} />
+      </div>
+      <div class="span-8">
+        <WaterfallPanel data={data} />
+      </div>
+    </div>
+  );
+}
+
+function HistogramPanel({ data }: { data: RunData }) {
+  const chart = useRef<Histogram | null>(null);
+  const rows = data.rows.value;
+  const s = selection.value;
+  const inside = useMemo(() => {
+    if (!rows) return [];
+    const w = weigh(rows, { ...scopeOf(s), token: null });
+    return rows.tokens.filter((t, i) => w[i] > 0 && t.phase === 'decode');
+  }, [rows, s.range, s.phase, s.sequence]);
+  const timed = !inside.some((t) => known(t.energy_mj));
+  const values = useMemo(
+    () => inside.map((t) => (timed ? t.duration_ms : t.energy_mj) ?? Number.NaN),
+    [inside, timed],
+  );
+  const show = (v: number) => (timed ? time(v) : energy(v, unit.peek()));
+  const picked = inside.findIndex((t) => t.token === s.token);
+  return (
+    <Panel
+      class="bare"
+      title="Token histogram"
+      note={`${timed ? 'Time' : 'Energy'} of the decode tokens in the scope; the last bar holds what lies beyond. Click a bar for its dearest token.`}
+      state={stateOf(data.tokens, () =>
+        inside.length ? null : 'No decode token lies in the scope.',
+      )}
+      table={() => ({
+        columns: ['token', timed ? 'duration_ms' : 'energy_mj', 'disturbed'],
+        rows: inside.map((t, i) => [t.token, values[i], t.disturbed ? 'yes' : 'no']),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-waterfall"
+        name="histogram"
+        label={`Histogram of ${inside.length} decode tokens.`}
+        make={(host) => new Histogram(host)}
+        handle={chart}
+        update={(h) => {
+          h.set({
+            values,
+            odd: inside.map((t) => t.disturbed === true),
+            picked: picked < 0 ? null : picked,
+            show,
+          });
+          h.onPick = (bar) => {
+            const i = bar === null ? null : h.dearest(bar);
+            if (i !== null) select({ token: inside[i].token });
+          };
+        }}
+      />
+    </Panel>
+  );
+}
+
+function WaterfallPanel({ data }: { data: RunData }) {
   const chart = useRef<Waterfall | null>(null);
   const rows = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
@@ -25,12 +98,13 @@ export function WaterfallPanel({ data }: { data: RunData }) {
       value: t.energy_mj,
       sd: t.energy_sd_mj,
       cumulative: t.cumulative_energy_mj,
-      anomaly: odd.get(t.token) ?? null,
+      anomaly: t.disturbed ? 'disturbed: the machine was busy' : (odd.get(t.token) ?? null),
     }));
   }, [rows, anomalies]);
   const { value: range } = at.range;
   const phase = at.phase.value;
   const token = at.token.value;
+  const sequence = at.sequence.value;
   dark.value;
   const c = colours();
   const decode = bars.filter((b) => b.phase === 'decode' && known(b.value));
@@ -40,14 +114,15 @@ export function WaterfallPanel({ data }: { data: RunData }) {
   );
   return (
     <Panel
+      class="bare"
       title="Token waterfall"
-      note="Energy of each token with its 95 % interval; the line is the sum so far (right scale). Click selects a token."
+      note="Energy of each token with its 95 % interval; the line is the sum so far (right scale)."
       state={stateOf(data.tokens, (t) =>
         t.length === 0
           ? 'This run made no tokens.'
           : t.some((x) => x.energy_mj !== null)
             ? null
-            : 'Token energy is unavailable in this run; the table has the durations.',
+            : 'Token energy is unavailable in this run: the Timeline and the table have the durations.',
       )}
       legend={
         <>
@@ -59,9 +134,9 @@ export function WaterfallPanel({ data }: { data: RunData }) {
             ]}
           />
           {dearest && (
-            <span>
-              Dearest decode token: #{dearest.token} {energy(dearest.value, unit.value)}
-            </span>
+            <button type="button" class="link" onClick={() => select({ token: dearest.token })}>
+              Dearest: token {dearest.token}, {energy(dearest.value, unit.value)}
+            </button>
           )}
         </>
       }
@@ -107,13 +182,96 @@ export function WaterfallPanel({ data }: { data: RunData }) {
         handle={chart}
         update={(w) => {
           const i = bars.findIndex((b) => b.token === token);
+          const sequences = rows ?? [];
           w.set(
             bars,
             i < 0 ? null : i,
             (b) =>
               (!phase || b.phase === phase) &&
+              (sequence === null || sequences[b.token]?.sequence === sequence) &&
               (!range || (b.start < range[1] && b.start + b.duration > range[0])),
           );
+        }}
+      />
+    </Panel>
+  );
+}
+
+/** Token × layer: where in the model and when. */
+export function MapPane({ data }: { data: RunData }) {
+  const chart = useRef<Heatmap | null>(null);
+  const rows = data.rows.value;
+  const cubes = data.cubes.value.data;
+  const s = selection.value;
+  const timed = !cubes?.energy || s.size === 'time';
+  const grid = useMemo(() => {
+    if (!rows || !cubes) return null;
+    const cube = timed ? cubes.time : cubes.energy;
+    const scope = { ...scopeOf(s), token: null };
+    return cube && tokenLayers(rows, cube, scope, cubes.components);
+  }, [rows, cubes, timed, s.range, s.phase, s.sequence, s.component]);
+  const fence = useMemo(() => (grid ? fenceOf(grid.values) : null), [grid]);
+  const show = (v: number) => (timed ? time(v) : energy(v, unit.peek()));
+  return (
+    <Panel
+      class="bare"
+      title="Tokens and layers"
+      note={`${timed ? 'Time' : 'Energy'} of each layer at each token${s.component ? `, of ${s.component}` : ''}. Click a cell to narrow to it.`}
+      state={
+        data.summary.value.data?.layers.length === 0
+          ? { kind: 'empty', text: noLayers(data.summary.value.data) }
+          : stateOf(data.cubes, () => (grid?.tokens.length ? null : 'No token lies in the scope.'))
+      }
+      legend={
+        fence && (
+          <RampKey
+            label={timed ? 'Time' : 'Energy'}
+            lo={show(fence.lo)}
+            hi={`${fence.clipped ? '≥ ' : ''}${show(fence.hi)}`}
+          />
+        )
+      }
+      table={() => ({
+        columns: [
+          'token',
+          ...Array.from(
+            { length: grid?.layers ?? 0 },
+            (_, l) => `layer ${l} (${timed ? 'ms' : 'mJ'})`,
+          ),
+        ],
+        rows: (grid?.tokens ?? []).map((t, x) => [
+          t,
+          ...Array.from({ length: grid!.layers }, (_, l) => {
+            const v = grid!.values[x * grid!.layers + l];
+            return !Number.isNaN(v) ? v : null;
+          }),
+        ]),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-map"
+        name="map"
+        label={`Map of ${grid?.tokens.length ?? 0} tokens by ${grid?.layers ?? 0} layers.`}
+        make={(host) => new Heatmap(host)}
+        handle={chart}
+        update={(c) => {
+          if (!grid || !fence) return;
+          c.set(
+            {
+              layers: grid.tokens,
+              components: Array.from({ length: grid.layers }, (_, l) => `layer ${l}`),
+              values: grid.values,
+              ...fence,
+              show,
+              unit: timed ? 'Time' : 'Energy',
+              axes: { x: 'token', column: (t) => `Token ${t}` },
+            },
+            { layer: s.token, component: s.layer === null ? null : `layer ${s.layer}` },
+          );
+          c.onPick = (cell) => {
+            if (cell !== null) select({ token: c.layerOf(cell), layer: cell % grid.layers });
+          };
         }}
       />
     </Panel>
@@ -127,9 +285,9 @@ export function AnomalyPanel({ data }: { data: RunData }) {
   const list = data.summary.value.data?.anomalies ?? [];
   return (
     <Panel
-      class="span-6"
+      class="bare"
       title="Anomalies"
-      note="Tokens and samples that stand out, with the reason; click one to go there."
+      note="Tokens and samples that stand out in the whole run, with the reason; click one to go there."
       state={stateOf(data.summary, (s) =>
         s.anomalies.length ? null : 'Nothing stands out in this run.',
       )}

@@ -5,25 +5,44 @@ import { Trouble } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import { stateOf, useResource } from '../../state/resource';
 import { at, href, select, selection } from '../../state/selection';
-import { BarsPanel } from './bars';
 import { Cards } from './cards';
 import { TestsPanel } from './differences';
+import { GroupChooser, GroupComparison } from './groups';
 import { MetricsPanel } from './metrics';
 import { Overlays } from './overlays';
 import { Pareto } from './pareto';
 import { PartsPanel } from './parts';
+import { RatiosPanel } from './ratios';
+import { StepsPanel } from './steps';
+import { SettingsPanel, VerdictPanel } from './verdict';
 
 export function CompareView() {
   const ids = at.ids.value;
+  if (selection.value.by)
+    return (
+      <div class="stack">
+        <div class="row">
+          <h1>Compare</h1>
+          <span class="spacer" />
+          <GroupChooser />
+        </div>
+        <GroupComparison />
+      </div>
+    );
   if (ids.length < 2) {
     return (
       <div class="stack">
-        <h1>Compare</h1>
+        <div class="row">
+          <h1>Compare</h1>
+          <span class="spacer" />
+          <GroupChooser />
+        </div>
         <div class="panel">
           <div class="state">
             <p>
               Select two to four runs in the history to see them side by side
-              {ids.length === 1 ? '; one is selected' : ''}.
+              {ids.length === 1 ? '; one is selected' : ''}, or group all runs by one of their
+              settings.
             </p>
             <a
               class="btn primary"
@@ -49,6 +68,7 @@ function Comparison({ ids }: { ids: string[] }) {
       <div class="row">
         <h1>Compare</h1>
         <span class="spacer" />
+        <GroupChooser />
         <label class="check">
           <input
             type="checkbox"
@@ -66,9 +86,14 @@ function Comparison({ ids }: { ids: string[] }) {
       {d && (
         <>
           <Cards runs={d.runs} />
+          <SettingsPanel d={d} />
+          <VerdictPanel d={d} />
+          {d.decomposition.map((x) => (
+            <StepsPanel key={x.b} d={d} x={x} />
+          ))}
           <div class="grid">
             <MetricsPanel d={d} />
-            <BarsPanel d={d} />
+            <RatiosPanel d={d} />
           </div>
           <TestsPanel d={d} />
           <Overlays d={d} />

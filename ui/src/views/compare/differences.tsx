@@ -16,7 +16,7 @@ export function TestsPanel({ d }: { d: Compare }) {
   return (
     <Panel
       title="Differences"
-      note="Means with standard deviations, the difference with its 95 % interval, Welch's and Mann-Whitney's p; corrected for the number of tests (Holm)."
+      note="Means with standard deviations, the difference with its 95 % interval, p of the test that decides and of Mann-Whitney; corrected for the number of tests (Holm)."
       state={
         list.length
           ? { kind: 'ready' }

@@ -14,7 +14,7 @@ export function MetricsPanel({ d }: { d: Compare }) {
   const rows = d.metrics.filter((m) => !only || differs(m.difference_percent.slice(1)));
   return (
     <Panel
-      class="span-7"
+      class="span-6"
       title="Metrics"
       note="Each run, and its difference from the baseline A."
       state={

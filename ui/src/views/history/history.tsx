@@ -285,7 +285,13 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
   const open = at.run.value === r.id;
   const na = (v: unknown) => (known(v as number) ? 'num' : 'num na hatched');
   return (
-    <tr class={open ? 'open' : ''}>
+    <tr
+      class={open ? 'open' : ''}
+      onClick={(e) => {
+        if (!(e.target as HTMLElement).closest('button, a, input'))
+          select({ run: open ? null : r.id });
+      }}
+    >
       <td>
         <input
           type="checkbox"

@@ -5,9 +5,9 @@ import { ApiError, api } from '../../api/client';
 import type { GenerateRequest } from '../../api/types';
 import { count } from '../../core/format';
 import { Icon } from '../../parts/icon';
-import { Notice } from '../../parts/notice';
+import { Notice, Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
-import { queue, run } from '../../state/live';
+import { link, queue, run, stopping } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 
 type Depth = 'off' | 'module' | 'deep';
@@ -35,6 +35,7 @@ const form = signal({
   topP: '',
   seed: '',
   batch: '1',
+  repeat: '1',
   dtype: '',
 });
 const error = signal<string | null>(null);
@@ -75,7 +76,8 @@ async function start(): Promise<void> {
   sending.value = true;
   error.value = null;
   try {
-    await api.generate(request());
+    const times = Math.max(1, Math.min(50, Math.round(given(form.value.repeat) ?? 1)));
+    for (let i = 0; i < times; i++) await api.generate(request());
   } catch (e) {
     error.value = e instanceof ApiError ? e.message : String(e);
   }
@@ -84,7 +86,8 @@ async function start(): Promise<void> {
 
 async function stop(id: string): Promise<void> {
   try {
-    await api.cancel(id);
+    const said = await api.cancel(id);
+    if (said === 'stopping') stopping.value = id;
     queue.value = queue.value.filter((q) => q.id !== id);
   } catch (e) {
     error.value = e instanceof ApiError ? e.message : String(e);
@@ -98,7 +101,15 @@ export function StartForm() {
   useEffect(() => {
     if (!form.value.model && list.length) put('model', list.find((m) => !m.error)?.name ?? '');
   }, [list]);
-  const active = run.value && run.value.state !== 'ended' ? run.value : null;
+  const there = link.value === 'open';
+  const active = there && run.value && run.value.state !== 'ended' ? run.value : null;
+  // What went wrong while the server was away is over when it is back.
+  useEffect(() => {
+    if (there) {
+      error.value = null;
+      if (models.value.error) models.retry();
+    }
+  }, [there]);
   const chosen = list.find((m) => m.name === f.model);
   const state = stateOf(models);
   return (
@@ -132,7 +143,11 @@ export function StartForm() {
           ))}
         </select>
       </label>
-      {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
+      {state.kind === 'error' && (
+        <Notice bad>
+          <Sentence text={state.text} />
+        </Notice>
+      )}
       {chosen && (
         <p class="note">
           {[
@@ -206,24 +221,35 @@ export function StartForm() {
           </label>
           <Text label="Experiment" name="experiment" />
         </div>
+        <div class="pair">
+          <Text label="Repeat" name="repeat" type="number" min="1" max="50" />
+        </div>
       </details>
       <div class="row start-actions">
-        <button type="submit" class="btn primary" disabled={sending.value || !f.prompt.trim()}>
+        <button
+          type="submit"
+          class="btn primary"
+          disabled={sending.value || !there || !f.prompt.trim()}
+        >
           <Icon name="play" /> {active ? 'Queue' : 'Start'}
         </button>
         <button
           type="button"
           class="btn"
-          disabled={!active}
+          disabled={!active || stopping.value === active?.id}
           onClick={() => {
             if (active) void stop(active.id);
           }}
         >
-          <Icon name="stop" /> Stop
+          <Icon name="stop" /> {active && stopping.value === active.id ? 'Stopping…' : 'Stop'}
         </button>
         <span class="note">Ctrl+Enter starts</span>
       </div>
-      {error.value && <Notice bad>{error.value}</Notice>}
+      {error.value && (
+        <Notice bad>
+          <Sentence text={error.value} />
+        </Notice>
+      )}
       {queue.value.length > 0 && (
         <div>
           <h3>Queue</h3>

@@ -3,24 +3,22 @@ import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { Sensors } from '../../api/types';
-import { follow } from '../../app';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, register } from '../../charts/panel';
-import { PHASE_LABEL } from '../../charts/theme';
-import { energy, plain, time } from '../../core/format';
+import { energy, time } from '../../core/format';
 import { paced } from '../../core/frame';
-import { energyPerToken, runEnergy } from '../../core/run_energy';
+import { amountOf } from '../../core/quantity';
 import { scaleOf } from '../../core/stats';
-import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
-import { Icon } from '../../parts/icon';
+import { SourceBadge } from '../../parts/badge';
 import { Notice, Sentence } from '../../parts/notice';
 import { RampKey } from '../../parts/ramp_key';
 import { TokenStream } from '../../parts/token_stream';
 import * as live from '../../state/live';
 import { useResource } from '../../state/resource';
-import { href } from '../../state/selection';
 import { rampName, unit } from '../../state/settings';
 import { StartForm } from './form';
+import { Meters } from './meters';
+import { NowBar } from './now';
 import { LivePower } from './power';
 
 export function LiveView() {
@@ -28,18 +26,19 @@ export function LiveView() {
   return (
     <div class="live">
       <h1 class="sr-only">Live</h1>
-      <aside class="live-side">
-        <StartForm />
-      </aside>
       <div class="stack live-main">
         <Warnings />
         <NowBar />
+        <Meters />
         <LivePower />
         <div class="grid">
           <LiveHeatmap />
           <LiveTokens />
         </div>
       </div>
+      <aside class="live-side">
+        <StartForm />
+      </aside>
     </div>
   );
 }
@@ -107,81 +106,6 @@ function Warnings() {
   );
 }
 
-function NowBar() {
-  const r = live.run.value;
-  const n = live.now.value;
-  live.tokensVersion.value;
-  const s = live.summary.value;
-  const t = live.totals;
-  if (!r) {
-    return (
-      <section class="panel now" aria-label="What is running">
-        <div class="now-line">
-          <span class="dot" /> <strong>Nothing is running.</strong>
-          <span class="muted">
-            Write a prompt and press Start. Runs started in a terminal appear in History.
-          </span>
-        </div>
-      </section>
-    );
-  }
-  const running = r.state === 'running';
-  const where = [PHASE_LABEL[n.phase] ?? n.phase, n.section, n.token >= 0 ? `token ${n.token}` : '']
-    .filter(Boolean)
-    .join(' › ');
-  const perToken = t.known ? t.energy / t.known : null;
-  return (
-    <section class="panel now" aria-label="What is running">
-      <div class="now-line">
-        <span class={`dot ${running ? 'on' : r.status}`} />
-        <strong>{running ? 'Running' : r.state === 'queued' ? 'Queued' : r.status}</strong>
-        <span>{r.model}</span>
-        <span class="muted now-where">
-          {running
-            ? `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`
-            : ''}
-        </span>
-        {s && <PartialBadge run={s} />}
-        {live.lost.value > 0 && (
-          <span class="note">
-            {live.lost.value.toLocaleString('en-US')} live updates skipped here; the stored run has
-            all
-          </span>
-        )}
-        {!running && r.state === 'ended' && (
-          <a
-            class="btn small"
-            href={href({ view: 'analysis', run: r.id })}
-            onClick={(e) => follow(e, 'analysis', { run: r.id })}
-          >
-            Open in Analysis <Icon name="chevron" />
-          </a>
-        )}
-      </div>
-      {r.error && <Notice bad>{r.error}</Notice>}
-      <dl class="figures">
-        <Figure label="Tokens" value={String(live.tokens.length)} />
-        <Figure
-          label="Energy"
-          value={s ? runEnergy(s, unit.value) : energy(t.known ? t.energy : null, unit.value)}
-          sub={s ? 'whole run' : 'provisional'}
-        />
-        <Figure
-          label="Per token"
-          value={s ? energyPerToken(s, unit.value) : energy(perToken, unit.value)}
-        />
-        <Figure
-          label="Tokens per second"
-          value={plain(
-            s ? s.tokens_per_second : t.decodeTime > 0 ? (t.decode / t.decodeTime) * 1000 : null,
-          )}
-        />
-        <Figure label="Elapsed" value={time(s?.total_duration_ms ?? n.t)} />
-      </dl>
-    </section>
-  );
-}
-
 const heatRange = signal<[number, number]>([0, 1]);
 let heatRun: string | null = null;
 
@@ -195,17 +119,29 @@ function LiveHeatmap() {
     show(chart.current, grid);
   });
   const [lo, hi] = heatRange.value;
-  const text = (v: number) => (g?.unit === 'ms' ? time(v) : energy(v, unit.value));
+  const text = (v: number) => (g?.what.metric === 'time' ? time(v) : energy(v, unit.value));
   return (
     <Panel
       class="span-7"
       title="Layers and components"
       note={
-        g?.unit === 'ms'
+        g?.what.metric === 'time'
           ? 'Time of the last token, by layer and component.'
           : 'Energy of the last token, by layer and component.'
       }
-      badge={<SourceBadge source={live.source.value === 'measured' ? null : live.source.value} />}
+      badge={
+        <SourceBadge
+          source={
+            g?.what.metric === 'energy'
+              ? g.what.source === 'measured'
+                ? null
+                : g.what.source
+              : g
+                ? 'unavailable'
+                : null
+          }
+        />
+      }
       state={
         g
           ? { kind: 'ready' }
@@ -258,8 +194,8 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
     values: g.values,
     lo,
     hi,
-    show: (v) => (g.unit === 'ms' ? time(v) : energy(v, unit.peek())),
-    unit: g.unit === 'ms' ? 'Time' : 'Energy',
+    show: (v) => (g.what.metric === 'time' ? time(v) : energy(v, unit.peek())),
+    unit: g.what.metric === 'time' ? 'Time' : 'Energy',
   });
 }
 
@@ -268,7 +204,7 @@ function gridTable(g: live.LiveGrid | null) {
   return {
     columns: [
       'layer',
-      ...g.components.map((c) => `${c}_${g.unit === 'ms' ? 'time_ms' : 'energy_mj'}`),
+      ...g.components.map((c) => `${c}_${g.what.metric === 'time' ? 'time_ms' : 'energy_mj'}`),
     ],
     rows: Array.from({ length: g.layers }, (_, i) => [
       i,
@@ -345,8 +281,8 @@ function LiveTokens() {
           t.text,
           t.phase,
           t.duration,
-          t.energy,
-          t.power,
+          amountOf(t.energy),
+          amountOf(t.power),
         ]),
       })}
     >

@@ -14,6 +14,7 @@ import type { Table } from '../../core/table';
 import { SourceBadge } from '../../parts/badge';
 import { Segmented } from '../../parts/segmented';
 import { run, samples, samplesVersion, sensors, source, spans } from '../../state/live';
+import { at, select, selection } from '../../state/selection';
 import { dark } from '../../state/settings';
 
 type Span = '10' | '60' | '300';
@@ -23,7 +24,6 @@ const SPANS = [
   ['300', '5 min'],
 ] as const;
 
-const span = signal<Span>('60');
 const shown = signal<Record<Rail, boolean>>({
   cpu: true,
   gpu: true,
@@ -40,7 +40,7 @@ const thinner = new Thinner();
 function view(pixels: number) {
   const t = samples.view(0);
   const end = samples.length ? samples.last(0) : 0;
-  const width = Number(span.peek()) * 1000;
+  const width = selection.peek().window * 1000;
   const ended = run.peek()?.state === 'ended';
   const from = Math.max(0, end - width);
   const i = lowerBound(t, from);
@@ -113,7 +113,7 @@ export function LivePower() {
   );
   useSignalEffect(() => {
     samplesVersion.value;
-    span.value;
+    at.window.value;
     shown.value;
     run.value;
     draw();
@@ -137,10 +137,10 @@ export function LivePower() {
       actions={
         <Segmented
           label="Length of the window"
-          value={span.value}
+          value={String(at.window.value) as Span}
           options={SPANS}
           onChange={(v) => {
-            span.value = v;
+            select({ window: Number(v) });
           }}
         />
       }

@@ -1,0 +1,90 @@
+// A figure that knows its unit and where it comes from. What the page stores and shows of energy and
+// power is made here, and nowhere from a bare number: without a source a figure cannot exist, and a
+// figure that is unavailable has no value that could be taken for one.
+import type { EnergySource } from '../api/types';
+import {
+  type EnergyUnit,
+  energyInterval,
+  known,
+  type Num,
+  power,
+  time,
+  UNAVAILABLE,
+} from './format';
+
+export type Unit = 'mJ' | 'mW' | 'ms';
+
+export interface Known<U extends Unit> {
+  readonly unit: U;
+  readonly source: 'measured' | 'modelled';
+  readonly value: number;
+  /** One standard deviation; null where none was given. */
+  readonly sd: number | null;
+  /** Rails that count and are not in it: the figure is partial. */
+  readonly missing: readonly string[];
+}
+
+export interface Absent<U extends Unit> {
+  readonly unit: U;
+  readonly source: 'unavailable';
+  readonly reason: string | null;
+}
+
+export type Quantity<U extends Unit> = Known<U> | Absent<U>;
+
+export const absent = <U extends Unit>(unit: U, reason: string | null = null): Absent<U> => ({
+  unit,
+  source: 'unavailable',
+  reason,
+});
+
+/** A value without a source is unavailable: nobody said what it is. */
+export function quantity<U extends Unit>(
+  unit: U,
+  value: Num,
+  source: EnergySource | null | undefined,
+  more: { sd?: Num; missing?: readonly string[] | null; reason?: string | null } = {},
+): Quantity<U> {
+  if (!known(value) || (source !== 'measured' && source !== 'modelled'))
+    return absent(unit, more.reason ?? null);
+  const sd = known(more.sd) && more.sd >= 0 ? more.sd : null;
+  return { unit, source, value, sd, missing: more.missing ?? [] };
+}
+
+export const isKnown = <U extends Unit>(q: Quantity<U>): q is Known<U> =>
+  q.source !== 'unavailable';
+
+export const amountOf = (q: Quantity<Unit>): number | null => (isKnown(q) ? q.value : null);
+
+/** Time is counted by the clock of the run: it is always measured. */
+export const duration = (ms: Num): Quantity<'ms'> => quantity('ms', ms, 'measured');
+
+/** The weaker of two sources: a sum is only as good as its worst part. */
+export function weaker(a: EnergySource, b: EnergySource): EnergySource {
+  if (a === 'unavailable' || b === 'unavailable') return 'unavailable';
+  return a === 'modelled' || b === 'modelled' ? 'modelled' : 'measured';
+}
+
+/** Sums what is known; unavailable as soon as one part is. Deviations add up: an upper bound. */
+export function sum<U extends Unit>(unit: U, parts: readonly Quantity<U>[]): Quantity<U> {
+  let value = 0;
+  let sd = 0;
+  let source: EnergySource = 'measured';
+  const missing = new Set<string>();
+  if (!parts.length) return absent(unit);
+  for (const p of parts) {
+    if (!isKnown(p)) return absent(unit, p.reason);
+    value += p.value;
+    sd += p.sd ?? 0;
+    source = weaker(source, p.source);
+    for (const rail of p.missing) missing.add(rail);
+  }
+  return quantity(unit, value, source, { sd, missing: [...missing] });
+}
+
+/** As text, with its interval; never without its unit. */
+export function text(q: Quantity<Unit>, unit: EnergyUnit = 'auto'): string {
+  if (!isKnown(q)) return UNAVAILABLE;
+  if (q.unit === 'mJ') return energyInterval(q.value, q.sd, unit);
+  return q.unit === 'mW' ? power(q.value) : time(q.value);
+}

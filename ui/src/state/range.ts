@@ -1,0 +1,24 @@
+// Moving the visible range of time, inside the run.
+import { at, cursor, type Range, select } from './selection';
+
+const SMALLEST_MS = 0.01;
+
+/** Scales the visible range about a point in time. */
+export function zoom(full: Range, by: number, about?: number): void {
+  const [a, b] = at.range.peek() ?? full;
+  const middle = about ?? cursor.peek() ?? (a + b) / 2;
+  const lo = Math.max(full[0], middle - (middle - a) * by);
+  const hi = Math.min(full[1], middle + (b - middle) * by);
+  if (hi - lo < SMALLEST_MS) return;
+  const whole = lo <= full[0] + 1e-9 && hi >= full[1] - 1e-9;
+  select({ range: whole ? null : [lo, hi] });
+}
+
+/** Shifts the visible range by a share of its width. */
+export function pan(full: Range, by: number): void {
+  const now = at.range.peek();
+  if (!now) return;
+  const width = now[1] - now[0];
+  const lo = Math.max(full[0], Math.min(full[1] - width, now[0] + by * width));
+  select({ range: [lo, lo + width] });
+}

@@ -1,0 +1,310 @@
+// The drawer beside the structure: what the scope costs, and what it is made of, down to operations.
+import { useMemo } from 'preact/hooks';
+import { partColour, partOf } from '../../charts/parts';
+import { PHASE_LABEL } from '../../charts/theme';
+import { energy, known, percent, power, time } from '../../core/format';
+import { isKnown, type Quantity, quantity } from '../../core/quantity';
+import { quantile } from '../../core/stats';
+import { Amount } from '../../parts/badge';
+import { Explain, type Explanation } from '../../parts/explain';
+import { Icon } from '../../parts/icon';
+import { clearSelection, hasSelection, select, selection } from '../../state/selection';
+import { dark, unit } from '../../state/settings';
+import { type RunData, scopeOf } from './data';
+import { medianInterval } from './findings';
+import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
+import { figures, hottest, type RunRows, type Scope } from './scope';
+
+/** What a scope is called: the words of its breadcrumbs. */
+function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
+  const out: { label: string; off: Partial<Scope> }[] = [];
+  if (s.range)
+    out.push({ label: `${time(s.range[0])} to ${time(s.range[1])}`, off: { range: null } });
+  if (s.phase) out.push({ label: PHASE_LABEL[s.phase] ?? s.phase, off: { phase: null } });
+  if (s.sequence !== null) out.push({ label: `Sequence ${s.sequence}`, off: { sequence: null } });
+  if (s.token !== null) out.push({ label: `Token ${s.token}`, off: { token: null } });
+  if (s.layer !== null)
+    out.push({ label: s.layer < 0 ? 'Outside layers' : `Layer ${s.layer}`, off: { layer: null } });
+  if (s.component) out.push({ label: s.component, off: { component: null } });
+  return out;
+}
+
+/** Where one is: each step can be taken back, and Back of the browser undoes the last. */
+export function ScopeBar({ data }: { data: RunData }) {
+  const list = crumbs(scopeOf(selection.value));
+  const rows = data.rows.value;
+  const token = selection.value.token;
+  const n = rows?.tokens.length ?? 0;
+  const row = token === null ? null : rows?.tokens.find((t) => t.token === token);
+  const sequences = useMemo(
+    () => [...new Set((rows?.tokens ?? []).map((t) => t.sequence))],
+    [rows],
+  );
+  return (
+    <section class="scope-bar" aria-label="Scope">
+      <nav class="trail" aria-label="Breadcrumbs">
+        <button
+          type="button"
+          class="chip root"
+          disabled={!hasSelection.value}
+          onClick={clearSelection}
+        >
+          Whole run
+        </button>
+        {list.map((c) => (
+          <button
+            type="button"
+            class="chip"
+            key={c.label}
+            aria-label={`${c.label}: remove from the scope`}
+            onClick={() => select(c.off)}
+          >
+            <span aria-hidden="true">› </span>
+            {c.label} <Icon name="close" />
+          </button>
+        ))}
+      </nav>
+      {sequences.length > 1 && (
+        <select
+          class="input small"
+          aria-label="Sequence"
+          value={selection.value.sequence ?? ''}
+          onChange={(e) =>
+            select({
+              sequence: e.currentTarget.value === '' ? null : Number(e.currentTarget.value),
+              token: null,
+            })
+          }
+        >
+          <option value="">All sequences</option>
+          {sequences.map((q) => (
+            <option key={q} value={q}>
+              Sequence {q}
+            </option>
+          ))}
+        </select>
+      )}
+      <div class="slider">
+        <button
+          type="button"
+          class="btn small"
+          aria-label={playing.value ? 'Pause' : 'Play the tokens'}
+          disabled={n === 0}
+          onClick={togglePlay}
+        >
+          <Icon name={playing.value ? 'pause' : 'play'} />
+        </button>
+        <input
+          type="range"
+          min={0}
+          max={Math.max(0, n - 1)}
+          value={token ?? 0}
+          disabled={n === 0}
+          aria-label="Token"
+          aria-valuetext={token === null ? 'all tokens' : `token ${token}`}
+          onInput={(e) => select({ token: Number(e.currentTarget.value) })}
+        />
+        <span class="slider-text mono">
+          {token === null ? `${n} tokens` : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
+        </span>
+      </div>
+    </section>
+  );
+}
+
+/** Energy of a part of the model within the scope; its interval is that of the class, widened to the
+ * part as if all its errors went together. */
+function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms: number } | null {
+  const held = data.inScope.value;
+  if (!held) return null;
+  let [mj, sd, ms] = [0, 0, 0];
+  let any = false;
+  for (const p of hottest(held)) {
+    any = true;
+    ms += p.ms;
+    if (p.energy === null) continue;
+    mj += p.energy;
+    const c = data.summary.value.data?.components.find((x) => x.component_name === p.component);
+    const relative = known(c?.energy_sd_mj) && c.energy_mj ? c.energy_sd_mj / c.energy_mj : 0;
+    sd += Math.abs(relative * p.energy);
+  }
+  const energyKnown = any && hottest(held).some((p) => p.energy !== null);
+  return {
+    energy: quantity('mJ', energyKnown ? mj : null, rows.source, { sd, missing: rows.missing }),
+    ms,
+  };
+}
+
+const HELP: Record<'energy' | 'share' | 'power' | 'token' | 'median' | 'time', Explanation> = {
+  energy: {
+    title: 'Energy of the scope',
+    text: 'What the sensors saw in it, with the 95 % interval; deviations of neighbours are added up, which is an upper bound.',
+    unit: 'mJ, J or Wh',
+    where: 'attribution',
+  },
+  share: {
+    title: 'Share of the run',
+    text: 'Energy of the scope over the energy of the whole run.',
+  },
+  power: { title: 'Mean power', text: 'Energy over time.', unit: 'W' },
+  token: {
+    title: 'Mean per token',
+    text: 'Energy of the scope over its tokens.',
+    where: 'request',
+  },
+  median: {
+    title: 'Median of the decode tokens',
+    text: 'With the 95 % interval of a median; tokens that the machine disturbed hardly move it.',
+    where: 'disturbed',
+  },
+  time: {
+    title: 'Time',
+    text: 'Time that the scope covers; of parts of the model the sum of their own times.',
+  },
+};
+
+export function Details({ data }: { data: RunData }) {
+  const s = selection.value;
+  const rows = data.rows.value;
+  const scope = scopeOf(s);
+  const part = s.layer !== null || s.component !== null;
+  const f = useMemo(
+    () => (rows ? figures(rows, { ...scope, layer: null, component: null }) : null),
+    [rows, s.range, s.phase, s.token, s.sequence],
+  );
+  const ofPart = part && rows ? partFigures(data, rows) : null;
+  const list = crumbs(scope);
+  const title = list.length ? list.map((c) => c.label).join(', ') : 'Whole run';
+  return (
+    <aside class="panel details" aria-label="Details">
+      <h3>{title}</h3>
+      {f && <ScopeFigures data={data} f={f} ofPart={part ? ofPart : null} part={part} />}
+      <HottestList data={data} />
+      <OperationsPanel data={data} />
+    </aside>
+  );
+}
+
+function ScopeFigures(props: {
+  data: RunData;
+  f: ReturnType<typeof figures>;
+  ofPart: { energy: Quantity<'mJ'>; ms: number } | null;
+  part: boolean;
+}) {
+  const { f, ofPart, part, data } = props;
+  const s = selection.value;
+  const summary = data.summary.value.data;
+  const whole = !hasSelection.value && summary;
+  const runEnergy = quantity('mJ', summary?.total_energy_mj, summary?.energy_source, {
+    sd: summary?.total_energy_sd_mj,
+    missing: data.rows.value?.missing,
+    reason: summary?.unavailable_reason,
+  });
+  const net = s.net;
+  const gross = whole ? runEnergy : part ? (ofPart?.energy ?? null) : f.energy;
+  const q =
+    net && !part
+      ? whole
+        ? quantity('mJ', summary?.net_energy_mj, summary?.energy_source)
+        : f.net
+      : gross;
+  const ms = whole ? (summary?.total_duration_ms ?? 0) : part ? (ofPart?.ms ?? 0) : f.ms;
+  const mw = q && isKnown(q) && ms > 0 ? quantity('mW', (q.value / ms) * 1000, q.source) : null;
+  const total = net ? summary?.net_energy_mj : summary?.total_energy_mj;
+  const median = f.perToken.length > 1 && !part ? quantile(f.perToken, 0.5) : null;
+  const ends = medianInterval(f.perToken);
+  const half =
+    median !== null && ends ? Math.max(median - ends[0], ends[1] - median) / 1.959964 : null;
+  const source = data.rows.value?.source;
+  return (
+    <dl class="facts scope-figures">
+      <dt>
+        <Explain of={HELP.energy}>{net && !part ? 'Energy above idle' : 'Energy'}</Explain>
+      </dt>
+      <dd data-figure="energy">{q ? <Amount q={q} /> : '…'}</dd>
+      {q && isKnown(q) && known(total) && total > 0 && !whole && (
+        <>
+          <dt>
+            <Explain of={HELP.share}>Share of the run</Explain>
+          </dt>
+          <dd>{percent(q.value / total)}</dd>
+        </>
+      )}
+      <dt>
+        <Explain of={HELP.time}>Time</Explain>
+      </dt>
+      <dd>{time(ms)}</dd>
+      {mw && (
+        <>
+          <dt>
+            <Explain of={HELP.power}>Mean power</Explain>
+          </dt>
+          <dd>{isKnown(mw) ? power(mw.value) : '–'}</dd>
+        </>
+      )}
+      {q && isKnown(q) && f.tokens > 1 && (
+        <>
+          <dt>
+            <Explain of={HELP.token}>Mean per token ({f.tokens})</Explain>
+          </dt>
+          <dd>{energy(q.value / f.tokens, unit.value)}</dd>
+        </>
+      )}
+      {median !== null && (
+        <>
+          <dt>
+            <Explain of={HELP.median}>Median decode token</Explain>
+          </dt>
+          <dd>
+            <Amount q={quantity('mJ', median, source, { sd: half })} />
+          </dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+const SHOWN = 8;
+
+function HottestList({ data }: { data: RunData }) {
+  dark.value;
+  const held = data.inScope.value;
+  const s = selection.value;
+  const list = useMemo(() => (held ? hottest(held) : []), [held]);
+  if (!list.length || s.component !== null) return null;
+  const timed = !list.some((p) => p.energy !== null);
+  const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));
+  const whole = list.reduce((a, p) => a + Math.max(0, of(p)), 0) || 1;
+  return (
+    <table class="ops hottest" aria-label="Hottest components">
+      <thead>
+        <tr>
+          <th scope="col">Hottest components</th>
+          <th scope="col" class="num">
+            {timed ? 'Time' : 'Energy'}
+          </th>
+          <th scope="col" class="num">
+            Share
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {list.slice(0, SHOWN).map((p) => (
+          <tr key={p.component}>
+            <td>
+              <button type="button" class="link" onClick={() => select({ component: p.component })}>
+                {p.component}
+              </button>
+              <Bar
+                share={of(p) / Math.max(1e-12, of(list[0]))}
+                colour={partColour(partOf(p.component))}
+              />
+            </td>
+            <td class="num">{timed ? time(p.ms) : energy(p.energy, unit.value)}</td>
+            <td class="num">{percent(of(p) / whole)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

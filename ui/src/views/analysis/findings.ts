@@ -1,0 +1,248 @@
+// Where the joules of a run went, as parts that sum exactly to its total, and what to change. Pure
+// functions of what the server said.
+import type { RunSummary, Summary } from '../../api/types';
+import { type Part, partOf } from '../../charts/parts';
+import { count, known, percent } from '../../core/format';
+import { quantile } from '../../core/stats';
+import type { Selection } from '../../state/selection';
+import { type Cubes, matrix, type RunRows, sums } from './scope';
+
+export type SegmentKey =
+  | 'load'
+  | 'prefill'
+  | 'attention'
+  | 'mlp'
+  | 'rest'
+  | 'decode'
+  | 'disturbed'
+  | 'idle'
+  | 'other';
+
+export interface Segment {
+  key: SegmentKey;
+  label: string;
+  mj: number;
+  /** What it is, in one sentence. */
+  help: string;
+  /** What a click narrows the workspace to. */
+  scope: Partial<Selection> | null;
+}
+
+const DECODE_PARTS: [SegmentKey, string, Part[]][] = [
+  ['attention', 'Attention', ['attention']],
+  ['mlp', 'MLP', ['mlp']],
+];
+
+/** Sums of decode by kind of work, without the tokens that the machine disturbed. */
+function decodeParts(rows: RunRows, cubes: Cubes, net: boolean): Map<Part, number> {
+  const calm = rows.tokens.map((t) => ({ ...t, phase: t.disturbed ? 'disturbed' : t.phase }));
+  const m = sums({ ...rows, tokens: calm }, cubes, only('decode'), 'energy', net);
+  const cells = matrix(m, 'energy');
+  const out = new Map<Part, number>();
+  m.components.forEach((name, c) => {
+    for (let l = 0; l <= m.layers; l++) {
+      const v = cells[l * m.components.length + c];
+      if (!Number.isNaN(v)) out.set(partOf(name), (out.get(partOf(name)) ?? 0) + v);
+    }
+  });
+  return out;
+}
+
+const only = (phase: string) => ({
+  range: null,
+  phase,
+  token: null,
+  sequence: null,
+  layer: null,
+  component: null,
+});
+
+/** Null while energy is unavailable. The last part is what remains, so that the sum is exact. */
+export function segments(
+  s: Summary,
+  rows: RunRows,
+  cubes: Cubes | null,
+  net: boolean,
+): Segment[] | null {
+  const total = s.total_energy_mj;
+  if (!known(total)) return null;
+  const value = (e: { energy_mj: number | null; net_energy_mj: number | null }): number =>
+    (net ? e.net_energy_mj : e.energy_mj) ?? 0;
+  if (net && !known(s.net_energy_mj)) return null;
+  const phase = (name: string): number =>
+    rows.phases.filter((p) => p.phase === name).reduce((a, p) => a + value(p), 0);
+  const list: Segment[] = [];
+  const add = (
+    key: SegmentKey,
+    label: string,
+    mj: number,
+    help: string,
+    scope: Segment['scope'],
+  ) => {
+    if (mj !== 0) list.push({ key, label, mj, help, scope });
+  };
+  const pre = phase('pre_inference');
+  // Of the net energy of the load only the phase is known: it has little else.
+  const load = net ? (known(s.model_load_energy_mj) ? pre : 0) : (s.model_load_energy_mj ?? 0);
+  add(
+    'load',
+    'Model load',
+    load,
+    'Reading the model before the first token; later runs of a loaded model do not pay it.',
+    { phase: 'pre_inference' },
+  );
+  add('prefill', 'Prefill', phase('prefill'), 'Reading the prompt, up to the first token.', {
+    phase: 'prefill',
+  });
+  const disturbed = rows.tokens.reduce(
+    (a, t) => a + (t.phase === 'decode' && t.disturbed ? value(t) : 0),
+    0,
+  );
+  const decode = phase('decode') - disturbed;
+  const parts = cubes?.energy ? decodeParts(rows, cubes, net) : null;
+  if (parts?.size) {
+    let left = decode;
+    for (const [key, label, kinds] of DECODE_PARTS) {
+      const mj = kinds.reduce((a, k) => a + (parts.get(k) ?? 0), 0);
+      left -= mj;
+      add(key, `Decode: ${label}`, mj, `${label} of all layers, over the decode tokens.`, {
+        phase: 'decode',
+      });
+    }
+    add(
+      'rest',
+      'Decode: head and rest',
+      left,
+      'Output head, embedding, norms, sampling, and what no component holds.',
+      { phase: 'decode' },
+    );
+  } else add('decode', 'Decode', decode, 'All tokens after the first.', { phase: 'decode' });
+  add(
+    'disturbed',
+    'Disturbed tokens',
+    disturbed,
+    'Tokens whose step took over 3 times as long as its neighbours without more work: the machine was busy with something else.',
+    null,
+  );
+  const other = pre - load + phase('post_inference');
+  add('other', 'Other', other, 'Tokenization, cache set-up, clean-up.', null);
+  const held = list.reduce((a, x) => a + x.mj, 0);
+  const idle = total - held;
+  const help = net
+    ? 'What the machine draws anyway: idle power over the length of the run.'
+    : 'Time between the phases, in which nothing was computed.';
+  if (Math.abs(idle) > total * 1e-9)
+    list.push({
+      key: 'idle',
+      label: net ? 'Idle power' : 'Idle gaps',
+      mj: idle,
+      help,
+      scope: null,
+    });
+  return list;
+}
+
+/** The 95 % interval of a median by order statistics; null below six values. */
+export function medianInterval(sorted: Float64Array): [number, number] | null {
+  const n = sorted.length;
+  if (n < 6) return null;
+  const half = (1.959964 * Math.sqrt(n)) / 2;
+  const at = (i: number) => sorted[Math.max(0, Math.min(n - 1, Math.round(i)))];
+  return [at(n / 2 - half - 0.5), at(n / 2 + half - 0.5)];
+}
+
+/** Power samples that fell into a typical token. */
+export function samplesPerToken(s: Summary): number | null {
+  const samples = s.counts.samples;
+  const ms = s.token_statistics?.duration_ms.median;
+  if (!known(samples) || !known(ms) || !known(s.total_duration_ms) || s.total_duration_ms <= 0)
+    return null;
+  return (samples / s.total_duration_ms) * ms;
+}
+
+export interface Finding {
+  title: string;
+  evidence: string;
+  saving: string | null;
+  command: string | null;
+  /** How much of the run's energy is at stake: what orders the findings. */
+  weight: number;
+  scope: Partial<Selection> | null;
+}
+
+const share = (part: number, of: number): string => percent(part / of);
+
+/** Rules of the page's own, for servers without advice. */
+export function findings(s: Summary, list: Segment[]): Finding[] {
+  const total = s.total_energy_mj ?? 0;
+  const of = (key: SegmentKey) => list.find((x) => x.key === key)?.mj ?? 0;
+  const model = s.model_name ?? 'MODEL';
+  const out: Finding[] = [];
+  const load = of('load');
+  if (load > 0.1 * total)
+    out.push({
+      title: `Loading the model took ${share(load, total)} of the energy`,
+      evidence: 'It is paid once for each start, however many tokens follow.',
+      saving: `${share(load, total)} of every further run`,
+      command: `perjoule run -m ${model} --repeat 5 "…"`,
+      weight: load,
+      scope: { phase: 'pre_inference' },
+    });
+  const disturbed = of('disturbed');
+  if (disturbed > 0.02 * total)
+    out.push({
+      title: `${count(s.disturbed_tokens)} disturbed ${s.disturbed_tokens === 1 ? 'token holds' : 'tokens hold'} ${share(disturbed, total)}`,
+      evidence:
+        'Their steps took over 3 times as long as their neighbours without more work: another program was running.',
+      saving: null,
+      command: `perjoule run -m ${model} --repeat 3 --warmup 1 "…"`,
+      weight: disturbed,
+      scope: null,
+    });
+  const hot = s.components.find((c) => known(c.share));
+  if (hot && known(hot.share) && known(hot.energy_mj))
+    out.push({
+      title: `${hot.component_name} is the hottest component: ${percent(hot.share)} of the energy`,
+      evidence: hotEvidence(hot.intensity),
+      saving: null,
+      command:
+        s.dtype && /^(f32|bf16|f16)$/.test(s.dtype)
+          ? `perjoule experiment --models ${model} --dtypes ${s.dtype},q8_0 --repeat 5`
+          : null,
+      weight: hot.energy_mj,
+      scope: { component: hot.component_name, layer: null },
+    });
+  const prefill = of('prefill');
+  if (prefill > 0.4 * total)
+    out.push({
+      title: `Reading the prompt took ${share(prefill, total)}`,
+      evidence: `${count(s.input_tokens)} tokens in for ${count(s.output_tokens)} out: a shorter or cached prompt saves most.`,
+      saving: null,
+      command: null,
+      weight: prefill,
+      scope: { phase: 'prefill' },
+    });
+  const decode = of('attention') + of('mlp') + of('rest') + of('decode');
+  if (s.batch_size === 1 && decode > 0.3 * total)
+    out.push({
+      title: 'Every decode step reads all weights for one sequence',
+      evidence: `Decode holds ${share(decode, total)}; in a batch several sequences share each reading.`,
+      saving: null,
+      command: `perjoule experiment --models ${model} --batches 1,8 --repeat 5`,
+      weight: decode * 0.4,
+      scope: { phase: 'decode' },
+    });
+  return out.sort((a, b) => b.weight - a.weight).slice(0, 3);
+}
+
+function hotEvidence(intensity: number | null): string {
+  if (!known(intensity)) return 'Over all layers and tokens.';
+  return intensity < 8
+    ? `It does ${intensity.toPrecision(2)} FLOP for each byte it reads: memory traffic is what it costs, and smaller weights cost less.`
+    : `It does ${intensity.toPrecision(2)} FLOP for each byte: arithmetic is what it costs.`;
+}
+
+export const typicalOf = (perToken: Float64Array): number | null =>
+  perToken.length ? quantile(perToken, 0.5) : null;
+
+export const canBeNet = (s: RunSummary | null): boolean => known(s?.net_energy_mj);

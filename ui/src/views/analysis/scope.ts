@@ -1,0 +1,420 @@
+// What the chosen scope (range, phase, token, sequence, layer, component) holds of a run. Everything
+// that the workspace shows is a sum over token rows, weighted by how much of each row lies in the scope:
+// two cubes (energy and time of every token, layer and component) and the rows of tokens and
+// phases are enough to sum any part of a run in milliseconds.
+import type { Cube } from '../../api/binary';
+import type { EnergySource, PhaseRow, TokenRow, TreeNode } from '../../api/types';
+import { known } from '../../core/format';
+import { type Quantity, quantity } from '../../core/quantity';
+import { quantile } from '../../core/stats';
+import type { Range } from '../../state/selection';
+
+export interface Scope {
+  range: Range | null;
+  phase: string | null;
+  token: number | null;
+  sequence: number | null;
+  layer: number | null;
+  component: string | null;
+}
+
+export interface Cubes {
+  energy: Cube | null;
+  time: Cube;
+  /** Columns of the cubes; the last layer is what lies outside the layers. */
+  components: string[];
+}
+
+export interface RunRows {
+  tokens: TokenRow[];
+  phases: PhaseRow[];
+  source: EnergySource;
+  missing: readonly string[];
+}
+
+export const OUTSIDE = -1;
+
+/** Whether the scope narrows the run in time: then sums of the whole run do not hold. */
+export const isTimed = (s: Scope): boolean =>
+  s.range !== null || s.token !== null || s.sequence !== null;
+
+const overlap = (from: number, length: number, r: Range | null): number => {
+  if (!r) return 1;
+  if (length <= 0) return from >= r[0] && from <= r[1] ? 1 : 0;
+  return Math.max(0, Math.min(r[1], from + length) - Math.max(r[0], from)) / length;
+};
+
+/** The share of each token row that lies in the scope, 0 to 1. */
+export function weigh(rows: RunRows, s: Scope): Float64Array {
+  return Float64Array.from(rows.tokens, (t) => {
+    if (s.token !== null && t.token !== s.token) return 0;
+    if (s.phase !== null && t.phase !== s.phase) return 0;
+    if (s.sequence !== null && t.sequence !== s.sequence) return 0;
+    return overlap(t.start_ms, t.duration_ms, s.range);
+  });
+}
+
+/** Weights of the rows that hold parts: in a batch the first token of a step holds those of all, and
+ * each token has its share of them. */
+export function weighSteps(rows: RunRows, weights: Float64Array): Float64Array {
+  const out = new Float64Array(weights.length);
+  rows.tokens.forEach((t, i) => {
+    if (weights[i] <= 0) return;
+    const at = t.step ?? i;
+    if (at < out.length) out[at] += weights[i] * (t.step === null ? 1 : (t.share ?? 0));
+  });
+  return out;
+}
+
+/** Phases that no token lies in; a token or a sequence has none of them. */
+function bare(rows: RunRows, s: Scope): { phase: PhaseRow; weight: number }[] {
+  if (s.token !== null || s.sequence !== null) return [];
+  const covered = new Set(rows.tokens.map((t) => t.phase));
+  return rows.phases
+    .filter((p) => !covered.has(p.phase) && (s.phase === null || s.phase === p.phase))
+    .map((phase) => ({ phase, weight: overlap(phase.start_ms, phase.duration_ms, s.range) }))
+    .filter((x) => x.weight > 0);
+}
+
+export interface Figures {
+  energy: Quantity<'mJ'>;
+  net: Quantity<'mJ'>;
+  ms: number;
+  tokens: number;
+  /** Energy of the decode tokens in the scope, one by one, ascending. */
+  perToken: Float64Array;
+}
+
+interface EnergyRow {
+  energy_mj: number | null;
+  net_energy_mj: number | null;
+  energy_sd_mj: number | null;
+}
+
+/** Figures of a scope that names no part of the model: from the rows themselves. Time outside of
+ * tokens within a token phase goes with the phase. */
+export function figures(rows: RunRows, s: Scope): Figures {
+  const w = weigh(rows, s);
+  let [mj, net, sd, ms, n] = [0, 0, 0, 0, 0];
+  let ok = true;
+  let netOk = true;
+  const add = (row: EnergyRow, share: number) => {
+    ok &&= known(row.energy_mj);
+    netOk &&= known(row.net_energy_mj);
+    mj += share * (row.energy_mj ?? 0);
+    net += share * (row.net_energy_mj ?? 0);
+    sd += share * (row.energy_sd_mj ?? 0);
+  };
+  const seen = new Set<number>();
+  const each: number[] = [];
+  rows.tokens.forEach((t, i) => {
+    if (w[i] <= 0) return;
+    n++;
+    const step = t.step ?? i;
+    if (!seen.has(step)) ms += w[i] * t.duration_ms;
+    seen.add(step);
+    if (t.phase === 'decode' && w[i] > 0.5 && known(t.energy_mj)) each.push(t.energy_mj);
+    if (s.phase === null || s.range || isTimed(s)) add(t, w[i]);
+  });
+  const whole = s.phase !== null && !isTimed(s);
+  if (whole) {
+    ms = 0;
+    for (const p of rows.phases.filter((x) => x.phase === s.phase)) {
+      add(p, 1);
+      ms += p.duration_ms;
+    }
+  } else
+    for (const { phase, weight } of bare(rows, s)) {
+      add(phase, weight);
+      ms += weight * phase.duration_ms;
+    }
+  const any = n > 0 || ms > 0;
+  const more = { sd, missing: rows.missing };
+  return {
+    energy: quantity('mJ', ok && any ? mj : null, rows.source, more),
+    net: quantity('mJ', netOk && any ? net : null, rows.source, more),
+    ms,
+    tokens: n,
+    perToken: Float64Array.from(each).sort(),
+  };
+}
+
+export type Aggregate = 'sum' | 'mean' | 'median';
+export type CellMetric = 'energy' | 'time' | 'power';
+
+/** Sums of layers × components, by phase: the material of every view of the structure. */
+export interface Sums {
+  metric: 'energy' | 'time';
+  phases: { name: string; value: number | null; ms: number; energy: number | null }[];
+  components: string[];
+  /** The number of layers, without the row for what lies outside. */
+  layers: number;
+  /** One matrix a phase, (layers + 1) × components; NaN: that layer has none. */
+  energy: Float64Array[];
+  time: Float64Array[];
+}
+
+const inPart = (s: Scope, layer: number, layers: number, component: string): boolean =>
+  (s.layer === null || (s.layer === OUTSIDE ? layer === layers : layer === s.layer)) &&
+  (s.component === null || s.component === component);
+
+const idleOf = (p: PhaseRow[]): number => {
+  const ms = p.reduce((a, x) => a + x.duration_ms, 0);
+  const idle = p.reduce(
+    (a, x) =>
+      a +
+      (x.energy_mj !== null && x.net_energy_mj !== null
+        ? x.energy_mj - x.net_energy_mj
+        : Number.NaN),
+    0,
+  );
+  return ms > 0 ? idle / ms : Number.NaN;
+};
+
+/** Sums every cell over the tokens in the scope. `net` takes the idle power out, in proportion to time. */
+export function sums(
+  rows: RunRows,
+  cubes: Cubes,
+  s: Scope,
+  metric: 'energy' | 'time',
+  net = false,
+): Sums {
+  const w = weighSteps(rows, weigh(rows, s));
+  const [layers, columns] = [cubes.time.layers - 1, cubes.time.components];
+  const size = (layers + 1) * columns;
+  const names = [...new Set(rows.phases.map((p) => p.phase))].filter(
+    (p) => s.phase === null || s.phase === p,
+  );
+  const slot = new Map(names.map((n, i) => [n, i]));
+  const make = () => names.map(() => new Float64Array(size).fill(Number.NaN));
+  const [energy, time] = [make(), make()];
+  const idle = names.map((n) => idleOf(rows.phases.filter((p) => p.phase === n)));
+  const addInto = (out: Float64Array, from: Float32Array, at: number, share: number) => {
+    for (let k = 0; k < size; k++) {
+      const v = from[at + k];
+      if (!Number.isNaN(v)) out[k] = (!Number.isNaN(out[k]) ? out[k] : 0) + share * v;
+    }
+  };
+  rows.tokens.forEach((t, i) => {
+    const share = w[i];
+    const p = slot.get(t.phase);
+    if (share <= 0 || p === undefined || i >= cubes.time.tokens) return;
+    addInto(time[p], cubes.time.values, i * size, share);
+    if (cubes.energy) addInto(energy[p], cubes.energy.values, i * size, share);
+  });
+  if (net)
+    energy.forEach((e, p) => {
+      for (let k = 0; k < size; k++) e[k] -= idle[p] * time[p][k];
+    });
+  for (let l = 0; l <= layers; l++)
+    for (let c = 0; c < columns; c++)
+      if (!inPart(s, l, layers, cubes.components[c]))
+        for (let p = 0; p < names.length; p++)
+          energy[p][l * columns + c] = time[p][l * columns + c] = Number.NaN;
+  const phases = names.map((name) => {
+    const f = figures(rows, { ...s, phase: name, layer: null, component: null });
+    const q = net ? f.net : f.energy;
+    const mj = q.source === 'unavailable' ? null : q.value;
+    return { name, ms: f.ms, energy: mj, value: metric === 'time' ? f.ms : mj };
+  });
+  return { metric, phases, components: cubes.components, layers, energy, time };
+}
+
+/** Layers × components of one metric over all phases of the sums. */
+export function matrix(m: Sums, metric: CellMetric): Float64Array {
+  const size = (m.layers + 1) * m.components.length;
+  const out = new Float64Array(size).fill(Number.NaN);
+  const add = (list: Float64Array[], k: number): number => {
+    let v = Number.NaN;
+    for (const a of list) if (!Number.isNaN(a[k])) v = (!Number.isNaN(v) ? v : 0) + a[k];
+    return v;
+  };
+  for (let k = 0; k < size; k++) {
+    const t = metric === 'energy' ? 1 : add(m.time, k);
+    const e = metric === 'time' ? 1 : add(m.energy, k);
+    out[k] = metric === 'time' ? t : metric === 'energy' ? e : t > 0 ? (e * 1000) / t : Number.NaN;
+  }
+  return out;
+}
+
+/** The median of each cell over the tokens that lie in the scope. */
+export function medians(rows: RunRows, cube: Cube, s: Scope): Float64Array {
+  const w = weighSteps(rows, weigh(rows, s));
+  const size = cube.layers * cube.components;
+  const inside = Array.from(w.keys()).filter((i) => w[i] > 0 && i < cube.tokens);
+  const out = new Float64Array(size).fill(Number.NaN);
+  const one = new Float64Array(inside.length);
+  for (let k = 0; k < size; k++) {
+    let n = 0;
+    for (const i of inside) {
+      const v = cube.values[i * size + k];
+      if (!Number.isNaN(v)) one[n++] = v;
+    }
+    if (n) out[k] = quantile(one.subarray(0, n).sort(), 0.5);
+  }
+  return out;
+}
+
+/** Energy or time by layer and token: a map of the run's rhythm. Layers × tokens, row by row of tokens. */
+export function tokenLayers(rows: RunRows, cube: Cube, s: Scope, components: string[]) {
+  const w = weigh(rows, s);
+  const tokens = Array.from(w.keys()).filter(
+    (i) => w[i] > 0 && i < cube.tokens && rows.tokens[i].step === null,
+  );
+  const layers = cube.layers - 1;
+  const columns = cube.components;
+  const values = new Float32Array(tokens.length * layers).fill(Number.NaN);
+  tokens.forEach((t, x) => {
+    for (let l = 0; l < layers; l++) {
+      let v = Number.NaN;
+      for (let c = 0; c < columns; c++) {
+        if (s.component !== null && components[c] !== s.component) continue;
+        const cell = cube.values[(t * (layers + 1) + l) * columns + c];
+        if (!Number.isNaN(cell)) v = (!Number.isNaN(v) ? v : 0) + cell;
+      }
+      values[x * layers + l] = v;
+    }
+  });
+  return { tokens: tokens.map((i) => rows.tokens[i].token), layers, values };
+}
+
+export interface PartSum {
+  component: string;
+  energy: number | null;
+  ms: number;
+}
+
+/** The components in the scope, over all its layers, hottest first. */
+export function hottest(m: Sums): PartSum[] {
+  const [e, t] = [matrix(m, 'energy'), matrix(m, 'time')];
+  const n = m.components.length;
+  const total = (a: Float64Array, c: number): number | null => {
+    let v = Number.NaN;
+    for (let l = 0; l <= m.layers; l++)
+      if (!Number.isNaN(a[l * n + c])) v = (!Number.isNaN(v) ? v : 0) + a[l * n + c];
+    return !Number.isNaN(v) ? v : null;
+  };
+  return m.components
+    .map((component, c) => ({ component, energy: total(e, c), ms: total(t, c) ?? 0 }))
+    .filter((p) => p.energy !== null || p.ms > 0)
+    .sort((a, b) => (b.energy ?? b.ms) - (a.energy ?? a.ms));
+}
+
+const ADDS = 1e-9;
+
+/** The sums as a tree: run, phase, (layer,) component. With `merged` a component stands once, over
+ * all layers, as the widest things of a run are components and not layers. */
+export function tree(m: Sums, merged: boolean): TreeNode {
+  const n = m.components.length;
+  const pick = m.metric === 'time' ? m.time : m.energy;
+  const node = (
+    kind: TreeNode['kind'],
+    name: string,
+    value: number | null,
+    ms: number | null,
+    mj: number | null,
+    children: TreeNode[],
+    layer: number | null = null,
+  ): TreeNode => {
+    const held = children.reduce((a, c) => a + (c.value ?? 0), 0);
+    const self = value === null ? null : Math.max(0, value - held);
+    return { kind, name, value, time_ms: ms, energy_mj: mj, self, layer, children };
+  };
+  const leaf = (
+    p: number,
+    cells: number[],
+    component: string,
+    layer: number | null,
+  ): TreeNode[] => {
+    let [v, ms, mj] = [Number.NaN, 0, 0];
+    for (const k of cells) {
+      const x = pick[p][k];
+      if (!Number.isNaN(x)) v = (!Number.isNaN(v) ? v : 0) + x;
+      ms += m.time[p][k] || 0;
+      mj += m.energy[p][k] || 0;
+    }
+    return v > ADDS
+      ? [{ ...node('component', component, v, ms, mj, [], layer), children: undefined }]
+      : [];
+  };
+  const phases = m.phases.map((phase, p) => {
+    let children: TreeNode[];
+    if (merged)
+      children = m.components.flatMap((c, j) =>
+        leaf(
+          p,
+          Array.from({ length: m.layers + 1 }, (_, l) => l * n + j),
+          c,
+          null,
+        ),
+      );
+    else {
+      children = Array.from({ length: m.layers }, (_, l) => {
+        const parts = m.components.flatMap((c, j) => leaf(p, [l * n + j], c, l));
+        const held = (k: 'value' | 'time_ms' | 'energy_mj') =>
+          parts.reduce((a, x) => a + (x[k] ?? 0), 0);
+        return node(
+          'layer',
+          `layer ${l}`,
+          held('value'),
+          held('time_ms'),
+          held('energy_mj'),
+          parts,
+          l,
+        );
+      }).filter((x) => x.children?.length);
+      children.push(...m.components.flatMap((c, j) => leaf(p, [m.layers * n + j], c, null)));
+    }
+    return node('phase', phase.name, phase.value, phase.ms, phase.energy, children);
+  });
+  const total = phases.reduce<number | null>(
+    (a, x) => (a === null || x.value === null ? null : a + x.value),
+    0,
+  );
+  return node(
+    'run',
+    'run',
+    total,
+    null,
+    null,
+    phases.filter((p) => (p.value ?? 0) > 0),
+  );
+}
+
+/** The tree of the whole run (with its operations) with one node a component over all layers. */
+export function mergeLayers(root: TreeNode): TreeNode {
+  const add = (a: number | null, b: number | null): number | null =>
+    a === null || b === null ? null : a + b;
+  const join = (into: Map<string, TreeNode>, list: TreeNode[]): void => {
+    for (const n of list) {
+      const at = into.get(n.name);
+      if (!at) {
+        into.set(n.name, { ...n, layer: null, children: n.children && [...n.children] });
+        continue;
+      }
+      at.value = add(at.value, n.value);
+      at.self = add(at.self, n.self);
+      at.time_ms = add(at.time_ms, n.time_ms);
+      at.energy_mj = add(at.energy_mj, n.energy_mj);
+      at.count = (at.count ?? 0) + (n.count ?? 0);
+      const kids = new Map((at.children ?? []).map((c) => [c.name, { ...c }]));
+      join(kids, n.children ?? []);
+      if (kids.size) at.children = [...kids.values()];
+    }
+  };
+  return {
+    ...root,
+    children: root.children?.map((phase) => {
+      const parts = new Map<string, TreeNode>();
+      let loose = 0;
+      for (const c of phase.children ?? []) {
+        if (c.kind === 'layer') {
+          join(parts, c.children ?? []);
+          loose += c.children?.length ? (c.self ?? 0) : (c.value ?? 0);
+        } else join(parts, [c]);
+      }
+      const self = phase.self === null ? null : phase.self + loose;
+      return { ...phase, self, children: [...parts.values()] };
+    }),
+  };
+}

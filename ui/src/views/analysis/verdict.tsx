@@ -1,0 +1,385 @@
+// What one wants to know first: where the joules went, what a token costs, how far to trust it, and what
+// to change.
+import { useMemo } from 'preact/hooks';
+import { api } from '../../api/client';
+import type { Advice, Summary } from '../../api/types';
+import { partColour } from '../../charts/parts';
+import { colours } from '../../charts/theme';
+import {
+  count,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  time,
+  UNAVAILABLE,
+} from '../../core/format';
+import {
+  disturbed,
+  energyPerToken,
+  FIGURE_HELP,
+  modelLoad,
+  partialText,
+  runEnergy,
+} from '../../core/run_energy';
+import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
+import { Explain, type Explanation } from '../../parts/explain';
+import { Icon } from '../../parts/icon';
+import { Sentence } from '../../parts/notice';
+import { Segmented } from '../../parts/segmented';
+import { useResource } from '../../state/resource';
+import { select, selection } from '../../state/selection';
+import { dark, unit } from '../../state/settings';
+import type { RunData } from './data';
+import {
+  canBeNet,
+  type Finding,
+  findings,
+  medianInterval,
+  type Segment,
+  type SegmentKey,
+  samplesPerToken,
+  segments,
+  typicalOf,
+} from './findings';
+
+function colourOf(key: SegmentKey): string {
+  const c = colours();
+  switch (key) {
+    case 'load':
+      return c.phase.pre_inference;
+    case 'prefill':
+      return c.phase.prefill;
+    case 'attention':
+      return partColour('attention');
+    case 'mlp':
+      return partColour('mlp');
+    case 'rest':
+      return partColour('other');
+    case 'decode':
+      return c.phase.decode;
+    case 'disturbed':
+      return c.danger;
+    case 'idle':
+      return c.phase.idle;
+    default:
+      return c.phase.post_inference;
+  }
+}
+
+export function Verdict({ data }: { data: RunData }) {
+  const s = data.summary.value.data;
+  const rows = data.rows.value;
+  const cubes = data.cubes.value.data;
+  const net = selection.value.net && canBeNet(s);
+  const list = useMemo(
+    () => (s && rows ? segments(s, rows, cubes, net) : null),
+    [s, rows, cubes, net],
+  );
+  return (
+    <section class="panel verdict" aria-label="Verdict" aria-busy={!s}>
+      <div class="verdict-head">
+        <h2>Where the energy went</h2>
+        {canBeNet(s) && (
+          <Segmented
+            label="Idle power"
+            value={net ? 'net' : 'gross'}
+            options={[
+              ['gross', 'Gross'],
+              ['net', 'Net of idle'],
+            ]}
+            onChange={(v) => select({ net: v === 'net' })}
+          />
+        )}
+      </div>
+      {list && s && <EnergyBar list={list} total={s.total_energy_mj ?? 0} />}
+      {s && !list && rows && <TimeBar data={data} />}
+      {!rows && <div class="energy-bar skeleton" />}
+      <Figures s={s} data={data} />
+      {s && <Trust s={s} />}
+      {s && list && <Findings data={data} own={findings(s, list)} />}
+    </section>
+  );
+}
+
+/** The parts side by side; each leads to itself. */
+function EnergyBar({ list, total }: { list: Segment[]; total: number }) {
+  dark.value;
+  const show = (mj: number) => energy(mj, unit.value);
+  let x = 0;
+  return (
+    <>
+      <svg
+        class="energy-bar"
+        viewBox="0 0 1000 26"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${show(total)} in all: ${list.map((p) => `${p.label} ${show(p.mj)}, ${percent(p.mj / total)}`).join('; ')}.`}
+      >
+        {list.map((p) => {
+          const w = Math.max(0, (p.mj / total) * 1000);
+          const at = x;
+          x += w;
+          return (
+            <rect
+              key={p.key}
+              x={at}
+              width={Math.max(0, w - 1.5)}
+              height="26"
+              fill={colourOf(p.key)}
+            >
+              <title>{`${p.label}: ${show(p.mj)}, ${percent(p.mj / total)}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
+      <ul class="energy-parts" data-sum={list.reduce((a, p) => a + p.mj, 0)} data-total={total}>
+        {list.map((p) => (
+          <li key={p.key} data-part={p.key} data-mj={p.mj}>
+            <Swatch colour={colourOf(p.key)} />
+            <Explain of={{ title: p.label, text: p.help, unit: 'energy', where: 'attribution' }}>
+              {p.label}
+            </Explain>
+            <strong class="num">{percent(p.mj / total)}</strong>
+            <span class="num muted">{show(p.mj)}</span>
+            {p.scope && (
+              <button
+                type="button"
+                class="tool"
+                aria-label={`Narrow the workspace to ${p.label}`}
+                onClick={() => p.scope && select({ ...p.scope, range: null, token: null })}
+              >
+                <Icon name="chevron" />
+              </button>
+            )}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+export function Swatch({ colour }: { colour: string }) {
+  return (
+    <svg class="swatch" width="10" height="10" viewBox="0 0 10 10" aria-hidden="true">
+      <rect width="10" height="10" rx="2.5" fill={colour} />
+    </svg>
+  );
+}
+
+/** Without energy the phases by their time, and no joule anywhere. */
+function TimeBar({ data }: { data: RunData }) {
+  dark.value;
+  const c = colours();
+  const phases = (data.pipeline.value.data?.phases ?? []).filter((p) => p.duration_ms > 0);
+  const total = phases.reduce((a, p) => a + p.duration_ms, 0) || 1;
+  let x = 0;
+  return (
+    <>
+      <p class="note">Energy is unavailable in this run: the bar shows time.</p>
+      <svg class="energy-bar" viewBox="0 0 1000 26" preserveAspectRatio="none" aria-hidden="true">
+        {phases.map((p) => {
+          const w = (p.duration_ms / total) * 1000;
+          const at = x;
+          x += w;
+          return (
+            <rect
+              key={p.start_ms}
+              x={at}
+              width={w}
+              height="26"
+              fill={c.phase[p.phase] ?? c.text3}
+            />
+          );
+        })}
+      </svg>
+      <ul class="energy-parts">
+        {phases.map((p) => (
+          <li key={p.start_ms}>
+            <Swatch colour={c.phase[p.phase] ?? c.text3} />
+            <span>{p.phase.replace('_', '-')}</span>
+            <strong class="num">{percent(p.duration_ms / total)}</strong>
+            <span class="num muted">{time(p.duration_ms)}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Figures({ s, data }: { s: Summary | null; data: RunData }) {
+  const u = unit.value;
+  const perToken = useMemo(() => {
+    const list = (data.rows.value?.tokens ?? []).flatMap((t) =>
+      t.phase === 'decode' && known(t.energy_mj) ? [t.energy_mj] : [],
+    );
+    return Float64Array.from(list).sort();
+  }, [data.rows.value]);
+  const figure = (label: string, value: (x: Summary) => string, title: string, sub?: string) => (
+    <Figure label={label} value={s ? value(s) : '…'} title={title} sub={sub} />
+  );
+  return (
+    <dl class="figures headline" aria-busy={!s}>
+      {figure('Typical token', (x) => typical(x, perToken), FIGURE_HELP.typical, 'median')}
+      {figure('Mean token', (x) => energyPerToken(x, u), MEAN_HELP, 'of the request')}
+      {figure('Whole run', (x) => runEnergy(x, u), FIGURE_HELP.energy, 'gross')}
+      {figure('Above idle', (x) => energyInterval(x.net_energy_mj, null, u), NET_HELP)}
+      {figure('Model load', (x) => modelLoad(x, u), FIGURE_HELP.load)}
+      {figure(
+        'Speed',
+        (x) => (known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : UNAVAILABLE),
+        'Output tokens after the first, over the time of decode.',
+        'decode',
+      )}
+      {figure(
+        'Duration',
+        (x) => time(x.total_duration_ms),
+        'From the start of the run to its end.',
+      )}
+      {figure(
+        'Tokens',
+        (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`,
+        'Tokens of the prompt, and tokens generated (over all sequences).',
+      )}
+    </dl>
+  );
+}
+
+const MEAN_HELP =
+  'Gross energy of the request over its output tokens, with its 95 % interval. The request is the run without loading the model and idle gaps between its phases.';
+const NET_HELP =
+  'Gross energy less what the machine draws when nothing runs (idle power over the length of the run).';
+
+/** The median with the interval of a median: order statistics of the decode tokens. */
+function typical(s: Summary, perToken: Float64Array): string {
+  const mid = known(s.joules_per_token_typical)
+    ? s.joules_per_token_typical * 1000
+    : typicalOf(perToken);
+  const ends = medianInterval(perToken);
+  if (!known(mid)) return UNAVAILABLE;
+  const half = ends ? Math.max(mid - ends[0], ends[1] - mid) : null;
+  return energyInterval(mid, half === null ? null : half / 1.959964, unit.value);
+}
+
+function Trust({ s }: { s: Summary }) {
+  const samples = samplesPerToken(s);
+  const share = disturbed(s);
+  const partial = partialText(s);
+  const a = s.attribution;
+  const items: [string, Explanation][] = [];
+  if (known(samples) && s.energy_source !== 'unavailable')
+    items.push([
+      `${plain(samples, 2)} power samples per token`,
+      {
+        title: 'Samples per token',
+        text: 'Power samples over the length of the run, times the length of the median token. Below one, single tokens are told apart by the model of the run and not by the sensor alone.',
+        where: 'uncertainty',
+      },
+    ]);
+  if (known(a?.interval))
+    items.push([
+      `components ±${percent(a.interval)}`,
+      {
+        title: 'Intervals of components',
+        text: `Median half width of the components' 95 % intervals, by their energy net of idle.${known(a.interval_calibrated) ? ` A calibration (perjoule calibrate) would give ±${percent(a.interval_calibrated)}.` : ''}`,
+        where: 'uncertainty',
+      },
+    ]);
+  items.push([
+    share ? `${share} in ${count(s.disturbed_tokens)} disturbed tokens` : 'no disturbed tokens',
+    {
+      title: 'Disturbed share',
+      text: 'Share of the energy of the request in tokens that the machine disturbed.',
+      where: 'disturbed',
+    },
+  ]);
+  if (known(s.overhead?.share))
+    items.push([
+      `profiling cost ${percent(s.overhead.share)}`,
+      {
+        title: 'Cost of profiling',
+        text: "The profiler's own processor time, as a share of the run.",
+      },
+    ]);
+  return (
+    <p class="trust">
+      <SourceBadge source={s.energy_source} />
+      {partial && <PartialBadge run={s} />}
+      {items.map(([label, of]) => (
+        <Explain key={label} of={of}>
+          {label}
+        </Explain>
+      ))}
+    </p>
+  );
+}
+
+/** What the server advises; while it is not there, the rules of the page. */
+function useFindings(data: RunData, own: Finding[]): Finding[] {
+  const stored = data.summary.value.data?.status === 'completed';
+  const res = useResource(data.calm.value && stored ? `advice ${data.id}` : null, (s) =>
+    api.advice(data.id, s),
+  );
+  const told = res.value.data?.findings ?? [];
+  if (!told.length) return own;
+  return told.map((f) => ({
+    title: f.title,
+    evidence: f.text,
+    saving: savingOf(f.saving),
+    command: f.test,
+    weight: 0,
+    scope: null,
+  }));
+}
+
+type Saving = Advice['findings'][number]['saving'];
+
+function savingOf(s: Saving): string | null {
+  if (!s || !known(s.share)) return null;
+  const range =
+    known(s.share_lo) && known(s.share_hi)
+      ? ` (${percent(s.share_lo)} to ${percent(s.share_hi)})`
+      : '';
+  return `${percent(s.share)}${range} of the ${s.of === 'total' ? 'run' : s.of}, ${s.basis}`;
+}
+
+function Findings({ data, own }: { data: RunData; own: Finding[] }) {
+  const list = useFindings(data, own).slice(0, 3);
+  if (!list.length) return null;
+  return (
+    <div class="findings">
+      <h3>What to change</h3>
+      <ol>
+        {list.map((f) => (
+          <li key={f.title}>
+            <strong>{f.title}.</strong> <Sentence text={f.evidence} />{' '}
+            {f.saving && <em>Expected: {f.saving}.</em>}{' '}
+            {f.scope && (
+              <button
+                type="button"
+                class="link"
+                onClick={() => f.scope && select({ ...f.scope, range: null, token: null })}
+              >
+                Show it
+              </button>
+            )}
+            {f.command && (
+              <span class="command">
+                <code>{f.command}</code>
+                <button
+                  type="button"
+                  class="tool"
+                  aria-label={`Copy the command: ${f.command}`}
+                  onClick={() => void navigator.clipboard?.writeText(f.command ?? '')}
+                >
+                  <Icon name="copy" />
+                </button>
+              </span>
+            )}
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}

@@ -1,0 +1,141 @@
+// Every metric as a ratio to the first side, on a logarithmic axis around 1: twice and half are equally
+// far away, and one factor of 48 does not crush the rest.
+import type { Compare } from '../../api/types';
+import { Panel } from '../../charts/panel';
+import { colours } from '../../charts/theme';
+import { known, plain } from '../../core/format';
+import { logTicks } from '../../core/stats';
+import { dark } from '../../state/settings';
+import { Side, sideColour } from './letters';
+import { nameOf } from './metric_text';
+
+interface Ratio {
+  side: number;
+  value: number;
+  lo: number | null;
+  hi: number | null;
+}
+
+/** The ratio with the interval of its test, where there is one. */
+function ratiosOf(d: Compare, m: Compare['metrics'][number]): Ratio[] {
+  return m.normalised.flatMap((v, side) => {
+    if (side === 0 || !known(v) || v <= 0) return [];
+    const t = d.tests.find((x) => x.metric === m.metric && x.a === 0 && x.b === side);
+    const whole = t && known(t.ratio_lo) && known(t.ratio_hi) && t.ratio_lo > 0;
+    return [{ side, value: v, lo: whole ? t.ratio_lo : null, hi: whole ? t.ratio_hi : null }];
+  });
+}
+
+export function RatiosPanel({ d }: { d: Compare }) {
+  dark.value;
+  const rows = d.metrics.map((m) => ({ m, list: ratiosOf(d, m) })).filter((r) => r.list.length > 0);
+  const all = rows.flatMap((r) =>
+    r.list.flatMap((x) => [x.value, x.lo ?? x.value, x.hi ?? x.value]),
+  );
+  const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
+  const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
+  const c = colours();
+  const marks = logTicks(1 / reach, reach);
+  return (
+    <Panel
+      class="span-6"
+      title="Ratios"
+      note={`Of each metric to ${d.sides[0].name}, on a logarithmic axis; whiskers are 95 % intervals.`}
+      state={
+        rows.length
+          ? { kind: 'ready' }
+          : { kind: 'empty', text: 'No metric is known on two sides.' }
+      }
+      table={() => ({
+        columns: ['metric', 'side', 'ratio', 'ratio_lo', 'ratio_hi'],
+        rows: rows.flatMap((r) =>
+          r.list.map((v) => [r.m.metric, d.sides[v.side].name, v.value, v.lo, v.hi]),
+        ),
+      })}
+    >
+      <table class="ops ratios">
+        <thead>
+          <tr>
+            <th scope="col">Metric</th>
+            <th scope="col" class="bar-cell">
+              <svg
+                class="ratio-axis"
+                viewBox="0 0 100 14"
+                preserveAspectRatio="none"
+                aria-hidden="true"
+              >
+                {marks.map((t) => (
+                  <line
+                    key={t}
+                    x1={x(t)}
+                    x2={x(t)}
+                    y1="10"
+                    y2="14"
+                    stroke={c.text3}
+                    vector-effect="non-scaling-stroke"
+                  />
+                ))}
+              </svg>
+            </th>
+            <th scope="col" class="num">
+              {plain(1 / reach, 2)} to {plain(reach, 2)}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ m, list }) => (
+            <tr key={m.metric}>
+              <th scope="row">{nameOf(m.metric)}</th>
+              <td class="bar-cell">
+                {list.map((r) => (
+                  <svg
+                    key={r.side}
+                    class="ratio"
+                    viewBox="0 0 100 12"
+                    preserveAspectRatio="none"
+                    role="img"
+                    aria-label={`${d.sides[r.side].name}: ${plain(r.value)} times`}
+                  >
+                    <line
+                      x1="50"
+                      x2="50"
+                      y1="0"
+                      y2="12"
+                      stroke={c.text3}
+                      vector-effect="non-scaling-stroke"
+                    />
+                    <rect
+                      x={Math.min(50, x(r.value))}
+                      width={Math.abs(x(r.value) - 50)}
+                      y="3"
+                      height="6"
+                      fill={sideColour(r.side)}
+                    />
+                    {r.lo !== null && r.hi !== null && (
+                      <line
+                        x1={x(r.lo)}
+                        x2={x(r.hi)}
+                        y1="6"
+                        y2="6"
+                        stroke={c.text}
+                        stroke-width="1.5"
+                        vector-effect="non-scaling-stroke"
+                      />
+                    )}
+                  </svg>
+                ))}
+              </td>
+              <td class="num">
+                {list.map((r) => (
+                  <div key={r.side}>
+                    <Side d={d} i={r.side} /> ×{plain(r.value)}
+                  </div>
+                ))}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}

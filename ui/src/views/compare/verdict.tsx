@@ -1,0 +1,116 @@
+// What a comparison says, before any of its tables: which settings differ, what limits it, and one
+// sentence per pair.
+import type { Compare } from '../../api/types';
+import { Panel } from '../../charts/panel';
+import { known, percent, plain } from '../../core/format';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import { Side } from './letters';
+import { show } from './metric_text';
+
+const WORDS: Record<string, string> = {
+  dtype: 'Weights',
+  batch_size: 'Batch size',
+  prompt: 'Prompt',
+  model_name: 'Model',
+  profiling_depth: 'Depth',
+};
+const word = (setting: string): string => {
+  const text = WORDS[setting] ?? setting.replaceAll('_', ' ').replace('.', ': ');
+  return text[0].toUpperCase() + text.slice(1);
+};
+
+export function SettingsPanel({ d }: { d: Compare }) {
+  return (
+    <Panel
+      title="Settings that differ"
+      note={
+        d.differences.length
+          ? 'Everything else is the same on all sides.'
+          : 'These sides have the same settings.'
+      }
+      table={() => ({
+        columns: ['setting', ...d.sides.map((s) => s.name)],
+        rows: d.differences.map((x) => [x.setting, ...x.values.map((v) => String(v ?? ''))]),
+      })}
+    >
+      {d.differences.length > 0 && (
+        <div class="scroll-x">
+          <table class="ops compare-table">
+            <thead>
+              <tr>
+                <th scope="col">Setting</th>
+                {d.sides.map((s, i) => (
+                  <th scope="col" key={s.name}>
+                    <Side d={d} i={i} />
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {d.differences.map((x) => (
+                <tr key={x.setting}>
+                  <th scope="row">{word(x.setting)}</th>
+                  {x.values.map((v, i) => (
+                    <td key={d.sides[i]?.name ?? i}>{v === null ? '–' : String(v)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {d.caveats.length > 0 && (
+        <Notice>
+          <strong>These sides do not compare directly:</strong>
+          <ul class="caveats">
+            {[...new Set(d.caveats.map((c) => c.text))].map((text) => (
+              <li key={text}>
+                <Sentence text={text} />
+              </li>
+            ))}
+          </ul>
+        </Notice>
+      )}
+    </Panel>
+  );
+}
+
+export function VerdictPanel({ d }: { d: Compare }) {
+  return (
+    <section class="panel verdict" aria-label="Verdict">
+      <h2>Verdict</h2>
+      <ul class="verdicts">
+        {d.verdicts.map((v) => (
+          <li key={`${v.a} ${v.b}`} class={v.outcome}>
+            <Icon name={v.outcome === 'different' ? 'bolt' : 'info'} />
+            <span>
+              <strong>{v.text}</strong>
+              <br />
+              <span class="note">
+                {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
+                {known(v.p) && `, p ${v.p < 1e-4 ? '< 0.0001' : plain(v.p, 2)}`}
+                {known(v.detectable_percent) &&
+                  `; a difference of ${percent(v.detectable_percent / 100)} would have been seen`}
+              </span>
+            </span>
+          </li>
+        ))}
+      </ul>
+      {d.best.length > 0 && (
+        <p class="trust">
+          {d.best.map((b) => (
+            <span key={b.title}>
+              {b.title}: <Side d={d} i={b.side} />{' '}
+              {show(b.value, d.metrics.find((m) => m.metric === b.metric)?.unit ?? '')}
+              {b.tied_with.length > 0 && ', tied with '}
+              {b.tied_with.map((t) => (
+                <Side key={t} d={d} i={t} />
+              ))}
+            </span>
+          ))}
+        </p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,190 @@
+// What is running, in words that are true at every moment: waiting, loading, running, stopping, ended, or
+// not known because the server cannot be reached.
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { follow } from '../../app';
+import { PHASE_LABEL } from '../../charts/theme';
+import { clip, plain, time } from '../../core/format';
+import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
+import { energyPerToken, runEnergy } from '../../core/run_energy';
+import { Figure, PartialBadge } from '../../parts/badge';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import * as live from '../../state/live';
+import { href } from '../../state/selection';
+import { unit } from '../../state/settings';
+
+/** Moves five times a second while a run goes on: messages may be seconds apart. */
+const tick = signal(0);
+
+function useTick(on: boolean): void {
+  useEffect(() => {
+    if (!on) return;
+    const timer = setInterval(() => {
+      tick.value++;
+    }, 200);
+    return () => clearInterval(timer);
+  }, [on]);
+}
+
+type Shown = 'idle' | 'gone' | 'queued' | 'loading' | 'running' | 'stopping' | 'ended';
+
+function stateNow(): Shown {
+  const r = live.run.value;
+  if (!r) return 'idle';
+  if (r.state === 'ended') return 'ended';
+  if (live.link.value !== 'open') return 'gone';
+  if (r.state === 'queued') return 'queued';
+  if (live.stopping.value === r.id) return 'stopping';
+  return live.now.value.section === 'model_load' || r.layers === 0 ? 'loading' : 'running';
+}
+
+const WORD: Record<Shown, string> = {
+  idle: 'Nothing is running.',
+  gone: 'Server gone',
+  queued: 'Queued',
+  loading: 'Loading the model',
+  running: 'Running',
+  stopping: 'Stopping',
+  ended: '',
+};
+
+export function NowBar() {
+  const r = live.run.value;
+  const n = live.now.value;
+  const state = stateNow();
+  useTick(state === 'loading' || state === 'running' || state === 'stopping');
+  live.tokensVersion.value;
+  tick.value;
+  if (!r || state === 'idle')
+    return (
+      <section class="panel now" aria-label="What is running">
+        <div class="now-line">
+          <span class="dot" /> <strong>{WORD.idle}</strong>
+          <span class="muted">
+            Write a prompt and press Start. Runs started in a terminal appear in History.
+          </span>
+        </div>
+        <Before />
+      </section>
+    );
+  const going = state === 'running' || state === 'stopping' || state === 'loading';
+  const where = [
+    PHASE_LABEL[n.phase] ?? n.phase,
+    n.section.replaceAll('_', ' '),
+    n.token >= 0 ? `token ${n.token}` : '',
+  ]
+    .filter(Boolean)
+    .join(' › ');
+  const s = live.summary.value;
+  return (
+    <section class="panel now" aria-label="What is running">
+      <div class="now-line">
+        <span class={`dot ${going ? 'on' : state === 'ended' ? r.status : ''}`} />
+        <strong>{state === 'ended' ? r.status : WORD[state]}</strong>
+        <span>{r.model}</span>
+        <span class="muted now-where">
+          {state === 'gone' && 'Reconnecting; what is shown is the last that was known.'}
+          {state === 'loading' && 'The first token comes after it.'}
+          {state === 'running' &&
+            `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`}
+          {state === 'stopping' && 'It ends within a token, and is kept.'}
+          {state === 'queued' && 'It starts when the runs before it have ended.'}
+        </span>
+        {s && <PartialBadge run={s} />}
+        {live.lost.value > 0 && (
+          <span class="note">
+            {live.lost.value.toLocaleString('en-US')} live updates skipped here; the stored run has
+            all
+          </span>
+        )}
+        {state === 'ended' && <OpenRun id={r.id} />}
+      </div>
+      {state === 'loading' && (
+        <progress class="loading" aria-label="Loading the model">
+          {time(live.elapsed())}
+        </progress>
+      )}
+      {r.error && (
+        <Notice bad>
+          <Sentence text={r.error} />
+        </Notice>
+      )}
+      <NowFigures />
+      <Before />
+    </section>
+  );
+}
+
+function OpenRun({ id }: { id: string }) {
+  return (
+    <a
+      class="btn small"
+      href={href({ view: 'analysis', run: id })}
+      onClick={(e) => follow(e, 'analysis', { run: id })}
+    >
+      Open in Analysis <Icon name="chevron" />
+    </a>
+  );
+}
+
+/** The run that ended before the present one: with a queue the next begins at once, and what was
+ * stopped or failed would be gone without a word. */
+function Before() {
+  const p = live.previous.value;
+  if (!p || p.id === live.run.value?.id) return null;
+  return (
+    <p class="note row previous">
+      <span>
+        Before: “{clip(p.prompt, 40)}” {p.status}
+        {p.error ? `: ${p.error}` : ''}
+      </span>
+      {p.stored && <OpenRun id={p.id} />}
+    </p>
+  );
+}
+
+/** "not yet" is not "unavailable". */
+function provisional(q: Quantity<'mJ'>): string {
+  if (isKnown(q)) return text(q, unit.value);
+  return live.source.value === 'unavailable' ? 'unavailable' : 'not yet';
+}
+
+function NowFigures() {
+  const s = live.summary.value;
+  const t = live.totals;
+  const q = t.energy;
+  const perToken = isKnown(q) && t.known ? quantity('mJ', q.value / t.known, q.source) : q;
+  const speed = s
+    ? s.tokens_per_second
+    : t.decodeTime > 0
+      ? (t.decode / t.decodeTime) * 1000
+      : null;
+  const ended = live.run.value?.state === 'ended';
+  return (
+    <dl class="figures">
+      <Figure label="Tokens" value={String(live.tokens.length)} />
+      <Figure
+        label="Energy"
+        value={s ? runEnergy(s, unit.value) : provisional(q)}
+        sub={s ? 'whole run' : 'tokens so far'}
+        title={
+          s
+            ? 'Gross energy of the whole run, with loading the model.'
+            : 'Provisional: what the sensors have seen of the tokens so far, without loading the model.'
+        }
+      />
+      <Figure
+        label={s ? 'Mean token' : 'Mean token so far'}
+        value={s ? energyPerToken(s, unit.value) : provisional(perToken)}
+        sub={s ? 'of the request' : 'provisional'}
+        title="Energy over the output tokens, without loading the model."
+      />
+      <Figure
+        label="Tokens per second"
+        value={speed === null && !ended ? 'not yet' : plain(speed)}
+      />
+      <Figure label="Elapsed" value={time(s?.total_duration_ms ?? live.elapsed())} />
+    </dl>
+  );
+}

@@ -1,0 +1,323 @@
+// The page says nothing that is not so: one scenario per defect that it once had, against servers that
+// provoke them (no power source, a token in front, stopped and killed runs, batches).
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { at, type How, launch, noBrowser, type Opened, open, until } from './browser.ts';
+import { brush, chartHas } from './charts.ts';
+import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
+
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
+if (why) process.stderr.write(`skipped: what the page once said wrongly (${why})\n`);
+
+interface Token {
+  token: number;
+  energy_mj: number;
+  start_ms: number;
+  duration_ms: number;
+  sequence: number;
+}
+
+describe.skipIf(why)('the page says what is so', () => {
+  let browser: Browser;
+  let target: Target;
+  let run: string;
+  let batch: string;
+  let o: Opened;
+  let page: Page;
+  let expected: RegExp | undefined;
+
+  beforeAll(async () => {
+    browser = await launch();
+    target = await startTarget('sim:seed=9,period_ms=1,kind=counter');
+    const ask = { profiling_depth: 'deep', max_length: 48 };
+    run = (await generate(target.url, { prompt: 'Once upon a time', ...ask })).run_id;
+    batch = (await generate(target.url, { prompt: 'Four at once', ...ask, batch_size: 4 })).run_id;
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await target?.close();
+  });
+  beforeEach(() => {
+    expected = undefined;
+  });
+  afterEach(async () => {
+    await o?.close();
+    expect(o?.problems ?? []).toEqual([]);
+  });
+  const visit = async (query: Record<string, string>, how: How = {}, url = target.url) => {
+    o = await open(browser, at(url, query), { ...how, expected: how.expected ?? expected });
+    page = o.page;
+  };
+  const query = () => new URL(page.url()).searchParams;
+  const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
+  const get = async <T>(path: string): Promise<T> =>
+    (await fetch(`${target.url}api/profiling/${path}`)).json() as Promise<T>;
+  const figure = () => page.locator('[data-figure=energy]').innerText();
+  /** "1.234 ± 0.005 J" in mJ. */
+  const mj = (text: string): number => {
+    const m = /([\d,.]+)(?: ± [\d,.]+)? (nJ|µJ|mJ|J|kJ)/.exec(text);
+    if (!m) return Number.NaN;
+    const unit: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 };
+    return Number(m[1].replaceAll(',', '')) * unit[m[2]];
+  };
+
+  test('1: without a sensor the live heatmap shows time, and no joule appears anywhere', async () => {
+    const blind = await startTarget('none');
+    try {
+      await visit({ view: 'live' }, {}, blind.url);
+      await page.getByText('Connected').waitFor();
+      for (let i = 0; i < 2; i++) {
+        const before = await page.locator('.now-line').innerText();
+        await page
+          .locator('select[name=model] option:not([disabled])')
+          .first()
+          .waitFor({ state: 'attached' });
+        await page.fill('input[name=length]', '12');
+        await page.getByRole('button', { name: /^(Start|Queue)$/ }).click();
+        await until(page, (b) => document.querySelector('.now-line')?.textContent !== b, before);
+        await expect
+          .poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 })
+          .toMatch(/completed/i);
+      }
+      await chartHas(page, 'liveHeatmap', 'shape');
+      const map = panel('Layers and components');
+      expect(await map.innerText()).toMatch(/^[\s\S]*Time of the last token/);
+      await map.locator('.badge.unavailable').waitFor();
+      const [file] = await Promise.all([
+        page.waitForEvent('download'),
+        map.getByRole('button', { name: /save data as CSV/ }).click(),
+      ]);
+      const csv = Buffer.concat(await (await file.createReadStream()).toArray()).toString();
+      expect(csv).toContain('q_proj_time_ms');
+      expect(csv).not.toContain('energy');
+      expect(await page.locator('main').innerText()).not.toMatch(/\d [nµmk]?J\b/);
+    } finally {
+      await o?.close();
+      await blind.close();
+    }
+  });
+
+  test('2: a server with a token asks for it once; the session is a cookie that no script reads', async () => {
+    const closed = await startTarget('none', undefined, ['--token', 'open sesame']);
+    expected = /401|WebSocket/;
+    try {
+      await visit({ view: 'history' }, {}, closed.url);
+      const dialog = page.getByRole('dialog');
+      await dialog.getByText('asks for its token').waitFor();
+      await dialog.getByLabel('Token').fill('wrong');
+      await dialog.getByRole('button', { name: 'Sign in' }).click();
+      await dialog.getByText(/not the token/).waitFor();
+      await dialog.getByLabel('Token').fill('open sesame');
+      await dialog.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByText('Connected').waitFor();
+      await page.getByText(/No runs are stored yet/).waitFor();
+      expect(await page.evaluate(() => document.cookie)).toBe('');
+      expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain('sesame');
+      expect(page.url()).not.toContain('sesame');
+      await page.reload();
+      await page.getByText(/No runs are stored yet/).waitFor();
+      expect(await page.getByRole('dialog').count()).toBe(0);
+    } finally {
+      await o?.close();
+      await closed.close();
+    }
+  });
+
+  test('4: the figure beside a scope is that of the scope, whatever is combined', async () => {
+    const tokens = (await get<{ tokens: Token[] }>(`run/${run}/tokens`)).tokens;
+    await visit({ view: 'analysis', run, token: '10' });
+    await expect.poll(async () => mj(await figure())).toBeGreaterThan(0);
+    const token = mj(await figure());
+    expect(token / tokens[10].energy_mj).toBeCloseTo(1, 1);
+    await page.goto(at(target.url, { view: 'analysis', run, token: '10', layer: '1' }));
+    await expect.poll(async () => mj(await figure())).toBeLessThan(token);
+    const layer = mj(await figure());
+    await page.goto(
+      at(target.url, { view: 'analysis', run, token: '10', layer: '1', component: 'attention' }),
+    );
+    await expect.poll(async () => mj(await figure())).toBeLessThan(layer);
+    const cell = await get<{ components: { energy_mj: number }[] }>(
+      `run/${run}/operations?token=10&layer=1&component=attention`,
+    );
+    expect(mj(await figure()) / cell.components[0].energy_mj).toBeCloseTo(1, 1);
+    await page.goto(at(target.url, { view: 'analysis', run, phase: 'decode', layer: '1' }));
+    await expect.poll(async () => mj(await figure())).toBeGreaterThan(layer);
+  });
+
+  test('5: a time range filters tree, heatmap and hottest components, or the view says "whole run"', async () => {
+    await visit({ view: 'analysis', run });
+    await chartHas(page, 'icicle', 'shown');
+    const value = () =>
+      page.evaluate(
+        () => (window.__test?.icicle as { root?: { value: number } } | undefined)?.root?.value ?? 0,
+      );
+    await expect.poll(value).toBeGreaterThan(0);
+    const whole = await value();
+    const hottest = () => page.locator('table.hottest').innerText();
+    const first = await hottest();
+    await brush(page, '.canvas.time', 0.4, 0.6);
+    await expect.poll(value).toBeLessThan(whole * 0.6);
+    await expect.poll(hottest).not.toBe(first);
+    await page.getByRole('tab', { name: 'Roofline' }).click();
+    await page.getByText('does not follow the scope').waitFor();
+    await page.getByRole('tab', { name: 'Heatmap' }).click();
+    expect(await page.getByText('does not follow the scope').count()).toBe(0);
+  });
+
+  test('6: Compare says first what differs, warns of what does not compare, and draws ratios on a log axis', async () => {
+    await visit({ view: 'compare', ids: `${run},${batch}` });
+    await panel('Settings that differ').waitFor();
+    const text = await panel('Settings that differ').innerText();
+    expect(text).toMatch(/prompt/i);
+    expect(text).toMatch(/batch/i);
+    await page
+      .getByText(/do not compare directly|differs? in/i)
+      .first()
+      .waitFor();
+    await panel('From A to B').waitFor();
+    const sums = await page.locator('.steps').evaluate((e) => ({
+      sum: Number((e as HTMLElement).dataset.sum),
+      difference: Number((e as HTMLElement).dataset.difference),
+    }));
+    expect(sums.sum).toBeCloseTo(sums.difference, 4);
+  });
+
+  test('8: stalls do not decide what is hot: median and typical stand beside the mean', async () => {
+    await visit({ view: 'analysis', run, pane: 'heatmap', per: 'median' });
+    await chartHas(page, 'heatmap', 'shape');
+    const text = await page.locator('.headline').innerText();
+    expect(text).toMatch(/Typical token/);
+    expect(text).toMatch(/Mean token/);
+    await page
+      .getByText(/disturbed token/)
+      .first()
+      .waitFor();
+  });
+
+  test('9: Back undoes each choice and never leaves the page', async () => {
+    await visit({ view: 'history' });
+    await page.locator('.runs tbody tr').first().waitFor();
+    await page.goto(at(target.url, { view: 'analysis', run }));
+    await chartHas(page, 'timeline', 'points');
+    await brush(page, '.canvas.time', 0.3, 0.6);
+    await expect.poll(() => query().get('t')).not.toBe(null);
+    const t = query().get('t');
+    await page.waitForTimeout(1000);
+    await page.getByRole('tab', { name: 'Heatmap' }).click();
+    await expect.poll(() => query().get('pane')).toBe('heatmap');
+    await page.goBack();
+    await expect.poll(() => query().get('pane')).toBe(null);
+    expect(query().get('t')).toBe(t);
+    await page.goBack();
+    await expect.poll(() => query().get('t')).toBe(null);
+    expect(query().get('view')).toBe('analysis');
+  });
+
+  test('10: the unit is in the address, and no two figures overlap in watt-hours', async () => {
+    await visit({ view: 'analysis', run });
+    await page.locator('.headline').waitFor();
+    await page.getByLabel('Energy unit').selectOption('Wh');
+    await expect.poll(() => query().get('unit')).toBe('Wh');
+    const overlaps = await page.locator('.headline .figure').evaluateAll((list) => {
+      const boxes = list.map((e) => {
+        const r = document.createRange();
+        r.selectNodeContents(e.querySelector('dd') ?? e);
+        return r.getBoundingClientRect();
+      });
+      let n = 0;
+      for (const [i, a] of boxes.entries())
+        for (const b of boxes.slice(i + 1))
+          if (
+            a.left < b.right - 1 &&
+            b.left < a.right - 1 &&
+            a.top < b.bottom - 1 &&
+            b.top < a.bottom - 1
+          )
+            n++;
+      return n;
+    });
+    expect(overlaps).toBe(0);
+    await page.getByLabel('Energy unit').selectOption('auto');
+  });
+
+  test('12: with the server gone nothing claims to run, and nothing red stays when it is back', async () => {
+    expected = /WebSocket|ERR_|Failed to load|ECONN/;
+    const own = await startTarget('sim:seed=2,period_ms=1,kind=counter');
+    try {
+      await visit({ view: 'live' }, { expected }, own.url);
+      await page.getByText('Connected').waitFor();
+      await page.getByLabel('Meters of this machine').getByText(/ W/).first().waitFor();
+      for (let i = 0; i < 3; i++)
+        await fetch(`${own.url}api/profiling/generate`, {
+          method: 'POST',
+          body: JSON.stringify({
+            prompt: 'Long',
+            max_length: 400,
+            batch_size: 160,
+            profiling_depth: 'deep',
+            wait: false,
+          }),
+        });
+      const now = () => page.locator('.now-line').innerText();
+      await expect.poll(now, { timeout: 60_000 }).toMatch(/^Running/);
+      await page.getByRole('button', { name: 'Stop', exact: true }).click();
+      await expect
+        .poll(
+          () =>
+            page
+              .locator('.previous')
+              .innerText()
+              .catch(() => ''),
+          { timeout: 60_000 },
+        )
+        .toMatch(/cancelled|completed/);
+      await own.kill();
+      await page.getByText('Reconnecting…').waitFor();
+      await expect.poll(now).not.toMatch(/^Running/);
+      expect(await page.getByRole('button', { name: /^Stop/ }).isDisabled()).toBe(true);
+      await page.getByText('not known now').first().waitFor();
+      await own.restart();
+      await page.getByText('Connected').waitFor({ timeout: 60_000 });
+      await expect.poll(() => page.locator('.start .notice.bad').count()).toBe(0);
+    } finally {
+      await o?.close();
+      await own.close();
+    }
+  });
+
+  test('15: on a phone the status comes before the form, and nothing is wider than the screen', async () => {
+    await visit(
+      { view: 'live', ids: [run, batch, 'a', 'b'].join(',') },
+      { width: 390, height: 844 },
+    );
+    await page.locator('.now').waitFor();
+    const [now, form] = await page.evaluate(() =>
+      ['.now', '.start'].map((s) => document.querySelector(s)?.getBoundingClientRect().top ?? -1),
+    );
+    expect(now).toBeGreaterThan(0);
+    expect(form).toBeGreaterThan(now);
+    const widest = () => page.evaluate(() => document.documentElement.scrollWidth);
+    expect(await widest()).toBeLessThanOrEqual(390);
+    for (const view of ['history', 'analysis']) {
+      await page.goto(at(target.url, { view, run, ids: [run, batch, 'a', 'b'].join(',') }));
+      await page.locator('.panel').first().waitFor();
+      expect(await widest(), view).toBeLessThanOrEqual(390);
+    }
+  });
+
+  test('16: sequences of a batch have maps of their own, and a row of History opens from anywhere', async () => {
+    const tokens = (await get<{ tokens: Token[] }>(`run/${batch}/tokens`)).tokens;
+    const other = tokens.find((t) => t.sequence === 2 && t.token > 4);
+    await visit({ view: 'analysis', run: batch, pane: 'heatmap', token: String(other?.token) });
+    await chartHas(page, 'heatmap', 'shape');
+    const known = await page.evaluate(() =>
+      Array.from(
+        (window.__test!.heatmap as unknown as { grid: { values: Float32Array } }).grid.values,
+      ).some((v) => v > 0),
+    );
+    expect(known).toBe(true);
+    await page.goto(at(target.url, { view: 'history' }));
+    await page.locator('.runs tbody tr').first().locator('td[data-label="Per token"]').click();
+    await expect.poll(() => query().get('run')).not.toBe(null);
+  });
+});

@@ -1,0 +1,212 @@
+// What a scope holds of a run: the sums that every view of the workspace is drawn from.
+import { expect, test } from 'vitest';
+import type { Cube } from '../../src/api/binary.ts';
+import type { Summary } from '../../src/api/types.ts';
+import { amountOf, isKnown } from '../../src/core/quantity.ts';
+import { medianInterval, segments } from '../../src/views/analysis/findings.ts';
+import {
+  type Cubes,
+  figures,
+  hottest,
+  matrix,
+  medians,
+  mergeLayers,
+  type RunRows,
+  type Scope,
+  sums,
+  tokenLayers,
+  tree,
+  weigh,
+  weighSteps,
+} from '../../src/views/analysis/scope.ts';
+import {
+  COMPONENTS,
+  cell,
+  type FixtureRun,
+  makeRun,
+  tree as wholeTree,
+} from '../fixture/generate.ts';
+
+const NONE: Scope = {
+  range: null,
+  phase: null,
+  token: null,
+  sequence: null,
+  layer: null,
+  component: null,
+};
+const run = makeRun({ seed: 5, tokens: 30, layers: 6 });
+const rowsOf = (r: FixtureRun): RunRows => ({
+  tokens: r.tokens,
+  phases: r.phases,
+  source: r.summary.energy_source,
+  missing: [],
+});
+const rows = rowsOf(run);
+const summary = run.summary as Summary;
+
+function cubeOf(r: FixtureRun, metric: string): Cube {
+  const [t, l, c] = [r.tokens.length, r.options.layers + 1, COMPONENTS.length + 1];
+  const values = new Float32Array(t * l * c).fill(Number.NaN);
+  for (let i = 0; i < t; i++)
+    for (let j = 0; j < l - 1; j++)
+      for (let k = 0; k < c - 1; k++) values[(i * l + j) * c + k] = cell(r, metric, i, j, k);
+  for (let i = 0; i < t; i++)
+    values[(i * l + l - 1) * c + c - 1] =
+      0.05 * ((metric === 'time' ? r.tokens[i].duration_ms : r.tokens[i].energy_mj) ?? Number.NaN);
+  return { tokens: t, layers: l, components: c, values };
+}
+const energyCube = cubeOf(run, 'energy');
+const cubes: Cubes = {
+  energy: energyCube,
+  time: cubeOf(run, 'time'),
+  components: [...COMPONENTS, 'lm_head'],
+};
+const energyOf = (s: Partial<Scope>) =>
+  amountOf(figures(rows, { ...NONE, ...s }).energy) ?? Number.NaN;
+const held = (x: ReturnType<typeof sums>) => hottest(x).reduce((a, p) => a + (p.energy ?? 0), 0);
+const cellsIn = (s: Partial<Scope>) => held(sums(rows, cubes, { ...NONE, ...s }, 'energy'));
+
+test('the whole run, its phases, its tokens and halves of it add up', () => {
+  const total = summary.total_energy_mj ?? 0;
+  const end = summary.total_duration_ms ?? 0;
+  expect(energyOf({ range: [0, end] })).toBeCloseTo(total, 4);
+  const phases = [...new Set(rows.phases.map((p) => p.phase))];
+  expect(phases.reduce((a, phase) => a + energyOf({ phase }), 0)).toBeCloseTo(total, 4);
+  for (const at of [0.2, 0.5, 0.9])
+    expect(energyOf({ range: [0, end * at] }) + energyOf({ range: [end * at, end] })).toBeCloseTo(
+      total,
+      4,
+    );
+  const t = run.tokens[7];
+  const half: [number, number] = [t.start_ms, t.start_ms + t.duration_ms / 2];
+  expect(energyOf({ token: 7 })).toBeCloseTo(t.energy_mj ?? 0, 6);
+  expect(energyOf({ range: half })).toBeCloseTo((t.energy_mj ?? 0) / 2, 4);
+});
+
+test('a token, a layer and a component together are the one cell, and not the first that matches', () => {
+  const j = COMPONENTS.indexOf('attention');
+  const s = { token: 10, layer: 3, component: 'attention' };
+  expect(cellsIn(s)).toBeCloseTo(cell(run, 'energy', 10, 3, j), 4);
+  expect(cellsIn({ token: 10, layer: 3 })).toBeGreaterThan(cellsIn(s));
+  expect(cellsIn({ token: 10 })).toBeGreaterThan(cellsIn({ token: 10, layer: 3 }));
+  let want = 0;
+  for (let t = 1; t < 30; t++)
+    for (let c = 0; c < COMPONENTS.length; c++) want += cell(run, 'energy', t, 5, c);
+  expect(cellsIn({ phase: 'decode', layer: 5 })).toBeCloseTo(want, 2);
+});
+
+test('a phase that the token does not lie in leaves nothing', () => {
+  expect(cellsIn({ phase: 'prefill', token: 10 })).toBe(0);
+  expect(isKnown(figures(rows, { ...NONE, phase: 'prefill', token: 10 }).energy)).toBe(false);
+});
+
+test('an energy without a source is unavailable, never zero', () => {
+  const blind = makeRun({ seed: 5, tokens: 30, energy: 'unavailable' });
+  expect(figures(rowsOf(blind), { ...NONE, range: [0, 100] }).energy.source).toBe('unavailable');
+  const time = sums(
+    rowsOf(blind),
+    { ...cubes, energy: null, time: cubeOf(blind, 'time') },
+    NONE,
+    'time',
+  );
+  expect(matrix(time, 'energy').every(Number.isNaN)).toBe(true);
+  expect(hottest(time).every((p) => p.energy === null && p.ms > 0)).toBe(true);
+});
+
+test('net of idle takes the idle power out by time', () => {
+  const scope = { ...NONE, phase: 'decode' };
+  const gross = sums(rows, cubes, scope, 'energy');
+  const net = sums(rows, cubes, scope, 'energy', true);
+  const ms = hottest(gross).reduce((a, p) => a + p.ms, 0);
+  const decode = rows.phases.find((p) => p.phase === 'decode');
+  const idle = (decode?.energy_mj ?? 0) - (decode?.net_energy_mj ?? 0);
+  expect(idle).toBeGreaterThan(0);
+  expect(held(gross) - held(net)).toBeCloseTo((idle / (decode?.duration_ms ?? 1)) * ms, 2);
+});
+
+test('in a batch each sequence has its share of the step that holds the parts', () => {
+  const tokens = run.tokens.slice(0, 8).map((t, i) => ({
+    ...t,
+    token: i,
+    sequence: i % 4,
+    step: i < 4 ? 0 : 4,
+    share: i % 4 === 0 ? 0.4 : 0.2,
+  }));
+  const batch: RunRows = { ...rows, tokens };
+  const w = (s: Partial<Scope>) =>
+    Array.from(weighSteps(batch, weigh(batch, { ...NONE, ...s })), (x) => Number(x.toFixed(9)));
+  expect(w({})).toEqual([1, 0, 0, 0, 1, 0, 0, 0]);
+  expect(w({ sequence: 0 })[4]).toBe(0.4);
+  expect(w({ sequence: 3 })[4]).toBe(0.2);
+  expect([0, 1, 2, 3].reduce((a, sequence) => a + w({ sequence })[0], 0)).toBeCloseTo(1, 9);
+});
+
+test('the trees of a scope conserve, merged and apart', () => {
+  for (const merged of [false, true]) {
+    const root = tree(sums(rows, cubes, { ...NONE, range: [0, 150] }, 'energy'), merged);
+    expect(root.children?.length).toBeGreaterThan(0);
+    for (const phase of root.children ?? []) {
+      const parts = (phase.children ?? []).reduce((a, c) => a + (c.value ?? 0), 0);
+      expect(parts + (phase.self ?? 0)).toBeCloseTo(phase.value ?? 0, 6);
+    }
+  }
+  const whole = wholeTree(run, 'energy');
+  const merged = mergeLayers(whole);
+  expect(merged.value).toBe(whole.value);
+  const decode = merged.children?.find((p) => p.name === 'decode');
+  const parts = (decode?.children ?? []).reduce((a, c) => a + (c.value ?? 0), 0);
+  expect(parts + (decode?.self ?? 0)).toBeCloseTo(decode?.value ?? 0, 4);
+  expect(new Set(decode?.children?.map((c) => c.name)).size).toBe(decode?.children?.length);
+  expect(decode?.children?.some((c) => c.kind === 'layer')).toBe(false);
+});
+
+test('the median of a cell is not moved by one stall', () => {
+  const stalled = { ...cubes.time, values: cubes.time.values.slice() };
+  stalled.values[12 * stalled.layers * stalled.components] *= 1000;
+  const scope = { ...NONE, phase: 'decode' };
+  const before = medians(rows, cubes.time, scope)[0];
+  expect(Math.abs(medians(rows, stalled, scope)[0] / before - 1)).toBeLessThan(0.1);
+});
+
+test('the map of tokens and layers holds what the cube holds', () => {
+  const m = tokenLayers(rows, energyCube, NONE, cubes.components);
+  expect([m.tokens.length, m.layers]).toEqual([30, 6]);
+  let want = 0;
+  for (let c = 0; c < COMPONENTS.length; c++) want += cell(run, 'energy', 4, 2, c);
+  expect(m.values[4 * 6 + 2]).toBeCloseTo(want, 3);
+});
+
+test('the parts of the verdict sum to the total, gross and net, with and without parts of the model', () => {
+  for (const net of [false, true])
+    for (const c of [cubes, null]) {
+      const list = segments(summary, rows, c, net) ?? [];
+      expect(list.length).toBeGreaterThan(2);
+      expect(list.reduce((a, x) => a + x.mj, 0)).toBeCloseTo(summary.total_energy_mj ?? 0, 6);
+      expect(list.some((x) => x.key === 'attention')).toBe(c !== null);
+    }
+  expect(segments({ ...summary, total_energy_mj: null }, rows, cubes, false)).toBeNull();
+});
+
+test('disturbed tokens stand apart from decode', () => {
+  const mark = (odd: number) => ({
+    ...rows,
+    tokens: run.tokens.map((t, i) => ({ ...t, disturbed: i === odd })),
+  });
+  const list = segments(summary, mark(9), cubes, false) ?? [];
+  const calm = segments(summary, mark(-1), cubes, false) ?? [];
+  const of = (l: typeof list, key: string) => l.find((x) => x.key === key)?.mj ?? 0;
+  expect(of(list, 'disturbed')).toBeCloseTo(run.tokens[9].energy_mj ?? 0, 6);
+  expect(of(calm, 'disturbed')).toBe(0);
+  expect(of(list, 'attention')).toBeLessThan(of(calm, 'attention'));
+});
+
+test('the interval of a median is wide for few and narrow for many', () => {
+  const many = Float64Array.from({ length: 400 }, (_, i) => i);
+  const [lo, hi] = medianInterval(many) ?? [0, 0];
+  expect(lo).toBeGreaterThan(170);
+  expect(lo).toBeLessThan(190);
+  expect(hi).toBeGreaterThan(209);
+  expect(hi).toBeLessThan(230);
+  expect(medianInterval(Float64Array.of(1, 2, 3))).toBeNull();
+});
