@@ -135,6 +135,8 @@ typedef struct pj_run_facts {
     const char *repeat_group; /* id of the first run of a series of equal runs */
     uint32_t repeat_index;
     const char *batch_rule; /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
+    const char *scope; /* what the energy is of: "machine" (default), "process", "request" */
+    const char *level; /* of an attached engine: "coarse" (as users run it), "fine" (eager, synchronised) */
 } pj_run_facts;
 
 PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);

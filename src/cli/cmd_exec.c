@@ -1,240 +1,88 @@
-/* perjoule exec: the energy of any program and its children. The meter measures the whole machine
- * before, during and after the program; idle power measured before is subtracted for the net
- * figure. The program keeps its terminal, signals and exit code: Ctrl-C reaches it, not perjoule,
- * whose report goes to standard error (or, with --json, to standard output). */
+/*
+ * perjoule exec: the energy of any program and of what it starts, as a stored run. The sensors listen to
+ * the whole machine before, while and after the program runs; idle power measured before is taken off
+ * for the net figure. The program keeps its terminal, its signals, its output and its exit code; what it
+ * says of its own phases arrives as markers (profile/markers.h). Our words go to standard error or, with
+ * --json, to standard output at the end.
+ */
+#include "cli/exec_child.h"
 #include "cli/options.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "power/checks.h"
-#include "power/meter.h"
+#include "profile/markers.h"
+#include "profile/run.h"
 #include "trace/summary.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXIT_NOT_FOUND = 127, EXIT_NOT_RUNNABLE = 126, EXIT_SIGNAL = 128 };
-
-typedef struct figure {
-    double gross_mj, idle_mj, net_mj;
-    double sd_mj, net_sd_mj;         /* 1 sigma */
-    double own_sd_mj, net_own_sd_mj; /* part of it: noise and bias */
-    double gain_mj, net_gain_mj;     /* part of it: gain of the device */
-} figure;
+typedef struct exec_args {
+    const char *power, *database, *depth, *engine, *model, *experiment;
+    pj_text_list tags;
+    int64_t interval_ns;
+    double baseline_s;
+    bool no_store, json;
+} exec_args;
 
 typedef struct execution {
     const pj_command *command;
-    char **words;
-    pj_meter *meter;
-    const pj_rail *rails;
-    uint32_t rail_count;
-    pj_curve *curves[PJ_MAX_RAILS];
-    pj_baseline baseline;
-    figure figures[PJ_MAX_RAILS], total;
-    char holds[256], lacks[256]; /* names of rails in the total, and of rails missing from it */
-    pj_finding findings[PJ_FINDINGS_MAX];
-    uint32_t finding_count;
-    int64_t begin_ns, end_ns;
-    double cpu_s; /* CPU time of the program and its children */
-    int exit_code;
-    pid_t child;
+    const exec_args *args;
+    pj_child child;
+    pj_session *session;
+    pj_run *run;
+    pj_markers *markers;
+    pj_busy busy_before, busy_after; /* of the machine */
+    char store_problem[PJ_ERROR_TEXT_BYTES];
+    pj_run_data data;
 } execution;
 
-static volatile sig_atomic_t child_pid; /* for the signal handler */
+/* ---- the report ---------------------------------------------------------------------------- */
 
-static void forward(int signal_number)
+static double run_seconds(const execution *e)
 {
-    if (child_pid > 0) kill((pid_t)child_pid, signal_number);
+    return e->data.info.total_ms * 1e-3;
 }
 
-/* ---- the program
- * ----------------------------------------------------------------------------------- */
-
-/* In the child: default signals, then exec; on failure errno is sent through the pipe. */
-static void become(char **words, int failure_pipe)
+/* The program's part of the processors' time while it ran; NAN: unknown. It is what a model of its
+ * part of the energy rests on: no sensor tells processes apart. */
+static double cpu_share(const execution *e)
 {
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGQUIT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
-    execvp(words[0], words);
-    int why = errno;
-    if (write(failure_pipe, &why, sizeof why) < 0) _exit(EXIT_NOT_FOUND);
-    _exit(why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE);
+    double busy = (e->busy_after.busy - e->busy_before.busy) / (double)sysconf(_SC_CLK_TCK);
+    if (e->busy_after.total <= e->busy_before.total || !(busy > 0)) return NAN;
+    return fmin(1, e->child.cpu_s / busy);
 }
 
-static void take_signals(void)
+static double process_mj(const execution *e)
 {
-    signal(SIGINT, SIG_IGN); /* the terminal sends these to the program as well */
-    signal(SIGQUIT, SIG_IGN);
-    struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    return e->data.info.net_mj * cpu_share(e);
 }
 
-static pj_status start_program(execution *e, pj_error *err)
+static const pj_rail_energy *rail_figure(const execution *e, uint32_t rail)
 {
-    int ends[2], why = 0;
-    if (pipe(ends) != 0) return pj_fail_errno(err, errno, "cannot start %s", e->words[0]);
-    for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-    fflush(NULL);
-    take_signals();
-    e->begin_ns = pj_clock_ns();
-    e->child = fork();
-    if (e->child == 0) become(e->words, ends[1]);
-    child_pid = e->child;
-    close(ends[1]);
-    ssize_t got = e->child > 0 ? read(ends[0], &why, sizeof why) : 0;
-    close(ends[0]);
-    if (e->child < 0) return pj_fail_errno(err, errno, "cannot start %s", e->words[0]);
-    if (got != (ssize_t)sizeof why) return PJ_OK;
-    waitpid(e->child, NULL, 0);
-    e->exit_code = why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUNNABLE;
-    return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", e->words[0], strerror(why));
+    for (uint32_t i = 0; i < e->data.rail_energy_count; i++)
+        if (e->data.rail_energy[i].rail == rail && e->data.rail_energy[i].phase == PJ_PHASE_COUNT)
+            return &e->data.rail_energy[i];
+    return NULL;
 }
 
-static double seconds(struct timeval t)
+static pj_rail_energy total_figure(const execution *e)
 {
-    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+    const pj_run_info *info = &e->data.info;
+    return (pj_rail_energy){.gross_mj = info->total_mj,
+                            .idle_mj = info->idle_mj,
+                            .net_mj = info->net_mj,
+                            .sd_mj = info->total_sd_mj,
+                            .net_sd_mj = info->net_sd_mj};
 }
 
-/* ---- the meter
- * --------------------------------------------------------------------------------------- */
-
-static pj_status drain(execution *e, pj_error *err)
-{
-    pj_reading readings[256];
-    size_t count;
-    while ((count = pj_meter_read(e->meter, readings, 256)) > 0)
-        for (size_t i = 0; i < count; i++) {
-            pj_status status = pj_curve_add(e->curves[readings[i].rail], &readings[i], err);
-            if (status != PJ_OK) return status;
-        }
-    return PJ_OK;
-}
-
-/* Waits for the program, draining the rings meanwhile. */
-static pj_status wait_for_program(execution *e, pj_error *err)
-{
-    struct rusage usage;
-    int status = 0;
-    pj_status drained = PJ_OK;
-    for (pid_t done = 0; done == 0;) {
-        done = wait4(e->child, &status, WNOHANG, &usage);
-        e->end_ns = pj_clock_ns();
-        if (done < 0 && errno == EINTR) done = 0;
-        if (done != 0) break;
-        if (drained == PJ_OK) drained = drain(e, err);
-        for (uint32_t i = 0; i < e->rail_count; i++) /* so that hours at 1 kHz fit into memory */
-            pj_curve_thin(e->curves[i], e->begin_ns + PJ_NS_PER_S, e->end_ns - PJ_NS_PER_S);
-        pj_clock_sleep_until(e->end_ns + 2 * PJ_NS_PER_MS);
-    }
-    child_pid = 0;
-    e->cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    e->exit_code = WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
-    return drained;
-}
-
-static pj_status settle(execution *e, pj_error *err)
-{
-    int64_t until = e->end_ns + pj_meter_settle_ns(e->meter);
-    pj_status status = PJ_OK;
-    for (int64_t now; status == PJ_OK && (now = pj_clock_ns()) < until;) {
-        pj_clock_sleep_until(until - now > 20 * PJ_NS_PER_MS ? now + 20 * PJ_NS_PER_MS : until);
-        status = drain(e, err);
-    }
-    pj_meter_stop(e->meter);
-    if (status == PJ_OK) status = drain(e, err);
-    for (uint32_t i = 0; i < e->rail_count && status == PJ_OK; i++)
-        status = pj_curve_finish(e->curves[i], err);
-    return status;
-}
-
-/* A rail's figure: a gain error applies to gross and idle alike, so the net figure has the gain
- * uncertainty of the net energy only. */
-static figure rail_figure(const execution *e, uint32_t rail, double run_s)
-{
-    pj_curve_energy energy;
-    pj_curve_query(e->curves[rail], e->begin_ns, e->end_ns, &energy);
-    bool quiet = e->baseline.rail_count == 0 || e->baseline.rail_quiet[rail];
-    double gain = energy.energy_mj > 0 ? energy.gain_sd_mj / energy.energy_mj : 0;
-    figure f = {.gross_mj = energy.energy_mj,
-                .sd_mj = energy.sd_mj,
-                .own_sd_mj = hypot(energy.random_sd_mj, energy.bias_sd_mj),
-                .gain_mj = energy.gain_sd_mj,
-                .idle_mj = quiet ? e->baseline.mw[rail] * run_s : NAN};
-    f.net_mj = f.gross_mj - f.idle_mj;
-    f.net_own_sd_mj = hypot(f.own_sd_mj, e->baseline.sd_mw[rail] * run_s);
-    f.net_gain_mj = gain * fabs(f.net_mj);
-    f.net_sd_mj = hypot(f.net_own_sd_mj, f.net_gain_mj);
-    return f;
-}
-
-/* Sockets of one model share their gain error: those terms add linearly, others in quadrature. */
-static void add_to_total(figure *total, const figure *f)
-{
-    total->gross_mj += f->gross_mj;
-    total->idle_mj += f->idle_mj;
-    total->net_mj += f->net_mj;
-    total->own_sd_mj = hypot(total->own_sd_mj, f->own_sd_mj);
-    total->net_own_sd_mj = hypot(total->net_own_sd_mj, f->net_own_sd_mj);
-    total->gain_mj += f->gain_mj;
-    total->net_gain_mj += f->net_gain_mj;
-}
-
-/* The total includes the rails that cover the whole time; the missing ones are named. */
-static void compute_total(execution *e)
-{
-    uint64_t used = 0, missing = 0;
-    e->total = (figure){0};
-    for (uint32_t i = 0; i < e->rail_count; i++) {
-        if (!pj_rail_in_column(e->rails, e->rail_count, i, PJ_RAIL_TOTAL)) continue;
-        bool known = !isnan(e->figures[i].gross_mj);
-        *(known ? &used : &missing) |= 1ull << i;
-        if (known) add_to_total(&e->total, &e->figures[i]);
-    }
-    e->total.sd_mj = hypot(e->total.own_sd_mj, e->total.gain_mj);
-    e->total.net_sd_mj = hypot(e->total.net_own_sd_mj, e->total.net_gain_mj);
-    if (!used) e->total = (figure){NAN, NAN, NAN, NAN, NAN};
-    const char *unread = used ? pj_meter_unread(e->meter) : "";
-    size_t length = (size_t)snprintf(e->lacks, sizeof e->lacks, "%s%s", unread,
-                                     *unread && missing ? "," : "");
-    pj_rail_names(e->rails, e->rail_count, used, e->holds, sizeof e->holds);
-    pj_rail_names(e->rails, e->rail_count, missing, e->lacks + length, sizeof e->lacks - length);
-}
-
-static void compute(execution *e)
-{
-    double run_s = (double)(e->end_ns - e->begin_ns) * 1e-9;
-    e->finding_count = pj_rails_check(e->rails, e->rail_count, (const pj_curve *const *)e->curves,
-                                      e->begin_ns, e->end_ns, e->findings);
-    for (uint32_t i = 0; i < e->finding_count; i++)
-        pj_curve_doubt_gain(e->curves[e->findings[i].rail], e->findings[i].excess);
-    for (uint32_t i = 0; i < e->rail_count; i++) e->figures[i] = rail_figure(e, i, run_s);
-    compute_total(e);
-}
-
-/* Quality of the total: measured, modelled, or unavailable without one. */
-static pj_source_quality quality(const execution *e)
-{
-    return isnan(e->total.gross_mj) ? PJ_UNAVAILABLE : pj_meter_quality(e->meter);
-}
-
-/* ---- the report
- * --------------------------------------------------------------------------------------- */
-
-static void print_figure(const char *name, const figure *f, double run_s)
+static void print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
     char gross[32], sd[32], net[32], net_sd[32], power[32];
     pj_format_energy(f->gross_mj, gross, sizeof gross);
@@ -257,39 +105,97 @@ static void print_figure(const char *name, const figure *f, double run_s)
 
 static bool has_total_rail(const execution *e)
 {
-    for (uint32_t i = 0; i < e->rail_count; i++)
-        if (e->rails[i].rail_class == PJ_RAIL_TOTAL) return true;
+    for (uint32_t i = 0; i < e->data.rail_count; i++)
+        if (e->data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
     return false;
+}
+
+static void print_rails(const execution *e)
+{
+    const pj_run_info *info = &e->data.info;
+    double run_s = run_seconds(e);
+    fprintf(stderr, "  %-20s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
+            "(95 %)", "mean");
+    for (uint32_t i = 0; i < e->data.rail_count; i++) {
+        const pj_rail_energy *f = rail_figure(e, i);
+        if (f) print_figure(e->data.rails[i].name, f, run_s);
+    }
+    pj_rail_energy total = total_figure(e);
+    if (!has_total_rail(e) && (e->data.rail_count > 1 || info->partial_rails))
+        print_figure("total", &total, run_s);
+    if (info->partial_rails) {
+        char text[600];
+        pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);
+        fprintf(stderr, isnan(info->total_mj) ? "  no total: %s\n" : "  partial: %s\n", text);
+    }
+    if (info->quality == PJ_MODELLED)
+        fprintf(stderr, "  These figures are modelled, not measured.\n");
+}
+
+/* Only of a program that said more of itself than that it ran. */
+static void print_phases(const execution *e)
+{
+    char energy[32], time[32];
+    if (pj_markers_count(e->markers).events == 0) return;
+    fprintf(stderr, "  %-20s %12s %12s\n", "phase", "time", "gross");
+    for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
+        double ms = 0, mj = 0;
+        bool found = false;
+        for (uint32_t i = 0; i < e->data.phase_count; i++) {
+            if (e->data.phases[i].phase != p) continue;
+            found = true;
+            ms += e->data.phases[i].duration_ms;
+            mj += pj_mj_of_nj(e->data.phases[i].energy.gross_nj);
+        }
+        if (!found) continue;
+        pj_format_time(ms, time, sizeof time);
+        pj_format_energy(mj, energy, sizeof energy);
+        fprintf(stderr, "  %-20s %12s %12s\n", pj_phase_name(p), time, energy);
+    }
+}
+
+static void print_process(const execution *e)
+{
+    char text[32];
+    if (isnan(process_mj(e))) return;
+    pj_format_energy(process_mj(e), text, sizeof text);
+    fprintf(stderr, "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
+            100 * cpu_share(e), text);
+}
+
+static bool is_shown(const char *code)
+{
+    /* the table says these in their places */
+    return strcmp(code, "power_unavailable") != 0 && strcmp(code, "run_failed") != 0;
 }
 
 static void print_table(const execution *e)
 {
     char time[32], cpu[32];
-    double run_s = (double)(e->end_ns - e->begin_ns) * 1e-9;
-    pj_format_time(run_s * 1e3, time, sizeof time);
-    pj_format_time(e->cpu_s * 1e3, cpu, sizeof cpu);
-    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->words[0], time,
-            cpu, e->exit_code);
-    if (e->rail_count == 0) {
-        fprintf(stderr, "  energy: unavailable. %s\n", pj_meter_remedy(e->meter));
-        return;
+    const pj_run_info *info = &e->data.info;
+    pj_format_time(info->total_ms, time, sizeof time);
+    pj_format_time(e->child.cpu_s * 1e3, cpu, sizeof cpu);
+    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
+            time, cpu, e->child.exit_code);
+    if (e->data.rail_count == 0) {
+        const char *remedy = e->session->meter ? pj_meter_remedy(e->session->meter)
+                                               : "Power measurement is switched off (--power none); "
+                                                 "leave the option out to use the machine's sensors.";
+        fprintf(stderr, "  energy: unavailable. %s\n", remedy);
+    } else {
+        print_rails(e);
+        print_process(e);
     }
-    fprintf(stderr, "  %-20s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
-            "(95 %)", "mean");
-    for (uint32_t i = 0; i < e->rail_count; i++)
-        print_figure(e->rails[i].name, &e->figures[i], run_s);
-    if (!has_total_rail(e) && (e->rail_count > 1 || e->lacks[0]))
-        print_figure("total", &e->total, run_s);
-    if (e->lacks[0]) {
-        char text[600];
-        pj_partial_text(e->holds, e->lacks, text, sizeof text);
-        fprintf(stderr, isnan(e->total.gross_mj) ? "  no total: %s\n" : "  partial: %s\n", text);
-    }
-    if (pj_meter_quality(e->meter) == PJ_MODELLED)
-        fprintf(stderr, "  These figures are modelled, not measured.\n");
+    print_phases(e);
+    for (uint32_t i = 0; i < e->data.warning_count; i++)
+        if (is_shown(e->data.warnings[i].code)) fprintf(stderr, "  %s\n", e->data.warnings[i].text);
+    if (e->store_problem[0])
+        fprintf(stderr, "  not stored: %s\n", e->store_problem);
+    else if (e->session->store)
+        fprintf(stderr, "  stored as %s\n", info->id);
 }
 
-static void figure_json(pj_json *json, const figure *f, double run_s)
+static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)
 {
     pj_json_kv_double(json, "gross_mj", f->gross_mj);
     pj_json_kv_double(json, "sd_mj", f->sd_mj);
@@ -299,164 +205,241 @@ static void figure_json(pj_json *json, const figure *f, double run_s)
     pj_json_kv_double(json, "mean_mw", f->gross_mj / run_s);
 }
 
-static void rails_json(const execution *e, pj_json *json, double run_s)
+static void rails_json(const execution *e, pj_json *json)
 {
     pj_json_key(json, "rails");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < e->rail_count; i++) {
+    for (uint32_t i = 0; i < e->data.rail_count; i++) {
+        const pj_rail *rail = &e->data.rails[i];
+        const pj_rail_energy *f = rail_figure(e, i);
+        if (!f) continue;
         pj_json_object_begin(json);
-        pj_json_kv_string(json, "name", e->rails[i].name);
-        pj_json_kv_string(json, "source", e->rails[i].source);
-        pj_json_kv_string(json, "class", pj_rail_class_name(e->rails[i].rail_class));
-        pj_json_kv_string(json, "quality", pj_quality_name(e->rails[i].quality));
-        figure_json(json, &e->figures[i], run_s);
+        pj_json_kv_string(json, "name", rail->name);
+        pj_json_kv_string(json, "source", rail->source);
+        pj_json_kv_string(json, "class", pj_rail_class_name(rail->rail_class));
+        pj_json_kv_string(json, "quality", pj_quality_name(rail->quality));
+        figure_json(json, f, run_seconds(e));
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
-}
-
-/* Calls `say` once per warning: from the meter, the baseline and the checks. */
-static void each_warning(const execution *e, void (*say)(void *, const char *), void *context)
-{
-    pj_meter_event event;
-    char text[1024];
-    if (e->baseline.rail_count > 0 && pj_baseline_text(&e->baseline, text, sizeof text))
-        say(context, text);
-    bool disagreed = false;
-    while (pj_meter_next_event(e->meter, &event)) {
-        disagreed |= event.kind == PJ_METER_DISAGREES;
-        pj_meter_event_text(e->meter, &event, text, sizeof text);
-        say(context, text);
-    }
-    for (uint32_t i = 0; i < e->finding_count; i++)
-        if (!disagreed || strcmp(e->findings[i].code, "sensors_disagree") != 0)
-            say(context, e->findings[i].text);
-}
-
-static void say_in_json(void *context, const char *text)
-{
-    pj_json_string(context, text);
-}
-
-static void say_to_terminal(void *context, const char *text)
-{
-    (void)context;
-    fprintf(stderr, "  %s\n", text);
 }
 
 static void warnings_json(const execution *e, pj_json *json)
 {
     pj_json_key(json, "warnings");
     pj_json_array_begin(json);
-    if (e->rail_count == 0) pj_json_string(json, pj_meter_remedy(e->meter));
-    each_warning(e, say_in_json, json);
+    for (uint32_t i = 0; i < e->data.warning_count; i++)
+        pj_json_string(json, e->data.warnings[i].text);
+    if (e->store_problem[0]) pj_json_string(json, e->store_problem);
     pj_json_array_end(json);
+}
+
+static void command_json(const execution *e, pj_json *json)
+{
+    pj_json_key(json, "command");
+    pj_json_array_begin(json);
+    for (char **w = e->child.words; *w; w++) pj_json_string(json, *w);
+    pj_json_array_end(json);
+    pj_json_kv_int(json, "exit_code", e->child.exit_code);
+}
+
+static void cpu_json(const execution *e, pj_json *json)
+{
+    pj_json_kv_double(json, "cpu_time_ms", e->child.cpu_s * 1e3);
+    pj_json_kv_string(json, "cpu_time_method", e->child.cpu_method);
+    pj_json_kv_double(json, "process_cpu_share", cpu_share(e));
 }
 
 static void print_json(const execution *e)
 {
     pj_buffer text;
     pj_json json;
-    double run_s = (double)(e->end_ns - e->begin_ns) * 1e-9;
-    pj_buffer_init(&text, 4 << 20);
+    const pj_run_info *info = &e->data.info;
+    const pj_baseline *idle = pj_session_idle(e->session);
+    pj_rail_energy total = total_figure(e);
+    pj_buffer_init(&text, 16 << 20);
     pj_json_init(&json, &text);
     pj_json_object_begin(&json);
-    pj_json_key(&json, "command");
-    pj_json_array_begin(&json);
-    for (char **w = e->words; *w; w++) pj_json_string(&json, *w);
-    pj_json_array_end(&json);
-    pj_json_kv_int(&json, "exit_code", e->exit_code);
-    pj_json_kv_double(&json, "duration_ms", run_s * 1e3);
-    pj_json_kv_double(&json, "cpu_time_ms", e->cpu_s * 1e3);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(quality(e)));
-    pj_json_kv_double(&json, "total_energy_mj", e->total.gross_mj);
-    pj_json_kv_double(&json, "idle_energy_mj", e->total.idle_mj);
-    pj_json_kv_names(&json, "total_rails", e->holds);
-    pj_json_kv_names(&json, "partial_rails", isnan(e->total.gross_mj) ? "" : e->lacks);
+    command_json(e, &json);
+    cpu_json(e, &json);
+    pj_json_kv_double(&json, "process_net_mj", process_mj(e));
+    pj_json_kv_string(&json, "process_energy_source", isnan(process_mj(e)) ? "unavailable" : "modelled");
     pj_json_key(&json, "total");
     pj_json_object_begin(&json);
-    figure_json(&json, &e->total, run_s);
+    figure_json(&json, &total, run_seconds(e));
     pj_json_object_end(&json);
-    rails_json(e, &json, run_s);
-    if (e->baseline.rail_count > 0) pj_json_kv_bool(&json, "baseline_quiet", e->baseline.quiet);
+    rails_json(e, &json);
+    if (idle && idle->rail_count) pj_json_kv_bool(&json, "baseline_quiet", idle->quiet);
+    pj_json_kv_bool(&json, "stored", e->session->store && !e->store_problem[0]);
     warnings_json(e, &json);
+    pj_json_kv_double(&json, "duration_ms", info->total_ms);
+    pj_summary_write_members(&json, info, NULL);
     pj_json_object_end(&json);
     if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
     pj_buffer_fini(&text);
 }
 
-/* ---- the command */
+/* ---- all of it ----------------------------------------------------------------------------- */
 
-static pj_status prepare(execution *e, const char *power, int64_t interval_ns, double baseline_s,
-                         pj_error *err)
+/* A database that cannot be written is no reason not to measure. */
+static pj_status open_session(execution *e, pj_error *err)
 {
-    pj_meter_options options = {.sources = power, .interval_ns = interval_ns};
-    pj_status status = pj_meter_open(&options, &e->meter, err);
-    if (status != PJ_OK) return status;
-    e->rails = pj_meter_rails(e->meter, &e->rail_count);
-    for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) e->baseline.mw[i] = e->baseline.sd_mw[i] = NAN;
-    for (uint32_t i = 0; i < e->rail_count; i++)
-        if (!(e->curves[i] = pj_curve_new(&e->rails[i]))) return pj_fail_memory(err, "exec");
-    status = pj_meter_start(e->meter, err);
-    if (status == PJ_OK && baseline_s > 0 && e->rail_count > 0)
-        status = pj_meter_baseline(e->meter, PJ_BASELINE_COLD, (int64_t)(baseline_s * 1e9),
-                                   &e->baseline, err);
-    /* Readings of the baseline are not in the curves: the window before the program must be
-     * complete. */
-    if (status == PJ_OK && e->rail_count > 0)
-        pj_clock_sleep_until(pj_clock_ns() + pj_meter_settle_ns(e->meter));
+    const exec_args *a = e->args;
+    pj_session_options options = {.size = sizeof options,
+                                  .power = a->power,
+                                  .interval_ns = a->interval_ns,
+                                  .database = a->no_store ? "none" : a->database,
+                                  .baseline_seconds = a->baseline_s > 0 ? a->baseline_s : -1};
+    pj_status status = pj_session_open(&options, &e->session, err);
+    if (status == PJ_OK || a->no_store || a->database) return status;
+    options.database = "none";
+    pj_error without = {0};
+    if (pj_session_open(&options, &e->session, &without) != PJ_OK) return status;
+    memcpy(e->store_problem, err->text, sizeof e->store_problem);
+    return PJ_OK;
+}
+
+static pj_status begin_run(execution *e, pj_error *err)
+{
+    char words[4096] = "";
+    size_t used = 0;
+    const exec_args *a = e->args;
+    for (char **w = e->child.words; *w && used < sizeof words; w++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", *w);
+    pj_run_options options = {.size = sizeof options,
+                              .prompt = words,
+                              .model_name = a->model,
+                              .engine = a->engine ? a->engine : "exec",
+                              .experiment_name = a->experiment,
+                              .tags = a->tags.count ? a->tags.items : NULL,
+                              .depth = a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE};
+    pj_status status = pj_run_begin(e->session, &options, &e->run, err);
+    if (status == PJ_OK) status = pj_markers_new(e->run, &e->markers, err);
     return status;
+}
+
+static void take_markers(void *context, const char *bytes, size_t count)
+{
+    pj_markers_feed(context, bytes, count, pj_clock_ns());
+}
+
+static void describe_run(execution *e)
+{
+    pj_buffer text;
+    pj_json json;
+    pj_buffer_init(&text, 1 << 20);
+    pj_json_init(&json, &text);
+    pj_json_object_begin(&json);
+    command_json(e, &json);
+    cpu_json(e, &json);
+    pj_json_object_end(&json);
+    pj_run_facts facts = {.size = sizeof facts, .scope = "machine", .level = "coarse"};
+    if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);
+    pj_run_describe(e->run, &facts, NULL);
+    pj_buffer_fini(&text);
+}
+
+static pj_run_status status_of(const pj_child *child)
+{
+    if (child->signal == SIGINT) return PJ_RUN_CANCELLED;
+    return child->exit_code ? PJ_RUN_FAILED : PJ_RUN_COMPLETED;
+}
+
+static pj_status end_run(execution *e, pj_run_status status, const char *why, pj_error *err)
+{
+    pj_error problem = {0};
+    pj_status stored = pj_run_finish(e->run, status, why, &e->data, &problem);
+    e->run = NULL;
+    if (stored == PJ_OK) return PJ_OK;
+    if (!e->data.info.id[0]) return pj_fail(err, stored, "%s", problem.text);
+    memcpy(e->store_problem, problem.text, sizeof e->store_problem);
+    return PJ_OK;
 }
 
 static pj_status measure(execution *e, pj_error *err)
 {
-    pj_status status = start_program(e, err);
-    if (status != PJ_OK) return status;
-    status = wait_for_program(e, err);
-    if (status == PJ_OK) status = settle(e, err);
-    if (status == PJ_OK) compute(e);
-    return status;
+    char fd[48], why[64];
+    const pj_power_env *env = &e->session->power_env;
+    snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
+    const char *variables[] = {e->child.reserved_fd >= 0 ? fd : NULL, NULL};
+    pj_busy_get(env, &e->busy_before);
+    pj_status status = pj_child_start(&e->child, variables, err);
+    if (status != PJ_OK) {
+        pj_markers_finish(e->markers, pj_clock_ns());
+        end_run(e, PJ_RUN_FAILED, err->text, NULL);
+        return status;
+    }
+    pj_child_wait(&e->child, take_markers, e->markers);
+    pj_busy_get(env, &e->busy_after);
+    pj_markers_finish(e->markers, e->child.end_ns);
+    describe_run(e);
+    snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
+             e->child.signal ? e->child.signal : e->child.exit_code);
+    pj_run_status ended = status_of(&e->child);
+    return end_run(e, ended, ended == PJ_RUN_FAILED ? why : NULL, err);
+}
+
+static void close_all(execution *e)
+{
+    pj_run_data_fini(&e->data);
+    pj_markers_free(e->markers);
+    pj_session_close(e->session);
+    pj_child_close(&e->child);
+}
+
+static int execute(execution *e)
+{
+    pj_error err = {0};
+    pj_status status = pj_child_find(&e->child, &err);
+    if (status == PJ_OK) status = open_session(e, &err);
+    if (status == PJ_OK) status = begin_run(e, &err);
+    if (status == PJ_OK) status = measure(e, &err);
+    int code = status == PJ_OK || e->child.exit_code ? e->child.exit_code : pj_exit_code(status);
+    if (status != PJ_OK)
+        pj_command_failed(e->command, &err);
+    else if (e->args->json)
+        print_json(e);
+    else
+        print_table(e);
+    close_all(e);
+    return code;
 }
 
 static int run_exec(const pj_command *command, int argc, char **argv)
 {
-    const char *power = pj_power_default();
-    int64_t interval_ns = 0;
-    double baseline_s = 1;
-    bool json = false;
+    exec_args a = {.baseline_s = 1};
     const pj_option options[] = {
-        PJ_OPTION_POWER(&power),
-        {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
+        PJ_OPTION_POWER(&a.power),
+        {"interval", 'i', PJ_OPTION_DURATION, &a.interval_ns, "TIME",
          "sampling interval (each source's own)", 0, 0},
-        {"baseline", 'b', PJ_OPTION_DOUBLE, &baseline_s, "S",
+        {"baseline", 'b', PJ_OPTION_DOUBLE, &a.baseline_s, "S",
          "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object on standard output, at the end",
+        {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
+         "how deep markers are recorded: off (phases, sections, tokens), module (components; "
+         "default) or deep (operations)",
+         .choices = "off module deep"},
+        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "name of the engine that runs (exec)"},
+        {"model", 'm', PJ_OPTION_TEXT, &a.model, "NAME", "name of the model that it runs"},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
+        PJ_OPTION_DB(&a.database),
+        {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
          0, 0},
         {0}};
     int separator = 1, positional;
+    execution e = {.command = command, .args = &a};
+    pj_child_reserve(&e.child);
     while (separator < argc && strcmp(argv[separator], "--") != 0) separator++;
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
-        return pj_command_usage(command, "put -- before the program: perjoule exec -- %s",
+        return pj_command_usage(command, "put -- in front of the program: perjoule exec -- %s",
                                 argv[1]);
-    if (separator + 1 >= argc) return pj_command_usage(command, "give the program to run after --");
-    execution e = {.command = command, .words = argv + separator + 1};
-    pj_error err = {0};
-    pj_status status = prepare(&e, power, interval_ns, baseline_s, &err);
-    if (status == PJ_OK) status = measure(&e, &err);
-    code = status == PJ_OK || e.exit_code ? e.exit_code : pj_exit_code(status);
-    if (status != PJ_OK)
-        pj_command_failed(command, &err);
-    else if (json)
-        print_json(&e);
-    else {
-        print_table(&e);
-        each_warning(&e, say_to_terminal, NULL);
-    }
-    for (uint32_t i = 0; i < e.rail_count; i++) pj_curve_free(e.curves[i]);
-    pj_meter_close(e.meter);
-    return code;
+    if (separator + 1 >= argc)
+        return pj_command_usage(command, "which program? give it after --");
+    e.child.words = argv + separator + 1;
+    return execute(&e);
 }
 
 const pj_command pj_command_exec = {
@@ -465,14 +448,19 @@ const pj_command pj_command_exec = {
     .run = run_exec,
     .usage = "[options] -- PROGRAM [ARGUMENTS]",
     .text =
-        "Measures idle power for a second, runs the program, and prints the energy of every rail "
-        "while it ran: gross, and net of idle, each with its 95 % interval. Power sensors see the "
-        "whole machine or a whole device, so everything else that runs meanwhile counts too. The "
-        "program keeps its terminal and its signals, and its exit code becomes perjoule's (128 + "
-        "signal when it was killed, 127 when there is no such program, 126 when it cannot be run). "
-        "Without sensors the program runs all the same and the energy is unavailable. The table "
-        "goes to standard error; --json prints an object to standard output.",
+        "Measures idle power for a second, runs the program, stores the run and prints the energy of "
+        "every rail while the program ran: gross, and net of idle, each with its 95 % interval. Power "
+        "sensors see the whole machine or a whole device, so everything else that runs meanwhile counts "
+        "too; the program's share by processor time stands beside it and is modelled. The program keeps "
+        "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + signal "
+        "when it was killed, 127 when there is no such program, 126 when it cannot be run). Without "
+        "sensors the program runs all the same and the energy is unavailable. The table goes to standard "
+        "error; --json prints an object to standard output.\n\n"
+        "A program that says where it is gets its energy by phase, section and token: it writes lines "
+        "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to the "
+        "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.",
     .examples =
         "perjoule exec -- make -j8\nperjoule exec --json -- python3 train.py > energy.json\n"
-        "perjoule exec --power estimate --baseline 0 -- gzip -k big.tar\n",
+        "perjoule exec --power estimate --baseline 0 -- gzip -k big.tar\n"
+        "perjoule exec -- sh -c 'echo begin phase decode >&$PERJOULE_MARKERS; sleep 1'\n",
 };

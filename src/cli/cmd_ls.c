@@ -10,7 +10,7 @@
 
 typedef struct ls_args {
     const char *db, *sort, *from, *to, *status, *model, *experiment, *search, *source, *engine,
-        *dtype, *machine;
+        *scope, *level, *dtype, *machine;
     pj_text_list tags;
     double min_joules, max_joules, min_joules_per_token, max_joules_per_token;
     int64_t limit, offset;
@@ -41,6 +41,8 @@ static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *
                             .status = args->status,
                             .energy_source = args->source,
                             .engine = args->engine,
+                            .scope = args->scope,
+                            .level = args->level,
                             .dtype = args->dtype,
                             .machine = args->machine,
                             .has_min_joules_per_token = !isnan(args->min_joules_per_token),
@@ -200,6 +202,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "energy of the run at least"},
         {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "energy of the run at most"},
         {"engine", 0, PJ_OPTION_TEXT, &args.engine, "NAME", "runs of this engine"},
+        {"scope", 0, PJ_OPTION_CHOICE, &args.scope, "SCOPE", "what the energy is of",
+         .choices = "machine process request"},
+        {"level", 0, PJ_OPTION_CHOICE, &args.level, "LEVEL",
+         "how closely an attached engine was looked at", .choices = "coarse fine"},
         {"dtype", 0, PJ_OPTION_TEXT, &args.dtype, "TYPE", "runs with weights of this type"},
         {"machine", 0, PJ_OPTION_TEXT, &args.machine, "TEXT",
          "part of the machine's name (CPU model and host)"},

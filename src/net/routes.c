@@ -54,6 +54,8 @@ static const pj_param_rule runs_rules[] = {
     {"min_energy_mj", PJ_PARAM_NUMBER},
     {"max_energy_mj", PJ_PARAM_NUMBER},
     {"engine"},
+    {"scope", PJ_PARAM_CHOICE, 0, 0, "machine|process|request"},
+    {"level", PJ_PARAM_CHOICE, 0, 0, "coarse|fine"},
     {"dtype"},
     {"machine"},
     {"min_joules_per_token", PJ_PARAM_NUMBER},

@@ -155,6 +155,7 @@ static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *er
     info->model_path = keep_text(run, o->model_path, &failed);
     info->engine = keep_text(run, o->engine ? o->engine : "custom", &failed);
     info->experiment_name = keep_text(run, o->experiment_name, &failed);
+    info->scope = "machine";
     if (o->settings_json && !pj_run_is_json_object(o->settings_json))
         return pj_fail(err, PJ_E_INVALID, "settings_json is not a JSON object");
     info->settings_json = keep_text(run, o->settings_json, &failed);
@@ -438,6 +439,11 @@ pj_lane *pj_run_lane(pj_run *run)
     return run ? pj_recorder_lane(&run->recorder) : NULL;
 }
 
+pj_lane *pj_run_new_lane(pj_run *run)
+{
+    return pj_recorder_new_lane(&run->recorder);
+}
+
 void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
 {
     uint32_t *copy = pj_arena_alloc(&run->arena, (size_t)count + 1, sizeof *copy);
@@ -466,6 +472,11 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
     append_info(run, NULL);
 }
 
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return !word || !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
+}
+
 pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_run_facts, repeat_index) + sizeof(uint32_t) };
@@ -481,6 +492,11 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     if (facts->batch_rule && pj_batch_rule_parse(facts->batch_rule) < 0)
         return pj_fail(err, PJ_E_INVALID, "batch_rule is bytes, tokens or equal, not %.40s",
                        facts->batch_rule);
+    if (!is_one_of(facts->scope, "machine", "process", "request"))
+        return pj_fail(err, PJ_E_INVALID, "scope is machine, process or request, not %.40s",
+                       facts->scope);
+    if (!is_one_of(facts->level, "coarse", "fine", "fine"))
+        return pj_fail(err, PJ_E_INVALID, "level is coarse or fine, not %.40s", facts->level);
     pj_run_info *info = &run->info;
     const struct {
         const char *from, **to;
@@ -488,7 +504,8 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
         {facts->model_name, &info->model_name}, {facts->model_path, &info->model_path},
         {facts->dtype, &info->dtype},           {facts->isa, &info->isa},
         {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group},
-        {facts->settings_json, &info->settings_json}, {facts->batch_rule, &info->batch_rule}};
+        {facts->settings_json, &info->settings_json}, {facts->batch_rule, &info->batch_rule},
+        {facts->scope, &info->scope},           {facts->level, &info->level}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].from) *texts[i].to = keep_text(run, texts[i].from, &failed);
     if (facts->threads) info->threads = facts->threads;

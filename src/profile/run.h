@@ -6,6 +6,8 @@
 
 /* The run leaves a model in memory: idle power with it can be measured after the run. */
 void pj_run_keeps_model(pj_run *run);
+/* Another lane, for a second stack of spans on one thread; NULL when memory is out. */
+pj_lane *pj_run_new_lane(pj_run *run);
 /* Makes a run without prompt text private: sets the JSON objects stored instead of prompt and
  * output (trace/private_text.h). The output is NULL until it is known. */
 pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output, pj_error *err);

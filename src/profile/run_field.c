@@ -51,6 +51,8 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
     } texts[] = {{"model", info->model_name},
                  {"dtype", info->dtype},
                  {"engine", info->engine},
+                 {"scope", info->scope ? info->scope : "machine"},
+                 {"level", info->level},
                  {"machine", info->machine},
                  {"experiment", info->experiment_name},
                  {"isa", info->isa},

@@ -16,6 +16,8 @@ static const char *const compared[] = {
     "model",
     "dtype",
     "engine",
+    "scope",
+    "level",
     "batch",
     "threads",
     "isa",
@@ -94,6 +96,10 @@ static const struct {
      "The machines differ: the calibration of both sensors is part of the interval."},
     {"depth", "depth_differs", "The depths of recording differ, and with them the overhead."},
     {"power", "scope_differs", "The power sources differ: they may not see the same devices."},
+    {"scope", "scope_differs",
+     "The scopes differ: the energy of a machine, a process and a request are not the same quantity."},
+    {"level", "level_differs",
+     "The levels differ: a fine look slows an engine down, so only shares compare, not totals."},
 };
 
 /* The share of runs that loaded the model: their caches were cold. */

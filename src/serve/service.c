@@ -152,6 +152,8 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
         .tags = tags,
         .engine = pj_params_text(params, "engine"),
         .dtype = pj_params_text(params, "dtype"),
+        .scope = pj_params_text(params, "scope"),
+        .level = pj_params_text(params, "level"),
         .machine = pj_params_text(params, "machine"),
         .has_min_joules_per_token = pj_params_text(params, "min_joules_per_token") != NULL,
         .has_max_joules_per_token = pj_params_text(params, "max_joules_per_token") != NULL,

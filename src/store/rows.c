@@ -59,6 +59,8 @@ static const pj_column run_columns[] = {
     COLUMN("model_name", TEXT, pj_run_info, model_name),
     COLUMN("model_path", TEXT, pj_run_info, model_path),
     COLUMN("engine", TEXT, pj_run_info, engine),
+    COLUMN("scope", TEXT, pj_run_info, scope),
+    COLUMN("level", TEXT, pj_run_info, level),
     COLUMN("dtype", TEXT, pj_run_info, dtype),
     COLUMN("isa", TEXT, pj_run_info, isa),
     COLUMN("threads", COUNT, pj_run_info, threads),

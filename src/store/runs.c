@@ -47,6 +47,8 @@ static void write_conditions(pj_buffer *sql, const pj_run_query *q)
     CONDITION(q->status, "status = ?")
     CONDITION(q->engine, "engine = ?")
     CONDITION(q->dtype, "dtype = ?")
+    CONDITION(q->scope, "scope = ?")
+    CONDITION(q->level, "level = ?")
     CONDITION(q->machine, "instr(machine, ?) > 0")
     for (uint32_t i = 0; i < q->tag_count; i++)
         CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ?)")
@@ -75,6 +77,8 @@ static int bind_conditions(pj_sql *sql, const pj_run_query *q, const bounds *b)
     if (q->status) pj_sql_text(sql, index++, q->status);
     if (q->engine) pj_sql_text(sql, index++, q->engine);
     if (q->dtype) pj_sql_text(sql, index++, q->dtype);
+    if (q->scope) pj_sql_text(sql, index++, q->scope);
+    if (q->level) pj_sql_text(sql, index++, q->level);
     if (q->machine) pj_sql_text(sql, index++, q->machine);
     for (uint32_t i = 0; i < q->tag_count; i++) pj_sql_text(sql, index++, q->tags[i]);
     if (q->from) pj_sql_int(sql, index++, b->from_ns);

@@ -64,7 +64,7 @@ int pj_run_sort_parse(const char *name); /* "date", ...; -1: none of them */
 /* Zeroed, it selects the newest PJ_QUERY_LIMIT runs. NULL and 0 mean "any". */
 typedef struct pj_run_query {
     const char *search; /* substring of the prompt, case-insensitive (ASCII) */
-    const char *model, *experiment, *repeat_group, *energy_source, *engine, *dtype;
+    const char *model, *experiment, *repeat_group, *energy_source, *engine, *dtype, *scope, *level;
     const char *machine; /* substring of the machine's name: CPU model and host */
     const char *status;
     const char *const *tags; /* a run must carry all of them */

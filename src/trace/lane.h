@@ -6,7 +6,10 @@
 
 /* As pj_span_begin and pj_span_end at a given time; times on one lane need not be in order. */
 void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns);
-void pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags);
+/* Returns the kind of what was closed, -1: nothing that is recorded. */
+int pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags);
+/* Puts the outermost span of a lane, just begun, into a phase: its other context was a guess. */
+void pj_lane_set_phase(pj_lane *lane, pj_span_kind begun, pj_phase phase);
 /* A quiet lane does not tell other threads where the run is. */
 void pj_lane_set_quiet(pj_lane *lane, bool quiet);
 /* The layer that what is recorded next lies in: it may have no span of its own. -1: none. */

@@ -187,15 +187,15 @@ void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns
     if (kind <= PJ_SPAN_LAYER) publish_context(lane);
 }
 
-void pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags)
+int pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags)
 {
     if (lane->skipped) {
         lane->skipped--;
-        return;
+        return -1;
     }
     if (lane->depth == 0) {
         pj_lane_misuse(lane);
-        return;
+        return -1;
     }
     const frame *f = &lane->frames[--lane->depth];
     lane->context[f->kind] = f->replaced;
@@ -206,6 +206,7 @@ void pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t fla
     span.flags = flags;
     if (f->kind == PJ_SPAN_PHASE) span.phase = (uint8_t)f->id;
     put_span(lane, &span, PJ_RECORD_SPAN, work);
+    return span.kind;
 }
 
 /* ---- for spans with times of their own ----------------------------------------------------- */
@@ -223,6 +224,15 @@ int32_t pj_lane_layer(const pj_lane *lane)
 void pj_lane_set_layer(pj_lane *lane, int32_t layer)
 {
     lane->context[PJ_SPAN_LAYER] = layer;
+}
+
+void pj_lane_set_phase(pj_lane *lane, pj_span_kind begun, pj_phase phase)
+{
+    int32_t *c = lane->context;
+    c[PJ_SPAN_PHASE] = (int32_t)phase;
+    if (begun != PJ_SPAN_SECTION) c[PJ_SPAN_SECTION] = 0;
+    if (begun != PJ_SPAN_TOKEN) c[PJ_SPAN_TOKEN] = -1;
+    if (begun != PJ_SPAN_LAYER) c[PJ_SPAN_LAYER] = -1;
 }
 
 bool pj_lane_has_room(const pj_lane *lane)
@@ -385,6 +395,14 @@ pj_lane *pj_recorder_lane(pj_recorder *recorder)
         last.generation = recorder->generation;
         last.lane = lane;
     }
+    return lane;
+}
+
+pj_lane *pj_recorder_new_lane(pj_recorder *recorder)
+{
+    pthread_mutex_lock(&recorder->mutex);
+    pj_lane *lane = lane_new(recorder, 0); /* 0 is no thread */
+    pthread_mutex_unlock(&recorder->mutex);
     return lane;
 }
 

@@ -44,6 +44,8 @@ pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_
                            pj_error *err);
 void pj_recorder_fini(pj_recorder *recorder); /* may run twice; no thread may record any more */
 pj_lane *pj_recorder_lane(pj_recorder *recorder);
+/* A lane of no thread in particular: whoever asked for it may use it, one thread at a time. */
+pj_lane *pj_recorder_new_lane(pj_recorder *recorder);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
 
 /* Calls `take` for each record, header included, in the order of each lane; a name comes before the

@@ -201,6 +201,7 @@ typedef struct pj_run_info {
     pj_depth depth;
     int64_t created_wall_ns;
     const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
+    const char *scope, *level; /* see pj_run_facts; NULL: the machine; not attached */
     /* Of a private run (prompt, output_text and token texts are NULL): the JSON objects stored
      * instead (trace/private_text.h). NULL: not private, or unknown. */
     const char *prompt_private, *output_private;

@@ -25,6 +25,8 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_string(json, "model_name", info->model_name);
     pj_json_kv_string(json, "model_path", info->model_path);
     pj_json_kv_string(json, "engine", info->engine);
+    pj_json_kv_string(json, "scope", info->scope);
+    pj_json_kv_string(json, "level", info->level);
     pj_json_kv_string(json, "experiment_name", info->experiment_name);
     pj_json_key(json, "tags");
     pj_json_array_begin(json);
@@ -256,6 +258,8 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_text(o, "model_name", arena, &info->model_name);
     get_text(o, "model_path", arena, &info->model_path);
     get_text(o, "engine", arena, &info->engine);
+    get_text(o, "scope", arena, &info->scope);
+    get_text(o, "level", arena, &info->level);
     get_text(o, "experiment_name", arena, &info->experiment_name);
     get_text(o, "dtype", arena, &info->dtype);
     get_text(o, "isa", arena, &info->isa);

@@ -84,6 +84,8 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "model_name", info->model_name);
     pj_json_kv_string(json, "model_path", info->model_path);
     pj_json_kv_string(json, "engine", info->engine);
+    pj_json_kv_string(json, "scope", info->scope);
+    pj_json_kv_string(json, "level", info->level);
     pj_json_kv_string(json, "created_at", created);
     pj_json_kv_string(json, "status", pj_run_status_name(info->status));
     pj_json_kv_string(json, "failure", info->failure);

@@ -1,0 +1,335 @@
+/* Starting, following and reaping a program and its descendants. */
+#include "cli/exec_child.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { LOWEST_FD = 3, HIGHEST_FD = 9, PIPE_BYTES = 1 << 20, READ_BYTES = 1 << 16 };
+
+static volatile sig_atomic_t child_pid; /* for the handlers */
+static int wake_fd = -1;
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+static void forward(int number)
+{
+    if (child_pid > 0) kill((pid_t)child_pid, number);
+}
+
+static void wake(int number)
+{
+    int kept = errno;
+    (void)number;
+    if (write(wake_fd, "", 1) < 0) errno = 0; /* the pipe is full: it wakes us already */
+    errno = kept;
+}
+
+static void take_signals(void)
+{
+    signal(SIGINT, SIG_IGN); /* the terminal sends these to the program as well */
+    signal(SIGQUIT, SIG_IGN);
+    struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    struct sigaction child = {.sa_handler = wake, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+    sigaction(SIGCHLD, &child, NULL);
+}
+
+/* ---- a control group of its own ------------------------------------------------------------ */
+
+static bool write_text(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    int fd = pj_path_join(path, sizeof path, folder, name) ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0) close(fd);
+    return written;
+}
+
+/* Below our own group (version 2 of control groups), where that is allowed. */
+static void make_cgroup(pj_child *c)
+{
+    char *text = NULL, *at, own[300];
+    size_t bytes;
+    if (pj_file_read("/proc/self/cgroup", 1 << 16, &text, &bytes, NULL) != PJ_OK) return;
+    at = strstr(text, "0::/");
+    if (at && sscanf(at + 3, "%299[^\n]", own) == 1) {
+        snprintf(c->cgroup, sizeof c->cgroup, "/sys/fs/cgroup%s/perjoule-%ld", own, (long)getpid());
+        if (mkdir(c->cgroup, 0755) != 0) c->cgroup[0] = 0;
+    }
+    pj_free(text);
+}
+
+static double cgroup_seconds(const pj_child *c)
+{
+    char path[PATH_MAX], *text = NULL, *at;
+    size_t bytes;
+    unsigned long long us = 0;
+    if (!pj_path_join(path, sizeof path, c->cgroup, "cpu.stat") ||
+        pj_file_read(path, 1 << 16, &text, &bytes, NULL) != PJ_OK)
+        return -1;
+    at = strstr(text, "usage_usec ");
+    bool known = at && sscanf(at + 11, "%llu", &us) == 1;
+    pj_free(text);
+    return known ? (double)us * 1e-6 : -1;
+}
+
+/* What still runs goes back where it came from, so that the group can be removed. */
+static void remove_cgroup(pj_child *c)
+{
+    char path[PATH_MAX], parent[512], *text = NULL;
+    size_t bytes;
+    if (!c->cgroup[0]) return;
+    snprintf(parent, sizeof parent, "%s", c->cgroup);
+    *strrchr(parent, '/') = 0;
+    if (pj_path_join(path, sizeof path, c->cgroup, "cgroup.procs") &&
+        pj_file_read(path, 1 << 20, &text, &bytes, NULL) == PJ_OK)
+        for (char *save, *pid = strtok_r(text, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
+            write_text(parent, "cgroup.procs", pid);
+    pj_free(text);
+    rmdir(c->cgroup);
+    c->cgroup[0] = 0;
+}
+
+/* ---- processes that still run -------------------------------------------------------------- */
+
+typedef struct process {
+    pid_t pid, parent;
+    double cpu_s;
+    bool ours;
+} process;
+
+static bool read_process(const char *pid, process *p)
+{
+    char path[64], text[1024];
+    unsigned long user = 0, kernel = 0;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%.16s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) close(fd);
+    if (got <= 0) return false;
+    text[got] = 0;
+    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    if (!after || sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &parent,
+                         &user, &kernel) != 3)
+        return false;
+    *p = (process){.pid = (pid_t)atoi(pid), .parent = (pid_t)parent};
+    p->cpu_s = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+    return true;
+}
+
+/* Marks descendants of this process until no more are found. */
+static double sum_descendants(process *all, size_t count)
+{
+    double sum = 0;
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < count; i++) {
+            bool below = all[i].parent == getpid();
+            for (size_t k = 0; k < count && !below; k++)
+                below = all[k].ours && all[k].pid == all[i].parent;
+            if (!below || all[i].ours) continue;
+            all[i].ours = more = true;
+            sum += all[i].cpu_s;
+        }
+    }
+    return sum;
+}
+
+static double seconds_of_the_living(void)
+{
+    enum { MOST = 4096 };
+    DIR *folder = opendir("/proc");
+    process *all = folder ? pj_alloc(MOST, sizeof *all) : NULL;
+    size_t count = 0;
+    for (struct dirent *entry; all && count < MOST && (entry = readdir(folder));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            count += read_process(entry->d_name, &all[count]);
+    double sum = all ? sum_descendants(all, count) : 0;
+    if (folder) closedir(folder);
+    pj_free(all);
+    return sum;
+}
+
+/* ---- starting ------------------------------------------------------------------------------ */
+
+static bool is_program(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && !S_ISDIR(s.st_mode);
+}
+
+pj_status pj_child_find(pj_child *c, pj_error *err)
+{
+    char path[PATH_MAX];
+    const char *word = c->words[0], *folders = getenv("PATH");
+    bool found = strchr(word, '/') ? is_program(word) : !folders;
+    for (const char *at = folders; at && !found && !strchr(word, '/');) {
+        size_t length = strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s/%s", (int)length, length ? at : ".", word);
+        found = is_program(path);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    if (found) return PJ_OK;
+    c->exit_code = PJ_CHILD_NOT_FOUND;
+    return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", word, strerror(ENOENT));
+}
+
+void pj_child_reserve(pj_child *c)
+{
+    c->reserved_fd = c->markers[0] = c->markers[1] = c->wake[0] = c->wake[1] = -1;
+    for (int fd = LOWEST_FD; fd <= HIGHEST_FD && c->reserved_fd < 0; fd++)
+        if (fcntl(fd, F_GETFD) < 0) c->reserved_fd = fd;
+    int file = c->reserved_fd < 0 ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (file >= 0 && file != c->reserved_fd) {
+        fcntl(file, F_DUPFD_CLOEXEC, c->reserved_fd);
+        close(file);
+    }
+}
+
+static bool make_pipe(int ends[2])
+{
+    if (pipe(ends) != 0) return false;
+    for (int i = 0; i < 2; i++) {
+        fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+#ifdef F_SETPIPE_SZ
+    fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES);
+#endif
+    return true;
+}
+
+/* In the child: default signals, the program's own words; on failure errno goes up the pipe. */
+static void become(const pj_child *c, const char *const *variables, int failure_pipe)
+{
+    static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) signal(defaults[i], SIG_DFL);
+    if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
+    if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
+    /* A reader of its own: writing markers after perjoule was killed is no broken pipe. */
+    fcntl(c->markers[0], F_SETFD, 0);
+    for (; variables && *variables; variables++) {
+        char *copy = strdup(*variables);
+        if (copy) putenv(copy);
+    }
+    execvp(c->words[0], c->words);
+    int why = errno;
+    if (write(failure_pipe, &why, sizeof why) < 0) _exit(PJ_CHILD_NOT_FOUND);
+    _exit(why == ENOENT ? PJ_CHILD_NOT_FOUND : PJ_CHILD_NOT_RUNNABLE);
+}
+
+pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *err)
+{
+    int ends[2], why = 0;
+    if (pipe(ends) != 0 || !make_pipe(c->markers) || !make_pipe(c->wake))
+        return pj_fail_errno(err, errno, "cannot start %s", c->words[0]);
+    for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+    make_cgroup(c);
+#ifdef PR_SET_CHILD_SUBREAPER
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what the program leaves behind becomes our child */
+#endif
+    fflush(NULL);
+    wake_fd = c->wake[1];
+    take_signals();
+    c->begin_ns = pj_clock_ns();
+    c->pid = fork();
+    if (c->pid == 0) become(c, variables, ends[1]);
+    child_pid = c->pid;
+    close(ends[1]);
+    ssize_t got = c->pid > 0 ? read(ends[0], &why, sizeof why) : 0;
+    close(ends[0]);
+    if (c->pid < 0) return pj_fail_errno(err, errno, "cannot start %s", c->words[0]);
+    if (got != (ssize_t)sizeof why) return PJ_OK;
+    waitpid(c->pid, NULL, 0);
+    c->exit_code = why == ENOENT ? PJ_CHILD_NOT_FOUND : PJ_CHILD_NOT_RUNNABLE;
+    return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", c->words[0], strerror(why));
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+static double seconds(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+/* Takes every process that has ended; true when the program itself is among them. */
+static bool reap(pj_child *c)
+{
+    struct rusage usage;
+    int status = 0;
+    for (pid_t done; (done = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
+        c->cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        if (done != c->pid) continue;
+        c->end_ns = pj_clock_ns();
+        c->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        c->exit_code = c->signal ? PJ_CHILD_SIGNAL + c->signal : WEXITSTATUS(status);
+        child_pid = 0;
+        return true;
+    }
+    return false;
+}
+
+static void count_cpu(pj_child *c)
+{
+    double of_group = c->cgroup[0] ? cgroup_seconds(c) : -1;
+    c->cpu_method = of_group >= 0 ? "cgroup" : "processes";
+    if (of_group >= 0)
+        c->cpu_s = of_group;
+    else
+        c->cpu_s += seconds_of_the_living();
+}
+
+static void drain_markers(pj_child *c, void (*take)(void *, const char *, size_t), void *context)
+{
+    char bytes[READ_BYTES];
+    for (ssize_t got; (got = read(c->markers[0], bytes, sizeof bytes)) > 0;)
+        take(context, bytes, (size_t)got);
+}
+
+void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void *context)
+{
+    char bytes[64];
+    for (bool done = false; !done;) {
+        struct pollfd wait[2] = {{.fd = c->wake[0], .events = POLLIN},
+                                 {.fd = c->markers[0], .events = POLLIN}};
+        poll(wait, 2, 1000);
+        done = reap(c);
+        drain_markers(c, take, context);
+        while (read(c->wake[0], bytes, sizeof bytes) > 0) {}
+        if (!done) done = reap(c); /* it may have ended between the two */
+    }
+    drain_markers(c, take, context);
+    count_cpu(c);
+}
+
+void pj_child_close(pj_child *c)
+{
+    remove_cgroup(c);
+    signal(SIGCHLD, SIG_DFL);
+    wake_fd = -1;
+    for (int i = 0; i < 2; i++) {
+        if (c->markers[i] >= 0) close(c->markers[i]);
+        if (c->wake[i] >= 0) close(c->wake[i]);
+    }
+}

@@ -1,0 +1,40 @@
+/*
+ * The program that `perjoule exec` runs: started with its own terminal and signals, followed until it
+ * ends, and its processor time counted with that of everything it started. Its descriptors are those
+ * of perjoule plus one for markers, into which writing never blocks and never raises SIGPIPE.
+ */
+#ifndef PJ_CLI_EXEC_CHILD_H
+#define PJ_CLI_EXEC_CHILD_H
+
+#include "base/error.h"
+
+#include <sys/types.h>
+
+typedef struct pj_child {
+    char **words;
+    int reserved_fd; /* where the program finds the marker descriptor; -1: none was free */
+    int markers[2];  /* the pipe; we read [0] */
+    int wake[2];     /* a byte arrives when a child changes state */
+    pid_t pid;
+    char cgroup[512]; /* made for the program; "": not allowed */
+    int64_t begin_ns, end_ns;
+    double cpu_s;            /* of the program and what it started */
+    const char *cpu_method;  /* "cgroup" or "processes" */
+    int exit_code, signal;   /* signal: what killed it, 0: nothing */
+} pj_child;
+
+enum { PJ_CHILD_NOT_FOUND = 127, PJ_CHILD_NOT_RUNNABLE = 126, PJ_CHILD_SIGNAL = 128 };
+
+/* Before anything else is opened: keeps a single-digit descriptor free for the markers, because some
+ * shells redirect to no other. */
+void pj_child_reserve(pj_child *child);
+/* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
+pj_status pj_child_find(pj_child *child, pj_error *err);
+/* `variables` (NAME=VALUE, ends with NULL) are added to the program's environment. */
+pj_status pj_child_start(pj_child *child, const char *const *variables, pj_error *err);
+/* Waits for the program; `take` gets the bytes of markers as they arrive. */
+void pj_child_wait(pj_child *child, void (*take)(void *context, const char *bytes, size_t count),
+                   void *context);
+void pj_child_close(pj_child *child);
+
+#endif
