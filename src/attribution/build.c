@@ -59,6 +59,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
     info->parameters = info->active_parameters = NAN;
+    info->cached_tokens = NAN;
     pj_request_clear(info);
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;
@@ -323,7 +324,7 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     info->prefill_ms = phase_ms(d, PJ_PHASE_PREFILL);
     info->decode_ms = phase_ms(d, PJ_PHASE_DECODE);
     if (!info->output_tokens) info->output_tokens = d->token_count;
-    if (isnan(info->overhead_share)) /* a spool of an earlier version */
+    if (isnan(info->overhead_share) && !isnan(info->overhead_ms)) /* of an earlier version */
         info->overhead_share = fmin(info->overhead_ms / info->total_ms, 1);
     return PJ_OK;
 }
@@ -435,6 +436,23 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     if (row->text) data->warning_count++;
 }
 
+static void set_allocated(pj_energy *e)
+{
+    if (e->method != PJ_METHOD_NONE) e->method = PJ_METHOD_ALLOCATED;
+}
+
+/* Energies of a request among others are shares by rule, whatever divided them further. */
+static void mark_allocated(pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->phase_count; i++) set_allocated(&d->phases[i].energy);
+    for (uint32_t i = 0; i < d->section_count; i++) set_allocated(&d->sections[i].energy);
+    for (uint32_t i = 0; i < d->token_count; i++) set_allocated(&d->tokens[i].energy);
+    for (uint32_t i = 0; i < d->layer_count; i++) set_allocated(&d->layers[i].energy);
+    for (uint32_t i = 0; i < d->component_count; i++) set_allocated(&d->components[i].energy);
+    for (uint32_t i = 0; i < d->operation_count; i++) set_allocated(&d->operations[i].energy);
+    if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
+}
+
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err)
 {
@@ -446,6 +464,7 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     if (status == PJ_OK) warn_about_damage(reader, data);
     if (status == PJ_OK) status = check_stop(options, err);
     if (status == PJ_OK) status = build_rows_and_joules(&tree, options, data, err);
+    if (status == PJ_OK && data->info.allocation) mark_allocated(data);
     if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);

@@ -126,6 +126,8 @@ static const pj_column run_columns[] = {
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
     COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),
+    COLUMN("cached_tokens", DOUBLE, pj_run_info, cached_tokens),
+    COLUMN("allocation", TEXT, pj_run_info, allocation),
     COLUMN("parameters", DOUBLE, pj_run_info, parameters),
     COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),

@@ -46,6 +46,8 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     pj_json_kv_uint(json, "input_tokens", info->input_tokens);
     pj_json_kv_uint(json, "output_tokens", info->output_tokens);
     pj_json_kv_string(json, "batch_rule", info->batch_rule);
+    pj_json_kv_double(json, "cached_tokens", info->cached_tokens);
+    pj_json_kv_string(json, "allocation", info->allocation);
     pj_json_key(json, "prompt_tokens");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < info->prompt_count; i++) pj_json_uint(json, info->prompt_tokens[i]);
@@ -273,6 +275,8 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_text(o, "power_sources", arena, &info->power_sources);
     get_text(o, "partial_rails", arena, &info->partial_rails);
     get_text(o, "batch_rule", arena, &info->batch_rule);
+    get_text(o, "allocation", arena, &info->allocation);
+    get_double(o, "cached_tokens", &info->cached_tokens);
     get_u32(o, "repeat_index", &info->repeat_index);
     get_u32(o, "batch_size", &info->batch_size);
     get_u32(o, "threads", &info->threads);

@@ -21,18 +21,25 @@ static double decoded_tokens(const pj_run_info *info)
     return info->output_tokens > sequences ? (double)info->output_tokens - sequences : 0;
 }
 
+/* Tokens of the prompt that prefill worked on: those that a server had cached cost next to nothing. */
+static double worked_tokens(const pj_run_info *info)
+{
+    double cached = info->cached_tokens > 0 ? info->cached_tokens : 0;
+    return fmax(0, (double)info->input_tokens - cached);
+}
+
 void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
 {
     double decoded = decoded_tokens(info), output = (double)info->output_tokens;
     double request_j = info->request_mj / 1e3;
     r->tokens_per_second = decoded > 0 ? divide(decoded, info->decode_ms / 1e3) : NAN;
-    r->prefill_tokens_per_second = divide((double)info->input_tokens, info->prefill_ms / 1e3);
+    r->prefill_tokens_per_second = divide(worked_tokens(info), info->prefill_ms / 1e3);
     r->joules_per_token = divide(request_j, output);
     r->joules_per_token_sd = divide(info->request_sd_mj / 1e3, output);
     r->joules_per_token_net = divide(info->request_net_mj / 1e3, output);
     r->joules_per_token_net_sd = divide(info->request_net_sd_mj / 1e3, output);
     r->joules_per_token_typical = info->typical_token_mj / 1e3;
-    r->joules_per_input_token = divide(info->prefill_mj / 1e3, (double)info->input_tokens);
+    r->joules_per_input_token = divide(info->prefill_mj / 1e3, worked_tokens(info));
     r->joules_per_output_token = decoded > 0 ? divide(info->decode_mj / 1e3, output) : NAN;
     r->tokens_per_joule = divide(output, request_j);
     r->energy_delay_product = request_j * info->request_ms / 1e3;
@@ -92,6 +99,7 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "profiling_depth", pj_depth_name(info->depth));
     pj_json_kv_uint(json, "batch_size", info->batch_size ? info->batch_size : 1);
     pj_json_kv_string(json, "batch_rule", info->batch_rule);
+    pj_json_kv_string(json, "allocation", info->allocation);
     pj_json_kv_string(json, "dtype", info->dtype);
     pj_json_kv_string(json, "isa", info->isa);
     pj_json_key(json, "threads");
@@ -247,6 +255,7 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_double(json, "prefill_duration_ms", info->prefill_ms);
     pj_json_kv_double(json, "decode_duration_ms", info->decode_ms);
     pj_json_kv_uint(json, "input_tokens", info->input_tokens);
+    pj_json_kv_double(json, "cached_tokens", info->cached_tokens);
     pj_json_kv_uint(json, "output_tokens", info->output_tokens);
     write_energy(json, info);
     write_ratios(json, info, rates ? rates : &usual);

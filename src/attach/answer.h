@@ -1,0 +1,62 @@
+/*
+ * What an answer's events say: text as it comes, how many tokens it is, usage, the server's own
+ * timings, errors. Reads the chat, completion and response events of OpenAI-like servers (vLLM,
+ * SGLang, transformers), llama-server with its timings, and Ollama's own API.
+ *
+ * A chunk is not a token: speculation and buffering put several into one, and half a character is
+ * none. What a chunk holds is known where the server gives token ids, log probabilities or a
+ * running count; else it is -1 and the final usage tells the sum (exchange.h).
+ *
+ * Nothing here is trusted: numbers are bounded, texts are cut, malformed events are counted.
+ */
+#ifndef PJ_ATTACH_ANSWER_H
+#define PJ_ATTACH_ANSWER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PJ_TOKENS_MOST = 1 << 28, PJ_ANSWER_TEXT_BYTES = 256 };
+
+/* A part of the answer: text of one choice, or tokens without any. */
+typedef struct pj_answer_piece {
+    uint32_t choice;
+    const char *text; /* UTF-8, not terminated */
+    size_t bytes;
+    int64_t tokens;   /* -1: not said */
+    int32_t token_id; /* of a single token; -1: not said */
+} pj_answer_piece;
+
+/* Times in ms, NAN where the server does not say them. */
+typedef struct pj_answer_timings {
+    double prompt_ms, decode_ms, load_ms, total_ms;
+    double prompt_tokens, decode_tokens; /* that those times were for */
+} pj_answer_timings;
+
+/* Counts are -1 where they were not said. */
+typedef struct pj_answer {
+    int64_t prompt_tokens, cached_tokens, completion_tokens;
+    int64_t draft_tokens, draft_accepted; /* of speculation */
+    int64_t counted;                      /* tokens by ids and running counts so far */
+    int64_t progress_total, progress_processed, progress_cached;
+    pj_answer_timings timings;
+    bool has_usage;  /* some event held a usage object or what stands for it */
+    bool runs_count; /* events carry the count so far */
+    bool is_done;    /* the server said that this was the last event */
+    bool has_error;
+    uint64_t events, malformed;
+    char error[PJ_ANSWER_TEXT_BYTES];
+    char finish_reason[32];
+    char model[128];
+} pj_answer;
+
+typedef void pj_answer_piece_fn(void *context, const pj_answer_piece *piece);
+
+void pj_answer_init(pj_answer *answer);
+/* Takes one event; `name` as in events.h. Hands over its pieces in order. */
+void pj_answer_take(pj_answer *answer, const char *name, const char *data, size_t bytes,
+                    pj_answer_piece_fn *piece, void *context);
+/* What a body says that is no JSON, as the error of a failed request: its first line. */
+void pj_answer_take_error_text(pj_answer *answer, const char *text, size_t bytes);
+
+#endif

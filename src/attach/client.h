@@ -1,0 +1,44 @@
+/*
+ * A client of an HTTP server that answers in streams: sends a number of requests, so many of them
+ * at once, and tells what comes. One thread, one connection for each request in flight, kept open
+ * from one request to the next where the server allows that.
+ */
+#ifndef PJ_ATTACH_CLIENT_H
+#define PJ_ATTACH_CLIENT_H
+
+#include "attach/dial.h"
+#include "attach/exchange.h"
+
+enum { PJ_CLIENT_CONCURRENCY_MAX = 1024 };
+
+typedef struct pj_client_hooks {
+    void *context;
+    /* The body of request `index`; it stays valid until the request ends. */
+    const char *(*body)(void *context, uint32_t index, size_t *bytes);
+    /* A request goes out. Returns what the other hooks get as `request`. */
+    void *(*begin)(void *context, uint32_t index, pj_exchange *exchange);
+    void (*progress)(void *context, void *request); /* something of the answer came */
+    /* It has ended, however; the exchange goes over to whoever listens. */
+    void (*end)(void *context, void *request, pj_exchange *exchange);
+} pj_client_hooks;
+
+typedef struct pj_client_options {
+    const pj_url *url;
+    const char *path;    /* after the URL's prefix: "/chat/completions" */
+    const char *headers; /* more lines of the head, each with CR LF; or NULL */
+    uint32_t requests, concurrency;
+    int64_t patience_ns;        /* without a byte; 0: ten minutes */
+    const _Atomic bool *cancel; /* or NULL */
+    pj_client_hooks hooks;
+} pj_client_options;
+
+/* Returns when all requests have ended. An error of one request is the matter of its exchange; this
+ * fails where nothing could even be tried. PJ_E_CANCELLED: what was in flight was cut off. */
+pj_status pj_client_run(const pj_client_options *options, pj_error *err);
+
+/* One small request without hooks: the status and the body, which the caller frees with
+ * pj_buffer_fini. */
+pj_status pj_client_get(const pj_url *url, const char *path, const char *headers,
+                        int64_t patience_ns, int *status, pj_buffer *body, pj_error *err);
+
+#endif

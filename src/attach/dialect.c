@@ -1,0 +1,167 @@
+/* Finding out about a server, and requests in its dialect. */
+#include "attach/dialect.h"
+
+#include "attach/client.h"
+#include "base/clock.h"
+#include "base/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE_NS (10 * PJ_NS_PER_S)
+
+static void set_kind(pj_remote_server *s, const char *owner)
+{
+    static const struct {
+        const char *owner, *engine;
+        pj_server_kind kind;
+    } known[] = {{"llamacpp", "llama-server", PJ_SERVER_LLAMA},
+                 {"vllm", "vllm", PJ_SERVER_VLLM},
+                 {"sglang", "sglang", PJ_SERVER_OPENAI},
+                 {"library", "ollama", PJ_SERVER_OPENAI}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(owner, known[i].owner) == 0) {
+            s->kind = known[i].kind;
+            snprintf(s->engine, sizeof s->engine, "%s", known[i].engine);
+        }
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    double number = json_is_number(value) ? json_number_value(value) : 0;
+    return number > 0 && number < 1e18 ? number : 0;
+}
+
+void pj_server_read_models(const char *json, size_t bytes, pj_remote_server *s)
+{
+    json_t *o = json_loadb(json, bytes, 0, NULL);
+    const json_t *first = json_array_get(json_object_get(o, "data"), 0);
+    const char *id = json_string_value(json_object_get(first, "id"));
+    const char *owner = json_string_value(json_object_get(first, "owned_by"));
+    const json_t *meta = json_object_get(first, "meta");
+    if (id) snprintf(s->model, sizeof s->model, "%s", id);
+    if (owner) set_kind(s, owner);
+    s->weight_bytes = number_of(meta, "size");
+    s->vocabulary = number_of(meta, "n_vocab");
+    json_decref(o);
+}
+
+static void read_ollama_models(const char *json, size_t bytes, pj_remote_server *s)
+{
+    json_t *o = json_loadb(json, bytes, 0, NULL);
+    const json_t *first = json_array_get(json_object_get(o, "models"), 0);
+    const char *name = json_string_value(json_object_get(first, "name"));
+    if (name) snprintf(s->model, sizeof s->model, "%s", name);
+    json_decref(o);
+}
+
+static bool ask_for(const pj_url *url, const char *path, const char *headers, pj_buffer *body,
+                    bool *answers)
+{
+    int status = 0;
+    bool ok = pj_client_get(url, path, headers, PATIENCE_NS, &status, body, NULL) == PJ_OK;
+    *answers |= ok;
+    return ok && status == 200;
+}
+
+pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_server *s, pj_error *err)
+{
+    pj_buffer body;
+    bool answers = false, bare = !url->prefix[0];
+    *s = (pj_remote_server){.prefix = bare ? "/v1" : ""};
+    snprintf(s->engine, sizeof s->engine, "openai");
+    if (bare && ask_for(url, "/api/tags", headers, &body, &answers) && body.length &&
+        strstr(body.data, "\"models\"")) {
+        s->kind = PJ_SERVER_OLLAMA;
+        s->prefix = "";
+        snprintf(s->engine, sizeof s->engine, "ollama");
+        read_ollama_models(body.data, body.length, s);
+        pj_buffer_fini(&body);
+        return PJ_OK;
+    }
+    if (bare) pj_buffer_fini(&body);
+    if (bare && !answers) goto silent;
+    if (ask_for(url, bare ? "/v1/models" : "/models", headers, &body, &answers) && body.length)
+        pj_server_read_models(body.data, body.length, s);
+    pj_buffer_fini(&body);
+    if (answers) return PJ_OK;
+silent:;
+    char authority[PJ_URL_HOST_BYTES + 8];
+    pj_url_authority(url, authority, sizeof authority);
+    return pj_fail(err, PJ_E_UNAVAILABLE,
+                   "no server answers at http://%s%s; start it, or give its address with --url",
+                   authority, url->prefix);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+const char *pj_ask_path(const pj_remote_server *server, const pj_ask *ask)
+{
+    bool v1 = server->prefix[0];
+    if (server->kind == PJ_SERVER_OLLAMA) return ask->completion ? "/api/generate" : "/api/chat";
+    if (ask->completion) return v1 ? "/v1/completions" : "/completions";
+    return v1 ? "/v1/chat/completions" : "/chat/completions";
+}
+
+static void write_prompt(const pj_ask *ask, pj_json *json)
+{
+    if (ask->completion) {
+        pj_json_key(json, "prompt");
+        pj_json_string_n(json, ask->prompt, ask->prompt_bytes);
+        return;
+    }
+    pj_json_key(json, "messages");
+    pj_json_array_begin(json);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "role", "user");
+    pj_json_key(json, "content");
+    pj_json_string_n(json, ask->prompt, ask->prompt_bytes);
+    pj_json_object_end(json);
+    pj_json_array_end(json);
+}
+
+static void write_ollama_options(const pj_ask *ask, pj_json *json)
+{
+    pj_json_key(json, "options");
+    pj_json_object_begin(json);
+    if (ask->max_tokens) pj_json_kv_int(json, "num_predict", ask->max_tokens);
+    if (!isnan(ask->temperature)) pj_json_kv_double(json, "temperature", ask->temperature);
+    pj_json_object_end(json);
+}
+
+static void write_extras(const pj_remote_server *server, const pj_ask *ask, pj_json *json)
+{
+    if (ask->max_tokens) pj_json_kv_int(json, "max_tokens", ask->max_tokens);
+    if (!isnan(ask->temperature)) pj_json_kv_double(json, "temperature", ask->temperature);
+    if (ask->plain) return;
+    pj_json_key(json, "stream_options");
+    pj_json_object_begin(json);
+    pj_json_kv_bool(json, "include_usage", true);
+    if (server->kind == PJ_SERVER_VLLM) pj_json_kv_bool(json, "continuous_usage_stats", true);
+    pj_json_object_end(json);
+    if (server->kind == PJ_SERVER_LLAMA) {
+        pj_json_kv_bool(json, "timings_per_token", true);
+        pj_json_kv_bool(json, "return_progress", true);
+    }
+    if (ask->ignore_end && server->kind != PJ_SERVER_OPENAI)
+        pj_json_kv_bool(json, "ignore_eos", true);
+}
+
+void pj_ask_write(const pj_remote_server *server, const pj_ask *ask, pj_buffer *body)
+{
+    pj_json json;
+    pj_json_init(&json, body);
+    pj_json_object_begin(&json);
+    if (ask->model && *ask->model) pj_json_kv_string(&json, "model", ask->model);
+    write_prompt(ask, &json);
+    pj_json_kv_bool(&json, "stream", true);
+    if (server->kind == PJ_SERVER_OLLAMA)
+        write_ollama_options(ask, &json);
+    else
+        write_extras(server, ask, &json);
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+}

@@ -1,0 +1,411 @@
+/* Keeping a request and its answer, and deciding what its tokens were. */
+#include "attach/exchange.h"
+
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct piece {
+    int64_t at_ns;
+    size_t text; /* offset in the text */
+    uint32_t bytes, choice;
+    int32_t tokens; /* -1: not said */
+    int32_t id;
+} piece;
+
+struct pj_exchange {
+    pj_exchange_request asked;
+    pj_answer answer;
+    pj_events events;
+    int64_t sent_ns, head_ns, first_ns, last_ns, end_ns, now_ns;
+    int status;
+    bool has_head, encoded;
+    pj_exchange_outcome outcome;
+    char failure[PJ_ERROR_TEXT_BYTES];
+    pj_buffer text;
+    piece *pieces;
+    size_t count, capacity;
+    uint64_t told, untold; /* tokens that pieces said; pieces that did not say */
+    uint64_t unkept;       /* pieces beyond the bound */
+};
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+static bool ends_with(const char *path, size_t length, const char *end)
+{
+    size_t n = strlen(end);
+    return length >= n && memcmp(path + length - n, end, n) == 0;
+}
+
+/* Whether a model is asked, by the path: what other requests do costs next to nothing. */
+static bool asks_model(const char *method, const char *target)
+{
+    static const char *const ends[] = {
+        "/completions",  "/completion", "/responses",  "/messages",
+        "/api/generate", "/api/chat",   "/embeddings", "/embedding",
+        "/infill",       "/api/embed",  "/rerank",     "/generate",
+        "/score",        "/pooling",    "/classify",   "/generate_stream"};
+    size_t length = strcspn(target, "?#");
+    if (strcmp(method, "POST") != 0) return false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(target, length, ends[i])) return true;
+    return false;
+}
+
+static void add_content(pj_buffer *to, const json_t *content)
+{
+    size_t i;
+    const json_t *part;
+    if (json_is_string(content))
+        pj_buffer_append(to, json_string_value(content), json_string_length(content));
+    json_array_foreach(content, i, part)
+    {
+        const json_t *text = json_is_object(part) ? json_object_get(part, "text") : part;
+        if (i) pj_buffer_char(to, '\n');
+        if (json_is_string(text))
+            pj_buffer_append(to, json_string_value(text), json_string_length(text));
+    }
+}
+
+static void add_messages(pj_buffer *to, const json_t *messages)
+{
+    size_t i;
+    const json_t *message;
+    bool alone = json_array_size(messages) == 1;
+    json_array_foreach(messages, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (i) pj_buffer_char(to, '\n');
+        if (role && !alone) pj_buffer_printf(to, "%.64s: ", role);
+        add_content(to, json_object_get(message, "content"));
+    }
+}
+
+/* As much of the prompt as is kept, in whole characters. */
+static char *keep_prompt(pj_buffer *text, size_t *bytes)
+{
+    size_t n =
+        text->length < PJ_EXCHANGE_PROMPT_MAX_BYTES ? text->length : PJ_EXCHANGE_PROMPT_MAX_BYTES;
+    const char *all = pj_buffer_get(text);
+    while (n && n < text->length && ((unsigned char)all[n] & 0xc0) == 0x80) n--;
+    *bytes = text->length;
+    return pj_strndup(all, n);
+}
+
+static void read_request(pj_exchange_request *asked, const char *body, size_t bytes)
+{
+    json_t *o = json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
+    const json_t *messages = json_object_get(o, "messages");
+    const json_t *prompt = json_object_get(o, "prompt");
+    const json_t *input = json_object_get(o, "input");
+    const json_t *stream = json_object_get(o, "stream");
+    const json_t *model = json_object_get(o, "model");
+    static const char *const limits[] = {"max_completion_tokens", "max_tokens", "max_output_tokens",
+                                         "n_predict"};
+    pj_buffer text;
+    pj_buffer_init(&text, bytes + 4096 + 128 * json_array_size(messages));
+    if (json_is_string(model))
+        snprintf(asked->model, sizeof asked->model, "%s", json_string_value(model));
+    asked->wants_stream = json_is_true(stream);
+    for (size_t i = 0; i < 4 && asked->max_tokens < 0; i++) {
+        const json_t *limit = json_object_get(o, limits[i]);
+        if (json_is_integer(limit) && json_integer_value(limit) >= 0)
+            asked->max_tokens = json_integer_value(limit);
+    }
+    if (json_is_array(messages)) {
+        add_content(&text, json_object_get(o, "system"));
+        if (text.length) pj_buffer_char(&text, '\n');
+        add_messages(&text, messages);
+    } else {
+        add_content(&text, prompt ? prompt : input);
+        if (!prompt && json_is_array(input) && text.length < json_array_size(input))
+            add_messages(&text, input);
+    }
+    asked->prompt = keep_prompt(&text, &asked->prompt_bytes);
+    pj_buffer_fini(&text);
+    json_decref(o);
+}
+
+/* ---- the answer ----------------------------------------------------------------------------- */
+
+static void take_piece(void *context, const pj_answer_piece *given)
+{
+    pj_exchange *x = context;
+    if (given->tokens > 0 || given->tokens < 0) {
+        if (!x->first_ns) x->first_ns = x->now_ns;
+        x->last_ns = x->now_ns;
+    }
+    if (given->tokens >= 0)
+        x->told += (uint64_t)given->tokens;
+    else
+        x->untold++;
+    if (x->count == x->capacity && x->capacity < PJ_EXCHANGE_PIECES_MAX) {
+        size_t wanted = x->capacity ? x->capacity * 2 : 64;
+        piece *bigger = pj_resize(x->pieces, wanted, sizeof *bigger);
+        if (bigger) {
+            x->pieces = bigger;
+            x->capacity = wanted;
+        }
+    }
+    if (x->count == x->capacity) {
+        x->unkept++;
+        return;
+    }
+    piece *p = &x->pieces[x->count++];
+    *p = (piece){.at_ns = x->now_ns,
+                 .text = x->text.length,
+                 .choice = given->choice,
+                 .tokens = (int32_t)given->tokens,
+                 .id = given->token_id};
+    if (given->bytes && x->text.length + given->bytes <= PJ_EXCHANGE_TEXT_MAX_BYTES &&
+        pj_buffer_append(&x->text, given->text, given->bytes))
+        p->bytes = (uint32_t)given->bytes;
+}
+
+static void take_event(void *context, const char *name, const char *data, size_t bytes)
+{
+    pj_exchange *x = context;
+    bool failed = x->status >= 400;
+    uint64_t malformed = x->answer.malformed;
+    pj_answer_take(&x->answer, name, data, bytes, take_piece, x);
+    if (failed && x->answer.malformed > malformed)
+        pj_answer_take_error_text(&x->answer, data, bytes);
+}
+
+pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
+                             int64_t sent_ns)
+{
+    pj_exchange *x = pj_alloc(1, sizeof *x);
+    if (!x) return NULL;
+    x->sent_ns = sent_ns;
+    x->asked.max_tokens = -1;
+    x->asked.is_inference = asks_model(method, target);
+    pj_answer_init(&x->answer);
+    pj_buffer_init(&x->text, PJ_EXCHANGE_TEXT_MAX_BYTES);
+    if (x->asked.is_inference) read_request(&x->asked, body, bytes);
+    /* Ollama streams unless it is told not to. */
+    return x;
+}
+
+void pj_exchange_free(pj_exchange *x)
+{
+    if (!x) return;
+    if (x->has_head) pj_events_fini(&x->events);
+    pj_buffer_fini(&x->text);
+    pj_free(x->pieces);
+    pj_free(x->asked.prompt);
+    pj_free(x);
+}
+
+void pj_exchange_head(pj_exchange *x, int status, const char *content_type, size_t type_bytes,
+                      bool encoded, int64_t at_ns)
+{
+    if (x->has_head) return;
+    x->has_head = true;
+    x->status = status;
+    x->encoded = encoded;
+    x->head_ns = at_ns;
+    pj_events_init(&x->events, pj_events_mode_of(content_type, type_bytes), take_event, x);
+}
+
+void pj_exchange_payload(pj_exchange *x, const char *bytes, size_t count, int64_t at_ns)
+{
+    x->now_ns = at_ns;
+    if (x->has_head && !x->encoded && x->asked.is_inference)
+        pj_events_feed(&x->events, bytes, count);
+}
+
+static void judge(pj_exchange *x, const char *why)
+{
+    if (x->outcome == PJ_EXCHANGE_CANCELLED) {
+        if (why) snprintf(x->failure, sizeof x->failure, "%s", why);
+    } else if (x->answer.has_error || x->status >= 400) {
+        x->outcome = PJ_EXCHANGE_FAILED;
+        snprintf(x->failure, sizeof x->failure, "the server answered %d%s%s", x->status,
+                 x->answer.error[0] ? ": " : "", x->answer.error);
+    } else if (x->outcome == PJ_EXCHANGE_FAILED) {
+        snprintf(x->failure, sizeof x->failure, "%s", why ? why : "the answer broke off");
+    }
+}
+
+void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *why, int64_t at_ns)
+{
+    if (x->end_ns) return;
+    if (x->has_head) {
+        x->now_ns = x->last_ns && x->events.mode != PJ_EVENTS_WHOLE ? x->last_ns : at_ns;
+        pj_events_end(&x->events);
+    }
+    x->end_ns = at_ns;
+    x->outcome = outcome;
+    judge(x, why);
+}
+
+/* ---- what is known -------------------------------------------------------------------------- */
+
+const pj_exchange_request *pj_exchange_asked(const pj_exchange *x)
+{
+    return &x->asked;
+}
+
+const pj_answer *pj_exchange_answer(const pj_exchange *x)
+{
+    return &x->answer;
+}
+
+pj_exchange_outcome pj_exchange_result(const pj_exchange *x)
+{
+    return x->outcome;
+}
+
+const char *pj_exchange_failure(const pj_exchange *x)
+{
+    return x->failure[0] ? x->failure : NULL;
+}
+
+int pj_exchange_status(const pj_exchange *x)
+{
+    return x->status;
+}
+
+int64_t pj_exchange_sent_ns(const pj_exchange *x)
+{
+    return x->sent_ns;
+}
+
+int64_t pj_exchange_first_ns(const pj_exchange *x)
+{
+    return x->first_ns;
+}
+
+int64_t pj_exchange_last_ns(const pj_exchange *x)
+{
+    return x->last_ns;
+}
+
+int64_t pj_exchange_end_ns(const pj_exchange *x)
+{
+    return x->end_ns;
+}
+
+uint64_t pj_exchange_tokens_so_far(const pj_exchange *x)
+{
+    return x->told + x->untold;
+}
+
+const char *pj_exchange_text(const pj_exchange *x)
+{
+    return pj_buffer_get(&x->text);
+}
+
+/* ---- counting tokens ------------------------------------------------------------------------ */
+
+/* A usage beyond what an answer can hold: more than a token for each of its bytes, and more than
+ * was asked for, is not believed. */
+static bool is_absurd(const pj_exchange *x, int64_t usage)
+{
+    uint64_t pieces = x->count + x->unkept;
+    int64_t most = x->asked.max_tokens >= 0 ? x->asked.max_tokens : 1 << 20;
+    return usage > most + 1 && (uint64_t)usage > x->text.length + pieces + 1;
+}
+
+pj_exchange_counts pj_exchange_count(const pj_exchange *x)
+{
+    const pj_answer *a = &x->answer;
+    pj_exchange_counts c = {.input = a->prompt_tokens, .cached = a->cached_tokens};
+    int64_t usage = a->completion_tokens;
+    if (c.input < 0 && a->progress_total >= 0) c.input = a->progress_total;
+    if (c.cached < 0 && a->progress_cached >= 0) c.cached = a->progress_cached;
+    if (c.cached > c.input && c.input >= 0) {
+        c.contradictory = true;
+        c.cached = -1;
+    }
+    if (usage >= 0 && is_absurd(x, usage)) {
+        c.contradictory = true;
+        usage = -1;
+    }
+    c.output = x->told + x->untold;
+    if (x->untold == 0 && x->told > 0) { /* counted by ids */
+        if (usage >= 0 && (uint64_t)usage < x->told) c.contradictory = true;
+        if (usage >= 0 && (uint64_t)usage > x->told) c.output = (uint64_t)usage; /* unseen ones */
+    } else if (usage >= 0 && (usage > 0 || x->text.length == 0)) {
+        c.output = (uint64_t)usage;
+    } else if (usage == 0) {
+        c.contradictory = c.approximate = true;
+    } else {
+        c.approximate = x->untold > 0;
+    }
+    c.spread = c.output > x->count + x->unkept && x->count > 0;
+    return c;
+}
+
+/* Tokens of each piece when only the sum is known: spread evenly over the pieces. */
+static uint64_t share_of(uint64_t sum, size_t index, size_t count)
+{
+    return (uint64_t)((double)sum * (double)(index + 1) / (double)count) -
+           (uint64_t)((double)sum * (double)index / (double)count);
+}
+
+typedef struct filling {
+    const pj_exchange *x;
+    pj_exchange_token *tokens;
+    size_t count, capacity;
+} filling;
+
+/* Tokens of one piece arrive together; they were made one after another since the piece before. */
+static void add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
+{
+    for (uint64_t i = 0; i < tokens && f->count < f->capacity; i++) {
+        int64_t width = p->at_ns - since_ns;
+        pj_exchange_token *t = &f->tokens[f->count++];
+        *t = (pj_exchange_token){
+            .at_ns = since_ns + (int64_t)((double)width * (double)(i + 1) / (double)tokens),
+            .text = pj_buffer_get(&f->x->text) + p->text,
+            .bytes = i == 0 ? p->bytes : 0,
+            .choice = p->choice,
+            .id = tokens == 1 ? p->id : -1};
+        if (i + 1 == tokens) t->at_ns = p->at_ns;
+    }
+}
+
+/* Text of a piece that made no token by itself belongs to the token before it. */
+static void join_text(filling *f, const piece *p)
+{
+    pj_exchange_token *last = f->count ? &f->tokens[f->count - 1] : NULL;
+    if (last && last->choice == p->choice && last->text + last->bytes == f->x->text.data + p->text)
+        last->bytes += p->bytes;
+}
+
+pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
+{
+    pj_exchange_counts c = pj_exchange_count(x);
+    bool by_sum = x->untold > 0 && !c.approximate;
+    filling f = {.x = x};
+    *count = 0;
+    f.capacity = c.output < PJ_EXCHANGE_PIECES_MAX ? (size_t)c.output : PJ_EXCHANGE_PIECES_MAX;
+    f.tokens = x->count && f.capacity ? pj_alloc(f.capacity, sizeof *f.tokens) : NULL;
+    if (!f.tokens) return NULL;
+    int64_t since_ns = x->pieces[0].at_ns;
+    for (size_t i = 0; i < x->count; i++) {
+        const piece *p = &x->pieces[i];
+        uint64_t tokens = by_sum          ? share_of(c.output, i, x->count)
+                          : p->tokens < 0 ? 1
+                                          : (uint64_t)p->tokens;
+        if (tokens)
+            add_tokens(&f, p, tokens, since_ns);
+        else
+            join_text(&f, p);
+        if (tokens) since_ns = p->at_ns;
+    }
+    while (f.count && f.count < f.capacity) { /* those that usage knows and no piece showed */
+        f.tokens[f.count] = (pj_exchange_token){.at_ns = x->pieces[x->count - 1].at_ns,
+                                                .text = "",
+                                                .choice = f.tokens[f.count - 1].choice,
+                                                .id = -1};
+        f.count++;
+    }
+    *count = f.count;
+    return f.tokens;
+}

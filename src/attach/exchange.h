@@ -1,0 +1,90 @@
+/*
+ * One request and its answer as they pass by on the wire, whoever carries them: the client
+ * (client.h) or the proxy (proxy.h). Keeps when what came: the first token, every token after it,
+ * what the server said of counts and times, how it ended. A request becomes a run from this.
+ *
+ * Memory is bounded: of an answer without end, what exceeds the bounds is counted but not kept.
+ * Pure: no sockets, no clock. One thread at a time.
+ */
+#ifndef PJ_ATTACH_EXCHANGE_H
+#define PJ_ATTACH_EXCHANGE_H
+
+#include "attach/answer.h"
+#include "attach/events.h"
+
+enum {
+    PJ_EXCHANGE_PIECES_MAX = 1 << 20,
+    PJ_EXCHANGE_TEXT_MAX_BYTES = 16 << 20,
+    PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10
+};
+
+typedef enum pj_exchange_outcome {
+    PJ_EXCHANGE_OPEN = 0,
+    PJ_EXCHANGE_COMPLETED,
+    PJ_EXCHANGE_FAILED,   /* an error of the server, or its end before the answer's */
+    PJ_EXCHANGE_CANCELLED /* the client went away */
+} pj_exchange_outcome;
+
+/* What a request asks for. Texts belong to the exchange; NULL: not said. */
+typedef struct pj_exchange_request {
+    bool is_inference; /* it asks a model for something */
+    bool wants_stream;
+    char *prompt;        /* a text; of a chat, its messages as lines "role: text" */
+    size_t prompt_bytes; /* of the whole prompt, also where `prompt` is cut */
+    char model[128];
+    int64_t max_tokens; /* -1: not said */
+} pj_exchange_request;
+
+/* A token as it is known in the end. Text points into the exchange. */
+typedef struct pj_exchange_token {
+    int64_t at_ns; /* when it came */
+    const char *text;
+    uint32_t bytes;
+    uint32_t choice;
+    int32_t id; /* -1: unknown */
+} pj_exchange_token;
+
+typedef struct pj_exchange pj_exchange;
+
+/* `target` and `method` as in the request line, the body as a whole. NULL when memory is out. */
+pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
+                             int64_t sent_ns);
+void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
+/* The answer's head; `encoded`: its payload is compressed and cannot be looked into. */
+void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
+                      size_t type_bytes, bool encoded, int64_t at_ns);
+void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count, int64_t at_ns);
+/* `why` (may be NULL) is the reason of a failure where the answer itself gives none. A completed
+ * answer with an error inside, or a status of 400 and above, has failed. */
+void pj_exchange_end(pj_exchange *exchange, pj_exchange_outcome outcome, const char *why,
+                     int64_t at_ns);
+
+const pj_exchange_request *pj_exchange_asked(const pj_exchange *exchange);
+const pj_answer *pj_exchange_answer(const pj_exchange *exchange);
+pj_exchange_outcome pj_exchange_result(const pj_exchange *exchange);
+const char *pj_exchange_failure(const pj_exchange *exchange); /* NULL: none */
+int pj_exchange_status(const pj_exchange *exchange);          /* of the answer; 0: none came */
+int64_t pj_exchange_sent_ns(const pj_exchange *exchange);
+int64_t pj_exchange_first_ns(const pj_exchange *exchange); /* first token; 0: none yet */
+int64_t pj_exchange_last_ns(const pj_exchange *exchange);  /* last token; 0: none yet */
+int64_t pj_exchange_end_ns(const pj_exchange *exchange);   /* 0: it has not ended */
+/* Output tokens so far: a chunk of which nothing more is known counts as one. */
+uint64_t pj_exchange_tokens_so_far(const pj_exchange *exchange);
+
+/* What is known once it has ended. */
+typedef struct pj_exchange_counts {
+    int64_t input, cached; /* -1: unknown */
+    uint64_t output;
+    bool approximate;   /* no ids, counts or usage: chunks were counted */
+    bool spread;        /* several tokens came in one chunk: their times are spread */
+    bool contradictory; /* what the server says of counts does not fit together */
+} pj_exchange_counts;
+
+pj_exchange_counts pj_exchange_count(const pj_exchange *exchange);
+/* All tokens in order of time; their number is that of the counts, up to the bound of pieces.
+ * NULL when memory is out or there are none; the caller frees it with pj_free. */
+pj_exchange_token *pj_exchange_tokens(const pj_exchange *exchange, size_t *count);
+/* The text of all choices in order of arrival, NUL-terminated; "" without any. */
+const char *pj_exchange_text(const pj_exchange *exchange);
+
+#endif

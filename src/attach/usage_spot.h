@@ -1,0 +1,31 @@
+/*
+ * Where the `usage` objects of an answer end, so that a figure can be put into them while the bytes
+ * pass by: the payload is scanned as it comes, cut anywhere, and never kept. Finds an object under
+ * the key "usage" at the top of an event's JSON, and one level down in "response" (the responses
+ * API).
+ */
+#ifndef PJ_ATTACH_USAGE_SPOT_H
+#define PJ_ATTACH_USAGE_SPOT_H
+
+#include "attach/events.h"
+
+typedef struct pj_usage_spot {
+    pj_events_mode mode;
+    uint32_t depth;       /* open objects and arrays */
+    uint32_t usage_depth; /* depth inside the usage object; 0: not in one */
+    uint32_t response_depth;
+    uint8_t key_bytes;
+    char key[12]; /* the last string, as far as it may be a key of interest */
+    bool in_string, escaped, has_key;
+    bool is_empty; /* the usage object has no member so far */
+    bool at_line_start, in_data;
+    uint8_t prefix; /* of "data:" at the start of a line */
+} pj_usage_spot;
+
+void pj_usage_spot_init(pj_usage_spot *spot, pj_events_mode mode);
+/* The offset of the next brace that closes a usage object, -1: there is none in these bytes. Bytes
+ * up to and including the brace were scanned: the next call takes those that follow. `is_empty`
+ * says whether a member that is put before the brace needs no comma. */
+long pj_usage_spot_find(pj_usage_spot *spot, const char *bytes, size_t count);
+
+#endif

@@ -1,0 +1,588 @@
+/* Cells, their division, and estimates of what is not settled. */
+#include "attribution/ledger.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    CELL_NS = 20 * PJ_NS_PER_MS,
+    KEEP_NS = 120 * 1000000000ll, /* of the curves before what is settled */
+    POINTS_MAX = 1 << 16          /* of one entry; beyond it, time is resolved half as finely */
+};
+#define RATE_NS          (PJ_NS_PER_S)
+#define USUAL_PREFILL    1000.0 /* tokens per second, until some were seen */
+#define RATE_UNCERTAINTY 0.3    /* relative 1 sigma of power that is carried on */
+
+/* Work done by a time, in tokens; straight lines between steps. */
+typedef struct work_step {
+    int64_t t_ns;
+    double work;
+} work_step;
+
+struct pj_ledger_entry {
+    pj_ledger_entry *next;
+    int64_t begin_ns, first_ns, end_ns; /* 0: not yet */
+    double prompt_work, cached, output;
+    work_step *steps; /* the first one is the begin */
+    size_t step_count, step_capacity;
+    size_t cursor; /* of the last look-up */
+    int64_t *t_ns;
+    double *mj; /* [point][rail] */
+    size_t point_count, point_capacity, thinning;
+    double taken_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
+    double input_mj;                          /* of the total, settled, before the first token */
+    double soft_mj, soft_input_mj, recent_mj; /* estimated beyond; of the last second */
+    int64_t recent_ns;
+    double weight, context_weight; /* scratch of a cell */
+    bool unknown, shared, settled;
+    pj_ledger_figure figure;
+};
+
+struct pj_ledger {
+    pj_rail rails[PJ_MAX_RAILS];
+    double idle_mw[PJ_MAX_RAILS];
+    bool in_total[PJ_MAX_RAILS];
+    pj_curve *curves[PJ_MAX_RAILS];
+    uint32_t rail_count;
+    pj_batch_rule rule;
+    bool keeps_all;
+    double weight_bytes, context_bytes;
+    pj_ledger_entry *entries;
+    int64_t settled_ns; /* everything before it is divided */
+    double divided_mj;
+    double prefill_rate; /* tokens per nanosecond, as seen */
+};
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+pj_ledger *pj_ledger_new(const pj_ledger_options *o)
+{
+    pj_ledger *l = pj_alloc(1, sizeof *l);
+    if (!l) return NULL;
+    l->rail_count = o->rail_count;
+    l->settled_ns = INT64_MIN;
+    l->prefill_rate = USUAL_PREFILL / 1e9;
+    l->weight_bytes = o->weight_bytes;
+    l->context_bytes = o->context_bytes;
+    l->keeps_all = o->keeps_all;
+    bool has_shape = o->weight_bytes > 0 && o->context_bytes > 0;
+    l->rule = o->rule == PJ_BATCH_BYTES && !has_shape ? PJ_BATCH_TOKENS : o->rule;
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        l->rails[r] = o->rails[r];
+        l->idle_mw[r] = o->idle_mw ? o->idle_mw[r] : NAN;
+        l->in_total[r] = pj_rail_in_column(o->rails, o->rail_count, r, PJ_RAIL_TOTAL);
+        l->curves[r] = pj_curve_new(&o->rails[r]);
+        if (!l->curves[r]) {
+            pj_ledger_free(l);
+            return NULL;
+        }
+    }
+    return l;
+}
+
+static void free_entry(pj_ledger_entry *e)
+{
+    pj_free(e->steps);
+    pj_free(e->t_ns);
+    pj_free(e->mj);
+    pj_free(e);
+}
+
+void pj_ledger_free(pj_ledger *l)
+{
+    if (!l) return;
+    for (pj_ledger_entry *e = l->entries, *next; e; e = next) {
+        next = e->next;
+        free_entry(e);
+    }
+    for (uint32_t r = 0; r < l->rail_count; r++) pj_curve_free(l->curves[r]);
+    pj_free(l);
+}
+
+pj_batch_rule pj_ledger_rule(const pj_ledger *l)
+{
+    return l->rule;
+}
+
+pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
+{
+    if (reading->rail >= l->rail_count) return PJ_OK;
+    return pj_curve_add(l->curves[reading->rail], reading, err);
+}
+
+int64_t pj_ledger_known_ns(const pj_ledger *l)
+{
+    int64_t known = INT64_MAX;
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        int64_t begin_ns, end_ns;
+        if (!l->in_total[r]) continue;
+        if (!pj_curve_span(l->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
+        if (end_ns < known) known = end_ns;
+    }
+    return known == INT64_MAX ? INT64_MIN : known;
+}
+
+void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
+{
+    bool any = false;
+    double gain = 0;
+    *sum = (pj_curve_energy){.known_share = 1};
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        pj_curve_energy one;
+        if (!l->in_total[r]) continue;
+        pj_curve_query(l->curves[r], begin_ns, end_ns, &one);
+        any = true;
+        sum->energy_mj += one.energy_mj;
+        sum->random_sd_mj = hypot(sum->random_sd_mj, one.random_sd_mj);
+        sum->bias_sd_mj = hypot(sum->bias_sd_mj, one.bias_sd_mj);
+        gain += one.gain_sd_mj;
+        sum->known_share = fmin(sum->known_share, one.known_share);
+    }
+    sum->gain_sd_mj = gain;
+    sum->sd_mj = sqrt(sum->random_sd_mj * sum->random_sd_mj + sum->bias_sd_mj * sum->bias_sd_mj +
+                      gain * gain);
+    if (!any) *sum = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
+}
+
+/* ---- work ----------------------------------------------------------------------------------- */
+
+static bool add_step(pj_ledger_entry *e, int64_t t_ns, double work)
+{
+    work_step *last = e->step_count ? &e->steps[e->step_count - 1] : NULL;
+    if (last && t_ns <= last->t_ns) { /* several tokens of one moment, or an unruly clock */
+        last->work = work;
+        return true;
+    }
+    if (e->step_count == e->step_capacity) {
+        size_t wanted = e->step_capacity ? e->step_capacity * 2 : 32;
+        work_step *bigger = pj_resize(e->steps, wanted, sizeof *bigger);
+        if (!bigger) {
+            if (last) last->work = work;
+            return last != NULL;
+        }
+        e->steps = bigger;
+        e->step_capacity = wanted;
+    }
+    e->steps[e->step_count++] = (work_step){t_ns, work};
+    return true;
+}
+
+pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_guess)
+{
+    pj_ledger_entry *e = pj_alloc(1, sizeof *e);
+    if (!e || !add_step(e, begin_ns, 0)) {
+        pj_free(e);
+        return NULL;
+    }
+    e->begin_ns = begin_ns > l->settled_ns ? begin_ns : l->settled_ns;
+    e->steps[0].t_ns = e->begin_ns;
+    e->prompt_work = prompt_guess >= 1 ? prompt_guess : 1;
+    e->thinning = 1;
+    e->figure = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, begin_ns, true, false};
+    if (l->settled_ns == INT64_MIN) l->settled_ns = e->begin_ns;
+    if (!l->entries) l->settled_ns = e->begin_ns; /* the time before it was nobody's */
+    e->next = l->entries;
+    l->entries = e;
+    return e;
+}
+
+void pj_ledger_prompt(pj_ledger_entry *e, double worked_on, double cached)
+{
+    if (worked_on >= 0 && !e->first_ns) e->prompt_work = worked_on >= 1 ? worked_on : 1;
+    if (cached >= 0) e->cached = cached;
+}
+
+void pj_ledger_tokens(pj_ledger_entry *e, int64_t at_ns, double tokens)
+{
+    if (e->end_ns || !(tokens > 0)) return;
+    if (at_ns <= e->begin_ns) at_ns = e->begin_ns + 1;
+    if (!e->first_ns) e->first_ns = at_ns;
+    e->output += tokens;
+    add_step(e, at_ns, e->prompt_work + e->output);
+}
+
+void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
+{
+    if (e->end_ns) return;
+    int64_t last = e->steps[e->step_count - 1].t_ns;
+    e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
+    if (e->end_ns < last) e->end_ns = last;
+    if (!e->first_ns) add_step(e, e->end_ns, e->prompt_work); /* it never came that far */
+}
+
+void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
+{
+    for (pj_ledger_entry **at = &l->entries; *at; at = &(*at)->next)
+        if (*at == entry) {
+            *at = entry->next;
+            free_entry(entry);
+            return;
+        }
+}
+
+/* Beyond the last step an open request goes on as it did, its prompt as fast as others'. */
+static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
+{
+    const work_step *last = &e->steps[e->step_count - 1];
+    double ns = (double)(t_ns - last->t_ns);
+    if (e->end_ns) return last->work;
+    if (!e->first_ns) return fmin(e->prompt_work, ns * l->prefill_rate);
+    double decoding = (double)(last->t_ns - e->first_ns), made = last->work - e->prompt_work - 1;
+    double rate = decoding > 0 && made > 0 ? made / decoding : l->prefill_rate / 10;
+    return last->work + fmin(1, ns * rate); /* one token at most is on its way */
+}
+
+static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
+{
+    const work_step *s = e->steps;
+    if (t_ns <= s[0].t_ns) return 0;
+    if (t_ns >= s[e->step_count - 1].t_ns) return work_beyond(l, e, t_ns);
+    size_t i = e->cursor < e->step_count ? e->cursor : 0; /* look-ups go forward */
+    if (s[i].t_ns > t_ns) i = 0;
+    while (i + 1 < e->step_count && s[i + 1].t_ns <= t_ns) i++;
+    e->cursor = i;
+    double part = (double)(t_ns - s[i].t_ns) / (double)(s[i + 1].t_ns - s[i].t_ns);
+    return s[i].work + part * (s[i + 1].work - s[i].work);
+}
+
+/* ---- dividing a cell ------------------------------------------------------------------------ */
+
+typedef struct cell {
+    int64_t begin_ns, end_ns;
+    uint32_t live;
+    double weights, decoding;             /* sums of weights: of all, of those that decode */
+    double context_part, context_weights; /* of decode's energy, what contexts take */
+} cell;
+
+static bool is_live(const pj_ledger_entry *e, const cell *c)
+{
+    return e->begin_ns <= c->begin_ns && (!e->end_ns || e->end_ns >= c->end_ns) && !e->settled;
+}
+
+static bool is_decoding(const pj_ledger_entry *e, const cell *c)
+{
+    return e->first_ns && e->first_ns <= c->begin_ns;
+}
+
+static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns)
+{
+    int64_t edge = from_ns + CELL_NS - (from_ns % CELL_NS + CELL_NS) % CELL_NS;
+    if (edge > until_ns) edge = until_ns;
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
+        if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
+        if (e->first_ns > from_ns && e->first_ns < edge) edge = e->first_ns;
+        if (e->end_ns > from_ns && e->end_ns < edge) edge = e->end_ns;
+    }
+    return edge;
+}
+
+/* What contexts take of the bytes that decode reads in this cell: a step for all reads the weights
+ * once; each token reads its own context. */
+static void weigh_contexts(const pj_ledger *l, cell *c)
+{
+    double steps = 0;
+    for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+        if (!is_live(e, c) || !is_decoding(e, c)) continue;
+        double made = work_at(l, e, c->begin_ns) - e->prompt_work;
+        e->context_weight = e->weight * (e->cached + e->prompt_work + fmax(0, made));
+        c->context_weights += e->context_weight;
+        if (e->weight > steps) steps = e->weight;
+    }
+    double contexts = c->context_weights * l->context_bytes;
+    if (contexts > 0) c->context_part = contexts / (contexts + steps * l->weight_bytes);
+}
+
+static void weigh(const pj_ledger *l, cell *c)
+{
+    for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+        e->weight = e->context_weight = 0;
+        if (!is_live(e, c)) continue;
+        double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
+        e->weight = fmax(0, after - before);
+        c->live++;
+        c->weights += e->weight;
+        if (is_decoding(e, c)) c->decoding += e->weight;
+    }
+    if (l->rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
+}
+
+/* An entry's part of the energy above idle. */
+static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
+{
+    if (l->rule == PJ_BATCH_EQUAL || !(c->weights > 0)) return 1.0 / c->live;
+    if (!is_decoding(e, c) || !(c->context_part > 0)) return e->weight / c->weights;
+    double of_decode = (1 - c->context_part) * e->weight / c->decoding +
+                       c->context_part * e->context_weight / c->context_weights;
+    return c->decoding / c->weights * of_decode;
+}
+
+/* Idle energy of a cell, never more than was drawn; 0 where none is known. */
+static double idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const cell *c)
+{
+    double idle = l->idle_mw[rail] * (double)(c->end_ns - c->begin_ns) * 1e-9;
+    return isnan(idle) ? 0 : fmin(idle, energy_mj);
+}
+
+static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell *c, uint32_t rail,
+                        double energy_mj, double *idle_mj)
+{
+    double part = part_of(l, e, c), idle = idle_of(l, rail, energy_mj, c);
+    bool equally = l->rule == PJ_BATCH_BYTES;
+    *idle_mj = idle * (equally ? 1.0 / c->live : part);
+    return equally ? (energy_mj - idle) * part + *idle_mj : energy_mj * part;
+}
+
+/* ---- settling ------------------------------------------------------------------------------- */
+
+/* Half the points go: every other one, never the first. What is between is known less finely. */
+static void thin(pj_ledger_entry *e, uint32_t rails)
+{
+    size_t kept = 1;
+    for (size_t i = 2; i < e->point_count; i += 2, kept++) {
+        for (uint32_t r = 0; r < rails; r++) {
+            double between = e->mj[(i - 1) * rails + r]; /* unknown before it: so it is across */
+            e->mj[kept * rails + r] = isnan(between) ? NAN : e->mj[i * rails + r];
+        }
+        e->t_ns[kept] = e->t_ns[i];
+    }
+    e->point_count = kept;
+    e->thinning *= 2;
+}
+
+static bool add_point(pj_ledger_entry *e, uint32_t rails, int64_t t_ns, const double *mj)
+{
+    if (e->point_count == POINTS_MAX) thin(e, rails);
+    if (e->point_count == e->point_capacity) {
+        size_t wanted = e->point_capacity ? e->point_capacity * 2 : 32;
+        int64_t *times = pj_resize(e->t_ns, wanted, sizeof *times);
+        if (times) e->t_ns = times;
+        double *values =
+            times ? pj_resize(e->mj, wanted, sizeof *values * (rails ? rails : 1)) : NULL;
+        if (!values) return false;
+        e->mj = values;
+        e->point_capacity = wanted;
+    }
+    e->t_ns[e->point_count] = t_ns;
+    if (rails) memcpy(e->mj + e->point_count * rails, mj, rails * sizeof *mj);
+    e->point_count++;
+    return true;
+}
+
+static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const double *energy_mj)
+{
+    static const double zero[PJ_MAX_RAILS];
+    double values[PJ_MAX_RAILS], total = 0;
+    if (e->point_count == 0 && !add_point(e, l->rail_count, c->begin_ns, zero)) return false;
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        double idle, mj = rail_part(l, e, c, r, energy_mj[r], &idle);
+        values[r] = NAN;
+        if (l->in_total[r]) total += mj;
+        if (isnan(energy_mj[r])) {
+            e->unknown |= l->in_total[r];
+            continue;
+        }
+        e->taken_mj[r] += mj;
+        e->idle_mj[r] += idle;
+        values[r] = e->taken_mj[r];
+    }
+    e->shared |= c->live > 1;
+    if (!is_decoding(e, c)) e->input_mj += total;
+    return add_point(e, l->rail_count, c->end_ns, values);
+}
+
+static bool settle_cell(pj_ledger *l, cell *c)
+{
+    double energy_mj[PJ_MAX_RAILS], total = 0;
+    weigh(l, c);
+    if (!c->live) return true;
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        energy_mj[r] = pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
+        if (l->in_total[r]) total += energy_mj[r];
+    }
+    if (!isnan(total)) l->divided_mj += total;
+    for (pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
+    return true;
+}
+
+/* Curves are kept as far back as a request reaches, and some time before. */
+static void forget_old(pj_ledger *l)
+{
+    int64_t oldest = l->settled_ns;
+    if (l->keeps_all) return;
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (e->begin_ns < oldest) oldest = e->begin_ns;
+    for (uint32_t r = 0; r < l->rail_count; r++) pj_curve_forget(l->curves[r], oldest - KEEP_NS);
+}
+
+static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
+{
+    double ns = (double)(e->first_ns - e->begin_ns);
+    if (e->first_ns && ns > 0) l->prefill_rate += (e->prompt_work / ns - l->prefill_rate) / 4;
+}
+
+pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
+{
+    bool ok = true;
+    if (l->settled_ns == INT64_MIN || until_ns <= l->settled_ns) return PJ_OK;
+    while (ok && l->settled_ns < until_ns) {
+        cell c = {.begin_ns = l->settled_ns, .end_ns = next_edge(l, l->settled_ns, until_ns)};
+        ok = settle_cell(l, &c);
+        l->settled_ns = c.end_ns;
+    }
+    for (pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (e->end_ns && e->end_ns <= l->settled_ns && !e->settled) {
+            e->settled = true;
+            learn_prefill(l, e);
+        }
+    forget_old(l);
+    return ok ? PJ_OK : pj_fail_memory(err, "the shares of requests");
+}
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static double taken(const pj_ledger *l, const pj_ledger_entry *e)
+{
+    double sum = 0;
+    bool any = false;
+    for (uint32_t r = 0; r < l->rail_count; r++) {
+        if (!l->in_total[r]) continue;
+        sum += e->taken_mj[r];
+        any = true;
+    }
+    return any && !e->unknown ? sum : NAN;
+}
+
+double pj_ledger_sd_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t rail)
+{
+    pj_curve_energy machine;
+    pj_curve_query(l->curves[rail], e->begin_ns, e->end_ns ? e->end_ns : l->settled_ns, &machine);
+    if (!(machine.energy_mj > 0)) return NAN;
+    return hypot(machine.random_sd_mj, machine.bias_sd_mj) *
+           fmin(1, e->taken_mj[rail] / machine.energy_mj);
+}
+
+double pj_ledger_idle_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t rail)
+{
+    return isnan(l->idle_mw[rail]) ? NAN : e->idle_mj[rail];
+}
+
+double pj_ledger_divided_mj(const pj_ledger *l)
+{
+    return l->divided_mj;
+}
+
+/* Everything from what is settled to what is known, without settling it. */
+static void estimate_known(pj_ledger *l, int64_t known_ns)
+{
+    for (int64_t at = l->settled_ns; at < known_ns;) {
+        cell c = {.begin_ns = at, .end_ns = next_edge(l, at, known_ns)};
+        double total = 0;
+        at = c.end_ns;
+        weigh(l, &c);
+        if (!c.live) continue;
+        for (uint32_t r = 0; r < l->rail_count; r++)
+            if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c.begin_ns, c.end_ns);
+        for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+            if (!is_live(e, &c)) continue;
+            double mj = total * part_of(l, e, &c);
+            e->soft_mj += mj;
+            e->shared |= c.live > 1;
+            if (!is_decoding(e, &c)) e->soft_input_mj += mj;
+            if (c.begin_ns < known_ns - RATE_NS) continue;
+            e->recent_mj += mj;
+            e->recent_ns += c.end_ns - c.begin_ns;
+        }
+    }
+}
+
+/* Power of the machine over the last second that is known. */
+static double recent_mw(const pj_ledger *l, int64_t known_ns)
+{
+    pj_curve_energy energy;
+    for (int64_t ns = RATE_NS; ns >= PJ_NS_PER_MS; ns /= 4) {
+        pj_ledger_machine(l, known_ns - ns, known_ns, &energy);
+        if (!isnan(energy.energy_mj)) return energy.energy_mj / ((double)ns * 1e-9);
+    }
+    return NAN;
+}
+
+static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
+                       uint32_t live)
+{
+    pj_ledger_figure *f = &e->figure;
+    pj_curve_energy machine;
+    int64_t to = e->end_ns && e->end_ns < known_ns ? e->end_ns : known_ns;
+    if (to < e->begin_ns) to = e->begin_ns;
+    double so_far = taken(l, e) + e->soft_mj, share = 0;
+    pj_ledger_machine(l, e->begin_ns, to, &machine);
+    if (machine.energy_mj > 0) share = fmin(1, so_far / machine.energy_mj);
+    bool has_rate = e->recent_ns > 0;
+    *f = (pj_ledger_figure){
+        .input_mj = e->input_mj + e->soft_input_mj,
+        .total_mj = so_far,
+        .sd_mj = to > e->begin_ns && machine.energy_mj > 0 ? machine.sd_mj * share : 0,
+        .rate_mw = has_rate ? e->recent_mj / ((double)e->recent_ns * 1e-9)
+                            : machine_mw / (live ? live : 1),
+        .at_ns = to,
+        .provisional = !e->settled,
+        .shared = e->shared || live > 1};
+    f->output_mj = e->first_ns ? f->total_mj - f->input_mj : NAN;
+}
+
+void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
+{
+    int64_t known_ns = pj_ledger_known_ns(l);
+    uint32_t live = 0;
+    if (!l->entries) return;
+    for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+        e->soft_mj = e->soft_input_mj = e->recent_mj = 0;
+        e->recent_ns = 0;
+        live += !e->end_ns;
+    }
+    if (known_ns == INT64_MIN) return;
+    if (known_ns > now_ns) known_ns = now_ns;
+    estimate_known(l, known_ns);
+    double machine_mw = recent_mw(l, known_ns);
+    for (pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (!e->settled) set_figure(l, e, known_ns, machine_mw, live);
+}
+
+pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
+{
+    if (!e->settled) return e->figure;
+    pj_ledger_figure f = {.input_mj = e->input_mj,
+                          .total_mj = taken(l, e),
+                          .rate_mw = 0,
+                          .at_ns = e->end_ns,
+                          .shared = e->shared};
+    pj_curve_energy machine;
+    pj_ledger_machine(l, e->begin_ns, e->end_ns, &machine);
+    f.output_mj = e->first_ns ? f.total_mj - f.input_mj : NAN;
+    f.sd_mj = machine.energy_mj > 0 ? machine.sd_mj * fmin(1, f.total_mj / machine.energy_mj) : NAN;
+    return f;
+}
+
+pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns, bool is_output)
+{
+    pj_ledger_figure f = *figure;
+    double seconds = (double)(now_ns - f.at_ns) * 1e-9;
+    if (!f.provisional || seconds <= 0) return f;
+    double more = f.rate_mw * seconds;
+    f.total_mj += more;
+    if (is_output)
+        f.output_mj = f.total_mj - f.input_mj;
+    else
+        f.input_mj += more;
+    f.sd_mj = hypot(f.sd_mj, RATE_UNCERTAINTY * more);
+    f.at_ns = now_ns;
+    return f;
+}
+
+pj_ledger_series pj_ledger_series_of(const pj_ledger *l, const pj_ledger_entry *e)
+{
+    return (pj_ledger_series){e->t_ns, e->mj, e->point_count, l->rail_count};
+}

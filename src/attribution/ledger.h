@@ -1,0 +1,97 @@
+/*
+ * Dividing the energy of a machine between requests that a server works on at the same time. No
+ * sensor sees one request apart, so the division is a rule, and what it yields is `allocated`:
+ *   tokens  every moment's energy by the rates at which requests advance then: prompt tokens that
+ *           were not cached over the time of prefill, output tokens over the time between them
+ *   bytes   the same between prefill and decode; within decode, the part of the energy that reading
+ *           the cached keys and values takes goes by the length of each context, and the part for
+ *           the weights, which is read once for all, by the steps that each took part in. Idle
+ * power equally
+ *
+ * Time is cut into cells at every begin, first token and end, and at least every 20 ms. Once the
+ * sensors have seen a cell it is divided, once and for all (pj_ledger_settle): parts add up to the
+ * whole by construction, whoever asks later. Until then figures are estimates and say so.
+ *
+ * Time without requests belongs to nobody. Pure data, no clock and no thread; one thread at a time.
+ */
+#ifndef PJ_ATTRIBUTION_LEDGER_H
+#define PJ_ATTRIBUTION_LEDGER_H
+
+#include "power/curve.h"
+#include "trace/run_data.h"
+
+typedef struct pj_ledger pj_ledger;
+typedef struct pj_ledger_entry pj_ledger_entry; /* one request */
+
+typedef struct pj_ledger_options {
+    const pj_rail *rails; /* every rail whose energy is divided */
+    uint32_t rail_count;
+    const double *idle_mw; /* [rail_count], NAN: unknown; NULL: all unknown */
+    pj_batch_rule rule;    /* PJ_BATCH_BYTES needs both figures below */
+    double weight_bytes;   /* that one step reads */
+    double context_bytes;  /* keys and values of one token of context */
+    bool keeps_all;        /* the machine's energy may be asked for over any time later */
+} pj_ledger_options;
+
+pj_ledger *pj_ledger_new(const pj_ledger_options *options); /* NULL when memory is out */
+void pj_ledger_free(pj_ledger *ledger);                     /* frees the entries left in it */
+pj_batch_rule pj_ledger_rule(const pj_ledger *ledger);      /* that is applied */
+
+/* A reading of a rail (index into the options' rails). */
+pj_status pj_ledger_read(pj_ledger *ledger, const pj_reading *reading, pj_error *err);
+/* Until when every rail that counts in the total is known; INT64_MIN: nothing is. */
+int64_t pj_ledger_known_ns(const pj_ledger *ledger);
+/* Energy of the machine over an interval, by what is known of it. */
+void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
+                       pj_curve_energy *energy);
+
+/* ---- requests, in order of time ------------------------------------------------------------- */
+
+/* `prompt_guess`: tokens of the prompt as far as its length tells. NULL when memory is out. */
+pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double prompt_guess);
+/* Better known now: tokens of the prompt that were worked on, and the cached ones. */
+void pj_ledger_prompt(pj_ledger_entry *entry, double worked_on, double cached);
+/* So many output tokens more have come; the first call ends the prefill. */
+void pj_ledger_tokens(pj_ledger_entry *entry, int64_t at_ns, double tokens);
+void pj_ledger_leave(pj_ledger_entry *entry, int64_t end_ns);
+/* The entry is not needed any more: it has left, and its figures were taken. */
+void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
+
+/* ---- dividing ------------------------------------------------------------------------------- */
+
+/* Divides all time up to `until_ns`, whether it is known or not: what is not known by then stays
+ * unknown in every part. */
+pj_status pj_ledger_settle(pj_ledger *ledger, int64_t until_ns, pj_error *err);
+/* Estimates for all entries as of now, from what is known and the last second's rates. */
+void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
+
+/* mJ; NAN: unavailable. */
+typedef struct pj_ledger_figure {
+    double input_mj, output_mj; /* before and after the first token; output NAN before it */
+    double total_mj, sd_mj;
+    double rate_mw;   /* at which it grows */
+    int64_t at_ns;    /* as of when */
+    bool provisional; /* some of it is estimated */
+    bool shared;      /* others were in flight at the same time */
+} pj_ledger_figure;
+pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
+/* Carries an estimate on to a later moment at its rate. */
+pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns, bool is_output);
+
+/* What a settled entry got of each rail, cumulative from its begin: points in order of time, the
+ * first at its begin with 0 everywhere, the last at its end. mj[point * rail_count + rail], NAN
+ * where it is unknown from the point before to this one. */
+typedef struct pj_ledger_series {
+    const int64_t *t_ns;
+    const double *mj;
+    size_t count;
+    uint32_t rail_count;
+} pj_ledger_series;
+pj_ledger_series pj_ledger_series_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
+/* 1 sigma of a settled entry's energy on a rail without that of the gain, and its idle energy. */
+double pj_ledger_sd_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
+double pj_ledger_idle_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
+/* All that was divided so far, between all entries, of the rails that count in the total. */
+double pj_ledger_divided_mj(const pj_ledger *ledger);
+
+#endif

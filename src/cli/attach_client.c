@@ -1,0 +1,284 @@
+/* Sending prompts or a load, and printing what it cost. */
+#include "cli/attach_client.h"
+
+#include "attach/client.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "cli/attach_report.h"
+#include "cli/run_report.h"
+#include "cli/terminal.h"
+#include "profile/requests.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 100000 };
+
+typedef struct prompt {
+    const char *text;
+    size_t bytes;
+} prompt;
+
+typedef struct attached {
+    const pj_attach_args *args;
+    pj_remote_server server;
+    pj_session *session;
+    pj_requests *requests;
+    char *texts;
+    prompt *prompts;
+    uint32_t prompt_count;
+    bool plain;        /* the server refused what not every server knows */
+    bool streams_text; /* one prompt for people: the text comes as it is generated */
+    size_t printed;
+    const pj_exchange *exchange;                   /* the last one that began */
+    pj_buffer body[PJ_CLIENT_CONCURRENCY_MAX + 1]; /* by index modulo */
+    pj_load load;
+} attached;
+
+/* ---- prompts -------------------------------------------------------------------------------- */
+
+static pj_status read_texts(attached *s, const char *path, size_t *bytes, pj_error *err)
+{
+    return strcmp(path, "-") == 0
+               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, &s->texts, bytes, err)
+               : pj_file_read(path, MAX_PROMPT_BYTES, &s->texts, bytes, err);
+}
+
+static pj_status split_prompts(attached *s, size_t bytes, pj_error *err)
+{
+    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
+        size_t length = strcspn(line, "\n");
+        if (length && s->prompt_count == MAX_PROMPTS)
+            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
+                           MAX_PROMPTS);
+        if (length) s->prompts[s->prompt_count++] = (prompt){line, length};
+        line += length + 1;
+    }
+    if (!s->prompt_count)
+        return pj_fail(err, PJ_E_INVALID, "there is no prompt in %s", s->args->prompts_file);
+    return PJ_OK;
+}
+
+static pj_status get_prompts(attached *s, const char *positional, pj_error *err)
+{
+    const pj_attach_args *a = s->args;
+    const char *file = a->file ? a->file : positional && strcmp(positional, "-") == 0 ? "-" : NULL;
+    size_t bytes = 0;
+    s->prompts = pj_alloc(a->prompts_file ? MAX_PROMPTS : 1, sizeof *s->prompts);
+    if (!s->prompts) return pj_fail_memory(err, "the prompts");
+    if (a->prompts_file) {
+        pj_status status = read_texts(s, a->prompts_file, &bytes, err);
+        return status == PJ_OK ? split_prompts(s, bytes, err) : status;
+    }
+    s->prompt_count = 1;
+    if (file) {
+        pj_status status = read_texts(s, file, &bytes, err);
+        *s->prompts = (prompt){s->texts, bytes};
+        return status;
+    }
+    *s->prompts = (prompt){positional, positional ? strlen(positional) : 0};
+    return PJ_OK;
+}
+
+/* Words of one token each in most vocabularies, in an order of the request's own, so that no part
+ * of it is cached. */
+static void make_up(const attached *s, uint32_t index, pj_buffer *text)
+{
+    static const char *const words[] = {
+        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
+        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
+        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
+    pj_random random = {(uint64_t)s->args->seed * 0x9e3779b97f4a7c15ull + index + 1};
+    for (int64_t i = 0; i < s->args->input_tokens; i++)
+        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+}
+
+/* ---- hooks of the client --------------------------------------------------------------------- */
+
+static const char *body(void *context, uint32_t index, size_t *bytes)
+{
+    attached *s = context;
+    const pj_attach_args *a = s->args;
+    pj_buffer *to = &s->body[index % (PJ_CLIENT_CONCURRENCY_MAX + 1)], made;
+    const prompt *p = &s->prompts[index % s->prompt_count];
+    pj_buffer_init(&made, 64 << 20);
+    if (a->input_tokens) make_up(s, index, &made);
+    pj_ask ask = {.model = a->model ? a->model : s->server.model,
+                  .prompt = a->input_tokens ? pj_buffer_get(&made) : p->text,
+                  .prompt_bytes = a->input_tokens ? made.length : p->bytes,
+                  .completion = a->api && strcmp(a->api, "completions") == 0,
+                  .plain = s->plain,
+                  .ignore_end = a->output_tokens > 0,
+                  .max_tokens = a->output_tokens ? a->output_tokens : a->max_tokens,
+                  .temperature = a->temperature};
+    pj_buffer_fini(to);
+    pj_buffer_init(to, 256 << 20);
+    pj_ask_write(&s->server, &ask, to);
+    pj_buffer_fini(&made);
+    *bytes = to->length;
+    return pj_buffer_get(to);
+}
+
+static void *begin(void *context, uint32_t index, pj_exchange *exchange)
+{
+    attached *s = context;
+    s->printed = 0;
+    s->exchange = exchange;
+    return pj_request_begin(s->requests, exchange, (void *)(uintptr_t)index);
+}
+
+static void progress(void *context, void *request)
+{
+    attached *s = context;
+    if (!request) return;
+    pj_request_progress(request);
+    if (!s->streams_text) return;
+    const char *text = pj_exchange_text(s->exchange);
+    fputs(text + s->printed, stdout);
+    fflush(stdout);
+    s->printed = strlen(text);
+}
+
+static void end(void *context, void *request, pj_exchange *exchange)
+{
+    attached *s = context;
+    if (s->streams_text && s->printed) putchar('\n');
+    if (request)
+        pj_request_end(request, false);
+    else
+        pj_exchange_free(exchange);
+}
+
+/* On the storing thread. */
+static void done(void *context, void *user, const pj_exchange *exchange, const pj_run_data *data,
+                 const pj_error *err)
+{
+    attached *s = context;
+    pj_load_add(&s->load, (uint32_t)(uintptr_t)user, exchange, data, err);
+}
+
+/* ---- a load ---------------------------------------------------------------------------------- */
+
+static pj_status send_all(attached *s, uint32_t count, pj_error *err)
+{
+    const pj_attach_args *a = s->args;
+    pj_ask ask = {.completion = a->api && strcmp(a->api, "completions") == 0};
+    pj_client_options options = {
+        .url = &a->place,
+        .path = pj_ask_path(&s->server, &ask),
+        .headers = a->header_lines,
+        .requests = count,
+        .concurrency = (uint32_t)a->concurrency,
+        .cancel = &pj_attach_cancelled,
+        .hooks = {.context = s, .body = body, .begin = begin, .progress = progress, .end = end}};
+    pj_status status = pj_client_run(&options, err);
+    pj_requests_drain(s->requests);
+    return status;
+}
+
+/* A server that refuses a member of the request is asked again without any that is not common. */
+static bool was_refused(const attached *s)
+{
+    static const char *const members[] = {
+        "stream_options", "timings_per_token", "return_progress", "ignore_eos",
+        "extra",          "unexpected",        "unknown"};
+    const char *failure = s->load.first_failure;
+    if (s->plain || s->load.failed == 0 || s->load.failed < s->load.count) return false;
+    if (!strstr(failure, " 400") && !strstr(failure, " 422")) return false;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (strstr(failure, members[i])) return true;
+    return false;
+}
+
+static pj_status run_all(attached *s, pj_error *err)
+{
+    const pj_attach_args *a = s->args;
+    uint32_t count = a->requests ? (uint32_t)a->requests : s->prompt_count;
+    s->streams_text = !a->json && count == 1;
+    s->load.keeps_data = count == 1 || a->json;
+    pj_status status = send_all(s, count, err);
+    if (status == PJ_OK && was_refused(s)) {
+        pj_load_clear(&s->load);
+        s->plain = true;
+        status = send_all(s, count, err);
+    }
+    return status;
+}
+
+static pj_status open_all(attached *s, pj_error *err)
+{
+    const pj_attach_args *a = s->args;
+    pj_session_options options = {.power = a->power,
+                                  .interval_ns = a->interval_ns,
+                                  .database = a->no_store ? "none" : a->database};
+    pj_status status = pj_server_find(&a->place, a->header_lines, &s->server, err);
+    if (status == PJ_OK) status = pj_session_open(&options, &s->session, err);
+    if (status != PJ_OK) return status;
+    if (s->session->warning[0]) fprintf(stderr, "perjoule attach: %s\n", s->session->warning);
+    pj_requests_options requests = {.session = s->session,
+                                    .engine = s->server.engine,
+                                    .url = a->url,
+                                    .model_name = a->model ? a->model : s->server.model,
+                                    .experiment_name = a->experiment,
+                                    .tags = a->tags.count ? a->tags.items : NULL,
+                                    .is_private = a->is_private,
+                                    .no_power = a->no_power,
+                                    .rule = (pj_batch_rule)a->batch_rule,
+                                    .weight_bytes = a->weight_bytes,
+                                    .context_bytes = a->context_bytes,
+                                    .keeps_all = true,
+                                    .done = done,
+                                    .context = s};
+    return pj_requests_open(&requests, &s->requests, err);
+}
+
+static void release(attached *s)
+{
+    pj_requests_close(s->requests);
+    pj_session_close(s->session);
+    for (size_t i = 0; i < PJ_CLIENT_CONCURRENCY_MAX + 1; i++) pj_buffer_fini(&s->body[i]);
+    pj_load_clear(&s->load);
+    pj_free(s->texts);
+    pj_free(s->prompts);
+    pj_free(s);
+}
+
+static void report(attached *s)
+{
+    const pj_attach_args *a = s->args;
+    pj_load_window window;
+    pj_load_steady(&s->load, (uint32_t)a->concurrency, s->requests, &window);
+    if (a->json)
+        pj_load_print_json(&s->load, &s->server, (uint32_t)a->concurrency, &window);
+    else if (s->load.count == 1)
+        pj_load_print_one(&s->load);
+    else
+        pj_load_print(&s->load, &s->server, (uint32_t)a->concurrency, &window);
+}
+
+int pj_attach_client(const pj_command *command, const pj_attach_args *args, const char *positional)
+{
+    pj_error err = {0};
+    attached *s = pj_alloc(1, sizeof *s);
+    if (!s) {
+        pj_fail_memory(&err, "a client");
+        return pj_command_failed(command, &err);
+    }
+    s->args = args;
+    pj_status status = get_prompts(s, positional, &err);
+    if (status == PJ_OK) status = open_all(s, &err);
+    if (status == PJ_OK) status = run_all(s, &err);
+    if (s->load.count) report(s);
+    fflush(stdout);
+    if (status == PJ_OK && s->load.failed)
+        status = pj_fail(&err, PJ_E_IO, "%s", s->load.first_failure);
+    else if (status == PJ_OK && s->load.unstored)
+        status = pj_fail(&err, PJ_E_IO, "%u runs could not be stored: %.300s", s->load.unstored,
+                         s->load.store_failure);
+    release(s);
+    if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}

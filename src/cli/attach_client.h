@@ -1,0 +1,29 @@
+/* `perjoule attach` as a client: prompts or a load to a server, and what its requests cost. */
+#ifndef PJ_CLI_ATTACH_CLIENT_H
+#define PJ_CLI_ATTACH_CLIENT_H
+
+#include "attach/dialect.h"
+#include "cli/options.h"
+#include "profile/session.h"
+
+typedef struct pj_attach_args {
+    const char *url, *model, *prompt, *file, *prompts_file, *api, *power, *database, *experiment,
+        *listen, *token, *rule, *shape;
+    int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, interval_ns, seed;
+    double temperature;
+    pj_text_list tags, headers, hosts;
+    bool is_private, no_store, json, headers_only;
+    /* worked out from them */
+    pj_url place;
+    char *header_lines;   /* of requests; "" for none */
+    const char *no_power; /* why energy is unavailable; NULL: nothing speaks against it */
+    char no_power_text[512];
+    double weight_bytes, context_bytes;
+    int batch_rule;
+} pj_attach_args;
+
+extern _Atomic bool pj_attach_cancelled;
+
+int pj_attach_client(const pj_command *command, const pj_attach_args *args, const char *positional);
+
+#endif

@@ -1,0 +1,348 @@
+/* Figures of a load, as a table and as JSON. */
+#include "cli/attach_report.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "cli/run_report.h"
+#include "cli/terminal.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SUMMARY_BYTES = 1 << 30 };
+
+/* ---- collecting ----------------------------------------------------------------------------- */
+
+static void keep_times(pj_load_row *row, const pj_exchange *exchange)
+{
+    pj_exchange_token *tokens = pj_exchange_tokens(exchange, &row->token_count);
+    row->tokens_ns = pj_alloc(row->token_count, sizeof *row->tokens_ns);
+    if (!row->tokens_ns) row->token_count = 0;
+    for (size_t i = 0; i < row->token_count; i++) row->tokens_ns[i] = tokens[i].at_ns;
+    pj_free(tokens);
+}
+
+static void keep_data(pj_load *load, const pj_run_data *data)
+{
+    pj_json json;
+    size_t bytes;
+    pj_json_init(&json, &load->summaries);
+    if (load->summaries.length) pj_buffer_char(&load->summaries, ',');
+    pj_summary_write(&json, &data->info, NULL);
+    free(load->report);
+    load->report = NULL;
+    FILE *out = open_memstream(&load->report, &bytes);
+    if (!out) return;
+    pj_run_report_print(out, data);
+    fclose(out);
+}
+
+static pj_load_row *add_row(pj_load *load)
+{
+    if (load->count == load->capacity) {
+        uint32_t wanted = load->capacity ? load->capacity * 2 : 64;
+        pj_load_row *bigger = pj_resize(load->rows, wanted, sizeof *bigger);
+        if (!bigger) return NULL;
+        load->rows = bigger;
+        load->capacity = wanted;
+    }
+    load->rows[load->count] = (pj_load_row){0};
+    return &load->rows[load->count++];
+}
+
+void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_run_data *data,
+                 const pj_error *err)
+{
+    pj_exchange_counts c = pj_exchange_count(x);
+    pj_load_row *row = add_row(load);
+    if (!row) return;
+    *row = (pj_load_row){.index = index,
+                         .sent_ns = pj_exchange_sent_ns(x),
+                         .first_ns = pj_exchange_first_ns(x),
+                         .last_ns = pj_exchange_last_ns(x),
+                         .end_ns = pj_exchange_end_ns(x),
+                         .input = c.input >= 0 ? (double)c.input : NAN,
+                         .cached = c.cached >= 0 ? (double)c.cached : NAN,
+                         .output = (double)c.output,
+                         .prefill_mj = data ? data->info.prefill_mj : NAN,
+                         .decode_mj = data ? data->info.decode_mj : NAN,
+                         .total_mj = data ? data->info.total_mj : NAN,
+                         .failed = pj_exchange_result(x) != PJ_EXCHANGE_COMPLETED};
+    keep_times(row, x);
+    load->approximate += c.approximate;
+    if (row->failed && !load->failed++)
+        snprintf(load->first_failure, sizeof load->first_failure, "%s",
+                 pj_exchange_failure(x) ? pj_exchange_failure(x) : "the request was cut off");
+    if (err->status != PJ_OK && !load->unstored++)
+        snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
+    if (!data) return;
+    memcpy(row->run_id, data->info.id, sizeof row->run_id);
+    load->quality = data->info.quality;
+    if (data->info.allocation) snprintf(load->rule, sizeof load->rule, "%s", data->info.allocation);
+    if (!load->keeps_data) return;
+    if (!load->summaries.max_bytes) pj_buffer_init(&load->summaries, MOST_SUMMARY_BYTES);
+    keep_data(load, data);
+}
+
+void pj_load_clear(pj_load *load)
+{
+    bool keeps = load->keeps_data;
+    for (uint32_t i = 0; i < load->count; i++) pj_free(load->rows[i].tokens_ns);
+    pj_free(load->rows);
+    pj_buffer_fini(&load->summaries);
+    free(load->report);
+    *load = (pj_load){.keeps_data = keeps};
+}
+
+/* ---- the steady state ------------------------------------------------------------------------ */
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void count_tokens(const pj_load *load, pj_load_window *w)
+{
+    for (uint32_t i = 0; i < load->count; i++) {
+        const pj_load_row *r = &load->rows[i];
+        double cached = r->cached > 0 ? r->cached : 0;
+        for (size_t k = 0; k < r->token_count; k++)
+            w->output += r->tokens_ns[k] > w->begin_ns && r->tokens_ns[k] <= w->end_ns;
+        if (r->first_ns > w->begin_ns && r->first_ns <= w->end_ns) w->input += r->input - cached;
+    }
+}
+
+void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requests,
+                    pj_load_window *w)
+{
+    uint32_t firsts = 0;
+    int64_t *times = pj_alloc(load->count + 1, sizeof *times);
+    *w = (pj_load_window){.why_not = "too few requests: give at least three times --concurrency"};
+    for (uint32_t i = 0; times && i < load->count; i++)
+        if (load->rows[i].first_ns) times[firsts++] = load->rows[i].first_ns;
+    if (times && concurrency > 0 && firsts > 2 * concurrency) {
+        qsort(times, firsts, sizeof *times, by_time);
+        w->begin_ns = times[concurrency - 1];
+        w->end_ns = times[firsts - concurrency - 1];
+        if (w->end_ns > w->begin_ns) w->why_not = NULL;
+    }
+    pj_free(times);
+    if (w->why_not) return;
+    count_tokens(load, w);
+    pj_requests_machine(requests, w->begin_ns, w->end_ns, &w->machine);
+}
+
+/* ---- figures over requests ------------------------------------------------------------------ */
+
+typedef struct figure {
+    double sum, square;
+    uint32_t count;
+} figure;
+
+static void add(figure *f, double value)
+{
+    if (isnan(value) || isinf(value)) return;
+    f->sum += value;
+    f->square += value * value;
+    f->count++;
+}
+
+static double mean(const figure *f)
+{
+    return f->count ? f->sum / f->count : NAN;
+}
+
+static double deviation(const figure *f)
+{
+    double m = mean(f);
+    return f->count > 1 ? sqrt(fmax(0, (f->square - f->count * m * m) / (f->count - 1))) : NAN;
+}
+
+typedef struct figures {
+    figure ttft_ms, token_ms, input_rate, output_rate, input_j, output_j;
+    double input, cached, output, total_mj;
+} figures;
+
+static figures sum_up(const pj_load *load)
+{
+    figures f = {0};
+    for (uint32_t i = 0; i < load->count; i++) {
+        const pj_load_row *r = &load->rows[i];
+        double worked = r->input - (r->cached > 0 ? r->cached : 0), decoded = r->output - 1;
+        double prefill_ms = (double)(r->first_ns - r->sent_ns) / 1e6;
+        double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
+        if (!isnan(r->total_mj)) f.total_mj += r->total_mj;
+        if (r->failed || !r->first_ns) continue;
+        f.input += r->input;
+        f.cached += r->cached > 0 ? r->cached : 0;
+        f.output += r->output;
+        add(&f.ttft_ms, prefill_ms);
+        add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);
+        add(&f.input_j, worked > 0 ? r->prefill_mj / worked / 1e3 : NAN);
+        if (decoded < 1 || decode_ms <= 0) continue;
+        add(&f.token_ms, decode_ms / decoded);
+        add(&f.output_rate, decoded / decode_ms * 1e3);
+        add(&f.output_j, r->decode_mj / decoded / 1e3);
+    }
+    return f;
+}
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+void pj_load_print_one(const pj_load *load)
+{
+    const pj_load_row *r = &load->rows[0];
+    char ttft[32], each[32];
+    pj_format_time((double)(r->first_ns - r->sent_ns) / 1e6, ttft, sizeof ttft);
+    pj_format_time((double)(r->last_ns - r->first_ns) / 1e6 / (r->output - 1), each, sizeof each);
+    if (load->report) fputs(load->report, stdout);
+    if (!r->first_ns) return;
+    printf("  first token after %s", ttft);
+    if (r->output > 1) printf(", then one every %s", each);
+    if (r->cached > 0) printf("; %.0f of %.0f prompt tokens were cached", r->cached, r->input);
+    putchar('\n');
+}
+
+static void with_deviation(const figure *f, const char *format, char *text, size_t bytes)
+{
+    char m[32], d[32];
+    if (!f->count) {
+        snprintf(text, bytes, "-");
+        return;
+    }
+    snprintf(m, sizeof m, format, mean(f));
+    snprintf(d, sizeof d, format, deviation(f));
+    snprintf(text, bytes, f->count > 1 ? "%s ± %s" : "%s", m, d);
+}
+
+static void print_cell(const char *text, int width)
+{
+    int length = 0;
+    for (const char *p = text; *p; p++) length += (*p & 0xc0) != 0x80;
+    printf(" %*s%s |", width > length ? width - length : 0, "", text);
+}
+
+static void print_row(const char *test, const figure *rate, const figure *ms, const figure *j)
+{
+    char text[80];
+    printf("| %-11s |", test);
+    with_deviation(rate, "%.2f", text, sizeof text);
+    print_cell(text, 19);
+    with_deviation(ms, "%.2f", text, sizeof text);
+    print_cell(text, 18);
+    with_deviation(j, "%.4g", text, sizeof text);
+    print_cell(text, 21);
+    putchar('\n');
+}
+
+static void print_window(const pj_load_window *w)
+{
+    char energy[32], power[32];
+    if (w->why_not) {
+        printf("steady state: none (%s)\n", w->why_not);
+        return;
+    }
+    double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
+    pj_format_energy(w->machine.energy_mj, energy, sizeof energy);
+    pj_format_power(w->machine.energy_mj / seconds, power, sizeof power);
+    printf("steady state: %.2f s, %.0f input and %.0f output tokens, %.2f output tokens/s\n",
+           seconds, w->input, w->output, w->output / seconds);
+    if (isnan(w->machine.energy_mj)) return;
+    printf("  machine %s (%s), %.4g J per output token ± %.2g, prefill included\n", energy, power,
+           w->machine.energy_mj / 1e3 / w->output, 1.96 * w->machine.sd_mj / 1e3 / w->output);
+}
+
+void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
+                   const pj_load_window *window)
+{
+    figures f = sum_up(load);
+    char total[32];
+    pj_format_energy(load->quality == PJ_UNAVAILABLE ? NAN : f.total_mj, total, sizeof total);
+    printf("%s, %s: %u requests, %u at once", server->engine, server->model, load->count,
+           concurrency);
+    if (load->failed) printf(", %u failed", load->failed);
+    printf("\n%.0f input tokens (%.0f cached), %.0f output tokens%s, energy %s%s\n\n", f.input,
+           f.cached, f.output, load->approximate ? " (chunks counted)" : "", total,
+           load->quality == PJ_MODELLED ? " (modelled)" : "");
+    printf("| %-11s | %19s | %18s | %21s |\n", "per request", "tokens/s", "ms", "J per token");
+    printf("| %-11s | %19s | %18s | %21s |\n",
+           "----------:", "------------------:", "-----------------:", "--------------------:");
+    print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
+    print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
+    printf("(ms: until the first token; between tokens. Mean ± standard deviation.");
+    if (load->rule[0] && concurrency > 1)
+        printf("\n Energy is allocated between requests in flight by the rule %s.", load->rule);
+    printf(")\n\n");
+    print_window(window);
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void write_figure(pj_json *json, const char *key, const figure *f)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "mean", mean(f));
+    pj_json_kv_double(json, "sd", deviation(f));
+    pj_json_kv_uint(json, "count", f->count);
+    pj_json_object_end(json);
+}
+
+static void write_window(pj_json *json, const pj_load_window *w)
+{
+    double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
+    pj_json_key(json, "steady_state");
+    if (w->why_not) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "duration_ms", seconds * 1e3);
+    pj_json_kv_double(json, "input_tokens", w->input);
+    pj_json_kv_double(json, "output_tokens", w->output);
+    pj_json_kv_double(json, "output_tokens_per_second", w->output / seconds);
+    pj_json_kv_double(json, "machine_energy_mj", w->machine.energy_mj);
+    pj_json_kv_double(json, "machine_energy_sd_mj", w->machine.sd_mj);
+    pj_json_kv_double(json, "joules_per_output_token", w->machine.energy_mj / 1e3 / w->output);
+    pj_json_object_end(json);
+}
+
+void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
+                        const pj_load_window *window)
+{
+    figures f = sum_up(load);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, MOST_SUMMARY_BYTES);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "engine", server->engine);
+    pj_json_kv_string(&json, "model", server->model);
+    pj_json_kv_uint(&json, "concurrency", concurrency);
+    pj_json_kv_uint(&json, "requests", load->count);
+    pj_json_kv_uint(&json, "failed", load->failed);
+    pj_json_kv_string(&json, "failure", load->failed ? load->first_failure : NULL);
+    pj_json_kv_string(&json, "energy_source", pj_quality_name(load->quality));
+    pj_json_kv_string(&json, "allocation", load->rule[0] ? load->rule : NULL);
+    pj_json_kv_double(&json, "total_energy_mj", load->quality ? f.total_mj : NAN);
+    pj_json_kv_double(&json, "input_tokens", f.input);
+    pj_json_kv_double(&json, "cached_tokens", f.cached);
+    pj_json_kv_double(&json, "output_tokens", f.output);
+    pj_json_kv_bool(&json, "tokens_approximate", load->approximate > 0);
+    write_figure(&json, "ttft_ms", &f.ttft_ms);
+    write_figure(&json, "ms_per_token", &f.token_ms);
+    write_figure(&json, "joules_per_input_token", &f.input_j);
+    write_figure(&json, "joules_per_output_token", &f.output_j);
+    write_window(&json, window);
+    pj_json_key(&json, "runs");
+    pj_json_array_begin(&json);
+    if (load->summaries.length) pj_json_raw(&json, load->summaries.data, load->summaries.length);
+    pj_json_array_end(&json);
+    pj_json_object_end(&json);
+    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
+    pj_buffer_fini(&buffer);
+}

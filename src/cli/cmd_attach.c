@@ -1,0 +1,214 @@
+/* perjoule attach: the energy of what another engine's server does, request by request. */
+#include "cli/attach_client.h"
+
+#include "base/memory.h"
+#include "trace/run_data.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Atomic bool pj_attach_cancelled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once */
+    pj_attach_cancelled = true;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+/* "Name: value" lines of the head; what could end a line early is refused. */
+static pj_status join_headers(pj_attach_args *a, pj_error *err)
+{
+    pj_buffer lines;
+    pj_buffer_init(&lines, 32 << 10);
+    const char *key = getenv("OPENAI_API_KEY");
+    bool has_key = false;
+    for (int i = 0; i < a->headers.count; i++) {
+        const char *line = a->headers.items[i];
+        if (!strchr(line, ':') || strpbrk(line, "\r\n") || *line == ':' || *line == ' ')
+            return pj_fail(err, PJ_E_INVALID, "--header is \"Name: value\", not %.100s", line);
+        has_key |= strncasecmp(line, "authorization:", 14) == 0;
+        pj_buffer_printf(&lines, "%s\r\n", line);
+    }
+    if (key && *key && !has_key && !strpbrk(key, "\r\n"))
+        pj_buffer_printf(&lines, "Authorization: Bearer %s\r\n", key);
+    pj_buffer_text(&lines, "");
+    a->header_lines = pj_buffer_take(&lines);
+    return a->header_lines ? PJ_OK : pj_fail(err, PJ_E_INVALID, "more than 32 kB of headers");
+}
+
+/* "weights=2.3e9,context=131072": bytes that a step reads, and of a token's keys and values. */
+static pj_status parse_shape(pj_attach_args *a, pj_error *err)
+{
+    const char *at = a->shape;
+    while (at && *at) {
+        char *end;
+        size_t name = strcspn(at, "=");
+        double value = at[name] == '=' ? strtod(at + name + 1, &end) : NAN;
+        bool weights = name == 7 && strncmp(at, "weights", 7) == 0;
+        bool context = name == 7 && strncmp(at, "context", 7) == 0;
+        if (!(value > 0) || isinf(value) || (!weights && !context) || (*end && *end != ','))
+            return pj_fail(err, PJ_E_INVALID,
+                           "--model-shape is weights=BYTES,context=BYTES (what a step reads of "
+                           "the weights, and keys and values of one token), not %.100s",
+                           a->shape);
+        *(weights ? &a->weight_bytes : &a->context_bytes) = value;
+        at = *end ? end + 1 : end;
+    }
+    return PJ_OK;
+}
+
+/* Sensors of this machine say nothing of a server on another one. */
+static void check_place(pj_attach_args *a)
+{
+    bool borrowed = a->power && strstr(a->power, "perjoule:");
+    if (pj_url_is_loopback(&a->place) || borrowed || (a->power && strcmp(a->power, "none") == 0))
+        return;
+    snprintf(a->no_power_text, sizeof a->no_power_text,
+             "the server runs on another machine (%s), which this machine's sensors do not see; "
+             "start perjoule serve there and give --power perjoule:http://%s:8000.",
+             a->place.host, a->place.host);
+    a->no_power = a->no_power_text;
+    a->power = "none";
+}
+
+static pj_status prepare(pj_attach_args *a, pj_error *err)
+{
+    if (!a->power) a->power = getenv("PERJOULE_POWER");
+    pj_status status = pj_url_parse(a->url, &a->place, err);
+    if (status == PJ_OK) status = join_headers(a, err);
+    if (status == PJ_OK) status = parse_shape(a, err);
+    if (status != PJ_OK) return status;
+    check_place(a);
+    a->batch_rule = a->rule ? pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
+    if (a->rule && a->batch_rule == PJ_BATCH_BYTES &&
+        !(a->weight_bytes > 0 && a->context_bytes > 0))
+        return pj_fail(err, PJ_E_INVALID,
+                       "--rule bytes needs --model-shape weights=...,context=...");
+    return PJ_OK;
+}
+
+static int check_words(const pj_command *command, const pj_attach_args *a, int positional)
+{
+    bool load = a->input_tokens || a->output_tokens;
+    int sources = !!positional + !!a->file + !!a->prompts_file + (load && !a->prompts_file);
+    if (!a->url)
+        return pj_command_usage(command, "give the server's address: --url http://HOST:PORT");
+    for (int i = 0; i < a->tags.count; i++)
+        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
+    if (sources != 1)
+        return pj_command_usage(command,
+                                "give one of: a prompt, -f, --prompts, or --input-len with "
+                                "--output-len");
+    return PJ_EXIT_OK;
+}
+
+static int execute(const pj_command *command, pj_attach_args *a, const char *positional)
+{
+    pj_error err = {0};
+    pj_status status = prepare(a, &err);
+    int code;
+    catch_signals();
+    if (status != PJ_OK)
+        code = pj_command_failed(command, &err);
+    else
+        code = pj_attach_client(command, a, positional);
+    pj_free(a->header_lines);
+    return code;
+}
+
+static int run_attach(const pj_command *command, int argc, char **argv)
+{
+    pj_attach_args a = {.concurrency = 1, .temperature = NAN};
+    const pj_option options[] = {
+        {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
+         "the server: http://HOST:PORT, with /v1 where its API lies there"},
+        {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
+         "the model asked for (default: the first that the server offers)"},
+        {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE",
+         "read the prompt from a file; - is standard input"},
+        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a file of prompts, one per line"},
+        {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N",
+         "output tokens at most (default: the server's)", 1, 10000000},
+        {"concurrency", 'c', PJ_OPTION_INT, &a.concurrency, "N", "requests in flight at once (1)",
+         1, 1024},
+        {"requests", 'r', PJ_OPTION_INT, &a.requests, "M",
+         "requests altogether (default: each prompt once)", 1, 1000000},
+        {"input-len", 0, PJ_OPTION_INT, &a.input_tokens, "N",
+         "made-up prompts of about N tokens, no two alike", 1, 1000000},
+        {"output-len", 0, PJ_OPTION_INT, &a.output_tokens, "N",
+         "N output tokens for each, whatever the model would say where the server can do that", 1,
+         1000000},
+        {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature (default: the server's)", 0,
+         100},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of made-up prompts", 0, (double)(1LL << 53)},
+        {"api", 0, PJ_OPTION_CHOICE, &a.api, "API",
+         "chat (a message to answer; default) or completions (a text to go on with)",
+         .choices = "chat completions"},
+        {"header", 0, PJ_OPTION_LIST, &a.headers, "LINE",
+         "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token"},
+        {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
+         "how energy is divided between requests in flight: bytes (default where --model-shape is "
+         "given), tokens or equal",
+         .choices = "bytes tokens equal"},
+        {"model-shape", 0, PJ_OPTION_TEXT, &a.shape, "SHAPE",
+         "weights=BYTES,context=BYTES: what a decode step reads of the weights, and the keys and "
+         "values of one token of context"},
+        PJ_OPTION_POWER(&a.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment they belong to"},
+        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
+         "store a hash, length and simple features of prompts and answers, not the texts"},
+        {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 1)
+        return pj_command_usage(command, "put the prompt in quotes: it came as %d words",
+                                positional);
+    code = check_words(command, &a, positional);
+    return code != PJ_EXIT_OK ? code : execute(command, &a, positional ? argv[1] : NULL);
+}
+
+const pj_command pj_command_attach = {
+    .name = "attach",
+    .summary = "measure requests to another engine's server",
+    .run = run_attach,
+    .usage = "--url URL [options] PROMPT",
+    .text =
+        "Talks to a server with an OpenAI-like streaming API (llama-server, vLLM, SGLang, "
+        "transformers and others) or to Ollama, and stores every request as a run: prefill until "
+        "the first token, decode from there, each token with its time, and the machine's energy "
+        "meanwhile. Prompt tokens that the server had cached are counted apart.\n\n"
+        "With --requests and --concurrency it puts a load on the server and prints what a token "
+        "costs then, over the steady state: from the N-th first token to the (M-N)-th. Requests in "
+        "flight at the same time share the machine's energy by a rule; such figures are marked "
+        "allocated.\n\n"
+        "The sensors are those of this machine. For a server on another one, start perjoule serve "
+        "there and give --power perjoule:http://HOST:PORT; otherwise energy is unavailable and "
+        "timing is complete.",
+    .examples =
+        "perjoule attach --url http://127.0.0.1:8080/v1 \"Why is the sky blue?\"\n"
+        "perjoule attach --url http://127.0.0.1:11434 -m llama3.2 -f prompt.txt -n 100\n"
+        "perjoule attach --url http://127.0.0.1:8000/v1 --concurrency 8 --requests 64 --input-len "
+        "512 --output-len 128\n",
+};

@@ -1,0 +1,64 @@
+/*
+ * A request that passed by (attach/exchange.h) and its share of the machine's energy
+ * (attribution/ledger.h) as a run: phases and tokens as spans, the share as readings of counters,
+ * built by the same code as every other run.
+ */
+#ifndef PJ_PROFILE_REQUEST_RUN_H
+#define PJ_PROFILE_REQUEST_RUN_H
+
+#include "attach/exchange.h"
+#include "attribution/ledger.h"
+#include "profile/session.h"
+
+enum { PJ_REQUEST_WARNINGS = 8 };
+
+typedef struct pj_request_warning {
+    int64_t t_ns;
+    char code[32];
+    char text[PJ_ERROR_TEXT_BYTES];
+} pj_request_warning;
+
+/* What is the same for every request of a server. Strings are borrowed. */
+typedef struct pj_request_place {
+    const pj_session *session;
+    const char *engine, *url, *experiment_name;
+    const char *model_name;  /* where neither request nor answer says one; or NULL */
+    const char *const *tags; /* NULL-terminated, or NULL */
+    bool is_private;
+    const pj_rail *rails; /* those of the ledger */
+    uint32_t rail_count;
+    pj_source_quality quality;
+    const char *power_sources, *partial_rails; /* NULL: none */
+} pj_request_place;
+
+/* When the phases of a request were, as well as its answer tells. */
+typedef struct pj_request_times {
+    int64_t begin_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
+    bool has_load, has_prefill;
+    bool is_one; /* prefill and decode cannot be told apart */
+} pj_request_times;
+pj_request_times pj_request_times_of(const pj_exchange *exchange);
+
+/* Facts of a run that has begun, or has ended. Texts go to the arena. */
+pj_status pj_request_info(const pj_request_place *place, const pj_exchange *exchange,
+                          const char *id, int64_t wall_ns, const char *allocation, pj_arena *arena,
+                          pj_run_info *info, pj_error *err);
+/* Writes INFO and, with rails, RAIL records. */
+pj_status pj_request_write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
+                                pj_error *err);
+
+/* The finished run. */
+typedef struct pj_request_parts {
+    const pj_request_place *place;
+    const pj_exchange *exchange;
+    const char *allocation;  /* name of the rule; NULL: no energy is known */
+    pj_ledger_series series; /* what follows is meaningless without one */
+    double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
+    const char *id;
+    int64_t wall_ns;
+    const pj_request_warning *warnings;
+    uint32_t warning_count;
+} pj_request_parts;
+pj_status pj_request_build(const pj_request_parts *parts, pj_run_data *data, pj_error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * The requests of a server that perjoule is attached to, while they go on and after: each becomes a
+ * run of its own in the session's store, with its share of the machine's energy. Whoever carries
+ * the bytes (client, proxy) begins a request, says when something came, and ends it; the rest
+ * happens on two threads of this object: one reads the meter, divides what the sensors have seen
+ * and keeps the spools of open requests on disk; the other builds and stores runs once the sensors
+ * have seen their end.
+ *
+ * Threads: begin, progress, end and energy from any thread, each request from one at a time.
+ */
+#ifndef PJ_PROFILE_REQUESTS_H
+#define PJ_PROFILE_REQUESTS_H
+
+#include "profile/request_run.h"
+
+typedef struct pj_requests pj_requests;
+typedef struct pj_request pj_request;
+
+/* A finished run, on the storing thread; `data` is NULL when it could not even be built. `user` as
+ * given to begin. `err` says why it is not stored; its status is PJ_OK otherwise. */
+typedef void pj_request_done_fn(void *context, void *user, const pj_exchange *exchange,
+                                const pj_run_data *data, const pj_error *err);
+
+typedef struct pj_requests_options {
+    pj_session *session; /* its meter and store are used by this object alone from now on */
+    const char *engine, *url, *model_name, *experiment_name;
+    const char *const *tags;
+    bool is_private;
+    const char *no_power; /* why energy is unavailable although there may be a meter; NULL: it is */
+    pj_batch_rule rule;
+    double weight_bytes, context_bytes; /* for PJ_BATCH_BYTES; 0: unknown */
+    bool keeps_all; /* pj_requests_machine may ask for any time since the beginning */
+    pj_request_done_fn *done;
+    void *context;
+} pj_requests_options;
+
+/* Strings are borrowed until close. */
+pj_status pj_requests_open(const pj_requests_options *options, pj_requests **requests,
+                           pj_error *err);
+/* Waits until every request that has ended is stored; those still open are ended as cancelled. */
+void pj_requests_close(pj_requests *requests); /* NULL is allowed */
+/* Waits until what has ended so far is stored. */
+void pj_requests_drain(pj_requests *requests);
+pj_batch_rule pj_requests_rule(const pj_requests *requests);
+
+/* The exchange goes over when the request ends. NULL when memory is out. */
+pj_request *pj_request_begin(pj_requests *requests, pj_exchange *exchange, void *user);
+void pj_request_progress(pj_request *request); /* the exchange has taken something in */
+/* The exchange has ended. The request is not to be used any more, except where `holds`: then until
+ * pj_request_release. */
+void pj_request_end(pj_request *request, bool holds);
+void pj_request_release(pj_request *request);
+const char *pj_request_id(const pj_request *request);
+
+/* What is known of its energy at this moment; see pj_ledger_figure. */
+pj_ledger_figure pj_request_energy(pj_request *request, int64_t now_ns);
+pj_source_quality pj_requests_quality(const pj_requests *requests);
+/* Energy of the machine over a time that has been settled; NAN: unknown. */
+void pj_requests_machine(pj_requests *requests, int64_t begin_ns, int64_t end_ns,
+                         pj_curve_energy *energy);
+double pj_requests_divided_mj(pj_requests *requests); /* between all requests so far */
+
+#endif

@@ -1,0 +1,175 @@
+"""`perjoule attach` as a client, against servers that answer as a script says."""
+import json
+import os
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+
+from engine import Engine, chat_chunk, sse
+
+PERJOULE = os.environ["PERJOULE"]
+
+
+class Client(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.db = os.path.join(self.folder.name, "runs.db")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def attach(self, engine, *words, power="sim", code=0, environment=None):
+        got = subprocess.run(
+            [PERJOULE, "attach", "--url", engine.url + "/v1", "--db", self.db, "--power", power, *words],
+            capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "OPENAI_API_KEY": "", **(environment or {})})
+        self.assertEqual(got.returncode, code, got.stdout + got.stderr)
+        return got
+
+    def rows(self, query):
+        with sqlite3.connect(self.db) as base:
+            return base.execute(query).fetchall()
+
+    def test_a_prompt_becomes_a_run(self):
+        engine = Engine()
+        engine.cached = 4
+        got = self.attach(engine, "Hello", "-n", "6", "--tag", "t")
+        self.assertIn("w0 w1 w2 w3 w4 w5", got.stdout)
+        self.assertIn("4 of 12 prompt tokens were cached", got.stdout)
+        run = self.rows("SELECT status, engine, model_name, input_tokens, cached_tokens, output_tokens,"
+                        " prompt, allocation, energy_source FROM profiling_runs")
+        self.assertEqual(run, [("completed", "openai", "m", 12, 4, 6, "Hello", "tokens", "modelled")])
+        tokens = self.rows("SELECT position, text, phase, method FROM tokens ORDER BY position")
+        self.assertEqual([t[:3] for t in tokens],
+                         [(0, "w0 ", "prefill")] + [(i, f"w{i} ", "decode") for i in range(1, 6)])
+        phases = dict(self.rows("SELECT phase, duration_ms FROM run_phases"))
+        self.assertGreaterEqual(phases["prefill"], 20)
+        self.assertGreaterEqual(phases["decode"], 25)
+        check = subprocess.run([PERJOULE, "check", "--db", self.db], capture_output=True, text=True, check=False)
+        self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+        show = subprocess.run([PERJOULE, "show", "last", "--db", self.db], capture_output=True, text=True, check=False)
+        self.assertEqual(show.returncode, 0, show.stderr)
+        sent = json.loads(engine.requests[-1]["body"])
+        self.assertEqual(sent["messages"], [{"role": "user", "content": "Hello"}])
+
+    def test_a_load_shares_the_machine(self):
+        engine = Engine()
+        engine.pause = 0.01
+        got = json.loads(self.attach(engine, "--requests", "12", "--concurrency", "3", "--input-len", "20",
+                                     "--output-len", "10", "--json").stdout)
+        self.assertEqual((got["requests"], got["failed"], got["output_tokens"]), (12, 0, 120))
+        self.assertEqual(len(got["runs"]), 12)
+        steady = got["steady_state"]
+        self.assertGreater(steady["duration_ms"], 50)
+        self.assertGreater(steady["joules_per_output_token"], 0)
+        self.assertEqual(len({json.loads(r["body"])["messages"][0]["content"]
+                              for r in engine.requests if r["method"] == "POST"}), 12)
+        # What the requests got is what the machine drew while any of them was in flight: with three at
+        # once and no pause, from the first one's begin to the last one's end.
+        total = sum(r["total_energy_mj"] for r in got["runs"])
+        self.assertAlmostEqual(total / got["total_energy_mj"], 1, places=9)
+        self.assertEqual({r["method"] for r in got["runs"]}, {"allocated"})
+        self.assertIn("steady state", self.attach(engine, "--requests", "9", "--concurrency", "2", "Hi").stdout)
+
+    def test_an_error_keeps_its_words(self):
+        def refuse(request, send):
+            if request["method"] == "GET":
+                return engine.chat(request, send)
+            return engine.whole(send, {"error": {"message": "the request exceeds the context"}}, "400 Bad Request")
+        engine = Engine(refuse)
+        got = self.attach(engine, "Hello", code=1)
+        self.assertIn("the server answered 400: the request exceeds the context", got.stderr)
+        self.assertEqual(self.rows("SELECT status, failure FROM profiling_runs"),
+                         [("failed", "the server answered 400: the request exceeds the context")])
+
+    def test_a_server_that_refuses_extras_is_asked_plainly(self):
+        def strict(request, send):
+            body = json.loads(request["body"] or b"{}")
+            if "stream_options" in body:
+                return engine.whole(send, {"error": {"message": "unknown field stream_options"}}, "422 Unprocessable")
+            return engine.chat(request, send)
+        engine = Engine(strict)
+        got = self.attach(engine, "Hello", "-n", "3")
+        self.assertIn("chunks were counted", got.stdout)
+        self.assertEqual(self.rows("SELECT output_tokens FROM profiling_runs WHERE status = 'completed'"), [(3,)])
+
+    def test_an_answer_that_breaks_off(self):
+        def cut(request, send):
+            if request["method"] == "GET":
+                return engine.chat(request, send)
+            engine.head(send)
+            engine.chunk(send, sse(chat_chunk("a"), chat_chunk("b"), done=False))
+            return False
+        engine = Engine(cut)
+        got = self.attach(engine, "Hello", code=1)
+        self.assertIn("broke off", got.stderr)
+        self.assertEqual(self.rows("SELECT status, output_tokens FROM profiling_runs"), [("failed", 2)])
+
+    def test_no_server(self):
+        engine = Engine()
+        engine.close()
+        got = self.attach(engine, "Hello", code=3)
+        self.assertIn("no server answers", got.stderr)
+
+    def test_another_machine_has_no_energy_here(self):
+        engine = Engine()
+        name = os.uname().nodename
+        try:
+            import socket
+            address = socket.gethostbyname(name)
+        except OSError:
+            self.skipTest("this machine's name has no address")
+        if address.startswith("127."):
+            self.skipTest("this machine's name is its loopback")
+
+    def test_ollama(self):
+        lines = [{"model": "m", "message": {"role": "assistant", "content": f"w{i} "}, "done": False} for i in range(4)]
+        last = {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop",
+                "load_duration": 5_000_000, "prompt_eval_count": 9, "eval_count": 4}
+
+        def ollama(request, send):
+            if request["path"] == "/api/tags":
+                return engine.whole(send, {"models": [{"name": "llama:1b"}]})
+            engine.head(send, "200 OK", "application/x-ndjson")
+            import time
+            for line in lines + [last]:
+                time.sleep(0.01)
+                engine.chunk(send, json.dumps(line) + "\n")
+            send(b"0\r\n\r\n")
+            return True
+        engine = Engine(ollama)
+        got = subprocess.run([PERJOULE, "attach", "--url", engine.url, "--db", self.db, "--power", "sim", "Why?"],
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual(self.rows("SELECT engine, model_name, input_tokens, output_tokens FROM profiling_runs"),
+                         [("ollama", "m", 9, 4)])
+        self.assertEqual(self.rows("SELECT section_name, phase FROM pipeline_sections"),
+                         [("model_load", "pre_inference")])
+        self.assertEqual(json.loads(engine.requests[-1]["body"])["model"], "llama:1b")
+
+    def test_private_texts_stay_out(self):
+        engine = Engine()
+        self.attach(engine, "a secret question", "-n", "3", "--private")
+        with open(self.db, "rb") as file:
+            stored = file.read()
+        for suffix in ("-wal",):
+            if os.path.exists(self.db + suffix):
+                with open(self.db + suffix, "rb") as file:
+                    stored += file.read()
+        self.assertNotIn(b"secret", stored)
+        self.assertNotIn(b"w1 ", stored)
+
+    def test_words(self):
+        engine = Engine()
+        for words in (["--requests", "2"], ["a", "b"], ["--rule", "bytes", "x"], ["--model-shape", "weights=0", "x"],
+                      ["--header", "bad", "x"]):
+            self.attach(engine, *words, code=2)
+        got = subprocess.run([PERJOULE, "attach", "--url", "https://example.invalid", "x"], capture_output=True,
+                             text=True, check=False)
+        self.assertIn("not https", got.stderr)
+        self.assertEqual(got.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,256 @@
+/*
+ * Dividing a machine's energy between requests: parts add up to the whole under every rule,
+ * whatever the order in which they are asked for; rates, contexts and cached tokens count as the
+ * rules say; what sensors did not see stays unknown.
+ */
+#include "attribution/ledger.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS PJ_NS_PER_MS
+
+static pj_rail rail(const char *name, pj_rail_class rail_class)
+{
+    pj_rail r = {.rail_class = rail_class,
+                 .kind = PJ_RAIL_COUNTER,
+                 .quality = PJ_MEASURED,
+                 .parent = -1,
+                 .period_ns = 10 * MS,
+                 .resolution = 1};
+    strcpy(r.name, name);
+    strcpy(r.source, "rapl");
+    return r;
+}
+
+static pj_ledger *make(pj_batch_rule rule, const double *idle_mw, double weights, double context)
+{
+    pj_rail rails[] = {rail("cpu", PJ_RAIL_CPU), rail("dram", PJ_RAIL_DRAM)};
+    return pj_ledger_new(&(pj_ledger_options){.rails = rails,
+                                              .rail_count = 2,
+                                              .idle_mw = idle_mw,
+                                              .rule = rule,
+                                              .weight_bytes = weights,
+                                              .context_bytes = context});
+}
+
+/* Readings every 10 ms; power is a function of time, unevenly so that nothing adds up by luck. */
+static void read_until(pj_ledger *l, int64_t from_ns, int64_t until_ns, double cpu_mw)
+{
+    static double cpu_uj, dram_uj;
+    static int64_t last_ns;
+    for (int64_t t = from_ns; t <= until_ns; t += 10 * MS) {
+        double ms = t > last_ns && last_ns >= from_ns - 10 * MS ? (double)(t - last_ns) / 1e6 : 10;
+        cpu_uj += cpu_mw * ms * (1 + 0.3 * sin((double)t / 3e7));
+        dram_uj += 0.1 * cpu_mw * ms;
+        last_ns = t;
+        pj_reading r = {.before_ns = t, .after_ns = t, .fresh_ns = t, .value = cpu_uj};
+        assert_int_equal(pj_ledger_read(l, &r, NULL), PJ_OK);
+        r.rail = 1;
+        r.value = dram_uj;
+        assert_int_equal(pj_ledger_read(l, &r, NULL), PJ_OK);
+    }
+}
+
+static double machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns)
+{
+    pj_curve_energy e;
+    pj_ledger_machine(l, begin_ns, end_ns, &e);
+    return e.energy_mj;
+}
+
+/* Many requests at odd times, asked for in odd order: their sum is the machine's energy while any
+ * was in flight. */
+static void check_conservation(pj_batch_rule rule)
+{
+    enum { COUNT = 40 };
+    const double idle_mw[] = {5000, NAN};
+    pj_ledger *l = make(rule, idle_mw, 1e9, 1e5);
+    pj_ledger_entry *e[COUNT];
+    int64_t begin[COUNT], end[COUNT];
+    srand(7);
+    for (int i = 0; i < COUNT; i++) {
+        begin[i] = 1000 * MS + (int64_t)i * 13 * MS + rand() % 1000000;
+        end[i] = begin[i] + 5 * MS + rand() % (400 * (int)MS);
+    }
+    read_until(l, 0, 2500 * MS, 30000);
+    for (int i = 0; i < COUNT; i++) { /* in order of begin, each asked for when it has ended */
+        e[i] = pj_ledger_enter(l, begin[i], 1 + rand() % 500);
+        if (i % 5) pj_ledger_prompt(e[i], rand() % 300, rand() % 50);
+        int64_t t = begin[i] + (end[i] - begin[i]) / 3;
+        for (; i % 7 && t < end[i]; t += 1 + rand() % (9 * (int)MS))
+            pj_ledger_tokens(e[i], t, 1 + i % 3);
+        pj_ledger_leave(e[i], end[i]);
+    }
+    for (int i = COUNT; i-- > 0;)
+        assert_int_equal(pj_ledger_settle(l, end[(i * 17) % COUNT], NULL), PJ_OK);
+    double sum = 0, last = 0, idle = 0;
+    for (int i = 0; i < COUNT; i++) {
+        pj_ledger_figure f = pj_ledger_of(l, e[i]);
+        assert_false(f.provisional);
+        assert_true(f.total_mj > 0 && f.sd_mj >= 0);
+        sum += f.total_mj;
+        idle += pj_ledger_idle_mj(l, e[i], 0);
+        if ((double)end[i] > last) last = (double)end[i];
+        pj_ledger_series s = pj_ledger_series_of(l, e[i]);
+        assert_int_equal(s.t_ns[0], begin[i]);
+        assert_int_equal(s.t_ns[s.count - 1], end[i]);
+        double own = s.mj[(s.count - 1) * 2] + s.mj[(s.count - 1) * 2 + 1];
+        assert_true(fabs(own - f.total_mj) <= 1e-9 * own);
+    }
+    double whole = machine(l, begin[0], (int64_t)last);
+    assert_true(fabs(sum - whole) <= 1e-9 * whole);
+    assert_true(fabs(pj_ledger_divided_mj(l) - whole) <= 1e-9 * whole);
+    assert_true(fabs(idle - 5000 * (last - (double)begin[0]) * 1e-9) <= 1e-6 * idle);
+    pj_ledger_free(l);
+}
+
+static void test_conservation(void **state)
+{
+    (void)state;
+    check_conservation(PJ_BATCH_TOKENS);
+    check_conservation(PJ_BATCH_BYTES);
+    check_conservation(PJ_BATCH_EQUAL);
+}
+
+/* Two streams side by side, one three times as fast as the other. */
+static void test_rates(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 3000 * MS, 20000);
+    pj_ledger_entry *a = pj_ledger_enter(l, 1000 * MS, 30), *b = pj_ledger_enter(l, 1000 * MS, 30);
+    pj_ledger_prompt(a, 30, 0);
+    pj_ledger_prompt(b, 10, 20); /* the rest of its prompt was cached */
+    pj_ledger_tokens(a, 1300 * MS, 1);
+    pj_ledger_tokens(b, 1300 * MS, 1);
+    for (int i = 1; i <= 60; i++) pj_ledger_tokens(a, (1300 + i * 20) * MS, 1);
+    for (int i = 1; i <= 20; i++) pj_ledger_tokens(b, (1300 + i * 60) * MS, 1);
+    pj_ledger_leave(a, 2500 * MS);
+    pj_ledger_leave(b, 2500 * MS);
+    assert_int_equal(pj_ledger_settle(l, 2500 * MS, NULL), PJ_OK);
+    pj_ledger_figure fa = pj_ledger_of(l, a), fb = pj_ledger_of(l, b);
+    assert_true(fa.shared && fb.shared);
+    assert_true(fabs(fa.output_mj / fb.output_mj - 3) < 0.01);
+    assert_true(fabs(fa.input_mj / fb.input_mj - 31.0 / 11) < 0.01);
+    pj_ledger_free(l);
+}
+
+/* Weights are read once for both, contexts each for its own. */
+static void test_contexts(void **state)
+{
+    (void)state;
+    for (int big = 0; big < 2; big++) {
+        pj_ledger *l = make(PJ_BATCH_BYTES, NULL, 1e6, big ? 1e6 : 1);
+        pj_ledger_entry *e[2];
+        read_until(l, 0, 3000 * MS, 20000);
+        for (int i = 0; i < 2; i++) {
+            e[i] = pj_ledger_enter(l, 1000 * MS, 1);
+            pj_ledger_prompt(e[i], 1, i ? 3000 : 1000);
+            for (int k = 0; k <= 50; k++) pj_ledger_tokens(e[i], (1001 + k * 20) * MS, 1);
+            pj_ledger_leave(e[i], 2001 * MS);
+        }
+        assert_int_equal(pj_ledger_settle(l, 2001 * MS, NULL), PJ_OK);
+        double ratio = pj_ledger_of(l, e[1]).output_mj / pj_ledger_of(l, e[0]).output_mj;
+        assert_true(fabs(ratio - (big ? 2.95 : 1)) < 0.1);
+        pj_ledger_free(l);
+    }
+    pj_ledger *l = make(PJ_BATCH_BYTES, NULL, 1e6, 0); /* the shape is not known */
+    assert_int_equal(pj_ledger_rule(l), PJ_BATCH_TOKENS);
+    pj_ledger_free(l);
+}
+
+/* What was estimated before the sensor saw the end holds the final figure in its interval. */
+static void test_estimates(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 1900 * MS, 20000);
+    pj_ledger_entry *e = pj_ledger_enter(l, 1000 * MS, 10);
+    pj_ledger_tokens(e, 1200 * MS, 1);
+    pj_ledger_tokens(e, 1990 * MS, 20);
+    pj_ledger_leave(e, 2000 * MS);
+    pj_ledger_estimate(l, 2000 * MS);
+    pj_ledger_figure early = pj_ledger_of(l, e);
+    assert_true(early.provisional);
+    early = pj_ledger_at(&early, 2000 * MS, true);
+    read_until(l, 1910 * MS, 2100 * MS, 22000);
+    assert_int_equal(pj_ledger_settle(l, 2000 * MS, NULL), PJ_OK);
+    pj_ledger_figure final = pj_ledger_of(l, e);
+    assert_true(fabs(early.total_mj - final.total_mj) <= 1.96 * early.sd_mj);
+    assert_true(early.sd_mj < 0.2 * early.total_mj);
+    assert_true(fabs(early.input_mj - final.input_mj) < 0.01 * final.input_mj);
+    pj_ledger_free(l);
+}
+
+/* A rail that stops: what it would have said is unknown, not zero. */
+static void test_gaps(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 1500 * MS, 20000);
+    pj_ledger_entry *a = pj_ledger_enter(l, 1000 * MS, 1), *b = pj_ledger_enter(l, 1100 * MS, 1);
+    pj_ledger_tokens(a, 1010 * MS, 1);
+    pj_ledger_leave(a, 1400 * MS);
+    pj_ledger_leave(b, 2000 * MS);
+    assert_int_equal(pj_ledger_settle(l, 2000 * MS, NULL), PJ_OK);
+    assert_true(pj_ledger_of(l, a).total_mj > 0);
+    assert_true(isnan(pj_ledger_of(l, b).total_mj));
+    pj_ledger_series s = pj_ledger_series_of(l, b);
+    assert_true(isnan(s.mj[(s.count - 1) * 2]));
+    pj_ledger_free(l);
+}
+
+static void test_nothing_known(void **state)
+{
+    (void)state;
+    pj_ledger *l = pj_ledger_new(&(pj_ledger_options){0});
+    pj_ledger_entry *e = pj_ledger_enter(l, 5, 1);
+    pj_ledger_estimate(l, 10);
+    assert_true(isnan(pj_ledger_of(l, e).total_mj));
+    pj_ledger_leave(e, 20);
+    assert_int_equal(pj_ledger_settle(l, 20, NULL), PJ_OK);
+    assert_true(isnan(pj_ledger_of(l, e).total_mj));
+    pj_ledger_drop(l, e);
+    pj_ledger_free(l);
+}
+
+/* More points than are kept: the sums stay. */
+static void test_long(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    pj_ledger_entry *e = pj_ledger_enter(l, 0, 1);
+    int64_t end = 2000ll * 1000 * MS;
+    for (int64_t t = 0; t <= end; t += 1000 * MS) {
+        pj_reading r = {.before_ns = t, .after_ns = t, .fresh_ns = t, .value = (double)t / 1e6};
+        pj_ledger_read(l, &r, NULL);
+        r.rail = 1;
+        pj_ledger_read(l, &r, NULL);
+    }
+    pj_ledger_leave(e, end);
+    assert_int_equal(pj_ledger_settle(l, end, NULL), PJ_OK);
+    pj_ledger_series s = pj_ledger_series_of(l, e);
+    assert_true(s.count <= 1 << 16);
+    assert_int_equal(s.t_ns[s.count - 1], end);
+    assert_true(fabs(s.mj[(s.count - 1) * 2] - 2000) < 1e-6);
+    for (size_t i = 1; i < s.count; i++) assert_true(s.t_ns[i] > s.t_ns[i - 1]);
+    pj_ledger_free(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conservation), cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_contexts),     cmocka_unit_test(test_estimates),
+        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_nothing_known),
+        cmocka_unit_test(test_long)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
