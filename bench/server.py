@@ -1,5 +1,5 @@
-"""The server under load: how long REST answers take beside a run and without one, what an export of a large
-run takes in time and memory, and two servers and a command line that write to one database at once.
+"""The server under load: REST latency with and without a run in progress, time and memory of an export of a large
+run, and two servers and a command line that write to one database concurrently.
 
     PERJOULE=build/perjoule python3 bench/server.py rest
     PERJOULE=build/perjoule python3 bench/server.py export DATABASE   # of `perjoule bench store --keep`
@@ -30,7 +30,7 @@ def together(*work):
         t.join()
 
 
-# ---- answers beside a run ------------------------------------------------------------------
+# ---- REST latency -------------------------------------------------------------------------
 
 def ask_for(server, paths, seconds, clients):
     took = {name: [] for name in paths}
@@ -70,12 +70,12 @@ def rest():
                  "tokens": run + "/tokens", "heatmap": run + "/heatmap",
                  "operations": run + "/operations?layer=3", "metrics": "/metrics"}
         for clients in (1, 4):
-            print(f"{clients} clients, no run goes on")
+            print(f"{clients} clients, no run")
             ask_for(server, paths, 8, clients)
             live = server.generate(wait=False, model_name=MODEL, max_length=6000).json()["run_id"]
             server.wait_until(lambda: any(m["type"] == "token_complete" for m in server.get(
                 f"/api/profiling/run/{live}/live").json()), "first token")
-            print(f"{clients} clients beside a run")
+            print(f"{clients} clients during a run")
             ask_for(server, paths, 12, clients)
             server.ask("POST", f"/api/profiling/run/{live}/cancel")
             server.wait_until(lambda: server.get("/healthz").json()["running"] is None, "the run's end")
@@ -104,7 +104,7 @@ def export(database):
                   f"peak {memory_mb(server, 'VmHWM'):.0f} MB resident so far")
 
 
-# ---- one database for three ----------------------------------------------------------------
+# ---- one database, three processes ----------------------------------------------------------------
 
 def share():
     with harness.Server("--queue", "64") as a, harness.Server("--queue", "64", db=a.db) as b:

@@ -1,5 +1,5 @@
 /*
- * A program that records a made-up inference with the public header alone: a prompt of eight
+ * A program that records a synthetic inference with only the public header: a prompt of eight
  * tokens, then as many decode steps as the first argument says (16 when absent), each of four
  * layers with a few components that burn a little time. Shows every call of the interface.
  *
@@ -37,7 +37,7 @@ static void component(pj_lane *lane, uint32_t name, int steps, double flops)
     pj_span_end(lane, &(pj_work){.flops = flops, .bytes = flops / 2, .stats = &stats});
 }
 
-/* A component with operations of its own, recorded at depth deep. */
+/* A component with nested operations, recorded at depth deep. */
 static void attention(pj_lane *lane, const names *n, int keys)
 {
     pj_span_begin(lane, PJ_SPAN_COMPONENT, n->attention);

@@ -1,6 +1,6 @@
 /* Any bytes through made tokenizers. The first byte chooses one; the ids must exist, the same text
  * must give the same ids again (from the word cache then), and text back and streamed must be equal
- * where no byte token spoils it. */
+ * unless byte tokens are involved. */
 #include "../tests/unit/llm/made_tokenizer.h"
 #include "base/utf8.h"
 #include "llm/tokenizer.h"

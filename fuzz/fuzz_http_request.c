@@ -1,5 +1,5 @@
 /* Whole requests, handshakes and what follows them, against the real server without a port: nothing
- * that a client sends may crash it, and it goes on answering. */
+ * that a client sends may crash it, and it keeps answering. */
 #include "../tests/unit/net/made_service.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A spool from anywhere, through the reader and the whole build. Checksums are put right first, or
- * hardly a mutation would get past them. */
+/* A spool from anywhere, through the reader and the whole build. Checksums are corrected first:
+ * otherwise hardly any mutation would get past them. */
 #include "base/ids.h"
 #include "attribution/build.h"
 

@@ -47,7 +47,7 @@ static void make_machine(void)
     }
 }
 
-/* The input is split at bytes 0xff: one part a file; the last part serves for all that follow. */
+/* The input is split at bytes 0xff: one part per file; further files get the last part. */
 static void fill_machine(const uint8_t *data, size_t size)
 {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -1,5 +1,5 @@
-/* Recorded power traces as CSV, and the --power list and the simulator's keys, which a request may
- * bring as well. */
+/* Recorded power traces as CSV, and the --power list and the simulator's keys, which requests may
+ * contain too. */
 #include "base/memory.h"
 #include "power/sim.h"
 #include "power/source.h"

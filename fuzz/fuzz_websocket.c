@@ -1,5 +1,5 @@
-/* Frames that a WebSocket reader may send, in pieces: the first byte says how they are cut. What
- * goes out in between must stay a row of whole frames. */
+/* Frames that a WebSocket reader may send, in pieces: the first byte selects how they are split.
+ * The output in between must remain a sequence of whole frames. */
 #include "net/reader.h"
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* As the hub does it: what is new from `from` on as a block. */
+/* As the hub does: all messages since `from` as one block. */
 static bool send_news(pj_reader *reader, const pj_message_ring *ring, uint64_t from)
 {
     pj_reader_news news = {ring, from, {pj_message_ring_join(ring, from, PJ_FOR_JSON, 1 << 16)}};
@@ -20,7 +20,7 @@ static bool send_news(pj_reader *reader, const pj_message_ring *ring, uint64_t f
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Walks over frames; false when the bytes are none that a server may send. */
+/* Walks over frames; false if a server may not send these bytes. */
 static bool frames_are_whole(const unsigned char *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {

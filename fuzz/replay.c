@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and folders given as arguments, and over the empty input: so a
- * finding that was mended stays mended, without a fuzzer at hand. */
+/* Runs a fuzz target over files and folders given as arguments, and over the empty input: a
+ * regression test of fixed findings that needs no fuzzer. */
 #include "base/file.h"
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes shell completions from what the program says of itself.
+"""Generates shell completions from the program's own lists of options.
 
 Usage: completions.py PROGRAM BASH ZSH FISH
 """

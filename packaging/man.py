@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the man pages: one a command from `perjoule COMMAND --man`, and perjoule(1) over them.
+"""Generates the man pages: one per command from `perjoule COMMAND --man`, and the overview perjoule(1).
 
 Usage: man.py PROGRAM FOLDER
 """
@@ -34,7 +34,7 @@ def overview(commands, version):
                        ("PERJOULE_MODELS", "folder of models, in place of ./models"),
                        ("PERJOULE_SYSFS, PERJOULE_PROCFS", "folders in front of /sys and /proc"),
                        ("PERJOULE_NVML", "path of NVIDIA's management library"),
-                       ("PERJOULE_POWERMETRICS", "command that stands for powermetrics"),
+                       ("PERJOULE_POWERMETRICS", "command to run instead of powermetrics"),
                        ("PERJOULE_ISA", "kernel sets that may be used"),
                        ("NO_COLOR", "plain text on terminals too")):
         lines += [".TP", f".B {name}", text]

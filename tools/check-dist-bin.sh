@@ -3,7 +3,7 @@
 # Every ROOT is the folder or tar of a distribution's root, an older one above all; the x86_64 program
 # runs inside it (needs root). The aarch64 program runs under an emulator, with the C library that
 # dist-bin.sh fetched for it. Each must run the demo model, store and show a run, answer over HTTP, and
-# open NVIDIA's management library, for which a fake one stands.
+# open NVIDIA's management library (a fake one).
 set -eu
 cd "$(dirname "$0")/.."
 version=$(tools/version.sh)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when source files of one room call each other in a circle.
+"""Fails when source files of one room depend on each other in a cycle.
 
 Two files depend on each other when each uses a function or an object that the other defines, in
 however many steps. This is read from the symbol tables of the room's static library, because

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fails when a source file includes a header that its room may not know.
+"""Fails when a source file includes a header that its room may not use.
 
 include <- base <- trace <- {power, llm, energy, store, analysis, net, attach} <- attribution
 <- profile <- serve <- cli; the rooms in the middle never include each other, attribution knows
 power and energy alone, and every foreign header has one home. Reads the #include lines; runs
-nothing. Circles inside a room are the business of check_circles.py.
+nothing. check_circles.py finds cycles inside a room.
 """
 import pathlib
 import re
@@ -47,7 +47,7 @@ def wrong_rooms(files):
     for path, headers in files:
         name, room = path.as_posix(), path.parts[0]
         if room not in MAY:
-            yield f"src/{name}: {room} is not a room that the law knows"
+            yield f"src/{name}: {room} is not a known room"
             continue
         for number, header in headers:
             other = header.split("/")[0]

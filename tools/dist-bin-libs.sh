@@ -112,7 +112,7 @@ build_libmicrohttpd() {
     CC="$cc" AR="$ar" RANLIB="$ar s" CFLAGS="-O2 -fPIC -g0" ./configure --host="$host" --disable-https --disable-shared \
         --enable-static --disable-doc --disable-examples --disable-tools --disable-curl --disable-nls \
         --disable-dauth --disable-bauth --prefix="$out" >configure.log 2>&1 || { tail -n 20 configure.log; exit 1; }
-    # only the configuration is asked of it: its makefiles want a libtool for the target
+    # only configured: its makefiles need a libtool for the target
     # shellcheck disable=SC2046
     archive microhttpd "-DHAVE_CONFIG_H -I. -Isrc/include -Isrc/microhttpd" $(microhttpd_units)
     cp src/include/microhttpd.h "$out/include"

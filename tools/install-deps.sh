@@ -156,7 +156,7 @@ echo "perjoule installs with $manager:$packages"
 # shellcheck disable=SC2086  # the lists are words on purpose
 case $manager in
 apt)
-    as_root apt-get update -qq || echo "apt-get update had trouble; going on" >&2
+    as_root apt-get update -qq || echo "apt-get update failed; continuing" >&2
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         $packages >/dev/null ;;
 dnf) as_root dnf install -y -q $packages ;;

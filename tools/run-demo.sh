@@ -7,7 +7,7 @@ model=models/demo
 power=${PERJOULE_POWER:-auto,estimate}
 url=http://127.0.0.1:$port/
 
-# before anything is measured, so that nobody waits for a run and then learns it
+# checked first, not after a run that takes time
 if ! python3 - "$port" <<'PYTHON'
 import socket, sys
 listener = socket.socket()

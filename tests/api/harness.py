@@ -1,4 +1,4 @@
-"""What the API's tests share: a real server on a free port with a database of its own, plain HTTP, raw
+"""Shared by the API tests: a real server on a free port with its own database, plain HTTP, raw
 sockets, and a WebSocket reader of thirty lines. Standard library only.
 """
 import base64
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Server:
-    """`perjoule serve` with simulated sensors. Ends with the test, by SIGTERM."""
+    """`perjoule serve` with simulated sensors. Terminated by SIGTERM when the test ends."""
 
     def __init__(self, *options, db=None, folder=None, power="sim:seed=3"):
         self.folder = folder or tempfile.mkdtemp(prefix="perjoule-api-")
@@ -72,13 +72,13 @@ class Server:
         self.stop()
 
     def end(self):
-        """Asks it to stop, once: a second time it would not clean up."""
+        """Sends SIGTERM, once: a second one would end it without cleanup."""
         if not self.ending and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.ending = True
 
     def stop(self):
-        """Asks it to stop and waits; its exit code."""
+        """Sends SIGTERM and waits; returns the exit code."""
         self.end()
         try:
             _, self.errors = self.process.communicate(timeout=60 * SLOW)
@@ -226,7 +226,7 @@ class Socket:
 
 
 def main():
-    """Runs the module's tests and prints the line that the whole suite sums up."""
+    """Runs the module's tests and prints the line that count_tests.py sums up."""
     suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     bad, skipped = len(result.failures) + len(result.errors), len(result.skipped)

@@ -1,4 +1,4 @@
-"""What survives: queued runs a restart and kill -9, a running run a signal; and how fast a server stops."""
+"""Durability: queued runs survive a restart and kill -9, a running run a signal; and how fast a server stops."""
 import glob
 import os
 import signal

@@ -1,6 +1,6 @@
-"""Hostile clients against a live server: bytes that are no HTTP, requests bent out of shape, parameters
-and bodies that no honest client sends, broken handshakes and frames, readers that vanish. What is sent
-follows from a seed. PJ_HOSTILE sets how many requests (600), PJ_HOSTILE_SEED the seed; a run under the
+"""Hostile clients against a live server: bytes that are not HTTP, mutated requests, parameters
+and bodies that no honest client sends, broken handshakes and frames, readers that vanish. The traffic
+is generated from a seed. PJ_HOSTILE sets how many requests (600), PJ_HOSTILE_SEED the seed; a run under the
 address and undefined sanitizers is PJ_HOSTILE=10000 with PERJOULE naming a program built with them.
 """
 import contextlib
@@ -40,7 +40,7 @@ HEADERS = ["localhost", "evil.example", "", "0", "5", "-5", "+5", "5, 5", "0x5",
 
 
 def bend(r, data):
-    """Turns, drops, repeats and inserts bytes."""
+    """Flips, drops, repeats and inserts bytes."""
     data = bytearray(data)
     for _ in range(r.randrange(1, 5)):
         at = r.randrange(len(data) + 1)
@@ -154,7 +154,7 @@ class Client:
             s.settimeout(.05 if b"websocket" in sent else 30 * harness.SLOW)
             end = r.randrange(10)
             if end == 0 and len(self.left_open) < 20:
-                self.left_open.append(s)  # half of a request, and silence
+                self.left_open.append(s)  # half a request, then nothing
                 with contextlib.suppress(OSError):
                     s.sendall(sent[:r.randrange(len(sent) + 1)])
                 return
@@ -162,7 +162,7 @@ class Client:
             got = b""
             with contextlib.suppress(OSError):
                 s.sendall(sent)
-                if end == 1:  # gone, without a word
+                if end == 1:  # connection reset
                     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return
                 s.shutdown(socket.SHUT_WR)
@@ -174,7 +174,7 @@ class Client:
         try:
             for _ in range(count):
                 self.strike()
-        except Exception as e:  # a thread's exceptions are not the test's
+        except Exception as e:  # unittest does not see exceptions of threads
             self.wrong.append(repr(e))
 
 
@@ -183,7 +183,7 @@ class Hostile(unittest.TestCase):
         with harness.Server("--queue", "2") as server:
             self.attack(server)
         self.assertEqual(server.process.returncode, 0)
-        self.assertEqual(server.errors, "perjoule serve: stopping\n")  # and nothing of a sanitizer
+        self.assertEqual(server.errors, "perjoule serve: stopping\n")  # no sanitizer report
 
     def attack(self, server):
         paths = server.get("/api/openapi.json").json()["paths"]

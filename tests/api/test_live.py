@@ -1,4 +1,4 @@
-"""The live stream: what a reader is told, when it comes late, reconnects, is slow, asks for binary."""
+"""The live stream: what readers receive that connect late, reconnect, are slow, or ask for binary frames."""
 import struct
 import threading
 import unittest

@@ -1,4 +1,4 @@
-"""The meter that never stops: every series from the first scrape on, joules with and without a run."""
+"""The always-on meter: every series from the first scrape on, joules with and without a run."""
 import re
 import time
 import unittest
@@ -52,7 +52,7 @@ class Meter(unittest.TestCase):
             self.assertGreater(run["total_energy_mj"], 0)
             watts = (last - first) / (time.monotonic() - started)
             self.assertGreater(watts, 4)
-            server.wait_until(lambda: joules(scrape(server)) > last, "it goes on after a run")
+            server.wait_until(lambda: joules(scrape(server)) > last, "it continues after a run")
 
     def test_power_now(self):
         with harness.Server() as server:

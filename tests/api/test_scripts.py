@@ -1,4 +1,4 @@
-"""Scripts that people run against the API, as they stand in its documentation, but with urllib."""
+"""Scripts against the API as users write them, with urllib."""
 import csv
 import io
 import json
@@ -128,7 +128,7 @@ class Scripts(unittest.TestCase):
         for line in self.server.get("/metrics").body.decode().splitlines():
             head = re.match(r"# (HELP|TYPE) (\w+) (.+)$", line)
             if head and head[1] == "HELP":
-                self.assertNotIn(head[2], families, "a family comes in one piece")
+                self.assertNotIn(head[2], families, "the samples of a metric family must be contiguous")
                 self.assertTrue(head[3].endswith("."))
                 family = head[2]
             elif head:

@@ -1,4 +1,4 @@
-"""What the server refuses, and how: hostile heads, names, bodies; tokens; what it says of itself."""
+"""What the server rejects, and how: hostile heads, names, bodies; tokens; its own description."""
 import contextlib
 import gzip
 import json
@@ -195,7 +195,7 @@ class Strict(unittest.TestCase):
         self.assertEqual(ends(lambda ws: ws.send(8, b"\x03\xe8")), 1000)
         with harness.Socket(self.server.port) as ws:
             ws.message()
-            for i in range(2000):  # a flood of pings is answered as far as it is read
+            for i in range(2000):  # pings are answered only as fast as the pongs are read
                 ws.send(9, b"%d" % i)
             self.assertEqual(self.server.get("/healthz").status, 200)
 
@@ -321,7 +321,7 @@ class Strict(unittest.TestCase):
                 s.sendall(request)
                 s.setblocking(False)
 
-            def drip():  # never silent, and never through with 9 MB
+            def drip():  # never idle, never done with 9 MB
                 while not over.wait(.2):
                     for s in slow:
                         with contextlib.suppress(OSError):
@@ -374,7 +374,7 @@ class Token(unittest.TestCase):
             secure = server.ask("POST", "/session", b"secret-word", headers={
                 **own, "Origin": server.url.replace("http:", "https:")})
             self.assertIn("Secure", secure.headers["Set-Cookie"])
-            # A page of another site has the cookie of no one, and may not use what it finds.
+            # A page of another site may not act even with the cookie (CSRF).
             self.assertEqual(server.ask("DELETE", "/api/profiling/run/last", headers={
                 "Cookie": cookie, "Origin": "http://evil.example"}).status, 403)
             self.assertIn("Max-Age=0", server.ask("DELETE", "/session", headers=own).headers["Set-Cookie"])

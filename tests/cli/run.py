@@ -3,7 +3,7 @@
 
 Each folder tests/cli/case-NAME holds `cmd` (a shell script run in a fresh folder with $PERJOULE set
 to the program and $CASE to the case's folder), and what must come out: `stdout` and `stderr`
-(absent: not looked at), `exit` (absent: 0). Before comparing, volatile words are replaced: UUIDs by
+(absent: not checked), `exit` (absent: 0). Before comparing, volatile words are replaced: UUIDs by
 <id>, ISO times by <time>, and every line is stripped of trailing blanks. A line of the golden file
 that is `...` stands for any number of lines; `<any>` inside a line for any text. A `skip` script
 that exits 0 skips the case, its output being the reason. PJ_REFRESH=1 rewrites the golden files.
@@ -40,7 +40,7 @@ def matches(want, got):
 
 
 def run(case):
-    # the database and the models of whoever runs the tests are no business of theirs
+    # isolated from the user's own database and models
     others = ("PERJOULE_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_")
     own = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     env = {**own, "PERJOULE": str(PROGRAM.resolve()), "CASE": str(case.resolve()),

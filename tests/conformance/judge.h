@@ -1,4 +1,4 @@
-/* What the conformance programs share: the folders of the judges, and walking them. */
+/* Shared by the conformance tests: the folders of reference data, and walking them. */
 #ifndef PJ_TESTS_JUDGE_H
 #define PJ_TESTS_JUDGE_H
 

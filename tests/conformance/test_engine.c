@@ -1,6 +1,6 @@
 /* The engine against the reference implementation: logits, greedy texts and statistics of every
- * golden checkpoint on every instruction set, with one thread and two, at once and token by token.
- */
+ * golden checkpoint on every instruction set, with one thread and two, in one pass and token by
+ * token. */
 #include "../unit/llm/made_gguf.h"
 #include "judge.h"
 
@@ -96,10 +96,10 @@ static comparison compare(const char *folder, pj_engine *engine, const json_t *e
     return c;
 }
 
-/* Heads of the gated delta rule whose output nearly cancels are brought to size by a norm, and with
- * them the last bit of their inputs: in the golden file of 40 tokens the reference itself is 1.14
- * times the tolerance from the same model in double precision, where ours are usually 0.2 to 0.9
- * and have been seen at 1.49 (AVX-512, token by token). */
+/* In heads of the gated delta rule whose output nearly cancels, the norm after it amplifies
+ * rounding errors of the inputs: in the golden file of 40 tokens the reference itself differs by
+ * 1.14 times the tolerance from the same model in double precision; ours by 0.2 to 0.9 usually, and
+ * by 1.49 at most so far (AVX-512, token by token). */
 static double room(const pj_engine *engine)
 {
     return pj_engine_get_facts(engine)->config->linear.key_heads ? 2 : 1;
@@ -226,7 +226,7 @@ static void check_text(const pj_sequence_result *got, const json_t *want)
     assert_memory_equal(got->text, json_string_value(want), got->text_bytes);
 }
 
-/* All greedy prompts of a folder at once and one by one: the same ids, the reference's. */
+/* All greedy prompts of a folder, in a batch and one by one, give the reference's ids. */
 static void check_greedy(const char *folder, const char *isa, uint32_t threads)
 {
     enum { MAX_PROMPTS = 8 };
@@ -319,7 +319,8 @@ static uint32_t find_component(const pj_run_data *data, uint32_t layer, const ch
     return 0;
 }
 
-/* A share of counted values; one that lies on the threshold to rounding may be counted or not. */
+/* A share of counted values; a value equal to the threshold up to rounding may be counted or
+ * not. */
 static void check_sparsity(const char *module, double got, const json_t *want)
 {
     const json_t *size;
@@ -360,7 +361,7 @@ static bool is_windowed(const pj_model_config *c, uint32_t layer)
     return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
 }
 
-/* The reference counts keys behind a window as weights of 0; we count visible keys alone. */
+/* The reference counts keys outside the window as weights of 0; we count only visible keys. */
 static double sparsity_with_hidden(double sparsity, uint32_t window, uint32_t count)
 {
     double visible = 0, all = count * (count + 1.0) / 2;

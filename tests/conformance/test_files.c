@@ -1,5 +1,5 @@
-/* Model files against the judges: every golden checkpoint opens, every published config is read,
- * every hostile safetensors or GGUF file, index and config has its expected outcome. */
+/* Model files against reference data: every golden checkpoint opens, every published config is
+ * read, every hostile safetensors or GGUF file, index and config has its expected outcome. */
 #include "judge.h"
 
 #include "llm/checkpoint.h"
@@ -21,7 +21,7 @@ static void open_golden(const char *path)
         fail_msg("%s", err.text);
     assert_int_equal(matrix.row_bytes, config->hidden * (matrix.type == PJ_F32 ? 4 : 2));
     assert_int_equal(config->eos_count, 1);
-    /* What is counted from the config is what lies in the file. */
+    /* The parameter count derived from the config equals that of the file. */
     uint64_t values = 0;
     pj_model_facts facts;
     for (uint32_t i = 0; i < pj_checkpoint_tensor_count(checkpoint); i++)
@@ -158,7 +158,7 @@ static void test_gguf_values(void **state)
     pj_file_unmap(&file);
 }
 
-/* An index is judged inside a folder of a model, as a user has it. */
+/* An index is checked inside a model folder, as users have it. */
 static pj_status parse_index(const char *path, pj_error *err)
 {
     char folder[] = "/tmp/perjoule-index-XXXXXX", config[PATH_MAX], file[PATH_MAX], *text;

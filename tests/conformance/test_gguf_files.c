@@ -1,5 +1,5 @@
 /* GGUF files as other tools write them: the logits of every weight type on every instruction set,
- * and those of families whose keys and tensors have names of their own. */
+ * and of families with their own names of keys and tensors. */
 #include "judge.h"
 
 #include "llm/engine.h"
@@ -69,7 +69,7 @@ static comparison compare(const char *model, const char *isa, const char *logits
 
 /* ---- weight types ------------------------------------------------------------------------- */
 
-/* Types that no kernel reads are refused by their name. */
+/* Types without a kernel are rejected by name. */
 static void check_refusal(const char *path, const char *type)
 {
     pj_error err = {0};

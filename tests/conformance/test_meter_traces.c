@@ -1,14 +1,13 @@
 /*
- * The sensors of three graphics cards against an external meter that saw every millisecond
+ * The sensors of three graphics cards against an external meter with a resolution of 1 ms
  * (fixtures/nvml/traces). For windows of 20 ms to 2 s at random places: the error of their energy
- * when the readings are simply held until the next (naive), and by the energy curve; and how often
- * the curve's nominal 95 % interval holds the truth.
+ * when each reading is held until the next (naive) and with the energy curve, and the coverage of
+ * the curve's nominal 95 % interval.
  *
- * A sensor's window or lag is what is published of its kind; its delay, where that is not, is
- * learned from its answer to the load's known switching times, as a calibration would. The meter is
- * not looked at for that. A board's sensor also has a gain and an offset of its own (it does not
- * see everything that the meter sees): one pair for a card, fitted to the whole trace and taken out
- * for both methods alike.
+ * A sensor's window or lag is the published value of its kind; a delay that is not published is
+ * calibrated from the response to the load's known switching times, without using the meter. A
+ * board's sensor also has a gain and an offset relative to the meter (it does not see all that the
+ * meter sees): one pair per card, fitted to the whole trace and removed for both methods alike.
  */
 #include "judge.h"
 
@@ -81,7 +80,7 @@ static double meter_until(const meter *m, double t_ms)
     return m->mj[low] + part * (m->mj[high] - m->mj[low]);
 }
 
-/* When the load was switched; each time stands twice in the file. */
+/* When the load was switched; each time is in the file twice. */
 static void read_edges(const char *folder, recording *r)
 {
     size_t bytes;
@@ -99,7 +98,7 @@ static void read_edges(const char *folder, recording *r)
     pj_free(text);
 }
 
-/* The log's times are local: the zone is the one that puts it beside the meter. */
+/* The log's times are local: the time zone is the one that aligns it with the meter. */
 static void read_trace(const char *folder, recording *r)
 {
     size_t bytes;
@@ -332,8 +331,8 @@ static uint32_t find_rail(const recording *r, const char *name)
     return 0;
 }
 
-/* Below 100 ms these sensors know nothing, and the interval has to say so; above, ours is better.
- */
+/* Below 100 ms these sensors carry no information, which the interval must reflect; above, the
+ * curve beats the naive method. */
 static void check_results(const result *results)
 {
     for (int i = 0; i < LENGTHS; i++) {
@@ -395,7 +394,8 @@ static void read_log(const char *name, pj_trace *trace)
     pj_free(text);
 }
 
-/* One good cell among four that say why there is none; and a log that a crash cut. */
+/* One valid cell among four that give the reason for a missing value; and a log truncated by a
+ * crash. */
 static void hostile_logs(void **state)
 {
     pj_trace t;

@@ -1,4 +1,4 @@
-/* Tokenizers against the reference's vectors: ids with and without special tokens, text back, whole
+/* Tokenizers against the reference's vectors: ids with and without special tokens, decoding at once
  * and as a stream; and hostile tokenizer files. */
 #include "../unit/llm/made_gguf.h"
 #include "judge.h"
@@ -373,8 +373,8 @@ static void test_gguf_scores(void **state)
     }
 }
 
-/* The greedy runs of the golden folders: the texts of their ids, which are
- * arbitrary: many are no whole characters. */
+/* The greedy runs of the golden folders: the texts of their ids, which are arbitrary, so that many
+ * are not whole characters. */
 static void check_golden(const char *folder)
 {
     char path[PATH_MAX];

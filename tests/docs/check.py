@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Holds the documents to the program.
+"""Checks the documentation against the program.
 
 Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 
-1. Every relative link and anchor of README.md and docs/ leads somewhere, every picture exists.
-2. Every option that a document writes behind `perjoule COMMAND` is one that the command has.
-3. Every command of `perjoule help` is written in the README or the guide; every `make` target that
+1. Every relative link and anchor of README.md and docs/ has a target, every picture exists.
+2. Every option that a document shows after `perjoule COMMAND` is one that the command has.
+3. Every command of `perjoule help` is mentioned in the README or the guide; every `make` target that
    a document names is one.
 4. Every sentence that docs/troubleshooting.md quotes is one that the program can print.
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
-   a document, with home and data folders of its own, `models/demo` and `examples` in reach and no
-   sensor in sight. A fenced block with a file's name behind its language (```python budget.py) becomes
-   that file. Remarks behind a command: `# exits N` expects that code; `# not here: WHY` leaves the
+   per document, with its own home and data folders, `models/demo` and `examples` available and no
+   sensors. A fenced block with a file's name after its language (```python budget.py) becomes
+   that file. Remarks after a command: `# exits N` expects that code; `# not here: WHY` leaves the
    line out. Lines of make, sudo and git are left out always: they build, or change the machine.
 6. Every query of the ```sql blocks finds something in a database with one run.
 """
@@ -30,7 +30,7 @@ PROGRAM, ROOT, LIBRARY = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = [ROOT / "README.md", ROOT / "docs/guide.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 LEFT_OUT = re.compile(r"(make|sudo|git)\b|.*# not here: ")
-SECONDS = 120  # for one command, on a machine that does other things too
+SECONDS = 120  # timeout of one command, on a busy machine
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
 counts = {True: 0, False: 0}
 
@@ -67,7 +67,7 @@ def check_links(path):
         where, _, anchor = target.partition("#")
         there = (path.parent / where).resolve() if where else path
         good = there.exists() and (not anchor or there.suffix != ".md" or anchor in anchors(there))
-        report(good, f"{name_of(path)}: the link to {target} leads nowhere")
+        report(good, f"{name_of(path)}: the link to {target} is broken")
 
 
 # ---- commands and options ---------------------------------------------------------------------
@@ -132,7 +132,7 @@ def wrong_options(words, known):
 
 
 def statements(block):
-    """Lines of shell, those that go on in the next one joined."""
+    """Lines of shell, with continuation lines joined."""
     held = ""
     for line in block.splitlines():
         held += line if not held else "\n" + line
@@ -160,7 +160,7 @@ def check_mentions(known):
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/guide.md").read_text()
     for command in known:
         good = " " in command or re.search(rf"perjoule {command}\b", text) is not None
-        report(good, f"neither README.md nor docs/guide.md says a word about perjoule {command}")
+        report(good, f"neither README.md nor docs/guide.md mentions perjoule {command}")
 
 
 def check_targets(path):

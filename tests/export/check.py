@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Are exports what their formats say? Records runs of the demo model with a simulated sensor (one
+"""Validates exports against their formats. Records runs of the demo model with a simulated sensor (one
 prompt, a batch, and one without any sensor), exports each in every format, and checks
 
-  json        against docs/schema/run-export.schema.json, and that import and export give it again
+  json        against docs/schema/run-export.schema.json, and that importing and exporting it again gives the same
   csv         line by line against the tables of the database
   trace       by the rules of the trace event format as Perfetto reads it
   speedscope  by the rules of its file format
 
-Usage: check.py PERJOULE PROJECT. Every check is tried on something broken too, so that none of them
-passes whatever it is given. Ends with `N passed, N failed`.
+Usage: check.py PERJOULE PROJECT. Every check is also run on broken input, so that none of them
+passes unconditionally. Ends with `N passed, N failed`.
 """
 import copy
 import csv

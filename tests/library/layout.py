@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds libperjoule's binary interface still: what the linker and other languages rely on.
+"""Checks that libperjoule's binary interface (ABI) is unchanged.
 
 Usage: layout.py LIBRARY ROOT COMPILER... [--write]
 
 Compares with tests/library/libperjoule.abi (64-bit Linux): exported symbols with their version,
 size and member offsets of every public struct, and values of every enumeration. Also counts the
 libraries that the library needs: at most five, none of HTTP, TLS or the engine. After a deliberate
-addition `--write` rewrites the file; what it says already must not change while the ABI's version
+addition `--write` rewrites the file; existing entries must not change while the ABI's version
 stays.
 """
 import pathlib

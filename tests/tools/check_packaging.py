@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds what packagers take to the program: check_packaging.py PROGRAM SOURCE_ROOT BUILD_ROOT MESON...
+"""Checks installation, packaging and completions against the program: check_packaging.py PROGRAM SOURCE_ROOT BUILD_ROOT MESON...
 
 1. tools/version.sh, the formula and `perjoule --version` name one version.
 2. An installation into an empty folder has the program, library, header, pkg-config file, demo model,
    service, completions and a manual page for every command; removing it leaves nothing.
 3. Each completion is accepted by its shell, where that shell is installed; bash completes values.
 4. From a git checkout, the source archive has the tracked files and the dashboard as it was built.
-5. npm's failure fails the dashboard's build with npm's words and leaves nothing that looks built.
+5. npm's failure fails the dashboard's build with npm's message and leaves nothing that looks built.
 6. The targets of the Makefile install what they use.
 """
 import pathlib
@@ -101,7 +101,7 @@ def archive(version):
 
 
 def dashboard_without_npm():
-    """A npm that fails must fail the build, twice, and never leave a page-less table."""
+    """A failing npm must fail the build, twice, and never leave an asset table without the dashboard."""
     with tempfile.TemporaryDirectory() as folder:
         there = pathlib.Path(folder)
         npm = there / "npm"

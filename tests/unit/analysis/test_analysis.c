@@ -67,7 +67,8 @@ static void too_few_values_say_nothing(void **state)
     assert_true(isnan(c.welch_p) && isnan(c.mann_whitney_p));
 }
 
-/* Of pairs drawn alike, 5 % may come out different: 3 to 7 % of 2000. */
+/* False positives: of 2000 pairs from one distribution, 3 to 7 % may be called different at the 5 %
+ * level. */
 static void alike_is_seldom_called_different(void **state)
 {
     enum { PAIRS = 2000, N = 12 };

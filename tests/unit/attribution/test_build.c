@@ -367,8 +367,8 @@ static void a_simulation_keeps_the_interval_asked_for(void **state)
     assert_in_range(samples_of[1], 4, 6);
 }
 
-/* A sensor that looks at 25 ms of every 100 and looks elsewhere while the run goes on says nothing
- * of it; one that looks all the time does. */
+/* A sensor that samples 25 ms of every 100, none of them within the run, has no information about
+ * it; one that integrates continuously does. */
 static void what_no_window_saw_is_unavailable(void **state)
 {
     static const char *const sensors[] = {
@@ -413,7 +413,8 @@ static void what_no_window_saw_is_unavailable(void **state)
     }
 }
 
-/* Two rails of one make are off by one gain, which adds; of two makes, by two. */
+/* Two rails of one vendor share one gain error, which adds linearly; those of two vendors are
+ * independent. */
 static void gains_of_one_make_add_up(void **state)
 {
     writer w;
@@ -522,7 +523,7 @@ static void short_idle_time_is_known(void **state)
     pj_spool_close(&w.spool, true);
 }
 
-/* The time between two phases belongs to neither: what a phase draws idle is the baseline times its
+/* The time between two phases belongs to neither: a phase's idle energy is the baseline times its
  * own duration. */
 static void a_phase_has_the_energy_of_its_own_time(void **state)
 {
@@ -538,7 +539,7 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
         &w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, -1, 4020 * US, 8000 * US), 1);
     put_end(&w, 8030 * US);
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
-    assert_int_equal(d.phase_count, 4); /* those two, and idle behind each */
+    assert_int_equal(d.phase_count, 4); /* those two, and idle after each */
     double sum_ms = 0;
     for (uint32_t i = 0; i < d.phase_count; i++) {
         const pj_energy *e = &d.phases[i].energy;
@@ -607,7 +608,7 @@ static void what_a_client_leaves_out_is_made_up(void **state)
     assert_int_equal(d.layers[1].token, 0);
     assert_int_equal(d.component_count, 2);
     assert_string_equal(d.components[d.operations[0].component].name, "softmax");
-    assert_int_equal(d.section_count, 2); /* the component stands in one that is made up */
+    assert_int_equal(d.section_count, 2); /* the component is in a synthesised one */
     assert_int_equal(d.phases[d.sections[0].phase].phase, PJ_PHASE_DECODE);
     assert_int_equal(d.components[d.operations[0].component].section, 1);
     assert_int_equal(d.phases[d.sections[1].phase].phase, PJ_PHASE_PREFILL);
@@ -615,7 +616,7 @@ static void what_a_client_leaves_out_is_made_up(void **state)
     pj_spool_close(&w.spool, true);
 }
 
-/* Of two nested spans of one kind the outer one keeps what is its own, so that all still add up. */
+/* Of two nested spans of one kind the outer one keeps its self energy, so that sums still hold. */
 static void nested_spans_of_one_kind_stand_apart(void **state)
 {
     enum { US = 1000 };
@@ -674,7 +675,7 @@ static bool calibrated(void *context, const pj_rail *rail, const char *class_nam
     return false;
 }
 
-/* Work that the calibration does not know must not hide that it is wrong about what it knows. */
+/* Work that is not in the calibration must not hide errors in the work that is. */
 static void a_wrong_calibration_is_seen(void **state)
 {
     made_calibration made = {.factor = 1};

@@ -1,4 +1,4 @@
-/* What findings about a run's rails change: its warnings and the gain that rests on them. */
+/* The effect of findings about a run's rails: its warnings and the gain uncertainty. */
 #include "attribution/joules.h"
 #include "base/clock.h"
 
@@ -92,13 +92,13 @@ static void the_same_fault_of_two_rails_is_said_of_both(void **state)
             named[1] |= strstr(g.d.warnings[i].text, "gpu1") != NULL;
         }
     assert_true(named[0] && named[1]);
-    uint32_t once = g.d.warning_count; /* telling again, as `import` does, adds nothing */
+    uint32_t once = g.d.warning_count; /* repeating it, as `import` does, adds nothing */
     assert_int_equal(pj_joules_tell(&g.j, NULL), PJ_OK);
     assert_int_equal(g.d.warning_count, once);
     discard(&g);
 }
 
-/* 6 % apart is worth a word, but says nothing of a gain that is known to 8 % by default. */
+/* A difference of 6 % is reported, but is within the default gain uncertainty of 8 %. */
 static void a_finding_never_makes_a_gain_surer(void **state)
 {
     (void)state;

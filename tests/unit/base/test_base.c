@@ -198,11 +198,11 @@ static int cpus_of_a_new_thread(void)
     return count;
 }
 
-/* A pinned engine starts the collector of its run: that one must keep the other CPUs. */
+/* A pinned engine starts the collector of its run, which must keep the other CPUs. */
 static void a_pin_is_the_threads_own(void **state)
 {
     int cpus[2], all = pj_cpu_allowed(cpus, 2);
-    if (all < 2 || !pj_thread_pin(cpus[1])) skip(); /* one CPU, or no such thing as a pin */
+    if (all < 2 || !pj_thread_pin(cpus[1])) skip(); /* one CPU, or no pinning */
     assert_int_equal(pj_cpu_allowed(NULL, 0), 1);
     assert_int_equal(cpus_of_a_new_thread(), all);
     pj_thread_pin(cpus[0]); /* again: the first pin's "before" counts */
@@ -266,7 +266,7 @@ static void files_are_written_whole(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* What is written to counts as the process's own, what is read of a file as the file's. */
+/* Written pages count as anonymous, read pages of a mapped file as file-backed. */
 static void memory_is_told_apart(void **state)
 {
     enum { BYTES = 32 << 20, SLACK = 8 << 20 };
@@ -279,7 +279,7 @@ static void memory_is_told_apart(void **state)
         skip();
     }
     if (!pj_process_memory_get(&before)) {
-        print_message("this system does not tell what a process keeps in memory\n");
+        print_message("this system does not report resident memory\n");
         skip();
     }
     assert_true(before.resident_bytes > 0 && before.anonymous_bytes > 0);

@@ -1,5 +1,5 @@
-/* The estimator against planted truth: how near it comes with each kind of sensor, whether its
- * intervals hold what they promise, and that shared energy adds up exactly. */
+/* The estimator against known truth: its accuracy with each kind of sensor, the coverage of its
+ * intervals, and that shared energy adds up exactly. */
 #include "truth.h"
 
 #include "base/memory.h"
@@ -33,8 +33,8 @@ static double p95(score *s)
     return s->errors[(size_t)((double)(s->count - 1) * 0.95)];
 }
 
-/* Runs the fit on one made-up run and adds the errors of classes with at least 1 % of the energy.
- */
+/* Runs the fit on one synthetic run and adds the errors of classes with at least 1 % of the
+ * energy. */
 static void judge(score *s, uint64_t seed, const sensor *kind, double token_ms,
                   double calibrated_sd, double equal_power)
 {
@@ -123,10 +123,10 @@ static void errors_stay_below_the_table(void **state)
     assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
 }
 
-/* Cumulative readings: what rounding or a late look takes from one window it gives to the next. An
- * estimator that takes these errors for independent is off two to three times as far, and covers 85
- * to 98 % of cases. Counters that rise by 15.3 and 61 uJ, some looked at up to 0.5 ms too late or
- * too early. */
+/* Cumulative readings: rounding or a late read moves energy from one window to the next, so that
+ * their errors are anticorrelated. An estimator that assumes independence has two to three times
+ * the error, and covers 85 to 98 % of cases. Counters with steps of 15.3 and 61 uJ, some read up to
+ * 0.5 ms late or early. */
 static void errors_of_a_counters_readings_cancel(void **state)
 {
     (void)state;

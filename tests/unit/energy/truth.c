@@ -74,7 +74,7 @@ double truth_energy_mj(const truth *t, int64_t begin_ns, int64_t end_ns)
            t->idle_mw * (double)(end_ns - begin_ns) * 1e-9;
 }
 
-/* A counter is read at its ticks, or so; each reading closes a window and opens the next. */
+/* A counter is read near its ticks; each reading closes a window and opens the next. */
 static pj_window *counter_windows(const truth *t, const sensor *s, pj_random *r, size_t *count)
 {
     int64_t period = (int64_t)(s->period_ms * 1e6);

@@ -1,6 +1,6 @@
-/* A made-up run with known powers, and sensors that look at it: the setting of
- * docs/measurement.md's table. 16 layers of 15 component classes, one prefill, then tokens;
- * durations jitter by 8 % an operation and 10 % a token. */
+/* A synthetic run with known powers, and simulated sensors: the setting of docs/measurement.md's
+ * table. 16 layers of 15 component classes, one prefill, then tokens; durations jitter by 8 % per
+ * operation and 10 % per token. */
 #ifndef PJ_TEST_TRUTH_H
 #define PJ_TEST_TRUTH_H
 

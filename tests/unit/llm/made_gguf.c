@@ -288,7 +288,7 @@ static unsigned put_scale(pj_dtype type, float most, uint8_t *block)
     return 16;
 }
 
-/* The nearest of all codes, whatever they stand for. */
+/* The code with the nearest value. */
 static void to_codes(pj_dtype type, const float *x, uint8_t *block)
 {
     const pj_dtype_info *info = pj_dtype_get(type);
@@ -493,8 +493,8 @@ static bool is_neighbours(const copy *k)
     return false;
 }
 
-/* Value heads of Qwen3.5, which stand by their key heads, in turns of the key heads: `before` lines
- * stay; then heads of `lines` lines of `cols` values. */
+/* Reorders value heads of Qwen3.5 from grouped by key head to interleaved over the key heads: the
+ * first `before` rows stay; then heads of `lines` rows of `cols` values. */
 static void tile_heads(const copy *k, float *x, size_t before, size_t lines, size_t cols)
 {
     size_t keys = k->c->linear.key_heads, heads = k->c->linear.value_heads, per = heads / keys;
@@ -540,7 +540,7 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
     if (is_neighbours(k) && strstr(name, "attn_q.")) permute(values, c->heads, c->head_dim, cols);
     if (is_neighbours(k) && strstr(name, "attn_k."))
         permute(values, c->kv_heads, c->head_dim, cols);
-    /* Gemma's norms are stored as what they multiply with */
+    /* Gemma's norm weights are stored as w, not w - 1 */
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
     bool linear = strstr(t->name, ".linear_attn.") != NULL;
     bool adds = gemma || (c->arch == PJ_ARCH_QWEN3_5 && !linear);
@@ -606,7 +606,7 @@ static void copy_experts(const copy *k, unsigned layer, const char *part, const 
 }
 
 /* gpt-oss: gate (0), up (1) or down (2) of all experts, with their biases, out of [in][out] with
- * gate and up by turns. */
+ * gate and up interleaved. */
 static void copy_interleaved(const copy *k, unsigned layer, int which, const char *own)
 {
     const pj_model_config *c = k->c;

@@ -19,7 +19,7 @@ typedef struct made_gguf {
 
 void made_gguf_init(made_gguf *g);
 void made_gguf_fini(made_gguf *g);
-void made_gguf_key(made_gguf *g, const char *key, uint32_t type); /* a value is to follow */
+void made_gguf_key(made_gguf *g, const char *key, uint32_t type); /* a value must follow */
 void made_gguf_bytes(pj_buffer *out, uint64_t value, int bytes);
 void made_gguf_text(pj_buffer *out, const char *text, size_t bytes);
 void made_gguf_u32(made_gguf *g, const char *key, uint32_t value);

@@ -127,7 +127,7 @@ void made_tokenizer(made_kind kind, pj_buffer *text)
     pj_json_object_begin(&json);
     put_model(&json, kind);
     pj_json_object_end(&json);
-    /* {"model":...} with the other parts behind its opening bracket. */
+    /* {"model":...} with the other parts after its opening bracket. */
     pj_buffer_printf(text, "{\"version\":\"1.0\",%s,%s", parts[kind], pj_buffer_get(&model) + 1);
     pj_buffer_fini(&model);
 }

@@ -1,4 +1,4 @@
-/* Small tokenizer.json texts made on the spot, for tests and fuzzing. */
+/* Small generated tokenizer.json texts, for tests and fuzzing. */
 #ifndef PJ_TESTS_MADE_TOKENIZER_H
 #define PJ_TESTS_MADE_TOKENIZER_H
 

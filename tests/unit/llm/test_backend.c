@@ -1,5 +1,5 @@
-/* The seam of compute backends: a second backend, which forwards to the CPU and counts, gets every
- * pass of a generation, and one of another version is refused. */
+/* The compute backend interface: a second backend, which forwards to the CPU and counts, gets every
+ * pass of a generation; one of another version is rejected. */
 #include "llm/backend.h"
 #include "llm/engine.h"
 

@@ -67,7 +67,7 @@ static void test_generations(void **state)
     assert_int_equal(old.rope.dims, 16);
 }
 
-/* What a config leaves out means what it means to each architecture. */
+/* Defaults of missing fields depend on the architecture. */
 static void test_silent_windows(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void test_windows(void **state)
     assert_int_equal(read("{\"model_type\":\"llama\"," SIZES ",\"sliding_window\":8}").window, 0);
 }
 
-/* A list of layers' attentions in any order counts before max_window_layers. */
+/* A list of attention types per layer takes precedence over max_window_layers. */
 static void test_windows_by_layer(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void test_windows_by_layer(void **state)
     assert_int_equal(read(text).window, 0);
 }
 
-/* Beside the scaling or inside it; a factor that is given counts before the ratio of contexts. */
+/* Outside or inside of the scaling; an explicit factor takes precedence over the ratio of
+ * contexts. */
 static void test_original_context(void **state)
 {
     (void)state;

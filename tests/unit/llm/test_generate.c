@@ -193,7 +193,7 @@ static void stops(void **state)
     assert_int_equal(stopped.sequences[0].stop, PJ_STOP_STRING);
     assert_string_equal(stopped.sequences[0].text, want);
     pj_generate_result_fini(&stopped);
-    /* a text that ends within a stop string's beginning is given out whole */
+    /* a text that ends in a prefix of a stop string is output whole */
     char tail[64];
     snprintf(tail, sizeof tail, " %d no", whole.sequences[0].ids[29]);
     const char *const unfinished[] = {tail, NULL};
@@ -205,7 +205,7 @@ static void stops(void **state)
     close_shape();
 }
 
-/* config.json of the shapes has eos 1: found by sampling hot. */
+/* config.json of the shapes has eos 1: found by sampling at a high temperature. */
 static void eos(void **state)
 {
     pj_prompt prompts[PROMPTS];

@@ -1,4 +1,4 @@
-/* GGUF headers that lie, one at a time; values of every type; tokenizers out of fields. */
+/* Inconsistent GGUF headers, one defect each; values of every type; tokenizers from metadata. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct parsed {
     pj_status status;
 } parsed;
 
-/* The bytes in a block of their own size, so that a sanitizer sees a read behind them. */
+/* A copy of exact size, so that the address sanitizer sees reads past its end. */
 static void parse_bytes(const char *bytes, size_t count, parsed *p)
 {
     unsigned char *copy = malloc(count + 1);
@@ -436,10 +436,10 @@ static void test_scores(void **state)
     check_ids(t, "aaa", "1 267");
     check_ids(t, "aaaa", "1 267 260");
     check_ids(t, "ba", "1 268");
-    /* what no token spells goes byte by byte */
+    /* byte fallback where no token spells the text */
     check_ids(t, "a\xc3\xa9", "1 260 198 172");
     check_ids(t, "a c", "1 260 259 262");
-    /* control tokens stand for themselves */
+    /* control tokens are matched verbatim */
     check_ids(t, "</s>a", "1 2 260");
     check_decoded(t, (const int32_t[]){1, 265, 259, 198, 172, 2}, 6, "abc \xc3\xa9");
     pj_tokenizer_close(t);
@@ -463,7 +463,7 @@ static void test_prefix(void **state)
     made_gguf_fini(&g);
 }
 
-/* Tokens of a user are cut out as they are; unused ones are no parts of a text. */
+/* User-defined tokens are matched verbatim; unused ones never. */
 static void test_types(void **state)
 {
     static const uint32_t types[] = {1, 1, 1, 1, 5, 1, 1, 1, 4, 1, 1, 1};
@@ -482,7 +482,7 @@ static void test_types(void **state)
     made_gguf_fini(&g);
 }
 
-/* The letters that stand for bytes, then these. */
+/* The byte-level alphabet, then these tokens. */
 enum { MORE = 6 };
 
 static made_gguf made_letters(const char *pre, const char *const *merges, uint64_t merge_count)

@@ -52,7 +52,8 @@ static void check_row(const char *set, const char *what, const float *got, const
 }
 
 #ifdef PJ_AMX_MODEL
-/* The AMX kernels over a model of the tile instructions, on top of what this machine has. */
+/* The AMX kernels over an emulation of the tile instructions, on top of this machine's other
+ * sets. */
 void pj_kernels_amx_model_apply(pj_kernels *kernels);
 static pj_kernels model;
 
@@ -483,7 +484,7 @@ static void test_mask_and_scale(void **state)
     }
 }
 
-/* ---- figures ---------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------- */
 
 static void test_value_sums(void **state)
 {
@@ -576,7 +577,7 @@ static void test_gate_counts(void **state)
 
 /* ---- products --------------------------------------------------------------------------- */
 
-/* Where a block has its scale. */
+/* Offset of a block's scale. */
 static size_t scale_place(pj_dtype type)
 {
     return type == PJ_Q6_K ? 208 : type == PJ_Q2_K ? 80 : type == PJ_Q3_K ? 108 : 0;
@@ -623,8 +624,8 @@ static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t 
     return most > 0 ? (double)rintf(x[i] * (127 / most)) * ((double)most / 127) : 0;
 }
 
-/* What rounding the weights of 128 columns to words of one scale may change: a step of 32,000 in
- * each, half of it by its block's scale. */
+/* Bound on the error of rounding the weights of 128 columns to 16-bit integers with one scale: half
+ * a step for the shared scale and half for the block's, at 32,000 steps. */
 static double word_room(const float *w, const double *x, size_t cols)
 {
     double room = 0;
@@ -801,7 +802,7 @@ static void take_items(void *context, unsigned thread)
     o->inside--;
 }
 
-/* Whoever comes or does not: everything is done once, and nobody is at it afterwards. */
+/* Whichever threads arrive: every item is done once, and no thread works afterwards. */
 static void test_offers(void **state)
 {
     for (unsigned threads = 1; threads <= 4; threads++) {
@@ -815,7 +816,7 @@ static void test_offers(void **state)
             assert_int_equal(o.taken, i * 500);
             if (i % 50) continue;
             c.taken[0] = c.taken[1] = 0;
-            pj_team_run(c.team, count_items, &c); /* all of them, after some stayed away */
+            pj_team_run(c.team, count_items, &c); /* all of them, after some did not arrive */
             assert_true(c.order);
         }
         pj_team_free(o.team);
@@ -862,7 +863,7 @@ static void test_masks(void **state)
 
 /* ---- --time ----------------------------------------------------------------------------- */
 
-/* The least of some calls, in nanoseconds: a product on one thread. */
+/* Minimum over some calls, in nanoseconds: a product on one thread. */
 static double least_ns(const pj_kernels *k, pj_team *team, const pj_linear_job *job, const float *x,
                        size_t tokens, void *memory)
 {
@@ -913,7 +914,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--time") == 0) return time_products();
 #ifdef PJ_AMX_MODEL
     if (set_at(0)->forms[PJ_FORM_Q8]->group != 4 || set_at(0)->forms[PJ_FORM_BF16]->group != 2) {
-        puts("skipped: the model runs on top of AVX-512 with VNNI and BF16, which are not here");
+        puts("skipped: the emulation needs AVX-512 with VNNI and BF16");
         return 77;
     }
 #endif

@@ -1,5 +1,5 @@
-/* Weights brought into rows that kernels read: transposed, MXFP4 as gpt-oss publishes it, and 8-bit
- * floats, each against its definition. */
+/* Weights repacked into rows that kernels read: transposed, MXFP4 as gpt-oss publishes it, and
+ * 8-bit floats, each against its definition. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void transposed(void **state)
     }
 }
 
-/* Value i of a row lies in half of byte i / 2, the even ones low; its scale is 2^(e - 127). */
+/* Value i of a row is a nibble of byte i / 2, the low one for even i; its scale is 2^(e - 127). */
 static void mxfp4(void **state)
 {
     static const float levels[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
@@ -39,7 +39,7 @@ static void mxfp4(void **state)
         for (int i = 0; i < COLS / 2; i++) blocks[r][i] = (uint8_t)(r * 53 + i * 29);
         for (int b = 0; b < COLS / 32; b++) scales[r][b] = (uint8_t)(120 + r + b);
     }
-    for (size_t first = 0; first < 2; first++) { /* gate and up take turns */
+    for (size_t first = 0; first < 2; first++) { /* gate and up are interleaved */
         pj_row_source s = pj_rows_mxfp4(blocks, scales, COLS, first, 2);
         assert_int_equal(s.type, PJ_MXFP4);
         for (size_t r = 0; r < ROWS / 2; r++) {

@@ -1,4 +1,4 @@
-/* Headers that lie, one at a time. */
+/* Inconsistent headers, one defect each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

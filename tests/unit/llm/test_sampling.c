@@ -159,7 +159,7 @@ static void settings_are_checked(void **state)
 
 /* ---- stop strings ------------------------------------------------------------------------- */
 
-/* The text cut into pieces of `step` bytes: what is given out, and whether it stopped. */
+/* Feeds the text in pieces of `step` bytes: the output, and whether it stopped. */
 static bool cut_and_join(const char *text, const char *const *stop, size_t step, char *out)
 {
     pj_reply reply;

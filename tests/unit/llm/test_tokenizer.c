@@ -1,5 +1,5 @@
-/* Tokenizers made on the spot: what goes in comes out, flags of added tokens, streams, literals,
- * long words, and what is refused. */
+/* Generated tokenizers: round trips, flags of added tokens, streams, literals, long words, and
+ * rejected files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void test_words(void **state)
 {
     (void)state;
     pj_tokenizer *t = make(MADE_WORDS);
-    /* AND counts as a word of its own, in its normal form; the space around <s> is swallowed. */
+    /* AND matches as a single word, normalised; <s> strips the space around it. */
     assert_tokens(t, "x AND y", NULL, "\xe2\x96\x81 x \xe2\x96\x81 AND \xe2\x96\x81 y");
     assert_tokens(t, "xANDy", NULL, "\xe2\x96\x81 x and y");
     assert_tokens(t, "x  <s>  y", NULL, "\xe2\x96\x81 x <s> y");
@@ -298,7 +298,7 @@ static void test_mark_of_the_start(void **state)
     }
 }
 
-/* An empty text is found between any two characters. */
+/* An empty pattern matches between any two characters. */
 static void test_empty_pattern(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void test_empty_pattern(void **state)
     pj_tokenizer_close(t);
 }
 
-/* In letters that stand for bytes U+2581 is three letters like others, and merges cross them. */
+/* In the byte-level alphabet U+2581 is three ordinary letters, and merges cross them. */
 static void test_mark_in_letters(void **state)
 {
     (void)state;
@@ -340,8 +340,8 @@ static void assert_streams(const char *json, const int32_t *ids, size_t count, c
 
 #define STRIP "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"
 
-/* Decoders that a stream has no short way for: what is stripped from a text's start is not stripped
- * from what follows, and bytes that turn out to be no text leave whole characters behind. */
+/* Decoders without a streaming fast path: only the start of the whole text is stripped, and invalid
+ * bytes become whole characters. */
 static void test_stream_of_any_decoders(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static void test_many_merges(void **state)
     }
 }
 
-/* The first bad merge is named, wherever in a batch it stands. */
+/* The first bad merge is named, wherever in a batch it is. */
 static void test_bad_merge_is_named(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void test_bad_merge_is_named(void **state)
                    PJ_E_INVALID, "merge 0 joins what is not in the vocabulary: z");
 }
 
-/* Of equal keys the last counts, and of equal merges; what stands behind them keeps its place. */
+/* Of duplicate keys and of duplicate merges the last counts; those after them keep their rank. */
 static void test_repeated_keys(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
  * Tiny models for tests: random checkpoints of every architecture and twist, written as the files
  * a loader reads, and a forward pass over the same weights in plain double precision, written
- * without any of the engine's code, as the judge of it.
+ * without any of the engine's code, as its reference.
  */
 #ifndef PJ_TESTS_TINY_H
 #define PJ_TESTS_TINY_H
@@ -71,7 +71,7 @@ tiny_tensor *tiny_get(tiny_model *model, const char *name); /* NULL: none */
  * with 4 bits embedding and head get 8. */
 void tiny_quantise(tiny_model *model, int bits);
 
-/* What the reference saw of a component's output, over all tokens. */
+/* The reference's statistics of a component's output, over all tokens. */
 typedef struct tiny_capture {
     const char *component; /* e.g. "q_proj"; the layer is 0 */
     double mean_abs, mean, std, max_abs, sparsity;

@@ -1,4 +1,4 @@
-/* A service small enough to know every answer of, and a way to talk to a server without a port. */
+/* A fake service with known answers, and a way to talk to a server without a port. */
 #ifndef PJ_TESTS_MADE_SERVICE_H
 #define PJ_TESTS_MADE_SERVICE_H
 

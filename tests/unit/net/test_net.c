@@ -97,7 +97,7 @@ static void parameters_keep_their_rules(void **state)
     assert_int_equal(check("/?a=b", NULL, NULL), PJ_E_INVALID);
 }
 
-/* ---- who may come in ----------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------ */
 
 static void hosts_are_names_of_this_machine(void **state)
 {

@@ -1,4 +1,4 @@
-/* The server on a service that is known, without a port: routes, streams, hostile bytes. */
+/* The server on the fake service, without a port: routes, streams, hostile bytes. */
 #include "made_service.h"
 
 #include "base/clock.h"
@@ -251,7 +251,7 @@ static void *attack_server(void *context)
     return NULL;
 }
 
-/* 10,000 requests and handshakes made of pieces that have hurt servers, from four sides. */
+/* 10,000 requests and handshakes assembled from known troublemakers, from four threads. */
 static void hostile_requests_hurt_nobody(void **state)
 {
     fixture *f = *state;

@@ -1,9 +1,7 @@
-/*
- * Sensor faults, injected where they occur: a scripted source gives raw values as a failing driver
- * would, the real sampler and filter judge them, a real curve makes energy of them. Over every
- * script, whatever it does: no silent zero, no negative joule, no power above what the rail can
- * draw, and the run ends.
- */
+/* Sensor faults, injected where they occur: a scripted source gives raw values as a failing
+ * driver would, the real sampler and filter check them, and a real curve integrates them. For
+ * every script: no silent zero, no negative joule, no power above the rail's maximum, and the
+ * run ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -560,7 +558,7 @@ static void expect_still(pj_power_sampler *p, double ns)
     assert_near(event.value, ns, 0.1);
 }
 
-/* A tick long after the one before is an event; after the machine's sleep, counters arm anew. */
+/* A tick long after the one before is an event; after a suspend, counters are armed again. */
 static void time_stood_still(void **state)
 {
     (void)state;
@@ -600,7 +598,7 @@ static void late_ticks_are_counted(void **state)
     pj_free(s);
 }
 
-/* Only a change from one known limit to another is said, once, and changes no joule. */
+/* Only a change from one known limit to another is reported, once, and changes no joule. */
 static void power_limit_changes(void **state)
 {
     static const struct {

@@ -251,7 +251,7 @@ static void others_go_on(void **state)
     pj_meter_event_text(meter, &event, text, sizeof text);
     assert_non_null(strstr(text, "procfs"));
     pj_meter_close(meter);
-    /* What "auto" does not find nobody asked for: no word about it. */
+    /* A source that "auto" does not find was not asked for, so nothing is reported. */
     env.nvml_library = env.powermetrics = "/nonexistent";
     meter = open_meter("auto,sim", &env);
     assert_string_equal(pj_meter_sources(meter), "sim");

@@ -179,7 +179,7 @@ static int rail_named(const machine *m, const char *name)
 static void near(double is, double wanted_w)
 {
     if (!(fabs(is - wanted_w * 1e3) <= 0.05 * wanted_w * 1e3)) /* also when it is NAN */
-        fail_msg("%.1f W where %.1f W are wanted", is * 1e-3, wanted_w);
+        fail_msg("%.1f W instead of %.1f W", is * 1e-3, wanted_w);
 }
 
 static void fresh_machine(void)
@@ -205,7 +205,8 @@ static void amdgpu(const char *hwmon, const char *watts, const char *pci_id)
 
 /* ---- machines ---------------------------------------------------------------------------------- */
 
-/* A GPU that idles at one and the same figure is known, and so is the total. */
+/* A GPU whose idle reading never changes is not a dead sensor: its power and the total are
+ * known. */
 static void idle_gpu(void **state)
 {
     (void)state;
@@ -421,7 +422,7 @@ static void recordings(void **state)
     near(column(&m, PJ_RAIL_GPU), 300);
     near(column(&m, PJ_RAIL_TOTAL), 330);
     pj_meter_close(m.meter);
-    /* What no processor draws is refused, and said once. */
+    /* Implausible power is rejected and reported once. */
     recording("b.csv", "timestamp_ms,cpu_mw,gpu_mw", "19000000,100000");
     snprintf(list, sizeof list, "replay:%s/b.csv", folder);
     m = listen_to(list, 0, 200);
@@ -467,7 +468,7 @@ static void contradictions(void **state)
     pj_meter_close(m.meter);
 }
 
-/* What fits together is said nothing of. */
+/* Consistent rails give no finding. */
 static void nothing_to_find(void **state)
 {
     (void)state;
@@ -484,7 +485,7 @@ static void nothing_to_find(void **state)
     pj_meter_close(m.meter);
 }
 
-/* Idle power taken while the machine works is no idle power, but for rails that do not look at it. */
+/* A baseline taken on a busy machine is not idle power, except for simulated rails. */
 static void busy_baseline(void **state)
 {
     (void)state;
@@ -540,7 +541,7 @@ static void conditions(void **state)
     fresh_machine();
     pj_power_env env = env_here();
     env.nvml_library = getenv("PJ_FAKE_NVML");
-    setenv("FAKE_NVML", "gpus=2,limit=310000,reasons=100", 1); /* power cap, both kinds of heat */
+    setenv("FAKE_NVML", "gpus=2,limit=310000,reasons=100", 1); /* power cap, both thermal reasons */
     file_with("proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\n");
     file_with("proc/cpuinfo", "processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n");
     file_with("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");

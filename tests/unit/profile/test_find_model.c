@@ -1,5 +1,5 @@
-/* Models where other tools keep them: caches as those tools lay them out, made in a folder of the
- * test's own, are found by name, named, listed, and what is missing is said. */
+/* Models in the caches of other tools, recreated in the test's own folder: found by name, named and
+ * listed; missing parts are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

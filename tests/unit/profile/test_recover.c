@@ -1,4 +1,4 @@
-/* Leftover spools: whose they are, and that nothing in them is lost without a word. */
+/* Leftover spools: whose they are, and that nothing in them is lost silently. */
 #include "../sanitized.h"
 #include "base/clock.h"
 #include "base/file.h"

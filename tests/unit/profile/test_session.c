@@ -373,7 +373,7 @@ static void a_run_that_cannot_be_stored_keeps_its_spool(void **state)
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "kept"}, &run, &err), PJ_OK);
     record(run, 2, 1000);
     snprintf(path, sizeof path, "%s-spool/%s.spool", database, pj_run_id(run));
-    /* The store is taken away: closed underneath, as a disk that went. */
+    /* The store is taken away: closed underneath, as if the disk had failed. */
     pj_store *good = session->store;
     snprintf(moved, sizeof moved, "%s/readonly.db", folder);
     pj_store *writable, *bad;

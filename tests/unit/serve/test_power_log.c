@@ -33,7 +33,7 @@ static void give(pj_power_log *log, uint16_t rail, int64_t at_ns, pj_reading_sta
 static void counters_add_their_steps(void **state)
 {
     pj_power_log *log = pj_power_log_new(rails, 2);
-    give(log, 0, 0, PJ_READING_RESET, 999e6); /* whatever it stood at is not ours */
+    give(log, 0, 0, PJ_READING_RESET, 999e6); /* its value before does not count */
     assert_true(pj_power_log_energy_mj(log, 0) == 0);
     give(log, 0, 500 * MS, PJ_READING_OK, 999e6 + 250000);
     give(log, 0, 1500 * MS, PJ_READING_OK, 250000); /* wraps: 1 J more */
@@ -45,7 +45,7 @@ static void counters_add_their_steps(void **state)
     pj_power_log_free(log);
 }
 
-/* Sampling stops and starts between a run and the idle server; the counter itself went on. */
+/* Sampling stops and starts between a run and the idle server; the counter itself kept counting. */
 static void a_restart_of_sampling_loses_nothing(void **state)
 {
     pj_power_log *log = pj_power_log_new(rails, 2);
@@ -53,7 +53,7 @@ static void a_restart_of_sampling_loses_nothing(void **state)
     give(log, 0, 1000 * MS, PJ_READING_OK, 6e6);
     give(log, 0, 1100 * MS, PJ_READING_RESET, 6.5e6);
     assert_float_equal(pj_power_log_energy_mj(log, 0), 1500, 1e-6);
-    give(log, 0, 1200 * MS, PJ_READING_RESET, 1000); /* it began anew: nobody knows */
+    give(log, 0, 1200 * MS, PJ_READING_RESET, 1000); /* restarted: unknown */
     assert_float_equal(pj_power_log_energy_mj(log, 0), 1500, 1e-6);
     give(log, 0, 1300 * MS, PJ_READING_OK, 101000);
     assert_float_equal(pj_power_log_energy_mj(log, 0), 1600, 1e-6);
@@ -85,17 +85,18 @@ static void gaps_add_nothing_and_have_no_power(void **state)
     assert_float_equal(power[0], 10000, 1e-6);
     assert_true(isnan(power[1]) && isnan(power[2]));
     assert_float_equal(power[3], 10000, 1e-6);
-    give(log, 1, 60 * S, PJ_READING_OK, 10000); /* too long ago to draw a line */
+    give(log, 1, 60 * S, PJ_READING_OK, 10000); /* too long ago to interpolate */
     assert_float_equal(pj_power_log_energy_mj(log, 1), 20000, 1e-6);
     pj_power_log_free(log);
 }
 
-/* An idle card shows the same power for minutes, an idle counter stands still: polled, not silent. */
+/* An idle card repeats its power for minutes, an idle counter does not move: both are still polled,
+ * which is no gap. */
 static void readings_that_repeat_are_no_gap(void **state)
 {
     double power[3];
     pj_power_log *log = pj_power_log_new(rails, 2);
-    give(log, 1, 0, PJ_READING_REPEAT, 10000); /* of what, nobody has seen */
+    give(log, 1, 0, PJ_READING_REPEAT, 10000); /* of an unknown reading */
     assert_true(pj_power_log_energy_mj(log, 1) == 0);
     give(log, 0, 0, PJ_READING_RESET, 0);
     give(log, 1, 0, PJ_READING_OK, 10000);
@@ -108,7 +109,7 @@ static void readings_that_repeat_are_no_gap(void **state)
     for (int i = 0; i < 3; i++) assert_float_equal(power[i], 10000, 1e-6);
     give(log, 0, 31 * S, PJ_READING_OK, 62e6); /* 2 W in all that time */
     assert_float_equal(pj_power_log_energy_mj(log, 0), 62000, 1e-6);
-    give(log, 0, 90 * S, PJ_READING_OK, 70e6); /* nobody looked for a minute */
+    give(log, 0, 90 * S, PJ_READING_OK, 70e6); /* no reading for a minute */
     assert_float_equal(pj_power_log_energy_mj(log, 0), 62000, 1e-6);
     pj_power_log_free(log);
 }

@@ -73,7 +73,7 @@ static pj_energy own_energy(maker *m, double scale)
                        .method = PJ_METHOD_FIT};
 }
 
-/* The whole takes in a part. */
+/* Adds a part to the whole. */
 static void add_energy(pj_energy *whole, const pj_energy *part)
 {
     if (part->gross_nj == PJ_NJ_UNKNOWN) return;

@@ -1,6 +1,6 @@
 /*
  * Runs of any size made from a seed, with energies that add up exactly at every level: leaves get
- * random nanojoules, parents the sum of their children and a little of their own.
+ * random nanojoules, parents the sum of their children and some self energy.
  */
 #ifndef MADE_RUN_H
 #define MADE_RUN_H

@@ -1,5 +1,5 @@
 /*
- * A second storage engine: SQLite behind a driver that takes the interface at its word, so that
+ * A second storage engine: SQLite behind a driver that enforces the interface's contract, so that
  * tests of the store over it show what the engine-neutral code relies on. It
  *   - refuses statements outside the common subset of SQL (driver.h);
  *   - numbers parameters itself, as an engine with another notation has to;
@@ -128,7 +128,7 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-/* Tests mark what they ask of SQLite itself. */
+/* Tests mark SQLite-specific statements. */
 static void demand_common_sql(const char *text)
 {
     if (strncmp(text, "/* SQLite */", 12) == 0) return;
@@ -143,7 +143,7 @@ static pj_status strict_run(void *db, const char *text, pj_error *err)
     return PLAIN->run(((strict_db *)db)->plain, text, err);
 }
 
-/* ? becomes ?N; a text has one way or the other. */
+/* ? becomes ?N; a text uses one form. */
 static void number_parameters(const char *text, char *out)
 {
     char quote = 0;

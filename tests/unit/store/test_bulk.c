@@ -1,5 +1,5 @@
 /* Rows inserted as pages: they were (counted), they equal rows inserted by statements in every
- * table and index, and what cannot be a page goes in by statement. */
+ * table and index, and rows that no page can hold are inserted by statement. */
 #include "made_run.h"
 
 #include "store/record.h"
@@ -211,7 +211,7 @@ static void rows_out_of_order_keep_their_indices(void **state)
     pj_run_data_fini(&data);
 }
 
-/* A record longer than a page of them is for SQLite alone. */
+/* A record longer than a page is inserted by SQLite. */
 static void a_row_that_is_too_long_goes_in_all_the_same(void **state)
 {
     enum { ELEMENTS = 30000 };

@@ -1,4 +1,4 @@
-/* The database: what goes in comes out, lists and filters, faults of the world around it. */
+/* The database: round trips, lists and filters, external faults. */
 #include "made_run.h"
 
 #include "base/clock.h"
@@ -190,7 +190,7 @@ static void deleting_takes_all_rows(void **state)
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_OK);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows / 2);
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_E_NOT_FOUND);
-    /* Somebody else's plain DELETE cascades through the foreign keys. */
+    /* A plain DELETE by another program cascades through the foreign keys. */
     assert_int_equal(pj_sql_run(f->store, "DELETE FROM profiling_runs", &err), PJ_OK);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics"
                                    " WHERE layer_metric_id IS NOT NULL"),

@@ -51,7 +51,7 @@ static void all_sinks_hear_what_they_want(void **state)
     assert_null(list.all.token);
     add(&list, &a, false);
     assert_non_null(list.all.token);
-    assert_null(list.all.run_end); /* nobody wants it: nobody makes it */
+    assert_null(list.all.run_end); /* no sink has it, so it is not prepared */
     add(&list, &b, true);
     list.all.token(list.all.context, "id", &(pj_live_token){0});
     list.all.run_end(list.all.context, "id", &(pj_live_end){0});

@@ -270,7 +270,7 @@ static void device_spans_land_on_the_host_clock(void **state)
     pj_recorder_fini(&r);
 }
 
-/* A wrong pair, or a clock that says anything, cannot make a run longer than it was. */
+/* A wrong pair of clocks, or arbitrary device times, cannot make a run longer than it was. */
 static void device_spans_stay_within_the_run(void **state)
 {
     static const double outside[][2] = {

@@ -69,7 +69,7 @@ static void what_was_written_is_read(void **state)
     pj_spool_reader_close(&reader);
     char path[200];
     snprintf(path, sizeof path, "%s", spool.path);
-    assert_int_equal(pj_spool_reader_open(path, &reader, &err), PJ_E_AGAIN); /* it lives */
+    assert_int_equal(pj_spool_reader_open(path, &reader, &err), PJ_E_AGAIN); /* being written */
     pj_spool_close(&spool, false);
     assert_int_equal(pj_spool_reader_open(path, &reader, &err), PJ_OK);
     assert_int_equal(read_all(&reader), 100);

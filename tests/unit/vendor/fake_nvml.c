@@ -1,6 +1,6 @@
 /*
  * A stand-in for NVIDIA's management library, built by the tests as a shared library. The variable
- * FAKE_NVML says how it behaves, as words with commas between them:
+ * FAKE_NVML sets its behaviour, as comma-separated options:
  *
  *   gpus=N, arch=N, name=TEXT   how many GPUs (1), their architecture (7: Ampere), their name
  *   nocounter, noinstant, nousage, nofields   what is not supported
@@ -12,7 +12,7 @@
  *                               Nth power reading 0
  *   noinit                      init fails with "driver not loaded"
  *   resetat=N                   the counter starts anew at the Nth reading
- *   reasons=N, noconditions     why clocks are held down, as bits; nothing but power is reported
+ *   reasons=N, noconditions     clock throttle reasons as a bitmap; nothing but power is reported
  *
  * The counter rises by 1000 mJ per reading from 5,000,000,000 mJ; power is 150,000 mW.
  */

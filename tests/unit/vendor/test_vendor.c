@@ -332,7 +332,7 @@ static void nvml_prefers_the_counter(void **state)
     close_source("nvml", s);
 }
 
-/* One of two GPUs gives nothing: its rail stays, so that no total passes over it. */
+/* One of two GPUs has no readings: its rail stays, so that totals are marked partial. */
 static void an_unreadable_gpu_keeps_its_rail(void **state)
 {
     pj_rail rails[PJ_MAX_RAILS];
