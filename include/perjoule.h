@@ -185,7 +185,7 @@ PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_result *result
 PJ_API pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err);
 PJ_API void pj_result_fini(pj_result *result); /* NULL is allowed; may run twice */
 
-/* ---- while a run goes on ---------------------------------------------------------------- */
+/* ---- during a run ----------------------------------------------------------------------- */
 
 PJ_API const char *pj_run_id(const pj_run *run); /* UUIDv7 as text, borrowed */
 PJ_API pj_depth pj_run_depth(const pj_run *run);
@@ -250,8 +250,8 @@ PJ_API void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, 
 PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
                           size_t bytes);
 
-/* Time that the calling program spent on what it hands over beside spans (statistics, extras): the
- * run adds it to what it says of its own cost, by itself and in the sum. Adds up over calls. */
+/* Adds to the time that the calling program spent on statistics and extras. The run reports it as
+ * part of its overhead, separately and in the sum. */
 PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
 
 /* ---- many spans in one call ---------------------------------------------------------------- */
@@ -279,7 +279,7 @@ typedef struct pj_packed_span {
 typedef struct pj_span_detail {
     double flops, bytes; /* NAN: not known */
     pj_stats stats;
-    uint32_t has_stats; /* 0: `stats` is not looked at */
+    uint32_t has_stats; /* 0: `stats` is ignored */
 } pj_span_detail;
 
 /* Text of a packed token span, as in pj_token_text. */

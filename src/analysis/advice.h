@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A rule speaks when the lower end of its saving is above this share of the request's energy. */
+/* A rule applies if the lower end of its saving is above this share of the request's energy. */
 #define PJ_ADVICE_LEAST 0.02
 
 enum { PJ_ADVICE_EVIDENCE = 5, PJ_ADVICE_TEXT_BYTES = 480, PJ_ADVICE_NEIGHBOURS = 64 };

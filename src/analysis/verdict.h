@@ -1,6 +1,7 @@
 /*
- * One sentence for a comparison of energy per token: how many times as much B needs, or that they
- * cannot be told apart and what would have been seen, and how many more runs would settle it.
+ * One sentence for a comparison of energy per token: the ratio, or that they are not
+ * distinguishable, with the detectable difference and how many more runs would detect a smaller
+ * one.
  */
 #ifndef PJ_ANALYSIS_VERDICT_H
 #define PJ_ANALYSIS_VERDICT_H
@@ -11,8 +12,8 @@
 
 typedef enum pj_outcome {
     PJ_OUTCOME_NONE = 0, /* nothing to compare: energy unavailable on a side */
-    PJ_OUTCOME_REFUSED,  /* `refusal` says why figures may not be set against each other */
-    PJ_OUTCOME_SINGLE,   /* one run a side: figures of these two, nothing about repeats */
+    PJ_OUTCOME_REFUSED,  /* not comparable: see `refusal` */
+    PJ_OUTCOME_SINGLE,   /* one run per side: nothing about repeats */
     PJ_OUTCOME_INDISTINGUISHABLE,
     PJ_OUTCOME_DIFFERENT
 } pj_outcome;
@@ -21,7 +22,7 @@ typedef struct pj_verdict_facts {
     const char *name_a, *name_b;
     pj_ratio ratio;              /* of joules per token */
     double p;                    /* after correction for the number of pairs */
-    double single_lo, single_hi; /* one run a side: interval from the measurements alone, or NAN */
+    double single_lo, single_hi; /* one run per side: interval of the measurements, or NAN */
     double mann_whitney_p;       /* NAN: not computed */
     double speed_ratio;          /* b / a of output tokens per second; NAN: unknown */
     bool speed_differs;
@@ -30,8 +31,8 @@ typedef struct pj_verdict_facts {
 
 typedef struct pj_judgement {
     pj_outcome outcome;
-    double detectable; /* relative difference that would have been seen; NAN: unknown */
-    double target;     /* relative difference that `more_runs` a side would show */
+    double detectable; /* smallest detectable relative difference; NAN: unknown */
+    double target;     /* relative difference detectable with `more_runs` per side */
     double more_runs;  /* 0: none needed; NAN: unknown */
 } pj_judgement;
 

@@ -128,7 +128,7 @@ static pj_status attribute_rails(pj_joules *j, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- energy nobody observed ---------------------------------------------------------------- */
+/* ---- unobserved energy --------------------------------------------------------------------- */
 
 /* Upper bound of what the rails can draw, NAN where some rail has none. */
 static double most_mw(const pj_joules *j)

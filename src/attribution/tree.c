@@ -394,7 +394,7 @@ static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
     return PJ_SPAN_KIND_COUNT;
 }
 
-/* The layer that a component or operation names although no span of it is around; -1: none. */
+/* The layer index of a component or operation without an enclosing layer span; -1: none. */
 static int32_t named_layer(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
@@ -405,7 +405,7 @@ static int32_t named_layer(const pj_tree *tree, uint32_t index)
     return ((const pj_span *)node->record->payload)->layer;
 }
 
-/* Neither a layer, nor a section or token, is around it. */
+/* Not enclosed by a layer, section or token. */
 static bool is_bare_component(const pj_tree *tree, uint32_t index)
 {
     if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return false;

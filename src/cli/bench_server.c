@@ -335,7 +335,7 @@ static void print_table(const server_bench *b)
     const pj_taps_report *t = &b->total;
     printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d\n\n", b->model, b->run_cpu,
            t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu);
-    printf("  %-12s%8s%20s%28s%20s%28s\n", "beside it", "times", "per token / without",
+    printf("  %-12s%8s%20s%28s%20s%28s\n", "load", "times", "per token / without",
            "ratio (95 %)", "processor time", "ratio (95 %)");
     for (int way = READERS; way < WAYS; way++)
         if (b->compared[way].count) print_row(&b->compared[way], way_names[way]);

@@ -263,7 +263,7 @@ static pj_status bench_save(bench *b, pj_error *err)
 {
     pj_run_data run;
     if (!make_run(&run, 1, (uint32_t)b->tokens, (uint32_t)b->layers, 50000))
-        return pj_fail_memory(err, "the made-up run");
+        return pj_fail_memory(err, "the synthetic run");
     double rows = (double)run.layer_count + run.component_count + run.operation_count;
     report(b, "rows", rows, "", "layers, components, operations");
     report(b, "operations", run.operation_count, "", "");
@@ -415,7 +415,8 @@ static pj_status bench_lists(bench *b, pj_error *err)
     int64_t begin = pj_clock_ns();
     for (int64_t i = 0; i < b->runs && status == PJ_OK; i++) {
         pj_run_data run;
-        if (!make_run(&run, (uint64_t)i + 2, 2, 0, 0)) return pj_fail_memory(err, "a made-up run");
+        if (!make_run(&run, (uint64_t)i + 2, 2, 0, 0))
+            return pj_fail_memory(err, "a synthetic run");
         status = pj_store_save(b->store, &run, err);
         pj_run_data_fini(&run);
     }

@@ -1,12 +1,12 @@
 /*
  * A compute backend: the whole forward pass as a table of functions, so that a backend is free to
- * keep weights, cache and activations where it likes, to fuse steps and to run them when it likes.
- * The engine's files above it (engine.c, generate.c, calibrate.c) call these functions alone. The
- * CPU (backend_cpu.c: forward.c over the kernel sets of llm/kernels) is the first; adding one is a
- * file with a const pj_backend and a line in backends.c.
+ * place weights, cache and activations, to fuse steps and to run them asynchronously. The engine's
+ * files above it (engine.c, generate.c, calibrate.c) call only these functions. The CPU
+ * (backend_cpu.c: forward.c over the kernel sets of llm/kernels) is the first; adding one is a file
+ * with a const pj_backend and a line in backends.c.
  *
- * What a backend is given is the open model: configuration, and weights in host memory in the types
- * of pj_dtype. What it owes is
+ * Its input is the open model: configuration, and weights in host memory in the types of pj_dtype.
+ * It must provide
  *   - logits in host memory when `forward` returns;
  *   - the bookkeeping of pj_sequence: tokens and length of what its cache holds;
  *   - spans: sections, layers, components and operations with FLOPs, bytes and statistics through
@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-/* Rises with every change of the table's layout or of what a function promises. */
+/* Incremented with every change of the table's layout or of a function's contract. */
 enum { PJ_BACKEND_VERSION = 1 };
 
 typedef struct pj_sequence {
@@ -49,12 +49,12 @@ typedef struct pj_pass_segment {
 typedef struct pj_pass {
     const int32_t *ids; /* [tokens], each within the vocabulary */
     uint32_t tokens;
-    pj_pass_segment *segments; /* in the order of their rows, each sequence once */
+    pj_pass_segment *segments; /* in row order, each sequence at most once */
     uint32_t segment_count;
-    const uint32_t *logit_rows; /* rows whose logits are wanted */
+    const uint32_t *logit_rows; /* rows whose logits are needed */
     uint32_t logit_count;
     bool prefill;
-    const _Atomic bool *cancel; /* looked at once per layer; NULL: never */
+    const _Atomic bool *cancel; /* polled once per layer; NULL: never */
 } pj_pass;
 
 /* What a backend is opened on. */
@@ -71,7 +71,7 @@ typedef struct pj_compute {
     pj_state_options options;
     pj_sequence *sequences; /* [options.sequences] */
     float *logits;          /* [max_logits][vocab], of the last pass */
-    void *own;              /* NULL: not open */
+    void *own;              /* the backend's; NULL: not open */
 } pj_compute;
 
 struct pj_pass_part;
@@ -82,12 +82,12 @@ typedef struct pj_backend {
     /* Allocates everything a pass of these options needs. */
     pj_status (*open)(pj_compute *compute, const pj_compute_place *place,
                       const pj_state_options *options, pj_error *err);
-    void (*close)(pj_compute *compute);                    /* of one that is open */
+    void (*close)(pj_compute *compute);                    /* only if open */
     void (*reset)(pj_compute *compute, uint32_t sequence); /* empties a sequence */
     /* Runs the pass and adds its tokens to the cache. PJ_E_CANCELLED leaves the sequences as they
      * were. */
     pj_status (*forward)(pj_compute *compute, const pj_pass *pass, pj_seam *seam);
-    /* Logits of more rows of the pass that ran last. */
+    /* Logits of more rows of the last pass. */
     void (*more_logits)(pj_compute *compute, const uint32_t *rows, uint32_t count, pj_seam *seam);
 
     /* For calibration; optional, both or neither. See pj_forward_prepare and pj_forward_part. */

@@ -261,7 +261,7 @@ pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
     return pj_compute_open(compute, e->backend, &place, options, err);
 }
 
-/* Keys that were rotated with other frequencies are made again. */
+/* Recomputes keys that were rotated with other frequencies. */
 static pj_status rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence, uint32_t generation,
                          const _Atomic bool *cancel)
 {

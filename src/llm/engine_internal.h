@@ -19,10 +19,10 @@ struct pj_engine {
     pj_seam seam;
 };
 
-/* Feeds `count` tokens after those that the sequence holds, in passes of at most max_tokens.
- * Rope frequencies are those of a sequence of `horizon` tokens (UINT32_MAX: as the sequence has
- * them); when they differ from those of the cache, the cache is made again. Logits of the last
- * token are computed when `logits`. */
+/* Appends `count` tokens to the sequence, in passes of at most max_tokens. RoPE frequencies are
+ * those for a sequence of `horizon` tokens (UINT32_MAX: as the sequence has them); if they differ
+ * from those in the cache, the cache is recomputed. With `logits`, the last token's logits are
+ * computed. */
 pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequence,
                          const int32_t *ids, uint32_t count, uint32_t horizon, bool logits,
                          const _Atomic bool *cancel);

@@ -73,7 +73,7 @@ static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32
     const pj_engine *e = g->engine;
     uint64_t wanted = (uint64_t)r->prompt_count + g->request->max_tokens;
     if (r->prompt_count == 0)
-        return pj_fail(g->err, PJ_E_INVALID, "prompt %u is empty: there is nothing to go on from",
+        return pj_fail(g->err, PJ_E_INVALID, "prompt %u is empty: there is nothing to continue",
                        index + 1);
     if (wanted > e->context)
         return pj_fail(g->err, PJ_E_INVALID,

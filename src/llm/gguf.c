@@ -86,7 +86,8 @@ typedef struct reader {
 
 static pj_status cut_off(const reader *r, const char *what)
 {
-    return pj_fail(r->err, PJ_E_INVALID, "%s ends within %s; it is cut off or lies", r->name, what);
+    return pj_fail(r->err, PJ_E_INVALID, "%s ends within %s; it is truncated or corrupt", r->name,
+                   what);
 }
 
 /* The next `bytes` bytes, or NULL if fewer are left. */
@@ -323,12 +324,12 @@ static pj_status place(reader *r, uint64_t alignment)
         uint64_t offset = r->offsets[i];
         if (offset > room || tensor->bytes > room - offset)
             return pj_fail(r->err, PJ_E_INVALID,
-                           "%s: tensor %s lies at %llu with %zu bytes, beyond the %zu bytes of "
-                           "data; the file is cut off or lies",
+                           "%s: tensor %s is at %llu with %zu bytes, beyond the %zu bytes of "
+                           "data; the file is truncated or corrupt",
                            r->name, tensor->name, (unsigned long long)offset, tensor->bytes, room);
         if (offset % alignment != 0)
             return pj_fail(r->err, PJ_E_INVALID,
-                           "%s: tensor %s lies at %llu, which is no multiple of the alignment %llu",
+                           "%s: tensor %s is at %llu, which is no multiple of the alignment %llu",
                            r->name, tensor->name, (unsigned long long)offset,
                            (unsigned long long)alignment);
         /* empty tensors of a file without data point to its end */

@@ -201,8 +201,7 @@ static pj_status load_e4m3(loader *l, const char *name, const pj_tensor *tensor,
         scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
     }
     if (!scales)
-        return pj_fail(l->err, PJ_E_INVALID, "%s is of 8-bit floats and has no scale beside it",
-                       name);
+        return pj_fail(l->err, PJ_E_INVALID, "%s has 8-bit floats but no scale tensor", name);
     bool right = pj_file_dtype(scales->type, &type) && pj_dtype_get(type)->block_values == 1 &&
                  e4m3_blocks(scales, rows, cols, &block_rows, &block_cols);
     if (!right)

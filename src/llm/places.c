@@ -162,8 +162,7 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
         unfinished = count_files(blobs, ".incomplete");
     if (unfinished > 0) {
         snprintf(text, bytes,
-                 "its download is not finished (%u incomplete file%s); hf download %s goes on with "
-                 "it",
+                 "its download is not finished (%u incomplete file%s); hf download %s resumes it",
                  unfinished, unfinished == 1 ? "" : "s", name);
         return true;
     }

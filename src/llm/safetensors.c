@@ -101,8 +101,8 @@ static pj_status check_entry(reader *r, pj_tensor *tensor, const entry *e)
                            r->name, tensor->name);
     if (e->end < e->begin || e->end > r->data_bytes)
         return pj_fail(r->err, PJ_E_INVALID,
-                       "%s: tensor %.200s lies at bytes %llu to %llu of %zu bytes of data; the "
-                       "file is cut off or lies",
+                       "%s: tensor %.200s is at bytes %llu to %llu of %zu bytes of data; the "
+                       "file is truncated or corrupt",
                        r->name, tensor->name, (unsigned long long)e->begin,
                        (unsigned long long)e->end, r->data_bytes);
     if (e->end - e->begin != bytes)

@@ -20,9 +20,9 @@ typedef struct pj_head_figures {
     double visible, below, below_relative; /* keys; with p < tau; with p < 0.1 / n */
 } pj_head_figures;
 
-/* Floats between the rows of gate and up: nine cache lines. Widths are powers of two, and rows 64
- * KiB apart would meet in one set of a cache, so that a panel's rows, which are written together,
- * drive each other out. */
+/* Padding between the rows of gate and up, in floats: nine cache lines. Widths are powers of two,
+ * and rows 64 KiB apart would map to the same cache set and evict each other when a panel's rows
+ * are written together. */
 enum { PJ_GATE_GAP = 144 };
 
 typedef struct pj_state {

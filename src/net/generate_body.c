@@ -230,8 +230,7 @@ static pj_status take_object(parse *p, json_t *object)
     if (p->ask->prompt && p->ask->prompt_ids)
         return pj_fail(p->err, PJ_E_INVALID, "give either prompt or prompt_ids, not both");
     if (!p->ask->prompt_ids && (!p->ask->prompt || !p->ask->prompt[0]))
-        return pj_fail(p->err, PJ_E_INVALID,
-                       "prompt is missing: say what the model is to go on from");
+        return pj_fail(p->err, PJ_E_INVALID, "prompt is missing: give the text to continue");
     return PJ_OK;
 }
 

@@ -48,7 +48,7 @@ struct pj_live_json {
     uint32_t component_count, layers_told;
     bool layout_changed;
     bool map_is_time;     /* the heatmap shows time, because energy is unavailable */
-    int64_t parts_due_ns; /* parts are told as JSON again from then on */
+    int64_t parts_due_ns; /* parts are sent as JSON again from then on */
 };
 
 /* ---- making messages ----------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
         pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
     else
         pj_json_null(&json);
-    /* A run cancelled while queued ends beside the run in progress. */
+    /* A run cancelled while queued ends during another run. */
     bool present = strcmp(live->run_id, run_id) == 0;
     publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
     if (present) live->run_id[0] = 0;

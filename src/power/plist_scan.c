@@ -26,7 +26,7 @@ static bool starts_with(const scanner *s, const char *word)
     return (size_t)(s->end - s->at) >= bytes && memcmp(s->at, word, bytes) == 0;
 }
 
-/* Moves behind the next `word`. */
+/* Moves past the next `word`. */
 static bool skip_past(scanner *s, const char *word)
 {
     const char *found = memmem(s->at, (size_t)(s->end - s->at), word, strlen(word));

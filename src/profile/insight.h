@@ -1,6 +1,6 @@
 /*
  * Where stored runs and analysis meet: a run's summary with its anomalies, and runs or groups of
- * runs side by side. Forms: docs/api.md. On failure the JSON is unfinished: throw it away.
+ * runs side by side. Forms: docs/api.md. On failure the JSON is incomplete: discard it.
  */
 #ifndef PJ_PROFILE_INSIGHT_H
 #define PJ_PROFILE_INSIGHT_H
@@ -20,7 +20,7 @@ pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t c
 
 /* Which runs /compare/groups takes, and by which field it divides them. */
 typedef struct pj_group_query {
-    pj_run_query runs; /* completed ones of these; status and limit are not looked at */
+    pj_run_query runs; /* completed ones of these; status and limit are ignored */
     const char *by;    /* "dtype", "tag", "settings.NAME", ... */
     bool with_disturbed;
 } pj_group_query;

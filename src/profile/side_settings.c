@@ -1,4 +1,4 @@
-/* What differs between the sides of a comparison beside what is compared. */
+/* Settings and conditions that differ between the sides of a comparison. */
 #include "profile/sides.h"
 
 #include <ctype.h>
@@ -110,7 +110,7 @@ static double cold_share(const pj_side *side)
     return (double)cold / side->run_count;
 }
 
-/* Mean of a condition over the devices that report it and the runs that are looked at. */
+/* Mean of a condition over the devices that report it and up to LOOK_AT runs. */
 static double mean_condition(const pj_side *side, const char *name)
 {
     double sum = 0;
@@ -210,7 +210,7 @@ void pj_sides_write_settings(const pj_sides *s, pj_json *json)
     write_caveats(s, texts, json);
 }
 
-/* ---- what may be set against each other ------------------------------------------------------ */
+/* ---- what may be compared -------------------------------------------------------------------- */
 
 /* Device classes of a list of rails: "cpu,gpu0,gpu1" and "cpu,gpu" have the same. */
 static uint64_t scope_of(const char *rails)

@@ -18,7 +18,7 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
 typedef struct pj_serve_sensors {
     const char *power;     /* the --power list of the server; NULL: pj_power_default() */
     const pj_meter *meter; /* that runs are measured with; NULL: --power none */
-    bool busy;             /* a run goes on */
+    bool busy;             /* a run is in progress */
 } pj_serve_sensors;
 
 /* The object of GET /api/profiling/sensors. Sensors are surveyed at most every few seconds; in

@@ -81,7 +81,7 @@ static pj_cost_rates rates_of(const pj_params *params)
     return rates;
 }
 
-/* A run is stored, and its readers are told, a moment before the queue lets go of it. */
+/* A run is stored and announced slightly before the queue releases it. */
 static bool is_stored(pj_serve *serve, const char *id)
 {
     char found[PJ_UUID_BYTES];

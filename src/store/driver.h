@@ -29,18 +29,18 @@
 #include "store/value.h"
 #include "trace/run_data.h"
 
-/* Rises with every change of the table's layout or of what a function promises. */
+/* Incremented with every change of the table's layout or of a function's contract. */
 enum { PJ_STORE_DRIVER_VERSION = 1 };
 
 typedef enum pj_transaction {
     PJ_READ = 0,
-    PJ_WRITE, /* takes the write lock at once, so that it never fails half-way for want of it */
-    PJ_WRITE_CACHE,    /* of rows that can be made again: no housekeeping on the caller's time */
-    PJ_WRITE_RUN,      /* of a run's rows: references are known to hold and are not checked */
+    PJ_WRITE,       /* takes the write lock at the start, so that it cannot fail to get it later */
+    PJ_WRITE_CACHE, /* of recomputable rows: no checkpoint on the caller's time */
+    PJ_WRITE_RUN,   /* of a run's rows: references are known to hold and are not checked */
     PJ_WRITE_LARGE_RUN /* likewise, of very many rows that are not read again soon */
 } pj_transaction;
 
-/* Whose database it is, before anything is written. */
+/* Owner of an existing database, checked before anything is written. */
 typedef enum pj_db_owner { PJ_DB_NEW, PJ_DB_OURS, PJ_DB_FOREIGN } pj_db_owner;
 
 /* The rows of one table of a run in bulk. `write` appends one value per column of the table, in the
@@ -64,8 +64,8 @@ typedef void pj_defect_fn(void *context, pj_defect defect, const char *text);
 typedef struct pj_store_driver {
     uint32_t version; /* PJ_STORE_DRIVER_VERSION */
     const char *name; /* "SQLite" */
-    /* How the places begin that this engine serves ("postgresql:"), NULL at the end. NULL: every
-     * place that begins like no other engine's, which is a file's path. */
+    /* Prefixes of the addresses that this engine serves ("postgresql:"), NULL at the end. NULL:
+     * addresses without any engine's prefix, which are file paths. */
     const char *const *prefixes;
     const char *const *schema; /* step i leads from version i to i + 1; NULL ends the list */
     const char *text_type, *real_type, *integer_type; /* of added columns; 8-byte numbers */

@@ -36,8 +36,8 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
     return status;
 }
 
-/* Databases of earlier versions were readable by everybody; they hold prompts. Once, at migration:
- * whoever opens a database up to others on purpose keeps it so. */
+/* Databases of earlier versions were readable by everybody; they hold prompts. Only at
+ * migration, so that a database that is shared on purpose later stays shared. */
 static void make_private(const char *path)
 {
     static const char *const endings[] = {"", "-wal", "-shm"};

@@ -36,7 +36,7 @@
                                                 "DELETE FROM run_rows WHERE run_id = OLD.id;"      \
                                                 " END;"
 
-/* What each level holds beside what its parts hold; `operations`: components with theirs. */
+/* Energy of each level and the sum of its parts; `operations`: join of components and operations. */
 #define CONSERVATION(operations)                                                          \
     "CREATE VIEW conservation AS"                                                         \
     " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"              \

@@ -584,7 +584,7 @@ static jv evaluate_node(machine *m, const ji_node *node)
     case JI_CONDITION:
         if (jv_true(evaluate(m, node->b))) return evaluate(m, node->a);
         return node->c ? evaluate(m, node->c) : jv_undefined("a value without else");
-    default: return jv_fail(m->run, PJ_E_INTERNAL, "a statement stands in an expression");
+    default: return jv_fail(m->run, PJ_E_INTERNAL, "a statement inside an expression");
     }
 }
 
@@ -736,7 +736,7 @@ static flow execute_node(machine *m, const ji_node *node)
     case JI_WITH: execute_with(m, node); return GO_ON;
     case JI_BREAK: return BREAK_LOOP;
     case JI_CONTINUE: return NEXT_ITEM;
-    default: jv_fail(m->run, PJ_E_INTERNAL, "an expression stands alone"); return GO_ON;
+    default: jv_fail(m->run, PJ_E_INTERNAL, "an expression outside of a statement"); return GO_ON;
     }
 }
 

@@ -235,7 +235,7 @@ static bool scan_operator(scanner *s)
             s->at += strlen(operators[i]);
             return add(s, (ji_token){JI_T_OPERATOR, s->line, operators[i], strlen(operators[i]), 0, 0});
         }
-    return fail(s, "a character that templates do not know stands inside a tag");
+    return fail(s, "an unexpected character inside a tag");
 }
 
 /* Whether the tag ends here, with or without a sign before its closing. */

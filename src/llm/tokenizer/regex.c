@@ -198,7 +198,7 @@ static void put_inner_class(translation *t)
 {
     bool first = true;
     if (t->at < t->end && *t->at == '^') t->problem = "a negated class inside a class";
-    if (t->at[-2] == '-') t->problem = "a class inside a class behind a hyphen";
+    if (t->at[-2] == '-') t->problem = "a class inside a class after a hyphen";
     /* Escape what would be special in the middle of a class but not at its ends. */
     while (t->at < t->end && (*t->at == '-' || (first && *t->at == ']'))) {
         pj_buffer_printf(&t->out, "\\%c", *t->at++);

@@ -60,10 +60,10 @@ static void test_lies(void **state)
     (void)state;
 #define ONE(dtype, shape, offsets) \
     "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-    assert_refused(ONE("F32", "[2]", "[0,8]"), 7, "cut off");
+    assert_refused(ONE("F32", "[2]", "[0,8]"), 7, "truncated");
     assert_refused(ONE("F32", "[2]", "[0,8]"), 9, "after its last tensor");
     assert_refused(ONE("F32", "[2]", "[0,4]"), 4, "needs 8");
-    assert_refused(ONE("F32", "[2]", "[8,0]"), 8, "cut off");
+    assert_refused(ONE("F32", "[2]", "[8,0]"), 8, "truncated");
     assert_refused(ONE("F32", "[2]", "[1,9]"), 9, "hole");
     assert_refused(ONE("F33", "[2]", "[0,8]"), 8, "F33");
     assert_refused(ONE("U8", "[-1]", "[0,8]"), 8, "whole number");
