@@ -513,6 +513,9 @@ export interface SensorSource {
 }
 
 export interface Facets {
+  engines: { name: string; runs: number }[];
+  dtypes: { name: string; runs: number }[];
+  machines: { name: string; runs: number }[];
   models: { name: string; runs: number }[];
   tags: { name: string; runs: number }[];
   experiments: { name: string; runs: number }[];

@@ -115,7 +115,7 @@ export function ParetoPanel(props: {
                   : '',
               colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
               strong: props.strong?.(r) ?? on.has(i),
-              size: props.strong?.(r) ? 1.6 : 0.3,
+              size: props.strong?.(r) ? 1.6 : list.length > CROWD ? 0.3 : 0.9,
               tip: {
                 title: clip(r.prompt ?? shortId(r.id), 60),
                 rows: [

@@ -76,6 +76,14 @@ export interface Selection {
   tag: string;
   status: string;
   experiment: string;
+  engine: string;
+  dtype: string;
+  machine: string;
+  /** Joules per token, from and to; texts, so that a half-typed number stays. */
+  least: string;
+  most: string;
+  /** History: columns left out. */
+  hide: string[];
   from: string;
   to: string;
   sort: string;
@@ -112,6 +120,12 @@ export const EMPTY: Selection = {
   tag: '',
   status: '',
   experiment: '',
+  engine: '',
+  dtype: '',
+  machine: '',
+  least: '',
+  most: '',
+  hide: [],
   from: '',
   to: '',
   sort: 'date',
@@ -163,6 +177,12 @@ export function parse(query: string): Selection {
     tag: text('tag'),
     status: text('status'),
     experiment: text('experiment'),
+    engine: text('engine'),
+    dtype: text('dtype'),
+    machine: text('machine'),
+    least: text('least'),
+    most: text('most'),
+    hide: text('hide').split(',').filter(Boolean),
     from: text('from'),
     to: text('to'),
     sort: text('sort') || EMPTY.sort,
@@ -208,6 +228,12 @@ export function write(s: Selection): string {
   add('tag', s.tag);
   add('status', s.status);
   add('experiment', s.experiment);
+  add('engine', s.engine);
+  add('dtype', s.dtype);
+  add('machine', s.machine);
+  add('least', s.least);
+  add('most', s.most);
+  add('hide', s.hide.join(','));
   add('from', s.from);
   add('to', s.to);
   add('sort', s.sort, EMPTY.sort);

@@ -316,6 +316,15 @@ describe.skipIf(why)('the page says what is so', () => {
       ).some((v) => v > 0),
     );
     expect(known).toBe(true);
+    // The components of all sequences together are those of the run.
+    const summary = await get<{ components: { energy_mj: number }[] }>(`run/${batch}/summary`);
+    const want = summary.components.reduce((a, c) => a + c.energy_mj, 0);
+    await page.goto(at(target.url, { view: 'analysis', run: batch, pane: 'map' }));
+    await chartHas(page, 'map', 'shape');
+    await page.getByRole('tab', { name: 'Icicle' }).click();
+    await page.getByLabel('Sequence').selectOption('2');
+    await expect.poll(async () => mj(await figure())).toBeLessThan(want / 3);
+    await expect.poll(async () => mj(await figure())).toBeGreaterThan(want / 6);
     await page.goto(at(target.url, { view: 'history' }));
     await page.locator('.runs tbody tr').first().locator('td[data-label="Per token"]').click();
     await expect.poll(() => query().get('run')).not.toBe(null);

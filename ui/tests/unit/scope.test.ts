@@ -17,7 +17,6 @@ import {
   tokenLayers,
   tree,
   weigh,
-  weighSteps,
 } from '../../src/views/analysis/scope.ts';
 import {
   COMPONENTS,
@@ -125,21 +124,28 @@ test('net of idle takes the idle power out by time', () => {
   expect(held(gross) - held(net)).toBeCloseTo((idle / (decode?.duration_ms ?? 1)) * ms, 2);
 });
 
-test('in a batch each sequence has its share of the step that holds the parts', () => {
+test('in a batch a sequence is the rows that are its own, and its time is counted once per step', () => {
   const tokens = run.tokens.slice(0, 8).map((t, i) => ({
     ...t,
     token: i,
     sequence: i % 4,
     step: i < 4 ? 0 : 4,
-    share: i % 4 === 0 ? 0.4 : 0.2,
+    share: 0.25,
+    start_ms: run.tokens[i < 4 ? 0 : 4].start_ms,
+    duration_ms: 10,
   }));
   const batch: RunRows = { ...rows, tokens };
-  const w = (s: Partial<Scope>) =>
-    Array.from(weighSteps(batch, weigh(batch, { ...NONE, ...s })), (x) => Number(x.toFixed(9)));
-  expect(w({})).toEqual([1, 0, 0, 0, 1, 0, 0, 0]);
-  expect(w({ sequence: 0 })[4]).toBe(0.4);
-  expect(w({ sequence: 3 })[4]).toBe(0.2);
-  expect([0, 1, 2, 3].reduce((a, sequence) => a + w({ sequence })[0], 0)).toBeCloseTo(1, 9);
+  expect(Array.from(weigh(batch, { ...NONE, sequence: 2 }))).toEqual([0, 0, 1, 0, 0, 0, 1, 0]);
+  const one = figures(batch, { ...NONE, sequence: 2 });
+  expect(amountOf(one.energy)).toBeCloseTo(
+    (tokens[2].energy_mj ?? 0) + (tokens[6].energy_mj ?? 0),
+    6,
+  );
+  expect([one.tokens, one.ms]).toEqual([2, 20]);
+  // Parts: a step's time is stored whole with every sequence, and is counted once over all of them.
+  const x = sums(batch, cubes, { ...NONE, layer: 0, component: COMPONENTS[0] }, 'time');
+  const whole = tokens.reduce((a, _, i) => a + cell(run, 'time', i, 0, 0), 0);
+  expect(hottest(x)[0].ms).toBeCloseTo(whole / 4, 4);
 });
 
 test('the trees of a scope conserve, merged and apart', () => {

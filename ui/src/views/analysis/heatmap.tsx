@@ -16,16 +16,7 @@ import { stateOf, useResource } from '../../state/resource';
 import { at, METRICS, type Metric, type Scale, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { fetchCube, type RunData, scopeOf } from './data';
-import {
-  isTimed,
-  matrix,
-  medians,
-  OUTSIDE,
-  type RunRows,
-  type Scope,
-  weigh,
-  weighSteps,
-} from './scope';
+import { isTimed, matrix, medians, OUTSIDE, type RunRows, type Scope, weigh } from './scope';
 
 const statisticOf = (metric: string): Statistic | undefined =>
   STATISTICS.find((s) => s.name === metric);
@@ -133,7 +124,7 @@ function cellsOfMatrix(m: Float64Array, components: string[], layers: number, un
 
 /** Statistics over the tokens of a narrow scope: the largest of maxima, the mean of the rest. */
 function statisticCells(cube: Cube, rows: RunRows, s: Scope, metric: string): Float64Array {
-  const w = weighSteps(rows, weigh(rows, s));
+  const w = weigh(rows, s);
   const size = cube.layers * cube.components;
   const out = new Float64Array(size).fill(Number.NaN);
   const weight = new Float64Array(size);

@@ -1,7 +1,7 @@
 // What the chosen scope (range, phase, token, sequence, layer, component) holds of a run. Everything
 // that the workspace shows is a sum over token rows, weighted by how much of each row lies in the scope:
-// two cubes (energy and time of every token, layer and component) and the rows of tokens and
-// phases are enough to sum any part of a run in milliseconds.
+// two cubes (energy and time of every token, layer and component; of a batch each sequence's share of
+// the step) and the rows of tokens and phases are enough to sum any part of a run in milliseconds.
 import type { Cube } from '../../api/binary';
 import type { EnergySource, PhaseRow, TokenRow, TreeNode } from '../../api/types';
 import { known } from '../../core/format';
@@ -52,18 +52,6 @@ export function weigh(rows: RunRows, s: Scope): Float64Array {
     if (s.sequence !== null && t.sequence !== s.sequence) return 0;
     return overlap(t.start_ms, t.duration_ms, s.range);
   });
-}
-
-/** Weights of the rows that hold parts: in a batch the first token of a step holds those of all, and
- * each token has its share of them. */
-export function weighSteps(rows: RunRows, weights: Float64Array): Float64Array {
-  const out = new Float64Array(weights.length);
-  rows.tokens.forEach((t, i) => {
-    if (weights[i] <= 0) return;
-    const at = t.step ?? i;
-    if (at < out.length) out[at] += weights[i] * (t.step === null ? 1 : (t.share ?? 0));
-  });
-  return out;
 }
 
 /** Phases that no token lies in; a token or a sequence has none of them. */
@@ -179,7 +167,7 @@ export function sums(
   metric: 'energy' | 'time',
   net = false,
 ): Sums {
-  const w = weighSteps(rows, weigh(rows, s));
+  const w = weigh(rows, s);
   const [layers, columns] = [cubes.time.layers - 1, cubes.time.components];
   const size = (layers + 1) * columns;
   const names = [...new Set(rows.phases.map((p) => p.phase))].filter(
@@ -199,7 +187,9 @@ export function sums(
     const share = w[i];
     const p = slot.get(t.phase);
     if (share <= 0 || p === undefined || i >= cubes.time.tokens) return;
-    addInto(time[p], cubes.time.values, i * size, share);
+    // A step's energy is stored as each sequence's share of it, its time as it is.
+    const ofStep = t.step === null ? 1 : (t.share ?? 1);
+    addInto(time[p], cubes.time.values, i * size, share * ofStep);
     if (cubes.energy) addInto(energy[p], cubes.energy.values, i * size, share);
   });
   if (net)
@@ -239,7 +229,7 @@ export function matrix(m: Sums, metric: CellMetric): Float64Array {
 
 /** The median of each cell over the tokens that lie in the scope. */
 export function medians(rows: RunRows, cube: Cube, s: Scope): Float64Array {
-  const w = weighSteps(rows, weigh(rows, s));
+  const w = weigh(rows, s);
   const size = cube.layers * cube.components;
   const inside = Array.from(w.keys()).filter((i) => w[i] > 0 && i < cube.tokens);
   const out = new Float64Array(size).fill(Number.NaN);
@@ -258,9 +248,7 @@ export function medians(rows: RunRows, cube: Cube, s: Scope): Float64Array {
 /** Energy or time by layer and token: a map of the run's rhythm. Layers × tokens, row by row of tokens. */
 export function tokenLayers(rows: RunRows, cube: Cube, s: Scope, components: string[]) {
   const w = weigh(rows, s);
-  const tokens = Array.from(w.keys()).filter(
-    (i) => w[i] > 0 && i < cube.tokens && rows.tokens[i].step === null,
-  );
+  const tokens = Array.from(w.keys()).filter((i) => w[i] > 0 && i < cube.tokens);
   const layers = cube.layers - 1;
   const columns = cube.components;
   const values = new Float32Array(tokens.length * layers).fill(Number.NaN);

@@ -65,7 +65,15 @@ export function GroupChooser() {
 
 export function GroupComparison() {
   const s = selection.value;
-  const ask = { by: s.by, experiment: s.experiment, model: s.model, tag: s.tag ? [s.tag] : [] };
+  const ask = {
+    by: s.by,
+    experiment: s.experiment,
+    model: s.model,
+    engine: s.engine,
+    dtype: s.dtype,
+    machine: s.machine,
+    tag: s.tag ? [s.tag] : [],
+  };
   const res = useResource(`groups ${JSON.stringify(ask)}`, (x) => api.compareGroups(ask, x));
   const state = stateOf(res);
   const d = res.value.data;

@@ -16,6 +16,7 @@ import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import { at, EMPTY, go, href, type Selection, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
+import { FIELDS } from '../compare/groups';
 import { RunDetailPanel } from './detail';
 
 const PAGE = 50;
@@ -36,6 +37,29 @@ const COLUMNS: { key: string; label: string; sort?: string; num?: boolean; class
   { key: 'state', label: 'State', class: 'wide' },
 ];
 
+const number = (text: string): number | null =>
+  text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
+
+/** All matching runs, up to this many of the newest, go into the Pareto chart. */
+const PARETO = 1000;
+
+const FILTERS = [
+  'search',
+  'model',
+  'tag',
+  'status',
+  'experiment',
+  'engine',
+  'dtype',
+  'machine',
+  'least',
+  'most',
+  'from',
+  'to',
+] as const;
+const CLEAR = Object.fromEntries(FILTERS.map((f) => [f, ''])) as Partial<Selection>;
+const isFiltered = (s: Selection): boolean => FILTERS.some((f) => s[f] !== '');
+
 function query(s: Selection): Query {
   return {
     search: s.search,
@@ -43,6 +67,11 @@ function query(s: Selection): Query {
     tag: s.tag ? [s.tag] : [],
     status: s.status,
     experiment: s.experiment,
+    engine: s.engine,
+    dtype: s.dtype,
+    machine: s.machine,
+    min_joules_per_token: number(s.least),
+    max_joules_per_token: number(s.most),
     from: s.from,
     to: s.to,
     sort: s.sort,
@@ -67,18 +96,11 @@ export function HistoryView() {
     () => runs.map((r, i) => <Row key={i} run={r} onDelete={setDoomed} />),
     [runs],
   );
-  const pareto = useMemo(
-    () =>
-      runs.length > 0 && (
-        <ParetoPanel
-          runs={runs}
-          note="The runs of this page of the list; down and to the right is better. Click one to analyse it."
-        />
-      ),
-    [runs],
+  const pareto = (
+    <AllRuns key={finished.value} q={q} total={total} calm={!res.value.loading && total > 0} />
   );
   const [error, setError] = useState<string | null>(null);
-  const filtered = !!(s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to);
+  const filtered = isFiltered(s);
   const state = stateOf(res, () =>
     total
       ? null
@@ -110,6 +132,8 @@ export function HistoryView() {
               : ''}
           </span>
           <span class="spacer" />
+          <Columns />
+          <Grouped />
           <Ticked />
         </div>
         <Filters />
@@ -129,7 +153,7 @@ export function HistoryView() {
           )}
           {state.kind === 'loading' && <div class="state skeleton">Loading…</div>}
           {state.kind === 'ready' && (
-            <table class="runs">
+            <table class={`runs ${s.hide.map((k) => `no-${k}`).join(' ')}`}>
               <thead>
                 <tr>
                   <th scope="col">
@@ -171,13 +195,82 @@ export function HistoryView() {
   );
 }
 
+/** Every matching run in one chart, whatever page of the list is shown. */
+function AllRuns({ q, total, calm }: { q: Query; total: number; calm: boolean }) {
+  const ask = { ...q, limit: PARETO, offset: 0, sort: 'date', order: 'desc' };
+  const res = useResource(calm ? JSON.stringify(ask) : null, async (s) => {
+    await new Promise((done) => setTimeout(done, 400));
+    s.throwIfAborted();
+    return (await api.runs(ask, s)).runs;
+  });
+  const runs = res.value.data;
+  const panel = useMemo(
+    () =>
+      runs && (
+        <ParetoPanel
+          runs={runs}
+          note={`${total > PARETO ? `The newest ${PARETO.toLocaleString('en-US')} of the ${total.toLocaleString('en-US')} matching runs` : 'All matching runs'}; down and to the right is better. The line is the Pareto front. Click a run to analyse it.`}
+        />
+      ),
+    [runs, total],
+  );
+  return total > 0 ? panel : null;
+}
+
+/** Which columns the list has. */
+function Columns() {
+  const hide = selection.value.hide;
+  return (
+    <details class="menu">
+      <summary class="btn">Columns</summary>
+      <ul>
+        {COLUMNS.filter((c) => c.key !== 'prompt').map((c) => (
+          <li key={c.key}>
+            <label class="check">
+              <input
+                type="checkbox"
+                checked={!hide.includes(c.key)}
+                onChange={() =>
+                  select({
+                    hide: hide.includes(c.key) ? hide.filter((k) => k !== c.key) : [...hide, c.key],
+                  })
+                }
+              />
+              {c.label}
+            </label>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+/** The matching runs in groups by a setting. */
+function Grouped() {
+  return (
+    <select
+      class="input small"
+      aria-label="Compare groups"
+      value=""
+      onChange={(e) => go({ view: 'compare', by: e.currentTarget.value })}
+    >
+      <option value="">Compare groups by…</option>
+      {FIELDS.map((f) => (
+        <option key={f} value={f}>
+          {f.replace('_', ' ')}
+        </option>
+      ))}
+    </select>
+  );
+}
+
 function Filters() {
   const s = selection.value;
   const facets = useResource(`facets ${finished.value} ${changed.value}`, (x) => api.facets(x));
   const f = facets.value.data;
   const put = (change: Partial<Selection>) => select({ ...change, page: 1 });
   const pick = (
-    name: 'model' | 'tag' | 'status' | 'experiment',
+    name: 'model' | 'tag' | 'status' | 'experiment' | 'engine' | 'dtype' | 'machine',
     label: string,
     list: { name: string; runs: number }[],
   ) => (
@@ -198,7 +291,7 @@ function Filters() {
       ))}
     </select>
   );
-  const any = s.search || s.model || s.tag || s.status || s.experiment || s.from || s.to;
+  const any = isFiltered(s);
   return (
     <search class="filters">
       <label class="search">
@@ -217,6 +310,25 @@ function Filters() {
       {pick('tag', 'Tag', f?.tags ?? [])}
       {pick('status', 'Status', f?.statuses ?? [])}
       {pick('experiment', 'Experiment', f?.experiments ?? [])}
+      {(f?.engines.length ?? 0) > 1 && pick('engine', 'Engine', f?.engines ?? [])}
+      {(f?.dtypes.length ?? 0) > 1 && pick('dtype', 'Weights', f?.dtypes ?? [])}
+      {(f?.machines.length ?? 0) > 1 && pick('machine', 'Machine', f?.machines ?? [])}
+      <span class="check">
+        J/token
+        {(['least', 'most'] as const).map((name) => (
+          <input
+            key={name}
+            class="input narrow"
+            type="number"
+            min="0"
+            step="any"
+            placeholder={name === 'least' ? 'from' : 'to'}
+            aria-label={name === 'least' ? 'Smallest joules per token' : 'Largest joules per token'}
+            value={s[name]}
+            onInput={(e) => put({ [name]: e.currentTarget.value })}
+          />
+        ))}
+      </span>
       <label class="check">
         From
         <input
@@ -236,13 +348,7 @@ function Filters() {
         />
       </label>
       {any && (
-        <button
-          type="button"
-          class="btn small"
-          onClick={() =>
-            put({ search: '', model: '', tag: '', status: '', experiment: '', from: '', to: '' })
-          }
-        >
+        <button type="button" class="btn small" onClick={() => put(CLEAR)}>
           Clear filters
         </button>
       )}
@@ -266,7 +372,11 @@ function Head({ column }: { column: (typeof COLUMNS)[number] }) {
     });
   };
   return (
-    <th scope="col" class={`${column.num ? 'num' : ''} ${column.class ?? ''}`} aria-sort={sorted}>
+    <th
+      scope="col"
+      class={`${column.num ? 'num' : ''} ${column.class ?? ''} c-${column.key}`}
+      aria-sort={sorted}
+    >
       {column.sort ? (
         <button type="button" class="sort" onClick={turn}>
           {column.label}
@@ -301,7 +411,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
         />
       </td>
-      <td data-label="When">
+      <td data-col="date" data-label="When">
         <span class="nowrap" title={r.created_at}>
           {dateTime(r.created_at)}
         </span>
@@ -328,16 +438,21 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           )}
         </div>
       </td>
-      <td class="nowrap model" data-label="Model" title={`${r.model_name ?? ''} ${r.dtype ?? ''}`}>
+      <td
+        data-col="model"
+        class="nowrap model"
+        data-label="Model"
+        title={`${r.model_name ?? ''} ${r.dtype ?? ''}`}
+      >
         {r.model_name} <span class="muted">{r.dtype}</span>
       </td>
-      <td class="num wider" data-label="Tokens">
+      <td data-col="tokens" class="num wider" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
       </td>
-      <td class="num wide" data-label="Duration">
+      <td data-col="duration" class="num wide" data-label="Duration">
         {time(r.total_duration_ms)}
       </td>
-      <td class={na(r.total_energy_mj)} data-label="Energy">
+      <td data-col="energy" class={na(r.total_energy_mj)} data-label="Energy">
         <span class={r.unavailable_reason === 'below_resolution' ? 'absent' : ''}>
           {runEnergy(r, unit.value)}
         </span>{' '}
@@ -345,15 +460,16 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
       </td>
       <td
         class={na(r.joules_per_token)}
+        data-col="jpt"
         data-label="Per token"
         title={energyPerTokenHelp(r, unit.value)}
       >
         {energyPerToken(r, unit.value)}
       </td>
-      <td class={na(r.tokens_per_second)} data-label="Tokens/s">
+      <td data-col="tps" class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}
       </td>
-      <td class="state-cell wide" data-label="State">
+      <td data-col="state" class="state-cell wide" data-label="State">
         <StatusBadge status={r.status} />
         {r.energy_source !== 'measured' && <SourceBadge source={r.energy_source} />}
       </td>
