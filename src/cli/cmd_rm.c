@@ -1,12 +1,15 @@
-/* perjoule rm: deletes runs, by name or by age (retention), after confirmation on a terminal. */
+/* perjoule rm: deletes runs, by name or by age (retention), after confirmation on a terminal, and
+ * returns the space that deleted runs left in the database's file. */
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
 #include "base/clock.h"
+#include "store/sql.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_RUNS = 1000 };
@@ -15,7 +18,7 @@ enum { MAX_RUNS = 1000 };
 typedef struct rm_args {
     const char *db, *older_than;
     int64_t keep; /* -1: not given */
-    bool yes, dry_run, tagged;
+    bool yes, dry_run, tagged, shrink;
 } rm_args;
 
 static bool ask(uint64_t count, const char *first)
@@ -148,6 +151,31 @@ static int remove_named(const pj_command *command, const rm_args *a, char **name
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
+/* ---- space ---------------------------------------------------------------------------------- */
+
+static double megabytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (double)info.st_size / 1e6 : 0;
+}
+
+/* Deleted rows leave free pages, which later runs fill; rewriting the database gives them back. */
+static int shrink(const pj_command *command, const rm_args *a)
+{
+    char path[4096];
+    pj_error err = {0};
+    pj_store *store = NULL;
+    pj_status status = pj_stored_open(a->db, &store, &err);
+    if (status != PJ_OK) return pj_command_failed(command, &err);
+    snprintf(path, sizeof path, "%s", pj_store_path(store));
+    double before = megabytes(path);
+    status = pj_sql_run(store, "VACUUM", &err);
+    pj_store_close(store); /* the file is cut when the log is written back */
+    if (status != PJ_OK) return pj_command_failed(command, &err);
+    printf("%s: %.1f MB before, %.1f MB now\n", path, before, megabytes(path));
+    return PJ_EXIT_OK;
+}
+
 static int run_rm(const pj_command *command, int argc, char **argv)
 {
     rm_args a = {.keep = -1};
@@ -158,6 +186,8 @@ static int run_rm(const pj_command *command, int argc, char **argv)
         {"keep", 0, PJ_OPTION_INT, &a.keep, "N", "delete runs, but not the newest N", 0, 1e9},
         {"tagged", 0, PJ_OPTION_FLAG, &a.tagged, NULL, "delete runs with tags too"},
         {"dry-run", 0, PJ_OPTION_FLAG, &a.dry_run, NULL, "only list what would be deleted"},
+        {"shrink", 0, PJ_OPTION_FLAG, &a.shrink, NULL,
+         "then rewrite the database, so that its file is as small as its rows"},
         PJ_OPTION_DB(&a.db),
         {0}};
     int positional;
@@ -166,21 +196,30 @@ static int run_rm(const pj_command *command, int argc, char **argv)
     bool by_rule = a.older_than || a.keep >= 0;
     if (by_rule && positional > 0)
         return pj_command_usage(command, "name runs, or give --older-than or --keep, not both");
-    if (by_rule) return prune(command, &a);
-    if (a.dry_run || a.tagged)
+    if (a.shrink && a.dry_run) return pj_command_usage(command, "--shrink goes without --dry-run");
+    if (!by_rule && (a.dry_run || a.tagged))
         return pj_command_usage(command, "--dry-run and --tagged need --older-than or --keep");
-    return remove_named(command, &a, argv + 1, positional);
+    if (by_rule)
+        code = prune(command, &a);
+    else if (positional > 0 || !a.shrink)
+        code = remove_named(command, &a, argv + 1, positional);
+    else
+        code = PJ_EXIT_OK;
+    return code == PJ_EXIT_OK && a.shrink ? shrink(command, &a) : code;
 }
 
 const pj_command pj_command_rm = {
     .name = "rm",
     .summary = "delete runs",
     .run = run_rm,
-    .usage = "[options] RUN... | --older-than AGE --keep N",
+    .usage = "[options] RUN... | --older-than AGE --keep N | --shrink",
     .text =
         "Deletes runs with all their rows. Asks first; without a terminal --yes must be given.\n\n"
         "--older-than and --keep choose runs by age: those older than AGE, except for the "
-        "newest N of all runs. Runs with a tag are kept unless --tagged is given.",
+        "newest N of all runs. Runs with a tag are kept unless --tagged is given.\n\n"
+        "The space of deleted runs is used for later ones. --shrink gives it back to the disk "
+        "instead; meanwhile it needs room for a second copy.",
     .examples = "perjoule rm last\nperjoule rm --yes 01989c2e 01989c2f\n"
-                "perjoule rm --older-than 30d --keep 100 --dry-run\n",
+                "perjoule rm --older-than 30d --keep 100 --dry-run\n"
+                "perjoule rm --older-than 30d --yes --shrink\n",
 };

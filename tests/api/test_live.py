@@ -45,6 +45,16 @@ class Live(unittest.TestCase):
         stored = self.server.get(f"/api/profiling/run/{run}/summary").json()
         self.assertEqual(stored["total_energy_mj"], summary["total_energy_mj"])
 
+    def test_the_end_is_told_after_the_energy_is_stored(self):
+        with harness.Socket(self.server.port) as ws:
+            for _ in range(12):
+                run = self.start(max_length=2)
+                told = ws.until("inference_complete", run)[-1]["summary"]
+                stored = self.server.get(f"/api/profiling/run/{run}/summary").json()
+                self.assertIsNotNone(told["total_energy_mj"])
+                for key in ("status", "total_energy_mj", "request_energy_mj", "output_tokens"):
+                    self.assertEqual(stored[key], told[key])
+
     def test_binary(self):
         with harness.Socket(self.server.port, "?binary=1") as ws:
             ws.message()

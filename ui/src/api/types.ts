@@ -13,6 +13,8 @@ export interface RunSummary {
   id: string;
   run_id: string;
   prompt: string | null;
+  /** Features kept instead of the text of a private run. */
+  prompt_private?: Record<string, unknown> | null;
   model_name: string | null;
   model_path: string | null;
   engine: string | null;

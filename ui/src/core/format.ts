@@ -151,6 +151,11 @@ export function dateTime(iso: string): string {
 /** Enough of a UUIDv7 to tell runs of one session apart: its end, since its start is the time. */
 export const shortId = (id: string): string => id.slice(-8);
 
+/** A run's prompt, or why there is none to show; '' when none was recorded. */
+export function promptOf(run: { prompt: string | null; prompt_private?: unknown }): string {
+  return run.prompt ?? (run.prompt_private ? '(private)' : '');
+}
+
 export function clip(text: string, length: number): string {
   const flat = text.replace(/\s+/g, ' ').trim();
   return flat.length > length ? `${flat.slice(0, length - 1).trimEnd()}…` : flat;

@@ -8,6 +8,7 @@ import {
   pair,
   percent,
   power,
+  promptOf,
   time,
 } from '../../src/core/format.ts';
 
@@ -67,4 +68,10 @@ test('digits keeps three of them', () => {
 test('clip flattens and marks what it cut', () => {
   expect(clip('a\n b', 10)).toBe('a b');
   expect(clip('abcdefgh', 5)).toBe('abcd…');
+});
+
+test('a private prompt is called private, and one that was not recorded is empty', () => {
+  expect(promptOf({ prompt: 'Once', prompt_private: null })).toBe('Once');
+  expect(promptOf({ prompt: null, prompt_private: { words: 2 } })).toBe('(private)');
+  expect(promptOf({ prompt: null })).toBe('');
 });

@@ -14,6 +14,7 @@ import {
   percent,
   plain,
   power,
+  promptOf,
   shortId,
   time,
   Z95,
@@ -47,8 +48,7 @@ function RunPicker({ id, calm }: { id: string; calm: boolean }) {
         {!known && <option value={id}>{shortId(id)}</option>}
         {runs.map((r) => (
           <option key={r.id} value={r.id}>
-            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} ·{' '}
-            {clip(r.prompt ?? '', 36)}
+            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} · {clip(promptOf(r), 36)}
           </option>
         ))}
       </select>
@@ -78,7 +78,7 @@ export function RunHead({ data }: { data: RunData }) {
         </button>
         <ExportMenu id={data.id} />
       </div>
-      <h1>{s ? clip(s.prompt ?? '', 160) || 'Run without a prompt' : 'Loading…'}</h1>
+      <h1>{s ? clip(promptOf(s), 160) || 'Run without a prompt' : 'Loading…'}</h1>
       {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
       <div class="row run-facts">{s && <Facts s={s} />}</div>
       {s && <Remarks s={s} />}

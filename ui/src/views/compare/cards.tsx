@@ -1,7 +1,7 @@
 // One card per compared run: what it is, and what the view can do with it.
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
-import { clip, dateTime, shortId } from '../../core/format';
+import { clip, dateTime, promptOf, shortId } from '../../core/format';
 import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { at, href, select } from '../../state/selection';
@@ -45,7 +45,7 @@ export function Cards({ runs }: { runs: RunSummary[] }) {
             href={href({ view: 'analysis', run: r.id })}
             onClick={(e) => follow(e, 'analysis', { run: r.id })}
           >
-            {clip(r.prompt ?? shortId(r.id), 70)}
+            {clip(promptOf(r) || shortId(r.id), 70)}
           </a>
           <div class="row">
             <SourceBadge source={r.energy_source} />

@@ -3,7 +3,17 @@ import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
-import { count, dateTime, energy, known, percent, plain, power, time } from '../../core/format';
+import {
+  count,
+  dateTime,
+  energy,
+  known,
+  percent,
+  plain,
+  power,
+  promptOf,
+  time,
+} from '../../core/format';
 import {
   disturbed,
   energyPerToken,
@@ -68,7 +78,7 @@ export function RunDetailPanel({
             </Notice>
           ))}
           <h2>Prompt</h2>
-          <p class="text-block">{d.prompt || 'No prompt was recorded.'}</p>
+          <p class="text-block">{promptOf(d) || 'No prompt was recorded.'}</p>
           {d.output_text && (
             <>
               <h2>Output</h2>

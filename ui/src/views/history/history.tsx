@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
-import { clip, dateTime, known, plain, time } from '../../core/format';
+import { clip, dateTime, known, plain, promptOf, time } from '../../core/format';
 import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
 import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Confirm } from '../../parts/confirm';
@@ -180,7 +180,7 @@ export function HistoryView() {
         title="Delete this run?"
         text={
           doomed
-            ? `“${clip(doomed.prompt ?? '', 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
+            ? `“${clip(promptOf(doomed), 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
             : ''
         }
         action="Delete"
@@ -407,7 +407,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           type="checkbox"
           checked={on}
           disabled={!on && ids.length >= SIDE}
-          aria-label={`Compare ${clip(r.prompt ?? r.id, 40)}`}
+          aria-label={`Compare ${clip(promptOf(r) || r.id, 40)}`}
           onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
         />
       </td>
@@ -421,11 +421,11 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           <button
             type="button"
             class="link"
-            title={r.prompt ?? ''}
+            title={promptOf(r)}
             onClick={() => select({ run: open ? null : r.id })}
             aria-expanded={open}
           >
-            {clip(r.prompt ?? '', 160) || <em>no prompt</em>}
+            {clip(promptOf(r), 160) || <em>no prompt</em>}
           </button>
           {r.tags.length > 0 && (
             <span class="tags" title={r.tags.join(', ')}>
@@ -477,7 +477,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
         <a
           class="tool"
           title="Open in Analysis"
-          aria-label={`Open in Analysis: ${clip(r.prompt ?? r.id, 40)}`}
+          aria-label={`Open in Analysis: ${clip(promptOf(r) || r.id, 40)}`}
           href={href({ view: 'analysis', run: r.id })}
           onClick={(e) => follow(e, 'analysis', { run: r.id })}
         >
@@ -487,7 +487,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           type="button"
           class="tool"
           title="Delete"
-          aria-label={`Delete ${clip(r.prompt ?? r.id, 40)}`}
+          aria-label={`Delete ${clip(promptOf(r) || r.id, 40)}`}
           onClick={() => onDelete(r)}
         >
           <Icon name="trash" />
