@@ -143,18 +143,6 @@ static pj_status sort_operations(pj_saving *s, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status save_range(pj_saving *s, const pj_row_table *table, int64_t first, uint32_t count,
-                            pj_error *err)
-{
-    pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);
-    pj_sql_text(sql, 1, s->data->info.id);
-    pj_sql_text(sql, 2, table->name);
-    pj_sql_int(sql, 3, first);
-    pj_sql_int(sql, 4, count);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
-}
-
 /* The id of the run's first row in each table. */
 static pj_status find_first_ids(pj_saving *s, pj_error *err)
 {
@@ -177,8 +165,25 @@ static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
     pj_status status = pj_row_encoder_init(&encoder, s, id, err);
     if (status == PJ_OK && is_large(s->data) && !s->by_statements)
         status = insert_in_bulk(s, &encoder, rows, &done, err);
-    if (status == PJ_OK && !done) status = insert_rows(s, &encoder, rows, err);
-    return status == PJ_OK ? save_range(s, encoder.table, s->first[id], rows, err) : status;
+    return status == PJ_OK && !done ? insert_rows(s, &encoder, rows, err) : status;
+}
+
+/* Before any table: a page that changes again after it was evicted to SQLite's write-ahead log makes
+ * the commit read the log from that page on and compute all its checksums anew. */
+static pj_status save_ranges(const pj_saving *s, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);
+    for (int t = 0; t < PJ_TABLE_COUNT; t++) {
+        uint32_t rows = pj_table_rows(s->data, (pj_table_id)t);
+        if (rows == 0) continue;
+        pj_sql_text(sql, 1, s->data->info.id);
+        pj_sql_text(sql, 2, pj_tables[t].name);
+        pj_sql_int(sql, 3, s->first[t]);
+        pj_sql_int(sql, 4, rows);
+        pj_sql_step(sql);
+        pj_sql_reset(sql);
+    }
+    return pj_sql_end(sql, err);
 }
 
 /* Readings of each rail besides the summed columns: one float64 per sample. */
@@ -291,8 +296,11 @@ static pj_status save_all(pj_saving *s, pj_error *err)
     if (status == PJ_OK) status = save_texts(s->store, info, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = sort_operations(s, err);
-    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = save_table(s, t, err);
-    if (status == PJ_OK) status = save_rail_series(s, err);
+    if (status == PJ_OK) status = save_ranges(s, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
+        status = save_table(s, t, err);
+        if (status == PJ_OK && t == PJ_TABLE_RAILS) status = save_rail_series(s, err);
+    }
     if (status == PJ_OK) status = save_charts(s, &sums, err);
     charts_fini(&sums);
     return status;
