@@ -34,12 +34,16 @@
         COLUMN("planted_mj", NJ, row, member.planted_nj),  \
         NAMED("method", METHOD_U8, row, member.method)
 
-/* Components of the standard deviation; the random part of net energy is that of gross. */
-#define UNCERTAINTY(row, member)                                           \
-    COLUMN("net_energy_sd_mj", FLOAT, row, member.net_sd_mj),              \
-        COLUMN("energy_sd_random_mj", FLOAT, row, member.sd.random_mj),    \
-        COLUMN("energy_sd_bias_mj", FLOAT, row, member.sd.bias_mj),        \
-        COLUMN("energy_sd_gain_mj", FLOAT, row, member.sd.gain_mj),        \
+/* Components of a standard deviation. */
+#define SD_COLUMNS(name, row, member)                        \
+    COLUMN(name "_random_mj", FLOAT, row, member.random_mj), \
+        COLUMN(name "_bias_mj", FLOAT, row, member.bias_mj), \
+        COLUMN(name "_gain_mj", FLOAT, row, member.gain_mj)
+
+/* The random part of net energy's is that of gross. */
+#define UNCERTAINTY(row, member)                                            \
+    COLUMN("net_energy_sd_mj", FLOAT, row, member.net_sd_mj),               \
+        SD_COLUMNS("energy_sd", row, member.sd),                            \
         COLUMN("net_energy_sd_bias_mj", FLOAT, row, member.net_sd.bias_mj), \
         COLUMN("net_energy_sd_gain_mj", FLOAT, row, member.net_sd.gain_mj)
 
@@ -79,15 +83,11 @@ static const pj_column run_columns[] = {
     NAMED("method", METHOD, pj_run_info, method),
     COLUMN("total_energy_mj", DOUBLE, pj_run_info, total_mj),
     COLUMN("total_energy_sd_mj", DOUBLE, pj_run_info, total_sd_mj),
-    COLUMN("total_energy_sd_random_mj", FLOAT, pj_run_info, total_sd.random_mj),
-    COLUMN("total_energy_sd_bias_mj", FLOAT, pj_run_info, total_sd.bias_mj),
-    COLUMN("total_energy_sd_gain_mj", FLOAT, pj_run_info, total_sd.gain_mj),
+    SD_COLUMNS("total_energy_sd", pj_run_info, total_sd),
     COLUMN("idle_energy_mj", DOUBLE, pj_run_info, idle_mj),
     COLUMN("net_energy_mj", DOUBLE, pj_run_info, net_mj),
     COLUMN("net_energy_sd_mj", DOUBLE, pj_run_info, net_sd_mj),
-    COLUMN("net_energy_sd_random_mj", FLOAT, pj_run_info, net_sd.random_mj),
-    COLUMN("net_energy_sd_bias_mj", FLOAT, pj_run_info, net_sd.bias_mj),
-    COLUMN("net_energy_sd_gain_mj", FLOAT, pj_run_info, net_sd.gain_mj),
+    SD_COLUMNS("net_energy_sd", pj_run_info, net_sd),
     COLUMN("energy_upper_mj", DOUBLE, pj_run_info, upper_mj),
     NAMED("unavailable_reason", ABSENCE, pj_run_info, absence),
     COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
@@ -177,13 +177,9 @@ static const pj_column rail_energy_columns[] = {
     COLUMN("idle_mj", DOUBLE, pj_rail_energy, idle_mj),
     COLUMN("net_mj", DOUBLE, pj_rail_energy, net_mj),
     COLUMN("sd_mj", DOUBLE, pj_rail_energy, sd_mj),
-    COLUMN("sd_random_mj", FLOAT, pj_rail_energy, sd.random_mj),
-    COLUMN("sd_bias_mj", FLOAT, pj_rail_energy, sd.bias_mj),
-    COLUMN("sd_gain_mj", FLOAT, pj_rail_energy, sd.gain_mj),
+    SD_COLUMNS("sd", pj_rail_energy, sd),
     COLUMN("net_sd_mj", DOUBLE, pj_rail_energy, net_sd_mj),
-    COLUMN("net_sd_random_mj", FLOAT, pj_rail_energy, net_sd.random_mj),
-    COLUMN("net_sd_bias_mj", FLOAT, pj_rail_energy, net_sd.bias_mj),
-    COLUMN("net_sd_gain_mj", FLOAT, pj_rail_energy, net_sd.gain_mj),
+    SD_COLUMNS("net_sd", pj_rail_energy, net_sd),
 };
 
 static const pj_column phase_columns[] = {
@@ -205,14 +201,10 @@ static const pj_column class_columns[] = {
     COLUMN("power_sd_mw", DOUBLE, pj_class_row, power_sd_mw),
     COLUMN("energy_mj", DOUBLE, pj_class_row, energy_mj),
     COLUMN("energy_sd_mj", DOUBLE, pj_class_row, energy_sd_mj),
-    COLUMN("energy_sd_random_mj", FLOAT, pj_class_row, energy_sd.random_mj),
-    COLUMN("energy_sd_bias_mj", FLOAT, pj_class_row, energy_sd.bias_mj),
-    COLUMN("energy_sd_gain_mj", FLOAT, pj_class_row, energy_sd.gain_mj),
+    SD_COLUMNS("energy_sd", pj_class_row, energy_sd),
     COLUMN("net_energy_mj", DOUBLE, pj_class_row, net_energy_mj),
     COLUMN("net_energy_sd_mj", DOUBLE, pj_class_row, net_energy_sd_mj),
-    COLUMN("net_energy_sd_random_mj", FLOAT, pj_class_row, net_energy_sd.random_mj),
-    COLUMN("net_energy_sd_bias_mj", FLOAT, pj_class_row, net_energy_sd.bias_mj),
-    COLUMN("net_energy_sd_gain_mj", FLOAT, pj_class_row, net_energy_sd.gain_mj),
+    SD_COLUMNS("net_energy_sd", pj_class_row, net_energy_sd),
     COLUMN("data_share", DOUBLE, pj_class_row, data_share),
     COLUMN("truncated", BOOL, pj_class_row, truncated),
 };
@@ -259,8 +251,7 @@ static const pj_column layer_columns[] = {
     COLUMN("attention_time_ms", DOUBLE, pj_layer_row, attention_ms),
     COLUMN("mlp_time_ms", DOUBLE, pj_layer_row, mlp_ms),
     ENERGY(pj_layer_row, energy),
-    STATS(pj_layer_row, PJ_ACTIVATION)
-    COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
+    STATS(pj_layer_row, PJ_ACTIVATION) COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
     UNCERTAINTY(pj_layer_row, energy),
 };
 
@@ -269,8 +260,7 @@ static const pj_column component_columns[] = {
     COLUMN("component_name", TEXT, pj_component_row, name),
     COLUMN("time_ms", DOUBLE, pj_component_row, duration_ms),
     ENERGY(pj_component_row, energy),
-    STATS(pj_component_row, PJ_ACTIVATION)
-    COLUMN("start_ms", DOUBLE, pj_component_row, start_ms),
+    STATS(pj_component_row, PJ_ACTIVATION) COLUMN("start_ms", DOUBLE, pj_component_row, start_ms),
     COLUMN("flops_estimate", DOUBLE, pj_component_row, flops),
     COLUMN("bytes_estimate", DOUBLE, pj_component_row, bytes),
     REFERENCE("token_id", TOKENS, pj_component_row, token),
@@ -290,7 +280,7 @@ static const pj_column operation_columns[] = {
     COLUMN("energy_mj", NJ, pj_operation_row, energy.gross_nj),
     COLUMN("flops_estimate", DOUBLE, pj_operation_row, flops),
     STATS(pj_operation_row, PJ_TENSOR)
-    COLUMN("extra_metrics", EXTRAS, pj_operation_row, extra_begin),
+        COLUMN("extra_metrics", EXTRAS, pj_operation_row, extra_begin),
     COLUMN("bytes_estimate", DOUBLE, pj_operation_row, bytes),
     COLUMN("start_ms", DOUBLE, pj_operation_row, start_ms),
     COLUMN("net_energy_mj", NJ, pj_operation_row, energy.net_nj),
@@ -561,8 +551,8 @@ static pj_status check_references(const pj_run_data *data, pj_table_id id, pj_er
             const char *row = pj_table_row(data, id, i, scratch);
             memcpy(&to, row + column->offset, sizeof to);
             if (to >= limit && to != PJ_NO_PARENT)
-                return pj_fail(err, PJ_E_INVALID, "row %u of %s: %s refers to a missing row",
-                               i, table->name, column->name);
+                return pj_fail(err, PJ_E_INVALID, "row %u of %s: %s refers to a missing row", i,
+                               table->name, column->name);
         }
     }
     return PJ_OK;

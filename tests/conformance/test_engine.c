@@ -2,13 +2,12 @@
  * golden checkpoint on every instruction set, with one thread and two, in one pass and token by
  * token. */
 #include "../unit/llm/made_gguf.h"
-#include "judge.h"
+#include "judge_json.h"
 
 #include "llm/engine.h"
 #include "llm/kernels/kernels.h"
 #include "profile/run.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -16,23 +15,6 @@ enum { MAX_ISAS = 16, MAX_IDS = 4096 };
 
 static const char *isas[MAX_ISAS];
 static size_t isa_count;
-
-static json_t *read_json(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    json_error_t error;
-    json_t *json = json_load_file(judge_join(path, folder, name), JSON_ALLOW_NUL, &error);
-    if (!json) fail_msg("%s: %s", path, error.text);
-    return json;
-}
-
-static uint32_t read_ids(const json_t *list, int32_t *ids)
-{
-    size_t n = json_array_size(list);
-    assert_in_range(n, 1, MAX_IDS);
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    return (uint32_t)n;
-}
 
 static pj_engine *open_engine(const char *folder, const char *dtype, const char *isa,
                               uint32_t threads)
@@ -79,7 +61,7 @@ static comparison compare(const char *folder, pj_engine *engine, const json_t *e
     size_t bytes;
     int32_t ids[MAX_IDS];
     pj_error err = {0};
-    uint32_t count = read_ids(json_object_get(entry, "ids"), ids);
+    uint32_t count = judge_ids(json_object_get(entry, "ids"), ids, MAX_IDS);
     const pj_model_config *config = pj_engine_get_facts(engine)->config;
     assert_int_equal(pj_file_read(judge_join(path, folder, file), 1 << 28, &text, &bytes, &err),
                      PJ_OK);
@@ -107,7 +89,7 @@ static double room(const pj_engine *engine)
 
 static void check_logits(const char *folder, const char *isa, uint32_t threads)
 {
-    json_t *reference = read_json(folder, "reference.json"), *entry;
+    json_t *reference = judge_json(folder, "reference.json"), *entry;
     pj_engine *engine = open_engine(folder, NULL, isa, threads);
     bool exact = strcmp(pj_engine_get_facts(engine)->dtype, "f32") == 0;
     size_t i;
@@ -128,7 +110,7 @@ static void check_logits(const char *folder, const char *isa, uint32_t threads)
 
 static void check_quantised(const char *folder, const char *isa, const char *dtype)
 {
-    json_t *reference = read_json(folder, "reference.json"), *entry;
+    json_t *reference = judge_json(folder, "reference.json"), *entry;
     size_t i;
     json_array_foreach(json_object_get(reference, "logits"), i, entry)
     {
@@ -182,7 +164,7 @@ static void check_gguf_copy(const char *folder)
     made_gguf_write(&g, path);
     made_gguf_fini(&g);
     pj_checkpoint_close(checkpoint);
-    json_t *reference = read_json(folder, "reference.json"), *entry;
+    json_t *reference = judge_json(folder, "reference.json"), *entry;
     size_t i;
     for (size_t isa = 0; isa < isa_count; isa++) {
         pj_engine *engine = open_engine(path, NULL, isas[isa], 2);
@@ -213,7 +195,7 @@ static void test_gguf_copies(void **state)
 static void check_sequence(const char *what, const pj_sequence_result *got, const json_t *want)
 {
     int32_t ids[MAX_IDS];
-    uint32_t count = read_ids(want, ids);
+    uint32_t count = judge_ids(want, ids, MAX_IDS);
     if (got->count < count) fail_msg("%s: %u ids, not %u", what, got->count, count);
     for (uint32_t i = 0; i < count; i++)
         if (got->ids[i] != ids[i])
@@ -230,7 +212,7 @@ static void check_text(const pj_sequence_result *got, const json_t *want)
 static void check_greedy(const char *folder, const char *isa, uint32_t threads)
 {
     enum { MAX_PROMPTS = 8 };
-    json_t *reference = read_json(folder, "reference.json");
+    json_t *reference = judge_json(folder, "reference.json");
     const json_t *cases = json_object_get(reference, "greedy");
     size_t n = json_array_size(cases);
     static int32_t ids[MAX_PROMPTS][MAX_IDS];
@@ -239,7 +221,7 @@ static void check_greedy(const char *folder, const char *isa, uint32_t threads)
     for (size_t i = 0; i < n; i++) {
         const json_t *c = json_array_get(cases, i);
         prompts[i].ids = ids[i];
-        prompts[i].id_count = read_ids(json_object_get(c, "prompt_ids"), ids[i]);
+        prompts[i].id_count = judge_ids(json_object_get(c, "prompt_ids"), ids[i], MAX_IDS);
     }
     pj_engine *engine = open_engine(folder, NULL, isa, threads);
     for (size_t first = 0; first <= n; first++) {
@@ -417,8 +399,8 @@ static void record_prefill(pj_engine *engine, const int32_t *ids, uint32_t count
 static void check_statistics(const char *folder, const char *isa, uint32_t threads)
 {
     int32_t ids[MAX_IDS];
-    json_t *reference = read_json(folder, "statistics.json"), *want;
-    uint32_t count = read_ids(json_object_get(reference, "prompt_ids"), ids);
+    json_t *reference = judge_json(folder, "statistics.json"), *want;
+    uint32_t count = judge_ids(json_object_get(reference, "prompt_ids"), ids, MAX_IDS);
     pj_engine *engine = open_engine(folder, NULL, isa, threads);
     pj_run_data data = {0};
     const char *module;
@@ -483,7 +465,7 @@ static void check_stories(const char *base, const char *copy, const char *const 
     link_file(base, "generation_config.json", folder);
     link_file(base, "tokenizer.json", folder);
     for (; *weights; weights++) link_file(copy, *weights, folder);
-    json_t *reference = read_json(base, "reference.json"), *c;
+    json_t *reference = judge_json(base, "reference.json"), *c;
     pj_engine *engine = open_engine(folder, NULL, NULL, 2);
     size_t i;
     json_array_foreach(json_object_get(reference, "cases"), i, c)

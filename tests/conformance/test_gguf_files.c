@@ -1,31 +1,13 @@
 /* GGUF files as other tools write them: the logits of every weight type on every instruction set,
  * and of families with their own names of keys and tensors. */
-#include "judge.h"
+#include "judge_json.h"
 
 #include "llm/engine.h"
 #include "llm/kernels/kernels.h"
 
-#include <jansson.h>
 #include <math.h>
 
 enum { MAX_IDS = 512 };
-
-static json_t *read_json(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    json_error_t error;
-    json_t *json = json_load_file(judge_join(path, folder, name), JSON_ALLOW_NUL, &error);
-    if (!json) fail_msg("%s: %s", path, error.text);
-    return json;
-}
-
-static uint32_t read_ids(const json_t *list, int32_t *ids)
-{
-    size_t n = json_array_size(list);
-    assert_in_range(n, 1, MAX_IDS);
-    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    return (uint32_t)n;
-}
 
 typedef struct comparison {
     const float *want;
@@ -54,7 +36,7 @@ static comparison compare(const char *model, const char *isa, const char *logits
     int32_t list[MAX_IDS];
     char *text;
     size_t bytes;
-    uint32_t count = read_ids(ids, list);
+    uint32_t count = judge_ids(ids, list, MAX_IDS);
     pj_engine_options options = {.model = model, .isa = isa, .threads = 2};
     if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(pj_file_read(logits, 1 << 28, &text, &bytes, &err), PJ_OK);
@@ -104,7 +86,7 @@ static void test_types(void **state)
 {
     const char *isas[16], *folder = judge_folder("PJ_GOLDEN_GGUF");
     size_t count = pj_kernels_list(isas, 16), i;
-    json_t *reference = read_json(folder, "reference.json"), *model;
+    json_t *reference = judge_json(folder, "reference.json"), *model;
     (void)state;
     json_array_foreach(json_object_get(reference, "models"), i, model)
     {
@@ -129,7 +111,7 @@ static void check_family(const char *path)
     size_t i;
     json_t *entry;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
-    json_t *reference = read_json(judge_join(folder, golden, name), "reference.json");
+    json_t *reference = judge_json(judge_join(folder, golden, name), "reference.json");
     json_array_foreach(json_object_get(reference, "logits"), i, entry)
     {
         judge_join(logits, folder, json_string_value(json_object_get(entry, "file")));
