@@ -320,3 +320,8 @@ pj_wire_part pj_wire_body_next(pj_wire_body *b, const char *bytes, size_t count)
     if (part.kind == PJ_WIRE_CHUNK) part.chunk_bytes = b->left;
     return part;
 }
+
+bool pj_wire_body_between(const pj_wire_body *b)
+{
+    return b->kind == PJ_BODY_CHUNKED && b->state == SIZE && !b->digits;
+}

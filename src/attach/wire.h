@@ -88,4 +88,7 @@ void pj_wire_body_begin(pj_wire_body *body, pj_body_kind kind, uint64_t length);
 /* The next part of the input. Takes at least one byte of a body that is not done. */
 pj_wire_part pj_wire_body_next(pj_wire_body *body, const char *bytes, size_t count);
 
+/* Between two chunks: nothing of the next one's size line has come yet. */
+bool pj_wire_body_between(const pj_wire_body *body);
+
 #endif

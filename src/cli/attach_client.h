@@ -25,5 +25,6 @@ typedef struct pj_attach_args {
 extern _Atomic bool pj_attach_cancelled;
 
 int pj_attach_client(const pj_command *command, const pj_attach_args *args, const char *positional);
+int pj_attach_proxy(const pj_command *command, const pj_attach_args *args);
 
 #endif

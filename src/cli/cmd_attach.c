@@ -111,10 +111,11 @@ static int check_words(const pj_command *command, const pj_attach_args *a, int p
         return pj_command_usage(command, "give the server's address: --url http://HOST:PORT");
     for (int i = 0; i < a->tags.count; i++)
         if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
-    if (sources != 1)
-        return pj_command_usage(command,
-                                "give one of: a prompt, -f, --prompts, or --input-len with "
-                                "--output-len");
+    if (a->listen && sources)
+        return pj_command_usage(command, "--listen takes prompts from its clients");
+    if (!a->listen && sources != 1)
+        return pj_command_usage(command, "give one of: a prompt, -f, --prompts, --input-len with "
+                                         "--output-len, or --listen");
     return PJ_EXIT_OK;
 }
 
@@ -127,7 +128,7 @@ static int execute(const pj_command *command, pj_attach_args *a, const char *pos
     if (status != PJ_OK)
         code = pj_command_failed(command, &err);
     else
-        code = pj_attach_client(command, a, positional);
+        code = a->listen ? pj_attach_proxy(command, a) : pj_attach_client(command, a, positional);
     pj_free(a->header_lines);
     return code;
 }
@@ -162,6 +163,16 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          .choices = "chat completions"},
         {"header", 0, PJ_OPTION_LIST, &a.headers, "LINE",
          "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token"},
+        {"listen", 'l', PJ_OPTION_TEXT, &a.listen, "HOST:PORT",
+         "be a proxy: clients point here, every request becomes a run and its answer carries its "
+         "energy"},
+        {"token", 0, PJ_OPTION_TEXT, &a.token, "TOKEN",
+         "what clients of the proxy must send (X-Perjoule-Token, or as a bearer token); needed to "
+         "listen anywhere but on loopback"},
+        {"allow-host", 0, PJ_OPTION_LIST, &a.hosts, "NAME",
+         "a name that clients of the proxy may use for it, besides the one it listens on"},
+        {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
+         "leave bodies of answers alone: energy in headers only"},
         {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
          "how energy is divided between requests in flight: bytes (default where --model-shape is "
          "given), tokens or equal",
@@ -203,6 +214,9 @@ const pj_command pj_command_attach = {
         "costs then, over the steady state: from the N-th first token to the (M-N)-th. Requests in "
         "flight at the same time share the machine's energy by a rule; such figures are marked "
         "allocated.\n\n"
+        "With --listen it is a proxy: clients use its address instead of the server's, their "
+        "requests pass through unchanged, and answers carry their energy (usage.energy_joules, "
+        "X-Energy-Joules).\n\n"
         "The sensors are those of this machine. For a server on another one, start perjoule serve "
         "there and give --power perjoule:http://HOST:PORT; otherwise energy is unavailable and "
         "timing is complete.",
@@ -210,5 +224,6 @@ const pj_command pj_command_attach = {
         "perjoule attach --url http://127.0.0.1:8080/v1 \"Why is the sky blue?\"\n"
         "perjoule attach --url http://127.0.0.1:11434 -m llama3.2 -f prompt.txt -n 100\n"
         "perjoule attach --url http://127.0.0.1:8000/v1 --concurrency 8 --requests 64 --input-len "
-        "512 --output-len 128\n",
+        "512 --output-len 128\n"
+        "perjoule attach --url http://127.0.0.1:8080 --listen 127.0.0.1:8081\n",
 };

@@ -9,11 +9,11 @@
 #include <string.h>
 
 extern const pj_power_source pj_source_estimate, pj_source_hwmon, pj_source_nvml,
-    pj_source_powermetrics, pj_source_rapl, pj_source_replay, pj_source_sim;
+    pj_source_perjoule, pj_source_powermetrics, pj_source_rapl, pj_source_replay, pj_source_sim;
 
 const pj_power_source *const pj_power_sources[] = {
     &pj_source_rapl,     &pj_source_nvml,   &pj_source_hwmon, &pj_source_powermetrics,
-    &pj_source_estimate, &pj_source_replay, &pj_source_sim,   NULL,
+    &pj_source_estimate, &pj_source_perjoule, &pj_source_replay, &pj_source_sim,   NULL,
 };
 
 const pj_power_source *pj_power_source_find(const char *name, size_t length)

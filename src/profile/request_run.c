@@ -9,9 +9,11 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_JSON_BYTES = 4 << 20 };
+#define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
 
 /* ---- when what was -------------------------------------------------------------------------- */
 
@@ -221,19 +223,18 @@ static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns
 
 /* ---- rails and readings: the share as a counter --------------------------------------------- */
 
-/* The share of a rail is a counter whose steps are as uncertain as the machine's energy over the
- * request, times the share. */
+/* The share of a rail is a counter without noise; how uncertain it is comes in later (widen). */
 static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
                             pj_spool *spool, pj_error *err)
 {
     pj_rail rail = p->place->rails[r];
-    double sd_mj = p->sd_mj[r], idle_mj = p->idle_mj[r];
+    double idle_mj = p->idle_mj[r];
     pj_buffer buffer;
     pj_json json;
     rail.kind = PJ_RAIL_COUNTER;
     rail.period_ns = 20 * PJ_NS_PER_MS;
     rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
-    rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0; /* two ends, each evenly rounded */
+    rail.resolution = 0;
     rail.modulus_uj = 0;
     rail.gain = 1;
     pj_buffer_init(&buffer, 1 << 16);
@@ -242,27 +243,61 @@ static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t durat
     return append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
 }
 
-static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_error *err)
+/* Windows far shorter than the others say little for their number: a point that is too near to the
+ * one before it is left out, its energy is in the next one. First and last stay. */
+static bool is_written(const pj_ledger_series *s, size_t i, int64_t last_ns)
 {
-    pj_ledger_series s = p->series;
+    if (i == 0 || i + 1 == s->count) return true;
+    return s->t_ns[i] - last_ns >= LEAST_WINDOW_NS &&
+           s->t_ns[s->count - 1] - s->t_ns[i] >= LEAST_WINDOW_NS;
+}
+
+static pj_status write_rail_readings(const pj_ledger_series *s, uint32_t r, pj_spool *spool,
+                                     pj_error *err)
+{
+    bool gap = false;
+    int64_t last_ns = 0;
     pj_status status = PJ_OK;
-    for (uint32_t r = 0; r < s.rail_count && status == PJ_OK; r++) {
-        bool gap = false;
-        for (size_t i = 0; i < s.count && status == PJ_OK; i++) {
-            double mj = s.mj[i * s.rail_count + r];
-            pj_reading reading = {.before_ns = s.t_ns[i],
-                                  .after_ns = s.t_ns[i],
-                                  .fresh_ns = s.t_ns[i],
-                                  .value = mj * 1e3,
-                                  .rail = (uint16_t)r,
-                                  .status = gap ? PJ_READING_RESET : PJ_READING_OK,
-                                  .sequence = (uint32_t)i};
-            gap = isnan(mj);
-            if (!gap)
-                status = pj_spool_append(spool, PJ_RECORD_READINGS, &reading, sizeof reading, err);
-        }
+    for (size_t i = 0; i < s->count && status == PJ_OK; i++) {
+        double mj = s->mj[i * s->rail_count + r];
+        gap |= isnan(mj);
+        if (isnan(mj) || !is_written(s, i, last_ns)) continue;
+        pj_reading reading = {.before_ns = s->t_ns[i],
+                              .after_ns = s->t_ns[i],
+                              .fresh_ns = s->t_ns[i],
+                              .value = mj * 1e3,
+                              .rail = (uint16_t)r,
+                              .status = gap ? PJ_READING_RESET : PJ_READING_OK,
+                              .sequence = (uint32_t)i};
+        gap = false;
+        last_ns = s->t_ns[i];
+        status = pj_spool_append(spool, PJ_RECORD_READINGS, &reading, sizeof reading, err);
     }
     return status;
+}
+
+static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t r = 0; r < p->series.rail_count && status == PJ_OK; r++)
+        status = write_rail_readings(&p->series, r, spool, err);
+    return status;
+}
+
+/* Of the machine's energy over the request, times the share: 1 sigma without that of the gain. */
+static double share_sd_mj(const pj_request_parts *p)
+{
+    double square = 0;
+    for (uint32_t r = 0; r < p->place->rail_count; r++)
+        if (pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL))
+            square += p->sd_mj[r] * p->sd_mj[r];
+    return sqrt(square);
+}
+
+/* Whether the sensors were fine enough for a request as short as this. */
+static bool is_resolved(const pj_request_parts *p)
+{
+    return !p->allocation || isnan(p->total_mj) || 1.96 * share_sd_mj(p) <= p->total_mj;
 }
 
 static pj_status write_power(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
@@ -272,7 +307,7 @@ static pj_status write_power(const pj_request_parts *p, const pj_request_times *
     if (!p->allocation) return PJ_OK;
     for (uint32_t r = 0; r < p->place->rail_count && status == PJ_OK; r++)
         status = write_rail(p, r, t->end_ns - t->begin_ns, spool, err);
-    return status == PJ_OK ? write_readings(p, spool, err) : status;
+    return status == PJ_OK && is_resolved(p) ? write_readings(p, spool, err) : status;
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
@@ -429,6 +464,205 @@ static pj_status write_warnings(const pj_request_parts *p, const pj_request_time
     return status;
 }
 
+/* ---- energies, exactly ---------------------------------------------------------------------- */
+
+/* The share is known at every moment, so that rows are differences of it: nothing is fitted. Sums
+ * of rows are exact in nanojoules because neighbours share the moment between them. */
+typedef struct share_curve {
+    const pj_request_parts *p;
+    int64_t begin_ns, end_ns;
+    double idle_mw; /* of the total; NAN: unknown */
+    bool in_total[PJ_MAX_RAILS];
+} share_curve;
+
+static double rail_at(const share_curve *c, uint32_t rail, int64_t t_ns)
+{
+    const pj_ledger_series *s = &c->p->series;
+    size_t low = 0, high = s->count - 1;
+    if (t_ns <= s->t_ns[0]) return 0;
+    if (t_ns >= s->t_ns[high]) return s->mj[high * s->rail_count + rail];
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        *(s->t_ns[middle] <= t_ns ? &low : &high) = middle;
+    }
+    double before = s->mj[low * s->rail_count + rail], after = s->mj[high * s->rail_count + rail];
+    return before + (after - before) * (double)(t_ns - s->t_ns[low]) /
+                        (double)(s->t_ns[high] - s->t_ns[low]);
+}
+
+static double total_at(const share_curve *c, int64_t t_ns)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < c->p->series.rail_count; r++)
+        if (c->in_total[r]) sum += rail_at(c, r, t_ns);
+    return sum;
+}
+
+static int64_t moment(const share_curve *c, double ms)
+{
+    return c->begin_ns + llround(ms * 1e6);
+}
+
+static void set_energy(const share_curve *c, double start_ms, double duration_ms, pj_energy *e)
+{
+    int64_t from = moment(c, start_ms), to = moment(c, start_ms + duration_ms);
+    e->gross_nj = llround(total_at(c, to) * 1e6) - llround(total_at(c, from) * 1e6);
+    e->self_nj = e->gross_nj;
+    e->net_nj = isnan(c->idle_mw)
+                    ? PJ_NJ_UNKNOWN
+                    : e->gross_nj - llround(c->idle_mw * (double)(to - from) * 1e-9 * 1e6);
+    e->method = PJ_METHOD_ALLOCATED;
+}
+
+static void set_rows(const share_curve *c, pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        set_energy(c, d->phases[i].start_ms, d->phases[i].duration_ms, &d->phases[i].energy);
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        pj_section_row *row = &d->sections[i];
+        set_energy(c, row->start_ms, row->duration_ms, &row->energy);
+        d->phases[row->phase].energy.self_nj -= row->energy.gross_nj;
+    }
+    for (uint32_t i = 0; i < d->token_count; i++) {
+        pj_token_row *row = &d->tokens[i];
+        set_energy(c, row->start_ms, row->duration_ms, &row->energy);
+        d->phases[row->phase].energy.self_nj -= row->energy.gross_nj;
+        row->power_mw = pj_mj_of_nj(row->energy.gross_nj) / row->duration_ms * 1e3;
+    }
+}
+
+static void set_rails(const share_curve *c, pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->rail_energy_count; i++) {
+        pj_rail_energy *row = &d->rail_energy[i];
+        double mj = 0, ms = 0;
+        for (uint32_t k = 0; k < d->phase_count; k++) {
+            const pj_phase_row *phase = &d->phases[k];
+            if (row->phase != PJ_PHASE_COUNT && row->phase != phase->phase) continue;
+            mj += rail_at(c, row->rail, moment(c, phase->start_ms + phase->duration_ms)) -
+                  rail_at(c, row->rail, moment(c, phase->start_ms));
+            ms += phase->duration_ms;
+        }
+        row->gross_mj = mj;
+        row->idle_mj = d->baseline_mw[row->rail] * ms * 1e-3;
+        row->net_mj = mj - row->idle_mj;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double typical_token(const pj_run_data *d)
+{
+    double *mj = pj_alloc(d->token_count + 1, sizeof *mj), middle = NAN;
+    uint32_t n = 0;
+    for (uint32_t i = 0; mj && i < d->token_count; i++)
+        if (d->phases[d->tokens[i].phase].phase == PJ_PHASE_DECODE)
+            mj[n++] = pj_mj_of_nj(d->tokens[i].energy.gross_nj);
+    if (mj) qsort(mj, n, sizeof *mj, by_value);
+    if (n) middle = n % 2 ? mj[n / 2] : (mj[n / 2 - 1] + mj[n / 2]) / 2;
+    pj_free(mj);
+    return middle;
+}
+
+static void set_figures(const share_curve *c, pj_run_data *d)
+{
+    pj_run_info *info = &d->info;
+    int64_t gross = 0, idle = 0, load = 0;
+    double idle_ms = 0;
+    info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        const pj_phase_row *row = &d->phases[i];
+        double mj = pj_mj_of_nj(row->energy.gross_nj), net = pj_mj_of_nj(row->energy.net_nj);
+        gross += row->energy.gross_nj;
+        if (row->phase == PJ_PHASE_IDLE) idle += row->energy.gross_nj, idle_ms += row->duration_ms;
+        if (row->phase == PJ_PHASE_PREFILL) info->prefill_mj = mj, info->prefill_net_mj = net;
+        if (row->phase == PJ_PHASE_DECODE) info->decode_mj = mj, info->decode_net_mj = net;
+    }
+    for (uint32_t i = 0; i < d->section_count; i++) load += d->sections[i].energy.gross_nj;
+    double load_ms = d->section_count ? d->sections[0].duration_ms : 0;
+    info->total_mj = (double)gross / 1e6;
+    info->idle_mj = c->idle_mw * info->total_ms * 1e-3;
+    info->net_mj = info->total_mj - info->idle_mj;
+    info->model_load_mj = d->section_count ? (double)load / 1e6 : NAN;
+    info->request_mj = (double)(gross - idle - load) / 1e6;
+    info->request_net_mj =
+        info->request_mj - c->idle_mw * (info->total_ms - idle_ms - load_ms) * 1e-3;
+    info->typical_token_mj = typical_token(d);
+}
+
+/* What the fit made of few windows is replaced by the share itself. */
+static void set_exactly(pj_run_data *d, const pj_request_parts *p)
+{
+    const pj_ledger_series *s = &p->series;
+    share_curve c = {.p = p, .begin_ns = pj_exchange_sent_ns(p->exchange)};
+    if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
+    for (uint32_t r = 0; r < s->rail_count; r++) {
+        c.in_total[r] = pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL);
+        for (size_t i = 0; i < s->count; i++)
+            if (isnan(s->mj[i * s->rail_count + r])) return; /* the usual way knows gaps */
+    }
+    c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
+    set_rows(&c, d);
+    set_rails(&c, d);
+    set_figures(&c, d);
+}
+
+/* ---- uncertainty ---------------------------------------------------------------------------- */
+
+/* What comes from not knowing where the sensor's windows lie is the same for every interval,
+ * however long, but no more than the interval's energy. */
+static void widen_sd(double mj, double sd_mj, pj_sd *sd, float *all)
+{
+    double own = sd->random_mj > 0 ? (double)sd->random_mj : 0;
+    if (isnan(mj) || !(sd_mj > 0)) return;
+    sd->random_mj = (float)hypot(own, fmin(sd_mj, fabs(mj)));
+    *all = (float)pj_sd_total(sd);
+}
+
+static void widen_energy(pj_energy *e, double sd_mj)
+{
+    double mj = pj_mj_of_nj(e->gross_nj);
+    widen_sd(mj, sd_mj, &e->sd, &e->sd_mj);
+    widen_sd(mj, sd_mj, &e->net_sd, &e->net_sd_mj);
+}
+
+static void widen_run(pj_run_info *info, double sd_mj)
+{
+    float gross = (float)info->total_sd_mj, net = (float)info->net_sd_mj;
+    widen_sd(info->total_mj, sd_mj, &info->total_sd, &gross);
+    widen_sd(info->total_mj, sd_mj, &info->net_sd, &net);
+    info->total_sd_mj = (double)gross;
+    info->net_sd_mj = (double)net;
+    info->request_sd_mj = hypot(info->request_sd_mj, sd_mj);
+    info->request_net_sd_mj = hypot(info->request_net_sd_mj, sd_mj);
+}
+
+static void withdraw(pj_run_data *d, const pj_request_parts *p)
+{
+    d->info.absence = PJ_ABSENT_BELOW_RESOLUTION;
+    d->info.upper_mj = p->total_mj + 1.96 * share_sd_mj(p);
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        d->phases[i].energy.absence = PJ_ABSENT_BELOW_RESOLUTION;
+}
+
+static void widen(pj_run_data *d, const pj_request_parts *p)
+{
+    double sd_mj = share_sd_mj(p);
+    if (!p->allocation) return;
+    if (!is_resolved(p)) {
+        withdraw(d, p);
+        return;
+    }
+    for (uint32_t i = 0; i < d->phase_count; i++) widen_energy(&d->phases[i].energy, sd_mj);
+    for (uint32_t i = 0; i < d->section_count; i++) widen_energy(&d->sections[i].energy, sd_mj);
+    for (uint32_t i = 0; i < d->token_count; i++) widen_energy(&d->tokens[i].energy, sd_mj);
+    widen_run(&d->info, sd_mj);
+}
+
 /* ---- all together --------------------------------------------------------------------------- */
 
 pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_error *err)
@@ -455,6 +689,8 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
         status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
         pj_spool_reader_close(&reader);
     }
+    if (status == PJ_OK) set_exactly(data, p);
+    if (status == PJ_OK) widen(data, p);
     pj_spool_close(&spool, true);
     pj_arena_fini(&arena);
     return status;

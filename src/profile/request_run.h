@@ -54,6 +54,7 @@ typedef struct pj_request_parts {
     const char *allocation;  /* name of the rule; NULL: no energy is known */
     pj_ledger_series series; /* what follows is meaningless without one */
     double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
+    double total_mj; /* NAN: unknown */
     const char *id;
     int64_t wall_ns;
     const pj_request_warning *warnings;

@@ -46,6 +46,7 @@ struct pj_requests {
     int16_t rail_of[PJ_MAX_RAILS]; /* the meter's index -> the ledger's, -1: not divided */
     pj_ledger *ledger;             /* NULL: no energy */
     bool metering;
+    int64_t patience_ns;
     pthread_t metering_thread, storing_thread;
     bool has_metering_thread, has_storing_thread;
     pthread_mutex_t mutex; /* guards what follows, ledger and requests */
@@ -95,6 +96,7 @@ static pj_status open_ledger(pj_requests *q, pj_error *err)
                                                    .keeps_all = q->options.keeps_all});
     if (!q->ledger) return pj_fail_memory(err, "the shares of requests");
     q->place.quality = pj_meter_quality(meter);
+    q->patience_ns = PATIENCE_NS + pj_meter_settle_ns(meter);
     q->place.power_sources = pj_meter_sources(meter);
     if (*pj_meter_unread(meter)) q->place.partial_rails = pj_meter_unread(meter);
     pj_status status = pj_meter_start(meter, err);
@@ -240,7 +242,7 @@ static void settle(pj_requests *q, int64_t now_ns)
     int64_t known_ns = pj_ledger_known_ns(q->ledger), until_ns = INT64_MIN;
     for (pj_request *r = q->open; r; r = r->next) {
         if (!r->has_ended || r->is_done) continue;
-        if ((r->end_ns <= known_ns || now_ns > r->end_ns + PATIENCE_NS) && r->end_ns > until_ns)
+        if ((r->end_ns <= known_ns || now_ns > r->end_ns + q->patience_ns) && r->end_ns > until_ns)
             until_ns = r->end_ns;
     }
     if (until_ns != INT64_MIN) pj_ledger_settle(q->ledger, until_ns, NULL);
@@ -334,6 +336,7 @@ static pj_request_parts collect(pj_request *r)
         parts.idle_mj[i] = pj_ledger_idle_mj(q->ledger, r->entry, i);
     }
     r->final = pj_ledger_of(q->ledger, r->entry);
+    parts.total_mj = r->final.total_mj;
     return parts;
 }
 

@@ -75,7 +75,8 @@ class Engine:
         request = {"method": line[0], "path": line[1], "headers": headers, "body": body}
         with self.lock:
             self.requests.append(request)
-        return self.answer(request, connection.sendall)
+        kept = self.answer(request, connection.sendall)
+        return kept and headers.get("connection", "").lower() != "close"
 
     @staticmethod
     def head(send, status="200 OK", kind="text/event-stream", length=None, *more):
@@ -124,4 +125,5 @@ class Engine:
         return True
 
     def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

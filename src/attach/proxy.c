@@ -1,0 +1,586 @@
+/* Connections of the proxy, and requests on their way to the server. */
+#include "attach/proxy_pair.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    MOST_PAIRS = 1024,
+    READ_BYTES = 64 << 10,
+    QUEUE_BYTES = 1 << 20, /* more is not read while so much waits to be sent */
+    IN_BYTES = PJ_WIRE_HEAD_MAX_BYTES + 2 * READ_BYTES,
+    TICK_MS = 10
+};
+#define HEAD_NS   (20 * PJ_NS_PER_S)  /* for the head of a request */
+#define IDLE_NS   (120 * PJ_NS_PER_S) /* between requests */
+#define HOLD_NS   (20 * PJ_NS_PER_MS) /* of a chunk of which the rest does not come */
+#define FINAL_NS  (5 * PJ_NS_PER_S)   /* for the sensors to see the end */
+#define CLOSE_NS  (10 * PJ_NS_PER_S)  /* for a client to take what is left */
+#define LINGER_NS (2 * PJ_NS_PER_S)   /* and to close its side */
+
+typedef struct proxy {
+    const pj_proxy_options *o;
+    pj_address address;
+    pj_pair *pairs[MOST_PAIRS];
+    uint32_t count;
+    struct pollfd polls[2 * MOST_PAIRS + 1];
+    int64_t deaf_until_ns; /* no descriptors are left */
+    char scratch[READ_BYTES];
+} proxy;
+
+/* ---- pairs ---------------------------------------------------------------------------------- */
+
+static pj_pair *new_pair(int fd)
+{
+    pj_pair *p = pj_alloc(1, sizeof *p);
+    if (!p) return NULL;
+    p->client = fd;
+    p->server = -1;
+    p->since_ns = p->heard_ns = pj_clock_ns();
+    pj_buffer_init(&p->in, IN_BYTES);
+    pj_buffer_init(&p->to_client.bytes, 1u << 30);
+    pj_buffer_init(&p->to_server.bytes, 1u << 30);
+    pj_buffer_init(&p->body, PJ_PAIR_BODY_BYTES);
+    pj_buffer_init(&p->head, IN_BYTES);
+    pj_buffer_init(&p->hold, PJ_PAIR_WHOLE_BYTES + (1 << 20));
+    pj_buffer_init(&p->late, 1 << 24);
+    return p;
+}
+
+static void hang_up(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, const char *why)
+{
+    const pj_proxy_hooks *hooks = &x->o->hooks;
+    pj_pair_end_exchange(x->o, p, outcome, why, pj_clock_ns());
+    if (p->request_hook) hooks->release(hooks->context, p->request_hook);
+    p->request_hook = NULL;
+}
+
+static void free_pair(proxy *x, pj_pair *p, const char *why)
+{
+    drop_request(x, p, PJ_EXCHANGE_CANCELLED, why);
+    hang_up(&p->client);
+    hang_up(&p->server);
+    pj_buffer_fini(&p->in);
+    pj_buffer_fini(&p->to_client.bytes);
+    pj_buffer_fini(&p->to_server.bytes);
+    pj_buffer_fini(&p->body);
+    pj_buffer_fini(&p->head);
+    pj_buffer_fini(&p->hold);
+    pj_buffer_fini(&p->late);
+    pj_free(p);
+}
+
+static void enter(pj_pair *p, pj_pair_state state)
+{
+    p->state = state;
+    p->since_ns = pj_clock_ns();
+}
+
+static size_t left_of(const pj_outgoing *out)
+{
+    return out->bytes.length - out->sent;
+}
+
+/* ---- answers of our own --------------------------------------------------------------------- */
+
+static const char *reason_of(int status)
+{
+    switch (status) {
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 421: return "Misdirected Request";
+    case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
+    default: return "Service Unavailable";
+    }
+}
+
+/* A problem document, and the end of the connection. */
+static void refuse(pj_pair *p, int status, const char *detail)
+{
+    char head[512], body[512];
+    int n = snprintf(body, sizeof body,
+                     "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"detail\":\"%s\"}",
+                     reason_of(status), status, detail);
+    if (n >= (int)sizeof body) n = (int)sizeof body - 1;
+    int bytes =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
+                 "Content-Length: %d\r\nConnection: close\r\n%s\r\n",
+                 status, reason_of(status), n, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
+    pj_pair_queue(&p->to_client, head, (size_t)bytes);
+    pj_pair_queue(&p->to_client, body, (size_t)n);
+    hang_up(&p->server);
+    enter(p, PJ_PAIR_CLOSING);
+}
+
+/* The server failed before an answer could be passed on: the client is told; in the middle of one
+ * the connection breaks off, as the server's own would. */
+static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
+{
+    char text[256], authority[PJ_URL_HOST_BYTES + 8];
+    pj_url_authority(x->o->url, authority, sizeof authority);
+    snprintf(text, sizeof text, "%s %s%s%s", what, authority, why ? ": " : "",
+             why ? strerror(why) : "");
+    bool untold = !p->has_head || p->mode == PJ_ANSWER_WHOLE;
+    drop_request(x, p, PJ_EXCHANGE_FAILED, text);
+    hang_up(&p->server);
+    if (untold)
+        refuse(p, 502, text);
+    else
+        enter(p, PJ_PAIR_CLOSING);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static const char *field_text(const pj_pair *p, const char *name, char *text, size_t size)
+{
+    size_t bytes;
+    const char *value = pj_wire_field(pj_buffer_get(&p->in), p->request.bytes, name, &bytes);
+    if (!value) return NULL;
+    snprintf(text, size, "%.*s", (int)bytes, value);
+    return text;
+}
+
+static bool admit(proxy *x, pj_pair *p)
+{
+    const pj_proxy_hooks *hooks = &x->o->hooks;
+    char host[300], origin[300], authorization[2048], token[300];
+    const char *detail = "";
+    int status = hooks->admit(hooks->context, field_text(p, "host", host, sizeof host),
+                              field_text(p, "origin", origin, sizeof origin),
+                              field_text(p, "authorization", authorization, sizeof authorization),
+                              field_text(p, "x-perjoule-token", token, sizeof token), &detail);
+    if (status) refuse(p, status, detail);
+    return !status;
+}
+
+/* The path at the server: its prefix comes in front of paths that do not have it. */
+static void set_target(const proxy *x, pj_pair *p)
+{
+    const char *prefix = x->o->url->prefix, *target = p->request.target;
+    size_t n = strlen(prefix);
+    bool has = strncmp(target, prefix, n) == 0 && (!target[n] || strchr("/?", target[n]));
+    if (strncmp(target, "http://", 7) == 0) { /* absolute form */
+        const char *path = strchr(target + 7, '/');
+        target = path ? path : "/";
+    }
+    snprintf(p->target, sizeof p->target, "%s%s", has ? "" : prefix, target);
+}
+
+static bool is_ours(const proxy *x, const pj_wire_line *line)
+{
+    char value[2048];
+    if (pj_wire_name_is(line, "X-Perjoule-Token") || pj_wire_name_is(line, "X-Energy") ||
+        pj_wire_name_is(line, "X-Energy-Wait"))
+        return true;
+    if (!pj_wire_name_is(line, "Authorization")) return false;
+    snprintf(value, sizeof value, "%.*s", (int)line->value_bytes, line->value);
+    return x->o->hooks.is_own_token(x->o->hooks.context, value);
+}
+
+static void queue_request_head(const proxy *x, pj_pair *p)
+{
+    char line[PJ_URL_HOST_BYTES + 2200], authority[PJ_URL_HOST_BYTES + 8];
+    const char *head = pj_buffer_get(&p->in);
+    pj_wire_line field;
+    int n = snprintf(line, sizeof line, "%s %s HTTP/1.%d\r\n", p->request.method, p->target,
+                     p->request.minor);
+    pj_pair_queue(&p->to_server, line, (size_t)n);
+    pj_url_authority(x->o->url, authority, sizeof authority);
+    for (size_t at = 0; pj_wire_next_field(head, p->request.bytes, &at, &field);) {
+        if (is_ours(x, &field)) continue;
+        if (p->inference && pj_wire_name_is(&field, "Accept-Encoding")) continue; /* to look in */
+        if (pj_wire_name_is(&field, "Host")) {
+            n = snprintf(line, sizeof line, "Host: %s\r\n", authority);
+            pj_pair_queue(&p->to_server, line, (size_t)n);
+        } else {
+            pj_pair_queue(&p->to_server, field.line, field.line_bytes);
+        }
+    }
+    pj_pair_queue(&p->to_server, "\r\n", 2);
+}
+
+static bool is_inference(const pj_pair *p)
+{
+    pj_exchange *x = pj_exchange_new(p->request.method, p->target, "", 0, 0);
+    bool is = x && pj_exchange_asked(x)->is_inference;
+    pj_exchange_free(x);
+    return is;
+}
+
+static void read_wishes(pj_pair *p)
+{
+    char text[300];
+    const char *te = field_text(p, "te", text, sizeof text);
+    p->takes_trailers = te && pj_wire_has_token(te, strlen(te), "trailers");
+    const char *wait = field_text(p, "x-energy-wait", text, sizeof text);
+    p->wants_wait = wait && strcmp(wait, "1") == 0;
+    const char *energy = field_text(p, "x-energy", text, sizeof text);
+    p->wants_none = energy && strcmp(energy, "none") == 0;
+}
+
+static void connect_pair(proxy *x, pj_pair *p)
+{
+    p->server_used = p->server >= 0;
+    if (p->server >= 0) return;
+    p->server = pj_dial(&x->address);
+    p->connecting = p->server >= 0;
+    if (p->server < 0) server_failed(x, p, "cannot connect to", errno);
+}
+
+static void begin_exchange(proxy *x, pj_pair *p)
+{
+    const pj_proxy_hooks *hooks = &x->o->hooks;
+    if (!p->inference || p->exchange || p->ended) return;
+    p->exchange = pj_exchange_new(p->request.method, p->target, pj_buffer_get(&p->body),
+                                  p->body.length, pj_clock_ns());
+    if (p->exchange) p->request_hook = hooks->begin(hooks->context, p->exchange);
+    pj_buffer_fini(&p->body);
+    pj_buffer_init(&p->body, PJ_PAIR_BODY_BYTES);
+}
+
+static void request_sent(proxy *x, pj_pair *p)
+{
+    begin_exchange(x, p);
+    enter(p, PJ_PAIR_ANSWER);
+}
+
+/* As much of the client's bytes as belongs to the request's body. */
+static void take_request_body(proxy *x, pj_pair *p)
+{
+    size_t used = 0;
+    while (used < p->in.length && !p->request_body.done) {
+        const char *at = p->in.data + used;
+        pj_wire_part part = pj_wire_body_next(&p->request_body, at, p->in.length - used);
+        if (part.kind == PJ_WIRE_BROKEN) {
+            drop_request(x, p, PJ_EXCHANGE_FAILED, "the request's chunks were malformed");
+            refuse(p, 400, "malformed chunks");
+            return;
+        }
+        if (part.kind == PJ_WIRE_DATA && p->inference) pj_buffer_append(&p->body, at, part.bytes);
+        pj_pair_queue(&p->to_server, at, part.bytes);
+        used += part.bytes;
+    }
+    memmove(p->in.data, p->in.data + used, p->in.length - used);
+    p->in.length -= used;
+    if (p->request_body.done) request_sent(x, p);
+}
+
+static void take_request(proxy *x, pj_pair *p)
+{
+    const char *why = "";
+    if (p->state == PJ_PAIR_REQUEST) {
+        if (p->in.length) take_request_body(x, p);
+        return;
+    }
+    if (p->state != PJ_PAIR_IDLE || !p->in.length) return;
+    pj_wire_verdict verdict = pj_wire_parse(p->in.data, p->in.length, true, &p->request, &why);
+    if (verdict == PJ_WIRE_BAD) refuse(p, 400, why);
+    if (verdict != PJ_WIRE_COMPLETE || !admit(x, p)) return;
+    if (p->request.upgrades || strcmp(p->request.method, "CONNECT") == 0) {
+        refuse(p, 501, "the proxy speaks plain HTTP requests alone");
+        return;
+    }
+    set_target(x, p);
+    p->inference = is_inference(p);
+    p->has_head = p->ended = p->answered = false;
+    p->wants_wait = p->wants_none = p->takes_trailers = false;
+    pj_buffer_clear(&p->head);
+    read_wishes(p);
+    queue_request_head(x, p);
+    pj_wire_body_begin(&p->request_body, p->request.body, p->request.length);
+    memmove(p->in.data, p->in.data + p->request.bytes, p->in.length - p->request.bytes);
+    p->in.length -= p->request.bytes;
+    enter(p, PJ_PAIR_REQUEST);
+    connect_pair(x, p);
+    if (p->state == PJ_PAIR_REQUEST && p->request_body.done)
+        request_sent(x, p);
+    else if (p->state == PJ_PAIR_REQUEST)
+        take_request_body(x, p);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+/* False: the other side is gone. */
+static bool send_queue(int fd, pj_outgoing *out)
+{
+    while (left_of(out)) {
+        ssize_t n = send(fd, out->bytes.data + out->sent, left_of(out), MSG_NOSIGNAL);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+        if (n < 0) return false;
+        out->sent += (size_t)n;
+    }
+    pj_buffer_clear(&out->bytes);
+    out->sent = 0;
+    return !out->bytes.failed;
+}
+
+/* True when the pair is over. */
+static bool send_to_client(pj_pair *p)
+{
+    if (!send_queue(p->client, &p->to_client)) return true;
+    if (p->state == PJ_PAIR_CLOSING && !left_of(&p->to_client) && !p->shut) {
+        p->shut = true; /* what it may still be sending is read and dropped until it closes */
+        shutdown(p->client, SHUT_WR);
+        p->since_ns = pj_clock_ns();
+    }
+    return false;
+}
+
+/* ---- the answer ----------------------------------------------------------------------------- */
+
+static void answer_done(proxy *x, pj_pair *p)
+{
+    bool keep = p->answer.keep_alive && p->request.keep_alive && p->request_body.done;
+    drop_request(x, p, PJ_EXCHANGE_COMPLETED, NULL);
+    if (!keep) hang_up(&p->server);
+    p->server_used = true;
+    enter(p, keep ? PJ_PAIR_IDLE : PJ_PAIR_CLOSING);
+    if (keep) take_request(x, p);
+}
+
+static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
+{
+    if (step == PJ_STEP_DONE) answer_done(x, p);
+    if (step == PJ_STEP_BROKEN) server_failed(x, p, "the answer broke off at", 0);
+    if (step == PJ_STEP_WAIT) {
+        pj_pair_end_exchange(x->o, p, PJ_EXCHANGE_COMPLETED, NULL, pj_clock_ns());
+        enter(p, PJ_PAIR_WAITING);
+    }
+}
+
+static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, int64_t now_ns)
+{
+    const char *why = "";
+    const pj_proxy_hooks *hooks = &x->o->hooks;
+    while (!p->has_head) {
+        if (count) pj_buffer_append(&p->head, bytes, count);
+        count = 0;
+        pj_wire_verdict verdict =
+            pj_wire_parse(pj_buffer_get(&p->head), p->head.length, false, &p->answer, &why);
+        if (verdict == PJ_WIRE_BAD) server_failed(x, p, "no answer of HTTP from", 0);
+        if (verdict != PJ_WIRE_COMPLETE) return;
+        size_t head = p->answer.bytes;
+        if (p->answer.status < 200) { /* 100 Continue: the real one follows */
+            pj_pair_queue(&p->to_client, p->head.data, head);
+            memmove(p->head.data, p->head.data + head, p->head.length - head);
+            p->head.length -= head;
+            continue;
+        }
+        begin_exchange(x, p); /* an answer before the request was whole */
+        pj_pair_take_head(x->o, p, now_ns);
+        bytes = p->head.data + head;
+        count = p->head.length - head;
+    }
+    pj_answer_step step =
+        p->answer_body.done ? PJ_STEP_DONE : pj_pair_take_body(x->o, p, bytes, count, now_ns);
+    if (p->request_hook && !p->ended) hooks->progress(hooks->context, p->request_hook);
+    after_step(x, p, step);
+}
+
+/* A kept connection that the server has closed meanwhile: the request, of which nothing was
+ * answered, goes out once more; its bytes are still queued if none were taken. */
+static bool try_again(proxy *x, pj_pair *p)
+{
+    bool whole = left_of(&p->to_server) && !p->to_server.sent;
+    if (!p->server_used || p->has_head || p->head.length || !whole) return false;
+    hang_up(&p->server);
+    connect_pair(x, p);
+    return p->server >= 0;
+}
+
+static void receive_from_server(proxy *x, pj_pair *p)
+{
+    ssize_t n = recv(p->server, x->scratch, READ_BYTES, 0);
+    int64_t now_ns = pj_clock_ns();
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n > 0) {
+        p->heard_ns = now_ns;
+        if (p->state == PJ_PAIR_IDLE) /* nobody asked */
+            hang_up(&p->server);
+        else
+            take_answer(x, p, x->scratch, (size_t)n, now_ns);
+        return;
+    }
+    int why = n < 0 ? errno : 0;
+    if (p->state == PJ_PAIR_IDLE) {
+        hang_up(&p->server);
+        return;
+    }
+    if (try_again(x, p)) return;
+    pj_answer_step step = n == 0 ? pj_pair_take_end(x->o, p, now_ns) : PJ_STEP_BROKEN;
+    if (step == PJ_STEP_BROKEN)
+        server_failed(x, p,
+                      p->has_head ? "the answer broke off, connection closed by"
+                                  : "connection closed by",
+                      why);
+    else
+        after_step(x, p, step);
+}
+
+/* False: the client is gone. */
+static bool receive_from_client(proxy *x, pj_pair *p)
+{
+    size_t room = IN_BYTES - 1 - p->in.length;
+    if (room > READ_BYTES) room = READ_BYTES;
+    ssize_t n = recv(p->client, x->scratch, room, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    p->heard_ns = pj_clock_ns();
+    if (p->state == PJ_PAIR_CLOSING) return true; /* drained, so that our answer arrives */
+    pj_buffer_append(&p->in, x->scratch, (size_t)n);
+    take_request(x, p);
+    return true;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+static bool reads_client(const pj_pair *p)
+{
+    if (p->in.length + READ_BYTES >= IN_BYTES) return false;
+    return left_of(&p->to_server) < QUEUE_BYTES;
+}
+
+static bool reads_server(const pj_pair *p)
+{
+    return !p->connecting && p->state != PJ_PAIR_WAITING && left_of(&p->to_client) < QUEUE_BYTES;
+}
+
+static void step_server(proxy *x, pj_pair *p, short events)
+{
+    if (p->server < 0 || !events) return;
+    if (p->connecting) {
+        int why = pj_dial_error(p->server);
+        if (why) {
+            server_failed(x, p, "cannot connect to", why);
+            return;
+        }
+        p->connecting = false;
+    }
+    bool writable = events & (POLLOUT | POLLERR | POLLHUP);
+    if (writable && left_of(&p->to_server) && !send_queue(p->server, &p->to_server) &&
+        !try_again(x, p) && !(events & POLLIN)) {
+        server_failed(x, p, "cannot send to", errno);
+        return;
+    }
+    if (p->server >= 0 && !p->connecting && reads_server(p) &&
+        (events & (POLLIN | POLLHUP | POLLERR)))
+        receive_from_server(x, p);
+}
+
+/* True when the pair is over. */
+static bool step_pair(proxy *x, pj_pair *p, short client_events, short server_events)
+{
+    step_server(x, p, server_events);
+    if ((client_events & (POLLIN | POLLHUP | POLLERR)) && !receive_from_client(x, p)) return true;
+    if (p->server >= 0 && !p->connecting && left_of(&p->to_server) &&
+        !send_queue(p->server, &p->to_server) && !try_again(x, p))
+        server_failed(x, p, "cannot send to", errno);
+    return send_to_client(p);
+}
+
+/* True when the pair is over. */
+static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
+{
+    int64_t in_state = now_ns - p->since_ns;
+    const pj_proxy_hooks *hooks = &x->o->hooks;
+    if (p->state == PJ_PAIR_IDLE && p->in.length)
+        return in_state > IDLE_NS + HEAD_NS || now_ns - p->heard_ns > HEAD_NS;
+    if (p->state == PJ_PAIR_IDLE) return in_state > IDLE_NS;
+    if (p->state == PJ_PAIR_CLOSING) return in_state > (p->shut ? LINGER_NS : CLOSE_NS);
+    if (p->state == PJ_PAIR_REQUEST) return now_ns - p->heard_ns > IDLE_NS;
+    if (p->state == PJ_PAIR_ANSWER && p->hold.length && now_ns - p->hold_ns > HOLD_NS)
+        pj_pair_flush_hold(p);
+    if (p->state != PJ_PAIR_WAITING) return false;
+    pj_proxy_energy e = p->request_hook
+                            ? hooks->energy(hooks->context, p->request_hook, p->ended_ns)
+                            : (pj_proxy_energy){.provisional = false};
+    if (e.provisional && in_state < FINAL_NS) return false;
+    enter(p, PJ_PAIR_ANSWER);
+    after_step(x, p, pj_pair_go_on(x->o, p, p->ended_ns));
+    return send_to_client(p);
+}
+
+static void accept_all(proxy *x)
+{
+    for (;;) {
+        int fd = pj_accept(x->o->listener);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE)
+                x->deaf_until_ns = pj_clock_ns() + 100 * PJ_NS_PER_MS;
+            return;
+        }
+        pj_pair *p = x->count < MOST_PAIRS ? new_pair(fd) : NULL;
+        if (p)
+            x->pairs[x->count++] = p;
+        else
+            close(fd);
+    }
+}
+
+static uint32_t prepare_polls(proxy *x, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < x->count; i++) {
+        const pj_pair *p = x->pairs[i];
+        short client =
+            (short)((reads_client(p) ? POLLIN : 0) | (left_of(&p->to_client) ? POLLOUT : 0));
+        short server = (short)((reads_server(p) ? POLLIN : 0) |
+                               (p->connecting || left_of(&p->to_server) ? POLLOUT : 0));
+        /* a side of which nothing is wanted would be reported again and again once it is closed */
+        x->polls[2 * i] = (struct pollfd){.fd = client ? p->client : -1, .events = client};
+        x->polls[2 * i + 1] = (struct pollfd){.fd = server ? p->server : -1, .events = server};
+    }
+    int listener = now_ns >= x->deaf_until_ns ? x->o->listener : -1;
+    x->polls[2 * x->count] = (struct pollfd){.fd = listener, .events = POLLIN};
+    return 2 * x->count + 1;
+}
+
+static void turn(proxy *x, bool *ticked, int64_t *tick_ns)
+{
+    uint32_t n = prepare_polls(x, pj_clock_ns()), before = x->count;
+    int ready = poll(x->polls, n, TICK_MS);
+    int64_t now_ns = pj_clock_ns();
+    *ticked = now_ns - *tick_ns >= TICK_MS * PJ_NS_PER_MS;
+    if (*ticked) *tick_ns = now_ns;
+    for (uint32_t i = before; i-- > 0;) {
+        pj_pair *p = x->pairs[i];
+        short client = ready > 0 ? x->polls[2 * i].revents : 0;
+        short server = ready > 0 ? x->polls[2 * i + 1].revents : 0;
+        bool over = (client || server) && step_pair(x, p, client, server);
+        if (!over && *ticked) over = check_time(x, p, now_ns);
+        if (!over) continue;
+        free_pair(x, p, "the client closed the connection");
+        x->pairs[i] = x->pairs[--x->count];
+    }
+    if (ready > 0 && x->polls[n - 1].revents) accept_all(x);
+}
+
+pj_status pj_proxy_run(const pj_proxy_options *options, pj_error *err)
+{
+    proxy *x = pj_alloc(1, sizeof *x);
+    if (!x) return pj_fail_memory(err, "a proxy");
+    x->o = options;
+    bool ticked = false;
+    int64_t tick_ns = 0;
+    pj_status status = pj_address_resolve(options->url, &x->address, err);
+    while (status == PJ_OK && !atomic_load(options->stop)) turn(x, &ticked, &tick_ns);
+    while (x->count) free_pair(x, x->pairs[--x->count], "the proxy was stopped");
+    pj_free(x);
+    return status;
+}

@@ -1,0 +1,453 @@
+/*
+ * Answers on their way to the client, and the places where energy goes into them. Chunks keep their
+ * boundaries: one that gets a figure is only longer.
+ */
+#include "attach/proxy_pair.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static void write_energy(const pj_proxy_energy *e, pj_buffer *to)
+{
+    pj_json json;
+    pj_json_init(&json, to);
+    pj_json_object_begin(&json);
+    pj_json_kv_double(&json, "total", e->total);
+    pj_json_kv_double(&json, "input", e->input);
+    pj_json_kv_double(&json, "output", e->output);
+    pj_json_kv_double(&json, "lo", e->lo);
+    pj_json_kv_double(&json, "hi", e->hi);
+    pj_json_kv_string(&json, "source", e->source);
+    pj_json_kv_string(&json, "method", e->method);
+    pj_json_kv_bool(&json, "provisional", e->provisional);
+    pj_json_kv_string(&json, "scope", "machine");
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+}
+
+static pj_proxy_energy energy_now(const pj_proxy_options *o, const pj_pair *p, int64_t now_ns)
+{
+    if (p->request_hook) return o->hooks.energy(o->hooks.context, p->request_hook, now_ns);
+    return (pj_proxy_energy){NAN, NAN, NAN, NAN, NAN, "unavailable", NULL, false};
+}
+
+/* Copies bytes with `"energy_joules": {...}` before each of the braces marked. */
+static void insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes, size_t count,
+                   size_t from, int64_t now_ns, pj_buffer *to)
+{
+    pj_buffer member;
+    pj_proxy_energy energy = energy_now(o, p, now_ns);
+    size_t at = 0;
+    pj_buffer_init(&member, 4096);
+    pj_buffer_text(&member, "\"energy_joules\":");
+    write_energy(&energy, &member);
+    for (uint32_t i = 0; i < p->spot_count && !member.failed; i++) {
+        size_t spot = p->spots[i] - from;
+        pj_buffer_append(to, bytes + at, spot - at);
+        if (!p->spot_empty[i]) pj_buffer_char(to, ',');
+        pj_buffer_append(to, member.data, member.length);
+        at = spot;
+    }
+    pj_buffer_append(to, bytes + at, count - at);
+    pj_buffer_fini(&member);
+}
+
+/* X-Energy-Joules and what belongs to it, as lines of a head or trailer. */
+static void write_lines(const pj_proxy_options *o, const pj_pair *p, int64_t now_ns, pj_buffer *to)
+{
+    pj_proxy_energy e = energy_now(o, p, now_ns);
+    if (p->wants_none || !p->request_hook) return;
+    if (isnan(e.total)) {
+        pj_buffer_text(to, "X-Energy-Method: unavailable\r\n");
+        return;
+    }
+    pj_buffer_printf(to, "X-Energy-Joules: %.9g\r\nX-Energy-Method: %s; source=%s%s\r\n", e.total,
+                     e.method, e.source, e.provisional ? "; provisional" : "");
+}
+
+/* ---- queueing ------------------------------------------------------------------------------- */
+
+void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count)
+{
+    if (to->sent == to->bytes.length) {
+        pj_buffer_clear(&to->bytes);
+        to->sent = 0;
+    }
+    pj_buffer_append(&to->bytes, bytes, count);
+}
+
+void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_outcome outcome,
+                          const char *why, int64_t now_ns)
+{
+    if (!p->exchange || p->ended) return;
+    p->ended = true;
+    p->ended_ns = now_ns;
+    pj_exchange_end(p->exchange, outcome, why, now_ns);
+    o->hooks.end(o->hooks.context, p->request_hook, p->exchange);
+    p->exchange = NULL;
+}
+
+/* ---- heads ---------------------------------------------------------------------------------- */
+
+static bool wants_figures(const pj_proxy_options *o, const pj_pair *p)
+{
+    return p->exchange && p->request_hook && !p->wants_none && !o->headers_only;
+}
+
+/* The head with lines of ours before its empty line; a Content-Length of `length` where it is not
+ * negative. */
+static void queue_head(pj_pair *p, const pj_buffer *lines, long length)
+{
+    const char *head = pj_buffer_get(&p->head);
+    pj_wire_line line;
+    size_t bytes = p->answer.bytes, at = 0, first = (size_t)(strchr(head, '\n') - head) + 1;
+    pj_pair_queue(&p->to_client, head, first);
+    while (pj_wire_next_field(head, bytes, &at, &line)) {
+        char changed[64];
+        if (length >= 0 && pj_wire_name_is(&line, "Content-Length")) {
+            int n = snprintf(changed, sizeof changed, "%.*s: %ld\r\n", (int)line.name_bytes,
+                             line.name, length);
+            pj_pair_queue(&p->to_client, changed, (size_t)n);
+        } else {
+            pj_pair_queue(&p->to_client, line.line, line.line_bytes);
+        }
+    }
+    if (lines->length) pj_pair_queue(&p->to_client, lines->data, lines->length);
+    pj_pair_queue(&p->to_client, "\r\n", 2);
+}
+
+static void queue_stream_head(const pj_proxy_options *o, pj_pair *p)
+{
+    pj_buffer lines;
+    pj_buffer_init(&lines, 4096);
+    if (p->request_hook && !p->wants_none) {
+        pj_buffer_printf(&lines, "X-Energy-Run: %s\r\n",
+                         o->hooks.id(o->hooks.context, p->request_hook));
+        if (p->takes_trailers && p->answer.body == PJ_BODY_CHUNKED)
+            pj_buffer_text(&lines, "Trailer: X-Energy-Joules, X-Energy-Method\r\n");
+    }
+    queue_head(p, &lines, -1);
+    pj_buffer_fini(&lines);
+}
+
+void pj_pair_take_head(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    const char *head = pj_buffer_get(&p->head);
+    size_t type_bytes, coding_bytes;
+    const char *type = pj_wire_field(head, p->answer.bytes, "content-type", &type_bytes);
+    const char *coding = pj_wire_field(head, p->answer.bytes, "content-encoding", &coding_bytes);
+    bool no_body = strcmp(p->request.method, "HEAD") == 0;
+    pj_events_mode events = pj_events_mode_of(type, type_bytes);
+    p->has_head = p->answered = true;
+    p->mode = PJ_ANSWER_PASS;
+    p->in_chunk = p->chunk_raw = p->framing_sent = false;
+    p->spot_count = 0;
+    pj_buffer_clear(&p->hold);
+    pj_wire_body_begin(&p->answer_body, no_body ? PJ_BODY_NONE : p->answer.body, p->answer.length);
+    if (p->exchange)
+        pj_exchange_head(p->exchange, p->answer.status, type, type_bytes, coding != NULL, now_ns);
+    pj_usage_spot_init(&p->spot, events);
+    bool small = p->answer.body != PJ_BODY_LENGTH || p->answer.length <= PJ_PAIR_WHOLE_BYTES;
+    bool looks = p->exchange && p->request_hook && !coding && !p->wants_none;
+    if (looks && !p->answer_body.done) {
+        if (events != PJ_EVENTS_WHOLE)
+            p->mode = PJ_ANSWER_STREAM;
+        else if (small)
+            p->mode = PJ_ANSWER_WHOLE;
+    }
+    if (p->mode != PJ_ANSWER_WHOLE) queue_stream_head(o, p);
+}
+
+/* ---- chunks --------------------------------------------------------------------------------- */
+
+static void mark_spots(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count)
+{
+    if (!wants_figures(o, p)) return;
+    size_t base = p->hold.length;
+    for (size_t at = 0; at < count;) {
+        long found = pj_usage_spot_find(&p->spot, bytes + at, count - at);
+        if (found < 0) return;
+        if (p->spot_count < PJ_PAIR_SPOTS) {
+            p->spot_empty[p->spot_count] = p->spot.is_empty;
+            p->spots[p->spot_count++] = base + at + (size_t)found;
+        }
+        at += (size_t)found + 1;
+    }
+}
+
+static void queue_hold(pj_pair *p)
+{
+    if (p->hold.length) pj_pair_queue(&p->to_client, p->hold.data, p->hold.length);
+    pj_buffer_clear(&p->hold);
+    p->spot_count = 0;
+}
+
+void pj_pair_flush_hold(pj_pair *p)
+{
+    if (p->mode != PJ_ANSWER_STREAM || !p->hold.length) return;
+    p->chunk_raw = p->in_chunk;
+    p->framing_sent = !p->in_chunk && !pj_wire_body_between(&p->answer_body);
+    queue_hold(p);
+}
+
+/* A chunk that is complete in hold, its size line included. */
+static void queue_chunk(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    pj_buffer data;
+    char size[24];
+    p->in_chunk = false;
+    if (!p->spot_count || p->chunk_raw) {
+        queue_hold(p);
+        return;
+    }
+    pj_buffer_init(&data, PJ_PAIR_HOLD_BYTES + 64 * 1024);
+    insert(o, p, p->hold.data + p->data_from, p->hold.length - p->data_from, p->data_from, now_ns,
+           &data);
+    if (data.failed) {
+        queue_hold(p);
+    } else {
+        int n = snprintf(size, sizeof size, "%zx\r\n", data.length);
+        if (p->hold.data[0] == '\r')
+            pj_pair_queue(&p->to_client, "\r\n", 2); /* of the one before */
+        pj_pair_queue(&p->to_client, size, (size_t)n);
+        pj_pair_queue(&p->to_client, data.data, data.length);
+        pj_buffer_clear(&p->hold);
+        p->spot_count = 0;
+    }
+    pj_buffer_fini(&data);
+}
+
+static bool must_wait(const pj_pair *p)
+{
+    return p->wants_wait && p->spot_count && p->exchange &&
+           pj_exchange_answer(p->exchange)->finish_reason[0];
+}
+
+static void queue_end(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
+                      int64_t now_ns)
+{
+    pj_buffer lines;
+    queue_hold(p);
+    if (!p->takes_trailers || count < 2 || p->answer_body.kind != PJ_BODY_CHUNKED) {
+        pj_pair_queue(&p->to_client, bytes, count);
+        return;
+    }
+    pj_buffer_init(&lines, 4096);
+    write_lines(o, p, now_ns, &lines);
+    pj_pair_queue(&p->to_client, bytes, count - 2);
+    if (lines.length) pj_pair_queue(&p->to_client, lines.data, lines.length);
+    pj_pair_queue(&p->to_client, bytes + count - 2, 2);
+    pj_buffer_fini(&lines);
+}
+
+/* Data of a stream that is not chunked passes at once; only one that ends with the connection may
+ * grow. */
+static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
+                      int64_t now_ns)
+{
+    if (p->answer_body.kind == PJ_BODY_UNTIL_CLOSE) {
+        mark_spots(o, p, bytes, count);
+        pj_buffer grown;
+        pj_buffer_init(&grown, count + 64 * 1024);
+        insert(o, p, bytes, count, 0, now_ns, &grown);
+        pj_pair_queue(&p->to_client, grown.failed ? bytes : grown.data,
+                      grown.failed ? count : grown.length);
+        pj_buffer_fini(&grown);
+        p->spot_count = 0;
+    } else {
+        pj_pair_queue(&p->to_client, bytes, count);
+    }
+}
+
+static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+                                       const char *bytes, int64_t now_ns)
+{
+    bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
+    if (part.kind == PJ_WIRE_DATA) {
+        if (p->exchange) pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        if (!chunked) {
+            pass_data(o, p, bytes, part.bytes, now_ns);
+            return PJ_STEP_MORE;
+        }
+        mark_spots(o, p, bytes, part.bytes);
+        if (!p->hold.length) p->hold_ns = now_ns;
+        pj_buffer_append(&p->hold, bytes, part.bytes);
+        p->chunk_bytes -= part.bytes;
+        if (p->chunk_bytes == 0 && must_wait(p)) return PJ_STEP_WAIT;
+        if (p->chunk_bytes == 0)
+            queue_chunk(o, p, now_ns);
+        else if (p->hold.length > PJ_PAIR_HOLD_BYTES || p->chunk_raw)
+            pj_pair_flush_hold(p);
+        return PJ_STEP_MORE;
+    }
+    if (part.kind == PJ_WIRE_END) {
+        pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
+        queue_end(o, p, bytes, part.bytes, now_ns);
+        return PJ_STEP_DONE;
+    }
+    if (!p->hold.length) p->hold_ns = now_ns;
+    pj_buffer_append(&p->hold, bytes, part.bytes);
+    if (part.kind == PJ_WIRE_CHUNK) {
+        p->in_chunk = true;
+        p->chunk_raw = p->framing_sent;
+        p->framing_sent = false;
+        p->chunk_bytes = part.chunk_bytes;
+        p->data_from = p->hold.length;
+        if (part.chunk_bytes > PJ_PAIR_HOLD_BYTES) pj_pair_flush_hold(p);
+    }
+    return PJ_STEP_MORE;
+}
+
+/* ---- whole answers -------------------------------------------------------------------------- */
+
+/* Chunked or not, as it came: where it was chunked it now is one chunk of another size only if a
+ * figure went in. */
+static void queue_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    pj_buffer lines, data;
+    bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
+    char size[24];
+    pj_buffer_init(&lines, 4096);
+    pj_buffer_init(&data, PJ_PAIR_WHOLE_BYTES + 64 * 1024);
+    pj_buffer_printf(&lines, "X-Energy-Run: %s\r\n",
+                     o->hooks.id(o->hooks.context, p->request_hook));
+    write_lines(o, p, now_ns, &lines);
+    insert(o, p, pj_buffer_get(&p->hold), p->hold.length, 0, now_ns, &data);
+    queue_head(p, &lines, p->answer.body == PJ_BODY_LENGTH ? (long)data.length : -1);
+    if (chunked && data.length) {
+        int n = snprintf(size, sizeof size, "%zx\r\n", data.length);
+        pj_pair_queue(&p->to_client, size, (size_t)n);
+    }
+    if (data.length) pj_pair_queue(&p->to_client, data.data, data.length);
+    if (chunked)
+        pj_pair_queue(&p->to_client, data.length ? "\r\n0\r\n\r\n" : "0\r\n\r\n",
+                      data.length ? 7 : 5);
+    pj_buffer_clear(&p->hold);
+    p->spot_count = 0;
+    pj_buffer_fini(&lines);
+    pj_buffer_fini(&data);
+}
+
+/* Too much to be kept: from here on it passes as it is. */
+static void give_up_whole(const pj_proxy_options *o, pj_pair *p)
+{
+    char size[24];
+    queue_stream_head(o, p);
+    if (p->answer_body.kind == PJ_BODY_CHUNKED && p->hold.length) {
+        int n = snprintf(size, sizeof size, "%zx\r\n", p->hold.length);
+        pj_pair_queue(&p->to_client, size, (size_t)n);
+        pj_pair_queue(&p->to_client, p->hold.data, p->hold.length);
+        n = snprintf(size, sizeof size, "\r\n%llx\r\n", (unsigned long long)p->answer_body.left);
+        pj_pair_queue(&p->to_client, size, (size_t)n);
+    } else {
+        pj_pair_queue(&p->to_client, pj_buffer_get(&p->hold), p->hold.length);
+    }
+    pj_buffer_clear(&p->hold);
+    p->spot_count = 0;
+}
+
+/* In a chunk's data, or where there are none. */
+static bool is_too_much(const pj_pair *p, size_t more)
+{
+    bool here = p->answer_body.kind == PJ_BODY_UNTIL_CLOSE ||
+                (p->answer_body.kind == PJ_BODY_CHUNKED && p->answer_body.left > 0);
+    return p->mode == PJ_ANSWER_WHOLE && here && p->hold.length + more > PJ_PAIR_WHOLE_BYTES;
+}
+
+static pj_answer_step end_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
+    if (p->wants_wait) return PJ_STEP_WAIT;
+    queue_whole(o, p, now_ns);
+    return PJ_STEP_DONE;
+}
+
+static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+                                      const char *bytes, int64_t now_ns)
+{
+    if (part.kind == PJ_WIRE_DATA) {
+        if (p->exchange) pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        mark_spots(o, p, bytes, part.bytes);
+        pj_buffer_append(&p->hold, bytes, part.bytes);
+    }
+    return part.kind == PJ_WIRE_END || p->answer_body.done ? end_whole(o, p, now_ns) : PJ_STEP_MORE;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+                                const char *bytes, int64_t now_ns)
+{
+    pj_answer_step step = PJ_STEP_MORE;
+    if (p->mode == PJ_ANSWER_STREAM) {
+        step = take_stream_part(o, p, part, bytes, now_ns);
+    } else if (p->mode == PJ_ANSWER_WHOLE) {
+        return take_whole_part(o, p, part, bytes, now_ns);
+    } else {
+        if (part.kind == PJ_WIRE_DATA && p->exchange)
+            pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        pj_pair_queue(&p->to_client, bytes, part.bytes);
+    }
+    if (step == PJ_STEP_MORE && p->answer_body.done) {
+        pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
+        step = PJ_STEP_DONE;
+    }
+    return step;
+}
+
+pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const char *bytes,
+                                 size_t count, int64_t now_ns)
+{
+    while (count && !p->answer_body.done) {
+        if (is_too_much(p, count)) {
+            give_up_whole(o, p);
+            p->mode = PJ_ANSWER_PASS;
+        }
+        pj_wire_part part = pj_wire_body_next(&p->answer_body, bytes, count);
+        if (part.kind == PJ_WIRE_BROKEN) {
+            pj_pair_flush_hold(p);
+            pj_pair_queue(&p->to_client, bytes, count);
+            return PJ_STEP_BROKEN;
+        }
+        pj_answer_step step = take_part(o, p, part, bytes, now_ns);
+        bytes += part.bytes;
+        count -= part.bytes;
+        if (step == PJ_STEP_WAIT && count) pj_buffer_append(&p->late, bytes, count);
+        if (step != PJ_STEP_MORE) return step;
+    }
+    if (p->mode == PJ_ANSWER_STREAM && !p->in_chunk && pj_wire_body_between(&p->answer_body))
+        queue_hold(p);
+    return p->answer_body.done ? PJ_STEP_DONE : PJ_STEP_MORE;
+}
+
+pj_answer_step pj_pair_take_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    if (!p->has_head || p->answer_body.kind != PJ_BODY_UNTIL_CLOSE) {
+        pj_pair_flush_hold(p);
+        return PJ_STEP_BROKEN;
+    }
+    p->answer_body.done = true;
+    if (p->mode == PJ_ANSWER_WHOLE) return end_whole(o, p, now_ns);
+    pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
+    return PJ_STEP_DONE;
+}
+
+pj_answer_step pj_pair_go_on(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
+{
+    if (p->mode == PJ_ANSWER_WHOLE) {
+        queue_whole(o, p, now_ns);
+        return PJ_STEP_DONE;
+    }
+    queue_chunk(o, p, now_ns);
+    pj_buffer late = p->late;
+    p->late = (pj_buffer){.max_bytes = late.max_bytes};
+    p->wants_wait = false;
+    pj_answer_step step = pj_pair_take_body(o, p, pj_buffer_get(&late), late.length, now_ns);
+    pj_buffer_fini(&late);
+    return step;
+}

@@ -1,0 +1,411 @@
+/*
+ * perjoule bench attach: what the proxy of `perjoule attach --listen` adds. A server and a client
+ * in this process talk to each other directly and through the proxy, in turns; what it adds to a
+ * request is the difference of the medians of their times, and what it costs per chunk is the
+ * processor time of its thread over the chunks of a long stream. Simulated sensors are read and
+ * every request is recorded, as in real use; nothing is stored.
+ */
+#include "attach/client.h"
+#include "attach/proxy.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "cli/options.h"
+#include "profile/requests.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024 };
+
+typedef struct bench {
+    int64_t requests, chunks, streams;
+    bool json;
+    int server, listener;
+    pj_url server_url, proxy_url;
+    _Atomic bool stop;
+    pthread_t server_thread, proxy_thread;
+    pj_session *session;
+    pj_requests *recorder;
+    int64_t proxy_cpu_ns; /* of its thread, when it has ended */
+    pj_proxy_options options;
+    double direct_us[MOST_REQUESTS], through_us[MOST_REQUESTS];
+    double idle_cpu_ns, chunk_us, direct_stream_ms, through_stream_ms;
+} bench;
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+typedef struct peer {
+    int fd;
+    char in[4096];
+    size_t have;
+    int64_t left; /* chunks of a stream still to be sent */
+} peer;
+
+static bool send_whole(int fd, const char *bytes, size_t count)
+{
+    while (count) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR) return false;
+        if (n < 0 && poll(&p, 1, 1000) <= 0) return false;
+        if (n > 0) bytes += n, count -= (size_t)n;
+    }
+    return true;
+}
+
+static bool send_chunk(const peer *p, const char *data)
+{
+    char text[CHUNK_TEXT];
+    int n = snprintf(text, sizeof text, "%zx\r\n%s\r\n", strlen(data), data);
+    return send_whole(p->fd, text, (size_t)n);
+}
+
+static bool send_piece(peer *p)
+{
+    static const char piece[] =
+        "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","
+        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\" "
+        "token\"},\"finish_reason\":null}]}\n\n";
+    static const char usage[] = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,"
+                                "\"completion_tokens\":9}}\n\ndata: [DONE]\n\n";
+    if (--p->left > 0) return send_chunk(p, piece);
+    return send_chunk(p, usage) && send_whole(p->fd, "0\r\n\r\n", 5);
+}
+
+static bool begin_answer(const bench *b, peer *p)
+{
+    static const char whole[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 113\r\n\r\n"
+        "{\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"a\"}}],"
+        "\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}";
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n";
+    bool stream = strstr(p->in, "\"stream\"") != NULL;
+    p->have = 0;
+    p->left = stream ? b->chunks : 0;
+    return stream ? send_whole(p->fd, head, strlen(head)) : send_whole(p->fd, whole, strlen(whole));
+}
+
+/* False: the peer is gone. */
+static bool listen_to(const bench *b, peer *p)
+{
+    ssize_t n = recv(p->fd, p->in + p->have, sizeof p->in - 1 - p->have, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) return false;
+    p->have += (size_t)n;
+    p->in[p->have] = 0;
+    const char *end = strstr(p->in, "\r\n\r\n"), *length = strstr(p->in, "Content-Length: ");
+    if (!end || !length) return p->have < sizeof p->in - 1;
+    if (p->have < (size_t)(end + 4 - p->in) + strtoul(length + 16, NULL, 10)) return true;
+    return begin_answer(b, p);
+}
+
+static void *serve(void *context)
+{
+    static peer peers[PEERS_MAX];
+    static struct pollfd polls[PEERS_MAX + 1];
+    bench *b = context;
+    uint32_t count = 0;
+    while (!atomic_load(&b->stop)) {
+        bool busy = false;
+        for (uint32_t i = 0; i < count; i++) {
+            polls[i] = (struct pollfd){.fd = peers[i].fd, .events = POLLIN};
+            busy |= peers[i].left > 0;
+        }
+        polls[count] = (struct pollfd){.fd = b->server, .events = POLLIN};
+        poll(polls, count + 1, busy ? 0 : 20);
+        bool more = polls[count].revents & POLLIN;
+        for (uint32_t i = count; i-- > 0;) {
+            bool ok = !polls[i].revents || listen_to(b, &peers[i]);
+            if (ok && peers[i].left > 0) ok = send_piece(&peers[i]);
+            if (ok) continue;
+            close(peers[i].fd);
+            peers[i] = peers[--count];
+        }
+        for (int fd; more && count < PEERS_MAX && (fd = pj_accept(b->server)) >= 0;)
+            peers[count++] = (peer){.fd = fd};
+    }
+    while (count) close(peers[--count].fd);
+    return NULL;
+}
+
+/* ---- the proxy ------------------------------------------------------------------------------- */
+
+static int admit(void *context, const char *host, const char *origin, const char *authorization,
+                 const char *token, const char **detail)
+{
+    return 0;
+}
+
+static bool is_own_token(void *context, const char *authorization)
+{
+    return false;
+}
+
+static void *begin(void *context, pj_exchange *exchange)
+{
+    return pj_request_begin(((bench *)context)->recorder, exchange, NULL);
+}
+
+static void progress(void *context, void *request)
+{
+    pj_request_progress(request);
+}
+
+static void end(void *context, void *request, pj_exchange *exchange)
+{
+    if (request)
+        pj_request_end(request, true);
+    else
+        pj_exchange_free(exchange);
+}
+
+static void release(void *context, void *request)
+{
+    pj_request_release(request);
+}
+
+static const char *id(void *context, void *request)
+{
+    return pj_request_id(request);
+}
+
+static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
+{
+    pj_ledger_figure f = pj_request_energy(request, now_ns);
+    return (pj_proxy_energy){f.total_mj, f.input_mj, f.output_mj, f.total_mj,
+                             f.total_mj, "modelled", "allocated", f.provisional};
+}
+
+static void *run_proxy(void *context)
+{
+    bench *b = context;
+    pj_proxy_run(&b->options, NULL);
+    b->proxy_cpu_ns = pj_clock_thread_cpu_ns();
+    return NULL;
+}
+
+static pj_status start_proxy(bench *b, pj_error *err)
+{
+    atomic_store(&b->stop, false);
+    pj_url_parse_listen("127.0.0.1:0", &b->proxy_url, err);
+    pj_status status = pj_listen(&b->proxy_url, &b->listener, err);
+    if (status != PJ_OK) return status;
+    b->options = (pj_proxy_options){
+        .url = &b->server_url,
+        .listener = b->listener,
+        .stop = &b->stop,
+        .hooks = {b, admit, is_own_token, begin, progress, end, release, id, energy}};
+    status = pj_thread_start(&b->server_thread, "pj-bench-server", serve, b, err);
+    if (status == PJ_OK)
+        status = pj_thread_start(&b->proxy_thread, "pj-bench-proxy", run_proxy, b, err);
+    return status;
+}
+
+static void stop_proxy(bench *b)
+{
+    atomic_store(&b->stop, true);
+    pthread_join(b->proxy_thread, NULL);
+    pthread_join(b->server_thread, NULL);
+    close(b->listener);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+typedef struct load {
+    const char *body;
+    double *us; /* [requests] */
+    int64_t begun_ns;
+    uint32_t done;
+} load;
+
+static const char *load_body(void *context, uint32_t index, size_t *bytes)
+{
+    const load *l = context;
+    *bytes = strlen(l->body);
+    return l->body;
+}
+
+static void *load_begin(void *context, uint32_t index, pj_exchange *exchange)
+{
+    ((load *)context)->begun_ns = pj_clock_ns();
+    return NULL;
+}
+
+static void load_progress(void *context, void *request) {}
+
+static void load_end(void *context, void *request, pj_exchange *exchange)
+{
+    load *l = context;
+    if (l->us && pj_exchange_result(exchange) == PJ_EXCHANGE_COMPLETED)
+        l->us[l->done++] = (double)(pj_clock_ns() - l->begun_ns) / 1e3;
+    pj_exchange_free(exchange);
+}
+
+static pj_status put_load(const pj_url *url, const char *body, uint32_t requests,
+                          uint32_t concurrency, load *l, pj_error *err)
+{
+    pj_client_options options = {.url = url,
+                                 .path = "/v1/chat/completions",
+                                 .requests = requests,
+                                 .concurrency = concurrency,
+                                 .hooks = {l, load_body, load_begin, load_progress, load_end}};
+    l->body = body;
+    return pj_client_run(&options, err);
+}
+
+static const char whole_body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}";
+static const char stream_body[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"stream\":true}";
+
+/* In turns, so that whatever else the machine does touches both alike. */
+static pj_status measure_requests(bench *b, pj_error *err)
+{
+    load direct = {.us = b->direct_us}, through = {.us = b->through_us};
+    pj_status status = PJ_OK;
+    enum { AT_A_TIME = 10 };
+    for (int64_t i = 0; i < b->requests && status == PJ_OK; i += AT_A_TIME) {
+        status = put_load(&b->server_url, whole_body, AT_A_TIME, 1, &direct, err);
+        if (status == PJ_OK)
+            status = put_load(&b->proxy_url, whole_body, AT_A_TIME, 1, &through, err);
+    }
+    if (status == PJ_OK && (direct.done < b->requests || through.done < b->requests))
+        status = pj_fail(err, PJ_E_INTERNAL, "some requests of the bench failed");
+    return status;
+}
+
+static pj_status measure_streams(bench *b, pj_error *err)
+{
+    load l = {0};
+    int64_t begun_ns = pj_clock_ns();
+    pj_status status =
+        put_load(&b->server_url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
+    b->direct_stream_ms = (double)(pj_clock_ns() - begun_ns) / 1e6;
+    begun_ns = pj_clock_ns();
+    if (status == PJ_OK)
+        status = put_load(&b->proxy_url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams,
+                          &l, err);
+    b->through_stream_ms = (double)(pj_clock_ns() - begun_ns) / 1e6;
+    return status;
+}
+
+static pj_status measure(bench *b, pj_error *err)
+{
+    pj_url_parse_listen("127.0.0.1:0", &b->server_url, err);
+    pj_status status = pj_listen(&b->server_url, &b->server, err);
+    pj_session_options session = {.power = "sim", .database = "none", .baseline_seconds = -1};
+    if (status == PJ_OK) status = pj_session_open(&session, &b->session, err);
+    pj_requests_options recorder = {.session = b->session, .engine = "bench", .url = "bench"};
+    if (status == PJ_OK) status = pj_requests_open(&recorder, &b->recorder, err);
+    if (status == PJ_OK) status = start_proxy(b, err);
+    if (status != PJ_OK) return status;
+    status = measure_requests(b, err);
+    stop_proxy(b);
+    if (status == PJ_OK) status = start_proxy(b, err);
+    if (status != PJ_OK) return status;
+    status = measure_streams(b, err);
+    stop_proxy(b);
+    b->chunk_us = (double)b->proxy_cpu_ns / 1e3 / (double)(b->chunks * b->streams);
+    return status;
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(double *us, int64_t count, double q)
+{
+    qsort(us, (size_t)count, sizeof *us, by_size);
+    return us[(int64_t)(q * (double)(count - 1))];
+}
+
+static void print(bench *b)
+{
+    double direct = quantile(b->direct_us, b->requests, 0.5);
+    double through = quantile(b->through_us, b->requests, 0.5);
+    double slow =
+        quantile(b->through_us, b->requests, 0.95) - quantile(b->direct_us, b->requests, 0.95);
+    pj_buffer buffer;
+    pj_json json;
+    if (!b->json) {
+        printf("request   direct %8.1f us   through the proxy %8.1f us   added %8.1f us (95th "
+               "percentile %.1f us)\n",
+               direct, through, through - direct, slow);
+        printf("chunk     %.2f us of processor time (%lld streams of %lld chunks; %.0f ms direct, "
+               "%.0f ms through)\n",
+               b->chunk_us, (long long)b->streams, (long long)b->chunks, b->direct_stream_ms,
+               b->through_stream_ms);
+        return;
+    }
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_double(&json, "request_direct_us", direct);
+    pj_json_kv_double(&json, "request_through_us", through);
+    pj_json_kv_double(&json, "request_added_us", through - direct);
+    pj_json_kv_double(&json, "request_added_p95_us", slow);
+    pj_json_kv_double(&json, "chunk_cpu_us", b->chunk_us);
+    pj_json_kv_int(&json, "streams", b->streams);
+    pj_json_kv_int(&json, "chunks", b->chunks);
+    pj_json_object_end(&json);
+    if (pj_json_finish(&json)) puts(pj_buffer_get(&buffer));
+    pj_buffer_fini(&buffer);
+}
+
+static int run_bench_attach(const pj_command *command, int argc, char **argv)
+{
+    pj_error err = {0};
+    bench *b = pj_alloc(1, sizeof *b);
+    if (!b) {
+        pj_fail_memory(&err, "the bench");
+        return pj_command_failed(command, &err);
+    }
+    b->requests = 500;
+    b->chunks = 500;
+    b->streams = 20;
+    b->server = b->listener = -1;
+    const pj_option options[] = {
+        {"requests", 'r', PJ_OPTION_INT, &b->requests, "N", "requests each way (500)", 10,
+         MOST_REQUESTS - 10},
+        {"streams", 's', PJ_OPTION_INT, &b->streams, "N", "streams at once (20)", 1, 500},
+        {"chunks", 'c', PJ_OPTION_INT, &b->chunks, "N", "chunks of a stream (500)", 10, 100000},
+        {"json", 0, PJ_OPTION_FLAG, &b->json, NULL, "print one JSON object"},
+        {0}};
+    int positional, code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code == PJ_PARSE_GO_ON) {
+        b->requests -= b->requests % 10;
+        pj_status status = measure(b, &err);
+        if (status == PJ_OK) print(b);
+        pj_requests_close(b->recorder);
+        pj_session_close(b->session);
+        if (b->server >= 0) close(b->server);
+        code = status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    }
+    pj_free(b);
+    return code;
+}
+
+const pj_command pj_bench_attach = {
+    .name = "bench attach",
+    .summary = "what the proxy adds to a request and to a chunk",
+    .run = run_bench_attach,
+    .usage = "[options]",
+    .text = "A server and a client in this process talk to each other directly and through the "
+            "proxy of `perjoule attach --listen`, in turns, with simulated sensors and without a "
+            "database. Prints the median time of a small request both ways, and the processor time "
+            "of the proxy's thread per chunk of a stream.",
+    .examples = "perjoule bench attach\nperjoule bench attach --streams 200 --chunks 200 --json\n",
+};

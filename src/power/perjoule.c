@@ -1,0 +1,474 @@
+/*
+ * Rails of another machine, as a perjoule server there tells them: `perjoule:http://HOST:PORT`,
+ * with `token=...` behind a comma where the server wants one. It asks for /api/profiling/power/now
+ * and takes the mean power of each whole second.
+ *
+ * Whole seconds are on the other machine's clock. Every answer bounds the difference to ours: the
+ * last whole second ended before it was sent and at most a second earlier than that. The bounds of
+ * many answers at odd times overlap in a narrow interval; its middle is the offset, and half its
+ * width goes into every reading as the uncertainty of when it was. Bounds are forgotten after a
+ * while, because clocks drift.
+ *
+ * No thread: `read` is called every 10 ms and carries the conversation on, without blocking.
+ */
+#include "power/source.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    REMOTE_RAILS = 16,
+    REMOTE_SECONDS = 8, /* asked for at a time */
+    REMOTE_ANSWER_BYTES = 1 << 20,
+    REMOTE_BOUNDS = 64 /* answers whose bounds are remembered */
+};
+#define ASK_EVERY_NS (330 * PJ_NS_PER_MS) /* no divisor of a second: answers come at odd times */
+#define PATIENCE_NS  (3 * PJ_NS_PER_S)    /* for an answer */
+#define LOST_NS      (30 * PJ_NS_PER_S)   /* without one: the server is gone */
+#define DELAY_NS     (2500 * PJ_NS_PER_MS)
+
+typedef struct remote_bound {
+    int64_t low_ns, high_ns; /* their wall clock minus our monotonic one */
+} remote_bound;
+
+typedef struct remote {
+    struct sockaddr_storage address;
+    socklen_t address_bytes;
+    char host[256], prefix[256], token[256];
+    int port;
+    pj_rail rails[REMOTE_RAILS];
+    uint32_t rail_count;
+    /* the conversation */
+    int fd; /* -1: none; 0 in a state that was never opened */
+    bool connected;
+    size_t sent;
+    int64_t asked_ns, sent_ns, answered_ns;
+    char request[1200];
+    pj_buffer answer;
+    /* clocks */
+    remote_bound bounds[REMOTE_BOUNDS];
+    uint32_t bound_count;
+    int64_t last_end_ms; /* of the last second that was given */
+    pj_reading waiting[REMOTE_RAILS * REMOTE_SECONDS];
+    uint32_t waiting_count;
+} remote;
+
+/* ---- the argument ---------------------------------------------------------------------------- */
+
+static bool take_place(remote *r, const char *text)
+{
+    if (strncmp(text, "http://", 7) != 0) return false;
+    text += 7;
+    size_t length = strcspn(text, "/,");
+    const char *colon = memchr(text, ':', length);
+    size_t host = colon ? (size_t)(colon - text) : length;
+    if (!host || host >= sizeof r->host) return false;
+    snprintf(r->host, sizeof r->host, "%.*s", (int)host, text);
+    r->port = colon ? atoi(colon + 1) : 8000;
+    size_t path = strcspn(text + length, ",");
+    while (path && text[length + path - 1] == '/') path--;
+    if (path >= sizeof r->prefix || strpbrk(r->host, " \r\n@")) return false;
+    snprintf(r->prefix, sizeof r->prefix, "%.*s", (int)path, text + length);
+    return r->port > 0 && r->port < 65536 && !strpbrk(r->prefix, " \r\n");
+}
+
+static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
+{
+    const char *comma = strchr(argument, ',');
+    if (!take_place(r, argument))
+        return pj_fail(err, PJ_E_INVALID, "%.100s is no server: use perjoule:http://HOST:PORT",
+                       argument);
+    const char *token = getenv("PERJOULE_TOKEN");
+    if (comma && strncmp(comma, ",token=", 7) == 0)
+        token = comma + 7;
+    else if (comma)
+        return pj_fail(err, PJ_E_INVALID, "there is no setting %.60s (known: token=)", comma + 1);
+    if (token && (strlen(token) >= sizeof r->token || strpbrk(token, "\r\n")))
+        return pj_fail(err, PJ_E_INVALID, "this is no token");
+    if (token) snprintf(r->token, sizeof r->token, "%s", token);
+    return PJ_OK;
+}
+
+static pj_status resolve(remote *r, pj_error *err)
+{
+    char port[8];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    snprintf(port, sizeof port, "%d", r->port);
+    int why = getaddrinfo(r->host, port, &hints, &list);
+    if (why)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", r->host, gai_strerror(why));
+    memcpy(&r->address, list->ai_addr, list->ai_addrlen);
+    r->address_bytes = list->ai_addrlen;
+    freeaddrinfo(list);
+    return PJ_OK;
+}
+
+/* ---- the conversation ------------------------------------------------------------------------ */
+
+static void hang_up(remote *r)
+{
+    if (r->fd > 0) close(r->fd);
+    r->fd = -1;
+    r->connected = false;
+}
+
+static void write_request(remote *r)
+{
+    char bearer[300] = "";
+    if (r->token[0]) snprintf(bearer, sizeof bearer, "Authorization: Bearer %s\r\n", r->token);
+    snprintf(r->request, sizeof r->request,
+             "GET %s/api/profiling/power/now?seconds=%d HTTP/1.1\r\nHost: %s:%d\r\n%s"
+             "Connection: close\r\n\r\n",
+             r->prefix, REMOTE_SECONDS, r->host, r->port, bearer);
+}
+
+static void ask(remote *r, int64_t now_ns)
+{
+    r->asked_ns = now_ns;
+    r->fd = socket(r->address.ss_family, SOCK_STREAM, 0);
+    if (r->fd < 0) return;
+    fcntl(r->fd, F_SETFL, fcntl(r->fd, F_GETFL) | O_NONBLOCK);
+    fcntl(r->fd, F_SETFD, FD_CLOEXEC);
+    r->connected = false;
+    r->sent = 0;
+    pj_buffer_clear(&r->answer);
+    if (connect(r->fd, (const struct sockaddr *)&r->address, r->address_bytes) != 0 &&
+        errno != EINPROGRESS)
+        hang_up(r);
+}
+
+/* True while there is nothing to be done but wait; hangs up on a failure. */
+static bool send_request(remote *r)
+{
+    struct pollfd p = {.fd = r->fd, .events = POLLOUT};
+    if (r->sent == strlen(r->request)) return false;
+    if (poll(&p, 1, 0) == 0) return true;
+    ssize_t n = send(r->fd, r->request + r->sent, strlen(r->request) - r->sent, MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n < 0) {
+        hang_up(r);
+        return true;
+    }
+    r->sent += (size_t)n;
+    r->sent_ns = pj_clock_ns();
+    return r->sent < strlen(r->request);
+}
+
+/* True when the answer is complete: the server closes the connection. */
+static bool receive_answer(remote *r)
+{
+    char bytes[16384];
+    for (;;) {
+        ssize_t n = recv(r->fd, bytes, sizeof bytes, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+        if (n == 0) return true;
+        if (n < 0 || !pj_buffer_append(&r->answer, bytes, (size_t)n)) {
+            hang_up(r);
+            return false;
+        }
+    }
+}
+
+/* The JSON of an answer with status 200; NULL: it is none. `status` says which it was, 0: none. */
+static json_t *parse_answer(const remote *r, int *status)
+{
+    const char *text = pj_buffer_get(&r->answer), *body = strstr(text, "\r\n\r\n");
+    *status = strncmp(text, "HTTP/1.1 ", 9) == 0 ? atoi(text + 9) : 0;
+    return body && *status == 200 ? json_loads(body + 4, 0, NULL) : NULL;
+}
+
+/* Asks once and waits for the answer, at opening. */
+static json_t *ask_and_wait(remote *r, int *status)
+{
+    int64_t until_ns = pj_clock_ns() + PATIENCE_NS;
+    *status = 0;
+    ask(r, pj_clock_ns());
+    while (r->fd >= 0 && pj_clock_ns() < until_ns) {
+        if (!send_request(r) && r->fd >= 0 && receive_answer(r)) {
+            r->answered_ns = pj_clock_ns();
+            hang_up(r);
+            return parse_answer(r, status);
+        }
+        pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+    hang_up(r);
+    return NULL;
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+/* `end_ms`: the last whole second before the answer was made, on their clock. */
+static void bound_offset(remote *r, int64_t end_ms)
+{
+    int64_t end_ns = end_ms * PJ_NS_PER_MS;
+    r->bounds[r->bound_count++ % REMOTE_BOUNDS] = (remote_bound){
+        .low_ns = end_ns - r->answered_ns, .high_ns = end_ns + PJ_NS_PER_S - r->sent_ns};
+}
+
+/* Their clock minus ours; the half width is how far that may be off. */
+static int64_t offset_of(const remote *r, int64_t *half_ns)
+{
+    uint32_t count = r->bound_count < REMOTE_BOUNDS ? r->bound_count : REMOTE_BOUNDS;
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (r->bounds[i].low_ns > low) low = r->bounds[i].low_ns;
+        if (r->bounds[i].high_ns < high) high = r->bounds[i].high_ns;
+    }
+    if (high < low) { /* a clock was set meanwhile: the last answer alone says something */
+        const remote_bound *last = &r->bounds[(r->bound_count - 1) % REMOTE_BOUNDS];
+        low = last->low_ns;
+        high = last->high_ns;
+    }
+    *half_ns = (high - low) / 2;
+    return low + (high - low) / 2;
+}
+
+/* ---- rails ----------------------------------------------------------------------------------- */
+
+static void copy_word(char *to, size_t size, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    snprintf(to, size, "%s", text ? text : "");
+}
+
+static int class_of(const char *name)
+{
+    for (int c = 0; c < PJ_RAIL_CLASS_COUNT; c++)
+        if (strcmp(pj_rail_class_name((pj_rail_class)c), name) == 0) return c;
+    return PJ_RAIL_PLATFORM;
+}
+
+static int scope_of(const char *name)
+{
+    for (int s = 0; s <= PJ_SCOPE_MACHINE; s++)
+        if (strcmp(pj_rail_scope_name((pj_rail_scope)s), name) == 0) return s;
+    return PJ_SCOPE_DOMAIN;
+}
+
+static void take_rail(remote *r, const json_t *from)
+{
+    char word[32], quality[32], source[32];
+    pj_rail *rail = &r->rails[r->rail_count];
+    *rail = (pj_rail){.kind = PJ_RAIL_INSTANT,
+                      .parent = -1,
+                      .period_ns = PJ_NS_PER_S,
+                      .window_ns = PJ_NS_PER_S,
+                      .delay_ns = DELAY_NS};
+    copy_word(rail->name, sizeof rail->name, json_object_get(from, "name"));
+    copy_word(source, sizeof source, json_object_get(from, "source"));
+    copy_word(word, sizeof word, json_object_get(from, "class"));
+    copy_word(quality, sizeof quality, json_object_get(from, "quality"));
+    if (!rail->name[0]) return;
+    snprintf(rail->source, sizeof rail->source, "perjoule");
+    snprintf(rail->device, sizeof rail->device, "%.40s:%d", r->host, r->port);
+    snprintf(rail->field, sizeof rail->field, "%.20s of %.40s", source, r->host);
+    rail->rail_class = (pj_rail_class)class_of(word);
+    rail->quality = strcmp(quality, "measured") == 0 ? PJ_MEASURED : PJ_MODELLED;
+    copy_word(word, sizeof word, json_object_get(from, "scope"));
+    rail->scope = (pj_rail_scope)scope_of(word);
+    r->rail_count++;
+}
+
+/* Rails whose class is `platform` contain others: they are not handed on. */
+static void take_rails(remote *r, const json_t *answer)
+{
+    size_t i;
+    const json_t *rail;
+    json_array_foreach(json_object_get(answer, "rails"), i, rail)
+    {
+        const char *name = json_string_value(json_object_get(rail, "class"));
+        if (r->rail_count < REMOTE_RAILS && name && class_of(name) != PJ_RAIL_PLATFORM)
+            take_rail(r, rail);
+    }
+}
+
+static int rail_named(const remote *r, const json_t *rail)
+{
+    const char *name = json_string_value(json_object_get(rail, "name"));
+    for (uint32_t i = 0; name && i < r->rail_count; i++)
+        if (strncmp(r->rails[i].name, name, sizeof r->rails[i].name - 1) == 0) return (int)i;
+    return -1;
+}
+
+/* ---- readings -------------------------------------------------------------------------------- */
+
+static void add_reading(remote *r, uint32_t rail, double mw, int64_t end_ns, int64_t error_ns)
+{
+    int64_t now_ns = pj_clock_ns();
+    if (r->waiting_count == sizeof r->waiting / sizeof *r->waiting) return;
+    r->waiting[r->waiting_count++] =
+        (pj_reading){.before_ns = now_ns,
+                     .after_ns = now_ns,
+                     .fresh_ns = end_ns + DELAY_NS,
+                     .fresh_error_ns = error_ns,
+                     .window_ns = PJ_NS_PER_S,
+                     .value = mw,
+                     .rail = (uint16_t)rail,
+                     .status = isnan(mw) ? PJ_READING_GAP : PJ_READING_OK,
+                     .reason = isnan(mw) ? PJ_REASON_IO : PJ_REASON_NONE};
+}
+
+/* One second of all rails; `back` seconds before the last one. */
+static void take_second(remote *r, const json_t *rails, size_t back, int64_t end_ms)
+{
+    int64_t error_ns, offset_ns = offset_of(r, &error_ns);
+    size_t i;
+    const json_t *rail;
+    json_array_foreach(rails, i, rail)
+    {
+        const json_t *series = json_object_get(rail, "power_mw");
+        size_t count = json_array_size(series);
+        int index = rail_named(r, rail);
+        const json_t *value = count > back ? json_array_get(series, count - 1 - back) : NULL;
+        if (index < 0) continue;
+        double mw = json_is_number(value) ? json_number_value(value) : NAN;
+        add_reading(r, (uint32_t)index, mw, end_ms * PJ_NS_PER_MS - offset_ns, error_ns);
+    }
+}
+
+/* The last second may still be filling up over there: the ones before it are taken, each once. */
+static void take_seconds(remote *r, const json_t *answer)
+{
+    const json_t *end = json_object_get(answer, "end_unix_ms");
+    const json_t *rails = json_object_get(answer, "rails");
+    if (!json_is_number(end)) return;
+    int64_t end_ms = (int64_t)json_number_value(end);
+    bound_offset(r, end_ms);
+    for (size_t back = REMOTE_SECONDS - 1; back >= 1; back--) {
+        int64_t second_ms = end_ms - (int64_t)back * 1000;
+        if (r->last_end_ms && second_ms <= r->last_end_ms) continue;
+        take_second(r, rails, back, second_ms);
+        r->last_end_ms = second_ms;
+    }
+}
+
+/* ---- the source ------------------------------------------------------------------------------ */
+
+static pj_status open_remote(void *state, const pj_power_env *env, const char *argument,
+                             pj_error *err)
+{
+    remote *r = state;
+    int http = 0;
+    (void)env;
+    r->fd = -1;
+    pj_buffer_init(&r->answer, REMOTE_ANSWER_BYTES);
+    pj_status status = parse_argument(r, argument, err);
+    if (status == PJ_OK) status = resolve(r, err);
+    if (status != PJ_OK) return status;
+    write_request(r);
+    json_t *answer = ask_and_wait(r, &http);
+    if (answer) {
+        take_rails(r, answer);
+        take_seconds(r, answer);
+    }
+    json_decref(answer);
+    if (r->rail_count) return PJ_OK;
+    pj_buffer_fini(&r->answer);
+    if (http == 401)
+        return pj_fail(err, PJ_E_DENIED,
+                       "the server at %s:%d wants its token: put ,token=... behind it, "
+                       "or set PERJOULE_TOKEN",
+                       r->host, r->port);
+    if (http == 200)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s:%d has no rails", r->host, r->port);
+    return pj_fail(err, PJ_E_UNAVAILABLE,
+                   "no perjoule server answers at %s:%d%s; start perjoule serve there", r->host,
+                   r->port, http ? " (it is another one)" : "");
+}
+
+static void close_remote(void *state)
+{
+    remote *r = state;
+    if (r->fd != 0) hang_up(r);
+    pj_buffer_fini(&r->answer);
+}
+
+static void probe_remote(const pj_power_env *env, const char *argument, pj_source_report *report)
+{
+    remote *r;
+    pj_error err = {0};
+    if (!*argument) {
+        pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
+                             "perjoule ... --power perjoule:http://HOST:PORT",
+                             "rails of another machine, from a perjoule server there");
+        return;
+    }
+    r = pj_alloc(1, sizeof *r);
+    pj_status status = r ? open_remote(r, env, argument, &err) : pj_fail_memory(&err, "a source");
+    if (status == PJ_OK) close_remote(r);
+    pj_free(r);
+    /* an argument that is wrong is the user's error, which opening tells */
+    if (status != PJ_OK && status != PJ_E_INVALID)
+        pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
+                             "", "%s", err.text);
+}
+
+static uint32_t remote_rails(const void *state, pj_rail *rails, uint32_t max)
+{
+    const remote *r = state;
+    uint32_t count = r->rail_count < max ? r->rail_count : max;
+    memcpy(rails, r->rails, count * sizeof *rails);
+    return count;
+}
+
+static void carry_on(remote *r, int64_t now_ns)
+{
+    int http;
+    if (r->fd < 0) {
+        if (now_ns - r->asked_ns >= ASK_EVERY_NS) ask(r, now_ns);
+        return;
+    }
+    if (now_ns - r->asked_ns > PATIENCE_NS) {
+        hang_up(r);
+        return;
+    }
+    if (send_request(r) || r->fd < 0 || !receive_answer(r)) return;
+    hang_up(r);
+    int64_t answered_ns = r->answered_ns;
+    json_t *answer = parse_answer(r, &http);
+    r->answered_ns = now_ns;
+    if (answer)
+        take_seconds(r, answer);
+    else
+        r->answered_ns = answered_ns;
+    json_decref(answer);
+}
+
+static pj_status read_remote(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
+{
+    remote *r = state;
+    int64_t now_ns = pj_clock_ns();
+    carry_on(r, now_ns);
+    *count = r->waiting_count < max ? r->waiting_count : max;
+    memcpy(readings, r->waiting, *count * sizeof *readings);
+    r->waiting_count -= *count;
+    memmove(r->waiting, r->waiting + *count, r->waiting_count * sizeof *readings);
+    return now_ns - r->answered_ns > LOST_NS ? PJ_E_LOST : PJ_OK;
+}
+
+extern const pj_power_source pj_source_perjoule;
+const pj_power_source pj_source_perjoule = {
+    .version = PJ_POWER_SOURCE_VERSION,
+    .name = "perjoule",
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .state_bytes = sizeof(remote),
+    .probe = probe_remote,
+    .open = open_remote,
+    .rails = remote_rails,
+    .read = read_remote,
+    .close = close_remote,
+};

@@ -1,0 +1,367 @@
+"""`perjoule attach --listen`: what passes through it, what it adds, and what it survives."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from engine import Engine, chat_chunk, sse
+
+PERJOULE = os.environ["PERJOULE"]
+PATIENCE = 45
+
+
+def wait_until(what):
+    end = time.time() + PATIENCE
+    while time.time() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+class Proxy:
+    def __init__(self, engine, *words, power="sim", listen="127.0.0.1:0"):
+        self.folder = tempfile.TemporaryDirectory()
+        self.db = os.path.join(self.folder.name, "runs.db")
+        self.process = subprocess.Popen(
+            [PERJOULE, "attach", "--url", engine.url, "--listen", listen, "--db", self.db, "--power", power, *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        found = re.search(r":(\d+),", line)
+        if not found:
+            raise AssertionError(line + self.process.stderr.read())
+        self.port = int(found[1])
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        self.folder.cleanup()
+        return self.process.returncode, out, err
+
+    def rows(self, query):
+        try:
+            with sqlite3.connect(f"file:{self.db}?mode=ro", uri=True) as base:
+                return base.execute(query).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+    def raw(self, data, port=None):
+        """Everything that comes back for these bytes, until the connection closes or stays silent."""
+        with socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE) as s:
+            s.sendall(data)
+            got = b""
+            while True:
+                part = s.recv(65536)
+                if not part:
+                    return got
+                got += part
+
+
+def post(body, path="/v1/chat/completions", *headers):
+    data = json.dumps(body).encode()
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(data)}", "Connection: close", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + data
+
+
+ENERGY = re.compile(rb',?"energy_joules":\{[^}]*\}')
+STREAM = {"model": "m", "stream": True, "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}],
+          "stream_options": {"include_usage": True}}
+
+
+class Transparent(unittest.TestCase):
+    def setUp(self):
+        self.engine = Engine()
+        self.proxy = Proxy(self.engine)
+
+    def tearDown(self):
+        code, out, err = self.proxy.stop()
+        self.assertEqual(code, 0, out + err)
+        self.assertNotIn("Sanitizer", err)
+
+    def test_a_stream_passes_chunk_by_chunk_with_its_energy(self):
+        direct = self.proxy.raw(post(STREAM), self.engine.port)
+        through = self.proxy.raw(post(STREAM))
+        figures = ENERGY.findall(through)
+        self.assertEqual(len(figures), 1)
+        energy = json.loads(figures[0].split(b":", 1)[1])
+        self.assertEqual(set(energy), {"total", "input", "output", "lo", "hi", "source", "method", "provisional",
+                                       "scope"})
+        self.assertEqual((energy["source"], energy["scope"]), ("modelled", "machine"))
+        self.assertTrue(energy["provisional"])
+        self.assertLessEqual(energy["lo"], energy["total"])
+        self.assertLessEqual(energy["total"], energy["hi"])
+        self.assertAlmostEqual(energy["input"] + energy["output"], energy["total"], places=6)
+        # Without what was added, and the length of that one chunk, it is the server's, byte by byte.
+        run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})\r\n", through)
+        bare = ENERGY.sub(b"", through).replace(run[0], b"")
+        longer = b"%x\r\n" % (len(figures[0]) + next(
+            len(c) for c in re.findall(rb'data: \{"choices": \[\].*\n\n', direct)))
+        self.assertIn(longer, bare)
+        shorter = b"%x\r\n" % next(len(c) for c in re.findall(rb'data: \{"choices": \[\].*\n\n', direct))
+        self.assertEqual(bare.replace(longer, shorter), direct)
+        wait_until(lambda: self.proxy.rows("SELECT 1 FROM profiling_runs"))
+        self.assertEqual(self.proxy.rows("SELECT id, status, input_tokens, output_tokens FROM profiling_runs"),
+                         [(run[1].decode(), "completed", 12, 5)])
+
+    def test_a_whole_answer_has_headers(self):
+        body = {"model": "m", "max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}
+        through = self.proxy.raw(post(body))
+        head, _, text = through.partition(b"\r\n\r\n")
+        answer = json.loads(text)
+        self.assertIn(b"Content-Length: %d" % len(text), head)
+        energy = answer["usage"].pop("energy_joules")
+        header = float(re.search(rb"X-Energy-Joules: ([0-9.e+-]+)", head)[1])
+        self.assertAlmostEqual(header / energy["total"], 1, places=6)
+        self.assertIn(b"X-Energy-Method: ", head)
+        self.assertEqual(answer, json.loads(self.proxy.raw(post(body), self.engine.port).partition(b"\r\n\r\n")[2]))
+
+    def test_the_final_figure_can_be_waited_for(self):
+        for body in (STREAM, {**STREAM, "stream": False}):
+            through = self.proxy.raw(post(body, "/v1/chat/completions", "X-Energy-Wait: 1"))
+            energy = json.loads(ENERGY.findall(through)[0].split(b":", 1)[1])
+            self.assertFalse(energy["provisional"])
+            run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})", through)[1].decode()
+            stored = wait_until(lambda: self.proxy.rows(f"SELECT total_energy_mj FROM profiling_runs WHERE id = '{run}'"))
+            self.assertAlmostEqual(stored[0][0] / 1e3 / energy["total"], 1, places=6)
+        self.assertNotIn(b"x-energy", self.engine.requests[-1]["body"].lower())
+        self.assertNotIn("x-energy-wait", self.engine.requests[-1]["headers"])
+
+    def test_nothing_is_added_where_nothing_is_wanted(self):
+        for body in (STREAM, {**STREAM, "stream": False}):
+            self.assertEqual(self.proxy.raw(post(body, "/v1/chat/completions", "X-Energy: none")),
+                             self.proxy.raw(post(body), self.engine.port))
+        plain = {key: value for key, value in STREAM.items() if key != "stream_options"}
+        through = self.proxy.raw(post(plain))
+        self.assertNotIn(b"energy_joules", through)
+
+    def test_a_trailer_where_trailers_are_taken(self):
+        plain = {key: value for key, value in STREAM.items() if key != "stream_options"}
+        through = self.proxy.raw(post(plain, "/v1/chat/completions", "TE: trailers"))
+        self.assertRegex(through, rb"\r\n0\r\nX-Energy-Joules: [0-9.e+-]+\r\nX-Energy-Method: [^\r]*\r\n\r\n$")
+
+    def test_connections_are_kept(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)
+        for _ in range(3):
+            connection.request("POST", "/v1/chat/completions", json.dumps({**STREAM, "max_tokens": 2}))
+            answer = connection.getresponse()
+            self.assertIn(b"[DONE]", answer.read())
+            connection.request("GET", "/v1/models")
+            self.assertEqual(json.loads(connection.getresponse().read())["data"][0]["id"], "m")
+        connection.close()
+        wait_until(lambda: len(self.proxy.rows("SELECT 1 FROM profiling_runs")) == 3)
+
+    def test_an_error_is_the_servers_own(self):
+        direct = self.proxy.raw(post({}, "/v1/nothing/completions2"), self.engine.port)
+        self.assertEqual(self.proxy.raw(post({}, "/v1/nothing/completions2")), direct)
+        self.assertEqual(self.proxy.rows("SELECT 1 FROM profiling_runs"), [])
+
+    def test_a_client_that_leaves_cancels(self):
+        self.engine.tokens, self.engine.pause = 400, 0.02
+        body = {key: value for key, value in STREAM.items() if key != "max_tokens"}
+        with socket.create_connection(("127.0.0.1", self.proxy.port), timeout=PATIENCE) as s:
+            s.sendall(post(body))
+            got = b""
+            while b"w2" not in got:
+                got += s.recv(4096)
+        wait_until(lambda: self.engine.cut == 1)
+        found = wait_until(lambda: self.proxy.rows("SELECT status, output_tokens FROM profiling_runs"))
+        self.assertEqual(found[0][0], "cancelled")
+        self.assertGreaterEqual(found[0][1], 3)
+
+
+class Shared(unittest.TestCase):
+    def test_the_sum_over_requests_is_the_machines(self):
+        engine = Engine()
+        engine.tokens, engine.pause = 30, 0.01
+        proxy = Proxy(engine, "--json")
+        body = {key: value for key, value in STREAM.items() if key != "max_tokens"}
+        threads = [threading.Thread(target=proxy.raw, args=(post(body),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.03)
+        for thread in threads:
+            thread.join()
+        wait_until(lambda: len(proxy.rows("SELECT 1 FROM profiling_runs")) == 8)
+        runs = proxy.rows("SELECT total_energy_mj, method, allocation FROM profiling_runs")
+        code, out, err = proxy.stop()
+        self.assertEqual(code, 0, err)
+        whole = json.loads(out.splitlines()[-1])
+        self.assertEqual({r[1:] for r in runs}, {("allocated", "tokens")})
+        self.assertAlmostEqual(sum(r[0] for r in runs) / whole["energy_mj"], 1, delta=1e-9)
+
+    def test_two_hundred_streams(self):
+        engine = Engine()
+        engine.tokens, engine.pause, engine.ttft = 20, 0.05, 0.5
+        proxy = Proxy(engine, "--json")
+        body = post({key: value for key, value in STREAM.items() if key != "max_tokens"})
+        good = []
+
+        def one():
+            got = proxy.raw(body)
+            good.append(got.count(b'"content": "w') == 20 and got.endswith(b"0\r\n\r\n") and b"energy_joules" in got)
+        threads = [threading.Thread(target=one) for _ in range(200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(good.count(True), 200)
+        wait_until(lambda: len(proxy.rows("SELECT 1 FROM profiling_runs WHERE status = 'completed'")) == 200)
+        self.assertEqual(proxy.stop()[0], 0)
+
+
+class Hostile(unittest.TestCase):
+    def through(self, answer, request=None):
+        """What a client gets when the server answers so; afterwards an honest request still works."""
+        engine = Engine()
+        honest = engine.chat
+        engine.answer = lambda request, send: (answer(engine, request, send) if request["method"] == "POST" and
+                                               b"honest" not in request["body"] else honest(request, send))
+        proxy = Proxy(engine)
+        try:
+            got = proxy.raw(request or post(STREAM))
+            after = proxy.raw(post({**STREAM, "messages": [{"role": "user", "content": "honest"}]}))
+            self.assertIn(b"[DONE]", after)
+            found = wait_until(lambda: proxy.rows("SELECT status, failure, output_tokens FROM profiling_runs"
+                                                  " WHERE prompt != 'honest'"))
+            return got, found[0]
+        finally:
+            code, out, err = proxy.stop()
+            self.assertEqual(code, 0, out + err)
+
+    def test_a_server_that_hangs_up(self):
+        def hang_up(engine, request, send):
+            return False
+        got, run = self.through(hang_up)
+        self.assertIn(b"502 Bad Gateway", got)
+        self.assertIn(b"application/problem+json", got)
+        self.assertEqual(run[0], "failed")
+
+    def test_a_server_that_stops_in_the_middle(self):
+        def stop(engine, request, send):
+            engine.head(send)
+            engine.chunk(send, sse(chat_chunk("a"), done=False))
+            return False
+        got, run = self.through(stop)
+        self.assertTrue(got.endswith(b"\n\n\r\n") or got.endswith(b"\n\n"), got[-40:])
+        self.assertEqual((run[0], run[2]), ("failed", 1))
+
+    def test_a_server_that_is_no_http(self):
+        def garbage(engine, request, send):
+            send(b"SSH-2.0-OpenSSH\r\n\r\n")
+            return False
+        got, run = self.through(garbage)
+        self.assertIn(b"502", got)
+        self.assertEqual(run[0], "failed")
+
+    def test_an_endless_event(self):
+        def endless(engine, request, send):
+            engine.head(send)
+            engine.chunk(send, b"data: ")
+            for _ in range(300):
+                engine.chunk(send, b"x" * 10000)
+            engine.chunk(send, b"\n\n" + sse(chat_chunk("a")).encode())
+            send(b"0\r\n\r\n")
+            return False
+        got, run = self.through(endless)
+        self.assertGreater(len(got), 3_000_000)
+        self.assertEqual((run[0], run[2]), ("completed", 1))
+
+    def test_usage_that_lies(self):
+        def lie(engine, request, send):
+            engine.head(send)
+            engine.chunk(send, sse(chat_chunk("a\udcff".encode("utf-8", "surrogateescape").decode("latin-1")),
+                                   {"choices": [], "usage": {}}, {"choices": [], "usage": {"completion_tokens": -7}},
+                                   {"choices": [], "usage": {"completion_tokens": 1e30, "prompt_tokens": "many"}},
+                                   {"usage": {"usage": {"usage": {}}}}, '{"usage": {', "[[[[", done=True))
+            send(b"0\r\n\r\n")
+            return False
+        got, run = self.through(lie)
+        self.assertIn(b'"usage": {"energy_joules":', got)
+        self.assertEqual((run[0], run[2]), ("completed", 1))
+
+    def test_chunks_that_are_broken(self):
+        def broken(engine, request, send):
+            engine.head(send)
+            send(b"5\r\nabcdefgh\r\nzz\r\n")
+            return False
+        got, run = self.through(broken)
+        self.assertEqual(run[0], "failed")
+
+    def test_a_server_that_is_not_there(self):
+        engine = Engine()
+        proxy = Proxy(engine)
+        engine.close()
+        got = proxy.raw(post(STREAM))
+        self.assertIn(b"502 Bad Gateway", got)
+        wait_until(lambda: proxy.rows("SELECT 1 FROM profiling_runs WHERE status = 'failed'"))
+        self.assertEqual(proxy.stop()[0], 0)
+
+    def test_clients_that_break_the_rules(self):
+        engine = Engine()
+        proxy = Proxy(engine)
+        for data, status in ((b"GET / HTTP/1.1\r\n\r\n", b"421"),
+                             (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"421"),
+                             (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n\r\n", b"403"),
+                             (b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n"
+                              b"Transfer-Encoding: chunked\r\n\r\n", b"400"),
+                             (b"GARBAGE\r\n\r\n", b"400"),
+                             (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
+                             (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\r\n", b"501"),
+                             (b"A" * 100000, b"400")):
+            self.assertIn(b"HTTP/1.1 " + status, proxy.raw(data)[:40], data[:60])
+        quiet = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(50)]
+        for s in quiet[:25]:
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\n")
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM)))
+        for s in quiet:
+            s.close()
+        self.assertEqual(len([r for r in engine.requests if r["method"] == "POST"]), 1)
+        self.assertEqual(proxy.stop()[0], 0)
+
+    def test_a_token_where_others_can_come_in(self):
+        engine = Engine()
+        refused = subprocess.run([PERJOULE, "attach", "--url", engine.url, "--listen", "0.0.0.0:0", "--no-store"],
+                                 capture_output=True, text=True, check=False, timeout=PATIENCE)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--token", refused.stderr)
+        proxy = Proxy(engine, "--token", "secret", listen="0.0.0.0:0")
+        self.assertIn(b"401", proxy.raw(post(STREAM))[:20])
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "X-Perjoule-Token: secret",
+                                                "Authorization: Bearer upstream-key")))
+        self.assertEqual(engine.requests[-1]["headers"]["authorization"], "Bearer upstream-key")
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "Authorization: Bearer secret")))
+        self.assertNotIn("authorization", engine.requests[-1]["headers"])
+        self.assertEqual(proxy.stop()[0], 0)
+
+    def test_killed_it_keeps_what_was_in_flight(self):
+        engine = Engine()
+        engine.tokens, engine.pause = 400, 0.02
+        proxy = Proxy(engine)
+        body = {key: value for key, value in STREAM.items() if key != "max_tokens"}
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE) as s:
+            s.sendall(post(body))
+            got = b""
+            while b"w9" not in got:
+                got += s.recv(4096)
+            time.sleep(0.3)
+            proxy.process.kill()
+            proxy.process.wait()
+        subprocess.run([PERJOULE, "check", "--db", proxy.db], check=False, capture_output=True, timeout=PATIENCE)
+        found = wait_until(lambda: proxy.rows("SELECT status, total_energy_mj, prompt FROM profiling_runs"))
+        self.assertEqual(found, [("interrupted", None, "Hi")])
+        self.assertGreaterEqual(len(proxy.rows("SELECT 1 FROM tokens")), 9)
+        proxy.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()

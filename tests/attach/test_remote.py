@@ -1,0 +1,72 @@
+"""Rails of another machine: `--power perjoule:http://HOST:PORT` reads a perjoule server's."""
+import json
+import os
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from engine import Engine
+
+PERJOULE = os.environ["PERJOULE"]
+RAIL = {"name": "gpu0", "source": "nvml", "class": "gpu", "scope": "board", "quality": "measured"}
+
+
+class Lender(Engine):
+    """Answers as a perjoule server, whose wall clock is a day ahead; 50 W in even seconds, 150 W in odd ones."""
+
+    def __init__(self, token=None):
+        super().__init__(self.lend)
+        self.token = token
+
+    def lend(self, request, send):
+        if self.token and request["headers"].get("authorization") != "Bearer " + self.token:
+            return self.whole(send, {"title": "Unauthorized"}, "401 Unauthorized")
+        end = int(time.time()) + 86400
+        power = [150000.0 if second % 2 else 50000.0 for second in range(end - 8, end)]
+        return self.whole(send, {"end_unix_ms": end * 1000, "step_ms": 1000, "seconds": 8, "remedy": None,
+                                 "rails": [{**RAIL, "power_mw": power, "now_mw": 1e5, "energy_mj": 1.0}]})
+
+
+class Remote(unittest.TestCase):
+    def attach(self, engine, power, *words, db="none"):
+        return subprocess.run([PERJOULE, "attach", "--url", engine.url + "/v1", "--power", power, "--db", db, *words],
+                              capture_output=True, text=True, timeout=120, check=False)
+
+    def test_a_run_gets_the_other_machines_energy(self):
+        engine = Engine()
+        engine.tokens, engine.pause = 80, 0.1
+        lender = Lender()
+        with tempfile.TemporaryDirectory() as folder:
+            db = os.path.join(folder, "r.db")
+            got = self.attach(engine, f"perjoule:{lender.url}", "Hi", db=db)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            with sqlite3.connect(db) as base:
+                run = base.execute("SELECT total_energy_mj, total_energy_sd_mj, total_duration_ms, energy_source,"
+                                   " power_sources FROM profiling_runs").fetchone()
+        self.assertEqual(run[3:], ("measured", "perjoule"))
+        mean = run[0] / run[2]  # watts
+        self.assertLess(abs(mean - 100), 3 * run[1] / run[2] + 15)
+
+    def test_a_token(self):
+        engine, lender = Engine(), Lender("secret")
+        refused = self.attach(engine, f"perjoule:{lender.url}", "Hi")
+        self.assertEqual(refused.returncode, 3)
+        self.assertIn("wants its token", refused.stderr)
+        self.assertEqual(self.attach(engine, f"perjoule:{lender.url},token=secret", "Hi").returncode, 0)
+
+    def test_what_is_no_server(self):
+        engine = Engine()
+        for power, code, words in (("perjoule:gpu-box", 2, "is no server"),
+                                   (f"perjoule:{engine.url}", 3, "no perjoule server answers"),
+                                   ("perjoule:http://127.0.0.1:1", 3, "no perjoule server answers"),
+                                   (f"perjoule:{engine.url},key=1", 2, "there is no setting")):
+            got = self.attach(engine, power, "Hi")
+            self.assertEqual(got.returncode, code, got.stderr)
+            self.assertIn(words, got.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
