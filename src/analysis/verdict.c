@@ -19,8 +19,8 @@ static pj_outcome judge(const pj_verdict_facts *f)
     return f->p < PJ_LEVEL ? PJ_OUTCOME_DIFFERENT : PJ_OUTCOME_INDISTINGUISHABLE;
 }
 
-/* The difference that is asked about in an open case: half of what would have been seen, as a
- * figure that people say. */
+/* The target difference of an inconclusive comparison: about half of the detectable one, rounded.
+ */
 static double target_of(double detectable)
 {
     static const double said[] = {0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002};
@@ -61,10 +61,10 @@ static void write_open(const pj_verdict_facts *f, const pj_judgement *j, char *t
     int n = snprintf(text, bytes, "%s and %s are not distinguishable in energy per token",
                      f->name_a, f->name_b);
     if (n > 0 && (size_t)n < bytes && j->detectable > 0)
-        n += snprintf(text + n, bytes - (size_t)n, ": differences above %s would have been seen",
-                      seen);
+        n += snprintf(text + n, bytes - (size_t)n,
+                      ": differences above %s would have been detected", seen);
     if (n > 0 && (size_t)n < bytes && j->more_runs > 0)
-        n += snprintf(text + n, bytes - (size_t)n, "; %.0f more run%s a side would show %s",
+        n += snprintf(text + n, bytes - (size_t)n, "; %.0f more run%s per side would detect %s",
                       j->more_runs, j->more_runs > 1 ? "s" : "", shown);
     if (n > 0 && (size_t)n < bytes)
         snprintf(text + n, bytes - (size_t)n, "%s.",
@@ -103,7 +103,7 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
         break;
     case PJ_OUTCOME_SINGLE:
         write_times(f, f->single_lo, f->single_hi, main, sizeof main);
-        end = " in these two runs; one run a side says nothing about future ones: use --repeat.";
+        end = " in these two runs; one run per side says nothing about future ones: use --repeat.";
         break;
     case PJ_OUTCOME_INDISTINGUISHABLE:
         write_open(f, j, main, sizeof main);

@@ -1,4 +1,4 @@
-/* Reading events of several servers' dialects. */
+/* Parses events of several servers' APIs. */
 #include "attach/answer.h"
 
 #include "base/memory.h"
@@ -113,7 +113,7 @@ static void take_usage(pj_answer *a, const json_t *usage)
         get_count(usage, "cache_read_input_tokens", &a->cached_tokens);
 }
 
-/* llama-server. Before the first token prompt_n is 0 and rates are null: that says nothing yet. */
+/* llama-server. Before the first token prompt_n is 0 and rates are null: ignore that. */
 static void take_llama_timings(pj_answer *a, const json_t *t)
 {
     int64_t cached = -1, prompt = -1, decoded = -1;

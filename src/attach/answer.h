@@ -1,13 +1,14 @@
 /*
- * What an answer's events say: text as it comes, how many tokens it is, usage, the server's own
- * timings, errors. Reads the chat, completion and response events of OpenAI-like servers (vLLM,
+ * Parses the events of an answer: text deltas, token counts, usage, the server's own timings,
+ * errors. Reads the chat, completion and response events of OpenAI-compatible servers (vLLM,
  * SGLang, transformers), llama-server with its timings, and Ollama's own API.
  *
- * A chunk is not a token: speculation and buffering put several into one, and half a character is
- * none. What a chunk holds is known where the server gives token ids, log probabilities or a
- * running count; else it is -1 and the final usage tells the sum (exchange.h).
+ * A chunk is not a token: speculative decoding and buffering put several into one, and half a
+ * character is none. The number of tokens in a chunk is known where the server gives token ids, log
+ * probabilities or a running count; else it is -1 and only the final usage has the sum
+ * (exchange.h).
  *
- * Nothing here is trusted: numbers are bounded, texts are cut, malformed events are counted.
+ * All input is untrusted: numbers are bounded, texts truncated, malformed events counted.
  */
 #ifndef PJ_ATTACH_ANSWER_H
 #define PJ_ATTACH_ANSWER_H
@@ -40,9 +41,9 @@ typedef struct pj_answer {
     int64_t counted;                      /* tokens by ids and running counts so far */
     int64_t progress_total, progress_processed, progress_cached;
     pj_answer_timings timings;
-    bool has_usage;  /* some event held a usage object or what stands for it */
-    bool runs_count; /* events carry the count so far */
-    bool is_done;    /* the server said that this was the last event */
+    bool has_usage;  /* some event had a usage object or an equivalent */
+    bool runs_count; /* events carry a running count */
+    bool is_done;    /* the server marked this event as the last */
     bool has_error;
     uint64_t events, malformed;
     char error[PJ_ANSWER_TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* The client: connections, and what they are in the middle of. */
+/* The client: connections and their state machines. */
 #include "attach/client.h"
 
 #include "attach/wire.h"
@@ -368,7 +368,7 @@ static bool unpack(const pj_buffer *in, bool closed, int *status, pj_buffer *out
     return body.done || (closed && body.kind == PJ_BODY_UNTIL_CLOSE);
 }
 
-/* Until the answer is whole: not every server closes the connection, though it was asked to. */
+/* Until the answer is complete: not every server honours Connection: close. */
 static bool receive_answer(int fd, pj_buffer *in, int64_t until_ns, int *status, pj_buffer *body)
 {
     char bytes[8192];

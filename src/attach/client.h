@@ -1,8 +1,6 @@
-/*
- * A client of an HTTP server that answers in streams: sends a number of requests, so many of them
- * at once, and tells what comes. One thread, one connection for each request in flight, kept open
- * from one request to the next where the server allows that.
- */
+/* A client for streaming HTTP servers: sends a number of requests with bounded concurrency and
+ * reports their progress through hooks. One thread; one connection per request in flight, kept
+ * alive between requests where the server allows it. */
 #ifndef PJ_ATTACH_CLIENT_H
 #define PJ_ATTACH_CLIENT_H
 
@@ -17,7 +15,7 @@ typedef struct pj_client_hooks {
     const char *(*body)(void *context, uint32_t index, size_t *bytes);
     /* A request goes out. Returns what the other hooks get as `request`. */
     void *(*begin)(void *context, uint32_t index, pj_exchange *exchange);
-    void (*progress)(void *context, void *request); /* something of the answer came */
+    void (*progress)(void *context, void *request); /* a part of the answer has arrived */
     /* It has ended, however; the exchange goes over to whoever listens. */
     void (*end)(void *context, void *request, pj_exchange *exchange);
 } pj_client_hooks;

@@ -1,4 +1,4 @@
-/* Sockets that do not block. */
+/* Non-blocking sockets. */
 #include "attach/dial.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@ typedef struct pj_address {
 pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *err);
 /* A socket that is connecting: writable once it is done. -1: errno says why. */
 int pj_dial(const pj_address *address);
-/* 0 when a connection has come about, else what went wrong. */
+/* 0 once connected, else the error number. */
 int pj_dial_error(int fd);
 /* A listening socket; `url` gets the port that was chosen for port 0. */
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err);

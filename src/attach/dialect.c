@@ -1,4 +1,4 @@
-/* Finding out about a server, and requests in its dialect. */
+/* Detecting the server, and writing requests for it. */
 #include "attach/dialect.h"
 
 #include "attach/client.h"

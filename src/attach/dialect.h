@@ -1,8 +1,6 @@
-/*
- * Which server answers at an address, and how a request is put to it. Servers that speak OpenAI's
- * API differ in what they can be asked for beside the text: llama-server tells its own clock with
- * every token, vLLM counts tokens with every chunk. Ollama's own API tells how long it loaded.
- */
+/* Detects which server is at an address, and writes requests for it. OpenAI-compatible servers
+ * differ in extensions: llama-server sends its own timings with every token, vLLM token counts with
+ * every chunk; Ollama's own API reports its load time. */
 #ifndef PJ_ATTACH_DIALECT_H
 #define PJ_ATTACH_DIALECT_H
 
@@ -10,7 +8,7 @@
 #include "base/buffer.h"
 
 typedef enum pj_server_kind {
-    PJ_SERVER_OPENAI = 0, /* like it; nothing more is known */
+    PJ_SERVER_OPENAI = 0, /* compatible; nothing more is known */
     PJ_SERVER_LLAMA,
     PJ_SERVER_VLLM,
     PJ_SERVER_OLLAMA
@@ -19,8 +17,8 @@ typedef enum pj_server_kind {
 typedef struct pj_remote_server {
     pj_server_kind kind;
     char engine[32];                 /* "llama-server", "vllm", "ollama", "sglang", "openai" */
-    char model[128];                 /* the first one that it offers; "": it tells none */
-    double weight_bytes, vocabulary; /* 0: not told */
+    char model[128];                 /* the first one that it lists; "": none */
+    double weight_bytes, vocabulary; /* 0: unknown */
     const char *prefix;              /* to be put in front of paths: "" or "/v1" */
 } pj_remote_server;
 
@@ -34,9 +32,9 @@ void pj_server_read_models(const char *json, size_t bytes, pj_remote_server *ser
 typedef struct pj_ask {
     const char *model, *prompt;
     size_t prompt_bytes;
-    bool completion;    /* a text to go on with, instead of a message to answer */
-    bool plain;         /* nothing beyond what every server knows */
-    bool ignore_end;    /* so many tokens, whatever the model would say (where the server can) */
+    bool completion;    /* a text to continue, instead of a chat message */
+    bool plain;         /* without extensions */
+    bool ignore_end;    /* generate max_tokens past the end token (where the server can) */
     int64_t max_tokens; /* 0: the server's default */
     double temperature; /* NAN: the server's default */
 } pj_ask;

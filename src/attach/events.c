@@ -1,4 +1,4 @@
-/* Cutting payload into events. */
+/* Splitting payload into events. */
 #include "attach/events.h"
 
 #include <string.h>

@@ -1,8 +1,6 @@
-/*
- * The payload of an answer, cut into events: server-sent events (text/event-stream, as the HTML
- * standard defines them), one JSON text per line (NDJSON), or one JSON text as a whole. Bytes may
- * arrive cut anywhere. An event that is too long is dropped and counted; memory stays bounded.
- */
+/* Splits the payload of an answer into events: server-sent events (text/event-stream, as the HTML
+ * standard defines them), one JSON text per line (NDJSON), or one JSON text as a whole. Input may
+ * be split at any byte. An event that is too long is dropped and counted; memory stays bounded. */
 #ifndef PJ_ATTACH_EVENTS_H
 #define PJ_ATTACH_EVENTS_H
 

@@ -1,4 +1,4 @@
-/* Keeping a request and its answer, and deciding what its tokens were. */
+/* Recording a request and its answer, and deriving its tokens. */
 #include "attach/exchange.h"
 
 #include "base/memory.h"
@@ -28,8 +28,8 @@ struct pj_exchange {
     pj_buffer text;
     piece *pieces;
     size_t count, capacity;
-    uint64_t told, untold; /* tokens that pieces said; pieces that did not say */
-    uint64_t unkept;       /* pieces beyond the bound */
+    uint64_t told, untold; /* tokens of pieces with a count; pieces without */
+    uint64_t unkept;       /* pieces beyond the bound, not stored */
 };
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static bool ends_with(const char *path, size_t length, const char *end)
     return length >= n && memcmp(path + length - n, end, n) == 0;
 }
 
-/* Whether a model is asked, by the path: what other requests do costs next to nothing. */
+/* Whether the path runs a model; other requests cost next to nothing. */
 static bool asks_model(const char *method, const char *target)
 {
     static const char *const ends[] = {
@@ -354,7 +354,8 @@ typedef struct filling {
     size_t count, capacity;
 } filling;
 
-/* Tokens of one piece arrive together; they were made one after another since the piece before. */
+/* Tokens of one piece arrive together; they were generated one after another since the previous
+ * piece. */
 static void add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
 {
     for (uint64_t i = 0; i < tokens && f->count < f->capacity; i++) {

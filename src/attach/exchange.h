@@ -1,10 +1,10 @@
 /*
- * One request and its answer as they pass by on the wire, whoever carries them: the client
- * (client.h) or the proxy (proxy.h). Keeps when what came: the first token, every token after it,
- * what the server said of counts and times, how it ended. A request becomes a run from this.
+ * One request and its answer as observed on the wire by the client (client.h) or the proxy
+ * (proxy.h). Records when each part arrived: the first token, every later token, the server's
+ * counts and timings, and how the request ended. A request becomes a run from this.
  *
- * Memory is bounded: of an answer without end, what exceeds the bounds is counted but not kept.
- * Pure: no sockets, no clock. One thread at a time.
+ * Memory is bounded: what exceeds the bounds of an endless answer is counted but not stored. Pure:
+ * no sockets, no clock. One thread at a time.
  */
 #ifndef PJ_ATTACH_EXCHANGE_H
 #define PJ_ATTACH_EXCHANGE_H
@@ -21,16 +21,16 @@ enum {
 typedef enum pj_exchange_outcome {
     PJ_EXCHANGE_OPEN = 0,
     PJ_EXCHANGE_COMPLETED,
-    PJ_EXCHANGE_FAILED,   /* an error of the server, or its end before the answer's */
+    PJ_EXCHANGE_FAILED,   /* an error of the server, or a truncated answer */
     PJ_EXCHANGE_CANCELLED /* the client went away */
 } pj_exchange_outcome;
 
-/* What a request asks for. Texts belong to the exchange; NULL: not said. */
+/* The request's parameters. Texts belong to the exchange; NULL: not said. */
 typedef struct pj_exchange_request {
     bool is_inference; /* it asks a model for something */
     bool wants_stream;
     char *prompt;        /* a text; of a chat, its messages as lines "role: text" */
-    size_t prompt_bytes; /* of the whole prompt, also where `prompt` is cut */
+    size_t prompt_bytes; /* of the whole prompt, even if `prompt` is truncated */
     char model[128];
     int64_t max_tokens; /* -1: not said */
 } pj_exchange_request;
@@ -50,7 +50,7 @@ typedef struct pj_exchange pj_exchange;
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
-/* The answer's head; `encoded`: its payload is compressed and cannot be looked into. */
+/* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
                       size_t type_bytes, bool encoded, int64_t at_ns);
 void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count, int64_t at_ns);
@@ -68,7 +68,7 @@ int64_t pj_exchange_sent_ns(const pj_exchange *exchange);
 int64_t pj_exchange_first_ns(const pj_exchange *exchange); /* first token; 0: none yet */
 int64_t pj_exchange_last_ns(const pj_exchange *exchange);  /* last token; 0: none yet */
 int64_t pj_exchange_end_ns(const pj_exchange *exchange);   /* 0: it has not ended */
-/* Output tokens so far: a chunk of which nothing more is known counts as one. */
+/* Output tokens so far: a chunk without token information counts as one. */
 uint64_t pj_exchange_tokens_so_far(const pj_exchange *exchange);
 
 /* What is known once it has ended. */
@@ -77,7 +77,7 @@ typedef struct pj_exchange_counts {
     uint64_t output;
     bool approximate;   /* no ids, counts or usage: chunks were counted */
     bool spread;        /* several tokens came in one chunk: their times are spread */
-    bool contradictory; /* what the server says of counts does not fit together */
+    bool contradictory; /* the server's counts are inconsistent */
 } pj_exchange_counts;
 
 pj_exchange_counts pj_exchange_count(const pj_exchange *exchange);

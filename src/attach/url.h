@@ -22,7 +22,7 @@ pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err);
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err);
 /* "host:port" as a Host header has it. */
 void pj_url_authority(const pj_url *url, char *text, size_t bytes);
-/* 127.0.0.0/8, ::1, localhost: a server there draws from this machine's sensors. */
+/* 127.0.0.0/8, ::1, localhost: a server there is covered by this machine's sensors. */
 bool pj_url_is_loopback(const pj_url *url);
 
 #endif

@@ -1,9 +1,7 @@
-/*
- * Where the `usage` objects of an answer end, so that a figure can be put into them while the bytes
- * pass by: the payload is scanned as it comes, cut anywhere, and never kept. Finds an object under
- * the key "usage" at the top of an event's JSON, and one level down in "response" (the responses
- * API).
- */
+/* Finds the ends of the `usage` objects in an answer, so that a figure can be inserted while the
+ * bytes pass through: the payload is scanned as it arrives, split at any byte, and never stored.
+ * Finds an object under the key "usage" at the top of an event's JSON, and one level down in
+ * "response" (the responses API). */
 #ifndef PJ_ATTACH_USAGE_SPOT_H
 #define PJ_ATTACH_USAGE_SPOT_H
 

@@ -1,7 +1,7 @@
 /*
- * HTTP/1.1 as bytes on a connection: where a head ends, what it says of its body, and where a
- * body's payload lies between its framing. Strict where leniency lets two parties see different
- * messages in the same bytes (RFC 9112, sections 5 and 6): such a message is refused.
+ * HTTP/1.1 framing: the end of a head, the kind of its body, and the payload inside the body's
+ * framing. Strict where leniency lets two parties see different messages in the same bytes (request
+ * smuggling; RFC 9112, sections 5 and 6): such a message is rejected.
  *
  * Pure: no sockets, no allocation.
  */

@@ -1,4 +1,4 @@
-/* Cells, their division, and estimates of what is not settled. */
+/* Cells, their division, and estimates for unsettled time. */
 #include "attribution/ledger.h"
 
 #include "base/clock.h"
@@ -183,7 +183,7 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->thinning = 1;
     e->figure = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, begin_ns, true, false};
     if (l->settled_ns == INT64_MIN) l->settled_ns = e->begin_ns;
-    if (!l->entries) l->settled_ns = e->begin_ns; /* the time before it was nobody's */
+    if (!l->entries) l->settled_ns = e->begin_ns; /* the time before it belongs to no request */
     e->next = l->entries;
     l->entries = e;
     return e;
@@ -210,7 +210,7 @@ void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
     int64_t last = e->steps[e->step_count - 1].t_ns;
     e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
     if (e->end_ns < last) e->end_ns = last;
-    if (!e->first_ns) add_step(e, e->end_ns, e->prompt_work); /* it never came that far */
+    if (!e->first_ns) add_step(e, e->end_ns, e->prompt_work); /* it ended before its first token */
 }
 
 void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
@@ -223,7 +223,8 @@ void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
         }
 }
 
-/* Beyond the last step an open request goes on as it did, its prompt as fast as others'. */
+/* Beyond its last step an open request is extrapolated at its own rate, its prefill at that of
+ * others. */
 static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];
@@ -232,7 +233,7 @@ static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t 
     if (!e->first_ns) return fmin(e->prompt_work, ns * l->prefill_rate);
     double decoding = (double)(last->t_ns - e->first_ns), made = last->work - e->prompt_work - 1;
     double rate = decoding > 0 && made > 0 ? made / decoding : l->prefill_rate / 10;
-    return last->work + fmin(1, ns * rate); /* one token at most is on its way */
+    return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
 static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
@@ -337,7 +338,7 @@ static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell
 
 /* ---- settling ------------------------------------------------------------------------------- */
 
-/* Half the points go: every other one, never the first. What is between is known less finely. */
+/* Halves the resolution: drops every other point, never the first. */
 static void thin(pj_ledger_entry *e, uint32_t rails)
 {
     size_t kept = 1;

@@ -62,7 +62,7 @@ void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
 /* Divides all time up to `until_ns`, whether it is known or not: what is not known by then stays
  * unknown in every part. */
 pj_status pj_ledger_settle(pj_ledger *ledger, int64_t until_ns, pj_error *err);
-/* Estimates for all entries as of now, from what is known and the last second's rates. */
+/* Estimates for all entries as of now, from known energy and the rates of the last second. */
 void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
 
 /* mJ; NAN: unavailable. */
@@ -78,9 +78,9 @@ pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *en
 /* Carries an estimate on to a later moment at its rate. */
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns, bool is_output);
 
-/* What a settled entry got of each rail, cumulative from its begin: points in order of time, the
+/* The energy of a settled entry per rail, cumulative from its begin: points in order of time, the
  * first at its begin with 0 everywhere, the last at its end. mj[point * rail_count + rail], NAN
- * where it is unknown from the point before to this one. */
+ * where it is unknown since the previous point. */
 typedef struct pj_ledger_series {
     const int64_t *t_ns;
     const double *mj;

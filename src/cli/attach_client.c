@@ -1,4 +1,4 @@
-/* Sending prompts or a load, and printing what it cost. */
+/* Sends prompts or a load, and prints what it cost. */
 #include "cli/attach_client.h"
 
 #include "attach/client.h"
@@ -30,7 +30,7 @@ typedef struct attached {
     char *texts;
     prompt *prompts;
     uint32_t prompt_count;
-    bool plain;        /* the server refused what not every server knows */
+    bool plain;        /* without extensions: the server rejected them */
     bool streams_text; /* one prompt for people: the text comes as it is generated */
     size_t printed;
     const pj_exchange *exchange;                   /* the last one that began */
@@ -179,7 +179,7 @@ static pj_status send_all(attached *s, uint32_t count, pj_error *err)
     return status;
 }
 
-/* A server that refuses a member of the request is asked again without any that is not common. */
+/* A server that rejects a member of the request gets it again without extensions. */
 static bool was_refused(const attached *s)
 {
     static const char *const members[] = {

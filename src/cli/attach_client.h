@@ -13,10 +13,10 @@ typedef struct pj_attach_args {
     double temperature;
     pj_text_list tags, headers, hosts;
     bool is_private, no_store, json, headers_only;
-    /* worked out from them */
+    /* derived */
     pj_url place;
     char *header_lines;   /* of requests; "" for none */
-    const char *no_power; /* why energy is unavailable; NULL: nothing speaks against it */
+    const char *no_power; /* why energy is unavailable; NULL: it is not */
     char no_power_text[512];
     double weight_bytes, context_bytes;
     int batch_rule;

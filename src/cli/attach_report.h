@@ -29,7 +29,7 @@ typedef struct pj_load {
     char first_failure[PJ_ERROR_TEXT_BYTES], store_failure[PJ_ERROR_TEXT_BYTES];
     pj_source_quality quality;
     char rule[16];       /* by which energy was divided; "" where none was known */
-    bool keeps_data;     /* what a report of single requests needs is kept */
+    bool keeps_data;     /* keep data for reports of single requests */
     pj_buffer summaries; /* JSON objects, separated by commas */
     char *report;        /* of the last run, as `perjoule run` prints it */
 } pj_load;
@@ -39,7 +39,7 @@ void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *exchange,
 void pj_load_clear(pj_load *load);
 
 typedef struct pj_load_window {
-    const char *why_not; /* there is none; NULL: there is */
+    const char *why_not; /* why there is no window; NULL: there is one */
     int64_t begin_ns, end_ns;
     double output, input; /* tokens that came; prompt tokens of first tokens in it, not cached */
     pj_curve_energy machine;

@@ -1,4 +1,4 @@
-/* perjoule attach: the energy of what another engine's server does, request by request. */
+/* perjoule attach: the energy of requests to another engine's server, one by one. */
 #include "cli/attach_client.h"
 
 #include "base/memory.h"
@@ -16,7 +16,7 @@ _Atomic bool pj_attach_cancelled;
 static void on_signal(int number)
 {
     (void)number;
-    if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once */
+    if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second signal exits immediately */
     pj_attach_cancelled = true;
 }
 
@@ -31,7 +31,7 @@ static void catch_signals(void)
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
-/* "Name: value" lines of the head; what could end a line early is refused. */
+/* "Name: value" lines of the head; control characters are rejected. */
 static pj_status join_headers(pj_attach_args *a, pj_error *err)
 {
     pj_buffer lines;
@@ -73,7 +73,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
     return PJ_OK;
 }
 
-/* Sensors of this machine say nothing of a server on another one. */
+/* This machine's sensors cannot measure a server on another machine. */
 static void check_place(pj_attach_args *a)
 {
     bool borrowed = a->power && strstr(a->power, "perjoule:");

@@ -54,7 +54,7 @@ static void take_signals(void)
     sigaction(SIGCHLD, &child, NULL);
 }
 
-/* ---- a control group of its own ------------------------------------------------------------ */
+/* ---- cgroup -------------------------------------------------------------------------------- */
 
 static bool write_text(const char *folder, const char *name, const char *text)
 {
@@ -93,7 +93,7 @@ static double cgroup_seconds(const pj_child *c)
     return known ? (double)us * 1e-6 : -1;
 }
 
-/* What still runs goes back where it came from, so that the group can be removed. */
+/* Moves remaining processes back to their previous group, so that the group can be removed. */
 static void remove_cgroup(pj_child *c)
 {
     char path[PATH_MAX], parent[512], *text = NULL;
@@ -227,7 +227,7 @@ static void become(const pj_child *c, const char *const *variables, int failure_
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) signal(defaults[i], SIG_DFL);
     if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
     if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
-    /* A reader of its own: writing markers after perjoule was killed is no broken pipe. */
+    /* A reader of its own: writing markers after perjoule was killed must not raise SIGPIPE. */
     fcntl(c->markers[0], F_SETFD, 0);
     for (; variables && *variables; variables++) {
         char *copy = strdup(*variables);
@@ -247,7 +247,7 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
     for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
     make_cgroup(c);
 #ifdef PR_SET_CHILD_SUBREAPER
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what the program leaves behind becomes our child */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans of the program become our children */
 #endif
     fflush(NULL);
     wake_fd = c->wake[1];

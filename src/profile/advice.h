@@ -6,7 +6,7 @@
 #include "store/views.h"
 
 typedef struct pj_advice_options {
-    double g_per_kwh; /* NAN: nobody asked about CO2 */
+    double g_per_kwh; /* NAN: no CO2 */
 } pj_advice_options;
 
 /* The answer of /run/{id}/advice. */

@@ -1,4 +1,4 @@
-/* Gathering what the rules of advice rest on. */
+/* Gathers the facts for the rules of advice. */
 #ifndef PJ_PROFILE_ADVICE_FACTS_H
 #define PJ_PROFILE_ADVICE_FACTS_H
 

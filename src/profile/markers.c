@@ -1,5 +1,5 @@
-/* Lines into events, events into spans. Each lane of the markers has a lane of the recorder, so that
- * threads of the program nest apart. */
+/* Parses lines into events, and turns events into spans. Each lane of the markers has its own lane
+ * of the recorder, so that threads of the program nest separately. */
 #include "profile/markers.h"
 
 #include "base/clock.h"
@@ -297,7 +297,7 @@ static void close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
     note_phase(m, PJ_PHASE_IDLE, at_ns);
 }
 
-/* A time of the program's is taken where it can be: in the run, and not before the lane's last. */
+/* The program's own time is used if it is within the run and not before the lane's last one. */
 static int64_t sound_time(const pj_markers *m, const marker_lane *l, int64_t at_ns, int64_t now_ns)
 {
     int64_t first_ns = pj_lane_begun_ns(m->lanes[0].lane);
@@ -322,7 +322,7 @@ static bool apply(pj_markers *m, const event *e, int64_t now_ns)
         close_span(m, l, l->last_ns = at_ns);
         return true;
     }
-    if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* a phase lies in nothing */
+    if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost */
     if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
     if (e->verb == VERB_SPAN) { /* finished: its neighbours may overlap it */
         int64_t end_ns = e->end_ns > now_ns ? now_ns : e->end_ns;

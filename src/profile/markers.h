@@ -1,5 +1,5 @@
 /*
- * Markers: what a foreign program says of itself while `perjoule exec` measures it. The program (or a
+ * Markers: phases and spans that a program reports while `perjoule exec` measures it. The program (or a
  * library loaded into it) writes one line per event to an inherited descriptor; this turns the lines
  * into spans. docs/formats.md has the grammar:
  *
@@ -22,7 +22,7 @@ typedef struct pj_markers pj_markers;
 
 typedef struct pj_markers_counts {
     uint64_t events, malformed;
-    uint64_t input_tokens, output_tokens; /* as a `tokens` line said, else counted token spans */
+    uint64_t input_tokens, output_tokens; /* from a `tokens` line, else the number of token spans */
     bool has_tokens;                      /* a `tokens` line came */
 } pj_markers_counts;
 
@@ -30,7 +30,7 @@ typedef struct pj_markers_counts {
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
 /* Bytes as they came from the descriptor at `now_ns`; lines may be cut anywhere. */
 void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64_t now_ns);
-/* The program has ended: closes what is open, says what was ignored, and hands the token counts to
+/* The program has ended: closes open spans, warns about ignored lines, and hands the token counts to
  * the run. Nothing may be fed any more. */
 void pj_markers_finish(pj_markers *markers, int64_t now_ns);
 pj_markers_counts pj_markers_count(const pj_markers *markers);

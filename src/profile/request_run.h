@@ -1,8 +1,6 @@
-/*
- * A request that passed by (attach/exchange.h) and its share of the machine's energy
- * (attribution/ledger.h) as a run: phases and tokens as spans, the share as readings of counters,
- * built by the same code as every other run.
- */
+/* Makes a run of a recorded request (attach/exchange.h) and its share of the machine's energy
+ * (attribution/ledger.h): phases and tokens as spans, the share as readings of counters, built by
+ * the same code as every other run. */
 #ifndef PJ_PROFILE_REQUEST_RUN_H
 #define PJ_PROFILE_REQUEST_RUN_H
 
@@ -31,11 +29,11 @@ typedef struct pj_request_place {
     const char *power_sources, *partial_rails; /* NULL: none */
 } pj_request_place;
 
-/* When the phases of a request were, as well as its answer tells. */
+/* The times of a request's phases, as far as its answer reveals them. */
 typedef struct pj_request_times {
     int64_t begin_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
     bool has_load, has_prefill;
-    bool is_one; /* prefill and decode cannot be told apart */
+    bool is_one; /* prefill and decode are indistinguishable */
 } pj_request_times;
 pj_request_times pj_request_times_of(const pj_exchange *exchange);
 

@@ -1,4 +1,4 @@
-/* Requests from their begin to their row in the store. */
+/* Requests from begin to stored run. */
 #include "profile/requests.h"
 
 #include "base/clock.h"
@@ -125,7 +125,7 @@ static void warn_about_power(pj_request *r)
     warn(r, r->begin_ns, "power_unavailable", text);
 }
 
-/* What the meter has to say belongs to every request that is open. */
+/* Meter warnings belong to every open request. */
 static void take_events(pj_requests *q)
 {
     pj_meter_event event;
@@ -162,7 +162,7 @@ static pj_span span_at(pj_request *r, pj_span_kind kind, uint32_t id, pj_phase p
                      .phase = (uint8_t)phase};
 }
 
-/* Tokens of open requests, as coarsely as they came: the run is built anew when it ends. */
+/* Tokens of open requests, at the resolution of their chunks: the run is rebuilt when it ends. */
 static void keep_tokens(pj_request *r, uint64_t before, int64_t at_ns)
 {
     pj_phase phase = before ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL;
@@ -173,7 +173,7 @@ static void keep_tokens(pj_request *r, uint64_t before, int64_t at_ns)
     r->last_token_ns = at_ns;
 }
 
-/* What is known of a request when it begins, taken down by the thread that begins it. */
+/* The facts of a request at its begin, recorded by the calling thread. */
 static void keep_facts(pj_request *r)
 {
     pj_arena arena;
@@ -248,7 +248,7 @@ static void settle(pj_requests *q, int64_t now_ns)
     if (until_ns != INT64_MIN) pj_ledger_settle(q->ledger, until_ns, NULL);
 }
 
-/* Simulated sensors show that something is going on. */
+/* Simulated sensors show a load while requests are in flight. */
 static void show_activity(pj_requests *q)
 {
     bool busy = false;

@@ -24,7 +24,7 @@ static pj_side_part *part_of(parts *p, uint8_t phase, const char *name)
     return &p->rows[p->count++];
 }
 
-/* What the request leaves out: loading the model and idle gaps. */
+/* Excluded from the request: loading the model and idle gaps. */
 static bool is_of_request(const pj_class_sum *c)
 {
     return c->phase != PJ_PHASE_IDLE && strcmp(c->name, PJ_SECTION_MODEL_LOAD) != 0;

@@ -310,7 +310,7 @@ static double own_spread(const pj_run_info *info, bool with_gain)
     return sqrt(fmax(all * all - gain * gain, 0));
 }
 
-/* One run a side: the figures of the table, and what their measurements leave open. */
+/* One run per side: the ratio's interval comes from the measurements alone. */
 static void judge_single(const pj_side *x, const pj_side *y, pj_verdict_facts *f)
 {
     pj_run_ratios rx, ry;

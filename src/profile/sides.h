@@ -19,7 +19,7 @@ typedef struct pj_side {
     uint32_t run_count;
     uint32_t left_out;      /* disturbed, throttled: not among the runs */
     bool kept_disturbed;    /* too few others: they are among the runs */
-    pj_token_series tokens; /* with one run a side, else empty */
+    pj_token_series tokens; /* with one run per side, else empty */
 } pj_side;
 
 /* What one class of work took per output token, mean over a side's runs. */

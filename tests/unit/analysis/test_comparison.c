@@ -220,8 +220,8 @@ static void sentences_say_what_is_known(void **state)
     f.speed_differs = false;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_INDISTINGUISHABLE);
-    assert_non_null(strstr(text, "differences above 4.2 % would have been seen; 28 more runs a "
-                                 "side would show 2 %."));
+    assert_non_null(strstr(text, "differences above 4.2 % would have been detected; 28 more "
+                                 "runs per side would detect 2 %."));
     f.refusal = "one is measured and the other modelled.";
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_REFUSED);

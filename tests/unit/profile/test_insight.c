@@ -200,7 +200,7 @@ static void fields_that_runs_lack_are_refused(void **state)
     groups(p, "settings.colour", PJ_E_NOT_FOUND);
 }
 
-/* One run a side: figures, and that nothing follows for repeats. */
+/* One run per side: figures, and no claim about repeats. */
 static void single_runs_are_only_themselves(void **state)
 {
     place *p = *state;
