@@ -3,11 +3,12 @@
 
     test_disasters.py PROGRAM FAULTS_LIBRARY
 
-How often each is tried comes from PJ_DISASTERS, by default "kill=3,full=4,power=12"; a release is
-tried with "kill=300,full=50,power=1000". PJ_DISASTER_SEED sets the choices. Each ends in a line of
+How often each is tried comes from PJ_DISASTERS, by default "kill=3,full=4,power=12,lock=36"; a release is
+tried with "kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database). PJ_DISASTER_SEED sets the choices. Each ends in a line of
 counts. faults.c, loaded into the program, is the disk that fills up and the record of what reached it.
 """
 import collections
+import concurrent.futures
 import glob
 import json
 import os
@@ -23,7 +24,7 @@ import time
 
 PROGRAM, FAULTS = sys.argv[1:3]
 SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))
-TIMES = dict(part.split("=") for part in os.environ.get("PJ_DISASTERS", "kill=3,full=4,power=12").split(","))
+TIMES = dict(part.split("=") for part in os.environ.get("PJ_DISASTERS", "kill=3,full=4,power=12,lock=36").split(","))
 SEED = int(os.environ.get("PJ_DISASTER_SEED", time.time_ns() % 1_000_000))
 KEEP = os.environ.get("PJ_DISASTER_KEEP")  # a folder for what the last power failure left
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
@@ -303,6 +304,35 @@ def power_failures(folder, times):
     return counts
 
 
+# ---- a database locked by somebody else ---------------------------------------------------------
+
+
+def locked(folder, seconds):
+    """A run waits for a lock that is held longer than patience usually lasts, and is stored after it."""
+    db, home = os.path.join(folder, "runs.db"), os.path.join(folder, "home")
+    first = subprocess.run(run_command(db, "module"), env=environment(home), capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    holder = sqlite3.connect(db, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    process = subprocess.Popen(run_command(db), env=environment(home), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        process.wait(seconds)
+        raise AssertionError(f"the run did not wait: {process.communicate()}")
+    except subprocess.TimeoutExpired:
+        holder.execute("COMMIT")
+    output, said = process.communicate(timeout=120 * SLOW)
+    assert process.returncode == 0, said
+    assert recover(db, home, folder)[json.loads(output)["id"]] == ("completed", TOKENS - 1)
+
+
+def lock_in_background(seconds):
+    """Waits beside the other attempts; the result is to be asked for at the end."""
+    with tempfile.TemporaryDirectory(prefix="perjoule-lock-") as folder:
+        locked(folder, seconds)
+    return f"lock: a run was stored after {seconds} s of waiting"
+
+
 # ---- all of it ----------------------------------------------------------------------------------
 
 
@@ -315,8 +345,12 @@ def attempts(name, count, once):
 
 
 print(f"PJ_DISASTER_SEED={SEED}", flush=True)
+pool = concurrent.futures.ThreadPoolExecutor(1)
+waiting = pool.submit(lock_in_background, int(TIMES["lock"])) if int(TIMES.get("lock", 0)) else None
 attempts("kill", int(TIMES.get("kill", 0)), kill_once)
 attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
     if int(TIMES.get("power", 0)):
         print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)
+if waiting:
+    print(waiting.result(), flush=True)
