@@ -13,9 +13,10 @@ chmod 755 "$tree"
 ninja -C build-deb
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null
 library=$(find "$tree/usr/lib" -name 'libperjoule.so.*.*.*')
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/perjoule" "$library"
+strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/perjoule" "$library" \
+    "$tree/usr/lib/$triplet/libperjoule-nvtx.so"
 strip --strip-debug "$tree/usr/lib/$triplet/libperjoule.a"
-chmod 644 "$library"
+chmod 644 "$library" "$tree/usr/lib/$triplet/libperjoule-nvtx.so"
 gzip -9n "$tree"/usr/share/man/man1/*.1
 
 doc=$tree/usr/share/doc/perjoule

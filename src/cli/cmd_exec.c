@@ -12,10 +12,12 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/process.h"
 #include "profile/markers.h"
 #include "profile/run.h"
 #include "trace/summary.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -356,12 +358,41 @@ static pj_status end_run(execution *e, pj_run_status status, const char *why, pj
     return PJ_OK;
 }
 
+/* The library that turns NVTX ranges into markers: beside the program, as it was built, or where it was
+ * installed. A user's own is left in place. */
+static bool choose_nvtx(execution *e, char *variable, size_t bytes)
+{
+    static const char *const places[] = {"%s/libperjoule-nvtx.so", "%s/../lib/libperjoule-nvtx.so"};
+    char folder[PATH_MAX], path[PATH_MAX + 32];
+    const char *theirs = getenv("NVTX_INJECTION64_PATH");
+    if (theirs && *theirs) {
+        pj_run_warn(e->run, "nvtx_taken",
+                    "NVTX ranges are not recorded: NVTX_INJECTION64_PATH names another library");
+        return false;
+    }
+    if (pj_process_path(folder, sizeof folder, NULL) != PJ_OK) folder[0] = 0;
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = 0;
+    for (size_t i = 0; i <= sizeof places / sizeof *places; i++) {
+        if (i < sizeof places / sizeof *places)
+            snprintf(path, sizeof path, i ? places[1] : places[0], folder);
+        else
+            snprintf(path, sizeof path, "%s/libperjoule-nvtx.so", PJ_LIBDIR);
+        if (access(path, R_OK) != 0) continue;
+        return (size_t)snprintf(variable, bytes, "NVTX_INJECTION64_PATH=%s", path) < bytes;
+    }
+    return false;
+}
+
 static pj_status measure(execution *e, pj_error *err)
 {
     char fd[48], why[64];
     const pj_power_env *env = &e->session->power_env;
     snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
-    const char *variables[] = {e->child.reserved_fd >= 0 ? fd : NULL, NULL};
+    char nvtx[PATH_MAX + 32];
+    const char *variables[3] = {0};
+    if (e->child.reserved_fd >= 0) variables[0] = fd;
+    if (e->child.reserved_fd >= 0 && choose_nvtx(e, nvtx, sizeof nvtx)) variables[1] = nvtx;
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, variables, err);
     if (status != PJ_OK) {

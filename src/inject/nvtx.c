@@ -1,0 +1,439 @@
+/*
+ * libperjoule-nvtx.so: NVTX ranges as markers. A program that emits NVTX ranges (PyTorch, vLLM,
+ * TensorRT-LLM, RAPIDS, Python's nvtx) loads the library named by NVTX_INJECTION64_PATH at its first
+ * call and offers slots to be filled; `perjoule exec` names this one. Push and pop become sections on a lane
+ * of their thread and domain, start and end become finished spans; both are lines in the grammar of
+ * docs/formats.md, collected per thread and written to the descriptor in PERJOULE_MARKERS when a
+ * buffer is full, every 20 ms while ranges come, and when the process ends.
+ *
+ * Nothing here needs another library or an NVIDIA header: the few types of NVTX's interface that are
+ * used are declared below. Each shared object of the program that uses NVTX calls the entry point once.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+enum { BUFFER_BYTES = 4096, NAME_BYTES = 200, OPEN_RANGES = 4096 };
+#define FLUSH_NS INT64_C(20000000)
+
+/* ---- NVTX's interface ---------------------------------------------------------------------- */
+
+typedef void (*function)(void);
+typedef struct export_callbacks {
+    size_t struct_size;
+    int (*get_module_function_table)(int module, function ***table, unsigned *count);
+} export_callbacks;
+typedef const void *(*get_export_table)(uint32_t id);
+
+enum { TABLE_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
+enum { START_EX = 4, START_A, START_W, RANGE_END, PUSH_EX, PUSH_A, PUSH_W, POP }; /* CORE */
+enum { D_START_EX = 2, D_END, D_PUSH_EX, D_POP, REGISTER_A = 10, REGISTER_W, CREATE_A, CREATE_W };
+enum { MESSAGE_CHAR = 1, MESSAGE_WIDE, MESSAGE_REGISTERED };
+
+typedef struct attributes {
+    uint16_t version, size;
+    uint32_t category;
+    int32_t color_type;
+    uint32_t color;
+    int32_t payload_type, reserved;
+    uint64_t payload;
+    int32_t message_type;
+    const void *message;
+} attributes;
+
+typedef struct name {
+    uint32_t bytes;
+    char text[NAME_BYTES];
+} name;
+
+typedef struct domain { /* what a handle points to; never freed: there are few */
+    uint32_t number;
+    name prefix; /* "NAME/" */
+} domain;
+
+static const domain default_domain;
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void add_bytes(name *n, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes && n->bytes < NAME_BYTES; i++) {
+        unsigned char c = (unsigned char)text[i];
+        n->text[n->bytes++] = c < ' ' || c == 127 ? '?' : (char)c;
+    }
+}
+
+static void add_wide(name *n, const wchar_t *text)
+{
+    for (; text && *text && n->bytes + 4 <= NAME_BYTES; text++) {
+        uint32_t c = (uint32_t)*text;
+        char utf8[4] = {(char)c};
+        size_t bytes = 1;
+        if (c >= 0x80 && c < 0x800) {
+            utf8[0] = (char)(0xc0 | c >> 6), utf8[bytes++] = (char)(0x80 | (c & 63));
+        } else if (c >= 0x800 && c < 0x10000) {
+            utf8[0] = (char)(0xe0 | c >> 12), utf8[bytes++] = (char)(0x80 | (c >> 6 & 63));
+            utf8[bytes++] = (char)(0x80 | (c & 63));
+        } else if (c >= 0x10000) {
+            utf8[0] = (char)(0xf0 | (c >> 18 & 7)), utf8[bytes++] = (char)(0x80 | (c >> 12 & 63));
+            utf8[bytes++] = (char)(0x80 | (c >> 6 & 63)), utf8[bytes++] = (char)(0x80 | (c & 63));
+        }
+        add_bytes(n, utf8, bytes);
+    }
+}
+
+static name name_of(const domain *d, int type, const void *message)
+{
+    name n;
+    n.bytes = 0;
+    add_bytes(&n, d->prefix.text, d->prefix.bytes);
+    uint32_t before = n.bytes;
+    if (message && type == MESSAGE_CHAR) add_bytes(&n, message, strnlen(message, NAME_BYTES));
+    if (message && type == MESSAGE_WIDE) add_wide(&n, message);
+    if (message && type == MESSAGE_REGISTERED)
+        add_bytes(&n, ((const name *)message)->text, ((const name *)message)->bytes);
+    if (n.bytes == before) add_bytes(&n, "unnamed", 7);
+    return n;
+}
+
+static name name_of_attributes(const domain *d, const attributes *a)
+{
+    bool whole = a && a->size >= sizeof *a;
+    return name_of(d, whole ? a->message_type : 0, whole ? a->message : NULL);
+}
+
+/* ---- buffers ------------------------------------------------------------------------------- */
+
+typedef struct buffer {
+    atomic_flag busy; /* its thread writes; whoever ends the process flushes */
+    uint32_t used;
+    int64_t flushed_ns;
+    uint64_t thread;
+    int depth;
+    struct buffer *next;
+    char text[BUFFER_BYTES];
+} buffer;
+
+static _Atomic(buffer *) buffers;
+static _Thread_local buffer *mine;
+static int marker_fd = -1;
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The pipe takes a buffer whole or not at all; what it does not take is lost. */
+static void flush(buffer *b)
+{
+    int kept = errno;
+    if (b->used && write(marker_fd, b->text, b->used) < 0) errno = 0;
+    b->used = 0;
+    errno = kept;
+}
+
+static void lock(buffer *b)
+{
+    while (atomic_flag_test_and_set_explicit(&b->busy, memory_order_acquire)) {}
+}
+
+static void unlock(buffer *b)
+{
+    atomic_flag_clear_explicit(&b->busy, memory_order_release);
+}
+
+static void flush_all(void)
+{
+    for (buffer *b = atomic_load(&buffers); b; b = b->next) {
+        lock(b);
+        flush(b);
+        unlock(b);
+    }
+}
+
+/* A child of fork has copies of what its parent will write itself. */
+static void forget_all(void)
+{
+    for (buffer *b = atomic_load(&buffers); b; b = b->next) {
+        unlock(b);
+        b->used = 0;
+        b->thread = b == mine ? (uint64_t)syscall(SYS_gettid) : b->thread;
+    }
+}
+
+static buffer *my_buffer(void)
+{
+    if (mine) return mine;
+    buffer *b = calloc(1, sizeof *b);
+    if (!b) return NULL;
+    b->thread = (uint64_t)syscall(SYS_gettid);
+    b->next = atomic_load(&buffers);
+    while (!atomic_compare_exchange_weak(&buffers, &b->next, b)) {}
+    return mine = b;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+static char *put_number(char *at, uint64_t value)
+{
+    char digits[20];
+    int count = 0;
+    do digits[count++] = (char)('0' + value % 10);
+    while (value /= 10);
+    while (count) *at++ = digits[--count];
+    return at;
+}
+
+static char *put_text(char *at, const char *text, size_t bytes)
+{
+    memcpy(at, text, bytes);
+    return at + bytes;
+}
+
+/* "@BEGIN[-END] #LANE VERB[NAME]": a thread and a domain have a lane of their own. */
+static void write_line(buffer *b, int64_t begin_ns, int64_t end_ns, uint64_t lane, const char *verb,
+                       const name *n)
+{
+    enum { MOST = 100 + NAME_BYTES };
+    int64_t last_ns = end_ns ? end_ns : begin_ns;
+    lock(b);
+    if (b->used + MOST > BUFFER_BYTES || last_ns - b->flushed_ns > FLUSH_NS) {
+        flush(b);
+        b->flushed_ns = last_ns;
+    }
+    char *at = b->text + b->used;
+    *at++ = '@';
+    at = put_number(at, (uint64_t)begin_ns);
+    if (end_ns) *at++ = '-', at = put_number(at, (uint64_t)end_ns);
+    at = put_text(at, " #", 2);
+    at = put_number(at, lane);
+    *at++ = ' ';
+    at = put_text(at, verb, strlen(verb));
+    if (n) at = put_text(at, n->text, n->bytes);
+    *at++ = '\n';
+    b->used = (uint32_t)(at - b->text);
+    unlock(b);
+}
+
+static uint64_t lane_of(const buffer *b, const domain *d)
+{
+    return b->thread | (uint64_t)d->number << 32;
+}
+
+static int push(const domain *d, const name *n)
+{
+    buffer *b = my_buffer();
+    if (!b) return -1;
+    write_line(b, now_ns(), 0, lane_of(b, d), "begin section ", n);
+    return b->depth++;
+}
+
+static int pop(const domain *d)
+{
+    buffer *b = my_buffer();
+    if (!b || b->depth == 0) return -1;
+    write_line(b, now_ns(), 0, lane_of(b, d), "end", NULL);
+    return --b->depth;
+}
+
+/* ---- ranges that another thread may end ---------------------------------------------------- */
+
+static struct {
+    uint64_t id;
+    int64_t begin_ns;
+    name name;
+} ranges[OPEN_RANGES];
+static uint64_t last_range;
+static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t start(const name *n)
+{
+    pthread_mutex_lock(&ranges_mutex);
+    uint64_t id = ++last_range;
+    ranges[id % OPEN_RANGES].id = id;
+    ranges[id % OPEN_RANGES].begin_ns = now_ns();
+    ranges[id % OPEN_RANGES].name = *n;
+    pthread_mutex_unlock(&ranges_mutex);
+    return id;
+}
+
+static void end(uint64_t id)
+{
+    buffer *b = my_buffer();
+    name n;
+    pthread_mutex_lock(&ranges_mutex);
+    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else too many were open */
+    int64_t begin_ns = ranges[id % OPEN_RANGES].begin_ns;
+    n = ranges[id % OPEN_RANGES].name;
+    if (open) ranges[id % OPEN_RANGES].id = 0;
+    pthread_mutex_unlock(&ranges_mutex);
+    uint64_t lane = (uint64_t)getpid() | UINT64_C(1) << 62;
+    if (open && b) write_line(b, begin_ns, now_ns(), lane, "span section ", &n);
+}
+
+/* ---- the functions that NVTX calls --------------------------------------------------------- */
+
+static const domain *known(const domain *d)
+{
+    return d ? d : &default_domain;
+}
+
+static int range_push_ex(const attributes *a)
+{
+    name n = name_of_attributes(&default_domain, a);
+    return push(&default_domain, &n);
+}
+static int range_push_a(const char *text)
+{
+    name n = name_of(&default_domain, MESSAGE_CHAR, text);
+    return push(&default_domain, &n);
+}
+static int range_push_w(const wchar_t *text)
+{
+    name n = name_of(&default_domain, MESSAGE_WIDE, text);
+    return push(&default_domain, &n);
+}
+static int range_pop(void)
+{
+    return pop(&default_domain);
+}
+static uint64_t range_start_ex(const attributes *a)
+{
+    name n = name_of_attributes(&default_domain, a);
+    return start(&n);
+}
+static uint64_t range_start_a(const char *text)
+{
+    name n = name_of(&default_domain, MESSAGE_CHAR, text);
+    return start(&n);
+}
+static uint64_t range_start_w(const wchar_t *text)
+{
+    name n = name_of(&default_domain, MESSAGE_WIDE, text);
+    return start(&n);
+}
+static void range_end(uint64_t id)
+{
+    end(id);
+}
+static int domain_push_ex(const domain *d, const attributes *a)
+{
+    name n = name_of_attributes(known(d), a);
+    return push(known(d), &n);
+}
+static int domain_pop(const domain *d)
+{
+    return pop(known(d));
+}
+static uint64_t domain_start_ex(const domain *d, const attributes *a)
+{
+    name n = name_of_attributes(known(d), a);
+    return start(&n);
+}
+static void domain_end(const domain *d, uint64_t id)
+{
+    (void)d;
+    end(id);
+}
+
+static void *keep_name(int type, const void *text)
+{
+    name *kept = malloc(sizeof *kept);
+    if (kept) *kept = name_of(&default_domain, type, text);
+    return kept;
+}
+static void *register_a(const domain *d, const char *text)
+{
+    (void)d;
+    return keep_name(MESSAGE_CHAR, text);
+}
+static void *register_w(const domain *d, const wchar_t *text)
+{
+    (void)d;
+    return keep_name(MESSAGE_WIDE, text);
+}
+
+static void *create(int type, const void *text)
+{
+    static _Atomic uint32_t domains;
+    domain *d = calloc(1, sizeof *d);
+    if (!d) return NULL;
+    d->number = atomic_fetch_add(&domains, 1) + 1;
+    d->prefix = name_of(&default_domain, type, text);
+    if (d->prefix.bytes > NAME_BYTES / 2) d->prefix.bytes = NAME_BYTES / 2;
+    d->prefix.text[d->prefix.bytes++] = '/';
+    return d;
+}
+static void *create_a(const char *text)
+{
+    return create(MESSAGE_CHAR, text);
+}
+static void *create_w(const wchar_t *text)
+{
+    return create(MESSAGE_WIDE, text);
+}
+
+/* ---- the entry point ----------------------------------------------------------------------- */
+
+typedef struct slot {
+    unsigned id;
+    function ours;
+} slot;
+
+static void fill(const export_callbacks *callbacks, int module, const slot *slots, size_t count)
+{
+    function **table = NULL;
+    unsigned size = 0;
+    if (!callbacks->get_module_function_table(module, &table, &size) || !table) return;
+    for (size_t i = 0; i < count; i++)
+        if (slots[i].id < size && table[slots[i].id]) *table[slots[i].id] = slots[i].ours;
+}
+
+static bool open_markers(void)
+{
+    const char *text = getenv("PERJOULE_MARKERS");
+    if (marker_fd >= 0) return true;
+    if (!text || !*text) return false;
+    int fd = atoi(text);
+    if (fd < 3 || fcntl(fd, F_GETFD) < 0) return false;
+    marker_fd = fd;
+    pthread_atfork(NULL, NULL, forget_all);
+    return true;
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    if (marker_fd >= 0) flush_all();
+}
+
+__attribute__((visibility("default"))) int InitializeInjectionNvtx2(get_export_table get_table);
+
+int InitializeInjectionNvtx2(get_export_table get_table)
+{
+#define SLOT(id, name) {id, (function)(void (*)(void))name}
+    static const slot core[] = {SLOT(START_EX, range_start_ex), SLOT(START_A, range_start_a),
+                                SLOT(START_W, range_start_w),   SLOT(RANGE_END, range_end),
+                                SLOT(PUSH_EX, range_push_ex),   SLOT(PUSH_A, range_push_a),
+                                SLOT(PUSH_W, range_push_w),     SLOT(POP, range_pop)};
+    static const slot core2[] = {SLOT(D_START_EX, domain_start_ex), SLOT(D_END, domain_end),
+                                 SLOT(D_PUSH_EX, domain_push_ex),   SLOT(D_POP, domain_pop),
+                                 SLOT(REGISTER_A, register_a),      SLOT(REGISTER_W, register_w),
+                                 SLOT(CREATE_A, create_a),          SLOT(CREATE_W, create_w)};
+#undef SLOT
+    const export_callbacks *callbacks = get_table ? get_table(TABLE_CALLBACKS) : NULL;
+    if (!callbacks || callbacks->struct_size < sizeof *callbacks || !open_markers()) return 0;
+    fill(callbacks, MODULE_CORE, core, sizeof core / sizeof *core);
+    fill(callbacks, MODULE_CORE2, core2, sizeof core2 / sizeof *core2);
+    return 1;
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""NVTX ranges under `perjoule exec`: from a C program that loads the injection library as NVTX does, and
+from PyPI's nvtx where that is installed.
+
+Usage: with_nvtx.py PROGRAM CLIENT
+"""
+import importlib.util
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+program, client = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:3])
+environment = {k: v for k, v in os.environ.items() if not k.startswith(("PERJOULE_", "NVTX_"))}
+
+
+def run(database, *words, **extra):
+    done = subprocess.run([program, "exec", "--power", "none", "--db", database, "--", *words],
+                          capture_output=True, text=True, env={**environment, **extra})
+    with sqlite3.connect(database) as db:
+        rows = db.execute("select section_name, duration_ms from pipeline_sections join profiling_runs on"
+                          " run_id = profiling_runs.id where created_ns = (select max(created_ns) from"
+                          " profiling_runs)").fetchall()
+        warnings = [w for w, in db.execute("select text from run_warnings")]
+    return done, dict(rows), len(rows), warnings
+
+
+with tempfile.TemporaryDirectory() as folder:
+    database = str(pathlib.Path(folder, "runs.db"))
+    done, sections, count, _ = run(database, client)
+    assert done.returncode == 0 and done.stdout == "0 1 0 -1\n", done
+    assert set(sections) == {"outer", "wïde", "thread", "torch/registered?name", "started", "unnamed"}, sections
+    assert sections["thread"] >= 19 and sections["wïde"] >= 9 and sections["started"] >= 9, sections
+    assert sections["outer"] >= sections["wïde"] + sections["started"], sections
+    done, _, count, _ = run(database, client, "20000")
+    assert done.returncode == 0 and "ns per range" in done.stdout, done
+    print(f"nvtx from C: {done.stdout.strip()}, {count} of 20000 ranges recorded")
+    assert count > 0
+    # somebody else's injection library is left alone, and that is said
+    done, _, _, warnings = run(database, client, NVTX_INJECTION64_PATH="/nowhere/other.so")
+    assert done.returncode == 3 and "/nowhere/other.so" in done.stdout, done
+    assert any("NVTX_INJECTION64_PATH" in w for w in warnings), warnings
+    if importlib.util.find_spec("nvtx"):
+        script = "import nvtx, time\nfor i in range(100):\n with nvtx.annotate('step', domain='py'):\n  time.sleep(.001)"
+        done, sections, count, _ = run(database, sys.executable, "-c", script)
+        assert done.returncode == 0 and count == 100 and list(sections) == ["py/step"], (done, sections)
+        print("nvtx from Python: 100 ranges")
+    else:
+        print("skipped: PyPI's nvtx is not installed")
