@@ -465,7 +465,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
-        return pj_command_usage(command, "put -- in front of the program: perjoule exec -- %s",
+        return pj_command_usage(command, "put -- before the program: perjoule exec -- %s",
                                 argv[1]);
     if (separator + 1 >= argc)
         return pj_command_usage(command, "which program? give it after --");

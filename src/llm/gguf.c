@@ -195,8 +195,8 @@ static pj_status read_value(reader *r, const char *key, pj_gguf_value *value)
     value->data = r->at;
     if (!skip_values(r, type, value->count, 0))
         return pj_fail(r->err, PJ_E_INVALID,
-                       "%s: the value of %.200s does not lie within the file; it is cut off or "
-                       "lies",
+                       "%s: the value of %.200s does not lie within the file; it is truncated "
+                       "or corrupt",
                        r->name, key);
     if (type == PJ_GGUF_BOOL && !value->is_array && value->data[0] > 1)
         return pj_fail(r->err, PJ_E_INVALID, "%s: %.200s is neither true nor false", r->name, key);
