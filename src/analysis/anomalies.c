@@ -6,6 +6,9 @@
 
 enum { LEAST_VALUES = 8 };
 
+/* Of the median: on a flat line the spread is rounding noise, and every digit would stand out. */
+static const double least_share = 0.005;
+
 static int ascending(const void *x, const void *y)
 {
     double a = *(const double *)x, b = *(const double *)y;
@@ -30,8 +33,8 @@ static size_t insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new
     return count < max ? count + 1 : max;
 }
 
-size_t pj_anomalies_find(const double *values, size_t count, double threshold, double *work,
-                         pj_anomaly *found, size_t max)
+size_t pj_anomalies_find(const double *values, size_t count, double threshold, double floor,
+                         double *work, pj_anomaly *found, size_t max)
 {
     size_t n = 0, many = 0;
     for (size_t i = 0; i < count; i++)
@@ -39,7 +42,7 @@ size_t pj_anomalies_find(const double *values, size_t count, double threshold, d
     if (n < LEAST_VALUES) return 0;
     double centre = median(work, n);
     for (size_t i = 0; i < n; i++) work[i] = fabs(work[i] - centre);
-    double spread = 1.4826 * median(work, n);
+    double spread = fmax(1.4826 * median(work, n), fmax(floor, least_share * fabs(centre)));
     if (!(spread > 0)) return 0;
     for (size_t i = 0; i < count; i++) {
         double score = (values[i] - centre) / spread;

@@ -11,9 +11,10 @@ typedef struct pj_anomaly {
     double value, expected, score; /* score: robust standard deviations, signed */
 } pj_anomaly;
 
-/* Writes at most `max` outliers beyond `threshold` deviations, the strongest first, and returns how
- * many. None for fewer than 8 values or without spread. `work` holds `count` doubles. */
-size_t pj_anomalies_find(const double *values, size_t count, double threshold, double *work,
-                         pj_anomaly *found, size_t max);
+/* Writes at most `max` anomalies beyond `threshold` deviations, the strongest first, and returns
+ * how many. A deviation is the robust spread, but at least `floor` (what the sensor resolves) and
+ * 0.5 % of the median. Fewer than 8 values have none. `work` holds `count` doubles. */
+size_t pj_anomalies_find(const double *values, size_t count, double threshold, double floor,
+                         double *work, pj_anomaly *found, size_t max);
 
 #endif

@@ -480,6 +480,8 @@ static const route table[] = {
     {"GET", API "facets", answer_view, PJ_VIEW_FACETS},
     {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
     {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
+    {"GET", API "experiments", answer_view, PJ_VIEW_EXPERIMENTS},
+    {"GET", API "experiments/{id}", answer_view, PJ_VIEW_EXPERIMENT},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},
@@ -543,6 +545,7 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
     pj_error err = {0};
     if (pj_params_check(&http->target.params, r->rules, &err))
         return pj_http_failure(http, 400, &err);
+    if (r->view == PJ_VIEW_EXPERIMENT) return r->answer(routes, r, http, id_text);
     if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
         return pj_http_failure(http, 404, &err);
     return r->answer(routes, r, http, id);

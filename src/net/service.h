@@ -19,6 +19,8 @@ typedef enum pj_view {
     PJ_VIEW_RUNS = 0, /* an array; `total` is the number of matches */
     PJ_VIEW_FACETS,
     PJ_VIEW_COMPARE, /* parameter ids */
+    PJ_VIEW_EXPERIMENTS,
+    PJ_VIEW_EXPERIMENT, /* `id` is its name */
     PJ_VIEW_GROUPS,  /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,

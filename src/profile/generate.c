@@ -88,6 +88,11 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
                                                ? (double)session->power_env.interval_ns / 1e6
                                                : NAN);
     pj_json_kv_uint(json, "warmup", o->warmup);
+    if (o->place) {
+        pj_json_kv_uint(json, "experiment_cell", o->place->cell);
+        pj_json_kv_uint(json, "experiment_block", o->place->block);
+        pj_json_kv_uint(json, "experiment_round", o->place->round);
+    }
     pj_json_object_end(json);
 }
 

@@ -7,6 +7,11 @@
 #include "profile/model_slot.h"
 #include "profile/run.h"
 
+/* The place of a run in an experiment (profile/experiment.h): kept in its settings. */
+typedef struct pj_profile_place {
+    uint32_t cell, block, round;
+} pj_profile_place;
+
 typedef struct pj_profile_options {
     pj_engine_options engine;
     const pj_prompt *prompts; /* prompt_count of them; sequence i uses prompt i % count */
@@ -28,6 +33,7 @@ typedef struct pj_profile_options {
     const char *repeat_group;  /* "": first run of a new group; NULL: no group */
     uint32_t repeat_index;
     uint32_t warmup;    /* number of unrecorded runs before this one */
+    const pj_profile_place *place; /* NULL: not part of an experiment */
     const char *run_id; /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */

@@ -2,12 +2,14 @@
 #include "profile/insight.h"
 
 #include "analysis/anomalies.h"
+#include "trace/request.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { MAX_ANOMALIES = 100 };
+enum { MAX_ANOMALIES = 20 }; /* of tokens, and of each phase's power */
 
 /* Threshold in robust standard deviations: none is expected among 1000 normal values. */
 static const double threshold = 5;
@@ -17,6 +19,7 @@ typedef struct finding {
     bool is_token;
     uint32_t token;
     double t_ms;
+    const char *cause; /* the first that fits, by rule */
 } finding;
 
 static int by_score(const void *x, const void *y)
@@ -45,6 +48,7 @@ static void write_finding(pj_json *json, const finding *f)
     pj_json_kv_double(json, "expected", a->expected);
     pj_json_kv_double(json, "score", fabs(a->score));
     pj_json_kv_string(json, "reason", reason);
+    pj_json_kv_string(json, "cause", f->cause);
     pj_json_object_end(json);
 }
 
@@ -57,14 +61,38 @@ typedef struct search {
     pj_anomaly some[MAX_ANOMALIES];
 } search;
 
+/* A step that took far longer than others was held up by the machine: its work grows slowly. */
+static const char *cause_of_token(const search *s, size_t at, double typical_ms)
+{
+    if (s->tokens.duration_ms[at] > PJ_DISTURBED_RATIO * typical_ms) return "disturbed";
+    if (at == 0) return "first of its kind";
+    return "unknown";
+}
+
+static int ascending(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double median_duration(const search *s, double *work)
+{
+    if (!s->tokens.count) return NAN;
+    memcpy(work, s->tokens.duration_ms, s->tokens.count * sizeof *work);
+    qsort(work, s->tokens.count, sizeof *work, ascending);
+    return work[s->tokens.count / 2];
+}
+
 static void search_tokens(search *s, double *work)
 {
-    size_t n = pj_anomalies_find(s->tokens.energy_mj, s->tokens.count, threshold, work, s->some,
+    double typical_ms = median_duration(s, work);
+    size_t n = pj_anomalies_find(s->tokens.energy_mj, s->tokens.count, threshold, 0, work, s->some,
                                  MAX_ANOMALIES);
     for (size_t i = 0; i < n; i++) {
         size_t at = s->some[i].index;
         s->found[s->count++] =
-            (finding){s->some[i], true, s->tokens.token[at], s->tokens.start_ms[at]};
+            (finding){s->some[i], true, s->tokens.token[at], s->tokens.start_ms[at],
+                      cause_of_token(s, at, typical_ms)};
     }
 }
 
@@ -77,9 +105,9 @@ static void search_phase(search *s, int phase, double *values, uint32_t *of, dou
         values[n] = s->power.columns[PJ_RAIL_TOTAL][i];
         of[n++] = i;
     }
-    size_t many = pj_anomalies_find(values, n, threshold, work, s->some, MAX_ANOMALIES);
+    size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
     for (size_t i = 0; i < many; i++)
-        s->found[s->count++] = (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]]};
+        s->found[s->count++] = (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]], "unknown"};
 }
 
 static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
@@ -111,7 +139,7 @@ static pj_status make_anomalies(void *context, pj_json *json, pj_error *err)
     pj_arena_init(&s->arena, 0);
     pj_status status = find_anomalies(s, q->store, q->id, err);
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count && i < MAX_ANOMALIES; i++) write_finding(json, &s->found[i]);
+    for (uint32_t i = 0; i < s->count && i < 2 * MAX_ANOMALIES; i++) write_finding(json, &s->found[i]);
     pj_json_array_end(json);
     pj_arena_fini(&s->arena);
     pj_free(s);
@@ -128,7 +156,7 @@ pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rate
     status = pj_view_summary_members(store, full, rates, json, err);
     pj_json_key(json, "anomalies");
     if (status == PJ_OK)
-        status = pj_view_kept(store, full, "anomalies", make_anomalies, &(question){store, full},
+        status = pj_view_kept(store, full, "anomalies-2", make_anomalies, &(question){store, full},
                               json, err);
     else
         pj_json_null(json);

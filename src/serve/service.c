@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "serve/machine.h"
 #include "profile/advice.h"
+#include "profile/experiment_view.h"
 #include "profile/insight.h"
 #include "store/export.h"
 #include "store/views.h"
@@ -261,6 +262,8 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
                                            .offset = (uint64_t)pj_params_int(p, "offset", 0)},
                            rates, out, err);
     case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
+    case PJ_VIEW_EXPERIMENTS: return pj_view_experiments(store, out, err);
+    case PJ_VIEW_EXPERIMENT: return pj_view_experiment(store, r->id, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:

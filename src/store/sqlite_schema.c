@@ -551,6 +551,11 @@ static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_p
  * was inserted as pages; the rows themselves were right. */
 static const char version_12[] = "REINDEX components_of_sections;";
 
+/* Plans of experiments; their runs carry the name. */
+static const char version_13[] =
+    "CREATE TABLE experiments (name TEXT PRIMARY KEY NOT NULL, created_ns INTEGER NOT NULL,"
+    " plan TEXT NOT NULL, losses TEXT) WITHOUT ROWID;";
+
 const char *const pj_sqlite_schema[] = {version_1, version_2, version_3, version_4, version_5,
                                        version_6, version_7, version_8, version_9, version_10,
-                                       version_11, version_12, NULL};
+                                       version_11, version_12, version_13, NULL};

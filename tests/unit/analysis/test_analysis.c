@@ -107,18 +107,52 @@ static void outliers_stand_out(void **state)
     pj_anomaly found[3];
     pj_random random = {5};
     for (int i = 0; i < 40; i++) values[i] = 100 + pj_random_normal(&random);
-    assert_int_equal(pj_anomalies_find(values, 40, 5, work, found, 3), 0);
+    assert_int_equal(pj_anomalies_find(values, 40, 5, 0, work, found, 3), 0);
     values[7] = 150;
     values[9] = NAN;
     values[20] = 20;
-    assert_int_equal(pj_anomalies_find(values, 40, 5, work, found, 3), 2);
+    assert_int_equal(pj_anomalies_find(values, 40, 5, 0, work, found, 3), 2);
     assert_int_equal(found[0].index, 20);
     assert_true(found[0].score < -40);
     assert_int_equal(found[1].index, 7);
-    assert_int_equal(pj_anomalies_find(values, 5, 5, work, found, 3), 0);
+    assert_int_equal(pj_anomalies_find(values, 5, 5, 0, work, found, 3), 0);
     values[21] = values[22] = 500;
-    assert_int_equal(pj_anomalies_find(values, 40, 5, work, found, 3), 3);
+    assert_int_equal(pj_anomalies_find(values, 40, 5, 0, work, found, 3), 3);
     assert_true(fabs(found[0].score) >= fabs(found[1].score));
+}
+
+/* Rounding noise on a flat rail is no anomaly, and a real one on it still is. */
+static void flat_lines_have_none(void **state)
+{
+    double values[200], work[200];
+    pj_anomaly found[20];
+    for (int i = 0; i < 200; i++) values[i] = 49200 + (i % 50 ? 0 : 1e-9);
+    assert_int_equal(pj_anomalies_find(values, 200, 5, 0, work, found, 20), 0);
+    values[60] = 49200 + 100;
+    assert_int_equal(pj_anomalies_find(values, 200, 5, 0, work, found, 20), 0);
+    values[61] = 16.5 / 1.24 * 49200;
+    assert_int_equal(pj_anomalies_find(values, 200, 5, 0, work, found, 20), 1);
+    assert_int_equal(found[0].index, 61);
+    assert_int_equal(pj_anomalies_find(values, 200, 5, 1e6, work, found, 20), 0);
+}
+
+/* Of planted outliers nine in ten are found, and nine in ten of what is found was planted. */
+static void planted_outliers_are_found(void **state)
+{
+    enum { N = 1000, PLANTED = 12 };
+    double values[N], work[N];
+    pj_anomaly found[40];
+    pj_random random = {15};
+    int hits = 0, reported = 0;
+    for (int run = 0; run < 20; run++) {
+        for (int i = 0; i < N; i++) values[i] = 1240 * (1 + 0.03 * pj_random_normal(&random));
+        for (int k = 0; k < PLANTED; k++) values[k * 80 + 7] *= k % 2 ? 1.5 : 0.6;
+        size_t n = pj_anomalies_find(values, N, 5, 0, work, found, 40);
+        reported += (int)n;
+        for (size_t i = 0; i < n; i++) hits += found[i].index % 80 == 7 && found[i].index < 960;
+    }
+    assert_true(hits >= 0.9 * 20 * PLANTED);
+    assert_true(hits >= 0.9 * reported);
 }
 
 static void prices_are_per_kilowatt_hour(void **state)
@@ -143,6 +177,8 @@ int main(void)
         cmocka_unit_test(alike_is_seldom_called_different),
         cmocka_unit_test(holm_steps_down),
         cmocka_unit_test(outliers_stand_out),
+        cmocka_unit_test(flat_lines_have_none),
+        cmocka_unit_test(planted_outliers_are_found),
         cmocka_unit_test(prices_are_per_kilowatt_hour),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,261 @@
+/* Plans: parsing, cells, order, when to stop. */
+#include "analysis/plan.h"
+
+#include "analysis/compare.h"
+#include "base/random.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEAST_BLOCKS = 3 };
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static pj_status bad(pj_error *err, const char *what)
+{
+    return pj_fail(err, PJ_E_INVALID, "the plan's %s", what);
+}
+
+static pj_status read_texts(const json_t *tree, const char *name, const char *usual,
+                            pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
+{
+    const json_t *list = json_object_get(tree, name);
+    size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    if (list && !json_is_array(list)) return bad(err, "models and dtypes must be lists of texts");
+    if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+    out[0] = usual;
+    *count = n ? (uint32_t)n : 1;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (!text) return bad(err, "models and dtypes must be lists of texts");
+        out[i] = pj_arena_strndup(arena, text, strlen(text));
+        if (!out[i]) return pj_fail_memory(err, "a plan");
+    }
+    return PJ_OK;
+}
+
+static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usual, double most,
+                              uint32_t *out, uint32_t *count, pj_error *err)
+{
+    const json_t *list = json_object_get(tree, name);
+    size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+    out[0] = usual;
+    *count = n ? (uint32_t)n : 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(list, i);
+        double number = json_is_number(value) ? json_number_value(value) : NAN;
+        if (!(number >= (usual ? 1 : 0) && number <= most && number == floor(number)))
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be whole numbers of %d to %.0f",
+                           name, usual ? 1 : 0, most);
+        out[i] = (uint32_t)number;
+    }
+    if (list && !json_is_array(list))
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of numbers", name);
+    return PJ_OK;
+}
+
+static double number_of(const json_t *tree, const char *name, double usual)
+{
+    const json_t *value = json_object_get(tree, name);
+    return json_is_number(value) ? json_number_value(value) : usual;
+}
+
+static const char *text_of(const json_t *tree, const char *name, const char *usual, pj_arena *arena)
+{
+    const char *text = json_string_value(json_object_get(tree, name));
+    return text ? pj_arena_strndup(arena, text, strlen(text)) : usual;
+}
+
+/* A name that the plan does not know is a mistake, never ignored. */
+static pj_status check_names(json_t *tree, pj_error *err)
+{
+    static const char *const known[] = {
+        "name",   "models",    "dtypes",      "batches",        "inputs", "outputs", "threads",
+        "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",   "prompt",  "eval",
+        "depth",  "round",     NULL};
+    const char *name;
+    json_t *value;
+    json_object_foreach(tree, name, value)
+    {
+        int i = 0;
+        while (known[i] && strcmp(known[i], name) != 0) i++;
+        if (!known[i])
+            return pj_fail(err, PJ_E_INVALID,
+                           "a plan has no %.64s: it has name, models, dtypes, "
+                           "batches, inputs, outputs, threads, repeat, precision, cool_down_s, "
+                           "max_latency_ms, seed, prompt, eval and depth",
+                           name);
+    }
+    return PJ_OK;
+}
+
+static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
+{
+    p->name = text_of(tree, "name", NULL, arena);
+    p->prompt = text_of(tree, "prompt", NULL, arena);
+    p->eval = text_of(tree, "eval", NULL, arena);
+    p->depth = text_of(tree, "depth", "module", arena);
+    p->precision = number_of(tree, "precision", 0);
+    double repeat = number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
+    p->cool_down_s = number_of(tree, "cool_down_s", 0);
+    p->max_latency_ms = number_of(tree, "max_latency_ms", 0);
+    double seed = number_of(tree, "seed", 1), round = number_of(tree, "round", 0);
+    if (!(repeat >= 1 && repeat <= 10000)) return bad(err, "repeat must be 1 to 10000");
+    if (!(p->precision >= 0 && p->precision < 1)) return bad(err, "precision must be 0 to 1");
+    if (!(p->cool_down_s >= 0 && p->cool_down_s <= 86400))
+        return bad(err, "cool_down_s is too long");
+    if (!(seed >= 0 && seed < 9e15)) return bad(err, "seed must be a whole number");
+    p->repeat = (uint32_t)repeat;
+    p->seed = (uint64_t)seed;
+    p->round = round > 0 && round < 1e6 ? (uint32_t)round : 0;
+    return PJ_OK;
+}
+
+pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error *err)
+{
+    json_error_t where;
+    json_t *tree = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    *p = (pj_plan){0};
+    if (!json_is_object(tree)) {
+        json_decref(tree);
+        return pj_fail(err, PJ_E_INVALID, "the plan is not a JSON object: line %d: %s", where.line,
+                       where.text);
+    }
+    pj_status status = check_names(tree, err);
+    if (status == PJ_OK)
+        status = read_texts(tree, "models", "", arena, p->models, &p->model_count, err);
+    if (status == PJ_OK)
+        status = read_texts(tree, "dtypes", "", arena, p->dtypes, &p->dtype_count, err);
+    if (status == PJ_OK)
+        status = read_numbers(tree, "batches", 1, 4096, p->batches, &p->batch_count, err);
+    if (status == PJ_OK)
+        status = read_numbers(tree, "inputs", 32, 1e6, p->inputs, &p->input_count, err);
+    if (status == PJ_OK)
+        status = read_numbers(tree, "outputs", 32, 1e6, p->outputs, &p->output_count, err);
+    if (status == PJ_OK)
+        status = read_numbers(tree, "threads", 0, 1024, p->threads, &p->thread_count, err);
+    if (status == PJ_OK) status = read_rest(tree, arena, p, err);
+    json_decref(tree);
+    if (status == PJ_OK && pj_plan_cells(p) > PJ_PLAN_CELLS)
+        return pj_fail(err, PJ_E_INVALID, "the plan has more than %d cells", PJ_PLAN_CELLS);
+    return status;
+}
+
+static void write_texts(pj_json *json, const char *name, const char *const *texts, uint32_t count)
+{
+    if (count == 1 && !texts[0][0]) return;
+    pj_json_key(json, name);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) pj_json_string(json, texts[i]);
+    pj_json_array_end(json);
+}
+
+static void write_numbers(pj_json *json, const char *name, const uint32_t *values, uint32_t count)
+{
+    pj_json_key(json, name);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) pj_json_uint(json, values[i]);
+    pj_json_array_end(json);
+}
+
+void pj_plan_write(const pj_plan *p, pj_json *json)
+{
+    pj_json_object_begin(json);
+    if (p->name) pj_json_kv_string(json, "name", p->name);
+    write_texts(json, "models", p->models, p->model_count);
+    write_texts(json, "dtypes", p->dtypes, p->dtype_count);
+    write_numbers(json, "batches", p->batches, p->batch_count);
+    if (!p->prompt) write_numbers(json, "inputs", p->inputs, p->input_count);
+    write_numbers(json, "outputs", p->outputs, p->output_count);
+    write_numbers(json, "threads", p->threads, p->thread_count);
+    pj_json_kv_uint(json, "repeat", p->repeat);
+    pj_json_kv_double(json, "precision", p->precision);
+    pj_json_kv_double(json, "cool_down_s", p->cool_down_s);
+    pj_json_kv_double(json, "max_latency_ms", p->max_latency_ms);
+    pj_json_kv_uint(json, "seed", p->seed);
+    if (p->prompt) pj_json_kv_string(json, "prompt", p->prompt);
+    if (p->eval) pj_json_kv_string(json, "eval", p->eval);
+    pj_json_kv_string(json, "depth", p->depth);
+    pj_json_kv_uint(json, "round", p->round);
+    pj_json_object_end(json);
+}
+
+/* ---- cells ---------------------------------------------------------------------------------- */
+
+uint32_t pj_plan_cells(const pj_plan *p)
+{
+    double n = (double)p->model_count * p->dtype_count * p->batch_count * p->input_count *
+               p->output_count * p->thread_count;
+    return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static uint32_t take(uint32_t *index, uint32_t count)
+{
+    uint32_t at = *index % count;
+    *index /= count;
+    return at;
+}
+
+void pj_plan_cell(const pj_plan *p, uint32_t index, pj_cell *c)
+{
+    c->threads = p->threads[take(&index, p->thread_count)];
+    c->output = p->outputs[take(&index, p->output_count)];
+    c->input = p->inputs[take(&index, p->input_count)];
+    c->batch = p->batches[take(&index, p->batch_count)];
+    c->dtype = p->dtypes[take(&index, p->dtype_count)];
+    c->model = p->models[take(&index, p->model_count)];
+}
+
+static void add(char *text, size_t bytes, const char *format, const char *word, uint32_t number)
+{
+    size_t n = strlen(text);
+    if (n + 3 >= bytes) return;
+    if (n) n += (size_t)snprintf(text + n, bytes - n, ", ");
+    if (word)
+        snprintf(text + n, bytes - n, format, word);
+    else
+        snprintf(text + n, bytes - n, format, number);
+}
+
+void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t bytes)
+{
+    pj_cell c;
+    pj_plan_cell(p, index, &c);
+    text[0] = 0;
+    const char *last = strrchr(c.model, '/');
+    if (p->model_count > 1) add(text, bytes, "%.40s", last && last[1] ? last + 1 : c.model, 0);
+    if (p->dtype_count > 1) add(text, bytes, "%.16s", c.dtype[0] ? c.dtype : "as stored", 0);
+    if (p->batch_count > 1) add(text, bytes, "batch %u", NULL, c.batch);
+    if (p->input_count > 1) add(text, bytes, "in %u", NULL, c.input);
+    if (p->output_count > 1) add(text, bytes, "out %u", NULL, c.output);
+    if (p->thread_count > 1) add(text, bytes, "%u threads", NULL, c.threads);
+    if (!text[0]) snprintf(text, bytes, "the cell");
+}
+
+/* ---- order and end -------------------------------------------------------------------------- */
+
+void pj_plan_order(const pj_plan *p, uint32_t block, uint32_t *order)
+{
+    uint32_t n = pj_plan_cells(p);
+    pj_random random = {p->seed * 0x9e3779b97f4a7c15u + block + 1000003u * p->round};
+    for (uint32_t i = 0; i < n; i++) order[i] = i;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = (uint32_t)(pj_random_unit(&random) * i), kept = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = kept;
+    }
+}
+
+bool pj_plan_is_enough(const pj_plan *p, const double *joules, uint32_t count)
+{
+    double mean = 0, squares = 0;
+    if (count >= p->repeat) return true;
+    if (!(p->precision > 0) || count < LEAST_BLOCKS) return false;
+    for (uint32_t i = 0; i < count; i++) mean += joules[i] / count;
+    for (uint32_t i = 0; i < count; i++) squares += (joules[i] - mean) * (joules[i] - mean);
+    double half = pj_student_quantile(0.975, count - 1) * sqrt(squares / (count - 1) / count);
+    return half <= p->precision * mean;
+}

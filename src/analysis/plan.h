@@ -1,0 +1,48 @@
+/*
+ * The plan of an experiment: a grid of settings, how often and in which order its cells run.
+ * Randomised complete blocks: every cell once per block, each block in an order of its own from the
+ * seed, so that heat and neighbours hit all cells alike. Pure; JSON in and out (docs/formats.md).
+ */
+#ifndef PJ_ANALYSIS_PLAN_H
+#define PJ_ANALYSIS_PLAN_H
+
+#include "base/json.h"
+#include "base/memory.h"
+
+enum { PJ_PLAN_VALUES = 64, PJ_PLAN_CELLS = 4096 };
+
+typedef struct pj_plan {
+    const char *name;
+    const char *models[PJ_PLAN_VALUES], *dtypes[PJ_PLAN_VALUES]; /* dtype "": as stored */
+    uint32_t batches[PJ_PLAN_VALUES], inputs[PJ_PLAN_VALUES], outputs[PJ_PLAN_VALUES],
+        threads[PJ_PLAN_VALUES]; /* threads 0: all */
+    uint32_t model_count, dtype_count, batch_count, input_count, output_count, thread_count;
+    uint32_t repeat;       /* blocks at most */
+    double precision;      /* relative half width at which a cell stops; 0: never before `repeat` */
+    double cool_down_s;    /* at most; 0: none */
+    double max_latency_ms; /* per token, for the optimum; 0: none */
+    uint64_t seed;
+    const char *prompt; /* NULL: a text of `inputs` tokens */
+    const char *eval;   /* file whose loss is measured beside; NULL: none */
+    const char *depth;  /* "off", "module", "deep" */
+    uint32_t round;     /* 0, 1, ...: how often the plan was begun again */
+} pj_plan;
+
+typedef struct pj_cell {
+    const char *model, *dtype;
+    uint32_t batch, input, output, threads;
+} pj_cell;
+
+/* Missing lists get their usual single value. Texts live in the arena. */
+pj_status pj_plan_parse(const char *json, pj_arena *arena, pj_plan *plan, pj_error *err);
+void pj_plan_write(const pj_plan *plan, pj_json *json);
+uint32_t pj_plan_cells(const pj_plan *plan);
+void pj_plan_cell(const pj_plan *plan, uint32_t index, pj_cell *cell);
+/* "q8_0, batch 4": what tells the cell from others of its plan. */
+void pj_plan_cell_name(const pj_plan *plan, uint32_t index, char *text, size_t bytes);
+/* The order of a block: a permutation of 0 .. cells - 1. */
+void pj_plan_order(const pj_plan *plan, uint32_t block, uint32_t *order);
+/* Whether a cell with these values of joules per token has had enough blocks. */
+bool pj_plan_is_enough(const pj_plan *plan, const double *joules, uint32_t count);
+
+#endif

@@ -1,0 +1,325 @@
+/* perjoule experiment: a grid of settings, run in randomised blocks, with its result. */
+#include "base/file.h"
+#include "cli/experiment_print.h"
+#include "cli/stored.h"
+#include "cli/terminal.h"
+#include "profile/experiment.h"
+#include "profile/experiment_view.h"
+#include "store/experiments.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_PLAN_BYTES = 1 << 20, MAX_EVAL_BYTES = 16 << 20 };
+
+typedef struct experiment_args {
+    const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
+        *precision, *depth, *power, *db;
+    int64_t repeat, cool_down_ns, seed, interval_ns;
+    double max_latency_ms;
+    bool json, again, result;
+} experiment_args;
+
+static _Atomic bool cancelled;
+
+static void on_signal(int number)
+{
+    if (cancelled) _exit(PJ_EXIT_INTERRUPTED);
+    cancelled = true;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+/* "a,b" as a list of texts or of numbers. */
+static void put_list(json_t *plan, const char *key, const char *list, bool numbers)
+{
+    if (!list) return;
+    json_t *items = json_array();
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        char word[512], *end;
+        snprintf(word, sizeof word, "%.*s", (int)length, at);
+        double value = strtod(word, &end);
+        json_array_append_new(items, !numbers              ? json_string(word)
+                                     : *end || end == word ? json_string(word)
+                                     : value == (int)value ? json_integer((int)value)
+                                                           : json_real(value));
+        at += length + (at[length] == ',');
+    }
+    json_object_set_new(plan, key, items);
+}
+
+/* "1%" or "0.01". */
+static double share_of(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    return strcmp(end, "%") == 0 ? value / 100 : *end || end == text ? -1 : value;
+}
+
+static json_t *plan_of_flags(const experiment_args *a)
+{
+    json_t *plan = json_object();
+    put_list(plan, "models", a->models, false);
+    put_list(plan, "dtypes", a->dtypes, false);
+    put_list(plan, "batches", a->batches, true);
+    put_list(plan, "inputs", a->inputs, true);
+    put_list(plan, "outputs", a->outputs, true);
+    put_list(plan, "threads", a->threads, true);
+    return plan;
+}
+
+/* Flags go over what the file says. */
+static void put_settings(json_t *plan, const experiment_args *a)
+{
+    if (a->repeat) json_object_set_new(plan, "repeat", json_integer(a->repeat));
+    if (a->precision) json_object_set_new(plan, "precision", json_real(share_of(a->precision)));
+    if (a->cool_down_ns >= 0)
+        json_object_set_new(plan, "cool_down_s", json_real((double)a->cool_down_ns * 1e-9));
+    if (a->seed >= 0) json_object_set_new(plan, "seed", json_integer(a->seed));
+    if (!isnan(a->max_latency_ms))
+        json_object_set_new(plan, "max_latency_ms", json_real(a->max_latency_ms));
+    if (a->eval) json_object_set_new(plan, "eval", json_string(a->eval));
+    if (a->prompt) json_object_set_new(plan, "prompt", json_string(a->prompt));
+    if (a->depth) json_object_set_new(plan, "depth", json_string(a->depth));
+    if (a->name) json_object_set_new(plan, "name", json_string(a->name));
+}
+
+static pj_status read_plan_file(const char *path, json_t **plan, pj_error *err)
+{
+    char *text;
+    size_t bytes;
+    json_error_t where;
+    pj_status status = pj_file_read(path, MAX_PLAN_BYTES, &text, &bytes, err);
+    if (status != PJ_OK) return status;
+    *plan = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    pj_free(text);
+    if (json_is_object(*plan)) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "%s is not a JSON object: line %d: %s", path, where.line,
+                   where.text);
+}
+
+/* A plan of that name in the store: continued by its name alone, else it must be the same grid. */
+static pj_status join_stored(const experiment_args *a, pj_store *store, const char *name,
+                             bool given, json_t **plan, pj_arena *arena, pj_error *err)
+{
+    const char *text, *losses;
+    pj_error ignored;
+    if (pj_store_experiment_get(store, name, arena, &text, &losses, &ignored) != PJ_OK)
+        return given
+                   ? PJ_OK
+                   : pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %s to go on with", name);
+    json_t *stored = json_loads(text, 0, NULL);
+    json_t *round = json_incref(json_object_get(stored, "round"));
+    if (given) {
+        static const char *const grid[] = {"models",  "dtypes",  "batches", "inputs",
+                                           "outputs", "threads", "prompt",  "seed"};
+        for (size_t i = 0; i < sizeof grid / sizeof *grid; i++) {
+            json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(*plan, grid[i]);
+            if (!y || json_equal(x, y)) continue;
+            json_decref(stored);
+            json_decref(round);
+            return pj_fail(err, PJ_E_INVALID,
+                           "the experiment %s has other %s; give it another --name", name, grid[i]);
+        }
+    }
+    json_object_update(stored, *plan);
+    json_decref(*plan);
+    *plan = stored;
+    json_object_set_new(stored, "round", json_integer(json_integer_value(round) + a->again));
+    json_decref(round);
+    return PJ_OK;
+}
+
+static pj_status make_plan(const experiment_args *a, const char *file, pj_store *store,
+                           pj_arena *arena, pj_plan *plan, pj_error *err)
+{
+    json_t *tree = NULL;
+    pj_status status = PJ_OK;
+    if (file)
+        status = read_plan_file(file, &tree, err);
+    else
+        tree = plan_of_flags(a);
+    bool given = file || json_object_size(tree) > 0;
+    if (status == PJ_OK) put_settings(tree, a);
+    const char *name = json_string_value(json_object_get(tree, "name"));
+    if (status == PJ_OK && !name)
+        json_object_set_new(tree, "name", json_string(name = "experiment"));
+    if (status == PJ_OK) {
+        char kept[256];
+        snprintf(kept, sizeof kept, "%s", json_string_value(json_object_get(tree, "name")));
+        status = join_stored(a, store, kept, given, &tree, arena, err);
+    }
+    char *text = status == PJ_OK ? json_dumps(tree, JSON_COMPACT) : NULL;
+    if (text) status = pj_plan_parse(text, arena, plan, err);
+    free(text);
+    json_decref(tree);
+    return status;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static void print_progress(void *context, const pj_experiment_progress *p)
+{
+    char left[32] = "";
+    bool live = pj_terminal_is(stderr);
+    if (!isnan(p->left_s)) snprintf(left, sizeof left, ", %.0f s left at most", p->left_s);
+    if (live) fputs("\r\033[K", stderr);
+    if (isnan(p->joules_per_token)) {
+        if (live)
+            fprintf(stderr, "%u of %u: block %u, %s%s", p->done, p->total, p->block + 1, p->name,
+                    left);
+        return;
+    }
+    fprintf(stderr, "%u of %u: block %u, %s: %.4g J/token%s\n", p->done, p->total, p->block + 1,
+            p->name, p->joules_per_token, left);
+}
+
+static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_error *err)
+{
+    pj_session *session = NULL;
+    pj_model_slot slot = {0};
+    char *text = NULL;
+    size_t bytes = 0;
+    pj_session_options options = {
+        .power = a->power, .interval_ns = a->interval_ns, .database = a->db};
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    pj_status status =
+        plan->eval ? pj_file_read(plan->eval, MAX_EVAL_BYTES, &text, &bytes, err) : PJ_OK;
+    if (status == PJ_OK) status = pj_session_open(&options, &session, err);
+    if (status == PJ_OK) {
+        pj_experiment_options run = {.session = session,
+                                     .slot = &slot,
+                                     .plan = plan,
+                                     .eval_text = text,
+                                     .eval_bytes = bytes,
+                                     .cancel = &cancelled,
+                                     .progress = print_progress};
+        status = pj_experiment_run(&run, err);
+    }
+    pj_session_close(session);
+    pj_model_slot_close(&slot);
+    pj_free(text);
+    return status;
+}
+
+static pj_status show_result(const experiment_args *a, pj_store *store, const char *name,
+                             pj_error *err)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1u << 28);
+    pj_json_init(&json, &out);
+    pj_status status = pj_view_experiment(store, name, &json, err);
+    if (status == PJ_OK && a->json) {
+        pj_print_json(&out);
+    } else if (status == PJ_OK) {
+        json_t *view = pj_parse_view(&out, err);
+        if (view) pj_experiment_print(view);
+        json_decref(view);
+    }
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static int execute(const pj_command *command, const experiment_args *a, const char *file)
+{
+    pj_error err = {0};
+    pj_store *store = NULL;
+    pj_arena arena;
+    pj_plan *plan = pj_alloc(1, sizeof *plan);
+    pj_arena_init(&arena, 0);
+    pj_status status = plan ? pj_stored_open(a->db, &store, &err) : pj_fail_memory(&err, "a plan");
+    if (status == PJ_OK) status = make_plan(a, file, store, &arena, plan, &err);
+    if (status == PJ_OK && !a->result) status = run_plan(a, plan, &err);
+    if (status == PJ_OK || status == PJ_E_CANCELLED) {
+        pj_error showing = {0};
+        if (show_result(a, store, plan->name, &showing) != PJ_OK && status == PJ_OK) {
+            status = showing.status;
+            err = showing;
+        }
+    }
+    pj_store_close(store);
+    pj_arena_fini(&arena);
+    pj_free(plan);
+    if (status == PJ_OK) return PJ_EXIT_OK;
+    pj_command_failed(command, &err);
+    return status == PJ_E_CANCELLED ? PJ_EXIT_INTERRUPTED : pj_exit_code(status);
+}
+
+static int run_experiment(const pj_command *command, int argc, char **argv)
+{
+    experiment_args a = {.cool_down_ns = -1, .seed = -1, .max_latency_ms = NAN};
+    const pj_option options[] = {
+        {"models", 0, PJ_OPTION_TEXT, &a.models, "A,B", "models (default: the demo model)"},
+        {"dtypes", 0, PJ_OPTION_TEXT, &a.dtypes, "A,B", "types of the weights (as stored)"},
+        {"batches", 0, PJ_OPTION_TEXT, &a.batches, "1,2", "sequences decoded at once (1)"},
+        {"inputs", 0, PJ_OPTION_TEXT, &a.inputs, "N,M", "tokens of the prompt (32)"},
+        {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},
+        {"threads", 0, PJ_OPTION_TEXT, &a.threads, "N,M", "threads (all CPUs)"},
+        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
+         "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
+        {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
+         "stop a cell when the half width of its interval is below this, after 3 runs"},
+        {"cool-down", 0, PJ_OPTION_SECONDS, &a.cool_down_ns, "S",
+         "before each run wait until power is back at idle, so long at most (0)", 0, 1e15},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the order within blocks (1)", 0, 9e15},
+        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is measured beside"},
+        {"max-latency", 0, PJ_OPTION_DOUBLE, &a.max_latency_ms, "MS",
+         "per token, for the choice of the optimum", 0, 1e9},
+        {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},
+        {"depth", 0, PJ_OPTION_CHOICE, &a.depth, "DEPTH", "module (default) or deep",
+         .choices = "module deep"},
+        {"name", 0, PJ_OPTION_TEXT, &a.name, "NAME",
+         "name of the experiment; one that was interrupted goes on"},
+        {"again", 0, PJ_OPTION_FLAG, &a.again, NULL,
+         "run the plan once more and compare with its former result"},
+        {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "run nothing, show what is there"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
+        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "between power samples"},
+        PJ_OPTION_POWER(&a.power),
+        PJ_OPTION_DB(&a.db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (positional > 1) return pj_command_usage(command, "name one plan");
+    bool flags = a.models || a.dtypes || a.batches || a.inputs || a.outputs || a.threads;
+    if (positional && flags)
+        return pj_command_usage(command, "the grid comes from the plan or from options, not both");
+    if (!positional && !flags && !a.name)
+        return pj_command_usage(command,
+                                "give a plan, a grid (--dtypes, --batches, ...) or the --name "
+                                "of an experiment to go on with");
+    if (a.precision && !(share_of(a.precision) > 0 && share_of(a.precision) < 1))
+        return pj_command_usage(command, "--precision is a share such as 1%% or 0.01");
+    return execute(command, &a, positional ? argv[1] : NULL);
+}
+
+const pj_command pj_command_experiment = {
+    .name = "experiment",
+    .summary = "run a grid of settings in randomised blocks, with its result",
+    .run = run_experiment,
+    .usage = "[options] PLAN.json | --dtypes A,B --batches 1,2 ...",
+    .text =
+        "Every combination of the lists is a cell. Each block runs every cell once in random "
+        "order, so "
+        "that heat and neighbours hit all of them alike; the model is loaded and warmed before a "
+        "run and not counted. Plan and runs are stored: run again with the same --name, an "
+        "interrupted experiment goes on where it stopped. It ends in a table of cells with 95 % "
+        "intervals, the knee over batches, and the cell with the least energy per token. The JSON "
+        "of a plan "
+        "has the names of the options (docs/formats.md).",
+    .examples =
+        "perjoule experiment --dtypes bf16,q8_0,q4_0 --batches 1,2,4,8 --repeat 5 --name sweep\n"
+        "perjoule experiment --name sweep --again\n"
+        "perjoule experiment plan.json --precision 1% --cool-down 10\n"
+        "perjoule experiment --name sweep --result --json\n",
+};

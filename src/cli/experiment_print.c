@@ -1,0 +1,75 @@
+/* A line per cell, then the optimum and what a repetition found. */
+#include "cli/experiment_print.h"
+
+#include "cli/stored.h"
+#include "cli/terminal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_cell(const json_t *view, const json_t *cell)
+{
+    char joules[32], reach[32], power[32];
+    double mean = pj_member_number(cell, "joules_per_token");
+    double lo = pj_member_number(cell, "joules_per_token_lo"),
+           loss = pj_member_number(cell, "loss");
+    pj_format_energy(mean * 1e3, joules, sizeof joules);
+    pj_format_energy((mean - lo) * 1e3, reach, sizeof reach);
+    pj_format_power(pj_member_number(cell, "mean_power_mw"), power, sizeof power);
+    printf("%-28.28s %3.0f  %9s ± %-9s %8.4g  %8.4g  %8s", pj_member_text(cell, "name"),
+           pj_member_number(cell, "runs"), joules, isnan(lo) ? "?" : reach,
+           pj_member_number(cell, "tokens_per_second"), pj_member_number(cell, "ttft_ms"), power);
+    if (!isnan(loss)) printf("  %.4f", loss);
+    const json_t *optimum = json_object_get(view, "optimum");
+    if (pj_member_number(optimum, "cell") == pj_member_number(cell, "cell"))
+        printf("  least energy");
+    putchar('\n');
+}
+
+static const char *cell_name(const json_t *view, double index)
+{
+    return pj_member_text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
+}
+
+static void print_against(const json_t *view, const char *list, const char *title, bool former)
+{
+    size_t i;
+    json_t *c;
+    const json_t *all = json_object_get(view, list);
+    if (!json_array_size(all)) return;
+    printf("\n%s\n", title);
+    json_array_foreach(all, i, c) printf(
+        "%-28.28s %8.4g  (%.4g to %.4g)%s\n",
+        cell_name(view, pj_member_number(c, former ? "cell" : "b")), pj_member_number(c, "ratio"),
+        pj_member_number(c, "ratio_lo"), pj_member_number(c, "ratio_hi"),
+        json_is_true(json_object_get(c, "different")) ? "  different" : "");
+}
+
+void pj_experiment_print(const json_t *view)
+{
+    size_t i;
+    json_t *item;
+    char title[160];
+    printf("%s%s%s: %s, %.0f of %.0f runs", pj_style_on(stdout, PJ_STYLE_BOLD),
+           pj_member_text(view, "name"), pj_style_off(stdout), pj_member_text(view, "state"),
+           pj_member_number(view, "done"), pj_member_number(view, "total"));
+    const json_t *first = json_array_get(json_object_get(view, "cells"), 0);
+    printf(", energy %s\n\n", *pj_member_text(first, "energy_source")
+                                  ? pj_member_text(first, "energy_source")
+                                  : "unknown");
+    printf("%scell                        runs  J per token, 95 %%    tokens/s   TTFT ms     power "
+           " loss%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout));
+    json_array_foreach(json_object_get(view, "cells"), i, item) print_cell(view, item);
+    snprintf(title, sizeof title, "energy per token, times that of %s", cell_name(view, 0));
+    print_against(view, "comparisons", title, false);
+    print_against(view, "against_former", "against the former round", true);
+    json_array_foreach(json_object_get(view, "knees"), i, item) printf(
+        "\nfrom %s on: a batch beyond %.0f saves less than 10 %% per doubling\n",
+        cell_name(view, pj_member_number(item, "first_cell")), pj_member_number(item, "batch"));
+    const json_t *optimum = json_object_get(view, "optimum");
+    if (json_is_object(optimum))
+        printf("\n%sLeast energy per token: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+               pj_member_text(optimum, "name"), pj_style_off(stdout));
+}

@@ -1,0 +1,355 @@
+/* The loop over blocks and cells. */
+#include "profile/experiment.h"
+
+#include "base/clock.h"
+#include "profile/experiment_done.h"
+#include "profile/find_model.h"
+#include "profile/loss.h"
+#include "profile/preflight.h"
+#include "store/experiments.h"
+#include "trace/summary.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WARM_TOKENS = 4, LISTEN_MS = 200 };
+
+typedef struct progress {
+    double *joules; /* of the runs done, `count` of them */
+    uint32_t *blocks;
+    uint32_t count, capacity;
+} progress;
+
+typedef struct experiment {
+    const pj_experiment_options *o;
+    const pj_plan *plan;
+    progress *cells;
+    uint32_t cell_count, *order;
+    uint32_t last_cell; /* whose model is warm; UINT32_MAX: none */
+    uint32_t done, done_here;
+    int64_t began_ns;
+    json_t *losses; /* by cell */
+    int32_t *ids;   /* of the prompt of the cell */
+    char path[4096];
+} experiment;
+
+/* ---- what is done --------------------------------------------------------------------------- */
+
+static bool note(progress *p, double joules, uint32_t block)
+{
+    if (p->count == p->capacity) {
+        uint32_t capacity = p->capacity ? 2 * p->capacity : 8;
+        double *more = pj_resize(p->joules, capacity, sizeof *more);
+        if (more) p->joules = more;
+        uint32_t *blocks = pj_resize(p->blocks, capacity, sizeof *blocks);
+        if (blocks) p->blocks = blocks;
+        if (!more || !blocks) return false;
+        p->capacity = capacity;
+    }
+    p->joules[p->count] = joules;
+    p->blocks[p->count++] = block;
+    return true;
+}
+
+static bool is_done(const progress *p, uint32_t block)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->blocks[i] == block) return true;
+    return false;
+}
+
+static double joules_of(const pj_run_info *info)
+{
+    pj_run_ratios ratios;
+    pj_run_ratios_get(info, &ratios);
+    return ratios.joules_per_token;
+}
+
+static pj_status read_done(experiment *e, pj_error *err)
+{
+    pj_experiment_runs runs;
+    pj_status status =
+        pj_experiment_runs_load(e->o->session->store, e->plan, e->plan->round, &runs, err);
+    for (uint32_t c = 0; c < e->cell_count && status == PJ_OK; c++)
+        for (uint32_t i = 0; i < runs.cells[c].count; i++) {
+            const pj_cell_runs *cell = &runs.cells[c];
+            if (is_done(&e->cells[c], cell->blocks[i])) continue;
+            if (!note(&e->cells[c], joules_of(cell->runs[i]), cell->blocks[i]))
+                status = pj_fail_memory(err, "an experiment");
+            e->done++;
+        }
+    pj_experiment_runs_fini(&runs);
+    return status;
+}
+
+/* ---- a cell --------------------------------------------------------------------------------- */
+
+static const char prompt_text[] =
+    "The meter on the wall counted slowly through the night. In the morning the engineer wrote "
+    "down "
+    "what each machine had drawn, which of them had been idle, and how warm the room had become. "
+    "Then she asked the same question of every one of them, and waited for their answers. ";
+
+/* Token ids of a prompt of exactly so many tokens. */
+static pj_status make_prompt(experiment *e, uint32_t tokens, pj_error *err)
+{
+    int32_t *ids = NULL;
+    uint32_t count = 0;
+    pj_status status = pj_engine_encode(e->o->slot->engine, prompt_text, sizeof prompt_text - 1,
+                                        &ids, &count, err);
+    if (status != PJ_OK) return status;
+    int32_t *whole = count ? pj_resize(e->ids, tokens, sizeof *whole) : NULL;
+    if (whole) {
+        e->ids = whole;
+        for (uint32_t i = 0; i < tokens; i++) whole[i] = ids[i % count];
+    }
+    pj_free(ids);
+    return whole ? PJ_OK : pj_fail_memory(err, "a prompt");
+}
+
+static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *o,
+                             pj_prompt *prompt, pj_error *err)
+{
+    pj_cell cell;
+    pj_plan_cell(e->plan, index, &cell);
+    pj_status status = pj_model_find(cell.model[0] ? cell.model : NULL, e->o->models, e->path,
+                                     sizeof e->path, err);
+    *o = (pj_profile_options){.engine = {.model = e->path,
+                                         .dtype = cell.dtype[0] ? cell.dtype : NULL,
+                                         .threads = cell.threads,
+                                         .any_tokenizer = !e->plan->prompt},
+                              .prompts = prompt,
+                              .prompt_count = 1,
+                              .batch = cell.batch,
+                              .max_tokens = cell.output,
+                              .ignore_eos = true,
+                              .sampling = PJ_SAMPLING_GREEDY,
+                              .depth = (pj_depth)pj_depth_parse(e->plan->depth),
+                              .experiment_name = e->plan->name,
+                              .cancel = e->o->cancel};
+    if (e->plan->prompt)
+        *prompt = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
+    else
+        *prompt = (pj_prompt){.ids = e->ids, .id_count = cell.input};
+    return status;
+}
+
+/* The loss belongs to a model and dtype; cells that share them share it. */
+static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
+{
+    char key[64], known[64];
+    pj_cell cell, other;
+    double loss = NAN;
+    snprintf(key, sizeof key, "%u", index);
+    if (!e->o->eval_text || json_object_get(e->losses, key)) return PJ_OK;
+    pj_plan_cell(e->plan, index, &cell);
+    for (uint32_t i = 0; i < e->cell_count; i++) {
+        snprintf(known, sizeof known, "%u", i);
+        pj_plan_cell(e->plan, i, &other);
+        const json_t *value = json_object_get(e->losses, known);
+        if (value && strcmp(cell.model, other.model) == 0 && strcmp(cell.dtype, other.dtype) == 0)
+            loss = json_number_value(value);
+    }
+    pj_status status = PJ_OK;
+    if (isnan(loss))
+        status = pj_profile_loss(e->o->slot->engine, e->o->eval_text, e->o->eval_bytes, &loss, err);
+    if (status != PJ_OK) return status;
+    json_object_set_new(e->losses, key, json_real(loss));
+    char *text = json_dumps(e->losses, JSON_COMPACT);
+    if (text)
+        status = pj_store_experiment_set_losses(e->o->session->store, e->plan->name, text, err);
+    free(text);
+    return status;
+}
+
+/* Loads the cell's model and runs it for a few tokens, none of which is counted. */
+static pj_status warm(experiment *e, uint32_t index, pj_error *err)
+{
+    pj_cell cell;
+    pj_prompt prompt;
+    pj_profile_options options;
+    pj_generate_result result = {0};
+    pj_status status = set_options(e, index, &options, &prompt, err);
+    if (status == PJ_OK) status = pj_model_slot_open(e->o->slot, &options.engine, err);
+    pj_plan_cell(e->plan, index, &cell);
+    if (status == PJ_OK && !e->plan->prompt) status = make_prompt(e, cell.input, err);
+    if (status != PJ_OK || e->last_cell == index) return status;
+    status = measure_loss(e, index, err);
+    if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
+    if (options.max_tokens > WARM_TOKENS) options.max_tokens = WARM_TOKENS;
+    if (status == PJ_OK) status = pj_profile_bare(e->o->slot, &options, &result, err);
+    pj_generate_result_fini(&result);
+    e->last_cell = index;
+    return status;
+}
+
+static double sum_of(const pj_baseline *b, const double *values)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < b->rail_count; i++)
+        if (!isnan(values[i])) sum += values[i];
+    return sum;
+}
+
+/* Waits until power is back within two spreads of the idle baseline. */
+static pj_status cool_down(experiment *e, pj_error *err)
+{
+    pj_session *s = e->o->session;
+    int64_t until = pj_clock_ns() + (int64_t)(e->plan->cool_down_s * 1e9);
+    if (!(e->plan->cool_down_s > 0) || !s->meter || !s->has_cold) return PJ_OK;
+    double limit = sum_of(&s->cold, s->cold.mw) +
+                   2 * fmax(sum_of(&s->cold, s->cold.sd_mw), 0.01 * sum_of(&s->cold, s->cold.mw));
+    pj_status status = pj_meter_start(s->meter, err);
+    if (status != PJ_OK) return status;
+    pj_meter_set_activity(s->meter, 0);
+    while (status == PJ_OK && pj_clock_ns() < until && !(e->o->cancel && *e->o->cancel)) {
+        pj_baseline now;
+        status = pj_meter_baseline(s->meter, PJ_BASELINE_RESIDENT, LISTEN_MS * 1000000, &now, err);
+        if (status == PJ_OK && sum_of(&now, now.mw) <= limit) break;
+    }
+    pj_meter_stop(s->meter);
+    return status;
+}
+
+static void tell(const experiment *e, uint32_t block, uint32_t cell, double joules)
+{
+    pj_experiment_progress p = {.done = e->done,
+                                .total = e->cell_count * e->plan->repeat,
+                                .block = block,
+                                .cell = cell,
+                                .joules_per_token = joules,
+                                .left_s = NAN};
+    if (!e->o->progress) return;
+    if (e->done_here)
+        p.left_s = (double)(pj_clock_ns() - e->began_ns) * 1e-9 / e->done_here * (p.total - p.done);
+    pj_plan_cell_name(e->plan, cell, p.name, sizeof p.name);
+    e->o->progress(e->o->context, &p);
+}
+
+static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
+{
+    pj_prompt prompt;
+    pj_profile_options options;
+    pj_profile_result result = {0};
+    tell(e, block, index, NAN);
+    pj_status status = warm(e, index, err);
+    if (status == PJ_OK) status = cool_down(e, err);
+    if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
+    if (status != PJ_OK) return status;
+    pj_profile_place place = {index, block, e->plan->round};
+    options.place = &place;
+    status = pj_profile_generate(e->o->session, e->o->slot, &options, &result, err);
+    double joules = joules_of(&result.data.info);
+    if (status == PJ_OK && !result.stored)
+        status = pj_fail(err, PJ_E_IO, "a run of the experiment could not be stored");
+    if (status == PJ_OK && !note(&e->cells[index], joules, block))
+        status = pj_fail_memory(err, "an experiment");
+    pj_profile_result_fini(&result);
+    if (status != PJ_OK) return status;
+    e->done++;
+    e->done_here++;
+    tell(e, block, index, joules);
+    return PJ_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* Everything that can be known to be impossible, before anything is stored. */
+static pj_status check_cells(experiment *e, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < e->plan->input_count; i++)
+        if (e->plan->inputs[i] > longest) longest = e->plan->inputs[i];
+    e->ids = pj_alloc(longest, sizeof *e->ids);
+    if (!e->ids) return pj_fail_memory(err, "an experiment");
+    if (pj_depth_parse(e->plan->depth) < 0)
+        return pj_fail(err, PJ_E_INVALID, "the plan's depth is off, module or deep");
+    if (pj_depth_parse(e->plan->depth) == PJ_DEPTH_OFF)
+        return pj_fail(err, PJ_E_INVALID,
+                       "runs of an experiment are stored: depth is module or deep");
+    for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
+        pj_prompt prompt;
+        pj_profile_options options;
+        status = set_options(e, i, &options, &prompt, err);
+        if (status == PJ_OK) status = pj_profile_preflight(&options, err);
+    }
+    return status;
+}
+
+static pj_status store_plan(experiment *e, pj_error *err)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    pj_plan_write(e->plan, &json);
+    pj_status status = pj_buffer_status(&out, "a plan", err);
+    if (status == PJ_OK)
+        status =
+            pj_store_experiment_put(e->o->session->store, e->plan->name, pj_buffer_get(&out), err);
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static pj_status read_losses(experiment *e, pj_error *err)
+{
+    pj_arena arena;
+    const char *plan, *losses = NULL;
+    pj_arena_init(&arena, 0);
+    pj_status status =
+        pj_store_experiment_get(e->o->session->store, e->plan->name, &arena, &plan, &losses, err);
+    e->losses = losses ? json_loads(losses, 0, NULL) : NULL;
+    if (!e->losses) e->losses = json_object();
+    pj_arena_fini(&arena);
+    return status;
+}
+
+static pj_status run_blocks(experiment *e, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t block = 0; block < e->plan->repeat && status == PJ_OK; block++) {
+        pj_plan_order(e->plan, block, e->order);
+        for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
+            const progress *p = &e->cells[e->order[i]];
+            if (is_done(p, block) || pj_plan_is_enough(e->plan, p->joules, p->count)) continue;
+            if (e->o->cancel && *e->o->cancel)
+                return pj_fail(err, PJ_E_CANCELLED, "stopped; the same command goes on");
+            status = run_cell(e, block, e->order[i], err);
+        }
+    }
+    return status;
+}
+
+pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
+{
+    experiment *e = pj_alloc(1, sizeof *e);
+    if (!e) return pj_fail_memory(err, "an experiment");
+    e->o = o;
+    e->plan = o->plan;
+    e->cell_count = pj_plan_cells(o->plan);
+    e->cells = pj_alloc(e->cell_count, sizeof *e->cells);
+    e->order = pj_alloc(e->cell_count, sizeof *e->order);
+    e->last_cell = UINT32_MAX;
+    e->began_ns = pj_clock_ns();
+    pj_status status = e->cells && e->order ? PJ_OK : pj_fail_memory(err, "an experiment");
+    if (status == PJ_OK && !o->session->store)
+        status = pj_fail(err, PJ_E_INVALID, "an experiment needs a database");
+    if (status == PJ_OK) status = check_cells(e, err);
+    if (status == PJ_OK) status = store_plan(e, err);
+    if (status == PJ_OK) status = read_losses(e, err);
+    if (status == PJ_OK) status = read_done(e, err);
+    if (status == PJ_OK) status = run_blocks(e, err);
+    for (uint32_t i = 0; e->cells && i < e->cell_count; i++) {
+        pj_free(e->cells[i].joules);
+        pj_free(e->cells[i].blocks);
+    }
+    json_decref(e->losses);
+    pj_free(e->cells);
+    pj_free(e->order);
+    pj_free(e->ids);
+    pj_free(e);
+    return status;
+}

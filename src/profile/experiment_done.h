@@ -1,0 +1,31 @@
+/* Which runs of an experiment are in the store already. */
+#ifndef PJ_PROFILE_EXPERIMENT_DONE_H
+#define PJ_PROFILE_EXPERIMENT_DONE_H
+
+#include "analysis/plan.h"
+#include "store/store.h"
+
+/* Where a run belongs; false: it belongs to no cell of any plan. */
+typedef struct pj_experiment_place {
+    uint32_t cell, block, round;
+} pj_experiment_place;
+bool pj_experiment_place_of(const pj_run_info *info, pj_experiment_place *place);
+
+/* Completed runs of one cell in one round. */
+typedef struct pj_cell_runs {
+    const pj_run_info **runs;
+    uint32_t *blocks; /* of each */
+    uint32_t count, capacity;
+} pj_cell_runs;
+
+typedef struct pj_experiment_runs {
+    pj_arena arena;
+    pj_run_list list;
+    pj_cell_runs *cells; /* of the plan's cells */
+} pj_experiment_runs;
+
+pj_status pj_experiment_runs_load(pj_store *store, const pj_plan *plan, uint32_t round,
+                                  pj_experiment_runs *runs, pj_error *err);
+void pj_experiment_runs_fini(pj_experiment_runs *runs); /* may run twice */
+
+#endif

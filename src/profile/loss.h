@@ -1,0 +1,11 @@
+/* Mean loss of a text under an open model: what a setting costs in quality, beside its joules. */
+#ifndef PJ_PROFILE_LOSS_H
+#define PJ_PROFILE_LOSS_H
+
+#include "llm/engine.h"
+
+/* Nats per token over the text's first tokens (a window of the context at most, 2048 tokens). */
+pj_status pj_profile_loss(pj_engine *engine, const char *text, size_t bytes, double *loss,
+                          pj_error *err);
+
+#endif

@@ -1,0 +1,65 @@
+/* The table experiments. */
+#include "store/experiments.h"
+
+#include "base/clock.h"
+#include "store/sql.h"
+
+#include <string.h>
+
+pj_status pj_store_experiment_put(pj_store *store, const char *name, const char *plan,
+                                  pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "INSERT INTO experiments (name, created_ns, plan) VALUES (?, ?, ?)"
+                               " ON CONFLICT (name) DO UPDATE SET plan = excluded.plan",
+                               err);
+    pj_sql_text(sql, 1, name);
+    pj_sql_int(sql, 2, pj_clock_wall_ns());
+    pj_sql_text(sql, 3, plan);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+static const char *keep(pj_arena *arena, const char *text)
+{
+    return text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
+}
+
+pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *arena,
+                                  const char **plan, const char **losses, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "SELECT plan, losses FROM experiments WHERE name = ?", err);
+    bool found = false;
+    pj_sql_text(sql, 1, name);
+    if (pj_sql_step(sql)) {
+        *plan = keep(arena, pj_sql_get_text(sql, 0, NULL));
+        *losses = keep(arena, pj_sql_get_text(sql, 1, NULL));
+        found = *plan != NULL;
+    }
+    pj_status status = pj_sql_end(sql, err);
+    if (status == PJ_OK && !found)
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s", name);
+    return status;
+}
+
+pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
+                                         pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "UPDATE experiments SET losses = ? WHERE name = ?", err);
+    pj_sql_text(sql, 1, losses);
+    pj_sql_text(sql, 2, name);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
+                                   pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(
+        store, "SELECT name, created_ns, plan FROM experiments ORDER BY created_ns DESC", err);
+    while (pj_sql_step(sql)) {
+        const char *name = pj_sql_get_text(sql, 0, NULL), *plan = pj_sql_get_text(sql, 2, NULL);
+        if (name && plan) take(context, name, pj_sql_get_int(sql, 1), plan);
+    }
+    return pj_sql_end(sql, err);
+}
