@@ -71,18 +71,24 @@ void pj_http_add_header(pj_http *http, const char *name, const char *value)
     snprintf(header->value, sizeof header->value, "%s", value);
 }
 
+/* A header that an answer set itself stands. */
+static bool has_own(const request *r, const char *name)
+{
+    for (int i = 0; i < r->extra_count; i++)
+        if (strcmp(r->extra[i].name, name) == 0) return true;
+    return false;
+}
+
 enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Response *response)
 {
     request *r = (request *)http;
     if (!response) return MHD_NO;
-    bool caches = false;
-    for (int i = 0; i < r->extra_count; i++) {
+    for (int i = 0; i < r->extra_count; i++)
         MHD_add_response_header(response, r->extra[i].name, r->extra[i].value);
-        caches |= strcmp(r->extra[i].name, "Cache-Control") == 0;
-    }
     for (size_t i = 0; i < sizeof security_headers / sizeof *security_headers; i++)
-        MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
-    if (!caches) MHD_add_response_header(response, "Cache-Control", "no-store");
+        if (!has_own(r, security_headers[i][0]))
+            MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
+    if (!has_own(r, "Cache-Control")) MHD_add_response_header(response, "Cache-Control", "no-store");
     if (status != 101) MHD_add_response_header(response, "Connection", "close"); /* see front.h */
     enum MHD_Result result = MHD_queue_response(http->connection, status, response);
     MHD_destroy_response(response);

@@ -118,6 +118,8 @@ static const pj_param_rule groups_rules[] = {
     {"machine"},
     {"disturbed", PJ_PARAM_CHOICE, 0, 0, "leave|keep"},
     {0}};
+static const pj_param_rule report_rules[] = {
+    {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, {0}};
 static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
 static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
@@ -215,6 +217,28 @@ static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, p
                                "the cube of this run is larger than %d MB: ask for single tokens",
                                PJ_REPLY_MAX_BYTES >> 20);
     return pj_http_reply(http, 200, "application/octet-stream", text, bytes);
+}
+
+static enum MHD_Result answer_report(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id)
+{
+    const char *format = pj_params_text(&http->target.params, "format");
+    pj_view_request request = {r->view, id, &http->target.params};
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_status status = routes->service->report(routes->service->context, &request, &buffer, &err);
+    size_t bytes = buffer.length;
+    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
+    pj_buffer_fini(&buffer);
+    if (!text) return pj_http_failure(http, 400, &err);
+    /* One file with its styles inside, and nothing else: no scripts, nothing from elsewhere. */
+    pj_http_add_header(http, "Content-Security-Policy",
+                       "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+    bool markdown = format && strcmp(format, "md") == 0;
+    return pj_http_reply(http, 200,
+                         markdown ? "text/markdown; charset=utf-8" : "text/html; charset=utf-8",
+                         text, bytes);
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */
@@ -482,6 +506,7 @@ static const route table[] = {
     {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
     {"GET", API "experiments", answer_view, PJ_VIEW_EXPERIMENTS},
     {"GET", API "experiments/{id}", answer_view, PJ_VIEW_EXPERIMENT},
+    {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},

@@ -21,6 +21,7 @@ typedef enum pj_view {
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_EXPERIMENTS,
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
+    PJ_VIEW_REPORT, /* by `report`, not `view` */
     PJ_VIEW_GROUPS,  /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
@@ -98,6 +99,9 @@ typedef struct pj_service {
                       pj_error *err);
     /* All heatmaps of a run as the binary cube of docs/api.md. */
     pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
+    /* A report as a document, by the parameters ids, experiment and format. */
+    pj_status (*report)(void *context, const pj_view_request *request, pj_buffer *out,
+                        pj_error *err);
     /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);

@@ -5,6 +5,7 @@
 #include "profile/advice.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
+#include "profile/report.h"
 #include "store/export.h"
 #include "store/views.h"
 #include "trace/summary.h"
@@ -210,30 +211,42 @@ static pj_view_window window_of(const pj_params *params, const char *limit)
                             .limit = (uint32_t)pj_params_int(params, limit, 0)};
 }
 
-/* Splits "a,b[,c,d]" into ids; the comparison resolves them. */
+/* "a,b[,c,d]" into ids that a shell would give. */
+typedef struct id_list {
+    char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
+    const char *ids[PJ_COMPARE_MAX];
+    uint32_t count;
+} id_list;
+
+static pj_status read_ids(const pj_params *params, uint32_t least, id_list *list, pj_error *err)
+{
+    const char *text = pj_params_text(params, "ids");
+    list->count = 0;
+    for (const char *p = text ? text : ""; *p;) {
+        size_t length = strcspn(p, ",");
+        if (list->count == PJ_COMPARE_MAX || length == 0 || length >= sizeof list->texts[0]) {
+            list->count = 0;
+            break;
+        }
+        memcpy(list->texts[list->count], p, length);
+        list->texts[list->count][length] = 0;
+        list->ids[list->count] = list->texts[list->count];
+        list->count++;
+        p += length + (p[length] == ',');
+    }
+    if (list->count < least)
+        return pj_fail(err, PJ_E_INVALID, "ids must name %u to %d runs, with commas between them",
+                       least, PJ_COMPARE_MAX);
+    return PJ_OK;
+}
+
 static pj_status view_compare(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
                               pj_json *out, pj_error *err)
 {
-    enum { MAX = PJ_COMPARE_MAX };
-    char texts[MAX][PJ_UUID_BYTES];
-    const char *ids[MAX], *list = pj_params_text(params, "ids");
-    uint32_t count = 0;
-    for (const char *p = list ? list : ""; *p;) {
-        size_t length = strcspn(p, ",");
-        if (count == MAX || length == 0 || length >= sizeof texts[0]) {
-            count = 0;
-            break;
-        }
-        memcpy(texts[count], p, length);
-        texts[count][length] = 0;
-        ids[count] = texts[count];
-        count++;
-        p += length + (p[length] == ',');
-    }
-    if (count < 2)
-        return pj_fail(err, PJ_E_INVALID, "ids must name 2 to %d runs, with commas between them",
-                       MAX);
-    return pj_insight_compare(store, ids, count, rates, out, err);
+    id_list list;
+    pj_status status = read_ids(params, 2, &list, err);
+    if (status != PJ_OK) return status;
+    return pj_insight_compare(store, list.ids, list.count, rates, out, err);
 }
 
 static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *out, pj_error *err)
@@ -342,7 +355,27 @@ static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, p
     return status;
 }
 
-/* On its own connection: an export takes as long as its client. */
+static pj_status report(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
+{
+    pj_serve *serve = context;
+    const char *format = pj_params_text(r->params, "format");
+    id_list list;
+    pj_report_ask ask = {.experiment = pj_params_text(r->params, "experiment"),
+                         .html = !format || strcmp(format, "html") == 0};
+    pj_store *store;
+    pj_status status = ask.experiment ? PJ_OK : read_ids(r->params, 1, &list, err);
+    if (status == PJ_OK) status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    if (!ask.experiment) {
+        ask.ids = list.ids;
+        ask.count = list.count;
+    }
+    status = pj_report_make(store, &ask, out, err);
+    give_store(serve, store);
+    return status;
+}
+
+/* On a connection of its own: an export lasts as long as its reader takes. */
 static pj_status export_run(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err)
 {
@@ -560,6 +593,7 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .resolve = resolve,
                             .view = view,
                             .cube = cube,
+                        .report = report,
                             .export_run = export_run,
                             .delete_run = delete_run,
                             .prune = prune,

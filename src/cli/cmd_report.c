@@ -1,0 +1,81 @@
+/* perjoule report: a run, a comparison or an experiment as a page to forward. */
+#include "base/file.h"
+#include "cli/stored.h"
+#include "profile/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static pj_status write_out(const char *path, const pj_buffer *out, pj_error *err)
+{
+    FILE *file = path ? fopen(path, "wb") : stdout;
+    if (!file) return pj_fail_errno(err, errno, "cannot write %s", path);
+    bool whole = fwrite(out->data, 1, out->length, file) == out->length;
+    whole = (path ? fclose(file) : fflush(file)) == 0 && whole;
+    return whole ? PJ_OK
+                 : pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?",
+                           path ? path : "to standard output");
+}
+
+static int run_report(const pj_command *command, int argc, char **argv)
+{
+    const char *db = NULL, *experiment = NULL, *path = NULL, *format = NULL;
+    const pj_option options[] = {
+        {"experiment", 0, PJ_OPTION_TEXT, &experiment, "NAME", "of an experiment instead of runs"},
+        {"output", 'o', PJ_OPTION_TEXT, &path, "FILE",
+         "write to a file; its ending (.html, .md) is the format (default: standard output)"},
+        {"format", 0, PJ_OPTION_CHOICE, &format, "FORMAT", "html (default) or md",
+         .choices = "html md"},
+        PJ_OPTION_DB(&db),
+        {0}};
+    int positional;
+    int code = pj_options_parse(command, options, argc, argv, &positional);
+    if (code != PJ_PARSE_GO_ON) return code;
+    if (experiment ? positional > 0 : positional > 4)
+        return pj_command_usage(command, "name 1 to 4 runs, or say --experiment NAME");
+    if (path && !format && !ends_with(path, ".html") && !ends_with(path, ".md"))
+        return pj_command_usage(command, "the file ends in .html or .md, or say --format");
+    char last[] = "last";
+    const char *ids[4] = {last};
+    for (int i = 0; i < positional; i++) ids[i] = argv[1 + i];
+    pj_report_ask ask = {.ids = ids,
+                         .count = experiment   ? 0
+                                  : positional ? (uint32_t)positional
+                                               : 1,
+                         .experiment = experiment,
+                         .html = format ? strcmp(format, "html") == 0
+                                        : !path || ends_with(path, ".html")};
+    pj_store *store = NULL;
+    pj_error err = {0};
+    pj_buffer out;
+    pj_buffer_init(&out, 64 << 20);
+    pj_status status = pj_stored_open(db, &store, &err);
+    if (status == PJ_OK) status = pj_report_make(store, &ask, &out, &err);
+    if (status == PJ_OK) status = write_out(path, &out, &err);
+    pj_buffer_fini(&out);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+const pj_command pj_command_report = {
+    .name = "report",
+    .summary = "a run, a comparison or an experiment as a page to forward",
+    .run = run_report,
+    .usage = "[options] [RUN...] | --experiment NAME",
+    .text =
+        "One self-contained HTML file (charts inline, no script, prints on A4, light and dark) or "
+        "Markdown: verdict, how far the figures can be trusted, where the energy went, findings, "
+        "figures with 95 % "
+        "intervals, conditions, method, and the commands that repeat it. The numbers are those of "
+        "the API. "
+        "Without a run it is of the last one.",
+    .examples = "perjoule report -o run.html\nperjoule report last~1 last -o comparison.html\n"
+                "perjoule report --experiment sweep -o sweep.md\n",
+};

@@ -1,0 +1,544 @@
+/* Reports from the same JSON that the API answers, so that the numbers agree. */
+#include "profile/report.h"
+
+#include "profile/advice.h"
+#include "profile/document.h"
+#include "profile/experiment_view.h"
+#include "profile/insight.h"
+#include "store/class_sums.h"
+#include "trace/phases.h"
+#include "trace/request.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text(const json_t *o, const char *name)
+{
+    const char *value = json_string_value(json_object_get(o, name));
+    return value ? value : "";
+}
+
+static double number(const json_t *o, const char *name)
+{
+    const json_t *value = json_object_get(o, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* "0.2431 J ± 0.0021", "unavailable" */
+static void figure(char *out, size_t bytes, double value, double reach, const char *unit)
+{
+    if (isnan(value))
+        snprintf(out, bytes, "unavailable");
+    else if (isnan(reach))
+        snprintf(out, bytes, "%.4g %s", value, unit);
+    else
+        snprintf(out, bytes, "%.4g ± %.2g %s", value, reach, unit);
+}
+
+/* ---- common parts --------------------------------------------------------------------------- */
+
+static void write_trust(pj_document *d, const json_t *run)
+{
+    size_t i;
+    const json_t *rail;
+    char partial[128] = "";
+    json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
+        snprintf(partial + strlen(partial), sizeof partial - strlen(partial), "%s%s",
+                 i ? ", " : "; the total lacks ", json_string_value(rail));
+    double disturbed = number(run, "disturbed_share");
+    pj_document_text(d, "Energy is %s (%s)%s; attribution by %s; %s; recorded on %s, %s.",
+                     text(run, "energy_source"),
+                     *text(run, "power_sources") ? text(run, "power_sources") : "no sensor",
+                     partial, text(run, "method"),
+                     disturbed > 0.1 ? "more than a tenth of the energy is in disturbed tokens"
+                                     : "the machine did not disturb it much",
+                     text(run, "machine"), text(run, "created_at"));
+}
+
+static void write_method(pj_document *d)
+{
+    pj_document_heading(d, "Method");
+    pj_document_text(
+        d,
+        "Each sensor's readings become one energy curve, and the energy of an interval is the "
+        "curve's difference over it. Energy below the token is shared by one regression over "
+        "all sensor windows, conditioned on the measured totals, so that parts sum to the whole. "
+        "The request leaves out loading the model and idle gaps. Intervals are 95 %% and hold "
+        "noise, "
+        "the sensor's delay and window, and its calibration, which cancels on one machine. "
+        "Comparisons are of whole runs: ratios of geometric means, tested by Welch on logarithms, "
+        "in "
+        "small groups by permutation.");
+}
+
+static void write_repeat(pj_document *d, const json_t *run)
+{
+    char command[600];
+    const char *prompt = text(run, "prompt");
+    const json_t *settings = json_object_get(run, "settings");
+    pj_document_heading(d, "How to repeat");
+    snprintf(command, sizeof command,
+             "perjoule run -m %s -n %.0f --dtype %s --threads %.0f --batch %.0f "
+             "--repeat 5 --warmup 1 '%.200s%s'",
+             text(run, "model_path"), number(settings, "max_tokens"), text(run, "dtype"),
+             number(run, "threads"), number(run, "batch_size"), prompt,
+             strlen(prompt) > 200 ? "…" : "");
+    pj_document_code(d, command);
+    pj_document_text(d, "perjoule %s, engine %s, instruction set %s, power sources %s.",
+                     pj_version(), text(run, "engine"), text(run, "isa"),
+                     text(run, "power_sources"));
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+enum { LOAD, PREFILL, ATTENTION, MLP, HEAD, REST, OTHER, IDLE, BUCKETS };
+
+static int bucket_of(const pj_class_sum *c)
+{
+    if (strcmp(c->name, PJ_SECTION_MODEL_LOAD) == 0) return LOAD;
+    if (c->phase == PJ_PHASE_IDLE) return IDLE;
+    if (c->phase == PJ_PHASE_PREFILL) return PREFILL;
+    if (c->phase != PJ_PHASE_DECODE) return OTHER;
+    if (strcmp(c->name, "lm_head") == 0) return HEAD;
+    pj_part part = pj_component_part(c->name);
+    return part == PJ_PART_ATTENTION ? ATTENTION : part == PJ_PART_MLP ? MLP : REST;
+}
+
+static pj_status write_bar(pj_document *d, pj_store *store, const json_t *run, pj_error *err)
+{
+    static const char *const names[BUCKETS] = {
+        "model load",   "prefill",      "decode: attention", "decode: MLP",
+        "decode: head", "decode: rest", "before and after",  "idle and unattributed"};
+    pj_document_part parts[BUCKETS];
+    pj_class_sum *sums;
+    uint32_t count;
+    const char *id = text(run, "id");
+    double total = number(run, "total_energy_mj"), sum = 0;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    for (int i = 0; i < BUCKETS; i++) parts[i] = (pj_document_part){names[i], 0, NAN, NAN};
+    pj_status status = pj_store_class_sums(store, &id, 1, &arena, &sums, &count, err);
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
+        if (!isnan(sums[i].energy_mj)) parts[bucket_of(&sums[i])].value += sums[i].energy_mj / 1000;
+    for (int i = 0; i < IDLE; i++) sum += parts[i].value;
+    parts[IDLE].value = total / 1000 - sum; /* what is left: the bar sums to the total */
+    pj_arena_fini(&arena);
+    pj_document_heading(d, "Where the joules went");
+    if (isnan(total))
+        pj_document_text(d, "Energy is unavailable: no sensor could be read.");
+    else
+        pj_document_stack(d, parts, BUCKETS, "J");
+    return status;
+}
+
+static void write_findings(pj_document *d, const json_t *advice)
+{
+    size_t i;
+    const json_t *f;
+    const json_t *findings = json_object_get(advice, "findings");
+    pj_document_heading(d, "Findings");
+    if (!json_array_size(findings)) pj_document_text(d, "No rule has evidence enough for advice.");
+    json_array_foreach(findings, i, f)
+    {
+        char line[1024], saving[128] = "";
+        const json_t *s = json_object_get(f, "saving");
+        if (i == 3) break;
+        if (json_is_object(s))
+            snprintf(saving, sizeof saving, " Saves %.0f %% of the %s (%.0f to %.0f %%, %s).",
+                     100 * number(s, "share"), text(s, "of"), 100 * number(s, "share_lo"),
+                     100 * number(s, "share_hi"), text(s, "basis"));
+        snprintf(line, sizeof line, "%s%s Test: %s", text(f, "text"), saving, text(f, "test"));
+        pj_document_item(d, text(f, "title"), line);
+    }
+}
+
+static void write_run_figures(pj_document *d, const json_t *run)
+{
+    char value[96];
+    const struct {
+        const char *name, *key, *sd, *unit;
+        double scale;
+    } rows[] = {{"total energy", "total_energy_mj", "total_energy_sd_mj", "J", 1e-3},
+                {"request", "request_energy_mj", "request_energy_sd_mj", "J", 1e-3},
+                {"net of idle", "net_energy_mj", "net_energy_sd_mj", "J", 1e-3},
+                {"model load", "model_load_energy_mj", "", "J", 1e-3},
+                {"energy per output token", "joules_per_token", "joules_per_token_sd", "J", 1},
+                {"typical token", "joules_per_token_typical", "", "J", 1},
+                {"energy per input token", "joules_per_input_token", "", "J", 1},
+                {"speed", "tokens_per_second", "", "tokens/s", 1},
+                {"prefill", "prefill_tokens_per_second", "", "tokens/s", 1},
+                {"mean power", "mean_power_mw", "", "W", 1e-3},
+                {"duration", "total_duration_ms", "", "s", 1e-3},
+                {"cost", "cost_usd", "", "USD", 1},
+                {"CO2", "co2_grams", "", "g", 1}};
+    pj_document_heading(d, "Figures");
+    pj_document_table(d, "figure|value, 95 %");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        figure(value, sizeof value, number(run, rows[i].key) * rows[i].scale,
+               1.96 * number(run, rows[i].sd) * rows[i].scale, rows[i].unit);
+        pj_document_row(d);
+        pj_document_cell(d, "%s", rows[i].name);
+        pj_document_cell(d, "%s", value);
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static void write_components(pj_document *d, const json_t *run)
+{
+    pj_document_part parts[12];
+    uint32_t n = 0;
+    size_t i;
+    const json_t *c;
+    json_array_foreach(json_object_get(run, "components"), i, c)
+    {
+        double mj = number(c, "energy_mj"), sd = number(c, "energy_sd_mj");
+        if (n == 12 || isnan(mj)) break;
+        parts[n++] = (pj_document_part){text(c, "component_name"), mj / 1000,
+                                        (mj - 1.96 * sd) / 1000, (mj + 1.96 * sd) / 1000};
+    }
+    if (!n) return;
+    pj_document_heading(d, "Components");
+    pj_document_bars(d, "Energy of components over the whole run, J, with 95 % intervals", parts, n,
+                     "J", false);
+    pj_document_table(d, "component|energy, J");
+    for (i = 0; i < n; i++) {
+        char value[96];
+        figure(value, sizeof value, parts[i].value, parts[i].hi - parts[i].value, "J");
+        pj_document_row(d);
+        pj_document_cell(d, "%s", parts[i].name);
+        pj_document_cell(d, "%s", value);
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static pj_status write_tokens(pj_document *d, pj_store *store, const json_t *run, pj_error *err)
+{
+    pj_arena arena;
+    pj_token_series series;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_view_token_series(store, text(run, "id"), &arena, &series, err);
+    if (status == PJ_OK)
+        pj_document_line(d, "Energy of each decode token, mJ", series.energy_mj, series.count,
+                         "mJ");
+    pj_arena_fini(&arena);
+    return status;
+}
+
+static void write_run_verdict(pj_document *d, const json_t *run)
+{
+    char line[512], per_token[96];
+    double joules = number(run, "joules_per_token"), decode = number(run, "decode_energy_mj");
+    if (isnan(joules)) {
+        snprintf(line, sizeof line, "Energy is unavailable; %.4g tokens/s.",
+                 number(run, "tokens_per_second"));
+    } else {
+        figure(per_token, sizeof per_token, joules, 1.96 * number(run, "joules_per_token_sd"), "J");
+        snprintf(line, sizeof line,
+                 "A token of %s in %s takes %s at %.4g tokens/s; decode is %.0f %% of the request.",
+                 text(run, "model_name"), text(run, "dtype"), per_token,
+                 number(run, "tokens_per_second"), 100 * decode / number(run, "request_energy_mj"));
+    }
+    pj_document_verdict(d, line);
+}
+
+static void write_conditions(pj_document *d, const json_t *run)
+{
+    const char *name;
+    const json_t *device;
+    const json_t *conditions = json_object_get(run, "conditions");
+    if (!json_is_object(conditions)) return;
+    pj_document_heading(d, "Conditions");
+    pj_document_table(d, "device|°C|MHz|busy, %|throttled, %");
+    json_object_foreach((json_t *)(uintptr_t)conditions, name, device)
+    {
+        pj_document_row(d);
+        pj_document_cell(d, "%s", name);
+        static const struct {
+            const char *key;
+            double scale;
+        } cells[] = {
+            {"temperature_c", 1}, {"clock_mhz", 1}, {"utilisation", 100}, {"throttled_share", 100}};
+        for (int i = 0; i < 4; i++) {
+            double value = number(device, cells[i].key) * cells[i].scale;
+            if (isnan(value))
+                pj_document_cell(d, "–");
+            else
+                pj_document_cell(d, "%.4g", value);
+        }
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, const json_t *advice,
+                           pj_error *err)
+{
+    write_run_verdict(d, run);
+    write_trust(d, run);
+    pj_status status = write_bar(d, store, run, err);
+    write_findings(d, advice);
+    write_run_figures(d, run);
+    write_components(d, run);
+    if (status == PJ_OK) status = write_tokens(d, store, run, err);
+    write_conditions(d, run);
+    write_method(d);
+    write_repeat(d, run);
+    return status;
+}
+
+/* ---- a comparison --------------------------------------------------------------------------- */
+
+static void write_differences(pj_document *d, const json_t *view)
+{
+    size_t i, k;
+    const json_t *item, *value;
+    pj_document_heading(d, "What differs");
+    json_array_foreach(json_object_get(view, "differences"), i, item)
+    {
+        char line[512] = "";
+        json_array_foreach(json_object_get(item, "values"), k, value)
+            snprintf(line + strlen(line), sizeof line - strlen(line), "%s%c: %.80s", k ? ", " : "",
+                     (int)('A' + k), json_is_string(value) ? json_string_value(value) : "unknown");
+        pj_document_item(d, text(item, "setting"), line);
+    }
+    json_array_foreach(json_object_get(view, "caveats"), i, item)
+        pj_document_item(d, "Caveat", text(item, "text"));
+}
+
+static void write_metrics(pj_document *d, const json_t *view)
+{
+    size_t i, k, sides = json_array_size(json_object_get(view, "sides"));
+    const json_t *m;
+    pj_document_heading(d, "Figures");
+    pj_document_table(d, sides == 2   ? "figure|A|B"
+                         : sides == 3 ? "figure|A|B|C"
+                                      : "figure|A|B|C|D");
+    json_array_foreach(json_object_get(view, "metrics"), i, m)
+    {
+        pj_document_row(d);
+        pj_document_cell(d, "%s, %s", text(m, "metric"), text(m, "unit"));
+        for (k = 0; k < sides; k++) {
+            const json_t *v = json_array_get(json_object_get(m, "values"), k);
+            const json_t *hi = json_array_get(json_object_get(m, "hi"), k);
+            if (!json_is_number(v))
+                pj_document_cell(d, "unavailable");
+            else if (json_is_number(hi))
+                pj_document_cell(d, "%.4g ± %.2g", json_number_value(v),
+                                 json_number_value(hi) - json_number_value(v));
+            else
+                pj_document_cell(d, "%.4g", json_number_value(v));
+        }
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static void write_ratios(pj_document *d, const json_t *view)
+{
+    pj_document_part parts[16];
+    char names[16][64];
+    uint32_t n = 0;
+    size_t i;
+    const json_t *t;
+    json_array_foreach(json_object_get(view, "tests"), i, t)
+    {
+        if (n == 16 || number(t, "a") != 0) continue;
+        snprintf(names[n], sizeof names[n], "%c: %s", (int)('A' + number(t, "b")),
+                 text(t, "metric"));
+        parts[n] = (pj_document_part){names[n], number(t, "ratio"), number(t, "ratio_lo"),
+                                      number(t, "ratio_hi")};
+        n++;
+    }
+    pj_document_bars(d, "Ratios to A around 1, logarithmic, with 95 % intervals", parts, n,
+                     "times A", true);
+}
+
+static void write_decomposition(pj_document *d, const json_t *view)
+{
+    size_t i, k;
+    const json_t *c, *t;
+    json_array_foreach(json_object_get(view, "decomposition"), i, c)
+    {
+        pj_document_part parts[14];
+        char names[14][80];
+        uint32_t n = 0;
+        pj_document_heading(d, "Where the difference comes from");
+        pj_document_text(d, "From A to %c: %.4g mJ per token.", (int)('A' + number(c, "b")),
+                         number(c, "difference_mj"));
+        pj_document_table(d, "part|mJ per token|by time|by power");
+        json_array_foreach(json_object_get(c, "terms"), k, t)
+        {
+            if (n == 14) break;
+            snprintf(names[n], sizeof names[n], "%s %s", text(t, "phase"), text(t, "component"));
+            parts[n] = (pj_document_part){names[n], number(t, "difference_mj"), NAN, NAN};
+            pj_document_row(d);
+            pj_document_cell(d, "%s", names[n]);
+            pj_document_cell(d, "%+.4g", parts[n].value);
+            pj_document_cell(d, "%+.4g", number(t, "by_time_mj"));
+            pj_document_cell(d, "%+.4g", number(t, "by_power_mj"));
+            pj_document_row_end(d);
+            n++;
+        }
+        pj_document_table_end(d);
+        pj_document_bars(d, "Parts of the difference, mJ per token", parts, n, "mJ", false);
+    }
+}
+
+static void write_comparison(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *item;
+    json_array_foreach(json_object_get(view, "verdicts"), i, item) if (*text(item, "text"))
+        pj_document_verdict(d, text(item, "text"));
+    json_array_foreach(json_object_get(view, "runs"), i, item) write_trust(d, item);
+    write_differences(d, view);
+    write_metrics(d, view);
+    write_ratios(d, view);
+    write_decomposition(d, view);
+    write_method(d);
+    json_array_foreach(json_object_get(view, "runs"), i, item) write_repeat(d, item);
+}
+
+/* ---- an experiment -------------------------------------------------------------------------- */
+
+static void write_cells(pj_document *d, const json_t *view)
+{
+    pj_document_part parts[40];
+    uint32_t n = 0;
+    size_t i;
+    const json_t *c;
+    pj_document_heading(d, "Cells");
+    pj_document_table(d, "cell|runs|J per token, 95 %|tokens/s|TTFT, ms|W|loss");
+    json_array_foreach(json_object_get(view, "cells"), i, c)
+    {
+        double mean = number(c, "joules_per_token"), hi = number(c, "joules_per_token_hi");
+        char value[96];
+        figure(value, sizeof value, mean, hi - mean, "J");
+        if (n < 40)
+            parts[n++] =
+                (pj_document_part){text(c, "name"), mean, number(c, "joules_per_token_lo"), hi};
+        pj_document_row(d);
+        pj_document_cell(d, "%s", text(c, "name"));
+        pj_document_cell(d, "%.0f", number(c, "runs"));
+        pj_document_cell(d, "%s", value);
+        pj_document_cell(d, "%.4g", number(c, "tokens_per_second"));
+        pj_document_cell(d, "%.4g", number(c, "ttft_ms"));
+        pj_document_cell(d, "%.4g", number(c, "mean_power_mw") / 1000);
+        pj_document_cell(d, isnan(number(c, "loss")) ? "–" : "%.4f", number(c, "loss"));
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+    pj_document_bars(d, "Energy per output token of each cell, J, with 95 % intervals", parts, n,
+                     "J", false);
+}
+
+static void write_experiment(pj_document *d, const json_t *view)
+{
+    char line[400];
+    const json_t *optimum = json_object_get(view, "optimum");
+    const json_t *first = json_array_get(json_object_get(view, "cells"), 0);
+    if (json_is_object(optimum))
+        snprintf(line, sizeof line, "Least energy per token: %s, %.4g J.", text(optimum, "name"),
+                 number(optimum, "joules_per_token"));
+    else
+        snprintf(line, sizeof line, "No energy was measured.");
+    pj_document_verdict(d, line);
+    pj_document_text(
+        d, "The experiment is %s: %.0f of %.0f runs in randomised complete blocks; energy is %s.",
+        text(view, "state"), number(view, "done"), number(view, "total"),
+        *text(first, "energy_source") ? text(first, "energy_source") : "unknown");
+    write_cells(d, view);
+    write_method(d);
+    pj_document_heading(d, "How to repeat");
+    char *plan = json_dumps(json_object_get(view, "plan"), JSON_INDENT(1));
+    if (plan) pj_document_code(d, plan);
+    free(plan);
+    snprintf(line, sizeof line, "perjoule experiment --name %s --again", text(view, "name"));
+    pj_document_code(d, line);
+    pj_document_text(d, "perjoule %s.", pj_version());
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+typedef pj_status make_fn(pj_store *store, const pj_report_ask *ask, pj_json *json, pj_error *err);
+
+static pj_status make_summary(pj_store *store, const pj_report_ask *ask, pj_json *json,
+                              pj_error *err)
+{
+    return pj_insight_summary(store, ask->ids[0], NULL, json, err);
+}
+
+static pj_status make_advice(pj_store *store, const pj_report_ask *ask, pj_json *json,
+                             pj_error *err)
+{
+    return pj_insight_advice(store, ask->ids[0], NULL, json, err);
+}
+
+static pj_status make_comparison(pj_store *store, const pj_report_ask *ask, pj_json *json,
+                                 pj_error *err)
+{
+    return pj_insight_compare(store, ask->ids, ask->count, NULL, json, err);
+}
+
+static pj_status make_experiment(pj_store *store, const pj_report_ask *ask, pj_json *json,
+                                 pj_error *err)
+{
+    return pj_view_experiment(store, ask->experiment, json, err);
+}
+
+static pj_status get_tree(pj_store *store, const pj_report_ask *ask, make_fn *make, json_t **tree,
+                          pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1u << 28);
+    pj_json_init(&json, &buffer);
+    pj_status status = make(store, ask, &json, err);
+    if (status == PJ_OK) {
+        *tree = json_loadb(pj_buffer_get(&buffer), buffer.length, 0, NULL);
+        if (!*tree) status = pj_fail_memory(err, "a report");
+    }
+    pj_buffer_fini(&buffer);
+    return status;
+}
+
+pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *out, pj_error *err)
+{
+    json_t *view = NULL, *advice = NULL;
+    pj_document d;
+    char title[300];
+    make_fn *make = ask->experiment  ? make_experiment
+                    : ask->count > 1 ? make_comparison
+                                     : make_summary;
+    if (!ask->experiment && (ask->count < 1 || ask->count > PJ_COMPARE_MAX))
+        return pj_fail(err, PJ_E_INVALID, "a report is of 1 to %d runs or an experiment",
+                       PJ_COMPARE_MAX);
+    pj_status status = get_tree(store, ask, make, &view, err);
+    if (status == PJ_OK && make == make_summary)
+        status = get_tree(store, ask, make_advice, &advice, err);
+    if (status == PJ_OK) {
+        if (ask->experiment)
+            snprintf(title, sizeof title, "Experiment %.200s", ask->experiment);
+        else if (ask->count > 1)
+            snprintf(title, sizeof title, "Comparison of %u runs", ask->count);
+        else
+            snprintf(title, sizeof title, "Energy of %.100s, run %.36s", text(view, "model_name"),
+                     text(view, "id"));
+        pj_document_begin(&d, out, ask->html, title);
+        if (ask->experiment)
+            write_experiment(&d, view);
+        else if (ask->count > 1)
+            write_comparison(&d, view);
+        else
+            status = write_run(&d, store, view, advice, err);
+        pj_document_end(&d);
+    }
+    json_decref(view);
+    json_decref(advice);
+    return status == PJ_OK ? pj_buffer_status(out, "a report", err) : status;
+}
