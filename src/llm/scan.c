@@ -62,7 +62,7 @@ static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
 }
 
 /* The type with the most bytes: that of the weights, whatever the type of norms. */
-static pj_dtype weight_dtype(const pj_checkpoint *checkpoint)
+pj_dtype pj_models_weight_dtype(const pj_checkpoint *checkpoint)
 {
     double bytes[PJ_DTYPE_COUNT] = {0};
     pj_dtype type, most = PJ_F32;
@@ -102,7 +102,7 @@ static void inspect(pj_model_entry *entry)
     const pj_gguf *gguf = pj_checkpoint_gguf(checkpoint);
     pj_model_config config = *pj_checkpoint_config(checkpoint);
     config.tied_head = pj_checkpoint_find(checkpoint, "lm_head.weight") == NULL;
-    pj_model_facts_fill(&config, weight_dtype(checkpoint), &entry->facts);
+    pj_model_facts_fill(&config, pj_models_weight_dtype(checkpoint), &entry->facts);
     if (gguf) {
         entry->has_tokenizer = pj_tokenizer_in_gguf(gguf);
         entry->facts.bytes_per_token = (uint64_t)decode_bytes(checkpoint, &config);

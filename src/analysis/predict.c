@@ -1,0 +1,169 @@
+/* The fit, its errors for runs left out, and the bounds of what was seen. */
+#include "analysis/predict.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TERMS = PJ_PREDICT_TERMS, SWEEPS = 400, BOUNDS = 5 };
+
+/* How far beyond the runs a prediction may lie, as a factor. */
+static const double reach = 1.3;
+
+/* ---- physics -------------------------------------------------------------------------------- */
+
+/* FLOPs of prefill, FLOPs and bytes of decode, steps, and what every request costs. */
+static void terms_of(const pj_request_work *w, double x[TERMS])
+{
+    double steps = fmax(w->output - 1, 0);
+    double positions = steps * w->input + steps * steps / 2; /* sum of the contexts */
+    x[0] = w->batch * (w->input * w->flops_per_token +
+                       w->attention_flops_per_position * w->input * w->input / 2);
+    x[1] = w->batch * (steps * w->flops_per_token + w->attention_flops_per_position * positions);
+    x[2] = steps * w->weight_bytes + w->batch * w->kv_bytes_per_token * positions;
+    x[3] = steps + 1;
+    x[4] = 1;
+}
+
+/* ---- the fit -------------------------------------------------------------------------------- */
+
+typedef struct fit {
+    double normal[TERMS][TERMS], right[TERMS]; /* of terms divided by the value: relative errors */
+} fit;
+
+static void add(fit *f, const double x[TERMS], double y, double weight)
+{
+    for (int i = 0; i < TERMS; i++) {
+        f->right[i] += weight * x[i] / y;
+        for (int k = 0; k < TERMS; k++) f->normal[i][k] += weight * x[i] * x[k] / (y * y);
+    }
+}
+
+/* Non-negative least squares by coordinate descent: no work costs less than nothing. */
+static void solve(const fit *f, double c[TERMS])
+{
+    for (int s = 0; s < SWEEPS; s++)
+        for (int i = 0; i < TERMS; i++) {
+            double rest = f->right[i];
+            if (!(f->normal[i][i] > 0)) continue;
+            for (int k = 0; k < TERMS; k++)
+                if (k != i) rest -= f->normal[i][k] * c[k];
+            c[i] = fmax(rest / f->normal[i][i], 0);
+        }
+}
+
+static double value_of(const double c[TERMS], const double x[TERMS])
+{
+    double sum = 0;
+    for (int i = 0; i < TERMS; i++) sum += c[i] * x[i];
+    return sum;
+}
+
+static int ascending(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* Quantile that holds `share` of n + 1 values: a little outside for few. */
+static double quantile(const double *sorted, size_t n, double share)
+{
+    double at = share * (double)(n + 1) - 1;
+    if (at <= 0) return sorted[0];
+    if (at >= (double)(n - 1)) return sorted[n - 1];
+    size_t i = (size_t)at;
+    return sorted[i] + (at - (double)i) * (sorted[i + 1] - sorted[i]);
+}
+
+/* Predicts `at` from all, and the errors of each run from the others; `work` holds 2 n doubles. */
+static void predict_one(const double (*x)[TERMS], const double *y, size_t n, const double *at,
+                        double *work, double out[3], double *median_error)
+{
+    fit all = {0};
+    double *lo = work, *errors = work + n, c[TERMS] = {0}, left[TERMS];
+    for (size_t i = 0; i < n; i++) add(&all, x[i], y[i], 1);
+    solve(&all, c);
+    out[0] = value_of(c, at);
+    for (size_t i = 0; i < n; i++) {
+        fit without = all;
+        add(&without, x[i], y[i], -1);
+        memcpy(left, c, sizeof left);
+        solve(&without, left);
+        double error = log(y[i] / value_of(left, x[i]));
+        errors[i] = fabs(error);
+        lo[i] =
+            value_of(left, at) * exp(error); /* jackknife+: their prediction, with their error */
+    }
+    qsort(lo, n, sizeof *lo, ascending);
+    qsort(errors, n, sizeof *errors, ascending);
+    out[1] = fmin(quantile(lo, n, 0.025), out[0]);
+    out[2] = fmax(quantile(lo, n, 0.975), out[0]);
+    *median_error = expm1(quantile(errors, n, 0.5));
+}
+
+/* ---- what was seen -------------------------------------------------------------------------- */
+
+static const char *outside(const pj_known_run *runs, size_t count, const pj_request_work *w)
+{
+    static const char *const names[BOUNDS] = {
+        "no run of this machine has weights of about this size",
+        "no run of this machine has as much to compute per token",
+        "no run of this machine has a prompt of about this length",
+        "no run of this machine has an output of about this length",
+        "no run of this machine has a batch of about this size"};
+    const double own[BOUNDS] = {w->weight_bytes, w->flops_per_token, w->input, w->output, w->batch};
+    for (int b = 0; b < BOUNDS; b++) {
+        double least = INFINITY, most = 0;
+        for (size_t i = 0; i < count; i++) {
+            const pj_request_work *k = &runs[i].work;
+            const double theirs[BOUNDS] = {k->weight_bytes, k->flops_per_token, k->input, k->output,
+                                           k->batch};
+            least = fmin(least, theirs[b]);
+            most = fmax(most, theirs[b]);
+        }
+        if (!(own[b] * reach >= least && own[b] <= most * reach)) return names[b];
+    }
+    return NULL;
+}
+
+void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *work,
+                pj_prediction *p)
+{
+    double at[TERMS], (*x)[TERMS], *y, *scratch, joules[3], seconds[3], ignored;
+    *p = (pj_prediction){.joules = NAN,
+                         .joules_lo = NAN,
+                         .joules_hi = NAN,
+                         .seconds = NAN,
+                         .seconds_lo = NAN,
+                         .seconds_hi = NAN,
+                         .median_error = NAN,
+                         .runs = count};
+    if (count < PJ_PREDICT_LEAST) {
+        p->refusal = "fewer than eight runs of this machine to go by";
+        return;
+    }
+    p->refusal = outside(runs, count, work);
+    if (p->refusal) return;
+    x = pj_alloc(count, sizeof *x);
+    y = pj_alloc(count, sizeof *y);
+    scratch = pj_alloc(2 * count, sizeof *scratch);
+    terms_of(work, at);
+    for (size_t i = 0; i < count && x && y; i++) {
+        terms_of(&runs[i].work, x[i]);
+        y[i] = runs[i].joules;
+    }
+    if (x && y && scratch) {
+        predict_one((const double(*)[TERMS])x, y, count, at, scratch, joules, &p->median_error);
+        for (size_t i = 0; i < count; i++) y[i] = runs[i].seconds;
+        predict_one((const double(*)[TERMS])x, y, count, at, scratch, seconds, &ignored);
+        p->joules = joules[0], p->joules_lo = joules[1], p->joules_hi = joules[2];
+        p->seconds = seconds[0], p->seconds_lo = seconds[1], p->seconds_hi = seconds[2];
+    } else {
+        p->refusal = "memory is out";
+    }
+    pj_free(x);
+    pj_free(y);
+    pj_free(scratch);
+}

@@ -1,0 +1,40 @@
+/*
+ * Energy and time of a request before it runs, from what this machine's runs showed: FLOPs and
+ * bytes of prefill and decode in closed form, one non-negative coefficient for each, fitted to
+ * relative errors. The interval is the spread of the errors for runs left out one at a time
+ * (jackknife+), so that its coverage is checked by construction. Nothing is predicted outside of
+ * what was seen. Pure.
+ */
+#ifndef PJ_ANALYSIS_PREDICT_H
+#define PJ_ANALYSIS_PREDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PJ_PREDICT_TERMS = 5, PJ_PREDICT_LEAST = 8 };
+
+/* What a request makes a machine do; from architecture and lengths. */
+typedef struct pj_request_work {
+    double weight_bytes; /* read by one decode step of one sequence */
+    double flops_per_token, kv_bytes_per_token, attention_flops_per_position;
+    double input, output, batch; /* tokens of each sequence */
+} pj_request_work;
+
+typedef struct pj_known_run {
+    pj_request_work work;
+    double joules, seconds; /* of the request */
+} pj_known_run;
+
+typedef struct pj_prediction {
+    double joules, joules_lo, joules_hi; /* 95 % */
+    double seconds, seconds_lo, seconds_hi;
+    double median_error; /* relative, of runs left out */
+    size_t runs;
+    const char *refusal; /* NULL: predicted */
+} pj_prediction;
+
+void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *work,
+                pj_prediction *result);
+
+#endif

@@ -1,0 +1,19 @@
+/* Predictions for a model from the runs of this machine. Form of the JSON: docs/api.md. */
+#ifndef PJ_PROFILE_PREDICT_H
+#define PJ_PROFILE_PREDICT_H
+
+#include "base/json.h"
+#include "store/store.h"
+
+typedef struct pj_predict_ask {
+    const char *model;  /* as -m; NULL: the demo model */
+    const char *models; /* folder of models, NULL: the usual one */
+    const char *dtype;  /* NULL: as stored */
+    uint32_t input, output, batch;
+} pj_predict_ask;
+
+/* PJ_E_UNAVAILABLE: there is nothing to go by, and why. */
+pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
+                             pj_error *err);
+
+#endif
