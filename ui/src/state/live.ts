@@ -281,13 +281,13 @@ function end(m: Record<string, unknown>, status: string): void {
   }
   previous.value = { id: r.id, prompt: r.prompt, status, error: str(m.error) || null, stored };
   if (stopping.value === r.id) stopping.value = null;
-  void finalGrid(r.id);
   batch(() => {
     summary.value = (m.summary as RunSummary | undefined) ?? null;
     run.value = { ...r, state: 'ended', status, error: str(m.error) || null };
     here = { ...here, phase: 'idle', section: '' };
     finished.value++;
   });
+  void finalGrid(r.id);
   const made = num(summary.value?.output_tokens);
   if (made !== null && made > tokens.length) void refetch(r.id);
 }

@@ -1,5 +1,7 @@
 // The page says nothing that is not so: one scenario per defect that it once had, against servers that
 // provoke them (no power source, a token in front, stopped and killed runs, batches).
+import { createServer, request } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { at, type How, launch, noBrowser, type Opened, open, until } from './browser.ts';
@@ -15,6 +17,42 @@ interface Token {
   start_ms: number;
   duration_ms: number;
   sequence: number;
+}
+
+/** A reverse proxy that serves the program below a path, WebSockets too. */
+async function startProxy(port: number, below: string) {
+  const strip = (url: string | undefined) => `/${(url ?? '/').slice(below.length)}`;
+  const server = createServer((req, res) => {
+    if (!req.url?.startsWith(below)) {
+      res.writeHead(404).end();
+      return;
+    }
+    const on = request(
+      { port, host: '127.0.0.1', method: req.method, path: strip(req.url), headers: req.headers },
+      (answer) => {
+        res.writeHead(answer.statusCode ?? 502, answer.headers);
+        answer.pipe(res);
+      },
+    );
+    on.on('error', () => res.destroy());
+    req.pipe(on);
+  });
+  server.on('upgrade', (req, socket) => {
+    const on = connect(port, '127.0.0.1', () => {
+      const head = Object.entries(req.headers).map(([k, v]) => `${k}: ${v}\r\n`);
+      on.write(`GET ${strip(req.url)} HTTP/1.1\r\n${head.join('')}\r\n`);
+      on.pipe(socket).pipe(on);
+    });
+    for (const s of [on, socket]) s.on('error', () => [on, socket].map((x) => x.destroy()));
+  });
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${below}`,
+    close: () => {
+      server.closeAllConnections();
+      return new Promise<void>((done) => server.close(() => done()));
+    },
+  };
 }
 
 describe.skipIf(why)('the page says what is so', () => {
@@ -119,6 +157,27 @@ describe.skipIf(why)('the page says what is so', () => {
       expect(await page.getByRole('dialog').count()).toBe(0);
     } finally {
       await o?.close();
+      await closed.close();
+    }
+  });
+
+  test('2: behind a reverse proxy at a sub-path everything works, the session too', async () => {
+    const closed = await startTarget('none', undefined, ['--token', 'open sesame']);
+    const proxy = await startProxy(Number(new URL(closed.url).port), '/perjoule/');
+    expected = /401|WebSocket/;
+    try {
+      await visit({ view: 'history' }, {}, proxy.url);
+      const dialog = page.getByRole('dialog');
+      await dialog.getByLabel('Token').fill('open sesame');
+      await dialog.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByText('Connected').waitFor();
+      await page.getByText(/No runs are stored yet/).waitFor();
+      const cookies = await o.context.cookies();
+      expect(cookies).toHaveLength(1);
+      expect(cookies[0]).toMatchObject({ path: '/perjoule', httpOnly: true, sameSite: 'Strict' });
+    } finally {
+      await o?.close();
+      await proxy.close();
       await closed.close();
     }
   });

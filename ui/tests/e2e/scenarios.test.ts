@@ -120,6 +120,13 @@ describe.skipIf(why)('the dashboard', () => {
         () => ((window.__test!.tokenStream as { count: number }).count ?? 0) >= 20,
         null,
       );
+      // The heatmap ends with the last token, whatever came live.
+      await expect
+        .poll(async () => {
+          const made = Number((await page.locator('.now .figure dd').first().innerText()).trim());
+          return (await panel('Layers and components').innerText()).includes(`Token ${made - 1}`);
+        })
+        .toBe(true);
       expect(await chartHas(page, 'livePower', 'points')).toBeGreaterThan(1);
       await panel('Power').locator('.badge.modelled').waitFor();
       expect(await page.locator('.figure').first().innerText()).toContain('Tokens');
