@@ -14,7 +14,7 @@ export PATH := $(PERJOULE_NODE)/bin:$(PATH)
 TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
 
 .PHONY: all deps run test bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
-    bare-root clean help
+    bare-root wheel python-test clean help
 
 all: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -70,6 +70,14 @@ dist: all ## a source archive with the dashboard already built
 dist-bin: ## programs for Linux on x86_64 and aarch64 that need nothing but glibc 2.28
 	@tools/install-deps.sh --dist-bin
 	@tools/dist-bin.sh
+
+wheel: ## the Python package: source archive and wheels for Linux on x86_64 and aarch64, in dist/
+	@tools/install-deps.sh --dist-bin
+	@tools/wheel.sh
+
+python-test: all ## the Python package installed into a fresh environment, and its tests with real models
+	@tools/install-deps.sh --python
+	@tools/python-test.sh $(BUILD)
 
 deb: ## a Debian package in dist/
 	@tools/install-deps.sh --deb

@@ -7,9 +7,9 @@ set -eu
 want=
 for word in "$@"; do
     case $word in
-    --test | --dist | --deb | --cross | --dist-bin) want="$want ${word#--}" ;;
+    --test | --dist | --deb | --cross | --dist-bin | --python) want="$want ${word#--}" ;;
     --lint) want="$want test lint" ;;
-    *) echo "usage: $0 [--test] [--lint] [--dist] [--deb] [--cross] [--dist-bin]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--test] [--lint] [--dist] [--deb] [--cross] [--dist-bin] [--python]" >&2; exit 2 ;;
     esac
 done
 wants() { case " $want " in *" $1 "*) return 0 ;; esac; return 1; }
@@ -76,6 +76,7 @@ if wants lint; then need_for_lint; fi
 if wants test || wants dist; then have git || need git; have xz || need xz; fi
 if wants deb; then have dpkg-shlibdeps || need dpkg-dev; have lintian || need lintian; fi
 if wants cross || wants dist-bin; then need_for_cross; fi
+if wants python; then need_venv; fi
 if wants dist-bin; then need_for_dist_bin; fi
 [ -n "$missing" ] || exit 0
 

@@ -20,6 +20,7 @@ from .session import Energy, Result, Run, Session
 
 if TYPE_CHECKING:
     from .profiler import InferencePipelineProfiler
+    from .reading import Database, StoredRun, open
     from .window import Measured, Measurement, Window, measure
 
 __version__ = "0.1.0"
@@ -30,6 +31,9 @@ _LATER = {
     "Measurement": "window",
     "Window": "window",
     "measure": "window",
+    "Database": "reading",
+    "StoredRun": "reading",
+    "open": "reading",
 }
 __all__ = [
     "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",

@@ -4,6 +4,9 @@ Skipped, with the reason, where torch and transformers can't be imported.
 """
 import gc
 import os
+import pathlib
+import subprocess
+import sys
 import unittest
 import unittest.mock
 import weakref
@@ -266,6 +269,22 @@ class Profiling(StoredCase):
         for table in ("tokens", "layer_metrics", "component_metrics", "run_phases"):
             self.assertEqual(self.rows(f"SELECT 1 FROM {table} WHERE energy_mj IS NOT NULL"), [], table)
         self.assertGreater(self.rows("SELECT max(duration_ms) AS t FROM tokens")[0]["t"], 0)
+
+    def test_an_unchanged_script(self):
+        folder = pathlib.Path(self.folder, "model")
+        make().save_pretrained(folder)
+        script = pathlib.Path(self.folder, "script.py")
+        script.write_text(
+            "import sys, torch, transformers\n"
+            "model = transformers.LlamaForCausalLM.from_pretrained(sys.argv[1])\n"
+            "for n in (2, 3):\n"
+            "    model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=n, min_new_tokens=n, do_sample=False)\n")
+        done = subprocess.run([sys.executable, "-m", "perjoule", "run", "--tag", "t", str(script), str(folder)],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([r["output_tokens"] for r in self.rows("SELECT output_tokens FROM profiling_runs ORDER BY id")],
+                         [2, 3])
+        self.assertIn("2 tokens", done.stderr)
 
 
 if __name__ == "__main__":

