@@ -78,6 +78,8 @@ class RunFacts(Sized):
         ("repeat_group", c.c_char_p),
         ("repeat_index", c.c_uint32),
         ("batch_rule", c.c_char_p),
+        ("scope", c.c_char_p),
+        ("level", c.c_char_p),
     ]
 
 

@@ -151,7 +151,7 @@ class ProfiledRun:
     def __exit__(self, kind, exc, trace) -> None:
         try:
             said = self._watch.finish()
-            self._run.describe(settings={**self.settings, "torch": self._torch_version(), **said})
+            self._run.describe(settings={**self.settings, "torch": self._torch_version(), **said}, level=said["level"])
         finally:
             self._watch.detach()
             self._run.__exit__(kind, exc, trace)

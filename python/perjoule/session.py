@@ -335,6 +335,7 @@ class Run:
         settings: Optional[Mapping[str, Any]] = None,
         threads: int = 0,
         layers: int = 0,
+        level: Optional[str] = None,
     ) -> None:
         """Facts of the model, as soon as they are known."""
         facts = n.RunFacts(
@@ -346,6 +347,7 @@ class Run:
             settings_json=n.text(json.dumps(settings)) if settings else None,
             threads=threads,
             layer_count=layers,
+            level=n.text(level),
         )
         error = n.Error()
         n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)

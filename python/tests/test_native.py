@@ -29,8 +29,9 @@ class Declarations(unittest.TestCase):
     def test_structs_are_laid_out_as_in_the_header(self):
         lines, ours = [], []
         for name, struct in STRUCTS.items():
-            lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
-            ours.append(f"{name} {ctypes.sizeof(struct)}")
+            if not issubclass(struct, native.Sized):  # those with a size may grow
+                lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+                ours.append(f"{name} {ctypes.sizeof(struct)}")
             for field in struct._fields_:
                 lines.append(f'printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));')
                 ours.append(f"{name}.{field[0]} {getattr(struct, field[0]).offset}")
