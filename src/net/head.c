@@ -57,7 +57,7 @@ static pj_head_verdict judge_request_line(line l, pj_head_verdict verdict, field
         version.text[7] > '9')
         return refuse(verdict, 400, "the request line does not end with a version of HTTP");
     if (version.text[5] != '1' || version.text[7] > '1')
-        return refuse(verdict, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return refuse(verdict, 505, "only HTTP 1.0 and 1.1 are supported");
     f->http_1_0 = version.text[7] == '0';
     if ((size_t)(second - first) > PJ_TARGET_MAX_BYTES)
         return refuse(verdict, 414, "the address is too long");

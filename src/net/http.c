@@ -252,7 +252,7 @@ static enum MHD_Result check_framing(pj_http *http, const char *version, bool *p
         return pj_http_problem(http, 405, "there is no method of that name here");
     }
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-        return pj_http_problem(http, 400, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return pj_http_problem(http, 400, "only HTTP 1.0 and 1.1 are supported");
     if (target_was_cut(http, version) || count.broken)
         return pj_http_problem(http, 400, "the head of the request holds a control character");
     if (count.host != 1)
