@@ -49,12 +49,13 @@ static void write_trust(pj_document *d, const json_t *run)
         snprintf(partial + strlen(partial), sizeof partial - strlen(partial), "%s%s",
                  i ? ", " : "; the total lacks ", json_string_value(rail));
     double disturbed = number(run, "disturbed_share");
-    pj_document_text(d, "Energy is %s (%s)%s; attribution by %s; %s; recorded on %s, %s.",
+    pj_document_text(d, "Energy is %s (%s)%s; attribution by %s%s; recorded on %s, %s.",
                      text(run, "energy_source"),
                      *text(run, "power_sources") ? text(run, "power_sources") : "no sensor",
                      partial, text(run, "method"),
-                     disturbed > 0.1 ? "more than a tenth of the energy is in disturbed tokens"
-                                     : "the machine did not disturb it much",
+                     isnan(disturbed)  ? ""
+                     : disturbed > 0.1 ? "; more than a tenth of the energy is in disturbed tokens"
+                                       : "; the machine did not disturb it much",
                      text(run, "machine"), text(run, "created_at"));
 }
 
@@ -119,18 +120,31 @@ static pj_status write_bar(pj_document *d, pj_store *store, const json_t *run, p
     double total = number(run, "total_energy_mj"), sum = 0;
     pj_arena arena;
     pj_arena_init(&arena, 0);
-    for (int i = 0; i < BUCKETS; i++) parts[i] = (pj_document_part){names[i], 0, NAN, NAN};
+    double joules[BUCKETS];
+    for (int i = 0; i < BUCKETS; i++) joules[i] = NAN;
     pj_status status = pj_store_class_sums(store, &id, 1, &arena, &sums, &count, err);
-    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
-        if (!isnan(sums[i].energy_mj)) parts[bucket_of(&sums[i])].value += sums[i].energy_mj / 1000;
-    for (int i = 0; i < IDLE; i++) sum += parts[i].value;
-    parts[IDLE].value = total / 1000 - sum; /* what is left: the bar sums to the total */
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
+        double *bucket = &joules[bucket_of(&sums[i])], j = sums[i].energy_mj / 1000;
+        if (!isnan(j)) *bucket = isnan(*bucket) ? j : *bucket + j;
+    }
+    /* What the run did not do, as loading a model that was loaded, is no part of it. */
+    uint32_t used = 0;
+    for (int i = 0; i < IDLE; i++)
+        if (!isnan(joules[i])) {
+            sum += joules[i];
+            parts[used++] = (pj_document_part){names[i], joules[i], NAN, NAN};
+        }
+    /* What is left: the bar sums to the total. */
+    parts[used++] = (pj_document_part){names[IDLE], total / 1000 - sum, NAN, NAN};
     pj_arena_fini(&arena);
     pj_document_heading(d, "Where the joules went");
     if (isnan(total))
-        pj_document_text(d, "Energy is unavailable: no sensor could be read.");
+        pj_document_text(d, "Energy is unavailable: %s.",
+                         strcmp(text(run, "unavailable_reason"), "below_resolution") == 0
+                             ? "the run was shorter than the sensors resolve"
+                             : "no sensor could be read");
     else
-        pj_document_stack(d, parts, BUCKETS, "J");
+        pj_document_stack(d, parts, used, "J");
     return status;
 }
 
@@ -177,6 +191,8 @@ static void write_run_figures(pj_document *d, const json_t *run)
     pj_document_heading(d, "Figures");
     pj_document_table(d, "figure|value, 95 %");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool load = strcmp(rows[i].key, "model_load_energy_mj") == 0;
+        if (load && isnan(number(run, rows[i].key))) continue; /* the model was loaded already */
         figure(value, sizeof value, number(run, rows[i].key) * rows[i].scale,
                1.96 * number(run, rows[i].sd) * rows[i].scale, rows[i].unit);
         pj_document_row(d);
