@@ -25,9 +25,8 @@ static void check_config(const pj_gguf *gguf, pj_arena *arena)
     pj_error err;
     if (pj_gguf_config(gguf, "fuzz", arena, &c, &err) != PJ_OK) return;
     bool fine = c.layers > 0 && c.hidden > 0 && c.kv_heads > 0 && c.vocab > 0 &&
-                c.heads % c.kv_heads == 0 && c.rope.dims % 2 == 0 &&
-                c.rope.dims <= c.head_dim && c.experts_per_token <= c.experts &&
-                c.eos_count <= PJ_MAX_EOS && c.norm_eps > 0;
+                c.heads % c.kv_heads == 0 && c.rope.dims % 2 == 0 && c.rope.dims <= c.head_dim &&
+                c.experts_per_token <= c.experts && c.eos_count <= PJ_MAX_EOS && c.norm_eps > 0;
     if (!fine) abort();
 }
 

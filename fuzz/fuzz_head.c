@@ -1,5 +1,5 @@
-/* Heads of requests, as they arrive: the judgement of the whole must not depend on how it was cut into
- * packets, and every refusal has a status and a sentence. */
+/* Heads of requests, as they arrive: the judgement of the whole must not depend on how it was cut
+ * into packets, and every refusal has a status and a sentence. */
 #include "net/head.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* A spool from anywhere, through the reader and the whole build. Checksums are corrected first:
  * otherwise hardly any mutation would get past them. */
-#include "base/ids.h"
 #include "attribution/build.h"
+#include "base/ids.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -93,10 +93,11 @@ typedef struct pj_run pj_run;         /* one profiled inference */
 typedef struct pj_lane pj_lane;       /* one thread's place to record spans of one run */
 
 typedef struct pj_session_options {
-    size_t size;             /* sizeof(pj_session_options) */
-    const char *power;       /* source list; NULL: $PERJOULE_POWER, else "auto"; "none": nothing */
-    int64_t interval_ns;     /* sampling interval, 0: each source's own update period */
-    const char *database;    /* NULL: $PERJOULE_DB, else the user's default; "none": nothing is stored */
+    size_t size;         /* sizeof(pj_session_options) */
+    const char *power;   /* source list; NULL: $PERJOULE_POWER, else "auto"; "none": nothing */
+    int64_t interval_ns; /* sampling interval, 0: each source's own update period */
+    const char
+        *database; /* NULL: $PERJOULE_DB, else the user's default; "none": nothing is stored */
     const char *spool_dir;   /* NULL: beside the database */
     double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s;
                                 negative: none */
@@ -127,16 +128,18 @@ PJ_API pj_status pj_run_begin(pj_session *session, const pj_run_options *options
 typedef struct pj_run_facts {
     size_t size; /* sizeof(pj_run_facts) */
     const char *model_name, *model_path;
-    const char *dtype;      /* of the weights: "bf16", "q4_0" */
-    const char *isa;        /* kernels or device: "avx512", "cuda" */
-    const char *model_json; /* a JSON object: parameters, layers, heads, ... */
+    const char *dtype;         /* of the weights: "bf16", "q4_0" */
+    const char *isa;           /* kernels or device: "avx512", "cuda" */
+    const char *model_json;    /* a JSON object: parameters, layers, heads, ... */
     const char *settings_json; /* in place of those of pj_run_options */
     uint32_t threads, layer_count;
     const char *repeat_group; /* id of the first run of a series of equal runs */
     uint32_t repeat_index;
-    const char *batch_rule; /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
+    const char
+        *batch_rule;   /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
     const char *scope; /* what the energy is of: "machine" (default), "process", "request" */
-    const char *level; /* of an attached engine: "coarse" (as users run it), "fine" (eager, synchronised) */
+    const char *
+        level; /* of an attached engine: "coarse" (as users run it), "fine" (eager, synchronised) */
 } pj_run_facts;
 
 PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
@@ -171,15 +174,16 @@ typedef struct pj_result {
     uint64_t input_tokens, output_tokens;
     uint32_t phase_count;
     pj_phase_result phases[PJ_RESULT_PHASES]; /* those that happened, in order of pj_phase */
-    /* The run's summary, its phases and its rails as a JSON object (docs/api.md). Owned by the result. */
+    /* The run's summary, its phases and its rails as a JSON object (docs/api.md). Owned by the
+     * result. */
     char *json;
 } pj_result;
 
 /* Ends recording, attributes energy and stores the run; frees it whatever the outcome. `result` may
  * be NULL; otherwise call pj_result_fini after, also on failure: a run that could not be stored
- * still has its energies. PJ_E_INVALID for a status that is none of completed, failed, cancelled and
- * interrupted, or a result of an impossible size: the run then goes on. No other thread may touch
- * the run or its lanes any more. */
+ * still has its energies. PJ_E_INVALID for a status that is none of completed, failed, cancelled
+ * and interrupted, or a result of an impossible size: the run then goes on. No other thread may
+ * touch the run or its lanes any more. */
 PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_result *result, pj_error *err);
 /* The same for a run that failed, with one sentence that says why; it is kept and shown. */
 PJ_API pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err);
@@ -256,23 +260,23 @@ PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
 
 /* ---- many spans in one call ---------------------------------------------------------------- */
 
-/* For programs that collect times themselves, such as Python with hooks: one call per token instead of
- * two per span. A record is 32 bytes without padding; on a little-endian machine it is also four
+/* For programs that collect times themselves, such as Python with hooks: one call per token instead
+ * of two per span. A record is 32 bytes without padding; on a little-endian machine it is also four
  * 64-bit integers (begin, end, id | kind << 32, layer & 0xffffffff | detail << 32), and in Python
  *
  *     struct.Struct("=qqIHHiI")   begin_ns, end_ns, id, kind, reserved, layer, detail
  *     numpy.dtype([("begin_ns", "i8"), ("end_ns", "i8"), ("id", "u4"), ("kind", "u2"),
  *                  ("reserved", "u2"), ("layer", "i4"), ("detail", "u4")])
  *
- * so that a hook can append to an array("q") with the last two words computed once per module. Times
- * are those of time.monotonic_ns() (pj_clock_ns). */
+ * so that a hook can append to an array("q") with the last two words computed once per module.
+ * Times are those of time.monotonic_ns() (pj_clock_ns). */
 typedef struct pj_packed_span {
     int64_t begin_ns, end_ns;
     uint32_t id;       /* as in pj_span_begin: interned name, phase, position or layer index */
     uint16_t kind;     /* pj_span_kind */
     uint16_t reserved; /* 0 */
-    int32_t layer;     /* of a component or operation in a layer that has no span: its index; else -1 */
-    uint32_t detail;   /* index into `details` + 1; 0: none */
+    int32_t layer; /* of a component or operation in a layer that has no span: its index; else -1 */
+    uint32_t detail; /* index into `details` + 1; 0: none */
 } pj_packed_span;
 
 /* What a packed span did; several spans may refer to one. 48 bytes: "=ddfffffIII". */
@@ -292,7 +296,7 @@ typedef struct pj_packed_text {
 } pj_packed_text;
 
 typedef struct pj_span_batch {
-    size_t size; /* sizeof(pj_span_batch) */
+    size_t size;                 /* sizeof(pj_span_batch) */
     const pj_packed_span *spans; /* in any order */
     size_t span_count;
     const pj_span_detail *details; /* or NULL */
@@ -302,8 +306,8 @@ typedef struct pj_span_batch {
 } pj_span_batch;
 
 /* Adds finished spans. They nest by their times: what lies in no other span of the call lies in the
- * innermost span that is open on the lane, or, when none is, where the run is now. Spans of one call
- * that overlap without one containing the other are kept as neighbours. What lies outside the
+ * innermost span that is open on the lane, or, when none is, where the run is now. Spans of one
+ * call that overlap without one containing the other are kept as neighbours. What lies outside the
  * run's time is cut off or dropped and counted. Allocates, and waits up to two seconds for room;
  * nothing is added when the call fails. */
 PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);

@@ -69,4 +69,3 @@ void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options)
              f->model, (unsigned long long)f->output_tokens / (f->batch ? f->batch : 1), options,
              *options ? " " : "", f->prompt ? f->prompt : "-f prompt.txt");
 }
-

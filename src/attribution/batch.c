@@ -23,7 +23,8 @@ typedef struct sharing {
     bool any;                  /* some step was shared */
 } sharing;
 
-/* ---- weights ----------------------------------------------------------------------------------- */
+/* ---- weights -----------------------------------------------------------------------------------
+ */
 
 static void normalise(double *weights, uint32_t count)
 {
@@ -72,7 +73,8 @@ static void weigh(sharing *s, uint32_t first, uint32_t count)
     s->by_context |= attend && s->context[first].shared_nj;
 }
 
-/* ---- amounts ----------------------------------------------------------------------------------- */
+/* ---- amounts -----------------------------------------------------------------------------------
+ */
 
 /* Divides whole + context by the two weights into integer nanojoules that add up exactly: parts are
  * differences of rounded running sums. An unknown whole gives unknown parts. */
@@ -98,8 +100,8 @@ static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double co
 
 /* Sets the rows' shares so that the step's parts, split by them as the views do, add up to each
  * row's energy in nanojoules. */
-static void set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
-                       const pj_energy *step, int64_t context_nj)
+static void set_shares(const sharing *s, pj_token_row *rows, uint32_t count, const pj_energy *step,
+                       int64_t context_nj)
 {
     bool known = step->gross_nj != PJ_NJ_UNKNOWN && step->self_nj != PJ_NJ_UNKNOWN;
     double rest = known ? (double)(step->gross_nj - step->self_nj - context_nj) : 0;
@@ -146,7 +148,8 @@ static void share_step(sharing *s, uint32_t first, uint32_t count)
     }
 }
 
-/* ---- all steps --------------------------------------------------------------------------------- */
+/* ---- all steps ---------------------------------------------------------------------------------
+ */
 
 static void add_known(int64_t *sum, int64_t nj)
 {
@@ -181,8 +184,7 @@ static void set_contexts(pj_run_data *d)
 
 static void set_rule(const sharing *s)
 {
-    pj_batch_rule applied =
-        s->rule == PJ_BATCH_BYTES && !s->by_context ? PJ_BATCH_EQUAL : s->rule;
+    pj_batch_rule applied = s->rule == PJ_BATCH_BYTES && !s->by_context ? PJ_BATCH_EQUAL : s->rule;
     s->d->info.batch_rule = s->any ? pj_batch_rule_name(applied) : NULL;
 }
 

@@ -72,8 +72,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     }
     for (uint32_t i = 0; i < data->warning_count; i++)
         data->warnings[i].t_ms = (data->warnings[i].t_ms - (double)begin_ns) / 1e6;
-    if (!info->id[0])
-        return pj_fail(err, PJ_E_INVALID, "the spool does not name its run");
+    if (!info->id[0]) return pj_fail(err, PJ_E_INVALID, "the spool does not name its run");
     pj_tree_begin(tree, begin_ns);
     return PJ_OK;
 }
@@ -181,8 +180,9 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                                 .share = NAN,
                                 .disturbed = -1};
         if (!s->data->info.prompt_private) {
-            token->text = pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
-                                           text ? text->bytes : 0);
+            token->text =
+                pj_arena_strndup(&s->data->arena, text ? (const char *)(text->head + 1) : "",
+                                 text ? text->bytes : 0);
             if (!token->text) return false;
         }
         t = text ? text->next : UINT32_MAX;

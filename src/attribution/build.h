@@ -5,9 +5,9 @@
 #ifndef PJ_ATTRIBUTION_BUILD_H
 #define PJ_ATTRIBUTION_BUILD_H
 
+#include "attribution/tree.h"
 #include "power/curve.h"
 #include "power/sim.h"
-#include "attribution/tree.h"
 
 /* Uniform within +-20 %. */
 #define PJ_USUAL_CLASS_SPREAD 0.115

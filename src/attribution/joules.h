@@ -46,10 +46,10 @@ typedef struct pj_rail_result {
     size_t window_count;
     pj_design design; /* seconds of classes in windows */
     pj_blocks blocks;
-    float *leaf_mj;                          /* [leaf] gross; NAN: unknown */
-    size_t *first_block;                     /* [leaf] first block it overlaps; SIZE_MAX: none */
+    float *leaf_mj;                            /* [leaf] gross; NAN: unknown */
+    size_t *first_block;                       /* [leaf] first block it overlaps; SIZE_MAX: none */
     double alternative_weight[PJ_MAX_TIMINGS]; /* of other timings */
-    float *alternative_mj[PJ_MAX_TIMINGS];   /* [leaf] gross energy under them */
+    float *alternative_mj[PJ_MAX_TIMINGS];     /* [leaf] gross energy under them */
     uint32_t alternative_count;
 } pj_rail_result;
 
@@ -73,14 +73,14 @@ struct pj_joules {
     uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
     pj_rail_result results[PJ_MAX_RAILS];
     uint32_t result_count;
-    bool replayed;          /* a calibration was the prior */
-    bool by_time;           /* some rail could not be fitted */
-    bool below_resolution;  /* no sensor's windows resolve the run's energy */
+    bool replayed;         /* a calibration was the prior */
+    bool by_time;          /* some rail could not be fitted */
+    bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
-    pj_finding *findings;               /* of the consistency checks */
+    pj_finding *findings; /* of the consistency checks */
     uint32_t finding_count;
-    uint32_t pooled_many;   /* classes pooled although they have over a thousandth of the time */
+    uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
 };
 
 /* Adds; unknown plus anything is unknown. */
@@ -132,8 +132,8 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
 pj_status pj_joules_judge(pj_joules *j, pj_error *err);
 /* For the given leaves, on one rail (index of its result) or summed over all (PJ_ALL_RAILS). */
 enum { PJ_ALL_RAILS = -1 };
-pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count,
-                                 int result, pj_sd *gross, pj_sd *net, pj_error *err);
+pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count, int result,
+                                 pj_sd *gross, pj_sd *net, pj_error *err);
 /* Attribution method for a node of that duration. */
 pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns);
 

@@ -224,19 +224,19 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared
     pj_class_prior *priors = pj_alloc(j->pool_count, sizeof *priors);
     if (!priors) return pj_fail_memory(err, "the priors of a fit");
     for (uint32_t c = 0; c < j->pool_count; c++) priors[c] = prior_of(j, result->rail, c);
-    pj_fit_input input = {
-        .windows = result->windows,
-        .window_count = result->window_count,
-        .leaves = j->leaves,
-        .leaf_count = (size_t)j->tree->leaf_count + 2,
-        .class_count = j->pool_count,
-        .idle_mw = j->d->baseline_mw[result->rail],
-        .total_mj = total.energy_mj,
-        .total_sd_mj = hypot(result->counter ? 0 : total.random_sd_mj, total.bias_sd_mj),
-        .begin_ns = begin_ns,
-        .end_ns = end_ns,
-        .priors = priors,
-        .usual_noise = PJ_USUAL_POWER_NOISE};
+    pj_fit_input input = {.windows = result->windows,
+                          .window_count = result->window_count,
+                          .leaves = j->leaves,
+                          .leaf_count = (size_t)j->tree->leaf_count + 2,
+                          .class_count = j->pool_count,
+                          .idle_mw = j->d->baseline_mw[result->rail],
+                          .total_mj = total.energy_mj,
+                          .total_sd_mj =
+                              hypot(result->counter ? 0 : total.random_sd_mj, total.bias_sd_mj),
+                          .begin_ns = begin_ns,
+                          .end_ns = end_ns,
+                          .priors = priors,
+                          .usual_noise = PJ_USUAL_POWER_NOISE};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
     if (result->has_fit && as_declared) observe(j, result);
@@ -414,9 +414,8 @@ static double observed_share(const pj_joules *j, const pj_rail_result *result)
         if (end > tree->end_ns) end = tree->end_ns;
         if (end > begin) seen += end - begin, until = end;
     }
-    return tree->end_ns > tree->begin_ns
-               ? (double)seen / (double)(tree->end_ns - tree->begin_ns)
-               : 1;
+    return tree->end_ns > tree->begin_ns ? (double)seen / (double)(tree->end_ns - tree->begin_ns)
+                                         : 1;
 }
 
 static void add_leaves(pj_joules *j, pj_rail_result *result)

@@ -166,19 +166,18 @@ static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase
         const pj_leaf *leaf = &j->tree->leaves[by_phase->leaves[i]];
         *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
     }
-    if (whole && !j->tree->overlaps)
-        *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6;
+    if (whole && !j->tree->overlaps) *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6;
     if (j->below_resolution) row->gross_mj = NAN;
     if (isnan(row->gross_mj)) return PJ_OK;
     return pj_joules_judge_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
                                   &row->net_sd, err);
 }
 
-static pj_status rail_energy(pj_joules *j, uint32_t rail, uint8_t phase,
-                             const grouped *by_phase, pj_rail_energy *row, pj_error *err)
+static pj_status rail_energy(pj_joules *j, uint32_t rail, uint8_t phase, const grouped *by_phase,
+                             pj_rail_energy *row, pj_error *err)
 {
-    *row = (pj_rail_energy){phase, (uint16_t)rail, NAN, NAN, NAN, NAN, NAN, PJ_SD_UNKNOWN,
-                            PJ_SD_UNKNOWN};
+    *row = (pj_rail_energy){phase, (uint16_t)rail, NAN,          NAN, NAN, NAN,
+                            NAN,   PJ_SD_UNKNOWN,  PJ_SD_UNKNOWN};
     double ms = 0;
     uint32_t result = 0;
     pj_status status = PJ_OK;
@@ -301,9 +300,7 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
         return;
     }
     fill_unit_costs(j, leading, info);
-    info->method = j->by_time    ? PJ_METHOD_TIME
-                   : j->replayed ? PJ_METHOD_REPLAY
-                                 : PJ_METHOD_FIT;
+    info->method = j->by_time ? PJ_METHOD_TIME : j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
     info->condition_number =
         isfinite(leading->fit.condition_number) ? leading->fit.condition_number : NAN;
     info->attribution_interval = interval_now(j, &leading->fit);

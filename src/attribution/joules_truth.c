@@ -30,8 +30,7 @@ static double leaf_mw(const pj_joules *j, const pj_leaf *leaf)
 {
     const pj_tree *tree = j->tree;
     double middle = (double)(leaf->begin_ns - tree->begin_ns + (leaf->end_ns - leaf->begin_ns) / 2);
-    return pj_sim_leaf_mw(j->options->sim, j->sim_mw[leaf->class_],
-                          (uint32_t)(leaf - tree->leaves),
+    return pj_sim_leaf_mw(j->options->sim, j->sim_mw[leaf->class_], (uint32_t)(leaf - tree->leaves),
                           middle / (double)(tree->end_ns - tree->begin_ns + 1));
 }
 
@@ -56,9 +55,8 @@ static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
     *count = 0;
     if (!segments || !tree->overlaps) {
         for (size_t i = 0; segments && i < n; i++)
-            segments[(*count)++] =
-                (pj_sim_segment){tree->leaves[i].begin_ns, tree->leaves[i].end_ns,
-                                 leaf_mw(j, &tree->leaves[i])};
+            segments[(*count)++] = (pj_sim_segment){
+                tree->leaves[i].begin_ns, tree->leaves[i].end_ns, leaf_mw(j, &tree->leaves[i])};
         return segments;
     }
     edge *edges = pj_alloc(2 * n, sizeof *edges);
@@ -92,7 +90,8 @@ static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count,
     return PJ_OK;
 }
 
-/* Simulated readings as `--interval` has them: it made the rail's period longer than the sensor's. */
+/* Simulated readings as `--interval` has them: it made the rail's period longer than the sensor's.
+ */
 static pj_status feed_coarsened(pj_curve *curve, const pj_rail *sensor, int64_t interval_ns,
                                 const pj_reading *readings, size_t count, pj_error *err)
 {

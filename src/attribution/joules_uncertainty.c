@@ -24,7 +24,7 @@ enum { LARGE_NODES = 20000, CACHED = 8 };
 typedef struct block_cache {
     size_t block; /* SIZE_MAX: empty */
     double noise_var;
-    double along; /* G' S G */
+    double along;          /* G' S G */
     double *times, *moved; /* [pools] G: window times by influence; S G */
 } block_cache;
 
@@ -63,9 +63,9 @@ static bool allocate(judgement *g, pj_joules *j)
     struct {
         double **array;
         size_t count;
-    } arrays[] = {{&g->net_mj, blocks},  {&g->time_s, blocks},     {&g->squares, blocks},
-                  {&g->f, blocks},       {&g->scratch, blocks},    {&g->influence, windows},
-                  {&g->times, pools},    {&g->moved, pools}};
+    } arrays[] = {{&g->net_mj, blocks}, {&g->time_s, blocks},  {&g->squares, blocks},
+                  {&g->f, blocks},      {&g->scratch, blocks}, {&g->influence, windows},
+                  {&g->times, pools},   {&g->moved, pools}};
     bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
@@ -401,8 +401,8 @@ pj_status pj_joules_judge(pj_joules *j, pj_error *err)
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
 
-pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count,
-                                 int result, pj_sd *gross, pj_sd *net, pj_error *err)
+pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count, int result,
+                                 pj_sd *gross, pj_sd *net, pj_error *err)
 {
     judgement g;
     total sum = {0};

@@ -7,11 +7,11 @@
  * and how exactly parts add up to the whole. */
 #include "cli/options.h"
 
+#include "attribution/build.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "attribution/build.h"
 #include "cli/bench_model_error.h"
 #include "profile/generate.h"
 
@@ -306,7 +306,8 @@ static void run_all(void *context, pj_spool_reader *reader)
     if (b->model_error) {
         const pj_model_error_options options = {b->runs, b->seed, b->only, b->seconds,
                                                 b->json ? b->out : NULL};
-        if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
+        if (b->keep)
+            status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
         if (status == PJ_OK) status = pj_bench_model_error(reader, &options, &err);
         if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
         return;

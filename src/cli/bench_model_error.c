@@ -21,8 +21,14 @@ typedef struct table_row {
     bool declared;      /* sensor and load behave as the estimator assumes */
 } table_row;
 
-#define PRESET(name) {name, "preset=" name ",noise=0.005", 0, true}
-#define COUNTER(name) {name, "preset=" name, 0, true}
+#define PRESET(name)                                 \
+    {                                                \
+        name, "preset=" name ",noise=0.005", 0, true \
+    }
+#define COUNTER(name)                 \
+    {                                 \
+        name, "preset=" name, 0, true \
+    }
 
 static const table_row rows[] = {
     COUNTER("rapl"),
@@ -122,7 +128,8 @@ static void judge_classes(score *s, const pj_run_data *d, double *truth_mj)
     for (uint32_t c = 0; c < d->class_count; c++) truth_mj[c] = 0;
     for (uint32_t i = 0; i < d->component_count; i++) {
         const pj_component_row *row = &d->components[i];
-        if (row->class_ != PJ_NO_PARENT) truth_mj[row->class_] += pj_mj_of_nj(row->energy.planted_nj);
+        if (row->class_ != PJ_NO_PARENT)
+            truth_mj[row->class_] += pj_mj_of_nj(row->energy.planted_nj);
     }
     for (uint32_t c = 0; c < d->class_count; c++) whole += truth_mj[c];
     for (uint32_t c = 0; c < d->class_count; c++)
@@ -153,8 +160,8 @@ static bool judge_run(score *scores, const pj_run_data *d)
 
 /* ---- runs ---------------------------------------------------------------------------------- */
 
-static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_t seed, bool everything,
-                          pj_error *err)
+static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_t seed,
+                          bool everything, pj_error *err)
 {
     char text[256];
     pj_sim_spec spec;
@@ -215,10 +222,12 @@ static void print_json(pj_json *json, const table_row *row, double seconds, tabl
         double all = (double)(s->judged + s->unavailable);
         pj_json_key(json, kind_names[k]);
         pj_json_object_begin(json);
-        pj_json_kv_double(json, "coverage", s->judged ? (double)s->covered / (double)s->judged : NAN);
+        pj_json_kv_double(json, "coverage",
+                          s->judged ? (double)s->covered / (double)s->judged : NAN);
         pj_json_kv_double(json, "half_width", median_width(s));
         pj_json_kv_double(json, "unavailable", all > 0 ? (double)s->unavailable / all : NAN);
-        if (row->declared) pj_json_kv_double(json, "half_width_told_everything", median_width(best));
+        if (row->declared)
+            pj_json_kv_double(json, "half_width_told_everything", median_width(best));
         pj_json_object_end(json);
     }
     pj_json_object_end(json);
@@ -246,7 +255,8 @@ static void print_row(const table_row *row, double seconds, table *t)
     fflush(stdout);
 }
 
-static pj_status run_row(table *t, pj_tree *tree, const table_row *row, double seconds, pj_error *err)
+static pj_status run_row(table *t, pj_tree *tree, const table_row *row, double seconds,
+                         pj_error *err)
 {
     pj_status status = PJ_OK;
     for (int e = 0; e < 2; e++)

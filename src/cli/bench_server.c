@@ -153,7 +153,8 @@ static void on_parts(void *context, const char *run_id, const pj_live_part *part
 
 static pj_live_sink gated_sink(server_bench *b)
 {
-    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = b,
+    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
+                          .context = b,
                           .run_begin = on_begin,
                           .run_model = on_model,
                           .power = on_power,
@@ -335,8 +336,8 @@ static void print_table(const server_bench *b)
     const pj_taps_report *t = &b->total;
     printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d\n\n", b->model, b->run_cpu,
            t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu);
-    printf("  %-12s%8s%20s%28s%20s%28s\n", "load", "times", "per token / without",
-           "ratio (95 %)", "processor time", "ratio (95 %)");
+    printf("  %-12s%8s%20s%28s%20s%28s\n", "load", "times", "per token / without", "ratio (95 %)",
+           "processor time", "ratio (95 %)");
     for (int way = READERS; way < WAYS; way++)
         if (b->compared[way].count) print_row(&b->compared[way], way_names[way]);
     printf("\n  messages  %llu to %u readers, %.0f per second, %.0f bytes each, %s\n",
@@ -395,7 +396,7 @@ static pj_status measure(server_bench *b, pj_error *err)
     int count = pj_cpu_allowed(cpus, 2);
     b->run_cpu = cpus[0];
     b->serve_cpu = count > 1 ? cpus[1] : cpus[0];
-    pj_thread_confine(b->serve_cpu); /* hub, server, collector and samplers */
+    pj_thread_confine(b->serve_cpu);                      /* hub, server, collector and samplers */
     pj_file_limit_raise(2 * (uint64_t)b->readers + 1024); /* both ends of each socket */
     pj_status status = pj_live_json_open(&b->live, err);
     pj_hub_options hub = {.hello = pj_live_json_hello, .context = b->live};

@@ -51,7 +51,7 @@ static const char *const kinds[PJ_FINDING_KINDS] = {"integrity", "orphans", "con
 
 static uint64_t findings(const pj_store_check_result *r, int kind)
 {
-    return kind == PJ_FINDING_DAMAGE ? r->damaged
+    return kind == PJ_FINDING_DAMAGE   ? r->damaged
            : kind == PJ_FINDING_ORPHAN ? r->orphans
                                        : r->unbalanced;
 }
@@ -133,9 +133,8 @@ static int run_check(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL;
     bool json = false;
-    const pj_option options[] = {{"json", 0, PJ_OPTION_FLAG, &json, NULL, "print one JSON object"},
-                                 PJ_OPTION_DB(&db),
-                                 {0}};
+    const pj_option options[] = {
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print one JSON object"}, PJ_OPTION_DB(&db), {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
@@ -160,7 +159,8 @@ const pj_command pj_command_check = {
     .text =
         "First stores the runs that dead processes left in their spools, however long that takes. "
         "Then checks the database: that the file is sound, that every row belongs to a run, and "
-        "that the energies of parts add up to their wholes (of one run, or of all). Finally it lists "
+        "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
+        "lists "
         "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
         "Exit code 0: no problems; 1: problems found.",
     .examples = "perjoule check\nperjoule check last --json\n",

@@ -1,8 +1,9 @@
 /*
- * perjoule exec: the energy of any program and of what it starts, as a stored run. The sensors listen to
- * the whole machine before, while and after the program runs; idle power measured before is taken off
- * for the net figure. The program keeps its terminal, its signals, its output and its exit code; what it
- * says of its own phases arrives as markers (profile/markers.h). Our words go to standard error or, with
+ * perjoule exec: the energy of any program and of what it starts, as a stored run. The sensors
+ * listen to the whole machine before, while and after the program runs; idle power measured before
+ * is taken off for the net figure. The program keeps its terminal, its signals, its output and its
+ * exit code; what it says of its own phases arrives as markers (profile/markers.h). Our words go to
+ * standard error or, with
  * --json, to standard output at the end.
  */
 #include "cli/exec_child.h"
@@ -161,7 +162,8 @@ static void print_process(const execution *e)
     char text[32];
     if (isnan(process_mj(e))) return;
     pj_format_energy(process_mj(e), text, sizeof text);
-    fprintf(stderr, "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
+    fprintf(stderr,
+            "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
             100 * cpu_share(e), text);
 }
 
@@ -180,9 +182,10 @@ static void print_table(const execution *e)
     fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
             time, cpu, e->child.exit_code);
     if (e->data.rail_count == 0) {
-        const char *remedy = e->session->meter ? pj_meter_remedy(e->session->meter)
-                                               : "Power measurement is switched off (--power none); "
-                                                 "leave the option out to use the machine's sensors.";
+        const char *remedy = e->session->meter
+                                 ? pj_meter_remedy(e->session->meter)
+                                 : "Power measurement is switched off (--power none); "
+                                   "leave the option out to use the machine's sensors.";
         fprintf(stderr, "  energy: unavailable. %s\n", remedy);
     } else {
         print_rails(e);
@@ -265,7 +268,8 @@ static void print_json(const execution *e)
     command_json(e, &json);
     cpu_json(e, &json);
     pj_json_kv_double(&json, "process_net_mj", process_mj(e));
-    pj_json_kv_string(&json, "process_energy_source", isnan(process_mj(e)) ? "unavailable" : "modelled");
+    pj_json_kv_string(&json, "process_energy_source",
+                      isnan(process_mj(e)) ? "unavailable" : "modelled");
     pj_json_key(&json, "total");
     pj_json_object_begin(&json);
     figure_json(&json, &total, run_seconds(e));
@@ -314,7 +318,8 @@ static pj_status begin_run(execution *e, pj_error *err)
                               .engine = a->engine ? a->engine : "exec",
                               .experiment_name = a->experiment,
                               .tags = a->tags.count ? a->tags.items : NULL,
-                              .depth = a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE};
+                              .depth =
+                                  a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE};
     pj_status status = pj_run_begin(e->session, &options, &e->run, err);
     if (status == PJ_OK) status = pj_markers_new(e->run, &e->markers, err);
     return status;
@@ -358,8 +363,8 @@ static pj_status end_run(execution *e, pj_run_status status, const char *why, pj
     return PJ_OK;
 }
 
-/* The library that turns NVTX ranges into markers: beside the program, as it was built, or where it was
- * installed. A user's own is left in place. */
+/* The library that turns NVTX ranges into markers: beside the program, as it was built, or where it
+ * was installed. A user's own is left in place. */
 static bool choose_nvtx(execution *e, char *variable, size_t bytes)
 {
     static const char *const places[] = {"%s/libperjoule-nvtx.so", "%s/../lib/libperjoule-nvtx.so"};
@@ -465,10 +470,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
-        return pj_command_usage(command, "put -- before the program: perjoule exec -- %s",
-                                argv[1]);
-    if (separator + 1 >= argc)
-        return pj_command_usage(command, "which program? give it after --");
+        return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
+    if (separator + 1 >= argc) return pj_command_usage(command, "which program? give it after --");
     e.child.words = argv + separator + 1;
     return execute(&e);
 }
@@ -479,16 +482,25 @@ const pj_command pj_command_exec = {
     .run = run_exec,
     .usage = "[options] -- PROGRAM [ARGUMENTS]",
     .text =
-        "Measures idle power for a second, runs the program, stores the run and prints the energy of "
-        "every rail while the program ran: gross, and net of idle, each with its 95 % interval. Power "
-        "sensors see the whole machine or a whole device, so everything else that runs meanwhile counts "
-        "too; the program's share by processor time stands beside it and is modelled. The program keeps "
-        "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + signal "
-        "when it was killed, 127 when there is no such program, 126 when it cannot be run). Without "
-        "sensors the program runs all the same and the energy is unavailable. The table goes to standard "
+        "Measures idle power for a second, runs the program, stores the run and prints the energy "
+        "of "
+        "every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
+        "Power "
+        "sensors see the whole machine or a whole device, so everything else that runs meanwhile "
+        "counts "
+        "too; the program's share by processor time stands beside it and is modelled. The program "
+        "keeps "
+        "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + "
+        "signal "
+        "when it was killed, 127 when there is no such program, 126 when it cannot be run). "
+        "Without "
+        "sensors the program runs all the same and the energy is unavailable. The table goes to "
+        "standard "
         "error; --json prints an object to standard output.\n\n"
-        "A program that says where it is gets its energy by phase, section and token: it writes lines "
-        "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to the "
+        "A program that says where it is gets its energy by phase, section and token: it writes "
+        "lines "
+        "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
+        "the "
         "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.",
     .examples =
         "perjoule exec -- make -j8\nperjoule exec --json -- python3 train.py > energy.json\n"

@@ -43,7 +43,8 @@ static void add_device(line *l, const json_t *device)
     if (!isnan(mhz)) add(l, "%.2f GHz", mhz * 1e-3);
     if (!isnan(use)) add(l, "%.0f %% busy", use * 100);
     if (!isnan(limit)) add(l, "limit %.4g W", limit * 1e-3);
-    if (!isnan(tdp)) add(l, "%.0f %% of its TDP of %.4g W", tdp * 100, number(device, "tdp_mw") * 1e-3);
+    if (!isnan(tdp))
+        add(l, "%.0f %% of its TDP of %.4g W", tdp * 100, number(device, "tdp_mw") * 1e-3);
     if (throttled > 0)
         add(l, "throttled (%s) %.0f %% of the time", why ? why : "unknown", throttled * 100);
 }
@@ -59,8 +60,8 @@ void pj_conditions_line(const char *conditions_json, const char *between, char *
     {
         size_t before = l.used;
         if (l.used < bytes)
-            l.used += (size_t)snprintf(text + l.used, bytes - l.used, "%s%s",
-                                       l.used ? between : "", name);
+            l.used += (size_t)snprintf(text + l.used, bytes - l.used, "%s%s", l.used ? between : "",
+                                       name);
         l.first = true;
         add_device(&l, device);
         if (l.first && before < bytes) text[l.used = before] = 0; /* nothing reported */

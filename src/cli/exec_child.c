@@ -316,7 +316,8 @@ void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void
         poll(wait, 2, 1000);
         done = reap(c);
         drain_markers(c, take, context);
-        while (read(c->wake[0], bytes, sizeof bytes) > 0) {}
+        while (read(c->wake[0], bytes, sizeof bytes) > 0) {
+        }
         if (!done) done = reap(c); /* it may have ended between the two */
     }
     drain_markers(c, take, context);

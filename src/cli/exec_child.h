@@ -1,7 +1,7 @@
 /*
- * The program that `perjoule exec` runs: started with its own terminal and signals, followed until it
- * ends, and its processor time counted with that of everything it started. Its descriptors are those
- * of perjoule plus one for markers, into which writing never blocks and never raises SIGPIPE.
+ * The program that `perjoule exec` runs: started with its own terminal and signals, followed until
+ * it ends, and its processor time counted with that of everything it started. Its descriptors are
+ * those of perjoule plus one for markers, into which writing never blocks and never raises SIGPIPE.
  */
 #ifndef PJ_CLI_EXEC_CHILD_H
 #define PJ_CLI_EXEC_CHILD_H
@@ -18,15 +18,15 @@ typedef struct pj_child {
     pid_t pid;
     char cgroup[512]; /* made for the program; "": not allowed */
     int64_t begin_ns, end_ns;
-    double cpu_s;            /* of the program and what it started */
-    const char *cpu_method;  /* "cgroup" or "processes" */
-    int exit_code, signal;   /* signal: what killed it, 0: nothing */
+    double cpu_s;           /* of the program and what it started */
+    const char *cpu_method; /* "cgroup" or "processes" */
+    int exit_code, signal;  /* signal: what killed it, 0: nothing */
 } pj_child;
 
 enum { PJ_CHILD_NOT_FOUND = 127, PJ_CHILD_NOT_RUNNABLE = 126, PJ_CHILD_SIGNAL = 128 };
 
-/* Before anything else is opened: keeps a single-digit descriptor free for the markers, because some
- * shells redirect to no other. */
+/* Before anything else is opened: keeps a single-digit descriptor free for the markers, because
+ * some shells redirect to no other. */
 void pj_child_reserve(pj_child *child);
 /* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
 pj_status pj_child_find(pj_child *child, pj_error *err);

@@ -48,7 +48,8 @@ static void take_token(void *context, const char *run_id, const pj_live_token *t
 
 pj_live_sink pj_run_live_sink(pj_run_live *live)
 {
-    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = live, .power = take_power, .token = take_token};
+    return (pj_live_sink){
+        .version = PJ_LIVE_SINK_VERSION, .context = live, .power = take_power, .token = take_token};
 }
 
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second)
@@ -60,8 +61,8 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
     live->drawn_ns = now_ns;
     pj_format_power(atomic_load(&live->power_mw), power, sizeof power);
     pj_format_energy(counted ? atomic_load(&live->energy_mj) / counted : NAN, each, sizeof each);
-    printf(
-        "\0337\033[%d;1H\033[2K\033[7m %u tokens  %.1f tokens/s  power %s  %s per token \033[0m\0338",
-        live->rows, tokens, tokens_per_second, power, each);
+    printf("\0337\033[%d;1H\033[2K\033[7m %u tokens  %.1f tokens/s  power %s  %s per token "
+           "\033[0m\0338",
+           live->rows, tokens, tokens_per_second, power, each);
     fflush(stdout);
 }

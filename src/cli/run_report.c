@@ -188,7 +188,8 @@ static void print_attribution(FILE *out, const pj_run_info *info)
     fputc('\n', out);
     bool flop = !isnan(info->pj_per_flop), byte = !isnan(info->pj_per_byte);
     if (flop) print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
-    if (byte) print_cost(out, flop ? ", " : "  ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
+    if (byte)
+        print_cost(out, flop ? ", " : "  ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
     fprintf(out, "%s\n",
             flop && byte ? ""
             : flop       ? ", pJ/byte not identifiable"

@@ -116,10 +116,9 @@ static void join_names(const json_t *names, char *text, size_t bytes)
     size_t i, used = 0;
     const json_t *name;
     text[0] = 0;
-    json_array_foreach(names, i, name)
-        if (used < bytes && json_is_string(name))
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
-                                     json_string_value(name));
+    json_array_foreach(names, i, name) if (used < bytes && json_is_string(name)) used +=
+        (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
+                         json_string_value(name));
 }
 
 static void show_conditions(const json_t *s)

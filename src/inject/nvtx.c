@@ -1,13 +1,14 @@
 /*
  * libperjoule-nvtx.so: NVTX ranges as markers. A program that emits NVTX ranges (PyTorch, vLLM,
- * TensorRT-LLM, RAPIDS, Python's nvtx) loads the library named by NVTX_INJECTION64_PATH at its first
- * call and offers slots to be filled; `perjoule exec` names this one. Push and pop become sections on a lane
- * of their thread and domain, start and end become finished spans; both are lines in the grammar of
- * docs/formats.md, collected per thread and written to the descriptor in PERJOULE_MARKERS when a
- * buffer is full, every 20 ms while ranges come, and when the process ends.
+ * TensorRT-LLM, RAPIDS, Python's nvtx) loads the library named by NVTX_INJECTION64_PATH at its
+ * first call and offers slots to be filled; `perjoule exec` names this one. Push and pop become
+ * sections on a lane of their thread and domain, start and end become finished spans; both are
+ * lines in the grammar of docs/formats.md, collected per thread and written to the descriptor in
+ * PERJOULE_MARKERS when a buffer is full, every 20 ms while ranges come, and when the process ends.
  *
- * Nothing here needs another library or an NVIDIA header: the few types of NVTX's interface that are
- * used are declared below. Each shared object of the program that uses NVTX calls the entry point once.
+ * Nothing here needs another library or an NVIDIA header: the few types of NVTX's interface that
+ * are used are declared below. Each shared object of the program that uses NVTX calls the entry
+ * point once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -145,7 +146,8 @@ static void flush(buffer *b)
 
 static void lock(buffer *b)
 {
-    while (atomic_flag_test_and_set_explicit(&b->busy, memory_order_acquire)) {}
+    while (atomic_flag_test_and_set_explicit(&b->busy, memory_order_acquire)) {
+    }
 }
 
 static void unlock(buffer *b)
@@ -179,7 +181,8 @@ static buffer *my_buffer(void)
     if (!b) return NULL;
     b->thread = (uint64_t)syscall(SYS_gettid);
     b->next = atomic_load(&buffers);
-    while (!atomic_compare_exchange_weak(&buffers, &b->next, b)) {}
+    while (!atomic_compare_exchange_weak(&buffers, &b->next, b)) {
+    }
     return mine = b;
 }
 
@@ -421,7 +424,10 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(get_export_t
 
 int InitializeInjectionNvtx2(get_export_table get_table)
 {
-#define SLOT(id, name) {id, (function)(void (*)(void))name}
+#define SLOT(id, name)                     \
+    {                                      \
+        id, (function)(void (*)(void))name \
+    }
     static const slot core[] = {SLOT(START_EX, range_start_ex), SLOT(START_A, range_start_a),
                                 SLOT(START_W, range_start_w),   SLOT(RANGE_END, range_end),
                                 SLOT(PUSH_EX, range_push_ex),   SLOT(PUSH_A, range_push_a),

@@ -1,24 +1,24 @@
 /* The table of architectures. */
 #include "llm/blueprint.h"
 
-#define PARTS .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
+#define PARTS          .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
 #define ATTENTION_BIAS .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION
 
-/* Norms before each half of a layer, as Llama has them; after each, as OLMo 2; or both, as Gemma. */
+/* Norms before each half of a layer, as Llama has them; after each, as OLMo 2; or both, as Gemma.
+ */
 #define PRE_NORM \
     PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM, .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM
-#define POST_NORM                                                   \
-    PARTS, .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM,     \
+#define POST_NORM                                               \
+    PARTS, .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM, \
            .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
-#define SANDWICH_NORM                                               \
-    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM,                  \
-           .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM,     \
-           .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,              \
+#define SANDWICH_NORM                                           \
+    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM,              \
+           .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM, \
+           .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,          \
            .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
 
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS,
-                       .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {PRE_NORM},
     [PJ_ARCH_PHI] = {.norm = PJ_NORM_LAYER,
                      .parallel_block = true,

@@ -212,8 +212,7 @@ static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
     if (!pj_config_bool(r, "enable_moe_block", false)) return;
     config->experts = pj_config_count(r, "num_experts", -1, 1, PJ_MAX_EXPERTS);
     config->experts_per_token = pj_config_count(r, "top_k_experts", -1, 1, config->experts);
-    config->expert_intermediate =
-        pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
     config->norm_topk = true;
 }
 

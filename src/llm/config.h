@@ -36,7 +36,7 @@ typedef struct pj_rope_config {
     uint32_t turning; /* proportional: number of pairs that rotate */
     /* [factor_count] divisors of the frequencies, in the arena; NULL: none */
     const double *divisors;
-    bool neighbours;        /* rotates pairs (2i, 2i + 1) instead of (i, i + dims / 2) */
+    bool neighbours; /* rotates pairs (2i, 2i + 1) instead of (i, i + dims / 2) */
 } pj_rope_config;
 
 /* Limits far beyond any published model; a file that exceeds them is wrong. */
@@ -70,8 +70,8 @@ typedef struct pj_model_config {
     uint32_t *layer_head_dim, *layer_kv_heads;
     /* index of the layer whose keys and values are read: itself or an earlier one */
     uint32_t *layer_kv_source;
-    bool keys_are_values;      /* full-attention layers use the key projection for values too */
-    bool wide_readers;         /* MLPs of layers that read another layer's keys are twice as wide */
+    bool keys_are_values; /* full-attention layers use the key projection for values too */
+    bool wide_readers;    /* MLPs of layers that read another layer's keys are twice as wide */
     /* Per-layer token embeddings of this width, added to every layer's input; 0: none. */
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
@@ -81,17 +81,18 @@ typedef struct pj_model_config {
     struct {
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
     } linear;
-    bool tied_head;          /* a hint; presence of lm_head.weight decides */
+    bool tied_head; /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */
     /* of each half layer's output, before adding it to the residual stream */
     double residual_scale;
     double logit_scale;
-    double score_scale;                         /* of q k^T; 0: head_dim^-0.5 */
-    double attention_softcap, logit_softcap;    /* x becomes cap tanh(x / cap); 0: none */
+    double score_scale;                      /* of q k^T; 0: head_dim^-0.5 */
+    double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
     bool attention_bias, mlp_bias, qkv_bias;
     bool gelu; /* gelu_new instead of silu */
-    /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain. */
+    /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
+     */
     double swiglu_alpha, swiglu_limit;
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;

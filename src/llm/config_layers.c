@@ -27,8 +27,8 @@ static void read_rotating_layers(pj_config_reader *r, pj_model_config *config)
     }
     bool *rotates = config->layer_rotates = alloc_layers(r, config, sizeof *rotates);
     for (uint32_t i = 0; rotates && i < config->layers; i++)
-        rotates[i] = list ? json_integer_value(json_array_get(list, i)) != 0
-                          : (i + 1) % interval != 0;
+        rotates[i] =
+            list ? json_integer_value(json_array_get(list, i)) != 0 : (i + 1) % interval != 0;
 }
 
 /* ---- windows ------------------------------------------------------------------------------ */
@@ -85,10 +85,10 @@ static void read_window(pj_config_reader *r, pj_model_config *config)
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     bool used = !rules->window_needs_switch || pj_config_bool(r, "use_sliding_window", false);
     bool silent = !json_object_get(r->object, "sliding_window"); /* absent, as opposed to null */
-    uint32_t window = pj_config_count(r, "sliding_window", silent ? rules->window_absent : 0, 0,
-                                      PJ_MAX_CONTEXT);
-    bool listed = rules->lists_layers ||
-                  (config->arch == PJ_ARCH_MISTRAL && pj_config_get(r, "layer_types"));
+    uint32_t window =
+        pj_config_count(r, "sliding_window", silent ? rules->window_absent : 0, 0, PJ_MAX_CONTEXT);
+    bool listed =
+        rules->lists_layers || (config->arch == PJ_ARCH_MISTRAL && pj_config_get(r, "layer_types"));
     config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
     /* layers whose rotation depends on their kind need the kind even without a window */
     if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
@@ -131,7 +131,8 @@ static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
 /* ---- Gemma 4 ------------------------------------------------------------------------------ */
 
 /* One entry of per_layer_config: a layer's head_dim and number of KV heads. */
-static void read_layer_sizes(pj_config_reader *r, pj_model_config *c, const char *key, json_t *entry)
+static void read_layer_sizes(pj_config_reader *r, pj_model_config *c, const char *key,
+                             json_t *entry)
 {
     pj_config_reader inner = *r;
     const char *other;

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-pj_status pj_config_refuse(pj_config_reader *r, pj_status status, const char *key, const char *problem)
+pj_status pj_config_refuse(pj_config_reader *r, pj_status status, const char *key,
+                           const char *problem)
 {
     if (r->status != PJ_OK) return r->status;
     return r->status = pj_fail(r->err, status, "%s: %s %s", r->name, key, problem);
@@ -21,7 +22,8 @@ json_t *pj_config_get_any(const pj_config_reader *r, const char *key)
     return value || json_is_null(around) ? value : around;
 }
 
-uint32_t pj_config_count(pj_config_reader *r, const char *key, int64_t fallback, int64_t min, int64_t max)
+uint32_t pj_config_count(pj_config_reader *r, const char *key, int64_t fallback, int64_t min,
+                         int64_t max)
 {
     json_t *value = pj_config_get(r, key);
     if (!value && fallback >= 0) return (uint32_t)fallback;
@@ -44,7 +46,8 @@ uint32_t pj_config_count(pj_config_reader *r, const char *key, int64_t fallback,
     return (uint32_t)number;
 }
 
-double pj_config_number(pj_config_reader *r, const char *key, double fallback, double min, double max)
+double pj_config_number(pj_config_reader *r, const char *key, double fallback, double min,
+                        double max)
 {
     json_t *value = pj_config_get(r, key);
     if (!value) return fallback;

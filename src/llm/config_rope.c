@@ -36,8 +36,9 @@ static bool find_rope_type(const char *name, pj_rope_type *type)
         const char *name;
         pj_rope_type type;
     } table[] = {
-        {"default", PJ_ROPE_DEFAULT}, {"linear", PJ_ROPE_LINEAR}, {"dynamic", PJ_ROPE_DYNAMIC},
-        {"llama3", PJ_ROPE_LLAMA3},   {"yarn", PJ_ROPE_YARN},     {"longrope", PJ_ROPE_LONGROPE},
+        {"default", PJ_ROPE_DEFAULT}, {"linear", PJ_ROPE_LINEAR},
+        {"dynamic", PJ_ROPE_DYNAMIC}, {"llama3", PJ_ROPE_LLAMA3},
+        {"yarn", PJ_ROPE_YARN},       {"longrope", PJ_ROPE_LONGROPE},
         {"su", PJ_ROPE_LONGROPE},     {"proportional", PJ_ROPE_PROPORTIONAL},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -99,10 +100,11 @@ static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rop
     const char *name = pj_config_text(r, "type", "default");
     name = pj_config_text(r, "rope_type", name);
     char problem[128];
-    snprintf(problem, sizeof problem,
-             "%.40s is not supported (default, linear, dynamic, llama3, yarn, longrope, proportional "
-             "are)",
-             name);
+    snprintf(
+        problem, sizeof problem,
+        "%.40s is not supported (default, linear, dynamic, llama3, yarn, longrope, proportional "
+        "are)",
+        name);
     if (!find_rope_type(name, &rope->type))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_type", problem);
     /* Early Phi-3 releases wrote "yarn" for longrope. */
@@ -115,7 +117,8 @@ static void read_one(pj_config_reader *r, const pj_model_config *config, json_t 
                      uint32_t head_dim, double theta, double partial, pj_rope_config *rope)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
-    uint32_t original = pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
+    uint32_t original =
+        pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     pj_config_reader inner = *r;
     inner.object = object;
     *rope = (pj_rope_config){.theta = pj_config_number(&inner, "rope_theta", theta, 1, 1e15),
@@ -209,8 +212,7 @@ static void read_query_scale(pj_config_reader *r, pj_model_config *config)
         rope->original_context = 16384;
         rope->mscale = rope->mscale_all_dim = 1;
     }
-    config->query_beta =
-        pj_config_number(&inner, "llama_4_scaling_beta", object ? 0 : 0.1, 0, 1e6);
+    config->query_beta = pj_config_number(&inner, "llama_4_scaling_beta", object ? 0 : 0.1, 0, 1e6);
     config->query_period = rope->original_context ? rope->original_context : config->context;
     r->status = inner.status;
 }

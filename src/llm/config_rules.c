@@ -2,10 +2,10 @@
 #include "llm/config_rules.h"
 
 #define SILU .activation = "silu"
-#define GEMMA                                                                              \
-    .activation = "gelu_pytorch_tanh", .activation_in_gemma_key = true, .eps = 1e-6,       \
-    .tied = true, .hidden = 2304, .intermediate = 9216, .heads = 8, .kv_heads = 4,         \
-    .head_dim = 256, .window = PJ_WINDOW_PERIOD, .lists_layers = true
+#define GEMMA                                                                                      \
+    .activation = "gelu_pytorch_tanh", .activation_in_gemma_key = true, .eps = 1e-6, .tied = true, \
+    .hidden = 2304, .intermediate = 9216, .heads = 8, .kv_heads = 4, .head_dim = 256,              \
+    .window = PJ_WINDOW_PERIOD, .lists_layers = true
 
 static const pj_config_rules rules[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA] = {SILU, .eps = 1e-6, .theta = 1e4},

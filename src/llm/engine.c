@@ -6,9 +6,9 @@
 #include "base/thread.h"
 #include "llm/chat.h"
 #include "llm/engine_internal.h"
-#include "llm/state.h"
 #include "llm/kernels/limits.h"
 #include "llm/places.h"
+#include "llm/state.h"
 #include "llm/tokenizer.h"
 
 #include <math.h>

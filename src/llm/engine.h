@@ -25,8 +25,8 @@ typedef struct pj_engine_options {
                           as stored */
     uint32_t threads;  /* 0: one per core that this process may use */
     pj_kv_type kv;
-    uint32_t chunk;     /* prompt tokens in one pass, 0: 512 */
-    const char *isa;    /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
+    uint32_t chunk;  /* prompt tokens in one pass, 0: 512 */
+    const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
     const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
     bool no_tokenizer;  /* prompts come as ids only: a missing tokenizer is not looked for */
     bool any_tokenizer; /* prompts come as ids: one that cannot be read is done without */
@@ -95,11 +95,11 @@ typedef struct pj_generated {
 typedef struct pj_generate_request {
     const pj_prompt *prompts;
     uint32_t prompt_count;
-    uint32_t sequences;  /* batch: sequence i takes prompt i % prompt_count; 0: prompt_count */
+    uint32_t sequences; /* batch: sequence i takes prompt i % prompt_count; 0: prompt_count */
     /* Sequence i samples with stream first_stream + i of the seed; stream 0 is the seed itself. */
     uint32_t first_stream;
-    uint32_t max_tokens; /* new tokens for each sequence */
-    bool chat;           /* wrap each prompt in the model's chat template */
+    uint32_t max_tokens;                 /* new tokens for each sequence */
+    bool chat;                           /* wrap each prompt in the model's chat template */
     const char *system, *chat_variables; /* with `chat`: as in pj_chat_request; or NULL */
     bool ignore_eos;                     /* continue to max_tokens */
     pj_sampling sampling;

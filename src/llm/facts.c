@@ -42,8 +42,7 @@ static uint64_t key_width(const pj_model_config *c, uint32_t layer)
     return (uint64_t)pj_config_kv_heads(c, layer) * pj_config_head_dim(c, layer);
 }
 
-static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b,
-                          uint32_t layer)
+static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b, uint32_t layer)
 {
     bool own = pj_config_kv_source(c, layer) == layer;
     uint64_t q = query_width(c, layer), kv = own ? key_width(c, layer) : 0;

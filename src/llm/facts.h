@@ -13,7 +13,7 @@ typedef struct pj_model_facts {
     uint32_t experts, experts_per_token; /* 0: dense */
     uint32_t window;                     /* tokens, 0: none */
     pj_dtype dtype;
-    uint64_t parameters;        /* a tied head is counted once */
+    uint64_t parameters; /* a tied head is counted once */
     /* Their parts: attention and MLP with biases and layer inputs, norms, the embedding, and a
      * separate head (0: tied to the embedding). They add up to `parameters`. */
     uint64_t attention_parameters, mlp_parameters, norm_parameters, embedding_parameters,

@@ -93,8 +93,8 @@ static void activate_and_count_share(void *context, unsigned thread)
         if (!pj_look_at(row, t->rows, step)) continue;
         int64_t look = pj_look_begin();
         k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
-        k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL, a->f,
-                       PJ_SPARSITY_TAU, &t->thread[thread].counts);
+        k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL,
+                       a->f, PJ_SPARSITY_TAU, &t->thread[thread].counts);
         pj_look_end(look);
     }
 }

@@ -20,7 +20,8 @@ typedef struct pj_rope {
 } pj_rope;
 
 /* `context` is the model's, used if a scaling does not state its original context. */
-pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *config, uint32_t context, pj_error *err);
+pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *config, uint32_t context,
+                       pj_error *err);
 void pj_rope_fini(pj_rope *rope); /* may run twice */
 /* The generation of frequencies for a sequence of `length` tokens. */
 uint32_t pj_rope_generation(const pj_rope *rope, uint32_t length);

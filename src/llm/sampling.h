@@ -24,9 +24,9 @@ pj_status pj_sampling_check(const pj_sampling *sampling, pj_error *err);
 typedef struct pj_sampler {
     pj_sampling settings;
     pj_random random;
-    uint32_t vocab;             /* ids from here on are never chosen */
+    uint32_t vocab;                /* ids from here on are never chosen */
     struct pj_ranked_token *order; /* [vocab] scratch */
-    uint8_t *seen;              /* [vocab] 1: occurs in the text; NULL without a penalty */
+    uint8_t *seen;                 /* [vocab] 1: occurs in the text; NULL without a penalty */
 } pj_sampler;
 
 pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint32_t vocab,

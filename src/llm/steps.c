@@ -388,6 +388,7 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .stride = n};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
     /* also computed at depth `module`: a layer ends with its last addition */
-    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n, scale}, &done);
+    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n, scale},
+                         &done);
     pj_seam_operation_end(s->seam, done);
 }

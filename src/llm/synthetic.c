@@ -65,10 +65,9 @@ static const struct {
     {"glm-4-9b", "{\"model_type\":\"glm4\",\"max_position_embeddings\":32768}"},
     {"ministral-3-8b", "{\"model_type\":\"ministral3\"}"},
     {"gemma-2-2b", "{\"model_type\":\"gemma2\"}"},
-    {"gemma-3-4b",
-     "{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,\"num_hidden_layers\":34,"
-     "\"intermediate_size\":10240,\"sliding_window\":1024,"
-     "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}"},
+    {"gemma-3-4b", "{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,\"num_hidden_layers\":34,"
+                   "\"intermediate_size\":10240,\"sliding_window\":1024,"
+                   "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}"},
     {"gemma-4-e4b",
      "{\"model_type\":\"gemma4_text\",\"hidden_size\":2560,\"num_hidden_layers\":42,"
      "\"num_key_value_heads\":2,\"intermediate_size\":10240,\"num_kv_shared_layers\":18,"

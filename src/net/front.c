@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 enum {
-    GUESTS_MAX = 512,   /* connections with an incomplete head; when full, the oldest is dropped */
-    HEAD_MS = 20000,    /* for the head to arrive */
-    LINGER_MS = 2000,   /* for a refused client to read its answer */
+    GUESTS_MAX = 512, /* connections with an incomplete head; when full, the oldest is dropped */
+    HEAD_MS = 20000,  /* for the head to arrive */
+    LINGER_MS = 2000, /* for a refused client to read its answer */
     OUT_OF_FILES_MS = 100 /* pause when out of descriptors, instead of spinning */
 };
 
@@ -121,8 +121,8 @@ static void pass_on(pj_front *front, int index)
 static bool look_at(pj_front *front, int index)
 {
     guest *g = &front->guests[index];
-    ssize_t n = recv(g->fd, front->head, PJ_HEAD_MAX_BYTES,
-                     MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
+    ssize_t n =
+        recv(g->fd, front->head, PJ_HEAD_MAX_BYTES, MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
         drop(front, index);
@@ -227,7 +227,8 @@ pj_status pj_front_open(int listener, pj_front_pass_fn *pass, void *context, pj_
         front->wake[0] = front->wake[1] = -1;
         status = pj_fail_errno(err, errno, "cannot make a pipe");
     }
-    if (status == PJ_OK) status = pj_thread_start(&front->thread, "pj-front", run_front, front, err);
+    if (status == PJ_OK)
+        status = pj_thread_start(&front->thread, "pj-front", run_front, front, err);
     front->running = status == PJ_OK;
     if (status == PJ_OK)
         *out = front;

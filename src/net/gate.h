@@ -30,13 +30,14 @@ bool pj_gate_origin(const pj_gate *gate, const char *origin, const char *host_he
 bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *parameter);
 
 /* The cookie that stands for the token in a browser. Both its name and its value are derived from
- * the token, so that sessions survive a restart, end with the token, and servers on several ports of
- * one host (which share their cookies) do not take each other's. */
+ * the token, so that sessions survive a restart, end with the token, and servers on several ports
+ * of one host (which share their cookies) do not take each other's. */
 typedef struct pj_session_cookie {
     char name[32], value[65];
 } pj_session_cookie;
 
-bool pj_gate_session(const pj_gate *gate, pj_session_cookie *cookie); /* false: no token, no session */
+bool pj_gate_session(const pj_gate *gate,
+                     pj_session_cookie *cookie); /* false: no token, no session */
 /* Whether `value` is the value of that cookie; NULL is not. */
 bool pj_gate_cookie(const pj_session_cookie *cookie, const char *value);
 

@@ -130,7 +130,8 @@ static pj_head_verdict judge_framing(const fields *f, pj_head_verdict verdict)
         return refuse(verdict, 501, "there is no such transfer coding here; send Content-Length");
     if (f->chunked)
         return refuse(verdict, 411, "send the body with Content-Length instead of in chunks");
-    if (f->wrong_expectation) return refuse(verdict, 417, "only Expect: 100-continue is known here");
+    if (f->wrong_expectation)
+        return refuse(verdict, 417, "only Expect: 100-continue is known here");
     return verdict;
 }
 

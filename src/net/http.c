@@ -88,7 +88,8 @@ enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Respons
     for (size_t i = 0; i < sizeof security_headers / sizeof *security_headers; i++)
         if (!has_own(r, security_headers[i][0]))
             MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
-    if (!has_own(r, "Cache-Control")) MHD_add_response_header(response, "Cache-Control", "no-store");
+    if (!has_own(r, "Cache-Control"))
+        MHD_add_response_header(response, "Cache-Control", "no-store");
     if (status != 101) MHD_add_response_header(response, "Connection", "close"); /* see front.h */
     enum MHD_Result result = MHD_queue_response(http->connection, status, response);
     MHD_destroy_response(response);

@@ -592,7 +592,8 @@ pj_status pj_live_json_open(pj_live_json **out, pj_error *err)
     if (!live) return pj_fail_memory(err, "the live stream");
     pthread_mutex_init(&live->mutex, NULL);
     pj_buffer_init(&live->text, MESSAGE_MAX);
-    live->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = live,
+    live->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
+                                .context = live,
                                 .run_queued = on_queued,
                                 .run_begin = on_begin,
                                 .run_model = on_model,

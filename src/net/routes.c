@@ -32,8 +32,8 @@ struct route {
     {                                           \
         "g_per_kwh", PJ_PARAM_NUMBER, 0, 100000 \
     }
-#define PHASE                                                                              \
-    {                                                                                      \
+#define PHASE                                            \
+    {                                                    \
         "phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES \
     }
 #define COUNT(name, max)           \
@@ -89,18 +89,14 @@ static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {0}};
 static const pj_param_rule tokens_rules[] = {
     {"limit", PJ_PARAM_INT, 1, 1000000}, COUNT("offset", 1e15), {0}};
-static const pj_param_rule heatmap_rules[] = {
-    {"metric", PJ_PARAM_CHOICE, 0, 0,
-     PJ_HEATMAP_CHOICES},
-    COUNT("token", 4e9),
-    PHASE,
-    {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
-    {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
-    {0}};
+static const pj_param_rule heatmap_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_HEATMAP_CHOICES},
+                                              COUNT("token", 4e9),
+                                              PHASE,
+                                              {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
+                                              {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+                                              {0}};
 static const pj_param_rule tree_rules[] = {
-    {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES},
-    {"depth", PJ_PARAM_INT, 1, 4},
-    {0}};
+    {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES}, {"depth", PJ_PARAM_INT, 1, 4}, {0}};
 static const pj_param_rule operations_rules[] = {
     {"layer", PJ_PARAM_INT, -1, 1e6}, {"component"}, COUNT("token", 4e9), PHASE, {0}};
 static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};

@@ -21,12 +21,12 @@ typedef enum pj_view {
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_EXPERIMENTS,
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
-    PJ_VIEW_REPORT, /* by `report`, not `view` */
-    PJ_VIEW_GROUPS,  /* parameter by, and those of RUNS */
+    PJ_VIEW_REPORT,     /* by `report`, not `view` */
+    PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */
-    PJ_VIEW_RUN, /* from here on: views of one run */
+    PJ_VIEW_RUN,       /* from here on: views of one run */
     PJ_VIEW_SUMMARY,
     PJ_VIEW_ADVICE,
     PJ_VIEW_PIPELINE,
@@ -114,8 +114,8 @@ typedef struct pj_service {
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
      * called exactly once for each generate with ask->wait, and never otherwise. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
-    /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has just
-     * ended by itself. */
+    /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has
+     * just ended by itself. */
     pj_status (*cancel)(void *context, const char *id, bool *was_waiting, pj_error *err);
     void (*state)(void *context, pj_work_state *state);
     void (*metrics)(void *context, pj_metrics *metrics);

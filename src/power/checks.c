@@ -79,9 +79,10 @@ static void check_pair(look *l, uint32_t counter, uint32_t power)
     double x = energy_mj(l, counter), y = energy_mj(l, power);
     if (!(fabs(x - y) > TOLERANCE * y)) return;
     pj_finding *f = report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
-    snprintf(f->text, sizeof f->text,
-             "The energy counter of %s says %.3g W and its power reading %.3g W; the counter is used.",
-             l->rails[counter].name, watts(l, x), watts(l, y));
+    snprintf(
+        f->text, sizeof f->text,
+        "The energy counter of %s says %.3g W and its power reading %.3g W; the counter is used.",
+        l->rails[counter].name, watts(l, x), watts(l, y));
 }
 
 /* Compares a class with a second source's measurement of it. */
@@ -133,7 +134,8 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
              x->name, y->name);
 }
 
-/* ---- a counter that never moved ---------------------------------------------------------------- */
+/* ---- a counter that never moved ----------------------------------------------------------------
+ */
 
 static void check_still(look *l, uint32_t rail)
 {

@@ -95,8 +95,8 @@ static int take_thinned(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     if (r->status == PJ_READING_OK || r->status == PJ_READING_RESET) return take_update(c, r, out);
     int count = 0;
     if (r->status == PJ_READING_REPEAT && c->kind == PJ_RAIL_COUNTER && c->may_stand && c->armed) {
-        int64_t stands = STANDS_NS > HOLE_PERIODS * c->period_ns ? STANDS_NS
-                                                                 : HOLE_PERIODS * c->period_ns;
+        int64_t stands =
+            STANDS_NS > HOLE_PERIODS * c->period_ns ? STANDS_NS : HOLE_PERIODS * c->period_ns;
         if (r->before_ns - c->change_ns < stands || r->before_ns - c->end_ns < STANDS_EVERY_NS)
             return 0;
         count = pass_held(c, out);
@@ -107,7 +107,8 @@ static int take_thinned(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     return count + 1;
 }
 
-/* ---- power ------------------------------------------------------------------------------------ */
+/* ---- power ------------------------------------------------------------------------------------
+ */
 
 static int pass_mean(pj_coarsen *c, pj_reading r, pj_reading *out)
 {
@@ -165,7 +166,8 @@ static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     return (int)count;
 }
 
-/* ---- both ------------------------------------------------------------------------------------- */
+/* ---- both -------------------------------------------------------------------------------------
+ */
 
 int pj_coarsen_take(pj_coarsen *c, const pj_reading *reading, pj_reading *out)
 {

@@ -154,9 +154,8 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     pj_status status = PJ_OK;
     if (!isnan(step))
-        status =
-            add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
-                      (double)r->fresh_error_ns, 0, err);
+        status = add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
+                           (double)r->fresh_error_ns, 0, err);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
@@ -523,7 +522,10 @@ static size_t window_at(const pj_curve *c, int64_t at_ns)
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
-    double lag_step = c->rail.kind == PJ_RAIL_COUNTER ? 0 : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* for P = y + tau y' */
+    double lag_step =
+        c->rail.kind == PJ_RAIL_COUNTER
+            ? 0
+            : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* for P = y + tau y' */
     return (pj_curve_window){.begin_ns = p->begin_ns,
                              .end_ns = p->end_ns,
                              .energy_mj = p->energy_mj,

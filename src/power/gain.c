@@ -89,8 +89,8 @@ pj_status pj_gain_store(const char *assignment, pj_error *err)
     const char *equals = strchr(assignment, '=');
     size_t length = equals ? (size_t)(equals - assignment) : 0;
     if (length == 0 || length >= sizeof given.source || strcspn(assignment, " \t\n") < length)
-        return pj_fail(err, PJ_E_INVALID, "%.60s is not of the form SOURCE=GAIN, as rapl=1.02+-0.01",
-                       assignment);
+        return pj_fail(err, PJ_E_INVALID,
+                       "%.60s is not of the form SOURCE=GAIN, as rapl=1.02+-0.01", assignment);
     memcpy(given.source, assignment, length);
     bool forget = strcmp(equals + 1, "none") == 0;
     if (!forget) {

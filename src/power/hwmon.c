@@ -31,8 +31,8 @@ typedef struct channel {
     uint32_t chip_order; /* counts chips of the same name */
     char chip[32], label[48], device[64];
     int number;
-    int socket; /* from the label ("... Socket 1"); -1: none */
-    bool apu;   /* the GPU shares its package with the CPU, and this reading covers both */
+    int socket;      /* from the label ("... Socket 1"); -1: none */
+    bool apu;        /* the GPU shares its package with the CPU, and this reading covers both */
     bool second_die; /* reads 0: another die of the board reports for both */
     bool multi_die;  /* a board with several dies */
     double max_mw, window_ms;
@@ -376,7 +376,8 @@ static int parent_of(const hwmon *h, uint32_t index)
     for (uint32_t i = 0; i < h->count; i++) {
         const channel *other = &h->channels[i];
         bool wider = scope_of(other) > scope_of(c);
-        if (i == index || !known[row_of(other->chip, other->label)].holds_others || !wider) continue;
+        if (i == index || !known[row_of(other->chip, other->label)].holds_others || !wider)
+            continue;
         /* Grace shows each sensor as a separate chip. */
         bool meters = strcmp(other->chip, POWER_METER) == 0 && strcmp(c->chip, POWER_METER) == 0;
         if (!same_chip(other, c) && !(meters && other->socket == c->socket)) continue;

@@ -212,10 +212,10 @@ static void settle_unread(pj_meter *m)
     while ((name = strsep(&rest, ",")) != NULL) {
         bool given = !*name;
         for (uint32_t i = 0; i < m->rail_count; i++)
-            given |= (int)m->rails[i].rail_class == pj_rail_class_parse(name) ||
-                     m->rails[i].rail_class == PJ_RAIL_TOTAL ||
-                     (m->rails[i].rail_class == PJ_RAIL_GPU &&
-                      m->rails[i].scope == PJ_SCOPE_MODULE);
+            given |=
+                (int)m->rails[i].rail_class == pj_rail_class_parse(name) ||
+                m->rails[i].rail_class == PJ_RAIL_TOTAL ||
+                (m->rails[i].rail_class == PJ_RAIL_GPU && m->rails[i].scope == PJ_SCOPE_MODULE);
         if (!given) note_unread(m, name);
     }
 }
@@ -316,8 +316,8 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
     m->interval_ns = options->interval_ns > 0 ? options->interval_ns : 0;
     m->skip_characterise = options->skip_characterise;
     if (m->env.interval_ns == 0) m->env.interval_ns = options->interval_ns;
-    pj_status status =
-        pj_power_list_parse(options->sources ? options->sources : pj_power_default(), &m->list, err);
+    pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
+                                           &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
         status = try_choice(m, &m->list.choices[i], err);
     if (status != PJ_OK) goto fail;

@@ -41,7 +41,7 @@ pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its r
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
 /* Rails that the machine has and that would count, but that may not be read: "cpu"; "" for none. */
 const char *pj_meter_unread(const pj_meter *meter);
-const pj_power_env *pj_meter_env(const pj_meter *meter);   /* as given to open */
+const pj_power_env *pj_meter_env(const pj_meter *meter); /* as given to open */
 /* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 
@@ -118,8 +118,8 @@ typedef enum pj_baseline_kind {
 typedef struct pj_baseline {
     pj_baseline_kind kind;
     int64_t begin_ns, end_ns;
-    double busy_share; /* of all CPUs during the window, NAN: unknown */
-    bool quiet;        /* nothing was busy, and no rail drifted (drift widens its sd) */
+    double busy_share;             /* of all CPUs during the window, NAN: unknown */
+    bool quiet;                    /* nothing was busy, and no rail drifted (drift widens its sd) */
     bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
     uint32_t rail_count;
     double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */

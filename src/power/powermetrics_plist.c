@@ -1,7 +1,7 @@
 /*
- * Reading powermetrics' property lists. Energies (mJ per sample) are preferred to powers: power is the
- * same figure rounded. `combined_power` is not the old `package_energy`, so it is not read at all; a
- * total is the sum of its rails. Intel Macs give package_joules or package_watts.
+ * Reading powermetrics' property lists. Energies (mJ per sample) are preferred to powers: power is
+ * the same figure rounded. `combined_power` is not the old `package_energy`, so it is not read at
+ * all; a total is the sum of its rails. Intel Macs give package_joules or package_watts.
  */
 #include "power/powermetrics_plist.h"
 

@@ -1,7 +1,7 @@
 /*
  * The power figures of one powermetrics document. The stream is XML property lists separated by NUL
- * bytes; keys come and go with macOS versions and chips, so every figure may be missing, and a missing
- * one is NAN.
+ * bytes; keys come and go with macOS versions and chips, so every figure may be missing, and a
+ * missing one is NAN.
  */
 #ifndef PJ_POWER_POWERMETRICS_PLIST_H
 #define PJ_POWER_POWERMETRICS_PLIST_H

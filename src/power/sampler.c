@@ -21,7 +21,7 @@ enum { READINGS_RING = 1 << 14, EVENTS_RING = 256, ACCOUNT_EVERY = 32 };
 static const int64_t LONGEST_SLEEP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 static const int64_t SUSPEND_NS = 200 * PJ_NS_PER_MS;
 static const int64_t LIMITS_EVERY_NS = PJ_NS_PER_S;
-static const double LIMIT_STEP = 0.001;      /* a larger relative difference is a change */
+static const double LIMIT_STEP = 0.001; /* a larger relative difference is a change */
 /* a stall is reported from this and ten intervals on */
 static const int64_t STALL_NS = PJ_NS_PER_S;
 

@@ -183,13 +183,38 @@ static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
  * as a class that never occurs. */
 static bool is_class_name(const char *name)
 {
-    static const char *const known[] = {
-        "lm_head",    "embedding",  "position_embedding", "layers",     "sampling",   "model_load",
-        "matmul",     "rope",       "qk_matmul",          "scale",      "mask_apply", "softmax",
-        "activation", "attn_dropout", "value_matmul",     "gate_mul",   "norm",       "residual_add",
-        "bias_add",   "dequantise", "tokenization",       "kv_append",  "cleanup",    "pack",
-        "final_norm", "detokenization", "kv_cache_store", "kv_cache_init", "kv_cache_append",
-        "tensor_transfer", "tensor_transfer_to_cpu", "(between)"};
+    static const char *const known[] = {"lm_head",
+                                        "embedding",
+                                        "position_embedding",
+                                        "layers",
+                                        "sampling",
+                                        "model_load",
+                                        "matmul",
+                                        "rope",
+                                        "qk_matmul",
+                                        "scale",
+                                        "mask_apply",
+                                        "softmax",
+                                        "activation",
+                                        "attn_dropout",
+                                        "value_matmul",
+                                        "gate_mul",
+                                        "norm",
+                                        "residual_add",
+                                        "bias_add",
+                                        "dequantise",
+                                        "tokenization",
+                                        "kv_append",
+                                        "cleanup",
+                                        "pack",
+                                        "final_norm",
+                                        "detokenization",
+                                        "kv_cache_store",
+                                        "kv_cache_init",
+                                        "kv_cache_append",
+                                        "tensor_transfer",
+                                        "tensor_transfer_to_cpu",
+                                        "(between)"};
     if (strchr(name, '/') || pj_component_part(name) != PJ_PART_OTHER) return true;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i], name) == 0) return true;

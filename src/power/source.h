@@ -5,8 +5,8 @@
  * values and restarts failed sources; energy curves (curve.c) turn readings into energy.
  *
  * A source is a const pj_power_source listed in sources.c. The caller owns its state (state_bytes,
- * zeroed); one thread at a time uses a state. `read` runs up to a thousand times per second: it must
- * not allocate, lock, log or call parsing libraries.
+ * zeroed); one thread at a time uses a state. `read` runs up to a thousand times per second: it
+ * must not allocate, lock, log or call parsing libraries.
  */
 #ifndef PJ_POWER_SOURCE_H
 #define PJ_POWER_SOURCE_H
@@ -66,7 +66,8 @@ enum {
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
-    const char *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
+    const char
+        *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
     /* Whether the source can be used here; leaves nothing open and takes milliseconds. `argument`

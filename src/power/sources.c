@@ -12,8 +12,9 @@ extern const pj_power_source pj_source_estimate, pj_source_hwmon, pj_source_nvml
     pj_source_perjoule, pj_source_powermetrics, pj_source_rapl, pj_source_replay, pj_source_sim;
 
 const pj_power_source *const pj_power_sources[] = {
-    &pj_source_rapl,     &pj_source_nvml,   &pj_source_hwmon, &pj_source_powermetrics,
-    &pj_source_estimate, &pj_source_perjoule, &pj_source_replay, &pj_source_sim,   NULL,
+    &pj_source_rapl,         &pj_source_nvml,     &pj_source_hwmon,
+    &pj_source_powermetrics, &pj_source_estimate, &pj_source_perjoule,
+    &pj_source_replay,       &pj_source_sim,      NULL,
 };
 
 const pj_power_source *pj_power_source_find(const char *name, size_t length)
@@ -98,7 +99,8 @@ static pj_status argument_append(pj_power_list *list, const char *text, size_t l
     char *argument = list->choices[list->count - 1].argument;
     size_t used = strlen(argument);
     if (used + length >= PJ_POWER_ARGUMENT_BYTES)
-        return pj_fail(err, PJ_E_INVALID, "power sources: the argument of %s: is longer than %d bytes",
+        return pj_fail(err, PJ_E_INVALID,
+                       "power sources: the argument of %s: is longer than %d bytes",
                        list->choices[list->count - 1].source->name, PJ_POWER_ARGUMENT_BYTES - 1);
     memcpy(argument + used, text, length);
     argument[used + length] = 0;
@@ -112,7 +114,8 @@ static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*s)->name);
     }
-    return pj_fail(err, PJ_E_INVALID, "power sources: there is no source %.*s (known: auto, none, %s)",
+    return pj_fail(err, PJ_E_INVALID,
+                   "power sources: there is no source %.*s (known: auto, none, %s)",
                    (int)(length > 64 ? 64 : length), piece, known);
 }
 

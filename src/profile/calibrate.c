@@ -1,6 +1,6 @@
-/* Measuring a calibration. Each pass over the components is a recorded run that is attributed like any
- * other; passes are combined by their precision, and a component whose passes disagree is marked and
- * gets an interval that covers both. */
+/* Measuring a calibration. Each pass over the components is a recorded run that is attributed like
+ * any other; passes are combined by their precision, and a component whose passes disagree is
+ * marked and gets an interval that covers both. */
 #include "profile/calibrate.h"
 
 #include "base/clock.h"

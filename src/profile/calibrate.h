@@ -1,4 +1,5 @@
-/* Measuring a calibration with perjoule's own engine, and the key that says what it is valid for. */
+/* Measuring a calibration with perjoule's own engine, and the key that says what it is valid for.
+ */
 #ifndef PJ_PROFILE_CALIBRATE_H
 #define PJ_PROFILE_CALIBRATE_H
 

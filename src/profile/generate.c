@@ -3,8 +3,8 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
-#include "llm/places.h"
 #include "llm/facts.h"
+#include "llm/places.h"
 #include "profile/calibrate.h"
 #include "trace/private_text.h"
 
@@ -84,9 +84,9 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     else
         pj_json_null(json);
     pj_json_kv_string(json, "power", session->power_asked);
-    pj_json_kv_double(json, "interval_ms", session->power_env.interval_ns
-                                               ? (double)session->power_env.interval_ns / 1e6
-                                               : NAN);
+    pj_json_kv_double(json, "interval_ms",
+                      session->power_env.interval_ns ? (double)session->power_env.interval_ns / 1e6
+                                                     : NAN);
     pj_json_kv_uint(json, "warmup", o->warmup);
     if (o->place) {
         pj_json_kv_uint(json, "experiment_cell", o->place->cell);
@@ -157,9 +157,11 @@ static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer 
     pj_buffer_init(&object, 1 << 12);
     pj_json_init(&json, &object);
     pj_private_text_write(&json, text->data, text->length);
-    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(&err, "the features of a text");
+    pj_status status =
+        pj_json_finish(&json) ? PJ_OK : pj_fail_memory(&err, "the features of a text");
     if (status == PJ_OK)
-        status = pj_run_set_private(run, prompt ? object.data : NULL, output ? object.data : NULL, &err);
+        status =
+            pj_run_set_private(run, prompt ? object.data : NULL, output ? object.data : NULL, &err);
     if (status != PJ_OK) pj_run_warn(run, "features_lost", "%s", err.text);
     pj_buffer_fini(&object);
 }

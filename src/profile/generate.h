@@ -16,9 +16,9 @@ typedef struct pj_profile_options {
     pj_engine_options engine;
     const pj_prompt *prompts; /* prompt_count of them; sequence i uses prompt i % count */
     uint32_t prompt_count;
-    uint32_t batch; /* sequences decoded at once; 0: prompt_count */
+    uint32_t batch;           /* sequences decoded at once; 0: prompt_count */
     pj_batch_rule batch_rule; /* how the energy of shared steps is split between sequences */
-    uint32_t first_stream; /* random stream of the first sequence: see pj_generate_request */
+    uint32_t first_stream;    /* random stream of the first sequence: see pj_generate_request */
     uint32_t max_tokens;
     bool chat, ignore_eos;
     bool is_private; /* store features of prompt and output instead of the texts */
@@ -32,9 +32,9 @@ typedef struct pj_profile_options {
     const char *settings_json; /* settings as requested; NULL: made from these options */
     const char *repeat_group;  /* "": first run of a new group; NULL: no group */
     uint32_t repeat_index;
-    uint32_t warmup;    /* number of unrecorded runs before this one */
+    uint32_t warmup;               /* number of unrecorded runs before this one */
     const pj_profile_place *place; /* NULL: not part of an experiment */
-    const char *run_id; /* a UUIDv7 assigned when the run was queued; NULL: a new one */
+    const char *run_id;            /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
     void *context;

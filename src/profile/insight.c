@@ -90,9 +90,8 @@ static void search_tokens(search *s, double *work)
                                  MAX_ANOMALIES);
     for (size_t i = 0; i < n; i++) {
         size_t at = s->some[i].index;
-        s->found[s->count++] =
-            (finding){s->some[i], true, s->tokens.token[at], s->tokens.start_ms[at],
-                      cause_of_token(s, at, typical_ms)};
+        s->found[s->count++] = (finding){s->some[i], true, s->tokens.token[at],
+                                         s->tokens.start_ms[at], cause_of_token(s, at, typical_ms)};
     }
 }
 
@@ -107,7 +106,8 @@ static void search_phase(search *s, int phase, double *values, uint32_t *of, dou
     }
     size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
     for (size_t i = 0; i < many; i++)
-        s->found[s->count++] = (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]], "unknown"};
+        s->found[s->count++] =
+            (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]], "unknown"};
 }
 
 static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
@@ -139,7 +139,8 @@ static pj_status make_anomalies(void *context, pj_json *json, pj_error *err)
     pj_arena_init(&s->arena, 0);
     pj_status status = find_anomalies(s, q->store, q->id, err);
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count && i < 2 * MAX_ANOMALIES; i++) write_finding(json, &s->found[i]);
+    for (uint32_t i = 0; i < s->count && i < 2 * MAX_ANOMALIES; i++)
+        write_finding(json, &s->found[i]);
     pj_json_array_end(json);
     pj_arena_fini(&s->arena);
     pj_free(s);

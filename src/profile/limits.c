@@ -1,5 +1,5 @@
-/* Reading the limits of this machine. The file is one JSON object, the same that runs carry; anything
- * else in its place is treated as if there were no file. */
+/* Reading the limits of this machine. The file is one JSON object, the same that runs carry;
+ * anything else in its place is treated as if there were no file. */
 #include "profile/limits.h"
 
 #include "base/file.h"

@@ -422,10 +422,11 @@ void pj_markers_finish(pj_markers *m, int64_t now_ns)
     if (m->counts.has_tokens || m->token_spans)
         pj_run_set_tokens(m->run, m->counts.input_tokens, m->counts.output_tokens);
     if (m->counts.malformed)
-        pj_run_warn(m->run, "markers_ignored",
-                    "%llu lines of the program's markers were not understood and ignored; the first "
-                    "begins: %s",
-                    (unsigned long long)m->counts.malformed, m->first_bad);
+        pj_run_warn(
+            m->run, "markers_ignored",
+            "%llu lines of the program's markers were not understood and ignored; the first "
+            "begins: %s",
+            (unsigned long long)m->counts.malformed, m->first_bad);
 }
 
 pj_markers_counts pj_markers_count(const pj_markers *m)

@@ -1,15 +1,15 @@
 /*
- * Markers: phases and spans that a program reports while `perjoule exec` measures it. The program (or a
- * library loaded into it) writes one line per event to an inherited descriptor; this turns the lines
- * into spans. docs/formats.md has the grammar:
+ * Markers: phases and spans that a program reports while `perjoule exec` measures it. The program
+ * (or a library loaded into it) writes one line per event to an inherited descriptor; this turns
+ * the lines into spans. docs/formats.md has the grammar:
  *
  *     [@NS | @BEGIN-END] [#LANE] begin KIND NAME | end | span KIND NAME | tokens INPUT OUTPUT
  *
- * or the same as one JSON object per line. Lines are hostile: they are bounded in length, depth, number
- * of lanes, of names and of events; what cannot be understood is counted and ignored.
+ * or the same as one JSON object per line. Lines are hostile: they are bounded in length, depth,
+ * number of lanes, of names and of events; what cannot be understood is counted and ignored.
  *
- * Until the first phase begins the program is in `pre_inference`; after the last one has ended it is in
- * `post_inference`. One thread at a time.
+ * Until the first phase begins the program is in `pre_inference`; after the last one has ended it
+ * is in `post_inference`. One thread at a time.
  */
 #ifndef PJ_PROFILE_MARKERS_H
 #define PJ_PROFILE_MARKERS_H
@@ -30,8 +30,8 @@ typedef struct pj_markers_counts {
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
 /* Bytes as they came from the descriptor at `now_ns`; lines may be cut anywhere. */
 void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64_t now_ns);
-/* The program has ended: closes open spans, warns about ignored lines, and hands the token counts to
- * the run. Nothing may be fed any more. */
+/* The program has ended: closes open spans, warns about ignored lines, and hands the token counts
+ * to the run. Nothing may be fed any more. */
 void pj_markers_finish(pj_markers *markers, int64_t now_ns);
 pj_markers_counts pj_markers_count(const pj_markers *markers);
 void pj_markers_free(pj_markers *markers); /* NULL is allowed */

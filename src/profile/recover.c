@@ -23,7 +23,7 @@ enum { MOST_TRIES = 5, PATIENCE_MS = 200, NEWBORN_S = 60 };
 struct pj_recovery {
     char *database;
     pj_spool_dirs dirs;
-    _Atomic bool stop; /* abandon the current spool */
+    _Atomic bool stop;     /* abandon the current spool */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
     int owners; /* the caller and the thread; the last one frees */
@@ -76,7 +76,8 @@ static void say_outcome(pj_recovery *r, uint32_t recovered)
     }
     if (!r->unreadable) return;
     if (r->unreadable == 1)
-        snprintf(text, sizeof text, "a run that was interrupted stays in its spool: %s", r->first_unreadable);
+        snprintf(text, sizeof text, "a run that was interrupted stays in its spool: %s",
+                 r->first_unreadable);
     else
         snprintf(text, sizeof text,
                  "%u runs that were interrupted stay in their spools (perjoule check lists them); "
@@ -155,15 +156,16 @@ static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t 
 /* A process that died before writing anything leaves an empty file or only a header. */
 static bool is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
 {
-    return (opened == PJ_E_INVALID && bytes == 0) || (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
+    return (opened == PJ_E_INVALID && bytes == 0) ||
+           (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
 }
 
 /* A new empty file may be about to get its lock and header from a live process. */
 static void remove_empty(const char *path, uint64_t bytes)
 {
     struct stat info;
-    if (bytes > 0 || (stat(path, &info) == 0 &&
-                      pj_clock_wall_ns() / PJ_NS_PER_S - info.st_mtime > NEWBORN_S))
+    if (bytes > 0 ||
+        (stat(path, &info) == 0 && pj_clock_wall_ns() / PJ_NS_PER_S - info.st_mtime > NEWBORN_S))
         unlink(path);
 }
 
@@ -408,8 +410,7 @@ static void look_at(const char *path, pj_spool_entry *entry)
         bool has_facts = false;
         for (const pj_record *record; !has_facts && (record = pj_spool_next(&reader));)
             has_facts = pj_record_kind(record) == PJ_RECORD_INFO;
-        if (!has_facts)
-            status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
+        if (!has_facts) status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
     }
     if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
     if (status == PJ_OK) pj_spool_reader_close(&reader);

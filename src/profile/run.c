@@ -2,14 +2,14 @@
  * closed. The strings of its facts are in its arena. */
 #include "profile/run.h"
 
+#include "attribution/build.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "attribution/build.h"
+#include "base/sized.h"
 #include "profile/calibration.h"
 #include "profile/collector.h"
 #include "profile/insight.h"
 #include "profile/result.h"
-#include "base/sized.h"
 #include "profile/watcher.h"
 #include "trace/run_json.h"
 #include "trace/summary.h"
@@ -87,8 +87,7 @@ static pj_status append_rails(pj_run *run, pj_error *err)
         pj_buffer_init(&buffer, 1 << 16);
         pj_json_init(&json, &buffer);
         bool known = idle && idle->rail_quiet[i]; /* net figures would otherwise miss other load */
-        pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN,
-                      known ? idle->sd_mw[i] : NAN);
+        pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN, known ? idle->sd_mw[i] : NAN);
         pj_json_finish(&json);
         status = append_json(run, PJ_RECORD_RAIL, &buffer, err);
         pj_buffer_fini(&buffer);
@@ -178,7 +177,8 @@ static void describe_baselines(pj_run *run)
     if (s->has_cold)
         info->baseline_cold_mw = pj_rail_column_sum(rails, count, s->cold.mw, PJ_RAIL_TOTAL);
     if (s->has_resident)
-        info->baseline_resident_mw = pj_rail_column_sum(rails, count, s->resident.mw, PJ_RAIL_TOTAL);
+        info->baseline_resident_mw =
+            pj_rail_column_sum(rails, count, s->resident.mw, PJ_RAIL_TOTAL);
 }
 
 static void describe_power(pj_run *run)
@@ -352,8 +352,7 @@ static pj_status check_options(const pj_run_options *from, pj_run_options *optio
     return status;
 }
 
-pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run **out,
-                       pj_error *err)
+pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run **out, pj_error *err)
 {
     pj_run *run = NULL;
     pj_error no_file = {0};
@@ -405,8 +404,8 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
                                     .context = run};
     status = pj_collector_start(&run->collector, err);
     if (status != PJ_OK) goto fail;
-    run->watcher = (pj_watcher){
-        .conditions = session->conditions, .take = take_conditions, .context = run};
+    run->watcher =
+        (pj_watcher){.conditions = session->conditions, .take = take_conditions, .context = run};
     pj_watcher_start(&run->watcher);
     say_running(run);
     *out = run;
@@ -500,12 +499,16 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     pj_run_info *info = &run->info;
     const struct {
         const char *from, **to;
-    } texts[] = {
-        {facts->model_name, &info->model_name}, {facts->model_path, &info->model_path},
-        {facts->dtype, &info->dtype},           {facts->isa, &info->isa},
-        {facts->model_json, &info->model_json}, {facts->repeat_group, &info->repeat_group},
-        {facts->settings_json, &info->settings_json}, {facts->batch_rule, &info->batch_rule},
-        {facts->scope, &info->scope},           {facts->level, &info->level}};
+    } texts[] = {{facts->model_name, &info->model_name},
+                 {facts->model_path, &info->model_path},
+                 {facts->dtype, &info->dtype},
+                 {facts->isa, &info->isa},
+                 {facts->model_json, &info->model_json},
+                 {facts->repeat_group, &info->repeat_group},
+                 {facts->settings_json, &info->settings_json},
+                 {facts->batch_rule, &info->batch_rule},
+                 {facts->scope, &info->scope},
+                 {facts->level, &info->level}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].from) *texts[i].to = keep_text(run, texts[i].from, &failed);
     if (facts->threads) info->threads = facts->threads;
@@ -707,10 +710,11 @@ static pj_status end_with_result(pj_run *run, pj_run_status run_status, const ch
 pj_status pj_run_end(pj_run *run, pj_run_status run_status, pj_result *result, pj_error *err)
 {
     if ((unsigned)run_status > PJ_RUN_INTERRUPTED || run_status == PJ_RUN_RUNNING)
-        return pj_fail(err, PJ_E_INVALID,
-                       "a run cannot end with status %d: use PJ_RUN_COMPLETED, FAILED, CANCELLED or "
-                       "INTERRUPTED",
-                       (int)run_status);
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "a run cannot end with status %d: use PJ_RUN_COMPLETED, FAILED, CANCELLED or "
+            "INTERRUPTED",
+            (int)run_status);
     return end_with_result(run, run_status, NULL, result, err);
 }
 

@@ -1,10 +1,10 @@
 /* Opens and closes sessions, measures idle baselines, and chooses the spool folder. */
 #include "profile/session.h"
 
+#include "attribution/build.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/sized.h"
-#include "attribution/build.h"
 #include "trace/recorder.h"
 
 #include <stddef.h>
@@ -117,8 +117,8 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
     double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
-    pj_status status = session->power_asked ? open_store(session, options, err)
-                                            : pj_fail_memory(err, "a session");
+    pj_status status =
+        session->power_asked ? open_store(session, options, err) : pj_fail_memory(err, "a session");
     if (status == PJ_OK) status = open_meter(session, options, err);
     if (status != PJ_OK) goto fail;
     const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &rail_count) : NULL;
@@ -141,7 +141,8 @@ void pj_session_close(pj_session *session)
 {
     if (!session) return;
     if (session->open_run) session->interrupt(session->open_run);
-    if (!session->hurried) pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
+    if (!session->hurried)
+        pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_conditions_close(session->conditions);
     pj_meter_close(session->meter);

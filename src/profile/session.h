@@ -20,18 +20,18 @@
 #include <pthread.h>
 
 struct pj_session {
-    pj_meter *meter; /* NULL: --power none */
-    pj_store *store; /* NULL: nothing is stored */
-    char *spool_dir; /* NULL: spools are in memory */
-    char *other_dir; /* fallback folder when spool_dir's disk is full; NULL: none */
+    pj_meter *meter;              /* NULL: --power none */
+    pj_store *store;              /* NULL: nothing is stored */
+    char *spool_dir;              /* NULL: spools are in memory */
+    char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
     struct pj_recovery *recovery; /* of leftover spools; NULL: none */
     bool hurried;                 /* closing must not wait for the recovery */
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
-    pj_live_sinks sinks; /* live sinks; events go to sinks.all */
-    const char *power_asked; /* the list of sources as requested */
-    int64_t baseline_ns;     /* length of the cold idle window; 0: no baseline */
+    pj_live_sinks sinks;       /* live sinks; events go to sinks.all */
+    const char *power_asked;   /* the list of sources as requested */
+    int64_t baseline_ns;       /* length of the cold idle window; 0: no baseline */
     pj_conditions *conditions; /* NULL: no power was requested */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
@@ -46,7 +46,7 @@ struct pj_session {
     int64_t span_cost_ns;  /* cost of a span without statistics, measured at opening */
     pthread_mutex_t mutex; /* guards open_run */
     pj_run *open_run;
-    void (*interrupt)(pj_run *run); /* ends open_run when the session closes */
+    void (*interrupt)(pj_run *run);    /* ends open_run when the session closes */
     char next_run_id[PJ_UUID_BYTES];   /* used by the next run; "": a new id is created */
     char warning[PJ_ERROR_TEXT_BYTES]; /* from opening: no spool folder; "": none */
 };

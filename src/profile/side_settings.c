@@ -97,7 +97,8 @@ static const struct {
     {"depth", "depth_differs", "The depths of recording differ, and with them the overhead."},
     {"power", "scope_differs", "The power sources differ: they may not see the same devices."},
     {"scope", "scope_differs",
-     "The scopes differ: the energy of a machine, a process and a request are not the same quantity."},
+     "The scopes differ: the energy of a machine, a process and a request are not the same "
+     "quantity."},
     {"level", "level_differs",
      "The levels differ: a fine look slows an engine down, so only shares compare, not totals."},
 };

@@ -29,7 +29,7 @@ typedef struct second {
 } second;
 
 typedef struct rail_log {
-    bool known; /* there is a previous reading, and no gap since */
+    bool known;        /* there is a previous reading, and no gap since */
     int64_t last_ns;   /* of the last value, or for power of the last poll that repeated it */
     int64_t polled_ns; /* of the last successful poll */
     double last_value, energy_mj;

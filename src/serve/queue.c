@@ -420,8 +420,7 @@ static void leave_waiting(pj_run_queue *queue, job *j)
     end_job(queue, j, PJ_E_UNAVAILABLE, &err);
 }
 
-pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting,
-                              pj_error *err)
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting, pj_error *err)
 {
     pj_status status = PJ_OK;
     *was_waiting = false;

@@ -130,8 +130,7 @@ static bool read_ask(const json_t *object, pj_arena *arena, pj_run_ask *ask)
     ask->sampling.min_p = number(object, "min_p", 0, 1, &ok);
     ask->sampling.repetition_penalty = number(object, "repetition_penalty", 0, 1e6, &ok);
     ask->sampling.seed = (uint64_t)number(object, "seed", 0, 9007199254740992.0, &ok);
-    return ok && pj_sampling_check(&ask->sampling, NULL) == PJ_OK &&
-           read_texts(object, arena, ask);
+    return ok && pj_sampling_check(&ask->sampling, NULL) == PJ_OK && read_texts(object, arena, ask);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -149,8 +148,7 @@ pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_
     pj_status status = pj_buffer_status(&buffer, "a queued run", err);
     pthread_mutex_lock(&rows->mutex);
     if (status == PJ_OK)
-        status =
-            pj_store_queue_put(rows->store, id, queued_ns, buffer.data, buffer.length, err);
+        status = pj_store_queue_put(rows->store, id, queued_ns, buffer.data, buffer.length, err);
     pthread_mutex_unlock(&rows->mutex);
     pj_buffer_fini(&buffer);
     return status;

@@ -1,11 +1,11 @@
 #include "serve/service.h"
 
 #include "base/clock.h"
-#include "serve/machine.h"
 #include "profile/advice.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
 #include "profile/report.h"
+#include "serve/machine.h"
 #include "store/export.h"
 #include "store/views.h"
 #include "trace/summary.h"
@@ -103,8 +103,8 @@ static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_
     pj_run_info info;
     pj_arena arena;
     pj_arena_init(&arena, 0);
-    bool found = r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena) &&
-                 !is_stored(serve, r->id);
+    bool found =
+        r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena) && !is_stored(serve, r->id);
     *status = PJ_OK;
     if (found && (r->view == PJ_VIEW_RUN || r->view == PJ_VIEW_SUMMARY))
         pj_summary_write(out, &info, rates);
@@ -593,7 +593,7 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .resolve = resolve,
                             .view = view,
                             .cube = cube,
-                        .report = report,
+                            .report = report,
                             .export_run = export_run,
                             .delete_run = delete_run,
                             .prune = prune,

@@ -13,7 +13,7 @@ enum { PJ_SERVE_STORES = 8 };
 
 typedef struct pj_serve {
     const char *database, *models, *power;
-    const pj_meter *meter; /* used for runs; NULL: none */
+    const pj_meter *meter;     /* used for runs; NULL: none */
     pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */
     pj_run_queue *queue;
     pj_live_json *live;

@@ -89,8 +89,7 @@ static bool grow(builder *b)
     return true;
 }
 
-static const pj_sum_node empty_node = {
-    .flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
+static const pj_sum_node empty_node = {.flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
 
 /* The node's index; NONE when out of memory or over the limit. */
 static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
@@ -305,7 +304,8 @@ typedef struct nodes_header {
 
 enum { NODE_BYTES = offsetof(pj_sum_node, statistics), HEADER_1_BYTES = 24, STATISTICS_1 = 4 };
 
-_Static_assert(sizeof(pj_sum_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double), "no padding");
+_Static_assert(sizeof(pj_sum_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double),
+               "no padding");
 
 /* "PJNODE1": no count of statistics, and the sum of entropies after the four statistics of then. */
 static void read_node_1(const char *from, pj_sum_node *node)
@@ -319,8 +319,8 @@ static void read_node_1(const char *from, pj_sum_node *node)
 /* Statistics that the stored node lacks are unavailable. */
 static void read_node(const nodes_header *header, const char *from, pj_sum_node *node)
 {
-    uint32_t known = header->statistics < PJ_STATISTIC_SHOWN ? header->statistics
-                                                            : PJ_STATISTIC_SHOWN;
+    uint32_t known =
+        header->statistics < PJ_STATISTIC_SHOWN ? header->statistics : PJ_STATISTIC_SHOWN;
     for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) node->statistics[s] = NAN;
     if (header->magic[6] == '1')
         read_node_1(from, node);
@@ -330,8 +330,13 @@ static void read_node(const nodes_header *header, const char *from, pj_sum_node 
 
 static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_error *err)
 {
-    nodes_header header = {"PJNODE2", b->node_count, b->names->count, b->extra_count,
-                           b->layer_count, PJ_STATISTIC_SHOWN, 0};
+    nodes_header header = {"PJNODE2",
+                           b->node_count,
+                           b->names->count,
+                           b->extra_count,
+                           b->layer_count,
+                           PJ_STATISTIC_SHOWN,
+                           0};
     pj_buffer out;
     pj_buffer_init(&out, 1u << 30);
     pj_buffer_append(&out, &header, sizeof header);
@@ -409,10 +414,9 @@ pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum
     for (uint32_t i = 0; i < header.nodes; i++) read_node(&header, from + i * stride, &read[i]);
     memcpy(copy, from + node_bytes, count - header_bytes - node_bytes);
     const char *end = copy + (count - header_bytes - node_bytes);
-    *nodes = (pj_sum_nodes){header.nodes,  header.names,
-                        header.extras, header.layers,
-                        read,          (const pj_extra_sum *)(void *)copy,
-                        names};
+    *nodes = (pj_sum_nodes){header.nodes,  header.names, header.extras,
+                            header.layers, read,         (const pj_extra_sum *)(void *)copy,
+                            names};
     if (find_names(copy + extra_bytes, end, header.names, names) && nodes_are_sound(nodes))
         return PJ_OK;
 damaged:

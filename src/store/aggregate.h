@@ -46,7 +46,7 @@ typedef struct pj_extra_sum {
 
 typedef struct pj_sum_nodes {
     uint32_t node_count, name_count, extra_count;
-    uint32_t layer_count; /* highest layer index + 1 */
+    uint32_t layer_count;     /* highest layer index + 1 */
     const pj_sum_node *nodes; /* in order of first appearance */
     const pj_extra_sum *extras;
     const char *const *names;

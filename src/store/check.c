@@ -95,8 +95,8 @@ pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result 
     int64_t runs = 1;
     pj_status status = pj_store_find_defects(store, note_defect, result, err);
     if (status == PJ_OK && !id)
-        status = pj_sql_get_one_int(store, "SELECT count(*) FROM profiling_runs", NULL, 0, &runs,
-                                    err);
+        status =
+            pj_sql_get_one_int(store, "SELECT count(*) FROM profiling_runs", NULL, 0, &runs, err);
     result->runs = (uint64_t)runs;
     if (status == PJ_OK) status = check_tables(store, result, err);
     if (status == PJ_OK) status = check_sums(store, id, result, err);

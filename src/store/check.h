@@ -6,11 +6,11 @@
 #include "store/store.h"
 
 typedef struct pj_store_check_result {
-    uint64_t runs;         /* number checked */
-    uint64_t damaged;      /* findings of SQLite's integrity check */
-    uint64_t orphans;      /* rows that refer to a missing row */
-    uint64_t unbalanced;   /* wholes that differ from the sum of their parts */
-    double worst_relative; /* largest relative difference, including balanced ones */
+    uint64_t runs;                      /* number checked */
+    uint64_t damaged;                   /* findings of SQLite's integrity check */
+    uint64_t orphans;                   /* rows that refer to a missing row */
+    uint64_t unbalanced;                /* wholes that differ from the sum of their parts */
+    double worst_relative;              /* largest relative difference, including balanced ones */
     char first[4][PJ_ERROR_TEXT_BYTES]; /* the first finding of each kind; "": none */
 } pj_store_check_result;
 

@@ -15,8 +15,8 @@ enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
 
 static pj_status damaged(const char *table, const char *column, pj_error *err)
 {
-    return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s is invalid",
-                   table, column);
+    return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s is invalid", table,
+                   column);
 }
 
 static pj_status read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
@@ -139,7 +139,8 @@ static bool localise(const loading *l, const pj_column *column, pj_value *value)
     return true;
 }
 
-static pj_status read_row(loading *l, const pj_row_table *table, pj_sql *sql, void *row, pj_error *err)
+static pj_status read_row(loading *l, const pj_row_table *table, pj_sql *sql, void *row,
+                          pj_error *err)
 {
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];

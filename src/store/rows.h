@@ -128,7 +128,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
                    pj_value *value);
 /* Sets a member of a zeroed row; texts are copied into the arena. References are relative. False:
  * the value does not fit the column, or out of memory. */
-bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row, const pj_value *value,
-                   pj_arena *arena);
+bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row,
+                   const pj_value *value, pj_arena *arena);
 
 #endif

@@ -168,8 +168,8 @@ static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
     return status == PJ_OK && !done ? insert_rows(s, &encoder, rows, err) : status;
 }
 
-/* Before any table: a page that changes again after it was evicted to SQLite's write-ahead log makes
- * the commit read the log from that page on and compute all its checksums anew. */
+/* Before any table: a page that changes again after it was evicted to SQLite's write-ahead log
+ * makes the commit read the log from that page on and compute all its checksums anew. */
 static pj_status save_ranges(const pj_saving *s, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(s->store, "INSERT INTO run_rows VALUES (?, ?, ?, ?)", err);

@@ -36,7 +36,8 @@
                                                 "DELETE FROM run_rows WHERE run_id = OLD.id;"      \
                                                 " END;"
 
-/* Energy of each level and the sum of its parts; `operations`: join of components and operations. */
+/* Energy of each level and the sum of its parts; `operations`: join of components and operations.
+ */
 #define CONSERVATION(operations)                                                          \
     "CREATE VIEW conservation AS"                                                         \
     " SELECT 'component' AS level, c.id AS row_id, c.energy_mj AS whole_mj,"              \
@@ -257,6 +258,7 @@ static const char version_4[] = "ALTER TABLE profiling_runs ADD COLUMN statistic
 
 /* Components of standard deviations, deviations of net energies, and why a figure is
  * unavailable. */
+/* clang-format off */
 #define ADD(table, column, type) "ALTER TABLE " table " ADD COLUMN " column " " type ";"
 #define ADD_SDS(table, prefix)                                                             \
     ADD(table, prefix "sd_random_mj", "REAL")                                              \
@@ -539,6 +541,7 @@ static const char version_9[] =
     " DELETE FROM run_conditions WHERE run_id = OLD.id; END;";
 
 /* The server's queue: requested runs that have not ended, which survive a restart. */
+/* clang-format on */
 static const char version_10[] =
     "CREATE TABLE run_queue (id TEXT PRIMARY KEY NOT NULL, queued_ns INTEGER NOT NULL,"
     " request TEXT NOT NULL) WITHOUT ROWID;";
@@ -547,8 +550,8 @@ static const char version_10[] =
 static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
                                  "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
 
-/* Components in a step of a batch, but in no layer, had entries too many in this index when a large run
- * was inserted as pages; the rows themselves were right. */
+/* Components in a step of a batch, but in no layer, had entries too many in this index when a large
+ * run was inserted as pages; the rows themselves were right. */
 static const char version_12[] = "REINDEX components_of_sections;";
 
 /* Plans of experiments; their runs carry the name. */
@@ -556,6 +559,6 @@ static const char version_13[] =
     "CREATE TABLE experiments (name TEXT PRIMARY KEY NOT NULL, created_ns INTEGER NOT NULL,"
     " plan TEXT NOT NULL, losses TEXT) WITHOUT ROWID;";
 
-const char *const pj_sqlite_schema[] = {version_1, version_2, version_3, version_4, version_5,
-                                       version_6, version_7, version_8, version_9, version_10,
-                                       version_11, version_12, version_13, NULL};
+const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4, version_5,
+                                        version_6,  version_7,  version_8,  version_9, version_10,
+                                        version_11, version_12, version_13, NULL};

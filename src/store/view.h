@@ -28,9 +28,9 @@ pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns
 void pj_view_head(pj_run_view *view, bool method);
 /* PJ_ENERGY_COLUMNS from `column` on */
 void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column);
-#define PJ_ENERGY_COLUMNS \
-    "energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj, method,"             \
-    " net_energy_sd_mj, energy_sd_random_mj, energy_sd_bias_mj, energy_sd_gain_mj,"           \
+#define PJ_ENERGY_COLUMNS                                                           \
+    "energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj, method,"   \
+    " net_energy_sd_mj, energy_sd_random_mj, energy_sd_bias_mj, energy_sd_gain_mj," \
     " net_energy_sd_bias_mj, net_energy_sd_gain_mj, energy_upper_mj, unavailable_reason"
 enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 
@@ -41,8 +41,8 @@ pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *e
 void pj_row_select(const pj_row_table *table, char *text, size_t bytes);
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges);
 
-void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections, pj_error *err,
-                          pj_status *status);
+void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
+                          pj_error *err, pj_status *status);
 
 /* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);
@@ -51,6 +51,5 @@ double pj_node_metric(const pj_sum_node *node, pj_metric metric);
 void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
 /* *phase is -1 for any; fails for an unknown name. */
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err);
-
 
 #endif

@@ -88,7 +88,8 @@ static void write_mean_extras(pj_json *json, const pj_sum_nodes *nodes, const pa
     pj_json_object_end(json);
 }
 
-static void write_sum(pj_json *json, const pj_sum_nodes *nodes, const part_list *list, uint32_t which)
+static void write_sum(pj_json *json, const pj_sum_nodes *nodes, const part_list *list,
+                      uint32_t which)
 {
     const part *p = &list->parts[which];
     const pj_sum_node *n = &p->sum;
@@ -135,6 +136,7 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 
 /* Component rows of token ?1, filtered by layer ?2 and name ?3 unless NULL. For a shared step, the
  * token's part: the fraction `s` of everything, plus `x` of the net energy of attention. */
+/* clang-format off */
 #define ROWS_OF_TOKEN(join, layer, layer_is)                                                     \
     "SELECT c.*, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
     " AS s, CASE WHEN t.step_id IS NULL OR c.component_name <> 'attention' THEN 0 ELSE"          \
@@ -170,6 +172,7 @@ static const char operation_rows[] = COMPONENTS_OF_TOKEN
     " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
     " c.first_operation_id + c.operation_count - 1 ORDER BY o.id";
+/* clang-format on */
 
 static void write_row(pj_json *json, pj_sql *sql, bool operation)
 {

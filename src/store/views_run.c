@@ -123,6 +123,7 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
         "net_sd_random_mj",
         "net_sd_bias_mj",
         "net_sd_gain_mj"};
+    /* clang-format off */
     static const char *const energy_fields[] = {
         "phase",      "rail",      "gross_mj",         "idle_mj",        "net_mj",
         "sd_mj",      "sd_random_mj", "sd_bias_mj",    "sd_gain_mj",     "net_sd_mj",
@@ -139,6 +140,7 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
         "energy_sd_random_mj", "energy_sd_bias_mj", "energy_sd_gain_mj", "net_energy_mj",
         "net_energy_sd_mj", "net_energy_sd_random_mj", "net_energy_sd_bias_mj",
         "net_energy_sd_gain_mj"};
+    /* clang-format on */
     static const char *const warnings[] = {"t_ms", "code", "text"};
     static const char *const counts[] = {"samples", "phases",     "sections",  "tokens",
                                          "layers",  "components", "operations"};
@@ -200,7 +202,8 @@ static bool is_included(const char *include, const char *name)
     return false;
 }
 
-static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_page *page, pj_error *err)
+static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_page *page,
+                            pj_error *err)
 {
     char columns[2048];
     pj_json *json = view->json;

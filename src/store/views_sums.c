@@ -68,8 +68,8 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
 {
     *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
     if (choice->phase && *phase < 0)
-        return pj_fail(err, PJ_E_INVALID,
-                       "there is no phase %s (one of %s)", choice->phase, PJ_PHASE_CHOICES);
+        return pj_fail(err, PJ_E_INVALID, "there is no phase %s (one of %s)", choice->phase,
+                       PJ_PHASE_CHOICES);
     return PJ_OK;
 }
 
@@ -155,10 +155,10 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
 static pj_status read_metric_plane(pj_run_view *view, pj_metric metric, int64_t token,
                                    plane_view *plane, pj_error *err)
 {
-    if (pj_metric_table[metric].plane)
-        return read_plane(view, metric, token, plane, err);
+    if (pj_metric_table[metric].plane) return read_plane(view, metric, token, plane, err);
     if (metric != PJ_METRIC_POWER)
-        return pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", pj_metric_table[metric].name);
+        return pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s",
+                       pj_metric_table[metric].name);
     plane_view time = *plane;
     pj_status status = read_plane(view, PJ_METRIC_TIME, token, &time, err);
     if (status == PJ_OK) status = read_plane(view, PJ_METRIC_ENERGY, token, plane, err);
@@ -175,8 +175,8 @@ static pj_status read_metric_plane(pj_run_view *view, pj_metric metric, int64_t 
 
 /* Components that occur inside layers; taken from the sums, so that every token and metric has the
  * same columns. */
-static pj_status find_inside(pj_run_view *view, const char *const *names, uint32_t count, bool **inside,
-                             uint32_t *layers, pj_error *err)
+static pj_status find_inside(pj_run_view *view, const char *const *names, uint32_t count,
+                             bool **inside, uint32_t *layers, pj_error *err)
 {
     pj_sum_nodes nodes;
     pj_status status = pj_view_load_nodes(view, &nodes, err);
@@ -371,8 +371,8 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
     uint32_t layers = 0;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK && !pj_metric_table[choice->metric].in_heatmap)
-        status =
-            pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s", pj_metric_table[choice->metric].name);
+        status = pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s",
+                         pj_metric_table[choice->metric].name);
     if (status == PJ_OK) status = read_component_names(&view, &names, err);
     m.names = names.names;
     m.components = names.components;

@@ -44,8 +44,7 @@ static void write_step(pj_run_view *view, pj_sql *sql, int column)
     if (pj_sql_get_type(sql, column) == PJ_VALUE_NULL)
         pj_json_null(view->json);
     else
-        pj_json_int(view->json,
-                    pj_sql_get_int(sql, column) - view->ranges[PJ_TABLE_TOKENS].first);
+        pj_json_int(view->json, pj_sql_get_int(sql, column) - view->ranges[PJ_TABLE_TOKENS].first);
 }
 
 static void write_section(pj_run_view *view, pj_sql *sql)
@@ -112,8 +111,8 @@ static pj_status write_phase(pj_run_view *view, pj_sql *sql, const pj_view_windo
     return status;
 }
 
-void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections, pj_error *err,
-                          pj_status *status)
+void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
+                          pj_error *err, pj_status *status)
 {
     uint32_t left = window->limit ? window->limit : 500;
     if (left > 20000) left = 20000;
@@ -293,8 +292,8 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
     }
 }
 
-static pj_status write_rails(pj_run_view *view, const power_table *p, const thinning *t, bool series,
-                             pj_error *err)
+static pj_status write_rails(pj_run_view *view, const power_table *p, const thinning *t,
+                             bool series, pj_error *err)
 {
     pj_json *json = view->json;
     double *values = pj_arena_alloc(&view->one.arena, t->count + 1, sizeof *values);
@@ -343,7 +342,8 @@ static pj_status write_phase_spans(pj_run_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_power(pj_run_view *view, const pj_view_window *window, bool rails, pj_error *err)
+static pj_status write_power(pj_run_view *view, const pj_view_window *window, bool rails,
+                             pj_error *err)
 {
     power_table p;
     uint32_t points = window->limit ? window->limit : 2000;
@@ -400,14 +400,7 @@ static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, p
 }
 
 /* Columns of a token after its energies. */
-enum {
-    POWER = 8 + PJ_ENERGY_COLUMN_COUNT,
-    DISTURBED,
-    STEP,
-    CONTEXT_TOKENS,
-    SHARE,
-    CONTEXT_SHARE
-};
+enum { POWER = 8 + PJ_ENERGY_COLUMN_COUNT, DISTURBED, STEP, CONTEXT_TOKENS, SHARE, CONTEXT_SHARE };
 
 static void write_optional(pj_json *json, pj_sql *sql, int column, const char *key, bool truth)
 {

@@ -18,7 +18,7 @@ enum {
 
 typedef struct pj_condition {
     int64_t at_ns;
-    char device[PJ_DEVICE_NAME_BYTES]; /* "cpu", "gpu0", a chip's name */
+    char device[PJ_DEVICE_NAME_BYTES];                 /* "cpu", "gpu0", a chip's name */
     double temperature_c, clock_mhz, memory_clock_mhz; /* NAN: not reported */
     double utilisation;                                /* 0..1 since the last query */
     double power_limit_mw;                             /* as enforced now */

@@ -13,14 +13,14 @@ static void check(pj_live_sinks *list, uint32_t i)
     if (!atomic_exchange(&list->disabled[i], true)) atomic_fetch_add(&list->failed, 1);
 }
 
-#define TO_ALL(hook, ...)                                                       \
-    do {                                                                        \
-        pj_live_sinks *list = context;                                          \
-        for (uint32_t i = 0; i < list->count; i++) {                            \
+#define TO_ALL(hook, ...)                                                          \
+    do {                                                                           \
+        pj_live_sinks *list = context;                                             \
+        for (uint32_t i = 0; i < list->count; i++) {                               \
             if (!list->sinks[i].hook || atomic_load(&list->disabled[i])) continue; \
-            list->sinks[i].hook(list->sinks[i].context, __VA_ARGS__);           \
-            check(list, i);                                                     \
-        }                                                                       \
+            list->sinks[i].hook(list->sinks[i].context, __VA_ARGS__);              \
+            check(list, i);                                                        \
+        }                                                                          \
     } while (0)
 
 static void run_queued(void *context, const char *run_id, uint32_t position)
@@ -97,8 +97,9 @@ static void join(pj_live_sinks *list, const pj_live_sink *sink)
 pj_status pj_live_sinks_add(pj_live_sinks *list, const pj_live_sink *sink, pj_error *err)
 {
     if (sink->version != PJ_LIVE_SINK_VERSION)
-        return pj_fail(err, PJ_E_UNSUPPORTED, "a live sink of version %u cannot be used: this is %d",
-                       sink->version, PJ_LIVE_SINK_VERSION);
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "a live sink of version %u cannot be used: this is %d", sink->version,
+                       PJ_LIVE_SINK_VERSION);
     if (list->count == PJ_MAX_LIVE_SINKS)
         return pj_fail(err, PJ_E_FULL, "a session has at most %d live sinks", PJ_MAX_LIVE_SINKS);
     list->sinks[list->count] = *sink;

@@ -28,8 +28,8 @@ typedef struct pj_live_section {
     double t_ms;
     pj_phase phase;
     const char *name;
-    double duration_ms; /* of the end event; NAN at the start */
-    double energy_mj;   /* provisional; NAN: unavailable or not yet */
+    double duration_ms;        /* of the end event; NAN at the start */
+    double energy_mj;          /* provisional; NAN: unavailable or not yet */
     pj_source_quality quality; /* of the energy */
 } pj_live_section;
 
@@ -51,7 +51,7 @@ typedef struct pj_live_part {
     const char *component, *operation;
     double energy_mj;
     pj_source_quality quality; /* of the energy */
-    const pj_stats *stats; /* NULL: none */
+    const pj_stats *stats;     /* NULL: none */
 } pj_live_part;
 
 typedef struct pj_live_end {

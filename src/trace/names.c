@@ -28,8 +28,8 @@ static const char *const status_names[] = {"running",   "completed",   "failed",
                                            "cancelled", "interrupted", NULL};
 static const char *const depth_names[] = {"off", "module", "deep", NULL};
 static const char *const quality_names[] = {"unavailable", "modelled", "measured", NULL};
-static const char *const method_names[] = {"none", "integrate", "fit", "replay",
-                                           "allocated", "time", NULL};
+static const char *const method_names[] = {"none",      "integrate", "fit", "replay",
+                                           "allocated", "time",      NULL};
 
 static const char *const absence_names[] = {"", "no_sensor", "sensor_gap", "below_resolution",
                                             NULL};
@@ -95,10 +95,10 @@ int pj_method_parse(const char *name)
 pj_part pj_component_part(const char *name)
 {
     static const char *const attention[] = {
-        "q_proj", "k_proj",    "v_proj", "o_proj", "qkv_proj",  "dense", "q_norm",
-        "k_norm", "attention", "rope",   "c_attn", "self_attn", "output_gate",
-        "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d", "delta_rule", "out_proj",
-        "linear_attn", NULL};
+        "q_proj",      "k_proj",      "v_proj",      "o_proj",    "qkv_proj",  "dense",
+        "q_norm",      "k_norm",      "attention",   "rope",      "c_attn",    "self_attn",
+        "output_gate", "in_proj_qkv", "in_proj_z",   "in_proj_b", "in_proj_a", "conv1d",
+        "delta_rule",  "out_proj",    "linear_attn", NULL};
     static const char *const mlp[] = {
         "gate_proj", "up_proj", "gate_up_proj", "act",           "down_proj",          "fc1", "fc2",
         "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};

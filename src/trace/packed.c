@@ -49,7 +49,8 @@ static pj_status check_span(const pj_span_batch *b, size_t i, pj_error *err)
         return pj_fail(err, PJ_E_INVALID, "span %zu ends %lld ns before it begins", i,
                        (long long)(s->begin_ns - s->end_ns));
     if (s->layer > INT16_MAX)
-        return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is too many", i, s->layer);
+        return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is too many", i,
+                       s->layer);
     if (s->detail > b->detail_count)
         return pj_fail(err, PJ_E_INVALID, "span %zu has detail %u of %zu", i, s->detail,
                        b->detail_count);
@@ -92,7 +93,8 @@ static int by_nesting(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The spans that touch the run's time, cut to it and sorted; those outside are counted as misuse. */
+/* The spans that touch the run's time, cut to it and sorted; those outside are counted as misuse.
+ */
 static size_t sort_items(const replay *r, item *items)
 {
     int64_t first_ns = pj_lane_begun_ns(r->lane), last_ns = pj_clock_ns();
@@ -169,7 +171,8 @@ static void open_one(replay *r, const item *it)
 }
 
 /* Whether `it` lies in the open span. One that outlasts a coarser span by less than half of itself
- * (clocks of different resolution) is cut to it; other overlaps are neighbours, as of two threads. */
+ * (clocks of different resolution) is cut to it; other overlaps are neighbours, as of two threads.
+ */
 static bool lies_in(const open_item *outer, item *it)
 {
     if (it->begin_ns >= outer->end_ns && it->end_ns > outer->end_ns) return false;

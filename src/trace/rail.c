@@ -37,7 +37,8 @@ const char *pj_rail_class_colour(pj_rail_class c)
 
 double pj_rail_class_most_mw(pj_rail_class c)
 {
-    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw : classes[PJ_RAIL_PLATFORM].most_mw;
+    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw
+                                             : classes[PJ_RAIL_PLATFORM].most_mw;
 }
 
 int pj_rail_class_parse(const char *name)
@@ -119,8 +120,8 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
     text[0] = 0;
     for (uint32_t r = 0; r < count && used < bytes; r++)
         if (which >> r & 1)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
-                                     rails[r].name);
+            used +=
+                (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", rails[r].name);
 }
 
 /* Appends a list of names; class names in capitals ("CPU"), as people write them. */
@@ -132,7 +133,8 @@ static size_t put_names(char *text, size_t bytes, size_t used, const char *names
         snprintf(name, sizeof name, "%.*s", (int)length, at);
         if (pj_rail_class_of_name(name) < PJ_RAIL_TOTAL)
             for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", at == names ? "" : " and ", name);
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%s", at == names ? "" : " and ", name);
         at += length + (at[length] == ',');
     }
     return used < bytes ? used : bytes - 1;

@@ -69,7 +69,8 @@ static void fill_energy(pj_run_data *d)
     info->request_net_sd_mj = info->net_sd_mj * (info->request_mj / info->total_mj);
 }
 
-/* ---- medians ----------------------------------------------------------------------------------- */
+/* ---- medians -----------------------------------------------------------------------------------
+ */
 
 static int ascending(const void *a, const void *b)
 {
@@ -101,7 +102,8 @@ static pj_status fill_typical(pj_run_data *d, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- disturbed steps --------------------------------------------------------------------------- */
+/* ---- disturbed steps ---------------------------------------------------------------------------
+ */
 
 /* A decode step: its duration and its recorded work (0: none recorded). */
 typedef struct step {

@@ -53,8 +53,7 @@ double pj_token_part_mj(const pj_token_row *token, const pj_component_row *c)
     if (token->step == PJ_NO_PARENT) return mj;
     double net = pj_mj_of_nj(c->energy.net_nj), context = isnan(net) ? mj : net;
     bool by_context = strcmp(c->name, PJ_CONTEXT_COMPONENT) == 0;
-    return mj * token->share +
-           (by_context ? context * (token->context_share - token->share) : 0);
+    return mj * token->share + (by_context ? context * (token->context_share - token->share) : 0);
 }
 
 static const char *const batch_rules[] = {"bytes", "tokens", "equal"};

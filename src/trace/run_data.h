@@ -39,10 +39,10 @@ typedef enum pj_absence {
 } pj_absence;
 
 typedef struct pj_energy {
-    int64_t gross_nj;   /* = sum of the children's gross + self */
-    int64_t net_nj;     /* gross - idle power x time; may be negative within its interval */
-    int64_t self_nj;    /* gross energy of time that no child covers ("unattributed") */
-    int64_t planted_nj; /* ground truth of a simulation (gross), else PJ_NJ_UNKNOWN */
+    int64_t gross_nj;       /* = sum of the children's gross + self */
+    int64_t net_nj;         /* gross - idle power x time; may be negative within its interval */
+    int64_t self_nj;        /* gross energy of time that no child covers ("unattributed") */
+    int64_t planted_nj;     /* ground truth of a simulation (gross), else PJ_NJ_UNKNOWN */
     float sd_mj, net_sd_mj; /* 1 sigma of gross and net; the 95 % interval is +- 1.96 of it */
     pj_sd sd, net_sd;       /* their components */
     float upper_mj;         /* unavailable below resolution: at most this much gross; else NAN */
@@ -50,9 +50,9 @@ typedef struct pj_energy {
     uint8_t absence;        /* pj_absence */
 } pj_energy;
 
-#define PJ_ENERGY_UNKNOWN                                                                       \
+#define PJ_ENERGY_UNKNOWN                                                                        \
     ((pj_energy){PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, PJ_NJ_UNKNOWN, __builtin_nanf(""), \
-                 __builtin_nanf(""), PJ_SD_UNKNOWN, PJ_SD_UNKNOWN, __builtin_nanf(""),          \
+                 __builtin_nanf(""), PJ_SD_UNKNOWN, PJ_SD_UNKNOWN, __builtin_nanf(""),           \
                  PJ_METHOD_NONE, PJ_ABSENT_NOT})
 
 static inline void pj_energy_scale_sd(pj_energy *e, double factor)
@@ -139,7 +139,7 @@ typedef struct pj_component_row {
     uint32_t layer;   /* index of the layer row, or PJ_NO_PARENT: outside the layers (lm_head) */
     uint32_t section; /* index of the section row it lies in, or PJ_NO_PARENT */
     uint32_t token, step; /* see above; both PJ_NO_PARENT: in no token */
-    uint32_t class_;  /* index of the class row, or PJ_NO_PARENT */
+    uint32_t class_;      /* index of the class row, or PJ_NO_PARENT */
     const char *name;
     double start_ms, duration_ms;
     double flops, bytes; /* NAN: not given */
@@ -176,8 +176,9 @@ typedef struct pj_class_row {
     double energy_mj, energy_sd_mj; /* gross, net share included */
     double net_energy_mj, net_energy_sd_mj;
     pj_sd energy_sd, net_energy_sd;
-    double data_share;              /* 1 - posterior / prior variance: how much of the estimate comes from data */
-    bool truncated;                 /* its power came out negative and was set to 0 */
+    double
+        data_share; /* 1 - posterior / prior variance: how much of the estimate comes from data */
+    bool truncated; /* its power came out negative and was set to 0 */
 } pj_class_row;
 
 typedef struct pj_warning_row {
@@ -221,7 +222,7 @@ typedef struct pj_run_info {
     const uint32_t *prompt_tokens; /* [prompt_count] of each sequence; not stored as such */
     uint32_t prompt_count;         /* 0: unknown */
     const char *batch_rule;        /* how shared steps were split; NULL: there are none */
-    double cached_tokens; /* of the input tokens, those that a server had cached; NAN: unknown */
+    double cached_tokens;   /* of the input tokens, those that a server had cached; NAN: unknown */
     const char *allocation; /* rule by which a server's energy was divided between its requests,
                                of which this run is one; NULL: the energy is this run's alone */
     double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
@@ -229,21 +230,22 @@ typedef struct pj_run_info {
     const char *power_sources; /* "rapl,nvml"; NULL: none */
     pj_method method;          /* of figures below the token */
     double total_mj, idle_mj, net_mj, total_sd_mj, net_sd_mj;
-    pj_sd total_sd, net_sd; /* what the two consist of */
-    double upper_mj;        /* unavailable below resolution: at most this much; else NAN */
-    pj_absence absence;      /* why total_mj is not known */
+    pj_sd total_sd, net_sd;       /* what the two consist of */
+    double upper_mj;              /* unavailable below resolution: at most this much; else NAN */
+    pj_absence absence;           /* why total_mj is not known */
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
-    bool total_is_partial; /* partial_rails names something */
-    const char *total_rails;   /* rails that the total is the sum of: "cpu,gpu0"; NULL: none */
+    bool total_is_partial;       /* partial_rails names something */
+    const char *total_rails;     /* rails that the total is the sum of: "cpu,gpu0"; NULL: none */
     const char *conditions_json; /* by device: means and extremes; NULL: none reported */
-    const char *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
+    const char
+        *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
-    double model_load_mj;    /* NAN: unavailable, or the run loaded no model */
-    double typical_token_mj; /* median over the decode tokens */
-    double disturbed_share;  /* energy of disturbed tokens / request_mj */
-    int32_t disturbed_tokens; /* -1: not judged */
+    double model_load_mj;                 /* NAN: unavailable, or the run loaded no model */
+    double typical_token_mj;              /* median over the decode tokens */
+    double disturbed_share;               /* energy of disturbed tokens / request_mj */
+    int32_t disturbed_tokens;             /* -1: not judged */
     double parameters, active_parameters; /* of the model; NAN: unknown */
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;

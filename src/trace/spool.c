@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BATCH_BYTES = 256 << 10, SCAN_BUDGET_BYTES = 64 << 20,
-       STUCK_MAX_BYTES = 1 << 30 };
+enum { BATCH_BYTES = 256 << 10, SCAN_BUDGET_BYTES = 64 << 20, STUCK_MAX_BYTES = 1 << 30 };
 
 static const char magic[8] = "PJSPOOL";
 static const uint32_t byte_order_mark = 0x01020304;
@@ -30,7 +29,8 @@ typedef struct spool_header {
 
 _Static_assert(sizeof(spool_header) == PJ_SPOOL_HEADER_BYTES, "part of the format");
 _Static_assert(sizeof(pj_reading) == 56, "part of the format");
-/* Statistics have a slot of 32 bytes in a record; larger ones would be a new version of the format. */
+/* Statistics have a slot of 32 bytes in a record; larger ones would be a new version of the format.
+ */
 _Static_assert(sizeof(pj_stats) <= 32 && sizeof(pj_extra) == 16, "part of the format");
 
 bool pj_span_view_get(const pj_record *record, pj_span_view *view)
@@ -183,10 +183,11 @@ static bool use_reserve(pj_spool *spool, int number, pj_error *err)
     if (unlink(spool->reserve) != 0 && errno != ENOENT) return false; /* ENOENT: another run did */
     pj_free(spool->reserve);
     spool->reserve = NULL;
-    pj_fail_errno(err, number,
-                  "cannot write the spool %s; the %d MB held in reserve for this were released, and "
-                  "the run continues there",
-                  spool->path, PJ_SPOOL_RESERVE_BYTES >> 20);
+    pj_fail_errno(
+        err, number,
+        "cannot write the spool %s; the %d MB held in reserve for this were released, and "
+        "the run continues there",
+        spool->path, PJ_SPOOL_RESERVE_BYTES >> 20);
     return write_batch(spool);
 }
 
@@ -240,8 +241,8 @@ void pj_spool_reserve(const char *dir)
     if (!pj_path_join(path, sizeof path, dir, "reserve")) return;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return;
-    bool held = fstat(fd, &info) == 0 &&
-                (uint64_t)info.st_blocks * 512 >= (uint64_t)PJ_SPOOL_RESERVE_BYTES;
+    bool held =
+        fstat(fd, &info) == 0 && (uint64_t)info.st_blocks * 512 >= (uint64_t)PJ_SPOOL_RESERVE_BYTES;
     if (!held && !occupy(fd)) unlink(path); /* too little space even for this */
     close(fd);
 }
@@ -430,9 +431,9 @@ static pj_status copy_all(const pj_spool *spool, pj_spool_reader *reader, pj_err
 pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
 {
     *reader = (pj_spool_reader){.lock_fd = -1};
-    pj_status status = spool->stuck
-                           ? copy_all(spool, reader, err)
-                           : map_fd(spool->fd, spool->path ? spool->path : "the spool", reader, err);
+    pj_status status =
+        spool->stuck ? copy_all(spool, reader, err)
+                     : map_fd(spool->fd, spool->path ? spool->path : "the spool", reader, err);
     if (status != PJ_OK) pj_spool_reader_close(reader);
     reader->checked = reader->mapping.size; /* written by this process a moment ago */
     return status;

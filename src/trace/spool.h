@@ -31,8 +31,8 @@
  *
  * The file is written with write(), not through a mapping: what write() accepted survives the death
  * of the process just as well, and a full disk is an error code instead of a SIGBUS. When the disk
- * is full, the reserve file of the folder is deleted first, which frees PJ_SPOOL_RESERVE_BYTES; when
- * those are used up too, the spool continues in memory, so that the run can still finish.
+ * is full, the reserve file of the folder is deleted first, which frees PJ_SPOOL_RESERVE_BYTES;
+ * when those are used up too, the spool continues in memory, so that the run can still finish.
  */
 #ifndef PJ_TRACE_SPOOL_H
 #define PJ_TRACE_SPOOL_H
@@ -121,8 +121,8 @@ pj_status pj_spool_append(pj_spool *spool, pj_record_type type, const void *payl
 /* A record as it came from a lane: the checksum is put in. */
 pj_status pj_spool_append_record(pj_spool *spool, const pj_record *record, pj_error *err);
 /* Hands everything to the operating system. On a full disk the reserve is given up, and then the
- * spool moves to memory; each of these steps is reported once, as a failure whose sentence says what
- * happens next. */
+ * spool moves to memory; each of these steps is reported once, as a failure whose sentence says
+ * what happens next. */
 pj_status pj_spool_flush(pj_spool *spool, pj_error *err);
 /* For a run that ended but could not be stored: completes the file with what is only in memory, or
  * writes the whole spool to `other_dir` (NULL: none) if the file cannot take it. Returns how many
@@ -154,8 +154,7 @@ typedef struct pj_spool_reader {
  * another process has removed it meanwhile. */
 pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_error *err);
 /* The same for an open descriptor, which belongs to the reader whatever the outcome. */
-pj_status pj_spool_reader_open_fd(int fd, const char *path, pj_spool_reader *reader,
-                                  pj_error *err);
+pj_status pj_spool_reader_open_fd(int fd, const char *path, pj_spool_reader *reader, pj_error *err);
 /* Reads what a spool of this process holds, after a flush. */
 pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_error *err);
 /* Reads from memory that the caller keeps; for tests and the fuzzer. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 const pj_statistic_info pj_statistics[PJ_STATISTIC_COUNT] = {
-#define X(ID, member, type, name, aggregate, unit, label, ...)           \
-    [PJ_STATISTIC_##ID] = {PJ_STATISTIC_NAME_##type(PJ_ACTIVATION, name), \
+#define X(ID, member, type, name, aggregate, unit, label, ...)                     \
+    [PJ_STATISTIC_##ID] = {PJ_STATISTIC_NAME_##type(PJ_ACTIVATION, name),          \
                            PJ_STATISTIC_NAME_##type(PJ_TENSOR, name), unit, label, \
                            PJ_AGGREGATE_##aggregate},
     PJ_STATISTICS(X)

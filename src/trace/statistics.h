@@ -24,16 +24,16 @@
  */
 
 /* Shown: in charts, in answers about components and operations, and live. */
-#define PJ_SHOWN_STATISTICS(X, ...)                                                               \
-    X(MEAN, mean_abs, FLOAT, "mean", MEAN, "", "mean |x|", __VA_ARGS__)                           \
-    X(STD, std, FLOAT, "std", MEAN, "", "standard deviation", __VA_ARGS__)                        \
-    X(MAX, max_abs, FLOAT, "max", MAX, "", "max |x|", __VA_ARGS__)                                \
+#define PJ_SHOWN_STATISTICS(X, ...)                                        \
+    X(MEAN, mean_abs, FLOAT, "mean", MEAN, "", "mean |x|", __VA_ARGS__)    \
+    X(STD, std, FLOAT, "std", MEAN, "", "standard deviation", __VA_ARGS__) \
+    X(MAX, max_abs, FLOAT, "max", MAX, "", "max |x|", __VA_ARGS__)         \
     X(SPARSITY, sparsity, FLOAT, "sparsity", MEAN, "share", "sparsity", __VA_ARGS__)
 
 /* Kept with every row. */
-#define PJ_ROW_STATISTICS(X, ...)                                                                 \
-    X(SIGNED_MEAN, mean, FLOAT, "signed_mean", MEAN, "", "mean", __VA_ARGS__)                     \
-    X(NAN_COUNT, nan_count, U32, "nan_count", SUM, "", "NaN values", __VA_ARGS__)                 \
+#define PJ_ROW_STATISTICS(X, ...)                                                 \
+    X(SIGNED_MEAN, mean, FLOAT, "signed_mean", MEAN, "", "mean", __VA_ARGS__)     \
+    X(NAN_COUNT, nan_count, U32, "nan_count", SUM, "", "NaN values", __VA_ARGS__) \
     X(INF_COUNT, inf_count, U32, "inf_count", SUM, "", "infinite values", __VA_ARGS__)
 
 #define PJ_STATISTICS(X, ...)           \
@@ -43,8 +43,8 @@
 /* Column name of a statistic, given the table's prefix. */
 #define PJ_STATISTIC_NAME_FLOAT(prefix, name) prefix "_" name
 #define PJ_STATISTIC_NAME_U32(prefix, name)   name
-#define PJ_ACTIVATION "activation"
-#define PJ_TENSOR     "tensor"
+#define PJ_ACTIVATION                         "activation"
+#define PJ_TENSOR                             "tensor"
 
 typedef enum pj_statistic {
 #define X(ID, ...) PJ_STATISTIC_##ID,
@@ -52,7 +52,7 @@ typedef enum pj_statistic {
     PJ_STATISTIC_LAST_SHOWN = PJ_STATISTIC_SHOWN - 1,
     PJ_ROW_STATISTICS(X)
 #undef X
-    PJ_STATISTIC_COUNT
+        PJ_STATISTIC_COUNT
 } pj_statistic;
 
 typedef enum pj_aggregate { PJ_AGGREGATE_MEAN, PJ_AGGREGATE_MAX, PJ_AGGREGATE_SUM } pj_aggregate;
@@ -84,13 +84,13 @@ static inline double pj_statistic_get(const pj_stats *stats, pj_statistic statis
  * X(ID, name, unit, aggregate, heatmap, plane, tree): what a chart can show of a part of a run.
  * heatmap, plane (kept for each token beside the run) and tree say where: YES or NO.
  */
-#define PJ_METRICS(X)                                                           \
-    X(TIME, "time", "ms", "sum", YES, YES, YES)                                 \
-    X(ENERGY, "energy", "mJ", "sum", YES, YES, YES)                             \
-    X(POWER, "power", "mW", "energy over time", YES, NO, NO)                    \
-    PJ_SHOWN_STATISTICS(PJ_METRIC_OF_STATISTIC, X)                              \
-    X(ENTROPY, "attention_entropy", "nat", "mean", YES, YES, NO)                \
-    X(FLOPS, "flops", "FLOP", "sum", NO, NO, YES)                               \
+#define PJ_METRICS(X)                                            \
+    X(TIME, "time", "ms", "sum", YES, YES, YES)                  \
+    X(ENERGY, "energy", "mJ", "sum", YES, YES, YES)              \
+    X(POWER, "power", "mW", "energy over time", YES, NO, NO)     \
+    PJ_SHOWN_STATISTICS(PJ_METRIC_OF_STATISTIC, X)               \
+    X(ENTROPY, "attention_entropy", "nat", "mean", YES, YES, NO) \
+    X(FLOPS, "flops", "FLOP", "sum", NO, NO, YES)                \
     X(BYTES, "bytes", "B", "sum", NO, NO, YES)
 
 #define PJ_METRIC_OF_STATISTIC(ID, member, type, name, aggregate, unit, label, X) \
@@ -103,7 +103,7 @@ typedef enum pj_metric {
 #define X(ID, ...) PJ_METRIC_##ID,
     PJ_METRICS(X)
 #undef X
-    PJ_METRIC_COUNT
+        PJ_METRIC_COUNT
 } pj_metric;
 
 typedef struct pj_metric_info {
@@ -125,13 +125,13 @@ static inline pj_statistic pj_metric_statistic(pj_metric metric)
 }
 
 /* Names of metrics as one text, for choices and help; the separator also comes first: skip it. */
-#define PJ_TEXT_IF_YES(text)                                  text
+#define PJ_TEXT_IF_YES(text) text
 #define PJ_TEXT_IF_NO(text)
-#define PJ_BAR_HEATMAP(ID, name, unit, agg, heatmap, ...)     PJ_TEXT_IF_##heatmap("|" name)
+#define PJ_BAR_HEATMAP(ID, name, unit, agg, heatmap, ...)      PJ_TEXT_IF_##heatmap("|" name)
 #define PJ_BAR_TREE(ID, name, unit, agg, heatmap, plane, tree) PJ_TEXT_IF_##tree("|" name)
-#define PJ_COMMA_HEATMAP(ID, name, unit, agg, heatmap, ...)   PJ_TEXT_IF_##heatmap(", " name)
-#define PJ_HEATMAP_CHOICES                                    (&(PJ_METRICS(PJ_BAR_HEATMAP))[1])
-#define PJ_TREE_CHOICES                                       (&(PJ_METRICS(PJ_BAR_TREE))[1])
-#define PJ_HEATMAP_WORDS                                      PJ_METRICS(PJ_COMMA_HEATMAP)
+#define PJ_COMMA_HEATMAP(ID, name, unit, agg, heatmap, ...)    PJ_TEXT_IF_##heatmap(", " name)
+#define PJ_HEATMAP_CHOICES                                     (&(PJ_METRICS(PJ_BAR_HEATMAP))[1])
+#define PJ_TREE_CHOICES                                        (&(PJ_METRICS(PJ_BAR_TREE))[1])
+#define PJ_HEATMAP_WORDS                                       PJ_METRICS(PJ_COMMA_HEATMAP)
 
 #endif

@@ -21,7 +21,8 @@ static double decoded_tokens(const pj_run_info *info)
     return info->output_tokens > sequences ? (double)info->output_tokens - sequences : 0;
 }
 
-/* Tokens of the prompt that prefill worked on: those that a server had cached cost next to nothing. */
+/* Tokens of the prompt that prefill worked on: those that a server had cached cost next to nothing.
+ */
 static double worked_tokens(const pj_run_info *info)
 {
     double cached = info->cached_tokens > 0 ? info->cached_tokens : 0;
@@ -157,7 +158,8 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_double(json, "net_energy_sd_mj", info->net_sd_mj);
     pj_json_kv_sd(json, "net_energy", &info->net_sd);
     pj_json_kv_double(json, "energy_upper_mj", info->upper_mj);
-    pj_json_kv_string(json, "unavailable_reason", info->absence ? pj_absence_name(info->absence) : NULL);
+    pj_json_kv_string(json, "unavailable_reason",
+                      info->absence ? pj_absence_name(info->absence) : NULL);
     pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
     pj_json_kv_names(json, "total_rails", info->total_rails);
     pj_json_kv_names(json, "partial_rails", info->partial_rails);

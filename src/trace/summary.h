@@ -18,16 +18,16 @@ typedef struct pj_run_ratios {
     double tokens_per_second; /* output tokens after the first of each sequence / decode time */
     double prefill_tokens_per_second; /* input tokens / prefill time */
     /* The request leaves out model loading and idle gaps: see trace/request.h. */
-    double joules_per_token;    /* gross energy of the request / output tokens */
+    double joules_per_token; /* gross energy of the request / output tokens */
     double joules_per_token_net;
     double joules_per_token_sd, joules_per_token_net_sd; /* 1 sigma of the two */
-    double joules_per_token_typical; /* median of the decode tokens */
-    double joules_per_input_token;   /* prefill / input tokens */
-    double joules_per_output_token;  /* decode / output tokens; NAN where nothing was decoded */
-    double tokens_per_joule;         /* 1 / joules_per_token */
-    double energy_delay_product;     /* request energy x request duration, J s */
-    double mean_power_mw;            /* of the whole run */
-    double prefill_decode_ratio;     /* of energy */
+    double joules_per_token_typical;                     /* median of the decode tokens */
+    double joules_per_input_token;                       /* prefill / input tokens */
+    double joules_per_output_token; /* decode / output tokens; NAN where nothing was decoded */
+    double tokens_per_joule;        /* 1 / joules_per_token */
+    double energy_delay_product;    /* request energy x request duration, J s */
+    double mean_power_mw;           /* of the whole run */
+    double prefill_decode_ratio;    /* of energy */
     double mj_per_million_parameters, mj_per_million_active_parameters; /* of the request */
 } pj_run_ratios;
 

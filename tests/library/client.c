@@ -6,18 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK(condition)                                                      \
-    do {                                                                      \
-        if (!(condition)) {                                                   \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);           \
-            return 1;                                                         \
-        }                                                                     \
+#define CHECK(condition)                                            \
+    do {                                                            \
+        if (!(condition)) {                                         \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+            return 1;                                               \
+        }                                                           \
     } while (0)
 
 static void burn(long ms)
 {
     int64_t until = pj_clock_ns() + ms * 1000000;
-    while (pj_clock_ns() < until) {}
+    while (pj_clock_ns() < until) {
+    }
 }
 
 static int record(const char *power, pj_result *result)

@@ -1,5 +1,6 @@
-/* A program with NVTX ranges, without NVTX: loads the injection library as NVTX's header does and calls
- * through the slots that it fills. With an argument: so many push and pop pairs, and their cost. */
+/* A program with NVTX ranges, without NVTX: loads the injection library as NVTX's header does and
+ * calls through the slots that it fills. With an argument: so many push and pop pairs, and their
+ * cost. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>

@@ -19,8 +19,7 @@ pj_status pj_jinja_open(const char *text, size_t bytes, const char *name, pj_jin
                         pj_error *err)
 {
     *jinja = NULL;
-    if (bytes > MAX_TEMPLATE_BYTES)
-        return pj_fail(err, PJ_E_FULL, "%s has more than 4 MB", name);
+    if (bytes > MAX_TEMPLATE_BYTES) return pj_fail(err, PJ_E_FULL, "%s has more than 4 MB", name);
     pj_jinja *made = pj_alloc(1, sizeof *made);
     if (!made) return pj_fail_memory(err, "a chat template");
     pj_arena_init(&made->arena, TREE_BYTES);
@@ -29,8 +28,7 @@ pj_status pj_jinja_open(const char *text, size_t bytes, const char *name, pj_jin
     size_t count;
     ji_node *root = NULL;
     pj_status status = ji_scan(text, bytes, made->name, &made->arena, &tokens, &count, err);
-    if (status == PJ_OK)
-        status = ji_parse(tokens, count, made->name, &made->arena, &root, err);
+    if (status == PJ_OK) status = ji_parse(tokens, count, made->name, &made->arena, &root, err);
     made->root = root;
     if (status != PJ_OK) {
         pj_jinja_close(made);

@@ -33,7 +33,7 @@ typedef struct pj_jinja_input {
 } pj_jinja_input;
 
 typedef struct pj_jinja_output {
-    char *text; /* pj_free */
+    char *text;     /* pj_free */
     uint8_t *marks; /* 1 for data bytes; pj_free */
     size_t bytes;
 } pj_jinja_output;

@@ -120,8 +120,7 @@ static void append(parser *p, ji_node *to, ji_node *item)
     if (!to || p->status != PJ_OK) return;
     size_t n = to->count;
     if ((n & (n - 1)) == 0) { /* full at 0, 1, 2, 4, 8, ... */
-        ji_node **items =
-            pj_arena_alloc(p->arena, n ? 2 * n : 1, sizeof *items);
+        ji_node **items = pj_arena_alloc(p->arena, n ? 2 * n : 1, sizeof *items);
         if (!items) {
             fail(p, PJ_E_FULL, "the template is too large");
             return;
@@ -173,8 +172,10 @@ static void parse_arguments(parser *p, ji_node *call)
     }
     if (call->name_count == 0 || p->status != PJ_OK) return;
     call->names = pj_arena_alloc(p->arena, call->name_count, sizeof *call->names);
-    if (call->names) memcpy(call->names, names, call->name_count * sizeof *names);
-    else fail(p, PJ_E_FULL, "the template is too large");
+    if (call->names)
+        memcpy(call->names, names, call->name_count * sizeof *names);
+    else
+        fail(p, PJ_E_FULL, "the template is too large");
 }
 
 static ji_node *parse_call(parser *p, ji_node *callee)
@@ -393,9 +394,10 @@ typedef struct level {
     char ops[5];
 } level;
 
-static const level levels[] = {
-    {{"+", "-", NULL}, "+-"}, {{"~", NULL}, "~"}, {{"*", "/", "//", "%", NULL}, "*/f%"},
-    {{"**", NULL}, "p"}};
+static const level levels[] = {{{"+", "-", NULL}, "+-"},
+                               {{"~", NULL}, "~"},
+                               {{"*", "/", "//", "%", NULL}, "*/f%"},
+                               {{"**", NULL}, "p"}};
 
 static ji_node *parse_level(parser *p, size_t which)
 {
@@ -405,8 +407,7 @@ static ji_node *parse_level(parser *p, size_t which)
         more = false;
         for (int i = 0; levels[which].operators[i] && !more; i++)
             if (take_op(p, levels[which].operators[i])) {
-                left = with_op(p, JI_BINARY, levels[which].ops[i], left,
-                               parse_level(p, which + 1));
+                left = with_op(p, JI_BINARY, levels[which].ops[i], left, parse_level(p, which + 1));
                 more = true;
             }
     }
@@ -448,8 +449,8 @@ static ji_node *parse_comparison(parser *p)
 static ji_node *parse_not(parser *p)
 {
     if (!enter(p)) return NULL;
-    ji_node *value = take_word(p, "not") ? with_op(p, JI_UNARY, '!', parse_not(p), NULL)
-                                         : parse_comparison(p);
+    ji_node *value =
+        take_word(p, "not") ? with_op(p, JI_UNARY, '!', parse_not(p), NULL) : parse_comparison(p);
     p->depth--;
     return value;
 }

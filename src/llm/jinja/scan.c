@@ -192,9 +192,9 @@ static bool scan_number(scanner *s)
     size_t used = 0;
     bool whole = true, hex = peek(s, 0) == '0' && (peek(s, 1) == 'x' || peek(s, 1) == 'X');
     for (char c; (c = peek(s, 0)) && used < sizeof text - 1; s->at++) {
-        bool exponent = !hex && (c == 'e' || c == 'E') &&
-                        ((peek(s, 1) >= '0' && peek(s, 1) <= '9') || peek(s, 1) == '-' ||
-                         peek(s, 1) == '+');
+        bool exponent =
+            !hex && (c == 'e' || c == 'E') &&
+            ((peek(s, 1) >= '0' && peek(s, 1) <= '9') || peek(s, 1) == '-' || peek(s, 1) == '+');
         bool point = c == '.' && whole && peek(s, 1) >= '0' && peek(s, 1) <= '9';
         bool sign = (c == '-' || c == '+') && used && (text[used - 1] | 32) == 'e' && !hex;
         bool digit = (c >= '0' && c <= '9') ||
@@ -233,7 +233,8 @@ static bool scan_operator(scanner *s)
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
         if (looking_at(s, operators[i])) {
             s->at += strlen(operators[i]);
-            return add(s, (ji_token){JI_T_OPERATOR, s->line, operators[i], strlen(operators[i]), 0, 0});
+            return add(
+                s, (ji_token){JI_T_OPERATOR, s->line, operators[i], strlen(operators[i]), 0, 0});
         }
     return fail(s, "an unexpected character inside a tag");
 }
@@ -267,10 +268,10 @@ static bool scan_inside(scanner *s, bool print)
         }
         if (c == '{' || c == '[' || c == '(') braces++;
         if ((c == '}' || c == ']' || c == ')') && braces > 0) braces--;
-        bool good = c == '"' || c == '\''   ? scan_text(s)
-                    : c >= '0' && c <= '9'  ? scan_number(s)
-                    : is_name(c, true)      ? scan_name(s)
-                                            : scan_operator(s);
+        bool good = c == '"' || c == '\''  ? scan_text(s)
+                    : c >= '0' && c <= '9' ? scan_number(s)
+                    : is_name(c, true)     ? scan_name(s)
+                                           : scan_operator(s);
         if (!good) return false;
     }
 }
@@ -343,8 +344,8 @@ static bool scan_all(scanner *s)
 {
     while (s->at < s->bytes) {
         size_t begin = s->at;
-        while (s->at < s->bytes &&
-               !(peek(s, 0) == '{' && (peek(s, 1) == '{' || peek(s, 1) == '%' || peek(s, 1) == '#')))
+        while (s->at < s->bytes && !(peek(s, 0) == '{' &&
+                                     (peek(s, 1) == '{' || peek(s, 1) == '%' || peek(s, 1) == '#')))
             s->at++;
         if (s->at < s->bytes) {
             if (!scan_tag(s, begin)) return false;

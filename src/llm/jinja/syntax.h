@@ -8,14 +8,14 @@
 
 typedef enum ji_kind {
     /* expressions */
-    JI_TEXT,     /* text, bytes */
-    JI_INTEGER,  /* integer */
-    JI_FLOAT,    /* number */
-    JI_CONSTANT, /* integer: 0 none, 1 false, 2 true */
-    JI_NAME,     /* text */
-    JI_LIST,     /* items */
-    JI_TUPLE,    /* items */
-    JI_DICT,     /* items: key, value, key, value ... */
+    JI_TEXT,      /* text, bytes */
+    JI_INTEGER,   /* integer */
+    JI_FLOAT,     /* number */
+    JI_CONSTANT,  /* integer: 0 none, 1 false, 2 true */
+    JI_NAME,      /* text */
+    JI_LIST,      /* items */
+    JI_TUPLE,     /* items */
+    JI_DICT,      /* items: key, value, key, value ... */
     JI_ATTRIBUTE, /* a.text */
     JI_ITEM,      /* a[b] */
     JI_SLICE,     /* items: begin, end, step; NULL where left out */
@@ -28,17 +28,17 @@ typedef enum ji_kind {
     JI_CHAIN,     /* a < b < c: items are compares that share their middle operands */
     JI_CONDITION, /* a if b else c; c NULL: undefined */
     /* statements */
-    JI_DATA,   /* text, bytes: written as they are */
-    JI_PRINT,  /* a */
-    JI_BLOCK,  /* items in order */
-    JI_IF,     /* b: condition, a: then, c: else or NULL */
-    JI_FOR,    /* items[0]: target, items[1]: iterable, items[2]: filter or NULL; a: body, c: else */
-    JI_SET,    /* a: target, b: value */
-    JI_CAPTURE, /* a: target, b: body, c: chain of filters or NULL */
-    JI_MACRO,  /* text: name; items: names, then defaults or NULL; a: body */
-    JI_CALL_BLOCK, /* a: the call, b: a macro named caller */
+    JI_DATA,  /* text, bytes: written as they are */
+    JI_PRINT, /* a */
+    JI_BLOCK, /* items in order */
+    JI_IF,    /* b: condition, a: then, c: else or NULL */
+    JI_FOR,   /* items[0]: target, items[1]: iterable, items[2]: filter or NULL; a: body, c: else */
+    JI_SET,   /* a: target, b: value */
+    JI_CAPTURE,      /* a: target, b: body, c: chain of filters or NULL */
+    JI_MACRO,        /* text: name; items: names, then defaults or NULL; a: body */
+    JI_CALL_BLOCK,   /* a: the call, b: a macro named caller */
     JI_FILTER_BLOCK, /* a: body, c: chain of filters */
-    JI_WITH,   /* items: target, value ...; a: body */
+    JI_WITH,         /* items: target, value ...; a: body */
     JI_BREAK,
     JI_CONTINUE
 } ji_kind;

@@ -1,5 +1,5 @@
-/* Shares of a batch's steps: every rule, batches of several sizes, prompts of several lengths, sums to
- * the nanojoule, and parts that add up to each token. */
+/* Shares of a batch's steps: every rule, batches of several sizes, prompts of several lengths, sums
+ * to the nanojoule, and parts that add up to each token. */
 #include "attribution/batch.h"
 
 #include <math.h>
@@ -13,8 +13,9 @@
 
 enum { MOST = 8, STEPS = 5, LAYERS = 2 };
 
-/* `batch` sequences with a prefill and STEPS decode steps; each step has layers with a projection and
- * an attention, and a component outside them. Energies are odd, so that nothing divides evenly. */
+/* `batch` sequences with a prefill and STEPS decode steps; each step has layers with a projection
+ * and an attention, and a component outside them. Energies are odd, so that nothing divides evenly.
+ */
 typedef struct made {
     pj_run_data d;
     pj_phase_row phases[2];
@@ -176,13 +177,14 @@ static void other_rules_do_not_look_at_context(void **state)
         assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
         assert_string_equal(m->d.info.batch_rule, rules[r]);
         for (uint32_t i = 5; i < m->d.token_count; i++)
-            assert_true(i % 4 == 0 ||
-                        llabs(m->tokens[i].energy.gross_nj - m->tokens[i - 1].energy.gross_nj) <= 1);
+            assert_true(i % 4 == 0 || llabs(m->tokens[i].energy.gross_nj -
+                                            m->tokens[i - 1].energy.gross_nj) <= 1);
         free(m);
     }
 }
 
-/* Two tokens of one sequence in a step (speculation): by tokens they count twice, by sequence once. */
+/* Two tokens of one sequence in a step (speculation): by tokens they count twice, by sequence once.
+ */
 static void tokens_and_sequences_differ(void **state)
 {
     for (int by_tokens = 0; by_tokens < 2; by_tokens++) {

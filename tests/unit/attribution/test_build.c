@@ -2,8 +2,8 @@
  * out, cut spools, energies that add up at every level, phase tags. Spans are written with times
  * of the test's choosing, so that every expectation is exact. */
 #include "../sanitized.h"
-#include "base/clock.h"
 #include "attribution/build.h"
+#include "base/clock.h"
 #include "trace/run_json.h"
 
 #include <math.h>

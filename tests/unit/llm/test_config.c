@@ -184,11 +184,11 @@ static void test_experts(void **state)
 static void test_newer_families(void **state)
 {
     (void)state;
-    pj_model_config nested = read(
-        "{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"eos_token_id\":[1,106],"
-        "\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,"
-        "\"num_hidden_layers\":34,\"intermediate_size\":10240,\"sliding_window\":1024,"
-        "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}");
+    pj_model_config nested =
+        read("{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"eos_token_id\":[1,106],"
+             "\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,"
+             "\"num_hidden_layers\":34,\"intermediate_size\":10240,\"sliding_window\":1024,"
+             "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}");
     assert_int_equal(nested.arch, PJ_ARCH_GEMMA3);
     assert_int_equal(nested.heads, 8);
     assert_int_equal(nested.kv_heads, 4);
@@ -202,9 +202,9 @@ static void test_newer_families(void **state)
     assert_true(smol.layer_rotates[0] && smol.tied_head && smol.rope.theta == 2e6);
     pj_model_config capped = read("{\"model_type\":\"gemma2\"," SIZES "}");
     assert_true(capped.attention_softcap == 50 && capped.logit_softcap == 30);
-    pj_model_config plain = read("{\"model_type\":\"gemma2\"," SIZES
-                                 ",\"attn_logit_softcapping\":null,"
-                                 "\"final_logit_softcapping\":null}");
+    pj_model_config plain =
+        read("{\"model_type\":\"gemma2\"," SIZES ",\"attn_logit_softcapping\":null,"
+             "\"final_logit_softcapping\":null}");
     assert_true(plain.attention_softcap == 0 && plain.logit_softcap == 0);
     pj_model_config scaled = read("{\"model_type\":\"ministral3\"," SIZES "}");
     assert_int_equal(scaled.rope.type, PJ_ROPE_YARN);

@@ -831,8 +831,8 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
             free(normed);
             normed = opening(&w, before, x, n);
         }
-        accumulate(&w, s->norms ? "post_feedforward_layernorm" : NULL, x,
-                   feed_forward(&w, normed), n);
+        accumulate(&w, s->norms ? "post_feedforward_layernorm" : NULL, x, feed_forward(&w, normed),
+                   n);
         free(normed);
     }
     w.layer = -1;

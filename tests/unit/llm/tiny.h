@@ -32,9 +32,9 @@ typedef struct tiny_shape {
     bool fused_experts; /* one tensor for all experts */
     bool mixtral;       /* names of that family */
     /* Families of 2024 to 2026. */
-    int norms;            /* TINY_PRE, TINY_POST (OLMo 2) or TINY_SANDWICH (Gemma) */
-    bool full_qk_norm;    /* over all heads together */
-    bool gemma;           /* weights of norms are w - 1, GeGLU, embedding times sqrt(hidden) */
+    int norms;         /* TINY_PRE, TINY_POST (OLMo 2) or TINY_SANDWICH (Gemma) */
+    bool full_qk_norm; /* over all heads together */
+    bool gemma;        /* weights of norms are w - 1, GeGLU, embedding times sqrt(hidden) */
     double residual_scale, logit_scale, score_scale; /* 0: plain */
     double score_cap, logit_cap;                     /* 0: none */
     int unrotated_every;                             /* layers without rotation; 0: none */

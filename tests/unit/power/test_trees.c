@@ -50,7 +50,8 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* ---- counters that move ------------------------------------------------------------------------ */
+/* ---- counters that move ------------------------------------------------------------------------
+ */
 
 typedef struct moving {
     char path[600];
@@ -85,7 +86,8 @@ static void *move_counters(void *context)
         double seconds = (double)(pj_clock_ns() - begin) * 1e-9;
         for (uint32_t i = 0; i < counter_count; i++) {
             char text[32];
-            int n = snprintf(text, sizeof text, "%013.0f\n", 1e6 + counters[i].watts * 1e6 * seconds);
+            int n =
+                snprintf(text, sizeof text, "%013.0f\n", 1e6 + counters[i].watts * 1e6 * seconds);
             if (pwrite(files[i], text, (size_t)n, 0) != n) break;
         }
         pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
@@ -94,7 +96,8 @@ static void *move_counters(void *context)
     return NULL;
 }
 
-/* ---- what a machine draws --------------------------------------------------------------------- */
+/* ---- what a machine draws ---------------------------------------------------------------------
+ */
 
 typedef struct machine {
     pj_meter *meter;
@@ -147,8 +150,8 @@ static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
         m.mw[i] = pj_curve_energy_mj(curves[i], begin, end) / ((double)(end - begin) * 1e-9);
         m.points[i] = pj_curve_points(curves[i], begin, end, NULL, 0);
     }
-    m.finding_count = pj_rails_check(m.rails, m.count, (const pj_curve *const *)curves, begin, end,
-                                     m.findings);
+    m.finding_count =
+        pj_rails_check(m.rails, m.count, (const pj_curve *const *)curves, begin, end, m.findings);
     for (uint32_t i = 0; i < m.count; i++) pj_curve_free(curves[i]);
     m.span_ns = end - begin;
     pj_meter_event event;
@@ -203,7 +206,8 @@ static void amdgpu(const char *hwmon, const char *watts, const char *pci_id)
     if (pci_id) file_with(file, pci_id);
 }
 
-/* ---- machines ---------------------------------------------------------------------------------- */
+/* ---- machines ----------------------------------------------------------------------------------
+ */
 
 /* A GPU whose idle reading never changes is not a dead sensor: its power and the total are
  * known. */
@@ -334,7 +338,8 @@ static void grace(void **state)
 {
     (void)state;
     fresh_machine();
-    power_meter("hwmon0/device", "power_meter\n", "power1_oem_info", "Grace Power Socket 0\n", "150");
+    power_meter("hwmon0/device", "power_meter\n", "power1_oem_info", "Grace Power Socket 0\n",
+                "150");
     power_meter("hwmon1/device", "power_meter\n", "power1_oem_info", "CPU Power Socket 0\n", "90");
     power_meter("hwmon2", "power_meter\n", "power1_oem_info", "Grace Power Socket 1\n", "140");
     machine m = listen_to("auto", 0, 200);
@@ -435,7 +440,8 @@ static void recordings(void **state)
     pj_meter_close(m.meter);
 }
 
-/* ---- checks ------------------------------------------------------------------------------------ */
+/* ---- checks ------------------------------------------------------------------------------------
+ */
 
 static const pj_finding *finding(const machine *m, const char *code)
 {
@@ -508,7 +514,8 @@ static void busy_baseline(void **state)
     for (int i = 0; i < 2; i++) {
         pj_baseline b;
         char text[256];
-        pj_baseline_compute(curves, 2, PJ_BASELINE_COLD, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i], &b);
+        pj_baseline_compute(curves, 2, PJ_BASELINE_COLD, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i],
+                            &b);
         assert_true(fabs(b.mw[0] - 45000) < 100);
         assert_int_equal(b.rail_quiet[0], i == 0);
         assert_true(b.rail_quiet[1]);
@@ -518,7 +525,8 @@ static void busy_baseline(void **state)
     for (int r = 0; r < 2; r++) pj_curve_free((pj_curve *)(uintptr_t)curves[r]);
 }
 
-/* ---- conditions -------------------------------------------------------------------------------- */
+/* ---- conditions --------------------------------------------------------------------------------
+ */
 
 static const pj_condition *condition(const pj_condition *rows, uint32_t count, const char *device)
 {
@@ -589,12 +597,18 @@ static void conditions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_gpu),         cmocka_unit_test(apu),
-        cmocka_unit_test(two_dies),         cmocka_unit_test(grace_hopper),
-        cmocka_unit_test(grace),            cmocka_unit_test(two_sockets),
-        cmocka_unit_test(standing_counter), cmocka_unit_test(one_domain_two_sources),
-        cmocka_unit_test(recordings),       cmocka_unit_test(contradictions),
-        cmocka_unit_test(nothing_to_find),  cmocka_unit_test(busy_baseline),
+        cmocka_unit_test(idle_gpu),
+        cmocka_unit_test(apu),
+        cmocka_unit_test(two_dies),
+        cmocka_unit_test(grace_hopper),
+        cmocka_unit_test(grace),
+        cmocka_unit_test(two_sockets),
+        cmocka_unit_test(standing_counter),
+        cmocka_unit_test(one_domain_two_sources),
+        cmocka_unit_test(recordings),
+        cmocka_unit_test(contradictions),
+        cmocka_unit_test(nothing_to_find),
+        cmocka_unit_test(busy_baseline),
         cmocka_unit_test(conditions),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -35,10 +35,8 @@ static pj_session *open_session(const char *power, const char *where)
 {
     pj_session *session = NULL;
     pj_error err = {0};
-    pj_session_options options = {.size = sizeof options,
-                                  .power = power,
-                                  .database = where,
-                                  .baseline_seconds = 0.05};
+    pj_session_options options = {
+        .size = sizeof options, .power = power, .database = where, .baseline_seconds = 0.05};
     if (pj_session_open(&options, &session, &err) != PJ_OK) fail_msg("%s", err.text);
     return session;
 }
@@ -54,7 +52,8 @@ static pj_run *begin(pj_session *session)
 
 static void wait_ms(int64_t ms)
 {
-    for (int64_t end = pj_clock_ns() + ms * 1000000; pj_clock_ns() < end;) {}
+    for (int64_t end = pj_clock_ns() + ms * 1000000; pj_clock_ns() < end;) {
+    }
 }
 
 static void infer(pj_run *run)
@@ -155,12 +154,12 @@ static void a_failed_run_keeps_its_reason(void **state)
     pj_session_close(session);
 }
 
-#define ASSERT_REFUSED(call, wanted)             \
-    do {                                         \
-        pj_error refused = {0}, *err = &refused; \
-        assert_int_equal(call, wanted);          \
+#define ASSERT_REFUSED(call, wanted)              \
+    do {                                          \
+        pj_error refused = {0}, *err = &refused;  \
+        assert_int_equal(call, wanted);           \
         assert_int_equal(refused.status, wanted); \
-        assert_true(strlen(refused.text) > 10);  \
+        assert_true(strlen(refused.text) > 10);   \
     } while (0)
 
 static void bad_arguments_are_refused(void **state)
@@ -218,9 +217,8 @@ static void structs_of_other_versions_are_taken(void **state)
     newer.later[3] = 1;
     ASSERT_REFUSED(pj_run_begin(session, &newer.known, &run, err), PJ_E_UNSUPPORTED);
     /* Up to the prompt alone: what follows in memory is not read. */
-    pj_run_options older = {.size = offsetof(pj_run_options, model_name),
-                            .prompt = "hello",
-                            .depth = (pj_depth)99};
+    pj_run_options older = {
+        .size = offsetof(pj_run_options, model_name), .prompt = "hello", .depth = (pj_depth)99};
     assert_int_equal(pj_run_begin(session, &older, &run, &failure), PJ_OK);
     struct {
         pj_result known;

@@ -58,7 +58,8 @@ static void feed(pj_markers *markers, const char *text, size_t step)
         c = end - 1;
     }
     for (size_t at = 0; at < length; at += step)
-        pj_markers_feed(markers, whole + at, length - at < step ? length - at : step, pj_clock_ns());
+        pj_markers_feed(markers, whole + at, length - at < step ? length - at : step,
+                        pj_clock_ns());
 }
 
 static pj_run_data end(pj_run *run, pj_markers *markers)
@@ -75,7 +76,8 @@ static const char script[] =
     "@~2 begin layer 1\n@~2 begin component q_proj\n@~2 begin operation matmul\n@~3 end\n@~3 end\n"
     "@~3 end\n@~4 end\r\n@~4 end\n"
     "{\"event\": \"begin\", \"kind\": \"phase\", \"name\": \"decode\", \"t_ns\": ~4}\n"
-    "{\"event\": \"begin\", \"kind\": \"token\", \"position\": 1, \"text\": \" upon\", \"t_ns\": ~4}\n"
+    "{\"event\": \"begin\", \"kind\": \"token\", \"position\": 1, \"text\": \" upon\", \"t_ns\": "
+    "~4}\n"
     "@~5-~6 #9 span section upload\n@~7 end\n@~8 end\ntokens 5 2\n";
 
 static void lines_become_spans_wherever_they_are_cut(void **state)
@@ -134,12 +136,31 @@ static void threads_nest_apart(void **state)
 
 static void nonsense_is_counted(void **state)
 {
-    static const char *const bad[] = {
-        "hello", "begin", "begin phase", "begin phase idle", "begin phase nowhere", "begin layer x",
-        "begin layer 3 x", "begin layer 40000", "begin token", "begin token -1", "begin section", "end",
-        "end end", "tokens 1", "tokens 1 2 3", "span section x", "@ begin section x",
-        "@1x begin section x", "#a begin section x", "begin sections x", "{", "[]", "{\"event\": 3}",
-        "{\"event\": \"begin\", \"kind\": \"token\"}", "tokens 99999999999999999999 1"};
+    static const char *const bad[] = {"hello",
+                                      "begin",
+                                      "begin phase",
+                                      "begin phase idle",
+                                      "begin phase nowhere",
+                                      "begin layer x",
+                                      "begin layer 3 x",
+                                      "begin layer 40000",
+                                      "begin token",
+                                      "begin token -1",
+                                      "begin section",
+                                      "end",
+                                      "end end",
+                                      "tokens 1",
+                                      "tokens 1 2 3",
+                                      "span section x",
+                                      "@ begin section x",
+                                      "@1x begin section x",
+                                      "#a begin section x",
+                                      "begin sections x",
+                                      "{",
+                                      "[]",
+                                      "{\"event\": 3}",
+                                      "{\"event\": \"begin\", \"kind\": \"token\"}",
+                                      "tokens 99999999999999999999 1"};
     pj_run *run;
     pj_markers *markers = begin(&run);
     char line[128];
@@ -167,7 +188,8 @@ static void times_are_made_possible(void **state)
 {
     pj_run *run;
     pj_markers *markers = begin(&run);
-    feed(markers, "@~5 begin section a\n@~1 begin section b\n@9000000000000000000 end\n@5 end\n", 1000);
+    feed(markers, "@~5 begin section a\n@~1 begin section b\n@9000000000000000000 end\n@5 end\n",
+         1000);
     pj_run_data d = end(run, markers);
     assert_int_equal(d.section_count, 2);
     for (uint32_t i = 0; i < 2; i++) {

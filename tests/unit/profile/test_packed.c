@@ -35,7 +35,8 @@ static pj_run *begin(pj_depth depth)
     pj_run_options options = {.size = sizeof options, .prompt = "hello", .depth = depth};
     assert_int_equal(pj_run_begin(session, &options, &run, NULL), PJ_OK);
     int64_t until = pj_clock_ns() + 1000 * US; /* so that there is a past to write into */
-    while (pj_clock_ns() < until) {}
+    while (pj_clock_ns() < until) {
+    }
     return run;
 }
 
@@ -117,13 +118,15 @@ static void they_lie_in_what_is_open(void **state)
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
     pj_span_begin(lane, PJ_SPAN_TOKEN, 5);
     int64_t t = pj_clock_ns();
-    while (pj_clock_ns() < t + 100 * US) {}
+    while (pj_clock_ns() < t + 100 * US) {
+    }
     pj_packed_span spans[] = {span(t, 40, 50, PJ_SPAN_COMPONENT, q, 1),
                               span(t, 0, 10, PJ_SPAN_COMPONENT, q, 0),
                               span(t, 10, 30, PJ_SPAN_COMPONENT, down, 0),
                               span(t, 12, 14, PJ_SPAN_OPERATION, q, 0) /* finer than the run */};
-    pj_span_detail details[] = {{.flops = 5e6, .bytes = NAN},
-                                {.flops = NAN, .bytes = 7, .stats = {.max_abs = 3}, .has_stats = 1}};
+    pj_span_detail details[] = {
+        {.flops = 5e6, .bytes = NAN},
+        {.flops = NAN, .bytes = 7, .stats = {.max_abs = 3}, .has_stats = 1}};
     spans[0].detail = 2;
     spans[1].detail = 1;
     spans[2].detail = 1;
@@ -178,8 +181,10 @@ static void overlaps_are_kept(void **state)
     uint32_t a = pj_run_name(run, "a"), b = pj_run_name(run, "b");
     int64_t t = pj_clock_ns() - 900 * US;
     pj_packed_span spans[] = {
-        span(t, 0, 800, PJ_SPAN_PHASE, PJ_PHASE_DECODE, -1), span(t, 0, 800, PJ_SPAN_TOKEN, 0, -1),
-        span(t, 0, 100, PJ_SPAN_LAYER, 0, -1),  span(t, 50, 101, PJ_SPAN_COMPONENT, a, -1),
+        span(t, 0, 800, PJ_SPAN_PHASE, PJ_PHASE_DECODE, -1),
+        span(t, 0, 800, PJ_SPAN_TOKEN, 0, -1),
+        span(t, 0, 100, PJ_SPAN_LAYER, 0, -1),
+        span(t, 50, 101, PJ_SPAN_COMPONENT, a, -1),
         span(t, 60, 150, PJ_SPAN_COMPONENT, b, -1), /* most of it is after the layer */
         span(t, 60, 90, PJ_SPAN_COMPONENT, b, -1)};
     assert_int_equal(add(run, spans, 6, NULL), PJ_OK);

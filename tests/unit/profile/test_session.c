@@ -1,9 +1,9 @@
 /* Sessions end to end: a run into the database and out again, live events, threads, fallback,
  * processes killed at any moment, places that cannot be written. */
+#include "attribution/build.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "attribution/build.h"
 #include "profile/run.h"
 
 #include <fcntl.h>
@@ -239,7 +239,8 @@ static void hear_end(void *context, const char *run_id, const pj_live_end *end)
 static void listeners_hear_the_run(void **state)
 {
     heard h = {.ordered = true, .valid = true};
-    pj_live_sink sink = {.version = PJ_LIVE_SINK_VERSION, .context = &h,
+    pj_live_sink sink = {.version = PJ_LIVE_SINK_VERSION,
+                         .context = &h,
                          .run_begin = hear_begin,
                          .power = hear_power,
                          .section_start = hear_section,

@@ -24,8 +24,8 @@ void make_run(const made_run *like, pj_run_data *data);
 /* Fails the test with the name of the first part that differs. */
 void assert_runs_equal(const pj_run_data *a, const pj_run_data *b);
 
-/* The storage engine of a test: NULL for the one that serves a path, or the one of strict_driver.c in
- * the executables that are built with it. */
+/* The storage engine of a test: NULL for the one that serves a path, or the one of strict_driver.c
+ * in the executables that are built with it. */
 #ifdef TEST_STRICT_DRIVER
 const struct pj_store_driver *strict_driver(void);
 #define MADE_DRIVER strict_driver()

@@ -31,7 +31,9 @@ static int set_up(void **state)
     snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-export-XXXXXX");
     if (!mkdtemp(f->folder)) return -1;
     snprintf(path, sizeof path, "%s/test.db", f->folder);
-    if (pj_store_open(&(pj_store_options){.path = path, .driver = MADE_DRIVER}, &f->store, &err) != PJ_OK) return -1;
+    if (pj_store_open(&(pj_store_options){.path = path, .driver = MADE_DRIVER}, &f->store, &err) !=
+        PJ_OK)
+        return -1;
     make_run(&(made_run){.seed = 3,
                          .tokens = 8,
                          .layers = 3,

@@ -1,8 +1,8 @@
 /* Databases of earlier schemas, made by taking a new one apart, and where operations are kept. */
 #include "made_run.h"
 
-#include "store/sqlite.h"
 #include "store/sql.h"
+#include "store/sqlite.h"
 #include "store/store.h"
 
 #include <math.h>
@@ -245,7 +245,8 @@ static void version_1_is_taken_along(void **state)
 
 /* Recorders may finish operations in any order: those of a component are stored together. */
 /* A column that a row has and the database does not (a new statistic, a new figure of runs). */
-/* A batch as version 1 kept it: what lies in a step, and the step's self energy, at its first token. */
+/* A batch as version 1 kept it: what lies in a step, and the step's self energy, at its first
+ * token. */
 static void steps_of_batches_are_found(void **state)
 {
     fixture *f = *state;

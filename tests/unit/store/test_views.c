@@ -30,7 +30,9 @@ static int set_up_like(void **state, const made_run *like)
     snprintf(f->folder, sizeof f->folder, "/tmp/perjoule-views-XXXXXX");
     if (!mkdtemp(f->folder)) return -1;
     snprintf(path, sizeof path, "%s/test.db", f->folder);
-    if (pj_store_open(&(pj_store_options){.path = path, .driver = MADE_DRIVER}, &f->store, &err) != PJ_OK) return -1;
+    if (pj_store_open(&(pj_store_options){.path = path, .driver = MADE_DRIVER}, &f->store, &err) !=
+        PJ_OK)
+        return -1;
     make_run(like, &f->run);
     if (pj_store_save(f->store, &f->run, &err) != PJ_OK) return -1;
     *state = f;
@@ -210,8 +212,7 @@ static void heatmaps_sum_to_the_layers(void **state)
     pj_buffer cube;
     pj_error err = {0};
     pj_buffer_init(&cube, 1 << 24);
-    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, false, &cube, &err),
-                     PJ_OK);
+    assert_int_equal(pj_view_cube(f->store, "last", PJ_METRIC_ENERGY, false, &cube, &err), PJ_OK);
     assert_int_equal(cube.length, 24 + 12 * 3 * 11 * 4);
     assert_string_equal(cube.data, "PJCUBE1");
     double sum = 0;
@@ -226,8 +227,8 @@ static void heatmaps_sum_to_the_layers(void **state)
     uint32_t shape[3];
     memcpy(shape, cube.data + 8, sizeof shape);
     assert_int_equal(shape[0], 12);
-    assert_int_equal(shape[1], 4);      /* one more: what lies outside the layers */
-    assert_true(shape[2] > 11);         /* with the columns that occur only there */
+    assert_int_equal(shape[1], 4); /* one more: what lies outside the layers */
+    assert_true(shape[2] > 11);    /* with the columns that occur only there */
     assert_int_equal(cube.length, 24 + (size_t)shape[0] * shape[1] * shape[2] * 4);
     pj_buffer_fini(&cube);
     choice.token = 12;

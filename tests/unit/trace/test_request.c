@@ -51,14 +51,13 @@ static made *make(uint32_t steps, uint32_t batch)
                                                          .energy = energy_of(step ? 2 : 90),
                                                          .disturbed = 7};
     for (uint32_t step = 0; step < steps; step++)
-        m->components[d->component_count++] =
-            (pj_component_row){.layer = PJ_NO_PARENT,
-                               .section = PJ_NO_PARENT,
-                               .token = (step + 1) * batch,
-                               .step = PJ_NO_PARENT,
-                               .name = "lm_head",
-                               .flops = 1e6,
-                               .bytes = 1e6};
+        m->components[d->component_count++] = (pj_component_row){.layer = PJ_NO_PARENT,
+                                                                 .section = PJ_NO_PARENT,
+                                                                 .token = (step + 1) * batch,
+                                                                 .step = PJ_NO_PARENT,
+                                                                 .name = "lm_head",
+                                                                 .flops = 1e6,
+                                                                 .bytes = 1e6};
     d->info.total_mj = 1000;
     d->info.net_mj = 500;
     d->info.total_sd_mj = 10;

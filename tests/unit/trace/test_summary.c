@@ -62,7 +62,7 @@ static void ratios_follow_their_definitions(void **state)
     assert_true(r.joules_per_output_token == 30.0 / 22); /* those first ones count here */
     assert_true(r.tokens_per_joule == 0.5);
     assert_true(r.energy_delay_product == 44);
-    assert_true(r.mean_power_mw == 56000); /* the whole run */
+    assert_true(r.mean_power_mw == 56000);                    /* the whole run */
     info.output_tokens = info.batch_size, info.decode_mj = 0; /* all of them out of prefill */
     pj_run_ratios_get(&info, &r);
     assert_true(isnan(r.tokens_per_second) && isnan(r.joules_per_output_token));
@@ -154,11 +154,21 @@ static void unavailable_is_null_and_never_zero(void **state)
     info.disturbed_tokens = -1;
     info.quality = PJ_UNAVAILABLE;
     json_t *o = summary_of(&info);
-    static const char *const fields[] = {
-        "total_energy_mj",  "idle_energy_mj", "joules_per_token", "joules_per_token_net",
-        "tokens_per_joule", "cost_usd",       "co2_grams",        "energy_delay_product",
-        "request_energy_mj", "model_load_energy_mj", "joules_per_token_sd", "disturbed_share",
-        "joules_per_token_typical", "disturbed_tokens", "cost_usd_per_token"};
+    static const char *const fields[] = {"total_energy_mj",
+                                         "idle_energy_mj",
+                                         "joules_per_token",
+                                         "joules_per_token_net",
+                                         "tokens_per_joule",
+                                         "cost_usd",
+                                         "co2_grams",
+                                         "energy_delay_product",
+                                         "request_energy_mj",
+                                         "model_load_energy_mj",
+                                         "joules_per_token_sd",
+                                         "disturbed_share",
+                                         "joules_per_token_typical",
+                                         "disturbed_tokens",
+                                         "cost_usd_per_token"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_true(json_is_null(json_object_get(o, fields[i])));
     assert_true(json_number_value(json_object_get(o, "tokens_per_second")) == 40);
@@ -215,14 +225,16 @@ static void assert_features(const char *text, size_t bytes, const char *expected
 
 static void features_are_counted_by_character(void **state)
 {
-    assert_features("", 0, "{\"bytes\": 0, \"characters\": 0, \"words\": 0, \"lines\": 0,"
-                           " \"digit_share\": null, \"non_ascii_share\": null}");
+    assert_features("", 0,
+                    "{\"bytes\": 0, \"characters\": 0, \"words\": 0, \"lines\": 0,"
+                    " \"digit_share\": null, \"non_ascii_share\": null}");
     assert_features("a 1, \303\274\n\nb\n", 10,
                     "{\"bytes\": 10, \"characters\": 9, \"words\": 4, \"lines\": 3,"
                     " \"digit_share\": 0.1111111111111111, \"punctuation_share\":"
                     " 0.1111111111111111, \"non_ascii_share\": 0.1111111111111111}");
-    assert_features("\377\0x", 3, "{\"bytes\": 3, \"characters\": 3, \"words\": 1,"
-                                 " \"lines\": 1, \"non_ascii_share\": 0.3333333333333333}");
+    assert_features("\377\0x", 3,
+                    "{\"bytes\": 3, \"characters\": 3, \"words\": 1,"
+                    " \"lines\": 1, \"non_ascii_share\": 0.3333333333333333}");
 }
 
 int main(void)

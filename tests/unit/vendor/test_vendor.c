@@ -633,32 +633,39 @@ static void plists_cut_anywhere_give_no_sample(void **state)
 static pj_status parse_plist(const char *body, pj_pm_sample *sample)
 {
     char text[4096];
-    int bytes = snprintf(text, sizeof text,
-                         "<?xml version=\"1.0\"?>\n<!DOCTYPE plist PUBLIC \"-//A//B\" \"http://c\">\n"
-                         "<plist version=\"1.0\">\n<dict>%s</dict>\n</plist>\n",
-                         body);
+    int bytes =
+        snprintf(text, sizeof text,
+                 "<?xml version=\"1.0\"?>\n<!DOCTYPE plist PUBLIC \"-//A//B\" \"http://c\">\n"
+                 "<plist version=\"1.0\">\n<dict>%s</dict>\n</plist>\n",
+                 body);
     return pj_pm_parse(text, (size_t)bytes, sample, NULL);
 }
 
 static void plists_are_read_as_xml(void **state)
 {
     pj_pm_sample s;
-    static const char *const malformed[] = {
-        "<key>elapsed_ns</key>", "<key>elapsed_ns</key></dict>", "<integer>1</integer>",
-        "<key>elapsed_ns</key><integer>1</real>", "<key>a</key><array><integer>1</integer>",
-        "<key>elapsed_ns<integer>1</integer></key>", "loose text",
-        "<key>elapsed_ns</key><integer>1<", "<key>a</key><string><![CDATA[</string>"};
+    static const char *const malformed[] = {"<key>elapsed_ns</key>",
+                                            "<key>elapsed_ns</key></dict>",
+                                            "<integer>1</integer>",
+                                            "<key>elapsed_ns</key><integer>1</real>",
+                                            "<key>a</key><array><integer>1</integer>",
+                                            "<key>elapsed_ns<integer>1</integer></key>",
+                                            "loose text",
+                                            "<key>elapsed_ns</key><integer>1<",
+                                            "<key>a</key><string><![CDATA[</string>"};
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++)
         assert_int_equal(parse_plist(malformed[i], &s), PJ_E_INVALID);
     assert_int_equal(
-        parse_plist("<!-- <key>elapsed_ns</key> --><key>x &amp; y</key><string>a<![CDATA[</dict>]]></string>"
-                    "<key>list</key><array><dict><key>elapsed_ns</key><integer>7</integer></dict><true/>"
-                    "</array><key>none</key><dict/><key>elapsed_ns</key> <integer> 0x3b9aca00\n</integer>"
-                    "<key>processor</key><dict><key>deeper</key><dict><key>cpu_power</key><real>9</real>"
-                    "</dict><key>cpu_power</key><real>2.5e2</real><key>gpu_power</key><string>7</string>"
-                    "<key>ane_power</key><integer>-1</integer></dict>"
-                    "<key>gpu</key><dict><key>gpu_energy</key><integer>30</integer></dict>",
-                    &s),
+        parse_plist(
+            "<!-- <key>elapsed_ns</key> --><key>x &amp; "
+            "y</key><string>a<![CDATA[</dict>]]></string>"
+            "<key>list</key><array><dict><key>elapsed_ns</key><integer>7</integer></dict><true/>"
+            "</array><key>none</key><dict/><key>elapsed_ns</key> <integer> 0x3b9aca00\n</integer>"
+            "<key>processor</key><dict><key>deeper</key><dict><key>cpu_power</key><real>9</real>"
+            "</dict><key>cpu_power</key><real>2.5e2</real><key>gpu_power</key><string>7</string>"
+            "<key>ane_power</key><integer>-1</integer></dict>"
+            "<key>gpu</key><dict><key>gpu_energy</key><integer>30</integer></dict>",
+            &s),
         PJ_OK);
     assert_int_equal(s.elapsed_ns, 1000000000);
     assert_true(s.mw[PJ_PM_CPU] == 250);
