@@ -59,7 +59,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_QWEN3_5] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
                          .qk_norm = PJ_QK_NORM_HEAD},
     [PJ_ARCH_GEMMA4] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true,
-                        .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .experts_beside = true},
+                        .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .layer_scale = true,
+                        .experts_beside = true},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -51,6 +51,7 @@ typedef struct pj_blueprint {
     /* attention sinks: a logit per head that takes part in the softmax and has no value */
     bool sinks;
     bool v_norm;         /* RMSNorm of each head of values, without weights */
+    bool layer_scale;    /* a learned factor on each layer's output */
     bool experts_beside; /* experts run in parallel with the dense block, not instead of it */
     bool shared_expert;  /* an additional expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;

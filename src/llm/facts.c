@@ -86,6 +86,8 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     t->multiplied += c->experts_per_token * one.multiplied;
     add_matrix(t, c->experts, c->hidden); /* the router */
     add_vector(t, b->router_bias, c->experts);
+    /* Scales of the router's input and of each expert, and norms around both branches. */
+    add_vector(t, b->experts_beside, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
     if (!b->shared_expert) return;
     add_mlp(t, c, b, c->shared_intermediate);
     add_matrix(t, 1, c->hidden); /* its gate */
@@ -142,6 +144,7 @@ static tally count(const pj_model_config *c)
         if (has_experts(c, i)) add_experts(&t, c, b);
         if (!has_experts(c, i) || b->experts_beside) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
+        add_vector(&t, b->layer_scale, 1);
         t.mlp += t.stored - before;
     }
     add_token_vectors(&t, c);
