@@ -208,30 +208,43 @@ static pj_status run_all(attached *s, pj_error *err)
     return status;
 }
 
-static pj_status open_all(attached *s, pj_error *err)
+pj_status pj_attach_open_session(const pj_attach_args *a, pj_session **session, pj_error *err)
 {
-    const pj_attach_args *a = s->args;
     pj_session_options options = {.power = a->power,
                                   .interval_ns = a->interval_ns,
                                   .database = a->no_store ? "none" : a->database};
+    pj_status status = pj_session_open(&options, session, err);
+    if (status == PJ_OK && (*session)->warning[0])
+        fprintf(stderr, "perjoule attach: %s\n", (*session)->warning);
+    return status;
+}
+
+pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_server *server,
+                                       pj_session *session)
+{
+    return (pj_requests_options){.session = session,
+                                 .engine = server->engine,
+                                 .url = a->url,
+                                 .model_name = a->model ? a->model : server->model,
+                                 .experiment_name = a->experiment,
+                                 .tags = a->tags.count ? a->tags.items : NULL,
+                                 .is_private = a->is_private,
+                                 .no_power = a->no_power,
+                                 .rule = (pj_batch_rule)a->batch_rule,
+                                 .weight_bytes = a->weight_bytes,
+                                 .context_bytes = a->context_bytes};
+}
+
+static pj_status open_all(attached *s, pj_error *err)
+{
+    const pj_attach_args *a = s->args;
     pj_status status = pj_server_find(&a->place, a->header_lines, &s->server, err);
-    if (status == PJ_OK) status = pj_session_open(&options, &s->session, err);
+    if (status == PJ_OK) status = pj_attach_open_session(a, &s->session, err);
     if (status != PJ_OK) return status;
-    if (s->session->warning[0]) fprintf(stderr, "perjoule attach: %s\n", s->session->warning);
-    pj_requests_options requests = {.session = s->session,
-                                    .engine = s->server.engine,
-                                    .url = a->url,
-                                    .model_name = a->model ? a->model : s->server.model,
-                                    .experiment_name = a->experiment,
-                                    .tags = a->tags.count ? a->tags.items : NULL,
-                                    .is_private = a->is_private,
-                                    .no_power = a->no_power,
-                                    .rule = (pj_batch_rule)a->batch_rule,
-                                    .weight_bytes = a->weight_bytes,
-                                    .context_bytes = a->context_bytes,
-                                    .keeps_all = true,
-                                    .done = done,
-                                    .context = s};
+    pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
+    requests.keeps_all = true;
+    requests.done = done;
+    requests.context = s;
     return pj_requests_open(&requests, &s->requests, err);
 }
 

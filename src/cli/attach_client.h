@@ -4,6 +4,7 @@
 
 #include "attach/dialect.h"
 #include "cli/options.h"
+#include "profile/requests.h"
 #include "profile/session.h"
 
 typedef struct pj_attach_args {
@@ -23,6 +24,11 @@ typedef struct pj_attach_args {
 } pj_attach_args;
 
 extern _Atomic bool pj_attach_cancelled;
+
+/* What client and proxy have in common: the session, and requests without callbacks. */
+pj_status pj_attach_open_session(const pj_attach_args *args, pj_session **session, pj_error *err);
+pj_requests_options pj_attach_requests(const pj_attach_args *args, const pj_remote_server *server,
+                                       pj_session *session);
 
 int pj_attach_client(const pj_command *command, const pj_attach_args *args, const char *positional);
 int pj_attach_proxy(const pj_command *command, const pj_attach_args *args);

@@ -152,31 +152,17 @@ static pj_status open_gate(proxying *x, pj_error *err)
 static pj_status open_all(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
-    pj_session_options options = {.power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database};
     pj_error silent = {0};
     pj_status status = open_gate(x, err);
     if (status != PJ_OK) return status;
     /* The server may come later: then its requests just fail until it is there. */
     if (pj_server_find(&a->place, a->header_lines, &x->server, &silent) != PJ_OK)
         fprintf(stderr, "perjoule attach: %s\n", silent.text);
-    status = pj_session_open(&options, &x->session, err);
+    status = pj_attach_open_session(a, &x->session, err);
     if (status != PJ_OK) return status;
-    if (x->session->warning[0]) fprintf(stderr, "perjoule attach: %s\n", x->session->warning);
-    pj_requests_options requests = {.session = x->session,
-                                    .engine = x->server.engine,
-                                    .url = a->url,
-                                    .model_name = a->model ? a->model : x->server.model,
-                                    .experiment_name = a->experiment,
-                                    .tags = a->tags.count ? a->tags.items : NULL,
-                                    .is_private = a->is_private,
-                                    .no_power = a->no_power,
-                                    .rule = (pj_batch_rule)a->batch_rule,
-                                    .weight_bytes = a->weight_bytes,
-                                    .context_bytes = a->context_bytes,
-                                    .done = done,
-                                    .context = x};
+    pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
+    requests.done = done;
+    requests.context = x;
     return pj_requests_open(&requests, &x->requests, err);
 }
 
