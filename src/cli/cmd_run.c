@@ -23,12 +23,11 @@
 enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
-    const char *model, *prompt, *file, *prompts_file, *messages, *system, *ids, *depth, *power,
-        *dtype, *kv, *experiment, *database, *batch_rule;
-    int64_t max_tokens, threads, batch, repeat, warmup, top_k, seed, interval_ns;
-    double temperature, top_p, min_p, repeat_penalty;
-    pj_text_list stop, tags, chat_settings;
-    bool chat, ignore_eos, is_private, no_store, json;
+    pj_generate_ask ask;
+    const char *file, *prompts_file, *messages, *ids, *power, *database;
+    int64_t threads, repeat, warmup, interval_ns;
+    pj_text_list chat_settings;
+    bool is_private, no_store, json;
 } run_args;
 
 typedef struct run_state {
@@ -121,7 +120,7 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
         s->options.engine.any_tokenizer = true;
         return status;
     }
-    const char *text = a->prompt ? a->prompt : positional;
+    const char *text = a->ask.prompt ? a->ask.prompt : positional;
     if (a->file || (text && strcmp(text, "-") == 0)) {
         status = read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
         text = s->texts;
@@ -134,26 +133,6 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
-
-static int parse_kv(const char *name)
-{
-    if (!name) return PJ_KV_AUTO;
-    return strcmp(name, "f32") == 0 ? PJ_KV_F32 : strcmp(name, "f16") == 0 ? PJ_KV_F16 : -1;
-}
-
-/* Greedy unless a sampling option is given: equal commands then give equal texts. */
-static pj_sampling get_sampling(const run_args *a)
-{
-    pj_sampling s = PJ_SAMPLING_GREEDY;
-    bool asked = a->top_k > 0 || a->top_p < 1 || a->min_p > 0;
-    s.temperature = !isnan(a->temperature) ? a->temperature : asked ? 1 : 0;
-    s.top_k = (uint32_t)a->top_k;
-    s.top_p = a->top_p;
-    s.min_p = a->min_p;
-    s.repetition_penalty = a->repeat_penalty;
-    s.seed = (uint64_t)a->seed;
-    return s;
-}
 
 static void on_token(void *context, const pj_generated *token)
 {
@@ -168,28 +147,17 @@ static void on_token(void *context, const pj_generated *token)
     pj_run_live_draw(&s->live, s->streamed, seconds > 0 ? (s->streamed - 1) / seconds : 0);
 }
 
-static void set_options(run_state *s, int depth, int kv)
+static void set_options(run_state *s)
 {
     const run_args *a = s->args;
     pj_profile_options *o = &s->options;
+    pj_profile_options_set(o, &a->ask);
     o->engine.model = s->model_path;
-    o->engine.dtype = a->dtype;
     o->engine.threads = (uint32_t)a->threads;
-    o->engine.kv = (pj_kv_type)kv;
-    o->max_tokens = (uint32_t)a->max_tokens;
     o->warmup = (uint32_t)a->warmup;
-    o->chat = a->chat || a->system || a->messages || a->chat_settings.count;
-    o->system = a->system;
+    o->chat |= a->messages || a->chat_settings.count;
     o->chat_variables = s->chat_variables;
-    o->batch_rule =
-        a->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(a->batch_rule) : PJ_BATCH_BYTES;
-    o->ignore_eos = a->ignore_eos;
     o->is_private = a->is_private;
-    o->sampling = get_sampling(a);
-    o->stop = a->stop.count ? a->stop.items : NULL;
-    o->depth = (pj_depth)depth;
-    o->tags = a->tags.count ? a->tags.items : NULL;
-    o->experiment_name = a->experiment;
     o->on_token = on_token;
     o->context = s;
     o->cancel = &cancelled;
@@ -303,7 +271,7 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
 static void choose_batch(run_state *s, uint32_t first)
 {
     pj_profile_options *o = &s->options;
-    uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->batch;
+    uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->ask.batch;
     o->prompts = s->prompts + first;
     o->prompt_count = wanted && wanted < left ? wanted : left;
     o->batch = s->prompt_count > 1 ? o->prompt_count : wanted;
@@ -394,7 +362,7 @@ static void release(run_state *s)
 static pj_status find_model(const pj_command *command, run_state *s, pj_error *err)
 {
     char note[1024];
-    pj_status status = pj_model_find_noting(s->args->model, NULL, s->model_path,
+    pj_status status = pj_model_find_noting(s->args->ask.model, NULL, s->model_path,
                                             sizeof s->model_path, note, sizeof note, err);
     if (status == PJ_OK && note[0]) fprintf(stderr, "perjoule %s: %s\n", command->name, note);
     return status;
@@ -413,14 +381,10 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
 {
     int64_t began_ns = pj_clock_ns();
     pj_error err = {0};
-    int depth = a->depth ? pj_depth_parse(a->depth) : PJ_DEPTH_MODULE, kv = parse_kv(a->kv);
     int sources =
-        !!a->prompt + !!positional + !!a->file + !!a->prompts_file + !!a->messages + !!a->ids;
-    for (size_t i = 0; i < a->tags.count; i++)
-        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
-    if (a->batch_rule && pj_batch_rule_parse(a->batch_rule) < 0)
-        return pj_command_usage(command, "--batch-rule is bytes, tokens or equal, not %s",
-                                a->batch_rule);
+        !!a->ask.prompt + !!positional + !!a->file + !!a->prompts_file + !!a->messages + !!a->ids;
+    for (int i = 0; i < a->ask.tags.count; i++)
+        if (!*a->ask.tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
     if (sources != 1)
         return pj_command_usage(command,
                                 "give one prompt: TEXT, -f, --prompts, --messages or --ids");
@@ -434,7 +398,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     pj_status status = find_model(command, s, &err);
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
-    set_options(s, depth, kv);
+    set_options(s);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
@@ -448,54 +412,44 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
 
 static int run_run(const pj_command *command, int argc, char **argv)
 {
-    run_args a = {
-        .max_tokens = 100, .repeat = 1, .temperature = NAN, .top_p = 1, .repeat_penalty = 1};
+    run_args a = {.repeat = 1};
+    pj_generate_ask *ask = &a.ask;
+    pj_generate_ask_init(ask);
     const pj_option options[] = {
-        PJ_OPTION_MODEL(&a.model),
-        {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "the prompt; - is standard input"},
+        PJ_OPTION_MODEL(&ask->model),
+        {"prompt", 'p', PJ_OPTION_TEXT, &ask->prompt, "TEXT", "the prompt; - is standard input"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
         {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE",
          "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
-        {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N", "new tokens (100)", 1, 1000000},
-        {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
-         "what is recorded: off (nothing), module (phases, tokens, layers and components; default) "
-         "or deep (single operations too)",
-         .choices = "off module deep"},
+        pj_ask_option(ask, "max_length"),
+        pj_ask_option(ask, "profiling_depth"),
         PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
-        {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature; 0 is greedy (default)", 0,
-         100},
-        {"top-k", 0, PJ_OPTION_INT, &a.top_k, "K", "sample from the K most likely", 0, 10000000},
-        {"top-p", 0, PJ_OPTION_DOUBLE, &a.top_p, "P", "sample from this share of probability", 0,
-         1},
-        {"min-p", 0, PJ_OPTION_DOUBLE, &a.min_p, "P", "drop what is below P x the most likely", 0,
-         1},
-        {"repeat-penalty", 0, PJ_OPTION_DOUBLE, &a.repeat_penalty, "F",
-         "penalty of tokens that have occurred (1: none)", 0.01, 100},
-        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of sampling; same seed, same text", 0,
-         (double)(1LL << 53)},
-        {"stop", 0, PJ_OPTION_LIST, &a.stop, "TEXT", "stop before this text; may be repeated"},
-        {"chat", 0, PJ_OPTION_FLAG, &a.chat, NULL,
-         "run the prompt through the model's chat template"},
-        {"system", 0, PJ_OPTION_TEXT, &a.system, "TEXT", "a system message; implies --chat"},
+        pj_ask_option(ask, "temperature"),
+        pj_ask_option(ask, "top_k"),
+        pj_ask_option(ask, "top_p"),
+        pj_ask_option(ask, "min_p"),
+        pj_ask_option(ask, "repetition_penalty"),
+        pj_ask_option(ask, "seed"),
+        pj_ask_option(ask, "stop"),
+        pj_ask_option(ask, "chat"),
+        pj_ask_option(ask, "system"),
         {"messages", 0, PJ_OPTION_TEXT, &a.messages, "FILE",
          "a conversation as JSON, an array of {role, content}; implies --chat"},
         {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
          "a variable of the template, e.g. enable_thinking=false; may be repeated"},
-        {"ignore-eos", 0, PJ_OPTION_FLAG, &a.ignore_eos, NULL,
-         "continue past end-of-sequence tokens, to -n tokens"},
-        PJ_OPTION_DTYPE(&a.dtype),
-        PJ_OPTION_KV(&a.kv),
+        pj_ask_option(ask, "ignore_eos"),
+        PJ_OPTION_DTYPE(&ask->dtype),
+        PJ_OPTION_KV(&ask->kv),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
-        {"batch", 'b', PJ_OPTION_INT, &a.batch, "N", "decode N sequences at once", 1, 4096},
-        {"batch-rule", 0, PJ_OPTION_TEXT, &a.batch_rule, "RULE",
-         "how a shared step's energy is split: bytes (default), tokens, equal"},
+        pj_ask_option(ask, "batch_size"),
+        pj_ask_option(ask, "batch_rule"),
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
-        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
+        pj_ask_option(ask, "tags"),
+        pj_ask_option(ask, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},

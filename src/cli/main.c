@@ -1,6 +1,6 @@
 /* perjoule: the command line. Finds and runs the command; each has its own file. */
 #include "cli/fold.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 

@@ -2,7 +2,7 @@
 #include "cli/options.h"
 
 #include "base/clock.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/terminal.h"
 
 #include <ctype.h>
@@ -436,4 +436,26 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
         }
     }
     return PJ_PARSE_GO_ON;
+}
+
+/* ---- options of requests to generate --------------------------------------------------------- */
+
+pj_option pj_ask_option(pj_generate_ask *ask, const char *field)
+{
+    static const pj_option_type types[] = {
+        [PJ_ASK_TEXT] = PJ_OPTION_TEXT, [PJ_ASK_CHOICE] = PJ_OPTION_CHOICE,
+        [PJ_ASK_INT] = PJ_OPTION_INT,   [PJ_ASK_NUMBER] = PJ_OPTION_DOUBLE,
+        [PJ_ASK_FLAG] = PJ_OPTION_FLAG, [PJ_ASK_LIST] = PJ_OPTION_LIST,
+    };
+    const pj_ask_field *f = pj_ask_field_find(field);
+    bool is_number = f->kind == PJ_ASK_INT || f->kind == PJ_ASK_NUMBER;
+    return (pj_option){.name = f->option,
+                       .letter = f->letter,
+                       .type = types[f->kind],
+                       .target = (char *)ask + f->offset,
+                       .value_name = f->value_name,
+                       .help = f->help,
+                       .min = is_number ? f->least : 0,
+                       .max = is_number ? f->most : 0,
+                       .choices = f->choices};
 }

@@ -5,6 +5,8 @@
 #define PJ_CLI_OPTIONS_H
 
 #include "base/error.h"
+#include "base/text_list.h"
+#include "trace/generate_ask.h"
 
 typedef enum pj_option_type {
     PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
@@ -16,13 +18,6 @@ typedef enum pj_option_type {
     PJ_OPTION_SECONDS,  /* int64_t * nanoseconds, as before, plain number: s */
     PJ_OPTION_LIST      /* pj_text_list *: may be given several times */
 } pj_option_type;
-
-enum { PJ_LIST_MAX = 64 };
-
-typedef struct pj_text_list {
-    const char *items[PJ_LIST_MAX + 1]; /* NULL-terminated */
-    int count;
-} pj_text_list;
 
 typedef struct pj_option {
     const char *name; /* without dashes */
@@ -50,12 +45,12 @@ typedef struct pj_option {
     {                                                                                          \
         "dtype", 0, PJ_OPTION_CHOICE, pointer, "TYPE",                                         \
             "convert the weights: q8_0, q4_0, bf16, f16 or f32 (default: as they are stored)", \
-            .choices = "q8_0 q4_0 bf16 f16 f32"                                                \
+            .choices = PJ_ASK_DTYPES                                                           \
     }
 #define PJ_OPTION_KV(pointer)                                                             \
     {                                                                                     \
         "kv", 0, PJ_OPTION_CHOICE, pointer, "TYPE", "keep keys and values in f32 or f16", \
-            .choices = "f32 f16"                                                          \
+            .choices = PJ_ASK_KV_TYPES                                                    \
     }
 #define PJ_OPTION_MODEL(pointer)                                                              \
     {                                                                                         \
@@ -72,6 +67,10 @@ typedef struct pj_command {
     const char *text;     /* a paragraph or two for --help and the man page */
     const char *examples; /* lines "perjoule run ...\n", each with "# what" above or after it */
 } pj_command;
+
+/* The option of a field of requests to generate, with the table's letter, help, bounds and choices;
+ * it writes into `ask`. */
+pj_option pj_ask_option(pj_generate_ask *ask, const char *field);
 
 /* How pj_options_parse ended. */
 enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */

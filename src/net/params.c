@@ -1,6 +1,8 @@
 /* Decodes and checks request targets. */
 #include "net/params.h"
 
+#include "base/nearest.h"
+
 #include "base/clock.h"
 #include "base/utf8.h"
 
@@ -118,55 +120,16 @@ bool pj_choice_has(const char *choices, const char *text)
     return false;
 }
 
-/* Levenshtein distance of two short names; large when they are long. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { MAX = 40 };
-    size_t m = strlen(a), n = strlen(b), row[MAX + 1];
-    if (m > MAX || n > MAX) return MAX;
-    for (size_t j = 0; j <= n; j++) row[j] = j;
-    for (size_t i = 1; i <= m; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
-            if (up + 1 < best) best = up + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = up;
-            row[j] = best;
-        }
-    }
-    return row[n];
-}
-
-const char *pj_nearest_name(const char *text, const char *(*name_at)(const void *list, size_t i),
-                            const void *list)
-{
-    const char *best = NULL;
-    size_t least = strlen(text) / 2 + 1; /* further away it is a different word */
-    for (size_t i = 0; name_at(list, i); i++) {
-        const char *name = name_at(list, i);
-        size_t d = distance(text, name), shorter = strlen(text);
-        if (shorter >= 3 && strncmp(text, name, shorter) == 0) d = 1;
-        if (d < least) {
-            least = d;
-            best = name;
-        }
-    }
-    return best;
-}
-
-static const char *rule_name(const void *list, size_t i)
-{
-    return ((const pj_param_rule *)list)[i].name;
-}
-
 static pj_status unknown(const char *name, const pj_param_rule *rules, pj_error *err)
 {
-    const char *near = rules ? pj_nearest_name(name, rule_name, rules) : NULL;
-    if (near)
-        return pj_fail(err, PJ_E_INVALID,
-                       "there is no query parameter %.60s here; did you mean %s?", name, near);
+    pj_nearest nearest;
+    char hint[128];
+    pj_nearest_begin(&nearest, name);
+    for (const pj_param_rule *r = rules; r && r->name; r++)
+        pj_nearest_offer(&nearest, r->name, strlen(r->name));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    if (*hint)
+        return pj_fail(err, PJ_E_INVALID, "there is no query parameter %.60s here%s", name, hint);
     if (!rules || !rules[0].name)
         return pj_fail(err, PJ_E_INVALID, "%.60s: this address takes no query parameters", name);
     return pj_fail(err, PJ_E_INVALID, "there is no query parameter %.60s here (%s, ...)", name,

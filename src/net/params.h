@@ -55,8 +55,5 @@ double pj_params_number(const pj_params *params, const char *name, double otherw
 
 /* Whether `text` is one of "a|b|c". */
 bool pj_choice_has(const char *choices, const char *text);
-/* The list's name closest to `text`, or NULL when none is close; for "did you mean". */
-const char *pj_nearest_name(const char *text, const char *(*name_at)(const void *list, size_t i),
-                            const void *list);
 
 #endif

@@ -1,6 +1,5 @@
 #include "net/routes.h"
 
-#include "net/generate_body.h"
 #include "net/handshake.h"
 #include "net/page.h"
 #include "net/prometheus.h"
@@ -435,7 +434,7 @@ static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, 
     pj_arena arena;
     pj_arena_init(&arena, 16 << 20);
     enum MHD_Result result;
-    if (pj_generate_body_parse(pj_buffer_get(&http->body), http->body.length, &ask, &arena, &syntax,
+    if (pj_generate_ask_parse(pj_buffer_get(&http->body), http->body.length, &ask, &arena, &syntax,
                                &err))
         result = pj_http_failure(http, syntax ? 400 : 422, &err);
     else if (service->generate(service->context, &ask, id, &position, &err))

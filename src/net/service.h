@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "net/params.h"
+#include "trace/generate_ask.h"
 
 #include <perjoule.h>
 
@@ -42,23 +43,6 @@ typedef struct pj_view_request {
     const char *id;          /* full id of a run; NULL for views not of a single run */
     const pj_params *params; /* checked against the route's rules */
 } pj_view_request;
-
-/* A POST /api/profiling/generate. Strings are borrowed for the call. */
-typedef struct pj_generate_ask {
-    const char *model_name; /* NULL: the default model */
-    const char *prompt;     /* NULL when there are ids */
-    size_t prompt_bytes;
-    const int32_t *prompt_ids;
-    uint32_t prompt_id_count;
-    pj_depth depth;
-    uint32_t max_length, batch_size;
-    const char *const *tags; /* NULL-terminated */
-    const char *experiment_name;
-    double temperature, top_p; /* NAN: not given */
-    int64_t top_k, seed;       /* negative: not given */
-    const char *dtype;         /* NULL: as stored */
-    bool wait;
-} pj_generate_ask;
 
 typedef struct pj_work_state {
     uint32_t queued;             /* waiting runs */
@@ -108,7 +92,7 @@ typedef struct pj_service {
     pj_status (*delete_run)(void *context, const char *id, pj_error *err);
     /* Retention by the parameters before, keep, tagged and dry_run; writes an object. */
     pj_status (*prune)(void *context, const pj_params *params, pj_json *out, pj_error *err);
-    /* Queues a run. PJ_E_FULL: the queue is full. `position` 1: it is next. */
+    /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it is next. */
     pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be

@@ -116,19 +116,21 @@ static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *
     pj_plan_cell(e->plan, index, &cell);
     pj_status status = pj_model_find(cell.model[0] ? cell.model : NULL, e->o->models, e->path,
                                      sizeof e->path, err);
-    *o = (pj_profile_options){.engine = {.model = e->path,
-                                         .dtype = cell.dtype[0] ? cell.dtype : NULL,
-                                         .threads = cell.threads,
-                                         .any_tokenizer = !e->plan->prompt},
-                              .prompts = prompt,
-                              .prompt_count = 1,
-                              .batch = cell.batch,
-                              .max_tokens = cell.output,
-                              .ignore_eos = true,
-                              .sampling = PJ_SAMPLING_GREEDY,
-                              .depth = (pj_depth)pj_depth_parse(e->plan->depth),
-                              .experiment_name = e->plan->name,
-                              .cancel = e->o->cancel};
+    pj_generate_ask ask;
+    pj_generate_ask_init(&ask);
+    ask.model = e->path;
+    if (cell.dtype[0]) ask.dtype = cell.dtype;
+    ask.batch = cell.batch;
+    ask.max_tokens = cell.output;
+    ask.ignore_eos = true;
+    ask.depth = e->plan->depth;
+    ask.experiment = e->plan->name;
+    *o =
+        (pj_profile_options){.engine = {.threads = cell.threads, .any_tokenizer = !e->plan->prompt},
+                             .prompts = prompt,
+                             .prompt_count = 1,
+                             .cancel = e->o->cancel};
+    pj_profile_options_set(o, &ask);
     if (e->plan->prompt)
         *prompt = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
     else

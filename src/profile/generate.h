@@ -6,6 +6,7 @@
 
 #include "profile/model_slot.h"
 #include "profile/run.h"
+#include "trace/generate_ask.h"
 
 /* The place of a run in an experiment (profile/experiment.h): kept in its settings. */
 typedef struct pj_profile_place {
@@ -48,6 +49,10 @@ typedef struct pj_profile_result {
     pj_run_status run_status;
     bool stored;
 } pj_profile_result;
+
+/* Everything that a request says, except its prompt: texts and lists stay the request's, which must
+ * outlive the options. The sampling still has to pass pj_sampling_check. */
+void pj_profile_options_set(pj_profile_options *options, const pj_generate_ask *ask);
 
 /* Runs it. The result is filled as far as possible, whatever the status, and the caller must finish
  * it. PJ_E_CANCELLED: the run was cancelled and stored. Failure to store the run is also returned

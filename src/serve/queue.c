@@ -20,7 +20,7 @@ typedef struct job {
     pj_arena arena; /* owns the request's strings */
     char id[PJ_UUID_BYTES];
     int64_t created_wall_ns;
-    pj_run_ask ask;
+    pj_generate_ask ask;
     pj_prompt prompt;
     bool is_stored; /* in the database's queue */
     job_state state;
@@ -62,43 +62,16 @@ static const char *keep(pj_arena *arena, const char *text, bool *ok)
     return copy;
 }
 
-static bool copy_tags(job *j, const char *const *tags)
-{
-    size_t count = 0;
-    bool ok = true;
-    while (tags && tags[count]) count++;
-    const char **copies = pj_arena_alloc(&j->arena, count + 1, sizeof *copies);
-    if (!copies) return false;
-    for (size_t i = 0; i < count; i++) copies[i] = keep(&j->arena, tags[i], &ok);
-    j->ask.tags = copies;
-    return ok;
-}
-
-static bool copy_prompt(job *j, const pj_run_ask *ask)
-{
-    if (ask->prompt_ids) {
-        int32_t *ids = pj_arena_alloc(&j->arena, ask->prompt_id_count, sizeof *ids);
-        if (!ids) return false;
-        memcpy(ids, ask->prompt_ids, ask->prompt_id_count * sizeof *ids);
-        j->prompt = (pj_prompt){.ids = ids, .id_count = ask->prompt_id_count};
-        return true;
-    }
-    j->ask.prompt = pj_arena_strndup(&j->arena, ask->prompt, ask->prompt_bytes);
-    j->prompt = (pj_prompt){.text = j->ask.prompt, .bytes = ask->prompt_bytes};
-    return j->ask.prompt != NULL;
-}
-
-static job *job_new(const pj_run_ask *ask)
+static job *job_new(const pj_generate_ask *ask)
 {
     job *j = pj_alloc(1, sizeof *j);
     if (!j) return NULL;
-    bool ok = true;
     pj_arena_init(&j->arena, 0);
-    j->ask = *ask;
-    j->ask.model_path = keep(&j->arena, ask->model_path, &ok);
-    j->ask.experiment_name = keep(&j->arena, ask->experiment_name, &ok);
-    j->ask.dtype = keep(&j->arena, ask->dtype, &ok);
-    ok = ok && copy_tags(j, ask->tags) && copy_prompt(j, ask);
+    bool ok = pj_generate_ask_copy(&j->ask, ask, &j->arena);
+    j->prompt = (pj_prompt){.text = j->ask.prompt,
+                            .bytes = j->ask.prompt_bytes,
+                            .ids = j->ask.prompt_ids,
+                            .id_count = j->ask.prompt_id_count};
     j->created_wall_ns = pj_clock_wall_ns();
     pj_uuid7(j->id);
     if (ok) return j;
@@ -136,7 +109,7 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
     j->status = status;
     if (err) j->err = *err;
     count_waiting(queue);
-    if (!j->ask.awaited) {
+    if (!j->ask.wait) {
         unlink_job(queue, j);
         job_free(j);
     }
@@ -179,7 +152,7 @@ static void keep_result(job *j, const pj_profile_result *result)
 {
     pj_buffer buffer;
     pj_json json;
-    if (!j->ask.awaited || !result->data.info.id[0]) return;
+    if (!j->ask.wait || !result->data.info.id[0]) return;
     pj_buffer_init(&buffer, 256 << 20);
     pj_json_init(&json, &buffer);
     write_result(&json, result);
@@ -262,24 +235,17 @@ static void listen_when_idle(pj_run_queue *queue, bool loaded)
 
 static void run_job(pj_run_queue *queue, job *j)
 {
-    const pj_run_ask *ask = &j->ask;
+    const pj_generate_ask *ask = &j->ask;
     pj_profile_result result;
     pj_error err = {0};
-    pj_profile_options options = {.engine = {.model = ask->model_path,
-                                             .dtype = ask->dtype,
-                                             .threads = queue->options.threads,
-                                             .no_tokenizer = ask->prompt_ids != NULL},
+    pj_profile_options options = {.engine = {.threads = queue->options.threads,
+                                             .no_tokenizer = ask->prompt_ids && !ask->stop.count},
                                   .prompts = &j->prompt,
                                   .prompt_count = 1,
-                                  .batch = ask->batch,
-                                  .max_tokens = ask->max_tokens,
-                                  .sampling = ask->sampling,
-                                  .depth = ask->depth,
-                                  .tags = ask->tags,
-                                  .experiment_name = ask->experiment_name,
                                   .is_private = queue->options.is_private,
                                   .run_id = j->id,
                                   .cancel = &j->cancel};
+    pj_profile_options_set(&options, ask);
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
     pj_status status =
         pj_profile_generate(queue->options.session, &queue->slot, &options, &result, &err);
@@ -348,7 +314,7 @@ static pj_status append(pj_run_queue *queue, job *j, uint32_t *position, pj_erro
     return PJ_OK;
 }
 
-pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[PJ_UUID_BYTES],
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                            uint32_t *position, pj_error *err)
 {
     job *j = job_new(ask);
@@ -358,8 +324,7 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[P
     pj_status status = PJ_OK;
     j->is_stored = queue->rows && !queue->options.is_private;
     if (j->is_stored)
-        status =
-            pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, &j->prompt, err);
+        status = pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, err);
     if (status != PJ_OK) {
         job_free(j);
         return status;
@@ -464,21 +429,21 @@ static void fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info
     bool ok = true;
     *info = (pj_run_info){.status =
                               j->state == JOB_WAITS ? (pj_run_status)PJ_RUN_QUEUED : PJ_RUN_RUNNING,
-                          .depth = j->ask.depth,
+                          .depth = (pj_depth)pj_depth_parse(j->ask.depth),
                           .created_wall_ns = j->created_wall_ns,
-                          .batch_size = j->ask.batch ? j->ask.batch : 1,
+                          .batch_size = j->ask.batch ? (uint32_t)j->ask.batch : 1,
                           .engine = "perjoule"};
     memcpy(info->id, j->id, sizeof info->id);
     if (!queue->options.is_private) info->prompt = keep(arena, j->ask.prompt, &ok);
-    info->model_path = keep(arena, j->ask.model_path, &ok);
+    info->model_path = keep(arena, j->ask.model, &ok);
     const char *slash = info->model_path ? strrchr(info->model_path, '/') : NULL;
     info->model_name = slash ? slash + 1 : info->model_path;
-    info->experiment_name = keep(arena, j->ask.experiment_name, &ok);
+    info->experiment_name = keep(arena, j->ask.experiment, &ok);
     info->dtype = keep(arena, j->ask.dtype, &ok);
-    while (j->ask.tags[info->tag_count]) info->tag_count++;
+    info->tag_count = (uint32_t)j->ask.tags.count;
     const char **tags = pj_arena_alloc(arena, info->tag_count + 1, sizeof *tags);
     for (uint32_t i = 0; tags && i < info->tag_count; i++)
-        tags[i] = keep(arena, j->ask.tags[i], &ok);
+        tags[i] = keep(arena, j->ask.tags.items[i], &ok);
     info->tags = tags;
     if (!tags) info->tag_count = 0;
     pj_request_clear(info);
@@ -535,7 +500,8 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
 /* ---- life ---------------------------------------------------------------------------------- */
 
 /* A run requested from an earlier server; its client is gone. */
-static void take_queued(void *context, const char *id, int64_t queued_ns, const pj_run_ask *ask)
+static void take_queued(void *context, const char *id, int64_t queued_ns,
+                        const pj_generate_ask *ask)
 {
     pj_run_queue *queue = context;
     job *j = job_new(ask);

@@ -30,21 +30,6 @@ typedef struct pj_run_queue_options {
     struct pj_idle_meter *idle; /* paused during runs; NULL: none */
 } pj_run_queue_options;
 
-/* Everything is copied. */
-typedef struct pj_run_ask {
-    const char *model_path; /* as pj_engine_options.model */
-    const char *prompt;     /* NULL when there are ids */
-    size_t prompt_bytes;
-    const int32_t *prompt_ids;
-    uint32_t prompt_id_count;
-    const char *const *tags; /* NULL-terminated, or NULL */
-    const char *experiment_name, *dtype;
-    pj_depth depth;
-    uint32_t max_tokens, batch;
-    pj_sampling sampling;
-    bool awaited; /* pj_run_queue_wait will be called, once */
-} pj_run_ask;
-
 pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **queue,
                             pj_error *err);
 /* Cancels the running and waiting runs (the running one is stored) and answers those who wait for
@@ -52,8 +37,10 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
 void pj_run_queue_stop(pj_run_queue *queue);
 void pj_run_queue_close(pj_run_queue *queue); /* stops first; NULL is allowed */
 
-/* PJ_E_FULL: the queue is full. `position` 1: next to run, or running already. */
-pj_status pj_run_queue_add(pj_run_queue *queue, const pj_run_ask *ask, char id[PJ_UUID_BYTES],
+/* Copies the request, whose model is a path or synthetic:SHAPE (pj_engine_options.model). With
+ * ask->wait pj_run_queue_wait must be called, once. PJ_E_FULL: the queue is full. `position` 1:
+ * next to run, or running already. */
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                            uint32_t *position, pj_error *err);
 /* Blocks until an awaited run has ended. `object` receives its summary with text, token_ids and
  * prompt_ids as one JSON object; a failed run returns its error, one cancelled before it began

@@ -454,42 +454,22 @@ static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-/* Greedy unless the request sets a sampling parameter: equal requests then give equal texts. */
-static pj_sampling sampling_of(const pj_generate_ask *ask)
-{
-    pj_sampling s = PJ_SAMPLING_GREEDY;
-    bool asked = ask->top_k > 0 || ask->top_p < 1;
-    s.temperature = !isnan(ask->temperature) ? ask->temperature : asked ? 1 : 0;
-    if (ask->top_k >= 0) s.top_k = (uint32_t)ask->top_k;
-    if (!isnan(ask->top_p)) s.top_p = ask->top_p;
-    if (ask->seed >= 0) s.seed = (uint64_t)ask->seed;
-    return s;
-}
-
+/* The queue knows models by their path. */
 static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err)
 {
     pj_serve *serve = context;
     char path[4096];
+    pj_generate_ask found = *ask;
+    pj_profile_options options = {0};
     pj_status status =
-        pj_serve_find_model(serve->models, ask->model_name, ask->dtype, path, sizeof path, err);
+        pj_serve_find_model(serve->models, ask->model, ask->dtype, path, sizeof path, err);
     if (status != PJ_OK) return status;
-    pj_run_ask run = {.model_path = path,
-                      .prompt = ask->prompt,
-                      .prompt_bytes = ask->prompt_bytes,
-                      .prompt_ids = ask->prompt_ids,
-                      .prompt_id_count = ask->prompt_id_count,
-                      .tags = ask->tags,
-                      .experiment_name = ask->experiment_name,
-                      .dtype = ask->dtype,
-                      .depth = ask->depth,
-                      .max_tokens = ask->max_length,
-                      .batch = ask->batch_size,
-                      .sampling = sampling_of(ask),
-                      .awaited = ask->wait};
-    status = pj_sampling_check(&run.sampling, err);
+    found.model = path;
+    pj_profile_options_set(&options, &found);
+    status = pj_sampling_check(&options.sampling, err);
     if (status != PJ_OK) return status;
-    return pj_run_queue_add(serve->queue, &run, id, position, err);
+    return pj_run_queue_add(serve->queue, &found, id, position, err);
 }
 
 static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error *err)

@@ -1,7 +1,6 @@
 /* The server's pure parts: addresses, names, tokens, bodies, encodings, the handshake, the ring. */
 #include "base/clock.h"
 #include "net/gate.h"
-#include "net/generate_body.h"
 #include "net/handshake.h"
 #include "net/page.h"
 #include "net/ring.h"
@@ -157,65 +156,6 @@ static void tokens_are_compared_whole(void **state)
     assert_true(pj_gate_token(&none, NULL, NULL));
 }
 
-/* ---- bodies -------------------------------------------------------------------------------- */
-
-static pj_status body(const char *text, pj_generate_ask *ask, pj_arena *arena, bool *syntax,
-                      pj_error *err)
-{
-    pj_arena_init(arena, 16 << 20);
-    return pj_generate_body_parse(text, strlen(text), ask, arena, syntax, err);
-}
-
-static void a_body_becomes_a_request(void **state)
-{
-    pj_generate_ask ask;
-    pj_arena arena;
-    bool syntax;
-    assert_int_equal(body("{\"prompt\":\"h\\u00e9\",\"tags\":[\"a\",\"b\"],\"max_length\":7.0,"
-                          "\"profiling_depth\":\"deep\",\"top_p\":0.5,\"wait\":false,\"seed\":null,"
-                          "\"dtype\":\"q4_0\",\"experiment_name\":null}",
-                          &ask, &arena, &syntax, NULL),
-                     PJ_OK);
-    assert_string_equal(ask.prompt, "h\xc3\xa9");
-    assert_int_equal(ask.prompt_bytes, 3);
-    assert_string_equal(ask.tags[1], "b");
-    assert_null(ask.tags[2]);
-    assert_int_equal(ask.max_length, 7);
-    assert_int_equal(ask.depth, PJ_DEPTH_DEEP);
-    assert_true(ask.top_p == 0.5 && isnan(ask.temperature) && ask.seed < 0 && !ask.wait);
-    assert_string_equal(ask.dtype, "q4_0");
-    assert_null(ask.experiment_name);
-    pj_arena_fini(&arena);
-}
-
-static void a_bad_body_names_its_field(void **state)
-{
-    static const struct {
-        const char *text, *names;
-        bool syntax;
-    } bad[] = {{"", "JSON", true},
-               {"{\"prompt\":\"a\\u0000b\"}", "JSON", true},
-               {"{\"prompt\":\"\xff\"}", "JSON", true},
-               {"{} {}", "JSON", true},
-               {"[1]", "object", false},
-               {"{\"promt\":\"a\"}", "did you mean prompt", false},
-               {"{\"prompt\":\"a\",\"prompt_ids\":[1]}", "either", false},
-               {"{\"prompt_ids\":[1.5]}", "prompt_ids", false},
-               {"{\"prompt_ids\":[]}", "prompt_ids", false},
-               {"{\"prompt\":\"a\",\"max_length\":-1e300}", "max_length", false},
-               {"{\"prompt\":\"a\",\"seed\":9007199254740994}", "seed", false}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        pj_generate_ask ask;
-        pj_arena arena;
-        pj_error err = {0};
-        bool syntax;
-        assert_int_equal(body(bad[i].text, &ask, &arena, &syntax, &err), PJ_E_INVALID);
-        assert_non_null(strstr(err.text, bad[i].names));
-        assert_int_equal(syntax, bad[i].syntax);
-        pj_arena_fini(&arena);
-    }
-}
-
 /* ---- pages --------------------------------------------------------------------------------- */
 
 static void encodings_are_those_that_were_offered(void **state)
@@ -365,8 +305,6 @@ int main(void)
         cmocka_unit_test(hosts_are_names_of_this_machine),
         cmocka_unit_test(origins_are_our_own_pages),
         cmocka_unit_test(tokens_are_compared_whole),
-        cmocka_unit_test(a_body_becomes_a_request),
-        cmocka_unit_test(a_bad_body_names_its_field),
         cmocka_unit_test(encodings_are_those_that_were_offered),
         cmocka_unit_test(tags_match_whole),
         cmocka_unit_test(sha1_is_sha1),

@@ -526,7 +526,8 @@ export interface Facets {
 
 export interface GenerateRequest {
   model_name?: string;
-  prompt: string;
+  prompt?: string;
+  prompt_ids?: number[];
   profiling_depth: string;
   max_length: number;
   tags: string[];
@@ -534,8 +535,16 @@ export interface GenerateRequest {
   temperature?: number;
   top_k?: number;
   top_p?: number;
+  min_p?: number;
+  repetition_penalty?: number;
   seed?: number;
+  stop?: string[];
+  chat?: boolean;
+  system?: string;
+  ignore_eos?: boolean;
   batch_size?: number;
+  batch_rule?: string;
   dtype?: string;
+  kv?: string;
   wait: boolean;
 }

@@ -1,6 +1,6 @@
 /* Finds the known word closest to a mistyped one. */
-#ifndef PJ_CLI_NEAREST_H
-#define PJ_CLI_NEAREST_H
+#ifndef PJ_BASE_NEAREST_H
+#define PJ_BASE_NEAREST_H
 
 #include <stddef.h>
 

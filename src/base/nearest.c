@@ -1,5 +1,5 @@
 /* Edit distance with transpositions (Damerau-Levenshtein, optimal string alignment). */
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,342 @@
+/* The table of a request's fields, and what is made from it. */
+#include "trace/generate_ask.h"
+
+#include "base/nearest.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#define AT(member) offsetof(pj_generate_ask, member)
+
+enum { MAX_IDS_AND_TEXT = 1 << 20, MAX_NAME = 256, MAX_PATH = 4095 };
+
+const pj_ask_field pj_ask_fields[] = {
+    {"model_name", PJ_ASK_TEXT, AT(model), .most = MAX_PATH},
+    {"prompt", PJ_ASK_PROMPT, .most = MAX_IDS_AND_TEXT},
+    {"prompt_ids", PJ_ASK_IDS, .most = MAX_IDS_AND_TEXT},
+    {"profiling_depth", PJ_ASK_CHOICE, AT(depth), .choices = "off module deep",
+     .standard_text = "module", .option = "depth", .letter = 'd', .value_name = "DEPTH",
+     .help = "what is recorded: off (nothing), module (phases, tokens, layers and components; "
+             "default) or deep (single operations too)"},
+    {"max_length", PJ_ASK_INT, AT(max_tokens), 1, 1 << 20, .standard = 100, .option = "tokens",
+     .letter = 'n', .value_name = "N", .help = "new tokens (100)"},
+    {"tags", PJ_ASK_LIST, AT(tags), .most = MAX_NAME, .option = "tag", .value_name = "TAG",
+     .help = "a tag to find the run by; may be repeated"},
+    {"experiment_name", PJ_ASK_TEXT, AT(experiment), .most = MAX_NAME, .option = "experiment",
+     .value_name = "NAME", .help = "the experiment it belongs to"},
+    {"temperature", PJ_ASK_NUMBER, AT(temperature), 0, 100, .standard = NAN, .option = "temp",
+     .value_name = "T", .help = "temperature; 0 is greedy (default)"},
+    {"top_k", PJ_ASK_INT, AT(top_k), 0, 1 << 20, .standard = -1, .option = "top-k",
+     .value_name = "K", .help = "sample from the K most likely"},
+    {"top_p", PJ_ASK_NUMBER, AT(top_p), 0, 1, .standard = NAN, .option = "top-p", .value_name = "P",
+     .help = "sample from this share of probability"},
+    {"min_p", PJ_ASK_NUMBER, AT(min_p), 0, 1, .standard = NAN, .option = "min-p", .value_name = "P",
+     .help = "drop what is below P x the most likely"},
+    {"repetition_penalty", PJ_ASK_NUMBER, AT(repetition_penalty), 0.01, 100, .standard = NAN,
+     .option = "repeat-penalty", .value_name = "F",
+     .help = "penalty of tokens that have occurred (1: none)"},
+    {"seed", PJ_ASK_INT, AT(seed), 0, (double)(1LL << 53), .standard = -1, .option = "seed",
+     .value_name = "N", .help = "seed of sampling; same seed, same text"},
+    {"stop", PJ_ASK_LIST, AT(stop), .most = MAX_NAME, .option = "stop", .value_name = "TEXT",
+     .help = "stop before this text; may be repeated"},
+    {"chat", PJ_ASK_FLAG, AT(chat), .option = "chat",
+     .help = "run the prompt through the model's chat template"},
+    {"system", PJ_ASK_TEXT, AT(system), .most = MAX_IDS_AND_TEXT, .option = "system",
+     .value_name = "TEXT", .help = "a system message; implies --chat"},
+    {"ignore_eos", PJ_ASK_FLAG, AT(ignore_eos), .option = "ignore-eos",
+     .help = "continue past end-of-sequence tokens, to -n tokens"},
+    {"batch_size", PJ_ASK_INT, AT(batch), 1, 4096, .option = "batch", .letter = 'b',
+     .value_name = "N", .help = "decode N sequences at once"},
+    {"batch_rule", PJ_ASK_CHOICE, AT(batch_rule), .choices = "bytes tokens equal",
+     .option = "batch-rule", .value_name = "RULE",
+     .help = "how a shared step's energy is split: bytes (default), tokens, equal"},
+    {"dtype", PJ_ASK_CHOICE, AT(dtype), .choices = PJ_ASK_DTYPES},
+    {"kv", PJ_ASK_CHOICE, AT(kv), .choices = PJ_ASK_KV_TYPES},
+    {"wait", PJ_ASK_FLAG, AT(wait), .standard = 1},
+    {0}};
+
+const pj_ask_field *pj_ask_field_find(const char *name)
+{
+    for (const pj_ask_field *f = pj_ask_fields; f->name; f++)
+        if (strcmp(f->name, name) == 0) return f;
+    return NULL;
+}
+
+static void *place(pj_generate_ask *ask, const pj_ask_field *f)
+{
+    return (char *)ask + f->offset;
+}
+
+static const void *place_const(const pj_generate_ask *ask, const pj_ask_field *f)
+{
+    return (const char *)ask + f->offset;
+}
+
+void pj_generate_ask_init(pj_generate_ask *ask)
+{
+    *ask = (pj_generate_ask){0};
+    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
+        void *at = place(ask, f);
+        if (f->kind == PJ_ASK_CHOICE) *(const char **)at = f->standard_text;
+        if (f->kind == PJ_ASK_INT) *(int64_t *)at = (int64_t)f->standard;
+        if (f->kind == PJ_ASK_NUMBER) *(double *)at = f->standard;
+        if (f->kind == PJ_ASK_FLAG) *(bool *)at = f->standard > 0;
+    }
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+typedef struct parse {
+    pj_generate_ask *ask;
+    pj_arena *arena;
+    pj_error *err;
+} parse;
+
+static pj_status wrong(parse *p, const pj_ask_field *f, const char *wanted)
+{
+    return pj_fail(p->err, PJ_E_INVALID, "%s must be %s", f->name, wanted);
+}
+
+static pj_status take_text(parse *p, const pj_ask_field *f, const json_t *value, const char **text)
+{
+    if (!json_is_string(value)) return wrong(p, f, "a string");
+    if ((double)json_string_length(value) > f->most)
+        return pj_fail(p->err, PJ_E_INVALID, "%s is longer than %.0f bytes", f->name, f->most);
+    *text = pj_arena_strndup(p->arena, json_string_value(value), json_string_length(value));
+    return *text ? PJ_OK : pj_fail_memory(p->err, "a request");
+}
+
+static pj_status take_choice(parse *p, const pj_ask_field *f, const json_t *value,
+                             const char **choice)
+{
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    size_t length = strchr(text, ' ') ? 0 : strlen(text);
+    for (const char *at = f->choices; length && at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, text, length) != 0 || (at[length] && at[length] != ' ')) continue;
+        *choice = pj_arena_strndup(p->arena, text, length);
+        return *choice ? PJ_OK : pj_fail_memory(p->err, "a request");
+    }
+    return pj_fail(p->err, PJ_E_INVALID, "%s must be one of: %s", f->name, f->choices);
+}
+
+static pj_status take_int(parse *p, const pj_ask_field *f, const json_t *value, int64_t *number)
+{
+    /* 100.0 is an integer too. */
+    double real = json_is_number(value) ? json_number_value(value) : NAN;
+    if (!(real == floor(real)) || real < f->least || real > f->most)
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be a whole number from %.0f to %.0f", f->name,
+                       f->least, f->most);
+    *number = json_is_integer(value) ? json_integer_value(value) : (int64_t)real;
+    return PJ_OK;
+}
+
+static pj_status take_number(parse *p, const pj_ask_field *f, const json_t *value, double *number)
+{
+    double real = json_is_number(value) ? json_number_value(value) : NAN;
+    if (!(real >= f->least && real <= f->most))
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be a number from %g to %g", f->name, f->least,
+                       f->most);
+    *number = real;
+    return PJ_OK;
+}
+
+static pj_status take_flag(parse *p, const pj_ask_field *f, const json_t *value, bool *flag)
+{
+    if (!json_is_boolean(value)) return wrong(p, f, "true or false");
+    *flag = json_is_true(value);
+    return PJ_OK;
+}
+
+static pj_status take_list(parse *p, const pj_ask_field *f, const json_t *value, pj_text_list *list)
+{
+    size_t count = json_array_size(value);
+    if (!json_is_array(value) || count > PJ_LIST_MAX)
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be an array of at most %d strings", f->name,
+                       PJ_LIST_MAX);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(value, i);
+        if (!json_string_length(item)) return wrong(p, f, "an array of strings that are not empty");
+        pj_status status = take_text(p, f, item, &list->items[i]);
+        if (status != PJ_OK) return status;
+    }
+    list->count = (int)count;
+    return PJ_OK;
+}
+
+static pj_status take_prompt(parse *p, const pj_ask_field *f, const json_t *value)
+{
+    pj_status status = take_text(p, f, value, &p->ask->prompt);
+    p->ask->prompt_bytes = p->ask->prompt ? strlen(p->ask->prompt) : 0;
+    return status;
+}
+
+static pj_status take_ids(parse *p, const pj_ask_field *f, const json_t *value)
+{
+    size_t count = json_is_array(value) ? json_array_size(value) : 0;
+    if (count == 0) return wrong(p, f, "an array of token ids");
+    int32_t *ids = pj_arena_alloc(p->arena, count, sizeof *ids);
+    if (!ids) return pj_fail_memory(p->err, "a request");
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(value, i);
+        double id = json_is_number(item) ? json_number_value(item) : -1;
+        if (!(id >= 0 && id <= INT32_MAX && id == floor(id)))
+            return wrong(p, f, "an array of token ids");
+        ids[i] = (int32_t)id;
+    }
+    p->ask->prompt_ids = ids;
+    p->ask->prompt_id_count = (uint32_t)count;
+    return PJ_OK;
+}
+
+/* null means absent. */
+static pj_status take_value(parse *p, const pj_ask_field *f, const json_t *value)
+{
+    void *at = place(p->ask, f);
+    if (json_is_null(value)) return PJ_OK;
+    switch (f->kind) {
+    case PJ_ASK_TEXT: return take_text(p, f, value, at);
+    case PJ_ASK_CHOICE: return take_choice(p, f, value, at);
+    case PJ_ASK_INT: return take_int(p, f, value, at);
+    case PJ_ASK_NUMBER: return take_number(p, f, value, at);
+    case PJ_ASK_FLAG: return take_flag(p, f, value, at);
+    case PJ_ASK_LIST: return take_list(p, f, value, at);
+    case PJ_ASK_PROMPT: return take_prompt(p, f, value);
+    case PJ_ASK_IDS: return take_ids(p, f, value);
+    }
+    return PJ_OK;
+}
+
+static pj_status unknown_field(parse *p, const char *name)
+{
+    pj_nearest nearest;
+    char hint[128];
+    pj_nearest_begin(&nearest, name);
+    for (const pj_ask_field *f = pj_ask_fields; f->name; f++)
+        pj_nearest_offer(&nearest, f->name, strlen(f->name));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    return pj_fail(p->err, PJ_E_INVALID, "there is no field %.60s%s", name,
+                   *hint ? hint : " in this request; see /api/openapi.json");
+}
+
+static pj_status take_object(parse *p, json_t *object)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value)
+    {
+        const pj_ask_field *f = pj_ask_field_find(name);
+        pj_status status = f ? take_value(p, f, value) : unknown_field(p, name);
+        if (status != PJ_OK) return status;
+    }
+    if (p->ask->prompt && p->ask->prompt_ids)
+        return pj_fail(p->err, PJ_E_INVALID, "give either prompt or prompt_ids, not both");
+    if (!p->ask->prompt_ids && (!p->ask->prompt || !p->ask->prompt[0]))
+        return pj_fail(p->err, PJ_E_INVALID, "prompt is missing: give the text to continue");
+    return PJ_OK;
+}
+
+pj_status pj_generate_ask_parse(const char *text, size_t bytes, pj_generate_ask *ask,
+                                pj_arena *arena, bool *syntax, pj_error *err)
+{
+    json_error_t why;
+    pj_generate_ask_init(ask);
+    *syntax = true;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (!root)
+        return pj_fail(err, PJ_E_INVALID, "the body is not valid JSON: line %d, %.200s", why.line,
+                       why.text);
+    parse p = {ask, arena, err};
+    *syntax = false;
+    pj_status status = json_is_object(root)
+                           ? take_object(&p, root)
+                           : pj_fail(err, PJ_E_INVALID, "the body must be a JSON object");
+    json_decref(root);
+    return status;
+}
+
+/* ---- writing and copying -------------------------------------------------------------------- */
+
+static void write_ids(const pj_generate_ask *ask, pj_json *json)
+{
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < ask->prompt_id_count; i++) pj_json_int(json, ask->prompt_ids[i]);
+    pj_json_array_end(json);
+}
+
+static void write_list(const pj_text_list *list, pj_json *json)
+{
+    pj_json_array_begin(json);
+    for (int i = 0; i < list->count; i++) pj_json_string(json, list->items[i]);
+    pj_json_array_end(json);
+}
+
+static bool is_given(const pj_generate_ask *ask, const pj_ask_field *f)
+{
+    const void *at = place_const(ask, f);
+    switch (f->kind) {
+    case PJ_ASK_TEXT:
+    case PJ_ASK_CHOICE: return *(const char *const *)at != NULL;
+    case PJ_ASK_INT: return (double)*(const int64_t *)at >= f->least;
+    case PJ_ASK_NUMBER: return !isnan(*(const double *)at);
+    case PJ_ASK_PROMPT: return ask->prompt && !ask->prompt_ids;
+    case PJ_ASK_IDS: return ask->prompt_ids != NULL;
+    case PJ_ASK_FLAG:
+    case PJ_ASK_LIST: return true;
+    }
+    return false;
+}
+
+void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json)
+{
+    pj_json_object_begin(json);
+    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
+        const void *at = place_const(ask, f);
+        if (!is_given(ask, f)) continue;
+        pj_json_key(json, f->name);
+        switch (f->kind) {
+        case PJ_ASK_TEXT:
+        case PJ_ASK_CHOICE: pj_json_string(json, *(const char *const *)at); break;
+        case PJ_ASK_INT: pj_json_int(json, *(const int64_t *)at); break;
+        case PJ_ASK_NUMBER: pj_json_double(json, *(const double *)at); break;
+        case PJ_ASK_FLAG: pj_json_bool(json, *(const bool *)at); break;
+        case PJ_ASK_LIST: write_list(at, json); break;
+        case PJ_ASK_PROMPT: pj_json_string_n(json, ask->prompt, ask->prompt_bytes); break;
+        case PJ_ASK_IDS: write_ids(ask, json); break;
+        }
+    }
+    pj_json_object_end(json);
+}
+
+static bool copy_text(const char **text, size_t bytes, pj_arena *arena)
+{
+    if (!*text) return true;
+    *text = pj_arena_strndup(arena, *text, bytes);
+    return *text != NULL;
+}
+
+static bool copy_prompt(pj_generate_ask *ask, pj_arena *arena)
+{
+    if (!ask->prompt_ids) return copy_text(&ask->prompt, ask->prompt_bytes, arena);
+    int32_t *ids = pj_arena_alloc(arena, ask->prompt_id_count, sizeof *ids);
+    if (ids) memcpy(ids, ask->prompt_ids, ask->prompt_id_count * sizeof *ids);
+    ask->prompt_ids = ids;
+    ask->prompt = NULL;
+    return ids != NULL;
+}
+
+bool pj_generate_ask_copy(pj_generate_ask *copy, const pj_generate_ask *ask, pj_arena *arena)
+{
+    *copy = *ask;
+    bool ok = copy_prompt(copy, arena);
+    for (const pj_ask_field *f = pj_ask_fields; f->name && ok; f++) {
+        const char **text = place(copy, f);
+        pj_text_list *list = place(copy, f);
+        if ((f->kind == PJ_ASK_TEXT || f->kind == PJ_ASK_CHOICE) && *text)
+            ok = copy_text(text, strlen(*text), arena);
+        for (int i = 0; f->kind == PJ_ASK_LIST && i < list->count && ok; i++)
+            ok = copy_text(&list->items[i], strlen(list->items[i]), arena);
+    }
+    return ok;
+}

@@ -1,0 +1,74 @@
+/*
+ * A request to generate, in the one form that the command line, the HTTP API, the queue and the
+ * experiments share. One table lists its fields with their names, defaults and bounds; the parser
+ * and the writer of JSON, the copy and the options of `perjoule run` are made from it. A new field
+ * is a member here, a line in the table (generate_ask.c), and what it does in
+ * profile/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
+ * dashboard's types.
+ */
+#ifndef PJ_TRACE_GENERATE_ASK_H
+#define PJ_TRACE_GENERATE_ASK_H
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/text_list.h"
+
+/* Values of `dtype` and `kv`. */
+#define PJ_ASK_DTYPES   "q8_0 q4_0 bf16 f16 f32"
+#define PJ_ASK_KV_TYPES "f32 f16"
+
+/* Texts are borrowed. Texts that were not given are NULL, integers negative (batch: 0) and numbers
+ * NAN, unless the table has a default. */
+typedef struct pj_generate_ask {
+    const char *model;  /* NULL: the default model; in the queue: as pj_engine_options.model */
+    const char *prompt; /* NULL when there are ids */
+    size_t prompt_bytes;
+    const int32_t *prompt_ids;
+    uint32_t prompt_id_count;
+    const char *depth, *experiment, *dtype, *kv, *system, *batch_rule;
+    int64_t max_tokens, batch, top_k, seed;
+    double temperature, top_p, min_p, repetition_penalty;
+    pj_text_list tags, stop;
+    bool chat, ignore_eos;
+    bool wait; /* the client waits for the result */
+} pj_generate_ask;
+
+typedef enum pj_ask_kind {
+    PJ_ASK_TEXT,   /* const char * */
+    PJ_ASK_CHOICE, /* const char *, one of `choices` */
+    PJ_ASK_INT,    /* int64_t */
+    PJ_ASK_NUMBER, /* double */
+    PJ_ASK_FLAG,   /* bool */
+    PJ_ASK_LIST,   /* pj_text_list */
+    PJ_ASK_PROMPT, /* prompt and prompt_bytes */
+    PJ_ASK_IDS     /* prompt_ids and prompt_id_count */
+} pj_ask_kind;
+
+typedef struct pj_ask_field {
+    const char *name; /* in JSON */
+    pj_ask_kind kind;
+    size_t offset;             /* in pj_generate_ask */
+    double least, most;        /* of numbers; most of texts: bytes */
+    double standard;           /* the default of a number or flag; NAN or negative: none */
+    const char *standard_text; /* the default of a choice */
+    const char *choices;       /* separated by blanks */
+    /* The option of `perjoule run`; NULL: the command declares it itself, or has none. */
+    const char *option;
+    char letter;
+    const char *value_name, *help;
+} pj_ask_field;
+
+extern const pj_ask_field pj_ask_fields[];               /* ends with a field without a name */
+const pj_ask_field *pj_ask_field_find(const char *name); /* NULL: none */
+
+void pj_generate_ask_init(pj_generate_ask *ask); /* sets every default */
+/* Untrusted JSON in, a checked request out; texts go into the arena. PJ_E_INVALID with *syntax
+ * true: not JSON; false: JSON with invalid content. The error names the field. */
+pj_status pj_generate_ask_parse(const char *text, size_t bytes, pj_generate_ask *ask,
+                                pj_arena *arena, bool *syntax, pj_error *err);
+/* An object that pj_generate_ask_parse reads back as the same request. */
+void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json);
+/* With all texts copied into the arena; false: out of memory. */
+bool pj_generate_ask_copy(pj_generate_ask *copy, const pj_generate_ask *ask, pj_arena *arena);
+
+#endif
