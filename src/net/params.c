@@ -46,13 +46,6 @@ static char *decode(const char *text, size_t bytes, bool plus_is_space, pj_arena
     return out;
 }
 
-static bool is_printable_ascii(const char *text)
-{
-    for (; *text; text++)
-        if (*text <= ' ' || *text > '~') return false;
-    return true;
-}
-
 /* Valid UTF-8 without control characters. */
 static bool is_plain_text(const char *text)
 {
@@ -101,7 +94,7 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
     const char *question = memchr(raw, '?', bytes);
     size_t path_bytes = question ? (size_t)(question - raw) : bytes;
     target->path = decode(raw, path_bytes, false, arena);
-    if (!target->path || target->path[0] != '/' || !is_printable_ascii(target->path))
+    if (!target->path || target->path[0] != '/' || !is_plain_text(target->path))
         return pj_fail(err, PJ_E_INVALID, "the path of the address is not valid");
     if (!question) return PJ_OK;
     return parse_query(question + 1, bytes - path_bytes - 1, &target->params, arena, err);

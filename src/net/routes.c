@@ -17,7 +17,7 @@ typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_htt
 
 struct route {
     const char *method;
-    const char *path; /* "{id}" matches a run */
+    const char *path; /* "{id}" matches a run, or the name of an experiment */
     route_fn *answer;
     pj_view view;
     const pj_param_rule *rules;
@@ -528,7 +528,7 @@ static const route table[] = {
     {"GET", "/api/openapi.json", answer_openapi},
 };
 
-enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 64 };
+enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 1024 };
 
 /* Whether the path matches the route; extracts {id}. */
 static bool path_fits(const char *form, const char *path, char id[ID_TEXT_BYTES])

@@ -15,6 +15,7 @@ const NAV: [View, string][] = [
   ['analysis', 'Analysis'],
   ['history', 'History'],
   ['compare', 'Compare'],
+  ['experiments', 'Experiments'],
 ];
 
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' } as const;

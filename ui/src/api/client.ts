@@ -109,6 +109,13 @@ export const api = {
   }),
   compare: (ids: string[], signal?: AbortSignal) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
+  experiments: (signal?: AbortSignal) =>
+    get<T.ExperimentLine[]>('api/profiling/experiments', {}, signal),
+  experiment: (name: string, signal?: AbortSignal) =>
+    get<T.Experiment>(`api/profiling/experiments/${encodeURIComponent(name)}`, {}, signal),
+  /** A report as a page of its own: of runs, or of an experiment. */
+  reportHref: (of: { ids?: string; experiment?: string; format?: string }): string =>
+    address('api/profiling/report', of),
   powerNow: (seconds: number, signal?: AbortSignal) =>
     get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),

@@ -465,6 +465,85 @@ export interface Advice {
   }[];
 }
 
+/** A grid of settings, as docs/formats.md describes it. */
+export interface Plan {
+  name?: string;
+  models?: string[];
+  dtypes?: string[];
+  batches?: number[];
+  inputs?: number[];
+  outputs?: number[];
+  threads?: number[];
+  prompt?: string | null;
+  repeat?: number;
+  precision?: number;
+  cool_down_s?: number;
+  max_latency_ms?: number;
+  seed?: number;
+  eval?: string | null;
+  depth?: string;
+  round?: number;
+}
+
+export interface ExperimentLine {
+  name: string;
+  created_at: string;
+  plan: Plan;
+}
+
+export interface ExperimentCell {
+  cell: number;
+  name: string;
+  model: string | null;
+  dtype: string | null;
+  batch: number;
+  input: number;
+  output: number;
+  threads: number;
+  runs: number;
+  disturbed_runs: number;
+  energy_source: EnergySource | null;
+  joules_per_token: N;
+  joules_per_token_lo: N;
+  joules_per_token_hi: N;
+  joules_per_token_typical: N;
+  tokens_per_second: N;
+  ttft_ms: N;
+  token_latency_ms: N;
+  mean_power_mw: N;
+  loss: N;
+  ids: string[];
+}
+
+export interface Experiment {
+  name: string;
+  state: string;
+  round: number;
+  done: number;
+  total: number;
+  plan: Plan;
+  cells: ExperimentCell[];
+  optimum: { cell: number; name: string; joules_per_token: N; token_latency_ms: N } | null;
+  knees: { over: string; first_cell: number; cell: number; batch: number }[];
+  comparisons: {
+    a: number;
+    b: number;
+    ratio: N;
+    ratio_lo: N;
+    ratio_hi: N;
+    p_adjusted: N;
+    different: boolean;
+  }[];
+  against_former: {
+    cell: number;
+    ratio: N;
+    ratio_lo: N;
+    ratio_hi: N;
+    p: N;
+    different: boolean;
+  }[];
+}
+
 export interface PowerNow {
   end_unix_ms: number;
   step_ms: number;

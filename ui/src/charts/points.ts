@@ -28,6 +28,8 @@ export interface Axis {
   label: string;
   log: boolean;
   show: (v: number) => string;
+  /** Marks in place of round numbers: the levels of a setting. */
+  ticks?: number[];
 }
 
 export interface PointsModel {
@@ -53,6 +55,7 @@ export class Points extends CanvasChart<number> {
     this.dx = domain(
       [...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))],
       model.x.log,
+      !!model.x.ticks,
     );
     this.dy = domain(
       [...ys, ...model.lines.flatMap((l) => l.points.map((p) => p[1]))],
@@ -84,7 +87,11 @@ export class Points extends CanvasChart<number> {
 
   private axes(g: CanvasRenderingContext2D, c: Colours, m: PointsModel): void {
     const bottom = this.height - BOTTOM;
-    const xs = m.x.log ? logTicks(...this.dx) : ticks(...this.dx, Math.max(2, this.width / 110));
+    const xs = m.x.ticks
+      ? m.x.ticks
+      : m.x.log
+        ? logTicks(...this.dx)
+        : ticks(...this.dx, Math.max(2, this.width / 110));
     const ys = m.y.log ? logTicks(...this.dy) : ticks(...this.dy, Math.max(2, this.height / 55));
     g.strokeStyle = c.grid;
     g.lineWidth = 1;
@@ -124,13 +131,15 @@ export class Points extends CanvasChart<number> {
     const x = this.x(d.x);
     const y = this.y(d.y);
     if (d.yHalf) {
-      g.strokeStyle = c.text3;
+      g.strokeStyle = d.colour;
+      g.globalAlpha = 0.65;
       g.lineWidth = 1;
       const hi = this.y(d.y + d.yHalf);
       const lo = this.y(d.y - d.yHalf);
       stroke(g, x, hi, x, lo);
       stroke(g, x - 3, hi, x + 3, hi);
       stroke(g, x - 3, lo, x + 3, lo);
+      g.globalAlpha = 1;
     }
     g.beginPath();
     g.arc(x, y, this.radius(d), 0, 7);
@@ -216,14 +225,15 @@ function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
   g.stroke();
 }
 
-function domain(values: number[], log: boolean): [number, number] {
+/** `free`: positions of names, which may lie left of 0. */
+function domain(values: number[], log: boolean, free = false): [number, number] {
   const ok = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
   if (!ok.length) return log ? [1, 10] : [0, 1];
   const lo = Math.min(...ok);
   const hi = Math.max(...ok);
   if (log) return [lo / 1.8, hi * 1.8];
   const pad = (hi - lo || Math.abs(hi) || 1) * 0.12;
-  return [Math.max(0, lo - pad), hi + pad];
+  return [free ? lo - pad : Math.max(0, lo - pad), hi + pad];
 }
 
 function place(v: number, [lo, hi]: [number, number], log: boolean): number {

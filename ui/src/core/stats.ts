@@ -92,6 +92,43 @@ export function paretoFront(points: { x: number; y: number }[]): number[] {
   return front;
 }
 
+/** Whether values span more than a decade and a half: on a linear axis all but the largest are 0. */
+export function isWide(values: number[]): boolean {
+  const e = extent(values.filter((v) => v > 0));
+  return !!e && e[1] > 30 * e[0];
+}
+
+/** Where the front bends: the point farthest below the straight line between its ends, both axes taken
+ * as shares of their range (or of its logarithm). null for fewer than three points. */
+export function kneeOf(
+  front: { x: number; y: number }[],
+  log: { x: boolean; y: boolean } = { x: false, y: false },
+): number | null {
+  if (front.length < 3) return null;
+  const scale = (values: number[], logarithmic: boolean) => {
+    const v = logarithmic ? values.map(Math.log) : values;
+    const [lo, hi] = [Math.min(...v), Math.max(...v)];
+    return hi > lo ? v.map((x) => (x - lo) / (hi - lo)) : v.map(() => 0);
+  };
+  const x = scale(
+    front.map((p) => p.x),
+    log.x,
+  );
+  const y = scale(
+    front.map((p) => p.y),
+    log.y,
+  );
+  // Better is more x and less y: the line runs from (0, 0) to (1, 1), the knee lies below it.
+  let best: number | null = null;
+  let most = 0.02;
+  for (let i = 0; i < front.length; i++)
+    if (x[i] - y[i] > most) {
+      most = x[i] - y[i];
+      best = i;
+    }
+  return best;
+}
+
 /** Round steps (1, 2, 5 × 10^k) that divide [lo, hi] into about n parts. */
 export function ticks(lo: number, hi: number, n: number): number[] {
   if (!(hi > lo) || n < 1) return [lo];

@@ -17,7 +17,7 @@ const KEYS: [string[], string][] = [
   [['Space'], 'Play or pause the token slider'],
   [['.', ','], 'Next, previous token'],
   [['←', '→', '↑', '↓'], 'Walk through the marks of a focused chart; Enter selects'],
-  [['1', '2', '3', '4'], 'Live, Analysis, History, Compare'],
+  [['1', '2', '3', '4', '5'], 'Live, Analysis, History, Compare, Experiments'],
   [['/'], 'Search the history'],
   [['?'], 'This list'],
 ];

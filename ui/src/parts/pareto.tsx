@@ -6,18 +6,12 @@ import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
 import { clip, known, plain, shortId, Z95 } from '../core/format';
 import { energyPerToken, partialText, runEnergy } from '../core/run_energy';
-import { extent, paretoFront } from '../core/stats';
+import { isWide, kneeOf, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
 
 /** With more runs than this, whiskers of all would hide the points. */
 const CROWD = 60;
-
-/** Whether values span more than a decade and a half. */
-function isWide(values: number[]): boolean {
-  const e = extent(values.filter((v) => v > 0));
-  return !!e && e[1] > 30 * e[0];
-}
 
 export function ParetoPanel(props: {
   runs: RunSummary[];
@@ -46,6 +40,11 @@ export function ParetoPanel(props: {
     x: isWide(list.map((r) => r.tokens_per_second ?? 0)),
     y: isWide(list.map((r) => r.joules_per_token ?? 0)),
   };
+  const bend = kneeOf(
+    front.map((i) => ({ x: list[i].tokens_per_second ?? 0, y: list[i].joules_per_token ?? 0 })),
+    wide,
+  );
+  const knee = bend === null ? null : front[bend];
   const half = (r: RunSummary): number | null =>
     known(r.joules_per_token_sd) ? Z95 * r.joules_per_token_sd : null;
   const state = props.state ?? READY;
@@ -54,7 +53,7 @@ export function ParetoPanel(props: {
       title="Throughput against energy"
       note={
         props.note ??
-        'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front.'
+        'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front, its knee where more speed begins to cost much more energy.'
       }
       state={
         state.kind === 'ready' && list.length === 0
@@ -78,6 +77,7 @@ export function ParetoPanel(props: {
           'tokens_per_second',
           'joules_per_token',
           'pareto',
+          'knee',
         ],
         rows: list.map((r, i) => [
           r.id,
@@ -87,6 +87,7 @@ export function ParetoPanel(props: {
           r.tokens_per_second,
           r.joules_per_token,
           on.has(i) ? 'yes' : 'no',
+          i === knee ? 'yes' : 'no',
         ]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
@@ -94,7 +95,7 @@ export function ParetoPanel(props: {
       <Canvas
         class="h-pareto"
         name="pareto"
-        label={`Scatter of ${list.length} runs by throughput and energy per token; ${front.length} on the Pareto front.`}
+        label={`Scatter of ${list.length} runs by throughput and energy per token; ${front.length} on the Pareto front${knee === null ? '' : `, its knee at ${plain(list[knee].tokens_per_second)} tokens per second and ${energyPerToken(list[knee], unit.value)} per token`}.`}
         make={(host) => new Points(host)}
         handle={chart}
         update={(p) => {
@@ -109,13 +110,17 @@ export function ParetoPanel(props: {
               x: r.tokens_per_second ?? 0,
               y: r.joules_per_token ?? 0,
               yHalf: list.length > CROWD && !props.strong?.(r) ? null : half(r),
-              label:
+              label: [
+                i === knee ? 'knee:' : '',
                 on.has(i) || props.labelOf
                   ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim())
                   : '',
+              ]
+                .filter(Boolean)
+                .join(' '),
               colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
               strong: props.strong?.(r) ?? on.has(i),
-              size: props.strong?.(r) ? 1.6 : list.length > CROWD ? 0.3 : 0.9,
+              size: props.strong?.(r) || i === knee ? 1.6 : list.length > CROWD ? 0.3 : 0.9,
               tip: {
                 title: clip(r.prompt ?? shortId(r.id), 60),
                 rows: [

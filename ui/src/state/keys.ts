@@ -70,6 +70,7 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
     case '2':
     case '3':
     case '4':
+    case '5':
       go({ view: VIEWS[Number(e.key) - 1] });
       return true;
     case '/': {

@@ -8,8 +8,8 @@ import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
 import type { EnergyUnit } from '../core/format';
 import { unit } from './settings';
 
-export type View = 'live' | 'analysis' | 'history' | 'compare';
-export const VIEWS: View[] = ['live', 'analysis', 'history', 'compare'];
+export const VIEWS = ['live', 'analysis', 'history', 'compare', 'experiments'] as const;
+export type View = (typeof VIEWS)[number];
 
 /** What the structure pane shows. */
 export const PANES = [
@@ -93,6 +93,8 @@ export interface Selection {
   by: string;
   /** Compare: rows without a difference are left out. */
   diff: boolean;
+  /** Experiments: the setting along the axis of the chart. */
+  along: string;
 }
 
 export const EMPTY: Selection = {
@@ -133,6 +135,7 @@ export const EMPTY: Selection = {
   page: 1,
   by: '',
   diff: false,
+  along: '',
 };
 
 const one = <T extends string>(text: string | null, of: readonly T[], otherwise: T): T =>
@@ -190,6 +193,7 @@ export function parse(query: string): Selection {
     page: Math.max(1, whole(q.get('page')) ?? 1),
     by: text('by'),
     diff: q.get('diff') === '1',
+    along: text('along'),
   };
 }
 
@@ -241,6 +245,7 @@ export function write(s: Selection): string {
   add('page', s.page, 1);
   add('by', s.by);
   if (s.diff) add('diff', '1');
+  add('along', s.along);
   return `?${q.map(([k, v]) => `${k}=${encodeURIComponent(v).replaceAll('%2C', ',')}`).join('&')}`;
 }
 

@@ -1,6 +1,7 @@
 import type { View } from '../state/selection';
 import { AnalysisView } from './analysis/analysis';
 import { CompareView } from './compare/compare';
+import { ExperimentsView } from './experiments/experiments';
 import { HistoryView } from './history/history';
 import { LiveView } from './live/live';
 
@@ -14,5 +15,7 @@ export function Views({ view }: { view: View }) {
       return <HistoryView />;
     case 'compare':
       return <CompareView />;
+    case 'experiments':
+      return <ExperimentsView />;
   }
 }

@@ -11,7 +11,7 @@ const ROOT = resolve(import.meta.dirname, '../../..');
 /** The built page: the folder that the program was made with, or ui/dist. */
 export const DIST = process.env.PERJOULE_PAGE ?? resolve(import.meta.dirname, '../../dist');
 const BIN = process.env.PERJOULE_BIN && resolve(process.env.PERJOULE_BIN);
-const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
+export const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
 export const FIXTURE = process.env.E2E_FIXTURE === '1';
 
 /** Why the real server cannot be tested here; empty when it can. */

@@ -51,6 +51,7 @@ const full: Selection = {
   window: 300,
   by: 'dtype',
   diff: true,
+  along: 'batch',
 };
 
 beforeEach(() => {

@@ -1,0 +1,242 @@
+// The cells of an experiment in a table: what each costs, how fast it is, and the runs behind it.
+import { useSignal } from '@preact/signals';
+import type { Experiment, ExperimentCell } from '../../api/types';
+import { follow } from '../../app';
+import { Panel } from '../../charts/panel';
+import { energy, known, pair, plain, power, shortId, time } from '../../core/format';
+import { Explain } from '../../parts/explain';
+import { Icon } from '../../parts/icon';
+import { go, href } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { tableOf } from './charts';
+import { against, halfWidth } from './grid';
+
+interface Column {
+  key: string;
+  label: string;
+  /** Explains the figure. */
+  help?: string;
+  value: (d: Experiment, c: ExperimentCell) => number | null;
+  show: (d: Experiment, c: ExperimentCell) => string;
+  wide?: boolean;
+}
+
+const perToken = (c: ExperimentCell): string => {
+  const half = halfWidth(c);
+  const v = c.joules_per_token;
+  if (!known(v)) return 'unavailable';
+  return known(half) && unit.value === 'auto' && v < 1
+    ? `${pair(v * 1000, half * 1000)} mJ`
+    : known(half) && unit.value === 'auto'
+      ? `${pair(v, half)} J`
+      : `${energy(v * 1000, unit.value)}${known(half) ? ` ± ${energy(half * 1000, unit.value)}` : ''}`;
+};
+
+const COLUMNS: Column[] = [
+  {
+    key: 'cell',
+    label: 'Cell',
+    value: (_, c) => c.cell,
+    show: (_, c) => c.name,
+  },
+  {
+    key: 'jpt',
+    label: 'Per token',
+    help: 'Mean energy of the request per output token over the runs of the cell, with its 95 % interval.',
+    value: (_, c) => c.joules_per_token,
+    show: (_, c) => perToken(c),
+  },
+  {
+    key: 'ratio',
+    label: 'To the first',
+    help: 'Energy per token as a multiple of the first cell, with the 95 % interval of the ratio. Bold where the difference stands after correction for the number of cells.',
+    value: (d, c) => against(d, c.cell)?.ratio ?? null,
+    show: (d, c) => {
+      const x = against(d, c.cell);
+      if (c.cell === 0) return '1';
+      if (!x || !known(x.ratio)) return 'unavailable';
+      return known(x.ratio_lo) && known(x.ratio_hi)
+        ? `${plain(x.ratio)} (${plain(x.ratio_lo)} to ${plain(x.ratio_hi)})`
+        : plain(x.ratio);
+    },
+  },
+  {
+    key: 'typical',
+    label: 'Typical token',
+    help: 'Median energy of the decode tokens; tokens that the machine disturbed hardly move it.',
+    value: (_, c) => c.joules_per_token_typical,
+    show: (_, c) =>
+      energy(
+        known(c.joules_per_token_typical) ? c.joules_per_token_typical * 1000 : null,
+        unit.value,
+      ),
+    wide: true,
+  },
+  {
+    key: 'tps',
+    label: 'Tokens/s',
+    value: (_, c) => c.tokens_per_second,
+    show: (_, c) => plain(c.tokens_per_second),
+  },
+  {
+    key: 'ttft',
+    label: 'First token',
+    help: 'Time of the prefill: how long until the first token.',
+    value: (_, c) => c.ttft_ms,
+    show: (_, c) => time(c.ttft_ms),
+    wide: true,
+  },
+  {
+    key: 'latency',
+    label: 'A token every',
+    help: 'Latency that each sequence sees: batch size over tokens per second.',
+    value: (_, c) => c.token_latency_ms,
+    show: (_, c) => time(c.token_latency_ms),
+    wide: true,
+  },
+  {
+    key: 'power',
+    label: 'Mean power',
+    value: (_, c) => c.mean_power_mw,
+    show: (_, c) => power(c.mean_power_mw),
+    wide: true,
+  },
+  {
+    key: 'loss',
+    label: 'Loss',
+    help: 'Loss on the text that the plan names: what a type of weights costs in quality.',
+    value: (_, c) => c.loss,
+    show: (_, c) => plain(c.loss, 4),
+    wide: true,
+  },
+];
+
+/** Runs that a row links one by one; the history has the others. */
+const LINKED = 6;
+
+export function CellsPanel({ d }: { d: Experiment }) {
+  const order = useSignal<{ key: string; down: boolean }>({ key: 'cell', down: false });
+  const losses = d.cells.some((c) => known(c.loss));
+  const columns = COLUMNS.filter((c) => c.key !== 'loss' || losses);
+  const by = columns.find((c) => c.key === order.value.key) ?? columns[0];
+  const rows = d.cells.slice().sort((a, b) => {
+    const [x, y] = [by.value(d, a), by.value(d, b)];
+    if (!known(x) || !known(y)) return known(x) ? -1 : known(y) ? 1 : 0;
+    return order.value.down ? y - x : x - y;
+  });
+  const knees = new Set(d.knees.map((k) => k.cell));
+  return (
+    <Panel title="Cells" table={() => tableOf(d)}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard */}
+      <section class="scroll-x" tabIndex={0} aria-label="Cells, table">
+        <table class="ops cells">
+          <thead>
+            <tr>
+              {columns.map((c) => (
+                <th
+                  scope="col"
+                  key={c.key}
+                  class={`${c.key === 'cell' ? '' : 'num'} ${c.wide ? 'wide' : ''}`}
+                  aria-sort={
+                    c.key === by.key ? (order.value.down ? 'descending' : 'ascending') : undefined
+                  }
+                >
+                  <button
+                    type="button"
+                    class="sort"
+                    onClick={() => {
+                      order.value = {
+                        key: c.key,
+                        down: c.key === by.key ? !order.value.down : false,
+                      };
+                    }}
+                  >
+                    {c.label}
+                    {c.key === by.key && <Icon name={order.value.down ? 'down' : 'up'} />}
+                  </button>
+                  {c.help && (
+                    <Explain of={{ title: c.label, text: c.help }}>
+                      <span class="sr-only">What is {c.label}?</span>
+                      <Icon name="info" />
+                    </Explain>
+                  )}
+                </th>
+              ))}
+              <th scope="col" class="wide">
+                Runs
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((c) => (
+              <tr key={c.cell} class={c.cell === d.optimum?.cell ? 'picked' : ''}>
+                {columns.map((x) => (
+                  <Cell key={x.key} d={d} c={c} x={x} knee={knees.has(c.cell)} />
+                ))}
+                <td class="wide">
+                  <RunLinks d={d} c={c} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </Panel>
+  );
+}
+
+function Cell({ d, c, x, knee }: { d: Experiment; c: ExperimentCell; x: Column; knee: boolean }) {
+  if (x.key === 'cell')
+    return (
+      <th scope="row">
+        {c.name} {c.cell === d.optimum?.cell && <span class="badge least">least energy</span>}
+        {knee && d.cells.length > 1 && (
+          <span class="badge" title="A larger batch saves less than 10 % per doubling">
+            knee
+          </span>
+        )}
+      </th>
+    );
+  const text = x.show(d, c);
+  const strong = x.key === 'ratio' && against(d, c.cell)?.different;
+  return (
+    <td class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''}`}>
+      {strong ? <strong>{text}</strong> : text}
+    </td>
+  );
+}
+
+function RunLinks({ d, c }: { d: Experiment; c: ExperimentCell }) {
+  const more = { view: 'history', experiment: d.name, run: null } as const;
+  return (
+    <span class="run-links">
+      {c.ids.slice(0, LINKED).map((id, i) => (
+        <a
+          key={id}
+          title={`Run ${shortId(id)}`}
+          aria-label={`Run ${i + 1} of ${c.name}`}
+          href={href({ view: 'analysis', run: id })}
+          onClick={(e) => follow(e, 'analysis', { run: id })}
+        >
+          {i + 1}
+        </a>
+      ))}
+      {c.ids.length > LINKED && (
+        <a href={href(more)} onClick={(e) => follow(e, 'history', more)}>
+          {c.ids.length - LINKED} more
+        </a>
+      )}
+      {c.ids.length > 1 && (
+        <button
+          type="button"
+          class="tool"
+          title="Compare its runs"
+          aria-label={`Compare runs of ${c.name}`}
+          onClick={() => go({ view: 'compare', by: '', ids: c.ids.slice(0, 4) })}
+        >
+          <Icon name="compare" />
+        </button>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,302 @@
+// Joules per token over the settings of an experiment, and the cells by energy and speed.
+import { useRef } from 'preact/hooks';
+import type { Experiment, ExperimentCell } from '../../api/types';
+import { Canvas, Legend, type LegendItem, Panel, type PanelState, READY } from '../../charts/panel';
+import { type Dot, type Line, Points } from '../../charts/points';
+import { colours } from '../../charts/theme';
+import { energy, known, percent, plain, time } from '../../core/format';
+import { css, ramp } from '../../core/ramp';
+import { kneeOf, paretoFront } from '../../core/stats';
+import { go, select, selection } from '../../state/selection';
+import { dark, rampName, unit } from '../../state/settings';
+import {
+  against,
+  FACTOR_LABEL,
+  type Factor,
+  halfWidth,
+  isWideIn,
+  lineName,
+  lines,
+  positions,
+  varying,
+} from './grid';
+
+const joules = (v: number): string => energy(v * 1000, unit.peek());
+
+/** As many colours as there are lines: the usual four, else a ramp. */
+export function lineColours(n: number): string[] {
+  dark.value;
+  const series = colours().series;
+  if (n <= series.length) return series.slice(0, n);
+  const lut = ramp(rampName.value);
+  return Array.from({ length: n }, (_, i) => css(lut[Math.round(20 + (i / (n - 1)) * 200)]));
+}
+
+/** The setting along the axis: the chosen one, else the one with the most numeric levels. */
+export function alongOf(cells: ExperimentCell[], chosen: string): Factor {
+  const list = varying(cells);
+  if (list.includes(chosen as Factor)) return chosen as Factor;
+  const numeric = list.filter((f) => typeof cells[0]?.[f] === 'number');
+  return numeric[0] ?? list[0] ?? 'batch';
+}
+
+function tipOf(d: Experiment, c: ExperimentCell): Dot['tip'] {
+  const x = against(d, c.cell);
+  const half = halfWidth(c);
+  return {
+    title: c.name,
+    rows: [
+      [
+        'Per token',
+        known(half) && known(c.joules_per_token)
+          ? `${joules(c.joules_per_token)} ± ${percent(half / c.joules_per_token)}`
+          : joules(c.joules_per_token ?? Number.NaN),
+      ],
+      ...(x && known(x.ratio)
+        ? ([[`To ${d.cells[0].name}`, `×${plain(x.ratio)}`]] as [string, string][])
+        : []),
+      ['Throughput', `${plain(c.tokens_per_second)} tok/s`],
+      ['A token every', time(c.token_latency_ms)],
+      ['Runs', String(c.runs)],
+    ],
+  };
+}
+
+const readyIf = (any: boolean): PanelState =>
+  any ? READY : { kind: 'empty', text: 'No cell has an energy yet.' };
+
+export function FactorialPanel({ d }: { d: Experiment }) {
+  const chart = useRef<Points | null>(null);
+  const along = alongOf(d.cells, selection.value.along);
+  const factors = varying(d.cells);
+  const place = positions(d.cells, along);
+  const series = lines(d.cells, along).map((l) => l.filter((x) => known(x.joules_per_token)));
+  const ink = lineColours(series.length);
+  const wide = isWideIn(d.cells, (x) => x.joules_per_token);
+  // Whiskers of several lines at one level stand side by side.
+  const shift = (x: number, k: number) => {
+    const by = (k - (series.length - 1) / 2) * (place.log ? 0.05 : 0.04);
+    return place.log ? x * 2 ** by : x + by * (place.ticks.length > 1 ? spanOf(place.ticks) : 1);
+  };
+  const items: LegendItem[] = series.flatMap((l, i) => {
+    const label = l[0] && lineName(d.cells, l[0], along);
+    return label ? [{ label, colour: ink[i], kind: 'line' as const }] : [];
+  });
+  return (
+    <Panel
+      class="span-7"
+      title="Energy per token by setting"
+      note="Each point is a cell, its whisker the 95 % interval over its runs; a line joins cells that differ in nothing else."
+      state={readyIf(series.some((l) => l.length > 0))}
+      actions={
+        factors.length > 1 && (
+          <label class="check">
+            Along
+            <select
+              class="input small"
+              aria-label="Setting along the axis"
+              value={along}
+              onChange={(e) => select({ along: e.currentTarget.value })}
+            >
+              {factors.map((f) => (
+                <option key={f} value={f}>
+                  {FACTOR_LABEL[f].toLowerCase()}
+                </option>
+              ))}
+            </select>
+          </label>
+        )
+      }
+      legend={items.length > 0 && <Legend items={items} />}
+      table={() => tableOf(d)}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-factorial"
+        name="factorial"
+        label={`Energy per token by ${FACTOR_LABEL[along].toLowerCase()}: ${d.cells
+          .filter((x) => known(x.joules_per_token))
+          .map((x) => `${x.name} ${joules(x.joules_per_token ?? 0)}`)
+          .join('; ')}.`}
+        make={(host) => new Points(host)}
+        handle={chart}
+        update={(p) => {
+          const shown = series.flatMap((l, k) => l.map((x) => [x, k] as const));
+          p.set({
+            x: {
+              label: FACTOR_LABEL[along].toLowerCase(),
+              log: place.log,
+              show: place.name,
+              ticks: place.ticks,
+            },
+            y: { label: 'energy per token', log: wide, show: joules },
+            dots: shown.map(([x, k]) => ({
+              x: shift(place.at(x), k),
+              y: x.joules_per_token ?? 0,
+              yHalf: halfWidth(x),
+              label: x.cell === d.optimum?.cell ? 'least' : '',
+              colour: ink[k],
+              size: x.cell === d.optimum?.cell ? 1.5 : 0.7,
+              tip: tipOf(d, x),
+            })),
+            lines: series.map(
+              (l, k): Line => ({
+                label: '',
+                colour: ink[k],
+                points: l.map((x) => [shift(place.at(x), k), x.joules_per_token ?? 0]),
+              }),
+            ),
+          });
+          p.onPick = (i) => {
+            const run = i === null ? undefined : shown[i][0].ids[0];
+            if (run) go({ view: 'analysis', run });
+          };
+        }}
+      />
+      {d.cells.every((x) => x.runs < 2) && <p class="note">Intervals need two runs of a cell.</p>}
+    </Panel>
+  );
+}
+
+const spanOf = (ticks: number[]): number =>
+  (Math.max(...ticks) - Math.min(...ticks)) / Math.max(1, ticks.length - 1);
+
+export function FrontPanel({ d }: { d: Experiment }) {
+  const chart = useRef<Points | null>(null);
+  dark.value;
+  const c = colours();
+  const list = d.cells.filter((x) => known(x.tokens_per_second) && known(x.joules_per_token));
+  const points = list.map((x) => ({ x: x.tokens_per_second ?? 0, y: x.joules_per_token ?? 0 }));
+  const front = paretoFront(points);
+  const on = new Set(front);
+  const log = {
+    x: isWideIn(list, (x) => x.tokens_per_second),
+    y: isWideIn(list, (x) => x.joules_per_token),
+  };
+  const bend = kneeOf(
+    front.map((i) => points[i]),
+    log,
+  );
+  const knee = bend === null ? -1 : front[bend];
+  return (
+    <Panel
+      class="span-5"
+      title="Throughput against energy"
+      note="Cells by tokens per second and energy per token; down and to the right is better. The line is the Pareto front, its knee the best trade."
+      state={readyIf(list.length > 0)}
+      legend={
+        <Legend
+          items={[
+            { label: 'On the Pareto front', colour: c.accent, kind: 'line' },
+            { label: 'Beaten in both', colour: c.text3 },
+          ]}
+        />
+      }
+      table={() => ({
+        columns: ['cell', 'tokens_per_second', 'joules_per_token', 'pareto', 'knee'],
+        rows: list.map((x, i) => [
+          x.name,
+          x.tokens_per_second,
+          x.joules_per_token,
+          on.has(i) ? 'yes' : 'no',
+          i === knee ? 'yes' : 'no',
+        ]),
+      })}
+      png={async () => (await chart.current?.png()) ?? null}
+    >
+      <Canvas
+        class="h-factorial"
+        name="front"
+        label={`Scatter of ${list.length} cells; on the Pareto front: ${front.map((i) => list[i].name).join('; ')}${knee < 0 ? '' : `; knee at ${list[knee].name}`}.`}
+        make={(host) => new Points(host)}
+        handle={chart}
+        update={(p) => {
+          p.set({
+            x: { label: 'tokens per second', log: log.x, show: (v) => plain(v) },
+            y: { label: 'energy per token', log: log.y, show: joules },
+            dots: list.map((x, i) => ({
+              x: points[i].x,
+              y: points[i].y,
+              yHalf: on.has(i) ? halfWidth(x) : null,
+              label: i === knee ? `knee: ${x.name}` : on.has(i) ? x.name : '',
+              colour: on.has(i) ? c.accent : c.text3,
+              strong: on.has(i),
+              size: i === knee ? 1.6 : 0.8,
+              tip: tipOf(d, x),
+            })),
+            lines:
+              front.length > 1
+                ? [
+                    {
+                      label: '',
+                      colour: c.accent,
+                      points: front.map((i) => [points[i].x, points[i].y]),
+                    },
+                  ]
+                : [],
+          });
+          p.onPick = (i) => {
+            const run = i === null ? undefined : list[i].ids[0];
+            if (run) go({ view: 'analysis', run });
+          };
+        }}
+      />
+    </Panel>
+  );
+}
+
+export function tableOf(d: Experiment) {
+  return {
+    columns: [
+      'cell',
+      'model',
+      'dtype',
+      'batch',
+      'input',
+      'output',
+      'threads',
+      'runs',
+      'disturbed_runs',
+      'energy_source',
+      'joules_per_token',
+      'joules_per_token_lo',
+      'joules_per_token_hi',
+      'joules_per_token_typical',
+      'ratio_to_first',
+      'ratio_lo',
+      'ratio_hi',
+      'tokens_per_second',
+      'ttft_ms',
+      'token_latency_ms',
+      'mean_power_mw',
+      'loss',
+    ],
+    rows: d.cells.map((x) => {
+      const r = against(d, x.cell);
+      return [
+        x.name,
+        x.model,
+        x.dtype,
+        x.batch,
+        x.input,
+        x.output,
+        x.threads,
+        x.runs,
+        x.disturbed_runs,
+        x.energy_source,
+        x.joules_per_token,
+        x.joules_per_token_lo,
+        x.joules_per_token_hi,
+        x.joules_per_token_typical,
+        r?.ratio ?? null,
+        r?.ratio_lo ?? null,
+        r?.ratio_hi ?? null,
+        x.tokens_per_second,
+        x.ttft_ms,
+        x.token_latency_ms,
+        x.mean_power_mw,
+        x.loss,
+      ];
+    }),
+  };
+}

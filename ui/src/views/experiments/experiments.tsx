@@ -1,0 +1,232 @@
+// Experiments: grids of settings that were run in randomised blocks, and what came out of them.
+import { useEffect } from 'preact/hooks';
+import { api } from '../../api/client';
+import type { Experiment, ExperimentLine } from '../../api/types';
+import { follow } from '../../app';
+import { Trouble } from '../../charts/panel';
+import { count, dateTime, energy, known, pair, percent, plain, time } from '../../core/format';
+import { SourceBadge } from '../../parts/badge';
+import { Sentence } from '../../parts/notice';
+import { finished } from '../../state/live';
+import { stateOf, useResource } from '../../state/resource';
+import { href, select, selection, settle } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { CellsPanel } from './cells';
+import { FactorialPanel, FrontPanel } from './charts';
+import { against, halfWidth, planText } from './grid';
+
+export function ExperimentsView() {
+  const list = useResource(`experiments ${finished.value}`, (s) => api.experiments(s));
+  const all = list.value.data;
+  const name = selection.value.experiment;
+  useEffect(() => {
+    if (all?.length && !name) settle({ experiment: all[0].name });
+  }, [all, name]);
+  const state = stateOf(list, (x) =>
+    x.length
+      ? null
+      : 'No experiment is stored yet. Run one in a terminal: `perjoule experiment --dtypes bf16,q8_0 --batches 1,4 --name sweep`',
+  );
+  return (
+    <div class="stack">
+      <h1>Experiments</h1>
+      {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
+      {state.kind === 'loading' && <div class="panel state skeleton">Loading…</div>}
+      {state.kind === 'empty' && (
+        <div class="panel state">
+          <Sentence text={state.text} />
+        </div>
+      )}
+      {all && all.length > 0 && (
+        <div class="experiments">
+          <List all={all} />
+          {name && <One key={name} name={name} />}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function List({ all }: { all: ExperimentLine[] }) {
+  const chosen = selection.value.experiment;
+  return (
+    <nav class="panel experiment-list" aria-label="Stored experiments">
+      <ul>
+        {all.map((x) => (
+          <li key={x.name}>
+            <a
+              href={href({ view: 'experiments', experiment: x.name })}
+              aria-current={x.name === chosen ? 'true' : undefined}
+              onClick={(e) => {
+                if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+                e.preventDefault();
+                select({ experiment: x.name, along: '' });
+              }}
+            >
+              <strong>{x.name}</strong>
+              <small>{dateTime(x.created_at)}</small>
+              <small>{planText(x.plan)}</small>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+function One({ name }: { name: string }) {
+  const res = useResource(`experiment ${name} ${finished.value}`, (s) => api.experiment(name, s));
+  const d = res.value.data;
+  const state = stateOf(res);
+  return (
+    <div class="stack">
+      {state.kind === 'error' && (
+        <div class="panel">
+          <Trouble text={state.text} retry={state.retry} />
+          <p class="row center">
+            <RunsLink name={name} />
+          </p>
+        </div>
+      )}
+      {state.kind === 'loading' && <div class="panel state skeleton">Loading…</div>}
+      {d && (
+        <>
+          <Head d={d} />
+          <div class="grid">
+            <FactorialPanel d={d} />
+            <FrontPanel d={d} />
+          </div>
+          <CellsPanel d={d} />
+        </>
+      )}
+    </div>
+  );
+}
+
+function RunsLink({ name }: { name: string }) {
+  const to = { view: 'history', experiment: name, run: null } as const;
+  return (
+    <a class="btn" href={href(to)} onClick={(e) => follow(e, 'history', to)}>
+      Its runs
+    </a>
+  );
+}
+
+function Head({ d }: { d: Experiment }) {
+  const share = d.total > 0 ? d.done / d.total : 0;
+  const sources = [...new Set(d.cells.flatMap((c) => c.energy_source ?? []))];
+  return (
+    <section class="panel experiment-head" aria-label="Result">
+      <div class="row">
+        <h2>{d.name}</h2>
+        <span class={`badge ${d.state}`}>{d.state}</span>
+        {sources
+          .filter((s) => s !== 'measured')
+          .map((s) => (
+            <SourceBadge key={s} source={s} />
+          ))}
+        <span class="spacer" />
+        <RunsLink name={d.name} />
+        <a
+          class="btn"
+          href={api.reportHref({ experiment: d.name })}
+          target="_blank"
+          rel="noreferrer"
+        >
+          Report
+        </a>
+      </div>
+      <p class="note">{planWords(d)}</p>
+      {d.done < d.total && (
+        <div class="row progress">
+          <progress max={d.total} value={d.done} aria-label="Runs done" />
+          <span class="num">
+            {count(d.done)} of {count(d.total)} runs, {percent(share)}
+          </span>
+          <span class="note">
+            <Sentence text={`It goes on with \`perjoule experiment --name ${d.name}\`.`} />
+          </span>
+        </div>
+      )}
+      <ul class="experiment-verdict">
+        {verdict(d).map((x) => (
+          <li key={x}>{x}</li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function planWords(d: Experiment): string {
+  const p = d.plan;
+  return [
+    planText(p),
+    'randomised blocks',
+    p.cool_down_s ? `cool-down up to ${p.cool_down_s} s` : '',
+    p.precision ? `until ±${percent(p.precision)}` : '',
+    p.max_latency_ms ? `at most ${time(p.max_latency_ms)} a token` : '',
+    d.round > 0 ? `round ${d.round + 1}` : '',
+  ]
+    .filter(Boolean)
+    .join('; ');
+}
+
+/** What a cell costs, with its interval. */
+function cost(d: Experiment, cell: number): string {
+  const c = d.cells[cell];
+  if (!c || !known(c.joules_per_token)) return 'unavailable';
+  const half = halfWidth(c);
+  if (!known(half)) return energy(c.joules_per_token * 1000, unit.value);
+  return `${pair(c.joules_per_token * 1000, half * 1000)} mJ`;
+}
+
+/** The answer in sentences; each rests on figures of the server. */
+export function verdict(d: Experiment): string[] {
+  const out: string[] = [];
+  const o = d.optimum;
+  if (!o) {
+    out.push(
+      d.done === 0
+        ? 'No run has ended yet.'
+        : d.cells.some((c) => known(c.joules_per_token))
+          ? 'No cell keeps the latency limit.'
+          : 'No run has an energy: there is no optimum.',
+    );
+  } else {
+    const limit = d.plan.max_latency_ms ? ` within ${time(d.plan.max_latency_ms)} a token` : '';
+    out.push(
+      `Least energy per token${limit}: ${o.name}, ${cost(d, o.cell)}, a token every ${time(o.token_latency_ms)}.`,
+    );
+    const x = against(d, o.cell);
+    if (x && known(x.ratio)) {
+      const range =
+        known(x.ratio_lo) && known(x.ratio_hi)
+          ? ` (95 %: ${plain(x.ratio_lo)} to ${plain(x.ratio_hi)})`
+          : '';
+      out.push(
+        x.different
+          ? `That is ${plain(x.ratio)} times the energy of ${d.cells[0].name}${range}.`
+          : `It is not distinguishable from ${d.cells[0].name}: ratio ${plain(x.ratio)}${range}. More repeats would tell.`,
+      );
+    }
+  }
+  for (const k of d.knees) {
+    const where = d.cells[k.first_cell]?.name.replace(/,? ?batch \d+/, '');
+    out.push(
+      `${where ? `${where}: beyond` : 'Beyond'} batch ${k.batch} a doubling saves less than 10 %.`,
+    );
+  }
+  const disturbed = d.cells.reduce((a, c) => a + c.disturbed_runs, 0);
+  if (disturbed > 0)
+    out.push(
+      `The machine was busy with something else in ${count(disturbed)} of ${count(d.done)} runs: intervals are wider for it.`,
+    );
+  const changed = d.against_former.filter((x) => x.different);
+  if (d.against_former.length > 0)
+    out.push(
+      changed.length === 0
+        ? 'Repeated: no cell differs from the round before.'
+        : `Repeated: ${changed.map((x) => `${d.cells[x.cell].name} (×${plain(x.ratio)})`).join(', ')} differ from the round before.`,
+    );
+  return out;
+}

@@ -1,0 +1,170 @@
+// Experiments in the page: grids that the real program ran and stored, one finished and one interrupted.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { axe } from './axe.ts';
+import { at, type How, launch, noBrowser, type Opened, open } from './browser.ts';
+import { chartHas } from './charts.ts';
+import { DEMO, FIXTURE, missing, startTarget, type Target } from './target.ts';
+
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
+if (why) process.stderr.write(`skipped: experiments (${why})\n`);
+
+interface Result {
+  state: string;
+  done: number;
+  total: number;
+  optimum: { name: string; cell: number };
+  cells: { cell: number; name: string; joules_per_token: number; ids: string[] }[];
+}
+
+describe.skipIf(why)('experiments', () => {
+  let browser: Browser;
+  let target: Target;
+  let folder: string;
+  let o: Opened;
+  let page: Page;
+  const BIN = resolve(process.env.PERJOULE_BIN ?? '');
+  const POWER = 'sim:seed=5,period_ms=1,kind=counter';
+
+  beforeAll(async () => {
+    browser = await launch();
+    folder = mkdtempSync(join(tmpdir(), 'perjoule-experiments-'));
+    const db = join(folder, 'runs.db');
+    const common = [
+      '--models',
+      DEMO,
+      '--power',
+      POWER,
+      '--db',
+      db,
+      '--outputs',
+      '8',
+      '--inputs',
+      '8',
+    ];
+    // A database exists from its first run on.
+    execFileSync(BIN, ['run', '--power', POWER, '--db', db, '-m', DEMO, '-n', '2', 'Hello'], {
+      stdio: 'ignore',
+    });
+    const grid = ['--dtypes', 'bf16,q8_0', '--batches', '1,2', '--repeat', '3'];
+    execFileSync(BIN, ['experiment', ...grid, '--name', 'sweep', ...common], { stdio: 'ignore' });
+    await interrupted(['experiment', '--repeat', '30', '--name', 'cut short', ...common], db);
+    target = await startTarget(POWER, db);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await target?.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  afterEach(async () => {
+    await o?.close();
+    expect(o?.problems ?? []).toEqual([]);
+  });
+
+  /** Runs an experiment until some of its runs are stored. */
+  async function interrupted(args: string[], db: string): Promise<void> {
+    const child = spawn(BIN, args, { stdio: 'ignore' });
+    const gone = new Promise<void>((done) => child.once('exit', () => done()));
+    const name = args[args.indexOf('--name') + 1];
+    const ask = ['experiment', '--name', name, '--result', '--json', '--db', db];
+    for (let i = 0; i < 400 && child.exitCode === null; i++) {
+      await new Promise((r) => setTimeout(r, 50));
+      try {
+        const out = execFileSync(BIN, ask, {
+          encoding: 'utf8',
+          stdio: ['ignore', 'pipe', 'ignore'],
+        });
+        if ((JSON.parse(out) as Result).done > 0) break;
+      } catch {
+        // The plan is not stored yet.
+      }
+    }
+    child.kill('SIGINT');
+    await gone;
+  }
+  const visit = async (query: Record<string, string>, how: How = {}) => {
+    o = await open(browser, at(target.url, { view: 'experiments', ...query }), how);
+    page = o.page;
+  };
+  const query = () => new URL(page.url()).searchParams;
+  const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
+  const result = async (name: string) =>
+    (await (
+      await fetch(`${target.url}api/profiling/experiments/${encodeURIComponent(name)}`)
+    ).json()) as Result;
+
+  test('a finished one says its optimum, shows every cell and leads to runs and report', async () => {
+    const d = await result('sweep');
+    await visit({ experiment: 'sweep' });
+    await page.locator('.experiment-verdict').getByText(d.optimum.name).first().waitFor();
+    expect(await chartHas(page, 'factorial', 'count')).toBe(4);
+    expect(await chartHas(page, 'front', 'count')).toBe(4);
+    const rows = panel('Cells').locator('tbody tr');
+    expect(await rows.count()).toBe(4);
+    await panel('Cells').getByRole('button', { name: 'Per token', exact: true }).click();
+    const least = d.cells.reduce((a, c) => (c.joules_per_token < a.joules_per_token ? c : a));
+    await expect.poll(() => rows.first().innerText()).toContain(least.name);
+    const report = await panel('Result').getByRole('link', { name: 'Report' }).getAttribute('href');
+    const answer = await fetch(report ?? '');
+    expect(answer.ok).toBe(true);
+    expect(await answer.text()).toContain('sweep');
+    await rows
+      .first()
+      .getByRole('link', { name: /^Run 2 of/ })
+      .click();
+    await expect.poll(() => query().get('run')).toBe(least.ids[1]);
+    expect(query().get('view')).toBe('analysis');
+    await page.goBack();
+    await panel('Result').getByRole('link', { name: 'Its runs' }).click();
+    await page.getByText('12 runs', { exact: true }).waitFor();
+  });
+
+  test('the chart runs along any setting that varies, and the choice is in the address', async () => {
+    await visit({ experiment: 'sweep' });
+    await chartHas(page, 'factorial', 'count');
+    const legend = () => panel('Energy per token by setting').locator('.legend').innerText();
+    expect(await legend()).toMatch(/bf16[\s\S]*q8_0/);
+    await page.getByLabel('Setting along the axis').selectOption('dtype');
+    await expect.poll(() => query().get('along')).toBe('dtype');
+    expect(await legend()).toMatch(/batch 1[\s\S]*batch 2/);
+    await page.goBack();
+    await expect.poll(legend).toMatch(/bf16/);
+  });
+
+  test('an interrupted one says how far it came and how it goes on', async () => {
+    const d = await result('cut short');
+    expect(d.state).toBe('unfinished');
+    await visit({});
+    await page.getByRole('link', { name: /cut short/ }).click();
+    await page.getByText(`${d.done} of ${d.total} runs`).waitFor();
+    await page.getByText('perjoule experiment --name').waitFor();
+    expect(query().get('experiment')).toBe('cut short');
+  });
+
+  test('a name without a plan leads to its runs', async () => {
+    await visit({ experiment: 'nothing of that name' }, { expected: /404/ });
+    await page
+      .getByText(/nothing of that name/)
+      .first()
+      .waitFor();
+    await page.getByRole('link', { name: 'Its runs' }).waitFor();
+  });
+
+  test('it is accessible, and fits a phone', async () => {
+    for (const dark of [false, true]) {
+      await visit({ experiment: 'sweep' }, { dark, still: true });
+      await chartHas(page, 'front', 'count');
+      expect(await axe(page)).toEqual([]);
+      await o.close();
+    }
+    await visit({ experiment: 'sweep' }, { width: 390, height: 844 });
+    await chartHas(page, 'front', 'count');
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
+      390,
+    );
+  });
+});
