@@ -490,11 +490,13 @@ describe.skipIf(why)('the dashboard', () => {
       await clickMark(page, 'waterfall', 6);
       await urlHas('token', '6');
       await page.locator('.scope-bar').getByText('Token 6').waitFor();
+      // from the start again: the token that needed most may well be the one chosen above
+      await openRun({ pane: 'tokens' });
       await chartHas(page, 'histogram', 'count');
       await page.locator('.canvas[aria-label^="Histogram"]').focus();
       await page.keyboard.press('End');
       await page.keyboard.press('Enter');
-      await expect.poll(() => query().get('token')).not.toBe('6');
+      await expect.poll(() => query().get('token')).toMatch(/^\d+$/);
     });
 
     test('canvas charts are walked with the keyboard', async () => {
