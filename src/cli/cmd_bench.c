@@ -1,6 +1,8 @@
 /* perjoule bench: finds and runs a benchmark; each has its own file and options. */
 #include "cli/options.h"
 
+#include "base/nearest.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +48,13 @@ static int run_bench(const pj_command *command, int argc, char **argv)
         if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) print_list(stdout);
         return code;
     }
-    return pj_command_usage(command, "there is no benchmark %s", argv[1]);
+    pj_nearest nearest;
+    char hint[80];
+    pj_nearest_begin(&nearest, argv[1]);
+    for (int i = 0; i < BENCH_COUNT; i++)
+        pj_nearest_offer(&nearest, short_name(benches[i]), strlen(short_name(benches[i])));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    return pj_command_usage(command, "there is no benchmark %s%s", argv[1], hint);
 }
 
 const pj_command pj_command_bench = {

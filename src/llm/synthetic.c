@@ -3,6 +3,8 @@
  * random stream, so weights do not depend on the number of threads. */
 #include "llm/model.h"
 
+#include "base/nearest.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,15 +124,23 @@ static void config_of_shape(const shape *s, pj_model_config *c)
 
 static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
 {
-    char list[640];
+    char list[640], wanted[41], hint[80];
     size_t used = 0;
+    pj_nearest nearest;
+    snprintf(wanted, sizeof wanted, "%.*s", (int)(length < 40 ? length : 40), name);
+    pj_nearest_begin(&nearest, wanted);
+    for (int i = 0; i < SHAPE_COUNT; i++)
+        pj_nearest_offer(&nearest, shapes[i].name, strlen(shapes[i].name));
+    for (int i = 0; i < DESCRIBED_COUNT; i++)
+        pj_nearest_offer(&nearest, described[i].name, strlen(described[i].name));
+    pj_nearest_write(&nearest, "synthetic:", hint, sizeof hint);
     for (int i = 0; i < SHAPE_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                  shapes[i].name);
     for (int i = 0; i < DESCRIBED_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, ", %s", described[i].name);
-    return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%.*s\"; there are %s",
-                   (int)(length < 40 ? length : 40), name, list);
+    return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"; there are %s%s",
+                   wanted, list, hint);
 }
 
 static pj_status read_layers(const char *text, size_t length, const char *shape_name,

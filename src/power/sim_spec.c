@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/nearest.h"
 #include "base/random.h"
 #include "power/gain.h"
 #include "trace/run_data.h"
@@ -221,14 +222,26 @@ static bool is_class_name(const char *name)
     return false;
 }
 
+static pj_status unknown_key(const char *name, pj_error *err)
+{
+    pj_nearest nearest;
+    char hint[80];
+    pj_nearest_begin(&nearest, name);
+    pj_nearest_offer_list(&nearest, "preset seed kind sees rails freeze_ms coverage total core "
+                                    "resolution_mj share declare_gain");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        pj_nearest_offer(&nearest, keys[i].name, strlen(keys[i].name));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
+    return pj_fail(err, PJ_E_INVALID,
+                   "sim: there is no setting %.40s, nor does the engine have work of that name "
+                   "(write class/%.40s=mW for another program's)%s",
+                   name, name, hint);
+}
+
 static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text, pj_error *err)
 {
     double mw;
-    if (!is_class_name(name))
-        return pj_fail(err, PJ_E_INVALID,
-                       "sim: there is no setting %.40s, nor does the engine have work of that name "
-                       "(write class/%.40s=mW for another program's)",
-                       name, name);
+    if (!is_class_name(name)) return unknown_key(name, err);
     if (strncmp(name, "class/", 6) == 0) name += 6;
     if (!parse_number(text, &mw) || mw < 0 || mw > 1e7)
         return bad_value(name, text, "a power in mW (0 to 1e7), nor is it a key of sim", err);

@@ -3,6 +3,7 @@
 #include "power/source.h"
 
 #include "base/file.h"
+#include "base/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,14 +110,20 @@ static pj_status argument_append(pj_power_list *list, const char *text, size_t l
 
 static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
 {
-    char known[256] = "";
+    char known[256] = "", wanted[65], hint[80];
+    pj_nearest nearest;
+    snprintf(wanted, sizeof wanted, "%.*s", (int)length, piece);
+    pj_nearest_begin(&nearest, wanted);
+    pj_nearest_offer_list(&nearest, "auto none");
     for (const pj_power_source *const *s = pj_power_sources; *s; s++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*s)->name);
+        pj_nearest_offer(&nearest, (*s)->name, strlen((*s)->name));
     }
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
     return pj_fail(err, PJ_E_INVALID,
-                   "power sources: there is no source %.*s (known: auto, none, %s)",
-                   (int)(length > 64 ? 64 : length), piece, known);
+                   "power sources: there is no source %s (known: auto, none, %s)%s", wanted, known,
+                   hint);
 }
 
 /* One piece between commas. */

@@ -2,6 +2,7 @@
 #include "profile/find_model.h"
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "base/process.h"
 #include "llm/places.h"
 #include "llm/scan.h"
@@ -43,7 +44,9 @@ typedef struct search {
     match file;               /* the first GGUF file of a repository of that name */
     unsigned files;
     char file_names[320];
-    char problem[640]; /* of a matching model without a usable file */
+    char problem[640];  /* of a matching model without a usable file */
+    pj_nearest nearest; /* of all names, for one that is not found */
+    char nearest_name[64];
 } search;
 
 static void keep(match *m, const pj_model_spot *spot)
@@ -100,9 +103,19 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
         snprintf(s->file_names + used, sizeof s->file_names - used, "%s%s", used ? ", " : "", file);
 }
 
+/* A spot's name is gone after the visit, so the nearest is copied. */
+static void offer_nearest(search *s, const char *name)
+{
+    pj_nearest_offer(&s->nearest, name, strlen(name));
+    if (s->nearest.word != name) return;
+    snprintf(s->nearest_name, sizeof s->nearest_name, "%s", name);
+    s->nearest.word = s->nearest_name;
+}
+
 static bool look(void *context, const pj_model_spot *spot)
 {
     search *s = context;
+    offer_nearest(s, spot->name);
     const char *file = file_of(s, spot->name);
     if (file && !spot->problem) keep_file(s, spot, file);
     if (s->quantisation || !is_name(s, spot->name)) return true;
@@ -120,13 +133,25 @@ static bool look(void *context, const pj_model_spot *spot)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static pj_status not_found(const char *name, const char *folder, pj_error *err)
+/* Whether "ORG/NAME" may be a repository: not when ORG is a folder here, which makes it a path. */
+static bool is_repository(const char *name)
+{
+    char parent[PATH_MAX];
+    const char *slash = strchr(name, '/');
+    if (!slash || slash == name || !slash[1] || strchr(slash + 1, '/') || name[0] == '.')
+        return false;
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - name), name);
+    return !pj_dir_exists(parent);
+}
+
+static pj_status not_found(const search *s, const char *name, const char *folder, pj_error *err)
 {
     char hint[512] = "";
-    const char *slash = strchr(name, '/');
-    if (starts_with(name, "ollama:"))
+    if (s->nearest.word)
+        pj_nearest_write(&s->nearest, "", hint, sizeof hint);
+    else if (starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
-    else if (slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.')
+    else if (is_repository(name))
         snprintf(hint, sizeof hint, "; hf download %.200s fetches it from Hugging Face", name);
     return pj_fail(err, PJ_E_NOT_FOUND,
                    "there is no model %.200s: not a path, and not in %s or what Hugging Face, "
@@ -151,7 +176,7 @@ static pj_status take_found(const search *s, const char *name, const char *folde
                        name, s->files, s->file_names, (int)s->wanted_bytes, s->wanted,
                        (int)s->wanted_bytes, s->wanted);
     if (s->problem[0]) return pj_fail(err, PJ_E_INVALID, "%s", s->problem);
-    return not_found(name, folder, err);
+    return not_found(s, name, folder, err);
 }
 
 static bool find_pair(const char *folder, const char *name, char *path, size_t bytes)
@@ -189,6 +214,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
                        "nor in " PJ_DATADIR "/models",
                        folder);
     search s = {.wanted = name, .wanted_bytes = strlen(name)};
+    pj_nearest_begin(&s.nearest, name);
     const char *colon = strrchr(name, ':');
     if (colon && strchr(name, '/') && !starts_with(name, "ollama:")) {
         s.quantisation = colon + 1;

@@ -1,6 +1,7 @@
 /* Groups of runs by the value of a field, side by side. */
 #include "profile/insight.h"
 
+#include "base/nearest.h"
 #include "profile/sides.h"
 
 #include <stdio.h>
@@ -131,12 +132,18 @@ static pj_status check_field(const char *by, pj_error *err)
     if (strncmp(by, "settings.", 9) == 0 || strncmp(by, "model.", 6) == 0) return PJ_OK;
     for (int i = 0; pj_group_fields[i]; i++)
         if (strcmp(by, pj_group_fields[i]) == 0) return PJ_OK;
+    pj_nearest nearest;
+    char hint[80];
+    pj_nearest_begin(&nearest, by);
+    for (int i = 0; pj_group_fields[i]; i++)
+        pj_nearest_offer(&nearest, pj_group_fields[i], strlen(pj_group_fields[i]));
+    pj_nearest_write(&nearest, "", hint, sizeof hint);
     return pj_fail(
         err, PJ_E_INVALID,
         "runs have no field %.64s to group by: try model, dtype, batch, engine, machine, "
         "tag, experiment, threads, input_tokens, output_tokens, settings.NAME or "
-        "model.NAME",
-        by);
+        "model.NAME%s",
+        by, hint);
 }
 
 pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
