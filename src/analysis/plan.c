@@ -73,9 +73,9 @@ static const char *text_of(const json_t *tree, const char *name, const char *usu
 static pj_status check_names(json_t *tree, pj_error *err)
 {
     static const char *const known[] = {
-        "name",   "models",    "dtypes",      "batches",        "inputs", "outputs", "threads",
-        "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",   "prompt",  "eval",
-        "depth",  "round",     NULL};
+        "name",    "models", "dtypes",    "batches",     "inputs",         "outputs",
+        "threads", "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",
+        "prompt",  "eval",   "depth",     "round",       "eval_text",      NULL};
     const char *name;
     json_t *value;
     json_object_foreach(tree, name, value)
@@ -86,7 +86,7 @@ static pj_status check_names(json_t *tree, pj_error *err)
             return pj_fail(err, PJ_E_INVALID,
                            "a plan has no %.64s: it has name, models, dtypes, "
                            "batches, inputs, outputs, threads, repeat, precision, cool_down_s, "
-                           "max_latency_ms, seed, prompt, eval and depth",
+                           "max_latency_ms, seed, prompt, eval, eval_text and depth",
                            name);
     }
     return PJ_OK;
@@ -97,6 +97,7 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->name = text_of(tree, "name", NULL, arena);
     p->prompt = text_of(tree, "prompt", NULL, arena);
     p->eval = text_of(tree, "eval", NULL, arena);
+    p->eval_text = text_of(tree, "eval_text", NULL, arena);
     p->depth = text_of(tree, "depth", "module", arena);
     p->precision = number_of(tree, "precision", 0);
     double repeat = number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
@@ -178,6 +179,7 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     pj_json_kv_uint(json, "seed", p->seed);
     if (p->prompt) pj_json_kv_string(json, "prompt", p->prompt);
     if (p->eval) pj_json_kv_string(json, "eval", p->eval);
+    if (p->eval_text) pj_json_kv_string(json, "eval_text", p->eval_text);
     pj_json_kv_string(json, "depth", p->depth);
     pj_json_kv_uint(json, "round", p->round);
     pj_json_object_end(json);

@@ -22,10 +22,11 @@ typedef struct pj_plan {
     double cool_down_s;    /* at most; 0: none */
     double max_latency_ms; /* per token, for the optimum; 0: none */
     uint64_t seed;
-    const char *prompt; /* NULL: a text of `inputs` tokens */
-    const char *eval;   /* file whose loss is measured beside; NULL: none */
-    const char *depth;  /* "off", "module", "deep" */
-    uint32_t round;     /* 0, 1, ...: how often the plan was begun again */
+    const char *prompt;    /* NULL: a text of `inputs` tokens */
+    const char *eval;      /* file whose loss is measured beside; NULL: none */
+    const char *eval_text; /* the text itself instead of a file; NULL: none */
+    const char *depth;     /* "off", "module", "deep" */
+    uint32_t round;        /* 0, 1, ...: how often the plan was begun again */
 } pj_plan;
 
 typedef struct pj_cell {

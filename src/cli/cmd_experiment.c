@@ -4,8 +4,8 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "profile/experiment.h"
+#include "profile/experiment_plan.h"
 #include "profile/experiment_view.h"
-#include "store/experiments.h"
 
 #include <math.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PLAN_BYTES = 1 << 20, MAX_EVAL_BYTES = 16 << 20 };
+enum { MAX_PLAN_BYTES = 1 << 20 };
 
 typedef struct experiment_args {
     const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
@@ -103,38 +103,6 @@ static pj_status read_plan_file(const char *path, json_t **plan, pj_error *err)
                    where.text);
 }
 
-/* A plan of that name in the store: continued by its name alone, else it must be the same grid. */
-static pj_status join_stored(const experiment_args *a, pj_store *store, const char *name,
-                             bool given, json_t **plan, pj_arena *arena, pj_error *err)
-{
-    const char *text, *losses;
-    pj_error ignored;
-    if (pj_store_experiment_get(store, name, arena, &text, &losses, &ignored) != PJ_OK)
-        return given
-                   ? PJ_OK
-                   : pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %s to go on with", name);
-    json_t *stored = json_loads(text, 0, NULL);
-    json_t *round = json_incref(json_object_get(stored, "round"));
-    if (given) {
-        static const char *const grid[] = {"models",  "dtypes",  "batches", "inputs",
-                                           "outputs", "threads", "prompt",  "seed"};
-        for (size_t i = 0; i < sizeof grid / sizeof *grid; i++) {
-            json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(*plan, grid[i]);
-            if (!y || json_equal(x, y)) continue;
-            json_decref(stored);
-            json_decref(round);
-            return pj_fail(err, PJ_E_INVALID,
-                           "the experiment %s has other %s; give it another --name", name, grid[i]);
-        }
-    }
-    json_object_update(stored, *plan);
-    json_decref(*plan);
-    *plan = stored;
-    json_object_set_new(stored, "round", json_integer(json_integer_value(round) + a->again));
-    json_decref(round);
-    return PJ_OK;
-}
-
 static pj_status make_plan(const experiment_args *a, const char *file, pj_store *store,
                            pj_arena *arena, pj_plan *plan, pj_error *err)
 {
@@ -144,20 +112,15 @@ static pj_status make_plan(const experiment_args *a, const char *file, pj_store 
         status = read_plan_file(file, &tree, err);
     else
         tree = plan_of_flags(a);
+    if (status != PJ_OK) return status;
     bool given = file || json_object_size(tree) > 0;
-    if (status == PJ_OK) put_settings(tree, a);
-    const char *name = json_string_value(json_object_get(tree, "name"));
-    if (status == PJ_OK && !name)
-        json_object_set_new(tree, "name", json_string(name = "experiment"));
-    if (status == PJ_OK) {
-        char kept[256];
-        snprintf(kept, sizeof kept, "%s", json_string_value(json_object_get(tree, "name")));
-        status = join_stored(a, store, kept, given, &tree, arena, err);
-    }
-    char *text = status == PJ_OK ? json_dumps(tree, JSON_COMPACT) : NULL;
-    if (text) status = pj_plan_parse(text, arena, plan, err);
-    free(text);
+    put_settings(tree, a);
+    char *text = json_dumps(tree, JSON_COMPACT);
     json_decref(tree);
+    if (!text) return pj_fail_memory(err, "a plan");
+    pj_plan_request request = {.json = text, .only_resumes = !given, .again = a->again};
+    status = pj_plan_join_stored(store, &request, arena, plan, err);
+    free(text);
     return status;
 }
 
@@ -183,30 +146,23 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_erro
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
-    char *text = NULL;
-    size_t bytes = 0;
     pj_session_options options = {
         .power = a->power, .interval_ns = a->interval_ns, .database = a->db};
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    pj_status status =
-        plan->eval ? pj_file_read(plan->eval, MAX_EVAL_BYTES, &text, &bytes, err) : PJ_OK;
-    if (status == PJ_OK) status = pj_session_open(&options, &session, err);
+    pj_status status = pj_session_open(&options, &session, err);
     if (status == PJ_OK) {
         pj_experiment_options run = {.session = session,
                                      .slot = &slot,
                                      .plan = plan,
-                                     .eval_text = text,
-                                     .eval_bytes = bytes,
                                      .cancel = &cancelled,
                                      .progress = print_progress};
         status = pj_experiment_run(&run, err);
     }
     pj_session_close(session);
     pj_model_slot_close(&slot);
-    pj_free(text);
     return status;
 }
 
@@ -217,7 +173,7 @@ static pj_status show_result(const experiment_args *a, pj_store *store, const ch
     pj_json json;
     pj_buffer_init(&out, 1u << 28);
     pj_json_init(&json, &out);
-    pj_status status = pj_view_experiment(store, name, &json, err);
+    pj_status status = pj_view_experiment(store, name, NULL, &json, err);
     if (status == PJ_OK && a->json) {
         pj_print_json(&out);
     } else if (status == PJ_OK) {

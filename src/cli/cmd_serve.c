@@ -168,8 +168,17 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
         status = pj_idle_meter_open(s->session->meter, &s->serve.idle_meter, err);
         if (status != PJ_OK) return status;
     }
+    pj_experiments_options experiments = {.session = s->session,
+                                          .models = a->models,
+                                          .limit = (uint32_t)a->queue,
+                                          .threads = (uint32_t)a->threads,
+                                          .is_private = a->is_private,
+                                          .live = s->serve.live};
+    status = pj_experiments_open(&experiments, &s->serve.experiments, err);
+    if (status != PJ_OK) return status;
     pj_run_queue_options queue = {.session = s->session,
                                   .idle = s->serve.idle_meter,
+                                  .experiments = s->serve.experiments,
                                   .limit = (uint32_t)a->queue,
                                   .threads = (uint32_t)a->threads,
                                   .is_private = a->is_private,
@@ -218,6 +227,7 @@ static void stop(serve_state *s)
     pj_server_close(s->server);
     pj_hub_close(s->hub);
     pj_run_queue_close(s->serve.queue);
+    pj_experiments_close(s->serve.experiments);
     pj_idle_meter_close(s->serve.idle_meter);
     if (s->session) s->session->hurried = true;
     pj_session_close(s->session);

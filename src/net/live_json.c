@@ -231,6 +231,25 @@ static void on_warning(void *context, const char *run_id, const char *code, cons
     pthread_mutex_unlock(&live->mutex);
 }
 
+void pj_live_json_experiment(pj_live_json *live, const pj_live_experiment *e)
+{
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "experiment_progress", e->run_id, NAN);
+    pj_json_kv_string(&json, "experiment", e->name);
+    pj_json_kv_string(&json, "state", e->state);
+    pj_json_kv_string(&json, "error", e->error);
+    pj_json_kv_uint(&json, "done", e->done);
+    pj_json_kv_uint(&json, "total", e->total);
+    pj_json_kv_uint(&json, "block", e->block);
+    pj_json_kv_uint(&json, "cell", e->cell);
+    pj_json_kv_string(&json, "cell_name", e->cell_name);
+    figure(&json, "joules_per_token", e->joules_per_token);
+    figure(&json, "left_s", e->left_s);
+    publish(live, &json, (pj_publication){.run_id = NULL});
+    pthread_mutex_unlock(&live->mutex);
+}
+
 /* ---- sections and tokens ------------------------------------------------------------------- */
 
 static void tell_section(void *context, const char *run_id, const pj_live_section *s, bool ended)

@@ -25,4 +25,14 @@ void pj_live_json_hello(void *context, pj_buffer *members);
 /* Sets the number of queued runs, for `hello`. */
 void pj_live_json_set_queue(pj_live_json *live, uint32_t waiting);
 
+/* Progress of an experiment: a message `experiment_progress`, of no run. */
+typedef struct pj_live_experiment {
+    const char *name, *state, *error; /* error NULL: none */
+    const char *run_id;               /* NULL: none in progress */
+    const char *cell_name;            /* "": not begun */
+    uint32_t done, total, block, cell;
+    double joules_per_token, left_s; /* NAN: unknown */
+} pj_live_experiment;
+void pj_live_json_experiment(pj_live_json *live, const pj_live_experiment *experiment);
+
 #endif

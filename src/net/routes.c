@@ -115,6 +115,7 @@ static const pj_param_rule groups_rules[] = {
     {0}};
 static const pj_param_rule report_rules[] = {
     {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, {0}};
+static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
 static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
 static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
@@ -435,7 +436,7 @@ static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, 
     pj_arena_init(&arena, 16 << 20);
     enum MHD_Result result;
     if (pj_generate_ask_parse(pj_buffer_get(&http->body), http->body.length, &ask, &arena, &syntax,
-                               &err))
+                              &err))
         result = pj_http_failure(http, syntax ? 400 : 422, &err);
     else if (service->generate(service->context, &ask, id, &position, &err))
         result = pj_http_failure(http, 422, &err);
@@ -460,6 +461,61 @@ static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj
     pj_json_kv_string(&json, "run_id", id);
     /* One that runs may still end by itself: only its end knows. */
     pj_json_kv_string(&json, "status", was_waiting ? "cancelled" : "stopping");
+    pj_json_object_end(&json);
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 202, &buffer);
+}
+
+static enum MHD_Result reply_begun(const pj_routes *routes, pj_http *http,
+                                   const pj_experiment_request *request)
+{
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    const pj_service *service = routes->service;
+    if (service->begin_experiment(service->context, request, &json, &err)) {
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, request->syntax && *request->syntax ? 400 : 422, &err);
+    }
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 202, &buffer);
+}
+
+static enum MHD_Result answer_experiment(const pj_routes *routes, const route *r, pj_http *http,
+                                         const char *unused)
+{
+    const char *plan = pj_buffer_get(&http->body);
+    bool syntax = false;
+    if (!plan || strlen(plan) != http->body.length)
+        return pj_http_problem(http, 400, "the body is not a plan as JSON");
+    return reply_begun(routes, http, &(pj_experiment_request){.plan = plan, .syntax = &syntax});
+}
+
+static enum MHD_Result answer_resume(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *name)
+{
+    const char *again = pj_params_text(&http->target.params, "again");
+    return reply_begun(
+        routes, http,
+        &(pj_experiment_request){.name = name, .again = again && strcmp(again, "true") == 0});
+}
+
+static enum MHD_Result answer_stop(const pj_routes *routes, const route *r, pj_http *http,
+                                   const char *name)
+{
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    bool was_waiting = false;
+    if (routes->service->cancel_experiment(routes->service->context, name, &was_waiting, &err))
+        return pj_http_failure(http, 400, &err);
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "name", name);
+    pj_json_kv_string(&json, "state", was_waiting ? "cancelled" : "stopping");
     pj_json_object_end(&json);
     pj_json_finish(&json);
     return pj_http_reply_json(http, 202, &buffer);
@@ -500,7 +556,10 @@ static const route table[] = {
     {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
     {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
     {"GET", API "experiments", answer_view, PJ_VIEW_EXPERIMENTS},
+    {"POST", API "experiments", answer_experiment},
     {"GET", API "experiments/{id}", answer_view, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/cancel", answer_stop, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/resume", answer_resume, PJ_VIEW_EXPERIMENT, resume_rules},
     {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},

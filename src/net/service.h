@@ -44,6 +44,14 @@ typedef struct pj_view_request {
     const pj_params *params; /* checked against the route's rules */
 } pj_view_request;
 
+/* A POST that begins or continues an experiment. */
+typedef struct pj_experiment_request {
+    const char *plan; /* JSON; NULL: resume the stored plan of that name */
+    bool *syntax;     /* with a plan: set when it is not JSON */
+    const char *name;
+    bool again; /* another round */
+} pj_experiment_request;
+
 typedef struct pj_work_state {
     uint32_t queued;             /* waiting runs */
     char running[PJ_UUID_BYTES]; /* "": none */
@@ -92,7 +100,8 @@ typedef struct pj_service {
     pj_status (*delete_run)(void *context, const char *id, pj_error *err);
     /* Retention by the parameters before, keep, tagged and dry_run; writes an object. */
     pj_status (*prune)(void *context, const pj_params *params, pj_json *out, pj_error *err);
-    /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it is next. */
+    /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it
+     * is next. */
     pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
                           uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
@@ -101,6 +110,12 @@ typedef struct pj_service {
     /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has
      * just ended by itself. */
     pj_status (*cancel)(void *context, const char *id, bool *was_waiting, pj_error *err);
+    /* Queues an experiment; writes what it will do. PJ_E_STATE: it waits or runs already. */
+    pj_status (*begin_experiment)(void *context, const pj_experiment_request *request, pj_json *out,
+                                  pj_error *err);
+    /* *was_waiting: it had not begun; otherwise it stops within a token. */
+    pj_status (*cancel_experiment)(void *context, const char *name, bool *was_waiting,
+                                   pj_error *err);
     void (*state)(void *context, pj_work_state *state);
     void (*metrics)(void *context, pj_metrics *metrics);
 } pj_service;

@@ -1,7 +1,8 @@
-/* The loop over blocks and cells. */
+/* Runs the cells of a plan one step at a time. */
 #include "profile/experiment.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "profile/experiment_done.h"
 #include "profile/find_model.h"
 #include "profile/loss.h"
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WARM_TOKENS = 4, LISTEN_MS = 200 };
+enum { WARM_TOKENS = 4, LISTEN_MS = 200, MAX_EVAL_BYTES = 16 << 20 };
 
 typedef struct progress {
     double *joules; /* of the runs done, `count` of them */
@@ -22,18 +23,23 @@ typedef struct progress {
     uint32_t count, capacity;
 } progress;
 
-typedef struct experiment {
-    const pj_experiment_options *o;
+struct pj_experiment {
+    pj_experiment_options o;
     const pj_plan *plan;
     progress *cells;
-    uint32_t cell_count, *order;
-    uint32_t last_cell; /* whose model is warm; UINT32_MAX: none */
+    uint32_t cell_count;
+    uint32_t block, next, *order; /* the cell at order[next] of `block` comes next */
+    uint32_t last_cell;           /* whose model is warm; UINT32_MAX: none */
     uint32_t done, done_here;
-    int64_t began_ns;
-    json_t *losses; /* by cell */
-    int32_t *ids;   /* of the prompt of the cell */
-    char path[4096];
-} experiment;
+    int64_t spent_ns; /* in the steps so far */
+    json_t *losses;   /* by cell */
+    int32_t *ids;     /* of the prompt of the cell */
+    char *eval_text;  /* whose loss is measured; NULL: none */
+    size_t eval_bytes;
+    char path[4096]; /* of the model of this name and dtype of the plan: */
+    const char *found_model, *found_dtype;
+};
+typedef pj_experiment experiment;
 
 /* ---- what is done --------------------------------------------------------------------------- */
 
@@ -71,7 +77,7 @@ static pj_status read_done(experiment *e, pj_error *err)
 {
     pj_experiment_runs runs;
     pj_status status =
-        pj_experiment_runs_load(e->o->session->store, e->plan, e->plan->round, &runs, err);
+        pj_experiment_runs_load(e->o.session->store, e->plan, e->plan->round, &runs, err);
     for (uint32_t c = 0; c < e->cell_count && status == PJ_OK; c++)
         for (uint32_t i = 0; i < runs.cells[c].count; i++) {
             const pj_cell_runs *cell = &runs.cells[c];
@@ -97,8 +103,8 @@ static pj_status make_prompt(experiment *e, uint32_t tokens, pj_error *err)
 {
     int32_t *ids = NULL;
     uint32_t count = 0;
-    pj_status status = pj_engine_encode(e->o->slot->engine, prompt_text, sizeof prompt_text - 1,
-                                        &ids, &count, err);
+    pj_status status =
+        pj_engine_encode(e->o.slot->engine, prompt_text, sizeof prompt_text - 1, &ids, &count, err);
     if (status != PJ_OK) return status;
     int32_t *whole = count ? pj_resize(e->ids, tokens, sizeof *whole) : NULL;
     if (whole) {
@@ -109,13 +115,28 @@ static pj_status make_prompt(experiment *e, uint32_t tokens, pj_error *err)
     return whole ? PJ_OK : pj_fail_memory(err, "a prompt");
 }
 
+/* Writes e->path; consecutive cells of one model and dtype share it. */
+static pj_status find_model(experiment *e, const pj_cell *cell, pj_error *err)
+{
+    const char *model = cell->model[0] ? cell->model : NULL;
+    const char *dtype = cell->dtype[0] ? cell->dtype : NULL;
+    if (e->found_model == cell->model && e->found_dtype == cell->dtype) return PJ_OK;
+    e->found_model = NULL;
+    pj_status status = e->o.find
+                           ? e->o.find(e->o.context, model, dtype, e->path, sizeof e->path, err)
+                           : pj_model_find(model, NULL, e->path, sizeof e->path, err);
+    if (status != PJ_OK) return status;
+    e->found_model = cell->model;
+    e->found_dtype = cell->dtype;
+    return PJ_OK;
+}
+
 static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *o,
                              pj_prompt *prompt, pj_error *err)
 {
     pj_cell cell;
     pj_plan_cell(e->plan, index, &cell);
-    pj_status status = pj_model_find(cell.model[0] ? cell.model : NULL, e->o->models, e->path,
-                                     sizeof e->path, err);
+    pj_status status = find_model(e, &cell, err);
     pj_generate_ask ask;
     pj_generate_ask_init(&ask);
     ask.model = e->path;
@@ -125,11 +146,12 @@ static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *
     ask.ignore_eos = true;
     ask.depth = e->plan->depth;
     ask.experiment = e->plan->name;
-    *o =
-        (pj_profile_options){.engine = {.threads = cell.threads, .any_tokenizer = !e->plan->prompt},
-                             .prompts = prompt,
-                             .prompt_count = 1,
-                             .cancel = e->o->cancel};
+    *o = (pj_profile_options){.engine = {.threads = cell.threads ? cell.threads : e->o.threads,
+                                         .any_tokenizer = !e->plan->prompt},
+                              .prompts = prompt,
+                              .prompt_count = 1,
+                              .is_private = e->o.is_private,
+                              .cancel = e->o.cancel};
     pj_profile_options_set(o, &ask);
     if (e->plan->prompt)
         *prompt = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
@@ -145,7 +167,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     pj_cell cell, other;
     double loss = NAN;
     snprintf(key, sizeof key, "%u", index);
-    if (!e->o->eval_text || json_object_get(e->losses, key)) return PJ_OK;
+    if (!e->eval_text || json_object_get(e->losses, key)) return PJ_OK;
     pj_plan_cell(e->plan, index, &cell);
     for (uint32_t i = 0; i < e->cell_count; i++) {
         snprintf(known, sizeof known, "%u", i);
@@ -156,12 +178,12 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     }
     pj_status status = PJ_OK;
     if (isnan(loss))
-        status = pj_profile_loss(e->o->slot->engine, e->o->eval_text, e->o->eval_bytes, &loss, err);
+        status = pj_profile_loss(e->o.slot->engine, e->eval_text, e->eval_bytes, &loss, err);
     if (status != PJ_OK) return status;
     json_object_set_new(e->losses, key, json_real(loss));
     char *text = json_dumps(e->losses, JSON_COMPACT);
     if (text)
-        status = pj_store_experiment_set_losses(e->o->session->store, e->plan->name, text, err);
+        status = pj_store_experiment_set_losses(e->o.session->store, e->plan->name, text, err);
     free(text);
     return status;
 }
@@ -174,14 +196,14 @@ static pj_status warm(experiment *e, uint32_t index, pj_error *err)
     pj_profile_options options;
     pj_generate_result result = {0};
     pj_status status = set_options(e, index, &options, &prompt, err);
-    if (status == PJ_OK) status = pj_model_slot_open(e->o->slot, &options.engine, err);
+    if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
     pj_plan_cell(e->plan, index, &cell);
     if (status == PJ_OK && !e->plan->prompt) status = make_prompt(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
     status = measure_loss(e, index, err);
     if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
     if (options.max_tokens > WARM_TOKENS) options.max_tokens = WARM_TOKENS;
-    if (status == PJ_OK) status = pj_profile_bare(e->o->slot, &options, &result, err);
+    if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);
     pj_generate_result_fini(&result);
     e->last_cell = index;
     return status;
@@ -198,7 +220,7 @@ static double sum_of(const pj_baseline *b, const double *values)
 /* Waits until power is back within two spreads of the idle baseline. */
 static pj_status cool_down(experiment *e, pj_error *err)
 {
-    pj_session *s = e->o->session;
+    pj_session *s = e->o.session;
     int64_t until = pj_clock_ns() + (int64_t)(e->plan->cool_down_s * 1e9);
     if (!(e->plan->cool_down_s > 0) || !s->meter || !s->has_cold) return PJ_OK;
     double limit = sum_of(&s->cold, s->cold.mw) +
@@ -206,7 +228,7 @@ static pj_status cool_down(experiment *e, pj_error *err)
     pj_status status = pj_meter_start(s->meter, err);
     if (status != PJ_OK) return status;
     pj_meter_set_activity(s->meter, 0);
-    while (status == PJ_OK && pj_clock_ns() < until && !(e->o->cancel && *e->o->cancel)) {
+    while (status == PJ_OK && pj_clock_ns() < until && !(e->o.cancel && *e->o.cancel)) {
         pj_baseline now;
         status = pj_meter_baseline(s->meter, PJ_BASELINE_RESIDENT, LISTEN_MS * 1000000, &now, err);
         if (status == PJ_OK && sum_of(&now, now.mw) <= limit) break;
@@ -223,18 +245,33 @@ static void tell(const experiment *e, uint32_t block, uint32_t cell, double joul
                                 .cell = cell,
                                 .joules_per_token = joules,
                                 .left_s = NAN};
-    if (!e->o->progress) return;
-    if (e->done_here)
-        p.left_s = (double)(pj_clock_ns() - e->began_ns) * 1e-9 / e->done_here * (p.total - p.done);
+    if (!e->o.progress) return;
+    if (e->done_here) p.left_s = (double)e->spent_ns * 1e-9 / e->done_here * (p.total - p.done);
     pj_plan_cell_name(e->plan, cell, p.name, sizeof p.name);
-    e->o->progress(e->o->context, &p);
+    e->o.progress(e->o.context, &p);
+}
+
+static pj_status measure(experiment *e, pj_profile_options *options, uint32_t block, uint32_t index,
+                         pj_error *err)
+{
+    pj_profile_result result = {0};
+    if (e->o.begin) e->o.begin(e->o.context, options);
+    pj_status status = pj_profile_generate(e->o.session, e->o.slot, options, &result, err);
+    double joules = joules_of(&result.data.info);
+    if (status == PJ_OK && !result.stored)
+        status = pj_fail(err, PJ_E_IO, "a run of the experiment could not be stored");
+    if (e->o.end) e->o.end(e->o.context, status, &result, err);
+    if (status == PJ_OK && !note(&e->cells[index], joules, block))
+        status = pj_fail_memory(err, "an experiment");
+    pj_profile_result_fini(&result);
+    return status;
 }
 
 static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     pj_prompt prompt;
     pj_profile_options options;
-    pj_profile_result result = {0};
+    int64_t began_ns = pj_clock_ns();
     tell(e, block, index, NAN);
     pj_status status = warm(e, index, err);
     if (status == PJ_OK) status = cool_down(e, err);
@@ -242,26 +279,34 @@ static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_erro
     if (status != PJ_OK) return status;
     pj_profile_place place = {index, block, e->plan->round};
     options.place = &place;
-    status = pj_profile_generate(e->o->session, e->o->slot, &options, &result, err);
-    double joules = joules_of(&result.data.info);
-    if (status == PJ_OK && !result.stored)
-        status = pj_fail(err, PJ_E_IO, "a run of the experiment could not be stored");
-    if (status == PJ_OK && !note(&e->cells[index], joules, block))
-        status = pj_fail_memory(err, "an experiment");
-    pj_profile_result_fini(&result);
+    status = measure(e, &options, block, index, err);
     if (status != PJ_OK) return status;
     e->done++;
     e->done_here++;
-    tell(e, block, index, joules);
+    e->spent_ns += pj_clock_ns() - began_ns;
+    tell(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
     return PJ_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
+{
+    static const char *const known[] = {"", "f32", "f16", "bf16", "q8_0", "q4_0", NULL};
+    for (uint32_t i = 0; i < plan->dtype_count; i++) {
+        int k = 0;
+        while (known[k] && strcmp(known[k], plan->dtypes[i]) != 0) k++;
+        if (!known[k])
+            return pj_fail(err, PJ_E_INVALID,
+                           "dtype %.32s is not known: f32, f16, bf16, q8_0 and q4_0 are",
+                           plan->dtypes[i]);
+    }
+    return PJ_OK;
+}
+
 /* Everything that can be known to be impossible, before anything is stored. */
 static pj_status check_cells(experiment *e, pj_error *err)
 {
-    pj_status status = PJ_OK;
     uint32_t longest = 1;
     for (uint32_t i = 0; i < e->plan->input_count; i++)
         if (e->plan->inputs[i] > longest) longest = e->plan->inputs[i];
@@ -272,6 +317,7 @@ static pj_status check_cells(experiment *e, pj_error *err)
     if (pj_depth_parse(e->plan->depth) == PJ_DEPTH_OFF)
         return pj_fail(err, PJ_E_INVALID,
                        "runs of an experiment are stored: depth is module or deep");
+    pj_status status = check_dtypes(e->plan, err);
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
         pj_prompt prompt;
         pj_profile_options options;
@@ -281,17 +327,16 @@ static pj_status check_cells(experiment *e, pj_error *err)
     return status;
 }
 
-static pj_status store_plan(experiment *e, pj_error *err)
+pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *err)
 {
     pj_buffer out;
     pj_json json;
     pj_buffer_init(&out, 1 << 20);
     pj_json_init(&json, &out);
-    pj_plan_write(e->plan, &json);
+    pj_plan_write(plan, &json);
     pj_status status = pj_buffer_status(&out, "a plan", err);
     if (status == PJ_OK)
-        status =
-            pj_store_experiment_put(e->o->session->store, e->plan->name, pj_buffer_get(&out), err);
+        status = pj_store_experiment_put(store, plan->name, pj_buffer_get(&out), err);
     pj_buffer_fini(&out);
     return status;
 }
@@ -302,48 +347,88 @@ static pj_status read_losses(experiment *e, pj_error *err)
     const char *plan, *losses = NULL;
     pj_arena_init(&arena, 0);
     pj_status status =
-        pj_store_experiment_get(e->o->session->store, e->plan->name, &arena, &plan, &losses, err);
+        pj_store_experiment_get(e->o.session->store, e->plan->name, &arena, &plan, &losses, err);
     e->losses = losses ? json_loads(losses, 0, NULL) : NULL;
     if (!e->losses) e->losses = json_object();
     pj_arena_fini(&arena);
     return status;
 }
 
-static pj_status run_blocks(experiment *e, pj_error *err)
+/* The text whose loss is measured: in the plan itself, or a file. */
+static pj_status read_eval(experiment *e, pj_error *err)
 {
-    pj_status status = PJ_OK;
-    for (uint32_t block = 0; block < e->plan->repeat && status == PJ_OK; block++) {
-        pj_plan_order(e->plan, block, e->order);
-        for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
-            const progress *p = &e->cells[e->order[i]];
-            if (is_done(p, block) || pj_plan_is_enough(e->plan, p->joules, p->count)) continue;
-            if (e->o->cancel && *e->o->cancel)
-                return pj_fail(err, PJ_E_CANCELLED, "stopped; the same command goes on");
-            status = run_cell(e, block, e->order[i], err);
-        }
-    }
-    return status;
+    const pj_plan *plan = e->plan;
+    if (plan->eval && !plan->eval_text)
+        return pj_file_read(plan->eval, MAX_EVAL_BYTES, &e->eval_text, &e->eval_bytes, err);
+    if (!plan->eval_text) return PJ_OK;
+    e->eval_bytes = strlen(plan->eval_text);
+    e->eval_text = pj_strdup(plan->eval_text);
+    return e->eval_text ? PJ_OK : pj_fail_memory(err, "an experiment");
 }
 
-pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
+/* Whether a run is left to do; then order[next] of `block` is its cell. */
+static bool find_next(experiment *e)
+{
+    for (; e->block < e->plan->repeat; e->block++, e->next = 0) {
+        if (e->next == 0) pj_plan_order(e->plan, e->block, e->order);
+        for (; e->next < e->cell_count; e->next++) {
+            const progress *p = &e->cells[e->order[e->next]];
+            if (!is_done(p, e->block) && !pj_plan_is_enough(e->plan, p->joules, p->count))
+                return true;
+        }
+    }
+    return false;
+}
+
+static experiment *new_experiment(const pj_experiment_options *o, pj_error *err)
 {
     experiment *e = pj_alloc(1, sizeof *e);
-    if (!e) return pj_fail_memory(err, "an experiment");
-    e->o = o;
+    if (!e) {
+        pj_fail_memory(err, "an experiment");
+        return NULL;
+    }
+    e->o = *o;
     e->plan = o->plan;
     e->cell_count = pj_plan_cells(o->plan);
     e->cells = pj_alloc(e->cell_count, sizeof *e->cells);
     e->order = pj_alloc(e->cell_count, sizeof *e->order);
     e->last_cell = UINT32_MAX;
-    e->began_ns = pj_clock_ns();
-    pj_status status = e->cells && e->order ? PJ_OK : pj_fail_memory(err, "an experiment");
-    if (status == PJ_OK && !o->session->store)
-        status = pj_fail(err, PJ_E_INVALID, "an experiment needs a database");
-    if (status == PJ_OK) status = check_cells(e, err);
-    if (status == PJ_OK) status = store_plan(e, err);
+    if (e->cells && e->order) return e;
+    pj_experiment_close(e);
+    pj_fail_memory(err, "an experiment");
+    return NULL;
+}
+
+pj_status pj_experiment_check(const pj_experiment_options *o, pj_error *err)
+{
+    experiment *e = new_experiment(o, err);
+    if (!e) return PJ_E_NO_MEMORY;
+    pj_status status = check_cells(e, err);
+    pj_experiment_close(e);
+    return status;
+}
+
+pj_status pj_experiment_open(const pj_experiment_options *o, pj_experiment **out, pj_error *err)
+{
+    *out = NULL;
+    if (!o->session->store) return pj_fail(err, PJ_E_INVALID, "an experiment needs a database");
+    experiment *e = new_experiment(o, err);
+    if (!e) return PJ_E_NO_MEMORY;
+    pj_status status = check_cells(e, err);
+    if (status == PJ_OK) status = read_eval(e, err);
+    if (status == PJ_OK) status = pj_experiment_store(o->session->store, o->plan, err);
     if (status == PJ_OK) status = read_losses(e, err);
     if (status == PJ_OK) status = read_done(e, err);
-    if (status == PJ_OK) status = run_blocks(e, err);
+    if (status == PJ_OK)
+        *out = e;
+    else
+        pj_experiment_close(e);
+    return status;
+}
+
+void pj_experiment_close(pj_experiment *e)
+{
+    if (!e) return;
     for (uint32_t i = 0; e->cells && i < e->cell_count; i++) {
         pj_free(e->cells[i].joules);
         pj_free(e->cells[i].blocks);
@@ -352,6 +437,37 @@ pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
     pj_free(e->cells);
     pj_free(e->order);
     pj_free(e->ids);
+    pj_free(e->eval_text);
     pj_free(e);
+}
+
+pj_status pj_experiment_step(pj_experiment *e, bool *more, pj_error *err)
+{
+    *more = find_next(e);
+    if (!*more) return PJ_OK;
+    if (e->o.cancel && *e->o.cancel)
+        return pj_fail(err, PJ_E_CANCELLED, "stopped; the same command goes on");
+    pj_status status = run_cell(e, e->block, e->order[e->next], err);
+    if (status == PJ_OK) *more = find_next(e);
+    return status;
+}
+
+void pj_experiment_forget_warmth(pj_experiment *e)
+{
+    e->last_cell = UINT32_MAX;
+}
+
+pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
+{
+    experiment *e;
+    bool more = true;
+    pj_store *store = o->session->store;
+    pj_status status = pj_experiment_open(o, &e, err);
+    if (status == PJ_OK)
+        status = pj_store_experiment_set_state(store, o->plan->name, NULL, NULL, err);
+    while (status == PJ_OK && more) status = pj_experiment_step(e, &more, err);
+    if (status == PJ_OK)
+        status = pj_store_experiment_set_state(store, o->plan->name, "completed", NULL, err);
+    pj_experiment_close(e);
     return status;
 }

@@ -3,34 +3,51 @@
  * slot. The plan is stored before the first run, and every run carries its cell, block and round in
  * its settings, so that an experiment that was killed goes on where it stopped: what is stored is
  * done.
+ *
+ * `run` runs all of it. The server runs it step by step (open, step, close), so that single
+ * requests can run between two cells.
  */
 #ifndef PJ_PROFILE_EXPERIMENT_H
 #define PJ_PROFILE_EXPERIMENT_H
 
 #include "analysis/plan.h"
+#include "profile/experiment_view.h"
 #include "profile/generate.h"
-
-typedef struct pj_experiment_progress {
-    uint32_t done, total; /* runs; total: as many as there can be */
-    uint32_t block, cell;
-    char name[96];           /* of the cell */
-    double joules_per_token; /* of the run that ended; NAN: unknown, or none has */
-    double left_s;           /* at the pace so far; NAN: unknown */
-} pj_experiment_progress;
 
 typedef struct pj_experiment_options {
     pj_session *session; /* with a store */
     pj_model_slot *slot;
     const pj_plan *plan;
-    const char *models;    /* folder of models, NULL: as pj_model_find */
-    const char *eval_text; /* whose loss is measured; NULL: none */
-    size_t eval_bytes;
-    const _Atomic bool *cancel;                                              /* or NULL */
-    void (*progress)(void *context, const pj_experiment_progress *progress); /* or NULL */
+    uint32_t threads;           /* of cells that name none; 0: all */
+    bool is_private;            /* as in pj_profile_options */
+    const _Atomic bool *cancel; /* or NULL */
+    /* Callbacks, each may be NULL. `find` resolves a model's name (NULL: pj_model_find); `begin` is
+     * called just before a measured run, whose options it may complete (run_id, cancel), `end` just
+     * after it. */
+    pj_status (*find)(void *context, const char *name, const char *dtype, char *path, size_t bytes,
+                      pj_error *err);
+    void (*begin)(void *context, pj_profile_options *run);
+    void (*end)(void *context, pj_status status, const pj_profile_result *result,
+                const pj_error *err);
+    void (*progress)(void *context, const pj_experiment_progress *progress);
     void *context;
 } pj_experiment_options;
 
 /* PJ_E_CANCELLED: stopped; what is done is kept. */
 pj_status pj_experiment_run(const pj_experiment_options *options, pj_error *err);
+
+typedef struct pj_experiment pj_experiment;
+
+/* Everything that can be known to be impossible; needs `plan` and `find` alone. */
+pj_status pj_experiment_check(const pj_experiment_options *options, pj_error *err);
+pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *err);
+/* Checks, stores the plan and reads what is done. The options are copied, the plan borrowed. */
+pj_status pj_experiment_open(const pj_experiment_options *options, pj_experiment **experiment,
+                             pj_error *err);
+/* One measured run with all that precedes it. *more: another one is left to do. */
+pj_status pj_experiment_step(pj_experiment *experiment, bool *more, pj_error *err);
+/* Something else has used the model slot: the next step warms its model again. */
+void pj_experiment_forget_warmth(pj_experiment *experiment);
+void pj_experiment_close(pj_experiment *experiment); /* NULL is allowed */
 
 #endif

@@ -28,6 +28,8 @@ typedef struct result {
     uint32_t count;
     figures *cells;
     json_t *losses;
+    const char *state, *error; /* stored by a server; NULL: none */
+    const pj_experiment_live *live;
 } result;
 
 /* ---- figures of a cell ---------------------------------------------------------------------- */
@@ -249,12 +251,46 @@ static uint32_t count_runs(const result *r, uint32_t *wanted)
     return done;
 }
 
+static void write_progress(const pj_experiment_live *live, pj_json *json)
+{
+    const pj_experiment_progress *p = &live->progress;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "run_id", live->run_id[0] ? live->run_id : NULL);
+    pj_json_kv_uint(json, "done", p->done);
+    pj_json_kv_uint(json, "total", p->total);
+    pj_json_kv_uint(json, "block", p->block);
+    pj_json_kv_uint(json, "cell", p->cell);
+    pj_json_kv_string(json, "cell_name", p->name);
+    pj_json_kv_double(json, "left_s", p->left_s);
+    pj_json_object_end(json);
+}
+
+/* What is in the store outranks what a server meant to do; what a server does outranks both. */
+static const char *state_of(const char *live, const char *stored, bool complete)
+{
+    if (live) return live;
+    if (complete) return "completed";
+    return stored && strcmp(stored, "completed") != 0 ? stored : "unfinished";
+}
+
+static void write_state(const result *r, bool complete, pj_json *json)
+{
+    const pj_experiment_live *live = r->live;
+    pj_json_kv_string(json, "state", state_of(live ? live->state : NULL, r->state, complete));
+    pj_json_kv_string(json, "error", r->error);
+    pj_json_key(json, "progress");
+    if (live && live->state && strcmp(live->state, "running") == 0)
+        write_progress(live, json);
+    else
+        pj_json_null(json);
+}
+
 static pj_status write_all(result *r, pj_json *json, pj_error *err)
 {
     uint32_t wanted, done = count_runs(r, &wanted);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "name", r->plan.name);
-    pj_json_kv_string(json, "state", done >= wanted ? "completed" : "unfinished");
+    write_state(r, done >= wanted, json);
     pj_json_kv_uint(json, "round", r->plan.round);
     pj_json_kv_uint(json, "done", done);
     pj_json_kv_uint(json, "total", wanted);
@@ -277,6 +313,8 @@ static pj_status load(result *r, pj_store *store, const char *name, pj_error *er
     const char *plan = NULL, *losses = NULL;
     pj_status status = pj_store_experiment_get(store, name, &r->arena, &plan, &losses, err);
     if (status == PJ_OK) status = pj_plan_parse(plan, &r->arena, &r->plan, err);
+    if (status == PJ_OK)
+        status = pj_store_experiment_get_state(store, name, &r->arena, &r->state, &r->error, err);
     if (status != PJ_OK) return status;
     r->losses = losses ? json_loads(losses, 0, NULL) : NULL;
     r->plan.name = name;
@@ -290,11 +328,13 @@ static pj_status load(result *r, pj_store *store, const char *name, pj_error *er
     return status;
 }
 
-pj_status pj_view_experiment(pj_store *store, const char *name, pj_json *json, pj_error *err)
+pj_status pj_view_experiment(pj_store *store, const char *name, const pj_experiment_live *live,
+                             pj_json *json, pj_error *err)
 {
     result *r = pj_alloc(1, sizeof *r);
     if (!r) return pj_fail_memory(err, "an experiment");
     pj_arena_init(&r->arena, 0);
+    r->live = live;
     pj_status status = load(r, store, name, err);
     if (status == PJ_OK) status = write_all(r, json, err);
     pj_experiment_runs_fini(&r->runs);
@@ -305,23 +345,36 @@ pj_status pj_view_experiment(pj_store *store, const char *name, pj_json *json, p
     return status;
 }
 
-static void write_line(void *context, const char *name, int64_t created_ns, const char *plan)
+typedef struct listing {
+    pj_json *json;
+    pj_experiment_live_fn *live;
+    void *context;
+} listing;
+
+static void write_line(void *context, const pj_experiment_row *row)
 {
-    pj_json *json = context;
+    listing *l = context;
+    pj_experiment_live live = {0};
     char created[32];
-    pj_clock_format_iso(created_ns, created);
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "name", name);
-    pj_json_kv_string(json, "created_at", created);
-    pj_json_key(json, "plan");
-    pj_json_raw(json, plan, strlen(plan));
-    pj_json_object_end(json);
+    pj_clock_format_iso(row->created_ns, created);
+    if (l->live) l->live(l->context, row->name, &live);
+    bool complete = row->state && strcmp(row->state, "completed") == 0;
+    pj_json_object_begin(l->json);
+    pj_json_kv_string(l->json, "name", row->name);
+    pj_json_kv_string(l->json, "created_at", created);
+    pj_json_kv_string(l->json, "state", state_of(live.state, row->state, complete));
+    pj_json_kv_string(l->json, "error", row->error);
+    pj_json_key(l->json, "plan");
+    pj_json_raw(l->json, row->plan, strlen(row->plan));
+    pj_json_object_end(l->json);
 }
 
-pj_status pj_view_experiments(pj_store *store, pj_json *json, pj_error *err)
+pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void *context,
+                              pj_json *json, pj_error *err)
 {
+    listing l = {json, live, context};
     pj_json_array_begin(json);
-    pj_status status = pj_store_experiment_list(store, write_line, json, err);
+    pj_status status = pj_store_experiment_list(store, NULL, write_line, &l, err);
     pj_json_array_end(json);
     return status;
 }

@@ -504,7 +504,7 @@ static pj_status make_comparison(pj_store *store, const pj_report_ask *ask, pj_j
 static pj_status make_experiment(pj_store *store, const pj_report_ask *ask, pj_json *json,
                                  pj_error *err)
 {
-    return pj_view_experiment(store, ask->experiment, json, err);
+    return pj_view_experiment(store, ask->experiment, NULL, json, err);
 }
 
 static pj_status get_tree(pj_store *store, const pj_report_ask *ask, make_fn *make, json_t **tree,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue_rows.h"
 #include "trace/request.h"
@@ -24,7 +25,7 @@ typedef struct job {
     pj_prompt prompt;
     bool is_stored; /* in the database's queue */
     job_state state;
-    _Atomic bool cancel;
+    _Atomic bool own_cancel, *cancel; /* the latter: its own, or its experiment's */
     pj_status status;
     pj_error err;
     char *object; /* result for the waiting request; NULL: none */
@@ -35,6 +36,7 @@ struct pj_run_queue {
     pj_run_queue_options options;
     pj_queue_rows *rows; /* persistent copy in the database; NULL: none */
     pj_model_slot slot;  /* worker only */
+    bool slot_was_used;  /* by a single run since the last run of an experiment; worker only */
     pthread_t worker;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
@@ -72,6 +74,7 @@ static job *job_new(const pj_generate_ask *ask)
                             .bytes = j->ask.prompt_bytes,
                             .ids = j->ask.prompt_ids,
                             .id_count = j->ask.prompt_id_count};
+    j->cancel = &j->own_cancel;
     j->created_wall_ns = pj_clock_wall_ns();
     pj_uuid7(j->id);
     if (ok) return j;
@@ -244,7 +247,7 @@ static void run_job(pj_run_queue *queue, job *j)
                                   .prompt_count = 1,
                                   .is_private = queue->options.is_private,
                                   .run_id = j->id,
-                                  .cancel = &j->cancel};
+                                  .cancel = j->cancel};
     pj_profile_options_set(&options, ask);
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
     pj_status status =
@@ -263,12 +266,81 @@ static void run_job(pj_run_queue *queue, job *j)
     listen_when_idle(queue, loads);
 }
 
+/* ---- runs of experiments ----------------------------------------------------------------------
+ */
+
+/* A run of an experiment is a job that was never queued: it can be found, watched and cancelled. */
+static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *cancel)
+{
+    pj_run_queue *queue = context;
+    const pj_prompt *prompt = &run->prompts[0];
+    pj_generate_ask ask;
+    pj_generate_ask_init(&ask);
+    ask.model = run->engine.model;
+    ask.prompt = prompt->ids ? NULL : prompt->text;
+    ask.prompt_bytes = prompt->bytes;
+    ask.prompt_ids = prompt->ids;
+    ask.prompt_id_count = prompt->id_count;
+    ask.experiment = run->experiment_name;
+    ask.dtype = run->engine.dtype;
+    ask.depth = pj_depth_name(run->depth);
+    ask.max_tokens = run->max_tokens;
+    ask.batch = run->batch;
+    ask.wait = false;
+    job *j = job_new(&ask);
+    if (!j) return;
+    j->cancel = cancel;
+    j->state = JOB_RUNS;
+    run->run_id = j->id;
+    pthread_mutex_lock(&queue->mutex);
+    j->next = queue->jobs;
+    queue->jobs = j;
+    memcpy(queue->totals.running, j->id, sizeof j->id);
+    pthread_mutex_unlock(&queue->mutex);
+}
+
+static void end_cell(void *context, pj_status status, const pj_profile_result *result,
+                     const pj_error *err)
+{
+    pj_run_queue *queue = context;
+    pthread_mutex_lock(&queue->mutex);
+    job *j = queue->totals.running[0] ? find_job(queue, queue->totals.running) : NULL;
+    if (j && !result->run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err->text);
+    add_totals(queue, result);
+    queue->totals.running[0] = 0;
+    if (j) end_job(queue, j, status, err);
+    pthread_mutex_unlock(&queue->mutex);
+}
+
+static void step_experiment(pj_run_queue *queue)
+{
+    pj_experiments_hooks hooks = {.slot = &queue->slot,
+                                  .slot_was_used = queue->slot_was_used,
+                                  .begin = begin_cell,
+                                  .end = end_cell,
+                                  .context = queue};
+    queue->slot_was_used = false;
+    pj_experiments_step(queue->options.experiments, &hooks);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------
+ */
+
 /* With the mutex held. */
 static job *next_job(pj_run_queue *queue)
 {
     for (job *j = queue->jobs; j; j = j->next)
         if (j->state == JOB_WAITS) return j;
     return NULL;
+}
+
+/* With the mutex held. */
+static void begin_job(pj_run_queue *queue, job *j)
+{
+    j->state = JOB_RUNS;
+    memcpy(queue->totals.running, j->id, sizeof j->id);
+    count_waiting(queue);
+    queue->slot_was_used = true;
 }
 
 static void *work(void *context)
@@ -278,21 +350,30 @@ static void *work(void *context)
     for (;;) {
         job *j = queue->stop ? NULL : next_job(queue);
         if (!j && queue->stop) break;
-        if (!j) {
+        pj_experiments *experiments = queue->options.experiments;
+        if (!j && !(experiments && pj_experiments_wait(experiments))) {
             pthread_cond_wait(&queue->moved, &queue->mutex);
             continue;
         }
-        j->state = JOB_RUNS;
-        memcpy(queue->totals.running, j->id, sizeof j->id);
-        count_waiting(queue);
+        if (j) begin_job(queue, j);
         pthread_mutex_unlock(&queue->mutex);
         pj_idle_meter_pause(queue->options.idle);
-        run_job(queue, j);
+        if (j)
+            run_job(queue, j);
+        else
+            step_experiment(queue);
         pj_idle_meter_resume(queue->options.idle);
         pthread_mutex_lock(&queue->mutex);
     }
     pthread_mutex_unlock(&queue->mutex);
     return NULL;
+}
+
+void pj_run_queue_wake(pj_run_queue *queue)
+{
+    pthread_mutex_lock(&queue->mutex);
+    pthread_cond_broadcast(&queue->moved);
+    pthread_mutex_unlock(&queue->mutex);
 }
 
 /* ---- the interface ------------------------------------------------------------------------- */
@@ -392,7 +473,7 @@ pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_wai
     pthread_mutex_lock(&queue->mutex);
     job *j = find_job(queue, id);
     if (j && j->state == JOB_RUNS)
-        atomic_store(&j->cancel, true);
+        atomic_store(j->cancel, true);
     else if (j && j->state == JOB_WAITS) {
         drop_waiting(queue, j);
         *was_waiting = true;
@@ -550,12 +631,13 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
 
 void pj_run_queue_stop(pj_run_queue *queue)
 {
+    pj_experiments_stop(queue->options.experiments);
     pthread_mutex_lock(&queue->mutex);
     bool already = queue->stop;
     queue->stop = true;
     for (job *j = queue->jobs, *next; j; j = next) {
         next = j->next;
-        if (j->state == JOB_RUNS) atomic_store(&j->cancel, true);
+        if (j->state == JOB_RUNS) atomic_store(j->cancel, true);
         if (j->state == JOB_WAITS) leave_waiting(queue, j);
     }
     pthread_cond_broadcast(&queue->moved);

@@ -1,7 +1,8 @@
 /*
  * The queue of runs: one worker thread executes them one at a time on a long-lived session and one
- * model slot, because the energy of concurrent runs could not be separated. Ids are assigned when a
- * run is queued. The queue is bounded.
+ * model slot, because the energy of concurrent runs could not be separated. While no run waits it
+ * advances the experiments (serve/experiments.h); their runs appear here while they are running.
+ * Ids are assigned when a run is queued. The queue is bounded.
  *
  * Threads: every call from any thread; events of a run reach the session's sink from the collector,
  * those of the queue itself (queued, ended before it began) from the caller's or the worker's
@@ -28,6 +29,8 @@ typedef struct pj_run_queue_options {
     void (*changed)(void *context, uint32_t waiting);
     void *context;
     struct pj_idle_meter *idle; /* paused during runs; NULL: none */
+    /* Run while no single run waits, stopped with the queue, closed after it; NULL: none. */
+    struct pj_experiments *experiments;
 } pj_run_queue_options;
 
 pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **queue,
@@ -36,6 +39,8 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
  * them. No calls may follow close; stop alone cancels, answers and refuses new runs. */
 void pj_run_queue_stop(pj_run_queue *queue);
 void pj_run_queue_close(pj_run_queue *queue); /* stops first; NULL is allowed */
+
+void pj_run_queue_wake(pj_run_queue *queue); /* there is a new experiment */
 
 /* Copies the request, whose model is a path or synthetic:SHAPE (pj_engine_options.model). With
  * ask->wait pj_run_queue_wait must be called, once. PJ_E_FULL: the queue is full. `position` 1:

@@ -259,12 +259,13 @@ static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *
     return pj_insight_groups(store, &query, out, err);
 }
 
-static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj_cost_rates *rates,
-                             pj_json *out, pj_error *err)
+static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_request *r,
+                             const pj_cost_rates *rates, pj_json *out, pj_error *err)
 {
     const pj_params *p = r->params;
     pj_view_choice choice = choice_of(p);
     pj_view_window window;
+    pj_experiment_live live;
     const char *rails;
     switch (r->view) {
     case PJ_VIEW_FACETS: return pj_view_facets(store, out, err);
@@ -275,8 +276,11 @@ static pj_status view_stored(pj_store *store, const pj_view_request *r, const pj
                                            .offset = (uint64_t)pj_params_int(p, "offset", 0)},
                            rates, out, err);
     case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
-    case PJ_VIEW_EXPERIMENTS: return pj_view_experiments(store, out, err);
-    case PJ_VIEW_EXPERIMENT: return pj_view_experiment(store, r->id, out, err);
+    case PJ_VIEW_EXPERIMENTS:
+        return pj_view_experiments(store, pj_experiments_live, serve->experiments, out, err);
+    case PJ_VIEW_EXPERIMENT:
+        pj_experiments_live(serve->experiments, r->id, &live);
+        return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:
@@ -333,7 +337,7 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     bool streamed = r->view == PJ_VIEW_RUN;
     status = streamed ? open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    status = view_stored(store, r, &rates, out, err);
+    status = view_stored(serve, store, r, &rates, out, err);
     if (streamed)
         pj_store_close(store);
     else
@@ -492,6 +496,41 @@ static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_err
                    id); /* it was resolved: it is stored */
 }
 
+/* ---- experiments --------------------------------------------------------------------------- */
+
+static void write_ticket(const pj_experiment_ticket *ticket, pj_json *out)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", ticket->name);
+    pj_json_kv_string(out, "state", "queued");
+    pj_json_kv_uint(out, "cells", ticket->cells);
+    pj_json_kv_uint(out, "total", ticket->total);
+    pj_json_object_end(out);
+}
+
+static pj_status begin_experiment(void *context, const pj_experiment_request *r, pj_json *out,
+                                  pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_experiment_ticket ticket;
+    pj_status status =
+        r->plan ? pj_experiments_add(serve->experiments, r->plan, r->syntax, &ticket, err)
+                : pj_experiments_resume(serve->experiments, r->name, r->again, &ticket, err);
+    if (status != PJ_OK) return status;
+    pj_run_queue_wake(serve->queue);
+    write_ticket(&ticket, out);
+    return PJ_OK;
+}
+
+static pj_status cancel_experiment(void *context, const char *name, bool *was_waiting,
+                                   pj_error *err)
+{
+    pj_serve *serve = context;
+    return pj_experiments_cancel(serve->experiments, name, was_waiting, err);
+}
+
+/* ---- state and metrics ---------------------------------------------------------------------- */
+
 static void state(void *context, pj_work_state *out)
 {
     pj_serve *serve = context;
@@ -580,6 +619,8 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,
+                            .begin_experiment = begin_experiment,
+                            .cancel_experiment = cancel_experiment,
                             .state = state,
                             .metrics = metrics};
 }

@@ -6,6 +6,7 @@
 
 #include "net/live_json.h"
 #include "net/service.h"
+#include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue.h"
 
@@ -16,6 +17,7 @@ typedef struct pj_serve {
     const pj_meter *meter;     /* used for runs; NULL: none */
     pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */
     pj_run_queue *queue;
+    pj_experiments *experiments;
     pj_live_json *live;
     uint32_t queue_limit;
     pthread_mutex_t mutex; /* guards the pool */

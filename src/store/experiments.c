@@ -52,14 +52,49 @@ pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, cons
     return pj_sql_end(sql, err);
 }
 
-pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
-                                   pj_error *err)
+pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
+                                        const char *error, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(
-        store, "SELECT name, created_ns, plan FROM experiments ORDER BY created_ns DESC", err);
+        store, "UPDATE experiments SET state = ?, error = ?, queued_ns = ? WHERE name = ?", err);
+    pj_sql_text(sql, 1, state);
+    pj_sql_text(sql, 2, error);
+    pj_sql_int(sql, 3, pj_clock_wall_ns());
+    pj_sql_text(sql, 4, name);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,
+                                        const char **state, const char **error, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "SELECT state, error FROM experiments WHERE name = ?", err);
+    *state = *error = NULL;
+    pj_sql_text(sql, 1, name);
+    if (pj_sql_step(sql)) {
+        *state = keep(arena, pj_sql_get_text(sql, 0, NULL));
+        *error = keep(arena, pj_sql_get_text(sql, 1, NULL));
+    }
+    return pj_sql_end(sql, err);
+}
+
+#define COLUMNS "SELECT name, created_ns, plan, state, error FROM experiments "
+
+pj_status pj_store_experiment_list(pj_store *store, const char *state, pj_experiment_fn *take,
+                                   void *context, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               state ? COLUMNS "WHERE state = ? ORDER BY queued_ns, name"
+                                     : COLUMNS "ORDER BY created_ns DESC",
+                               err);
+    if (state) pj_sql_text(sql, 1, state);
     while (pj_sql_step(sql)) {
-        const char *name = pj_sql_get_text(sql, 0, NULL), *plan = pj_sql_get_text(sql, 2, NULL);
-        if (name && plan) take(context, name, pj_sql_get_int(sql, 1), plan);
+        pj_experiment_row row = {.name = pj_sql_get_text(sql, 0, NULL),
+                                 .plan = pj_sql_get_text(sql, 2, NULL),
+                                 .state = pj_sql_get_text(sql, 3, NULL),
+                                 .error = pj_sql_get_text(sql, 4, NULL),
+                                 .created_ns = pj_sql_get_int(sql, 1)};
+        if (row.name && row.plan) take(context, &row);
     }
     return pj_sql_end(sql, err);
 }

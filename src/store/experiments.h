@@ -14,9 +14,20 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
 /* `losses`: a JSON object by cell. */
 pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
                                          pj_error *err);
-typedef void pj_experiment_fn(void *context, const char *name, int64_t created_ns,
-                              const char *plan);
-pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
-                                   pj_error *err);
+/* What a server is to do, or has done, with an experiment: "queued", "completed", "cancelled" or
+ * "failed", the last with a sentence. NULL: no server has it. */
+pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
+                                        const char *error, pj_error *err);
+pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,
+                                        const char **state, const char **error, pj_error *err);
+/* Queued ones are listed in the order in which they were queued, with state "queued" asked for;
+ * otherwise (state NULL) all, newest first. */
+typedef struct pj_experiment_row {
+    const char *name, *plan, *state, *error; /* state and error NULL: none */
+    int64_t created_ns;
+} pj_experiment_row;
+typedef void pj_experiment_fn(void *context, const pj_experiment_row *row);
+pj_status pj_store_experiment_list(pj_store *store, const char *state, pj_experiment_fn *take,
+                                   void *context, pj_error *err);
 
 #endif

@@ -559,6 +559,11 @@ static const char version_13[] =
     "CREATE TABLE experiments (name TEXT PRIMARY KEY NOT NULL, created_ns INTEGER NOT NULL,"
     " plan TEXT NOT NULL, losses TEXT) WITHOUT ROWID;";
 
-const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4, version_5,
-                                        version_6,  version_7,  version_8,  version_9, version_10,
-                                        version_11, version_12, version_13, NULL};
+/* What a server is to do with an experiment (store/experiments.h). */
+static const char version_14[] = "ALTER TABLE experiments ADD COLUMN state TEXT;"
+                                 "ALTER TABLE experiments ADD COLUMN queued_ns INTEGER;"
+                                 "ALTER TABLE experiments ADD COLUMN error TEXT;";
+
+const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4,  version_5,
+                                        version_6,  version_7,  version_8,  version_9,  version_10,
+                                        version_11, version_12, version_13, version_14, NULL};

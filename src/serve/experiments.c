@@ -1,0 +1,378 @@
+/* The list of experiments, their state in the database, and the step of the oldest one. */
+#include "serve/experiments.h"
+
+#include "profile/experiment_plan.h"
+#include "serve/machine.h"
+#include "store/experiments.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { USUAL_LIMIT = 16 };
+
+typedef struct entry {
+    struct entry *next;
+    pj_experiments *owner;
+    pj_arena arena; /* of the plan's texts */
+    pj_plan plan;
+    _Atomic bool cancel;
+    pj_experiment_live live;           /* state "queued" or "running" */
+    pj_experiment *opened;             /* worker only; NULL: not begun by this process */
+    const pj_experiments_hooks *hooks; /* worker only, during a step */
+} entry;
+
+struct pj_experiments {
+    pj_experiments_options options;
+    pthread_mutex_t mutex; /* guards all below */
+    pj_store *store;       /* NULL: the session stores nothing */
+    entry *first;          /* the oldest: the one that runs */
+    uint32_t count;
+    bool stop;
+};
+
+/* ---- entries -------------------------------------------------------------------------------- */
+
+static void entry_free(entry *e)
+{
+    if (!e) return;
+    pj_experiment_close(e->opened);
+    pj_arena_fini(&e->arena);
+    pj_free(e);
+}
+
+static entry *find(const pj_experiments *x, const char *name)
+{
+    for (entry *e = x->first; e; e = e->next)
+        if (strcmp(e->plan.name, name) == 0) return e;
+    return NULL;
+}
+
+static entry *entry_new(pj_experiments *x)
+{
+    entry *e = pj_alloc(1, sizeof *e);
+    if (!e) return NULL;
+    e->owner = x;
+    e->live.state = "queued";
+    pj_arena_init(&e->arena, 64 << 20);
+    return e;
+}
+
+static void append(pj_experiments *x, entry *e)
+{
+    entry **at = &x->first;
+    while (*at) at = &(*at)->next;
+    *at = e;
+    x->count++;
+}
+
+static void unlink_entry(pj_experiments *x, const entry *gone)
+{
+    for (entry **at = &x->first; *at; at = &(*at)->next)
+        if (*at == gone) {
+            *at = gone->next;
+            x->count--;
+            return;
+        }
+}
+
+static void tell(const entry *e, const char *state, const char *error)
+{
+    const pj_experiment_progress *p = &e->live.progress;
+    bool running = strcmp(state, "running") == 0;
+    pj_live_experiment message = {.name = e->plan.name,
+                                  .state = state,
+                                  .error = error,
+                                  .run_id = e->live.run_id[0] ? e->live.run_id : NULL,
+                                  .cell_name = p->name,
+                                  .done = p->done,
+                                  .total = p->total,
+                                  .block = p->block,
+                                  .cell = p->cell,
+                                  .joules_per_token = running ? p->joules_per_token : NAN,
+                                  .left_s = p->left_s};
+    if (e->owner->options.live) pj_live_json_experiment(e->owner->options.live, &message);
+}
+
+/* With the mutex held: takes it off the list and notes in the database what became of it. */
+static void end_entry(pj_experiments *x, entry *e, const char *state, const char *error)
+{
+    unlink_entry(x, e);
+    pj_store_experiment_set_state(x->store, e->plan.name, state, error, NULL);
+    tell(e, state, error);
+    entry_free(e);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static pj_status find_model(void *context, const char *name, const char *dtype, char *path,
+                            size_t bytes, pj_error *err)
+{
+    const entry *e = context;
+    return pj_serve_find_model(e->owner->options.models, name, dtype, path, bytes, err);
+}
+
+/* A name is a part of addresses. */
+static pj_status check_name(const char *name, pj_error *err)
+{
+    size_t length = strlen(name);
+    bool fits = length > 0 && length < sizeof((pj_experiment_ticket *)0)->name;
+    for (size_t i = 0; i < length; i++)
+        fits = fits && name[i] > ' ' && name[i] < 127 && name[i] != '/';
+    return fits ? PJ_OK
+                : pj_fail(err, PJ_E_INVALID,
+                          "name must have 1 to 63 printable ASCII characters without space and /");
+}
+
+/* With the mutex held. */
+static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *ticket, pj_error *err)
+{
+    uint32_t limit = x->options.limit ? x->options.limit : USUAL_LIMIT;
+    if (x->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
+    if (find(x, e->plan.name))
+        return pj_fail(err, PJ_E_STATE, "the experiment %s waits or runs already", e->plan.name);
+    if (x->count >= limit) return pj_fail(err, PJ_E_FULL, "%u experiments wait already", x->count);
+    pj_status status = pj_experiment_store(x->store, &e->plan, err);
+    if (status == PJ_OK)
+        status = pj_store_experiment_set_state(x->store, e->plan.name, "queued", NULL, err);
+    if (status != PJ_OK) return status;
+    append(x, e);
+    e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
+    e->live.progress.joules_per_token = e->live.progress.left_s = NAN;
+    *ticket =
+        (pj_experiment_ticket){.cells = pj_plan_cells(&e->plan), .total = e->live.progress.total};
+    snprintf(ticket->name, sizeof ticket->name, "%s", e->plan.name);
+    tell(e, "queued", NULL);
+    return PJ_OK;
+}
+
+static pj_status queue_plan(pj_experiments *x, const pj_plan_request *request,
+                            pj_experiment_ticket *ticket, pj_error *err)
+{
+    if (!x->store) return pj_fail(err, PJ_E_UNAVAILABLE, "this server stores no runs");
+    entry *e = entry_new(x);
+    if (!e) return pj_fail_memory(err, "an experiment");
+    pthread_mutex_lock(&x->mutex);
+    pj_status status = pj_plan_join_stored(x->store, request, &e->arena, &e->plan, err);
+    pthread_mutex_unlock(&x->mutex);
+    if (status == PJ_OK) status = check_name(e->plan.name, err);
+    if (status == PJ_OK)
+        status = pj_experiment_check(
+            &(pj_experiment_options){.plan = &e->plan, .find = find_model, .context = e}, err);
+    pthread_mutex_lock(&x->mutex);
+    if (status == PJ_OK) status = enqueue(x, e, ticket, err);
+    pthread_mutex_unlock(&x->mutex);
+    if (status != PJ_OK) entry_free(e);
+    return status;
+}
+
+pj_status pj_experiments_add(pj_experiments *x, const char *plan_json, bool *syntax,
+                             pj_experiment_ticket *ticket, pj_error *err)
+{
+    json_t *tree = json_loads(plan_json, JSON_REJECT_DUPLICATES, NULL);
+    *syntax = !tree;
+    if (!tree) return pj_fail(err, PJ_E_INVALID, "the body is not a plan as JSON");
+    bool has_file = json_object_get(tree, "eval") != NULL;
+    bool has_round = json_object_get(tree, "round") != NULL;
+    json_decref(tree);
+    if (has_file)
+        return pj_fail(err, PJ_E_INVALID,
+                       "eval names a file, which a request must not; send the text as eval_text");
+    if (has_round) return pj_fail(err, PJ_E_INVALID, "round is counted by resume?again=true");
+    return queue_plan(x, &(pj_plan_request){.json = plan_json}, ticket, err);
+}
+
+pj_status pj_experiments_resume(pj_experiments *x, const char *name, bool again,
+                                pj_experiment_ticket *ticket, pj_error *err)
+{
+    json_t *tree = json_pack("{s:s}", "name", name);
+    char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL;
+    json_decref(tree);
+    if (!text) return pj_fail_memory(err, "an experiment");
+    pj_plan_request request = {.json = text, .only_resumes = true, .again = again};
+    pj_status status = queue_plan(x, &request, ticket, err);
+    free(text);
+    return status;
+}
+
+pj_status pj_experiments_cancel(pj_experiments *x, const char *name, bool *was_waiting,
+                                pj_error *err)
+{
+    pj_status status = PJ_OK;
+    pthread_mutex_lock(&x->mutex);
+    entry *e = find(x, name);
+    *was_waiting = e && strcmp(e->live.state, "queued") == 0;
+    if (!e)
+        status = pj_fail(err, PJ_E_STATE, "the experiment %.200s neither waits nor runs", name);
+    else if (*was_waiting)
+        end_entry(x, e, "cancelled", NULL);
+    else
+        atomic_store(&e->cancel, true);
+    pthread_mutex_unlock(&x->mutex);
+    return status;
+}
+
+void pj_experiments_live(void *context, const char *name, pj_experiment_live *live)
+{
+    pj_experiments *x = context;
+    pthread_mutex_lock(&x->mutex);
+    const entry *e = find(x, name);
+    *live = e ? e->live : (pj_experiment_live){0};
+    pthread_mutex_unlock(&x->mutex);
+}
+
+/* ---- the worker ----------------------------------------------------------------------------- */
+
+static void on_progress(void *context, const pj_experiment_progress *progress)
+{
+    entry *e = context;
+    pthread_mutex_lock(&e->owner->mutex);
+    e->live.progress = *progress;
+    tell(e, "running", NULL);
+    pthread_mutex_unlock(&e->owner->mutex);
+}
+
+static void on_begin(void *context, pj_profile_options *run)
+{
+    entry *e = context;
+    e->hooks->begin(e->hooks->context, run, &e->cancel);
+    pthread_mutex_lock(&e->owner->mutex);
+    snprintf(e->live.run_id, sizeof e->live.run_id, "%s", run->run_id ? run->run_id : "");
+    tell(e, "running", NULL);
+    pthread_mutex_unlock(&e->owner->mutex);
+}
+
+static void on_end(void *context, pj_status status, const pj_profile_result *result,
+                   const pj_error *err)
+{
+    entry *e = context;
+    e->hooks->end(e->hooks->context, status, result, err);
+    pthread_mutex_lock(&e->owner->mutex);
+    e->live.run_id[0] = 0;
+    pthread_mutex_unlock(&e->owner->mutex);
+}
+
+static pj_status open_entry(entry *e, pj_error *err)
+{
+    pj_experiments *x = e->owner;
+    pj_experiment_options options = {.session = x->options.session,
+                                     .slot = e->hooks->slot,
+                                     .plan = &e->plan,
+                                     .threads = x->options.threads,
+                                     .is_private = x->options.is_private,
+                                     .cancel = &e->cancel,
+                                     .find = find_model,
+                                     .begin = on_begin,
+                                     .end = on_end,
+                                     .progress = on_progress,
+                                     .context = e};
+    return pj_experiment_open(&options, &e->opened, err);
+}
+
+/* The oldest one, from now on running; NULL: none. */
+static entry *take_first(pj_experiments *x)
+{
+    pthread_mutex_lock(&x->mutex);
+    entry *e = x->stop ? NULL : x->first;
+    if (e) e->live.state = "running";
+    pthread_mutex_unlock(&x->mutex);
+    return e;
+}
+
+/* A stopped server leaves it queued. */
+static void settle(pj_experiments *x, entry *e, pj_status status, const pj_error *err, bool more)
+{
+    pthread_mutex_lock(&x->mutex);
+    if (status == PJ_E_CANCELLED && !x->stop)
+        end_entry(x, e, "cancelled", NULL);
+    else if (status != PJ_OK && status != PJ_E_CANCELLED)
+        end_entry(x, e, "failed", err->text);
+    else if (status == PJ_OK && !more)
+        end_entry(x, e, "completed", NULL);
+    pthread_mutex_unlock(&x->mutex);
+}
+
+void pj_experiments_step(pj_experiments *x, const pj_experiments_hooks *hooks)
+{
+    pj_error err = {0};
+    bool more = true;
+    entry *e = take_first(x);
+    if (!e) return;
+    e->hooks = hooks;
+    pj_status status = e->opened ? PJ_OK : open_entry(e, &err);
+    if (status == PJ_OK && hooks->slot_was_used) pj_experiment_forget_warmth(e->opened);
+    if (status == PJ_OK) status = pj_experiment_step(e->opened, &more, &err);
+    settle(x, e, status, &err, more);
+}
+
+bool pj_experiments_wait(pj_experiments *x)
+{
+    pthread_mutex_lock(&x->mutex);
+    bool waits = x->first && !x->stop;
+    pthread_mutex_unlock(&x->mutex);
+    return waits;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* A plan in the database that is invalid, or whose model is gone, fails when its turn comes. */
+static void take_row(void *context, const pj_experiment_row *row)
+{
+    pj_experiments *x = context;
+    entry *e = entry_new(x);
+    if (!e) return;
+    const char *name = pj_arena_strndup(&e->arena, row->name, strlen(row->name));
+    if (!name || pj_plan_parse(row->plan, &e->arena, &e->plan, NULL) != PJ_OK) {
+        entry_free(e);
+        return;
+    }
+    e->plan.name = name;
+    e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
+    append(x, e);
+}
+
+pj_status pj_experiments_open(const pj_experiments_options *options, pj_experiments **out,
+                              pj_error *err)
+{
+    *out = NULL;
+    pj_experiments *x = pj_alloc(1, sizeof *x);
+    if (!x) return pj_fail_memory(err, "the experiments");
+    x->options = *options;
+    pthread_mutex_init(&x->mutex, NULL);
+    pj_status status = PJ_OK;
+    if (options->session->store) {
+        pj_store_options store = {.path = pj_store_path(options->session->store)};
+        status = pj_store_open(&store, &x->store, err);
+        if (status == PJ_OK)
+            status = pj_store_experiment_list(x->store, "queued", take_row, x, err);
+    }
+    if (status == PJ_OK)
+        *out = x;
+    else
+        pj_experiments_close(x);
+    return status;
+}
+
+void pj_experiments_stop(pj_experiments *x)
+{
+    if (!x) return;
+    pthread_mutex_lock(&x->mutex);
+    x->stop = true;
+    for (entry *e = x->first; e; e = e->next) atomic_store(&e->cancel, true);
+    pthread_mutex_unlock(&x->mutex);
+}
+
+void pj_experiments_close(pj_experiments *x)
+{
+    if (!x) return;
+    while (x->first) {
+        entry *e = x->first;
+        x->first = e->next;
+        entry_free(e);
+    }
+    pj_store_close(x->store);
+    pthread_mutex_destroy(&x->mutex);
+    pj_free(x);
+}
