@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/bench_model_error.h"
+#include "cli/bench_prior.h"
 #include "profile/generate.h"
 
 #include <math.h>
@@ -84,25 +85,6 @@ typedef struct bench {
     pj_json *out;
     int code;
 } bench;
-
-typedef struct prior_context {
-    const pj_sim_spec *spec;
-    double sd;
-    uint64_t seed;
-} prior_context;
-
-/* A simulated calibration: the truth plus an error with its own standard deviation. */
-static bool calibrated_prior(void *context, const pj_rail *rail, const char *name, pj_phase phase,
-                             double *power_mw, double *sd_mw)
-{
-    const prior_context *p = context;
-    if (name[0] == '(' || phase == PJ_PHASE_IDLE) return false;
-    pj_random random = {pj_hash64(p->seed, name, strlen(name)) + (uint64_t)phase};
-    double truth = pj_sim_class_mw(p->spec, name, phase);
-    *sd_mw = p->sd * truth;
-    *power_mw = truth + *sd_mw * pj_random_normal(&random);
-    return true;
-}
 
 static double sum_error(const pj_run_data *d)
 {
@@ -193,9 +175,9 @@ static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t see
              b->idle_mw);
     pj_status status = pj_sim_parse(text, &spec, err);
     if (status != PJ_OK) return status;
-    prior_context prior = {&spec, s->calibration, seed};
+    pj_bench_prior prior = {&spec, s->calibration, seed};
     pj_build_options options = {
-        .sim = &spec, .prior = s->calibration > 0 ? calibrated_prior : NULL, .context = &prior};
+        .sim = &spec, .prior = s->calibration > 0 ? pj_bench_prior_of : NULL, .context = &prior};
     status = pj_build_facts(tree, &d, err);
     if (status == PJ_OK) {
         d.rail_count = pj_sim_rails(&spec, d.rails, PJ_MAX_RAILS);

@@ -6,6 +6,7 @@
  * also evaluated with an estimator that is told everything: the ratio of the median widths is the
  * price of not knowing. */
 #include "cli/bench_model_error.h"
+#include "cli/bench_prior.h"
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -83,26 +84,6 @@ typedef struct table {
     score scores[2][KINDS]; /* as declared; told everything */
 } table;
 
-typedef struct prior_context {
-    const pj_sim_spec *spec;
-    double sd;
-    uint64_t seed;
-} prior_context;
-
-/* A simulated calibration: the truth plus an error with its own standard deviation. */
-static bool calibrated_prior(void *context, const pj_rail *rail, const char *name, pj_phase phase,
-                             double *power_mw, double *sd_mw)
-{
-    const prior_context *p = context;
-    (void)rail;
-    if (name[0] == '(' || phase == PJ_PHASE_IDLE) return false;
-    pj_random random = {pj_hash64(p->seed, name, strlen(name)) + (uint64_t)phase};
-    double truth = pj_sim_class_mw(p->spec, name, phase);
-    *sd_mw = p->sd * truth;
-    *power_mw = truth + *sd_mw * pj_random_normal(&random);
-    return true;
-}
-
 /* ---- judging ------------------------------------------------------------------------------- */
 
 static void judge(score *s, double found_mj, double sd_mj, double truth_mj)
@@ -171,9 +152,9 @@ static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_
     snprintf(text, sizeof text, "%s,seed=%llu", row->sim, (unsigned long long)seed);
     pj_status status = pj_sim_parse(text, &spec, err);
     if (status != PJ_OK) return status;
-    prior_context prior = {&spec, row->calibration, seed};
+    pj_bench_prior prior = {&spec, row->calibration, seed};
     pj_build_options options = {.sim = &spec,
-                                .prior = row->calibration > 0 ? calibrated_prior : NULL,
+                                .prior = row->calibration > 0 ? pj_bench_prior_of : NULL,
                                 .context = &prior,
                                 .trusted = everything};
     status = pj_build_facts(tree, &d, err);

@@ -29,8 +29,7 @@ static const char *const other_parts[] = {"matmul", "dequantise", "residual_add"
 
 enum { COMPONENTS = 11, OPERATIONS_A_LAYER = 7 + 10 * 2 + 3 * 2, HEADS = 32, HEAD_FIGURES = 3 };
 
-/* ---- the synthetic run
- * ------------------------------------------------------------------------ */
+/* ---- the synthetic run ------------------------------------------------------------------ */
 
 typedef struct maker {
     pj_run_data *data;

@@ -116,8 +116,7 @@ static void print_json_row(const top *t, double t_ms)
     pj_buffer_fini(&text);
 }
 
-/* ---- the terminal
- * -------------------------------------------------------------------------------- */
+/* ---- the terminal ----------------------------------------------------------------------- */
 
 static pj_style colour_of(pj_rail_class c)
 {

@@ -51,8 +51,7 @@ static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
            counter->scope == power->scope && same_device(counter, power);
 }
 
-/* ---- parts against their sum
- * -------------------------------------------------------------------- */
+/* ---- parts against their sum ------------------------------------------------------------ */
 
 static void check_children(look *l, uint32_t parent)
 {
@@ -70,8 +69,7 @@ static void check_children(look *l, uint32_t parent)
              l->rails[parent].name, watts(l, sum), watts(l, whole));
 }
 
-/* ---- two readings of one quantity
- * ---------------------------------------------------------------- */
+/* ---- two readings of one quantity ------------------------------------------------------- */
 
 static void check_pair(look *l, uint32_t counter, uint32_t power)
 {

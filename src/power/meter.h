@@ -94,8 +94,7 @@ const char *pj_meter_event_code(pj_meter_event_kind kind);
 void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
                          size_t bytes);
 
-/* ---- cost of sampling
- * -------------------------------------------------------------------------- */
+/* ---- cost of sampling ------------------------------------------------------------------- */
 
 typedef struct pj_meter_cost {
     double cpu_share;        /* CPU time of all sampler threads / time since start */

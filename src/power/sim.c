@@ -91,8 +91,7 @@ double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segm
     return spec->rails[rail].share * (spec->idle_mw * seconds(end_ns - begin_ns) + net);
 }
 
-/* ---- a sensor at work
- * ----------------------------------------------------------------------------- */
+/* ---- a sensor at work ------------------------------------------------------------------- */
 
 typedef struct sensor {
     truth truth;

@@ -254,8 +254,7 @@ static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text
     return PJ_OK;
 }
 
-/* ---- the whole specification
- * ------------------------------------------------------------------ */
+/* ---- the whole specification ------------------------------------------------------------ */
 
 /* Settings that depend on others. */
 typedef struct later {
@@ -424,8 +423,7 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
     return status != PJ_OK ? status : settle(spec, &after, err);
 }
 
-/* ---- derived
- * ------------------------------------------------------------------------------------ */
+/* ---- derived ---------------------------------------------------------------------------- */
 
 static pj_rail_class class_of(const char *name)
 {

@@ -49,8 +49,7 @@ void pj_trace_fini(pj_trace *trace)
     *trace = (pj_trace){0};
 }
 
-/* ---- cells
- * --------------------------------------------------------------------------------------- */
+/* ---- cells ------------------------------------------------------------------------------ */
 
 static cell trim(cell c)
 {
@@ -134,8 +133,7 @@ static bool cell_date(cell c, double *ms)
     return true;
 }
 
-/* ---- header
- * --------------------------------------------------------------------------------------- */
+/* ---- header ----------------------------------------------------------------------------- */
 
 /* Power limit of a recorded column: one without a number may be the sum of several devices. */
 static double most_mw(const pj_rail *rail)
@@ -238,8 +236,7 @@ static pj_status read_header(reader *r, const char *line, size_t length, const c
     return PJ_OK;
 }
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------- */
 
 static pj_status make_room(reader *r, pj_error *err)
 {

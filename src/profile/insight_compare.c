@@ -95,8 +95,7 @@ static void write_phases(pj_json *json, const comparison *c)
     pj_json_array_end(json);
 }
 
-/* ---- the whole comparison
- * ----------------------------------------------------------------------- */
+/* ---- the whole comparison --------------------------------------------------------------- */
 
 static pj_status load_run(comparison *c, named *n, pj_store *store, const char *id, pj_error *err)
 {

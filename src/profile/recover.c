@@ -41,8 +41,7 @@ static bool has_ending(const char *name, const char *ending)
     return length > end && strcmp(name + length - end, ending) == 0;
 }
 
-/* ---- messages
- * --------------------------------------------------------------------------------- */
+/* ---- messages --------------------------------------------------------------------------- */
 
 static void say(pj_recovery *r, const char *text)
 {

@@ -134,8 +134,7 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
     }
 }
 
-/* ---- cached results
- * --------------------------------------------------------------------------- */
+/* ---- cached results --------------------------------------------------------------------- */
 
 static bool read_kept(pj_store *store, const char *id, const char *chart, pj_json *json)
 {

@@ -63,8 +63,7 @@ pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
     return status;
 }
 
-/* ---- parts used by both the run and its summary
- * ----------------------------------------------- */
+/* ---- parts used by both the run and its summary ----------------------------------------- */
 
 /* All rows of a small table as objects; `columns` and `fields` are pairs of column and member
  * name. */

@@ -136,8 +136,7 @@ static void recording_close(recording *r)
     pj_trace_fini(&r->trace);
 }
 
-/* ---- the naive method
- * ----------------------------------------------------------------------------- */
+/* ---- the naive method ------------------------------------------------------------------- */
 
 /* Every poll's value holds until the next poll. */
 static double naive_mj(const recording *r, uint32_t rail, double begin_ms, double end_ms)
@@ -152,8 +151,7 @@ static double naive_mj(const recording *r, uint32_t rail, double begin_ms, doubl
     return mj;
 }
 
-/* ---- ours
- * ------------------------------------------------------------------------------------------- */
+/* ---- ours ------------------------------------------------------------------------------- */
 
 typedef struct updates {
     pj_reading *readings;
@@ -220,8 +218,7 @@ static pj_curve *build_curve(const recording *r, uint32_t rail, const updates *u
     return curve;
 }
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------ */
+/* ---- errors ----------------------------------------------------------------------------- */
 
 static int compare_double(const void *a, const void *b)
 {

@@ -42,38 +42,7 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], flo
     }
 }
 
-static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
-{
-    char *to = values;
-    size_t blocks = n / PJ_Q8_BLOCK;
-    for (size_t b = 0; b < blocks; b += SHARED) {
-        __m256i codes[SHARED];
-        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
-        pack_group(x + b * PJ_Q8_BLOCK, some, codes, scales + b, sums + b, 1);
-        memcpy(to + b * PJ_Q8_BLOCK, codes, some * PJ_Q8_BLOCK);
-    }
-}
-
-static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
-                       void *values, float *scales, int32_t *sums)
-{
-    int32_t *to = values; /* four codes of one token */
-    size_t blocks = cols / PJ_Q8_BLOCK;
-    for (size_t b = 0; b < blocks; b += SHARED) {
-        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
-        for (size_t t = 0; t < width; t++) {
-            _Alignas(__m256i) int32_t codes[SHARED * 8] = {0};
-            if (t < tokens)
-                pack_group(x + t * x_stride + b * PJ_Q8_BLOCK, some, (__m256i *)(void *)codes,
-                           scales + b * width + t, sums + b * width + t, width);
-            else
-                for (size_t i = b; i < b + some; i++)
-                    scales[i * width + t] = 0, sums[i * width + t] = 0;
-            int32_t *column = to + b * 8 * width + t;
-            for (size_t g = 0; g < some * 8; g++) column[g * width] = codes[g];
-        }
-    }
-}
+#include "llm/kernels/pack_codes.h"
 
 /* ---- few tokens ------------------------------------------------------------------------- */
 
@@ -147,12 +116,11 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
     }
 }
 
+#include "llm/kernels/dot_streams.h"
+
 static void dot_q8_0(const pj_dot *d)
 {
-    size_t apart = (d->end - d->begin) / STREAMS;
-    for (size_t r = 0; r < apart; r++) dot_group(d, PJ_Q8_0, d->begin + r, apart, STREAMS);
-    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
-        dot_group(d, PJ_Q8_0, row, 1, 1);
+    dot_type(d, PJ_Q8_0);
 }
 
 /* ---- few tokens, nibbles ---------------------------------------------------------------- */
@@ -457,21 +425,11 @@ static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
                                               .pack_row = pack_row,
                                               .pack_panel = pack_panel_words};
 
+#include "llm/kernels/codes_table.h"
+
 void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
 {
-    kernels->linear[PJ_Q8_0] = &by_q8_0;
-    kernels->linear[PJ_Q4_0] = &by_q4_0;
-    kernels->linear[PJ_Q4_K] = &by_q4_k;
-    kernels->linear[PJ_Q5_K] = &by_q5_k;
-    kernels->linear[PJ_Q6_K] = &by_q6_k;
-    kernels->linear[PJ_Q4_1] = &by_q4_1;
-    kernels->linear[PJ_Q5_0] = &by_q5_0;
-    kernels->linear[PJ_Q5_1] = &by_q5_1;
-    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
-    kernels->linear[PJ_MXFP4] = &by_mxfp4;
-    kernels->linear[PJ_Q2_K] = &by_q2_k;
-    kernels->linear[PJ_Q3_K] = &by_q3_k;
-    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
+    enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;
     kernels->peak[PJ_FORM_Q8] = peak;

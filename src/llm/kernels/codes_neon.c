@@ -111,13 +111,7 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
     }
 }
 
-INLINE void dot_type(const pj_dot *d, pj_dtype type)
-{
-    size_t apart = (d->end - d->begin) / STREAMS;
-    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
-    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
-        dot_group(d, type, row, 1, 1);
-}
+#include "llm/kernels/dot_streams.h"
 
 static void dot_q8_0(const pj_dot *d)
 {
@@ -324,21 +318,11 @@ static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
 
+#include "llm/kernels/codes_table.h"
+
 void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
 {
-    kernels->linear[PJ_Q8_0] = &by_q8_0;
-    kernels->linear[PJ_Q4_0] = &by_q4_0;
-    kernels->linear[PJ_Q4_K] = &by_q4_k;
-    kernels->linear[PJ_Q5_K] = &by_q5_k;
-    kernels->linear[PJ_Q6_K] = &by_q6_k;
-    kernels->linear[PJ_Q4_1] = &by_q4_1;
-    kernels->linear[PJ_Q5_0] = &by_q5_0;
-    kernels->linear[PJ_Q5_1] = &by_q5_1;
-    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
-    kernels->linear[PJ_MXFP4] = &by_mxfp4;
-    kernels->linear[PJ_Q2_K] = &by_q2_k;
-    kernels->linear[PJ_Q3_K] = &by_q3_k;
-    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
+    enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->peak[PJ_FORM_Q8] = peak;
 }

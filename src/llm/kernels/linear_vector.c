@@ -10,9 +10,11 @@ static const size_t value_bytes[] = {[PJ_F32] = 4, [PJ_F16] = 2, [PJ_BF16] = 2};
 /* ---- few tokens ------------------------------------------------------------------------- */
 
 /* S weight rows times T tokens. */
-INLINE void dot_rows(pj_dtype type, const char *const *rows, const float *x, size_t x_stride,
-                     size_t cols, float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
+    const float *x = p->x + token * p->x_stride;
+    size_t x_stride = p->x_stride, cols = p->cols;
     size_t bytes = value_bytes[type], whole = cols / LANES * LANES, rest = cols - whole;
     vec acc[STREAMS][DOT_TOKENS];
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
@@ -40,38 +42,7 @@ INLINE void dot_rows(pj_dtype type, const char *const *rows, const float *x, siz
         vec_sum(acc[s][t]);
 }
 
-/* S rows, `apart` rows from each other, times all tokens. */
-INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
-{
-    const pj_matrix *w = d->weights;
-    const char *rows[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
-        (const char *)w->data + (row + s * apart) * w->row_bytes;
-    for (size_t t = 0; t < d->x->tokens;) {
-        const float *x = d->x->x + t * d->x->x_stride;
-        size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        float sums[STREAMS][DOT_TOKENS];
-        if (done == 4)
-            dot_rows(type, rows, x, d->x->x_stride, w->cols, sums, S, 4);
-        else if (done == 2)
-            dot_rows(type, rows, x, d->x->x_stride, w->cols, sums, S, 2);
-        else
-            dot_rows(type, rows, x, d->x->x_stride, w->cols, sums, S, 1);
-        for (size_t s = 0; s < S; s++)
-            for (size_t i = 0; i < done; i++)
-                d->y[(t + i) * d->y_stride + row + s * apart] =
-                    sums[s][i] + (d->bias ? d->bias[row + s * apart] : 0);
-        t += done;
-    }
-}
-
-INLINE void dot_type(const pj_dot *d, pj_dtype type)
-{
-    size_t apart = (d->end - d->begin) / STREAMS;
-    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
-    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
-        dot_group(d, type, row, 1, 1);
-}
+#include "llm/kernels/dot_groups.h"
 
 static void dot_f32(const pj_dot *d)
 {

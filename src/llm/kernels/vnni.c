@@ -37,38 +37,7 @@ INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], flo
     }
 }
 
-static void pack_row(const float *x, size_t n, void *values, float *scales, int32_t *sums)
-{
-    char *to = values;
-    size_t blocks = n / PJ_Q8_BLOCK;
-    for (size_t b = 0; b < blocks; b += SHARED) {
-        __m256i codes[SHARED];
-        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
-        pack_group(x + b * PJ_Q8_BLOCK, some, codes, scales + b, sums + b, 1);
-        memcpy(to + b * PJ_Q8_BLOCK, codes, some * PJ_Q8_BLOCK);
-    }
-}
-
-static void pack_panel(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
-                       void *values, float *scales, int32_t *sums)
-{
-    int32_t *to = values; /* four codes of one token */
-    size_t blocks = cols / PJ_Q8_BLOCK;
-    for (size_t b = 0; b < blocks; b += SHARED) {
-        size_t some = blocks - b < SHARED ? blocks - b : SHARED;
-        for (size_t t = 0; t < width; t++) {
-            _Alignas(__m256i) int32_t codes[SHARED * 8] = {0};
-            if (t < tokens)
-                pack_group(x + t * x_stride + b * PJ_Q8_BLOCK, some, (__m256i *)(void *)codes,
-                           scales + b * width + t, sums + b * width + t, width);
-            else
-                for (size_t i = b; i < b + some; i++)
-                    scales[i * width + t] = 0, sums[i * width + t] = 0;
-            int32_t *column = to + b * 8 * width + t;
-            for (size_t g = 0; g < some * 8; g++) column[g * width] = codes[g];
-        }
-    }
-}
+#include "llm/kernels/pack_codes.h"
 
 /* ---- few tokens ------------------------------------------------------------------------- */
 
@@ -203,36 +172,7 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
         _mm512_reduce_add_ps(acc[s][t]);
 }
 
-INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
-{
-    const pj_matrix *w = d->weights;
-    const char *rows[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
-        (const char *)w->data + (row + s * apart) * w->row_bytes;
-    for (size_t t = 0; t < d->x->tokens;) {
-        size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        float sums[STREAMS][DOT_TOKENS];
-        if (done == 4)
-            dot_rows(type, d->x, t, rows, sums, S, 4);
-        else if (done == 2)
-            dot_rows(type, d->x, t, rows, sums, S, 2);
-        else
-            dot_rows(type, d->x, t, rows, sums, S, 1);
-        for (size_t s = 0; s < S; s++)
-            for (size_t i = 0; i < done; i++)
-                d->y[(t + i) * d->y_stride + row + s * apart] =
-                    sums[s][i] + (d->bias ? d->bias[row + s * apart] : 0);
-        t += done;
-    }
-}
-
-INLINE void dot_type(const pj_dot *d, pj_dtype type)
-{
-    size_t apart = (d->end - d->begin) / STREAMS;
-    for (size_t r = 0; r < apart; r++) dot_group(d, type, d->begin + r, apart, STREAMS);
-    for (size_t row = d->begin + apart * STREAMS; row < d->end; row++)
-        dot_group(d, type, row, 1, 1);
-}
+#include "llm/kernels/dot_groups.h"
 
 static void dot_q8_0(const pj_dot *d)
 {
@@ -464,21 +404,11 @@ static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
 
+#include "llm/kernels/codes_table.h"
+
 void pj_kernels_vnni_apply(pj_kernels *kernels)
 {
-    kernels->linear[PJ_Q8_0] = &by_q8_0;
-    kernels->linear[PJ_Q4_0] = &by_q4_0;
-    kernels->linear[PJ_Q4_K] = &by_q4_k;
-    kernels->linear[PJ_Q5_K] = &by_q5_k;
-    kernels->linear[PJ_Q6_K] = &by_q6_k;
-    kernels->linear[PJ_Q4_1] = &by_q4_1;
-    kernels->linear[PJ_Q5_0] = &by_q5_0;
-    kernels->linear[PJ_Q5_1] = &by_q5_1;
-    kernels->linear[PJ_IQ4_NL] = &by_iq4_nl;
-    kernels->linear[PJ_MXFP4] = &by_mxfp4;
-    kernels->linear[PJ_Q2_K] = &by_q2_k;
-    kernels->linear[PJ_Q3_K] = &by_q3_k;
-    kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
+    enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->peak[PJ_FORM_Q8] = peak;
 }

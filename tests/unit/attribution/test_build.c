@@ -256,6 +256,20 @@ static void put_rail(writer *w, const pj_sim_spec *sim)
     put_rails(w, sim);
 }
 
+/* A spool whose one rail is simulated as `text` says. */
+static void begin_run(writer *w, pj_sim_spec *sim, const char *text)
+{
+    pj_sim_parse(text, sim, NULL);
+    open_spool(w);
+    put_rail(w, sim);
+}
+
+static void end_run(writer *w, pj_run_data *data)
+{
+    pj_run_data_fini(data);
+    pj_spool_close(&w->spool, true);
+}
+
 /* ---- tests --------------------------------------------------------------------------------- */
 
 static void rows_hang_together(void **state)
@@ -292,8 +306,7 @@ static void rows_hang_together(void **state)
     /* attention 0.4 ms and q_proj 0.2 ms of each layer, down_proj 0.2 ms. */
     assert_true(fabs(d.layers[0].attention_ms - .6) < 1e-9 && fabs(d.layers[0].mlp_ms - .2) < 1e-9);
     pj_run_data_fini(&d);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 static void simulated_energy_is_conserved_and_right(void **state)
@@ -429,8 +442,7 @@ static void gains_of_one_make_add_up(void **state)
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
     assert_true(fabs((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj) - 1) < 1e-3);
     assert_true(fabs((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj) - 1) < 1e-3);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 /* A program that names its work by the thousand: 12,000 spans of 3,000 names. */
@@ -461,8 +473,7 @@ static void thousands_of_names_cost_little(void **state)
     if (!PJ_SANITIZED) assert_true(seconds < 2);
     assert_true(d.class_count >= NAMES);
     assert_true(d.info.total_mj > 0);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 /* From 20,000 nodes on rows and energies are made by several threads; one of them without memory
@@ -519,8 +530,7 @@ static void short_idle_time_is_known(void **state)
     assert_true(idle->energy.sd_mj > 0 && idle->energy.sd_mj < 0.1 * gross);
     assert_true(fabs(gross - truth) < 4 * (double)idle->energy.sd_mj);
     assert_conserved(&d);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 /* The time between two phases belongs to neither: a phase's idle energy is the baseline times its
@@ -549,8 +559,7 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
     }
     assert_true(fabs(sum_ms - d.info.total_ms) < 1e-9);
     assert_conserved(&d);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 static void a_batch_shares_its_steps(void **state)
@@ -558,9 +567,7 @@ static void a_batch_shares_its_steps(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    pj_sim_parse("period_ms=0.1", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=0.1");
     put_run(&w, 4, 3);
     put_end(&w, 10001000);
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
@@ -585,8 +592,7 @@ static void a_batch_shares_its_steps(void **state)
     }
     assert_string_equal(d.info.output_text, "abbbb");
     assert_conserved(&d);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 static void what_a_client_leaves_out_is_made_up(void **state)
@@ -612,8 +618,7 @@ static void what_a_client_leaves_out_is_made_up(void **state)
     assert_int_equal(d.phases[d.sections[0].phase].phase, PJ_PHASE_DECODE);
     assert_int_equal(d.components[d.operations[0].component].section, 1);
     assert_int_equal(d.phases[d.sections[1].phase].phase, PJ_PHASE_PREFILL);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 /* Of two nested spans of one kind the outer one keeps its self energy, so that sums still hold. */
@@ -623,9 +628,7 @@ static void nested_spans_of_one_kind_stand_apart(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    pj_sim_parse("period_ms=0.1", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=0.1");
     /* phase 0 { phase 1 { token 2 { section 3 { token 4 { layer 5 { layer 6 { component 7
      * { component 8 { operation 9 { operation 10 } } } } } } } } } component 11 }, by their
      * serials, each ending 100 us after the one inside it */
@@ -654,8 +657,7 @@ static void nested_spans_of_one_kind_stand_apart(void **state)
         assert_true(d.operations[i].energy.gross_nj > 0);
     assert_true(d.operations[0].energy.gross_nj > 5 * d.operations[1].energy.gross_nj);
     assert_true(d.operations[1].energy.sd_mj >= 0);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 typedef struct made_calibration {
@@ -716,9 +718,7 @@ static void device_spans_find_their_place(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    pj_sim_parse("period_ms=0.1", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=0.1");
     put_run(&w, 4, 1);
     /* The device worked on token 2, layer 1, attention; it reports after everything. */
     pj_span late = make(PJ_SPAN_OPERATION, SOFTMAX, PJ_PHASE_DECODE, 2, 1, 5300000, 5500000);
@@ -735,8 +735,7 @@ static void device_spans_find_their_place(void **state)
     assert_int_equal(d.tokens[around->token].position, 2);
     assert_int_equal(d.layers[around->layer].layer_index, 1);
     assert_conserved(&d);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 static void a_cut_spool_is_an_interrupted_run(void **state)
@@ -744,9 +743,7 @@ static void a_cut_spool_is_an_interrupted_run(void **state)
     writer w;
     pj_spool_reader whole;
     pj_sim_spec sim;
-    pj_sim_parse("period_ms=0.1", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=0.1");
     put_run(&w, 3, 1);
     put_end(&w, 10001000);
     pj_spool_flush(&w.spool, NULL);
@@ -781,9 +778,7 @@ static void nth_allocation_may_fail(void **state)
     writer w;
     pj_spool_reader reader;
     pj_sim_spec sim;
-    pj_sim_parse("period_ms=1", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=1");
     put_run(&w, 3, 2);
     put_end(&w, 10001000);
     pj_spool_flush(&w.spool, NULL);
@@ -815,9 +810,7 @@ static void samples_know_how_sure_their_phase_is(void **state)
     pj_run_data d;
     pj_sim_spec sim;
     /* Windows of 1.5 ms; prefill ends at 2 ms, inside one of them. */
-    pj_sim_parse("period_ms=1.5,phase_ms=0.7", &sim, NULL);
-    open_spool(&w);
-    put_rail(&w, &sim);
+    begin_run(&w, &sim, "period_ms=1.5,phase_ms=0.7");
     put_run(&w, 4, 1);
     put_end(&w, 10001000);
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
@@ -841,8 +834,7 @@ static void samples_know_how_sure_their_phase_is(void **state)
         assert_true(isnan(d.samples.columns[PJ_RAIL_GPU][i]));
     }
     assert_int_equal(straddling, 1);
-    pj_run_data_fini(&d);
-    pj_spool_close(&w.spool, true);
+    end_run(&w, &d);
 }
 
 int main(void)

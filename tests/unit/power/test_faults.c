@@ -120,8 +120,7 @@ static pj_power_sampler *new_sampler(script *what)
     return s;
 }
 
-/* ---- playing a script
- * ---------------------------------------------------------------------------- */
+/* ---- playing a script ------------------------------------------------------------------- */
 
 static const double MAX_MW = 400e3;
 
@@ -250,8 +249,7 @@ static void assert_near(double got, double wanted, double relative)
     if (!(fabs(got - wanted) <= relative * fabs(wanted))) fail_msg("%g is not %g", got, wanted);
 }
 
-/* ---- the faults
- * ------------------------------------------------------------------------------------ */
+/* ---- the faults ------------------------------------------------------------------------- */
 
 static void no_fault(void **state)
 {

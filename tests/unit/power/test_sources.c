@@ -46,8 +46,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* ---- the list
- * -------------------------------------------------------------------------------------- */
+/* ---- the list --------------------------------------------------------------------------- */
 
 static void lists(void **state)
 {
@@ -88,8 +87,7 @@ static void bad_lists(void **state)
     assert_int_equal(pj_power_list_parse(longer, &list, &err), PJ_E_INVALID);
 }
 
-/* ---- traces
- * ----------------------------------------------------------------------------------------- */
+/* ---- traces ----------------------------------------------------------------------------- */
 
 static void our_traces(void **state)
 {
@@ -190,8 +188,7 @@ static void traces_without_memory(void **state)
     }
 }
 
-/* ---- meters
- * -------------------------------------------------------------------------------------------- */
+/* ---- meters ----------------------------------------------------------------------------- */
 
 static pj_meter *open_meter(const char *sources, pj_power_env *env)
 {

@@ -1,0 +1,258 @@
+/* Matrix products of every type of weights, alone and several in one dispatch, and their times. */
+#include "kernel_sets.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- products --------------------------------------------------------------------------- */
+
+/* Offset of a block's scale. */
+static size_t scale_place(pj_dtype type)
+{
+    return type == PJ_Q6_K ? 208 : type == PJ_Q2_K ? 80 : type == PJ_Q3_K ? 108 : 0;
+}
+
+/* A minimum or an offset follows the scale. */
+static bool has_offset(pj_dtype type)
+{
+    return type == PJ_Q4_K || type == PJ_Q5_K || type == PJ_Q2_K || type == PJ_Q4_1 ||
+           type == PJ_Q5_1;
+}
+
+/* Random bytes of a type with scales that are sane floats. */
+static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
+{
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t i = 0; i < cols; i += info->block_values, row += info->block_bytes) {
+        uint16_t d = pj_f16_of_float(uniform(0.001f, 0.02f)),
+                 m = pj_f16_of_float(uniform(0, 0.02f));
+        if (info->block_values == 1) {
+            float value = uniform(-0.5f, 0.5f);
+            pj_kernels_find("c")->quantise(type, &value, row, 1);
+            continue;
+        }
+        for (size_t b = 0; b < info->block_bytes; b++) row[b] = (uint8_t)up_to(256);
+        if (type == PJ_MXFP4) {
+            row[0] = (uint8_t)(118 + up_to(6)); /* 2^-10 to 2^-5 */
+            continue;
+        }
+        memcpy(row + scale_place(type), &d, 2);
+        if (has_offset(type)) memcpy(row + scale_place(type) + 2, &m, 2);
+    }
+}
+
+/* x [cols] as the kernels of the form may round it. */
+static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t i, size_t cols)
+{
+    if (form == PJ_FORM_BF16) return (double)pj_float_of_bf16(pj_bf16_of_float(x[i]));
+    if (form == PJ_FORM_F32) return (double)x[i];
+    size_t shared = 32 * (k->forms[form]->shared_blocks ? k->forms[form]->shared_blocks : 1);
+    size_t begin = i / shared * shared, end = begin + shared < cols ? begin + shared : cols;
+    float most = 0;
+    for (size_t j = begin; j < end; j++) most = fmaxf(most, fabsf(x[j]));
+    return most > 0 ? (double)rintf(x[i] * (127 / most)) * ((double)most / 127) : 0;
+}
+
+/* Bound on the error of rounding the weights of 128 columns to 16-bit integers with one scale: half
+ * a step for the shared scale and half for the block's, at 32,000 steps. */
+static double word_room(const float *w, const double *x, size_t cols)
+{
+    double room = 0;
+    for (size_t begin = 0; begin < cols; begin += 128) {
+        double most = 0, sum = 0;
+        for (size_t i = begin; i < begin + 128 && i < cols; i++) {
+            most = fmax(most, fabs((double)w[i]));
+            sum += fabs(x[i]);
+        }
+        room += most * sum / 32000;
+    }
+    return room;
+}
+
+typedef struct product_case {
+    pj_dtype type;
+    size_t rows, cols, tokens;
+    unsigned threads;
+    bool bias;
+} product_case;
+
+static void product(const pj_kernels *k, const product_case *c)
+{
+    pj_matrix w = {.type = c->type, .rows = c->rows, .cols = c->cols};
+    w.row_bytes = pj_dtype_row_bytes(c->type, c->cols);
+    size_t x_stride = c->cols + 3, y_stride = c->rows + 2;
+    /* At an odd address and exactly as long as the file would be: reads past the end show under
+     * the address sanitizer. */
+    uint8_t *bytes = test_malloc(w.row_bytes * c->rows + 1);
+    for (size_t r = 0; r < c->rows; r++)
+        random_weights(c->type, bytes + 1 + r * w.row_bytes, c->cols);
+    w.data = bytes + 1;
+    float *x = random_row(c->tokens * x_stride, -1, 1), *bias = random_row(c->rows, -1, 1);
+    float *y = random_row(c->tokens * y_stride, 7, 8), *row = test_malloc(c->cols * sizeof *row);
+    void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(c->tokens, c->cols));
+    double *x_rounded = test_malloc(c->tokens * c->cols * sizeof *x_rounded);
+    pj_form form = pj_linear_form(k, c->type);
+    for (size_t t = 0; t < c->tokens; t++)
+        for (size_t i = 0; i < c->cols; i++)
+            x_rounded[t * c->cols + i] = rounded(k, form, x + t * x_stride, i, c->cols);
+    pj_team *team;
+    pj_error err;
+    assert_int_equal(pj_team_new(c->threads, false, &team, &err), PJ_OK);
+    pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
+    pj_linear(k, team, x, x_stride, c->tokens, &job, memory);
+    bool words = form == PJ_FORM_Q8_WORDS;
+    /* As bytes, Q6_K and Q2_K are coded anew, see codes.h and codes_lookup.h. */
+    bool anew = (c->type == PJ_Q6_K && !words) || c->type == PJ_Q2_K;
+    double slack = anew ? 6e-3 : form == PJ_FORM_BF16 ? 2e-5 : 3e-6;
+    for (size_t r = 0; r < c->rows; r++) {
+        pj_kernels_find("c")->dequantise(c->type, bytes + 1 + r * w.row_bytes, row, c->cols);
+        for (size_t t = 0; t < c->tokens; t++) {
+            double want = c->bias ? (double)bias[r] : 0, size = fabs(want);
+            for (size_t i = 0; i < c->cols; i++) {
+                double term = (double)row[i] * x_rounded[t * c->cols + i];
+                want += term, size += fabs(term);
+            }
+            double room = words ? word_room(row, x_rounded + t * c->cols, c->cols) : 0;
+            char what[96];
+            snprintf(what, sizeof what, "%s %zux%zu, token %zu of %zu, row",
+                     pj_dtype_get(c->type)->name, c->rows, c->cols, t, c->tokens);
+            check(k->name, what, r, (double)y[t * y_stride + r], want, slack * size + room + 1e-7);
+        }
+    }
+    for (size_t t = 0; t + 1 < c->tokens; t++) /* nothing is written beyond the rows */
+        assert_true(y[t * y_stride + c->rows] >= 7 && y[t * y_stride + c->rows + 1] >= 7);
+    pj_team_free(team);
+    pj_free(memory);
+    test_free(bytes), test_free(x), test_free(bias), test_free(y), test_free(row);
+    test_free(x_rounded);
+}
+
+static void test_products(void **state)
+{
+    static const size_t tokens[] = {1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 49, 97, 130};
+    FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (int i = 0; i < 26; i++)
+    {
+        size_t block = pj_dtype_get((pj_dtype)type)->block_values;
+        product_case c = {.type = (pj_dtype)type,
+                          .rows = 1 + up_to(i % 4 == 0 ? 300 : 40),
+                          .cols = block * (1 + up_to(block == 1 ? 700 : 1024 / block)),
+                          .tokens = tokens[i % 13],
+                          .threads = 1 + (unsigned)(i % 3),
+                          .bias = i % 2};
+        product(k, &c);
+    }
+}
+
+/* Longer than a chunk of columns, wider than a block of rows. */
+static void test_large_products(void **state)
+{
+    FOR_SETS(k) for (int type = 0; type <= PJ_Q4_0; type++)
+    {
+        product_case wide = {(pj_dtype)type, 9, 16384 + 96, 20, 2, true};
+        product_case tall = {(pj_dtype)type, 700, 96, 50, 2, true};
+        product(k, &wide);
+        product(k, &tall);
+    }
+}
+
+/* Several matrices in one dispatch give what each gives alone, whatever the number of tokens. */
+static void test_jobs_together(void **state)
+{
+    FOR_SETS(k) for (size_t tokens = 1; tokens < 70; tokens += 23)
+    {
+        enum { COLS = 320 };
+        static const size_t rows[3] = {64, 8, 37};
+        float *x = random_row(tokens * COLS, -1, 1), *y[3], *alone = random_row(tokens * 64, 0, 0);
+        void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(tokens, COLS));
+        uint8_t *bytes[3];
+        pj_matrix w[3];
+        pj_linear_job jobs[3];
+        pj_team *team;
+        assert_int_equal(pj_team_new(2, false, &team, NULL), PJ_OK);
+        for (int j = 0; j < 3; j++) {
+            size_t row_bytes = pj_dtype_row_bytes(PJ_Q8_0, COLS);
+            bytes[j] = test_malloc(rows[j] * row_bytes);
+            random_weights(PJ_Q8_0, bytes[j], COLS * rows[j]);
+            w[j] = (pj_matrix){bytes[j], PJ_Q8_0, rows[j], COLS, row_bytes};
+            y[j] = random_row(tokens * rows[j], 0, 0);
+            jobs[j] = (pj_linear_job){&w[j], NULL, y[j], rows[j]};
+        }
+        pj_packed packed;
+        pj_linear_pack(k, team, PJ_Q8_0, x, COLS, tokens, COLS, memory, &packed);
+        pj_linear_run(k, team, &packed, jobs, 3);
+        for (int j = 0; j < 3; j++) {
+            pj_linear_job job = {&w[j], NULL, alone, rows[j]};
+            pj_linear(k, team, x, COLS, tokens, &job, memory);
+            assert_memory_equal(alone, y[j], tokens * rows[j] * sizeof(float));
+            test_free(bytes[j]), test_free(y[j]);
+        }
+        pj_team_free(team);
+        pj_free(memory);
+        test_free(x), test_free(alone);
+    }
+}
+
+int test_kernel_products(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_large_products),
+        cmocka_unit_test(test_jobs_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* ---- --time ----------------------------------------------------------------------------- */
+
+/* Minimum over some calls, in nanoseconds: a product on one thread. */
+static double least_ns(const pj_kernels *k, pj_team *team, const pj_linear_job *job, const float *x,
+                       size_t tokens, void *memory)
+{
+    double least = 1e18;
+    for (int i = 0; i < 20; i++) {
+        int64_t begin = pj_clock_ns();
+        pj_linear(k, team, x, job->weights->cols, tokens, job, memory);
+        least = fmin(least, (double)(pj_clock_ns() - begin));
+    }
+    return least;
+}
+
+/* Every set and type against plain C: a matrix that stays in cache times one and 48 tokens. */
+int time_products(void)
+{
+    enum { ROWS = 128, COLS = 1024, TOKENS = 48 };
+    static const size_t tokens[] = {1, TOKENS};
+    float *x = pj_alloc(TOKENS * COLS, sizeof *x), *y = pj_alloc(TOKENS * ROWS, sizeof *y);
+    uint8_t *bytes = pj_alloc(ROWS * COLS, 4);
+    void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
+    pj_team *team;
+    if (!x || !y || !bytes || !memory || pj_team_new(1, false, &team, NULL)) return 1;
+    for (size_t i = 0; i < TOKENS * COLS; i++) x[i] = uniform(-1, 1);
+    printf("%-8s %-6s %7s %10s %8s\n", "set", "type", "tokens", "GFLOP/s", "against c");
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (size_t t = 0; t < 2; t++) {
+            double plain = 0;
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, 0};
+            w.row_bytes = pj_dtype_row_bytes(w.type, COLS);
+            random_weights(w.type, bytes, ROWS * COLS);
+            pj_linear_job job = {&w, NULL, y, ROWS};
+            for (size_t i = 0; i < kernel_set_count(); i++) {
+                double ns =
+                    least_ns(pj_kernels_find(kernel_set_name(i)), team, &job, x, tokens[t], memory);
+                if (i == 0) plain = ns;
+                printf("%-8s %-6s %7zu %10.1f %8.1f\n", kernel_set_name(i),
+                       pj_dtype_get(w.type)->name, tokens[t],
+                       2.0 * ROWS * COLS * (double)tokens[t] / ns, plain / ns);
+            }
+        }
+    pj_team_free(team);
+    pj_free(x), pj_free(y), pj_free(bytes), pj_free(memory);
+    return 0;
+}

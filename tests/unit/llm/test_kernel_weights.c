@@ -1,0 +1,192 @@
+/* Types of weights: conversions, layouts of blocks, unpacking, quantisation. */
+#include "kernel_sets.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- weights ---------------------------------------------------------------------------- */
+
+static void test_halves(void **state)
+{
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        float f = pj_float_of_f16((uint16_t)bits), b = pj_float_of_bf16((uint16_t)bits);
+        if (!isnan(f)) assert_int_equal(pj_f16_of_float(f), bits);
+        if (!isnan(b)) assert_int_equal(pj_bf16_of_float(b), bits);
+        assert_int_equal(isnan(f), (bits & 0x7fff) > 0x7c00);
+    }
+    assert_int_equal(pj_f16_of_float(1.0f + 0x1p-11f), 0x3c00); /* tie to even */
+    assert_int_equal(pj_f16_of_float(1.0f + 0x3p-11f), 0x3c02);
+    assert_int_equal(pj_f16_of_float(65519.99f), 0x7bff);
+    assert_int_equal(pj_f16_of_float(65520.0f), 0x7c00);
+    assert_int_equal(pj_f16_of_float(0x1p-25f), 0);
+    assert_int_equal(pj_f16_of_float(0x1.8p-25f), 1);
+    assert_int_equal(pj_bf16_of_float(1.0f + 0x1p-8f), 0x3f80);
+    assert_true(isnan(pj_float_of_bf16(pj_bf16_of_float(NAN))));
+    assert_true(isnan(pj_float_of_f16(pj_f16_of_float(NAN))));
+}
+
+static void test_dequantise_floats(void **state)
+{
+    FOR_SETS(k)
+    {
+        static uint16_t halves[0x10000];
+        static float f[0x10000];
+        for (uint32_t i = 0; i < 0x10000; i++) halves[i] = (uint16_t)i;
+        k->dequantise(PJ_F16, halves, f, 0x10000);
+        for (uint32_t i = 0; i < 0x10000; i++)
+            check(k->name, "f16", i, (double)f[i], (double)pj_float_of_f16((uint16_t)i), 0);
+        k->dequantise(PJ_BF16, halves, f, 0xfffd);
+        for (uint32_t i = 0; i < 0xfffd; i++)
+            check(k->name, "bf16", i, (double)f[i], (double)pj_float_of_bf16((uint16_t)i), 0);
+    }
+}
+
+/* Known bytes, known values. */
+static void test_block_layouts(void **state)
+{
+    const pj_kernels *k = pj_kernels_get();
+    uint8_t block[256] = {0};
+    float y[256];
+    block[1] = 0x38; /* d = 0.5 */
+    block[2] = 0xfe, block[33] = 100;
+    k->dequantise(PJ_Q8_0, block, y, 32);
+    assert_true(y[0] == -1.0f && y[31] == 50.0f && y[1] == 0.0f);
+    block[2] = 0x9f; /* low 15: 3.5; high 9: 0.5 */
+    k->dequantise(PJ_Q4_0, block, y, 32);
+    assert_true(y[0] == 3.5f && y[16] == 0.5f && y[1] == -4.0f);
+
+    memset(block, 0, sizeof block);
+    block[1] = 0x3c, block[3] = 0x40; /* d = 1, dmin = 2 */
+    block[4] = 0x45;                  /* j 0: scale 5; its top bits belong to j 4: 1 */
+    block[8] = 0x83;                  /* j 0: minimum 3; top bits of j 4's minimum: 2 */
+    block[12] = 0x21;                 /* j 4: scale 1 + (1 << 4) = 17, minimum 2 + (2 << 4) = 34 */
+    block[16] = 0x0e;                 /* value 0: 14 */
+    block[16 + 64] = 0x07;            /* value 128 (j 4): 7 */
+    k->dequantise(PJ_Q4_K, block, y, 256);
+    assert_true(y[0] == 5.0f * 14 - 2 * 3 && y[128] == 17.0f * 7 - 2 * 34);
+
+    memmove(block + 48, block + 16, 128);
+    memset(block + 16, 0, 32);
+    block[16] = 0x11; /* fifth bits of values 0 and 128 */
+    k->dequantise(PJ_Q5_K, block, y, 256);
+    assert_true(y[0] == 5.0f * 30 - 2 * 3 && y[128] == 17.0f * 23 - 2 * 34);
+
+    memset(block, 0, sizeof block);
+    block[0] = 0x21, block[32] = 0x43; /* nibbles of values 0, 64 and 32, 96 */
+    block[128] = 0xe4;                 /* pairs 0, 1, 2, 3 for values 0, 32, 64, 96 */
+    for (int i = 0; i < 16; i++) block[192 + i] = (uint8_t)(i + 1);
+    block[209] = 0x3c;
+    k->dequantise(PJ_Q6_K, block, y, 256);
+    assert_true(y[0] == 1.0f * (1 - 32) && y[32] == 3.0f * (3 + 16 - 32));
+    assert_true(y[64] == 5.0f * (2 + 32 - 32) && y[96] == 7.0f * (4 + 48 - 32));
+}
+
+/* The types that are unpacked to codes, likewise. */
+static void test_unpacked_layouts(void **state)
+{
+    const pj_kernels *k = pj_kernels_get();
+    uint8_t block[256] = {0};
+    float y[256];
+    block[1] = 0x38, block[3] = 0xbc; /* d = 0.5, m = -1 */
+    block[4] = 0x9f;                  /* low 15, high 9 */
+    k->dequantise(PJ_Q4_1, block, y, 32);
+    assert_true(y[0] == 6.5f && y[16] == 3.5f && y[1] == -1.0f);
+    k->dequantise(PJ_IQ4_NL, block, y, 32); /* its nibbles start at byte 2: 0, 0xbc, 0x9f */
+    assert_true(y[0] == -63.5f && y[1] == 0.5f * 53 && y[17] == 0.5f * 38 && y[2] == 0.5f * 113);
+
+    memset(block, 0, sizeof block);
+    block[1] = 0x3c, block[2] = 0x01, block[4] = 0x02; /* d = 1; fifth bits of values 0 and 17 */
+    block[6] = 0x21, block[7] = 0x43;
+    k->dequantise(PJ_Q5_0, block, y, 32);
+    assert_true(y[0] == 1.0f && y[16] == -14.0f && y[1] == -13.0f && y[17] == 4.0f);
+    memmove(block + 4, block + 2, 6);
+    block[2] = 0, block[3] = 0x40; /* m = 2 */
+    memset(block + 10, 0, 16);
+    block[8] = 0x21, block[9] = 0x43;
+    k->dequantise(PJ_Q5_1, block, y, 32);
+    assert_true(y[0] == 19.0f && y[16] == 4.0f && y[1] == 5.0f && y[17] == 22.0f);
+
+    memset(block, 0, sizeof block);
+    block[0] = 129, block[1] = 0xf7, block[2] = 0x1a; /* twice 6 and -6, then -1 and 0.5 */
+    k->dequantise(PJ_MXFP4, block, y, 32);
+    assert_true(y[0] == 24.0f && y[16] == -24.0f && y[1] == -4.0f && y[17] == 2.0f);
+    block[0] = 0;
+    k->dequantise(PJ_MXFP4, block, y, 32);
+    assert_true(y[0] == 12 * 0x1p-128f && y[17] == 0x1p-128f);
+
+    memset(block, 0, sizeof block);
+    block[81] = 0x3c, block[83] = 0x40; /* d = 1, dmin = 2 */
+    block[0] = 0x35, block[11] = 0x12;  /* scale 5, minimum 3; of values 176 on: 2 and 1 */
+    block[16] = 0x03, block[64] = 0x10; /* value 0: 3; value 176 (second half, shift 2, 16 on) */
+    block[16 + 32 + 16] = 0x08;         /* value 176: 2 */
+    k->dequantise(PJ_Q2_K, block, y, 256);
+    assert_true(y[0] == 15.0f - 6 && y[1] == -6.0f && y[176] == 4.0f - 2 && y[177] == -2.0f);
+
+    memset(block, 0, sizeof block);
+    block[109] = 0x3c;                          /* d = 1 */
+    block[96] = 0x31, block[96 + 8] = 0x40 | 2; /* scales 0: 1 + 32 - 32, 8: 3 - 32, 12: 0 + 16 */
+    block[0] = 0x01;                            /* third bit of value 0 */
+    block[32] = 0x02, block[32 + 32] = 0x03;    /* value 0: 2; value 128: 3, less 4 */
+    k->dequantise(PJ_Q3_K, block, y, 256);
+    assert_true(y[0] == 1.0f * 2 && y[1] == 1.0f * -4 && y[128] == -29.0f * -1);
+    assert_true(y[192] == -16.0f * -4);
+
+    memset(block, 0, sizeof block);
+    block[1] = 0x3c;                  /* d = 1 */
+    block[2] = 0x08, block[4] = 0x51; /* scales 0: 1 - 32; 1: 5 + 32 - 32 */
+    block[8] = 0xf0, block[24] = 0x7f;
+    k->dequantise(PJ_IQ4_XS, block, y, 256);
+    assert_true(y[0] == -31.0f * -127 && y[16] == -31.0f * 113);
+    assert_true(y[32] == 5.0f * 113 && y[48] == 5.0f * -10 && y[64] == -32.0f * -127);
+}
+
+static void test_quantise(void **state)
+{
+    FOR_SETS(k)
+    {
+        uint8_t block[34];
+        float x[32] = {0}, y[32];
+        k->quantise(PJ_Q8_0, x, block, 32);
+        k->dequantise(PJ_Q8_0, block, y, 32);
+        for (int i = 0; i < 32; i++) assert_true(y[i] == 0);
+        for (int i = 0; i < 32; i++) x[i] = (float)(i * 4 - 63);
+        x[31] = 127; /* d = 1 exactly */
+        k->quantise(PJ_Q8_0, x, block, 32);
+        for (int i = 0; i < 32; i++) assert_int_equal((int8_t)block[2 + i], (int)x[i]);
+        x[0] = 0.5f, x[1] = -0.5f, x[2] = 1.5f; /* halves go away from zero */
+        k->quantise(PJ_Q8_0, x, block, 32);
+        assert_int_equal((int8_t)block[2], 1);
+        assert_int_equal((int8_t)block[3], -1);
+        assert_int_equal((int8_t)block[4], 2);
+        for (int i = 0; i < 32; i++) x[i] = (float)(i % 16) - 8; /* d = 1, codes i % 16 */
+        k->quantise(PJ_Q4_0, x, block, 32);
+        for (int i = 0; i < 16; i++) assert_int_equal(block[2 + i], i * 17);
+        x[4] = 8.0f, x[0] = 8.0f; /* +8 would be code 16: clipped; the first largest is -8 */
+        x[0] = -8.0f;
+        k->quantise(PJ_Q4_0, x, block, 32);
+        assert_int_equal(block[2 + 4] & 15, 15);
+        float *row = random_row(96, -2, 2), back[96];
+        uint8_t bytes[96 * 4];
+        k->quantise(PJ_F16, row, bytes, 96);
+        k->dequantise(PJ_F16, bytes, back, 96);
+        for (int i = 0; i < 96; i++)
+            check(k->name, "f16 there and back", (size_t)i, (double)back[i], (double)row[i],
+                  fabs((double)row[i]) * 0x1p-11);
+        test_free(row);
+    }
+}
+
+int test_kernel_weights(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_halves),        cmocka_unit_test(test_dequantise_floats),
+        cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_unpacked_layouts),
+        cmocka_unit_test(test_quantise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
