@@ -71,6 +71,8 @@ static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
                                             {"tagged", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {"dry_run", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {0}};
+static const pj_param_rule retag_rules[] = {
+    {"add", PJ_PARAM_TEXT, 0, 0, NULL, true}, {"remove", PJ_PARAM_TEXT, 0, 0, NULL, true}, {0}};
 static const pj_param_rule rates_rules[] = {RATES, {0}};
 static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
 static const pj_param_rule run_rules[] = {
@@ -530,6 +532,22 @@ static enum MHD_Result answer_delete(const pj_routes *routes, const route *r, pj
     return pj_http_reply_empty(http, 204);
 }
 
+static enum MHD_Result answer_retag(const pj_routes *routes, const route *r, pj_http *http,
+                                    const char *id)
+{
+    pj_error err = {0};
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    if (routes->service->retag(routes->service->context, id, &http->target.params, &json, &err)) {
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, 400, &err);
+    }
+    pj_json_finish(&json);
+    return pj_http_reply_json(http, 200, &buffer);
+}
+
 static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
                                     const char *id)
 {
@@ -569,6 +587,8 @@ static const route table[] = {
     {"DELETE", API "run/{id}", answer_delete},
     {"DELETE", API "runs", answer_prune, 0, prune_rules},
     {"POST", API "run/{id}/cancel", answer_cancel},
+    {"POST", API "run/{id}/tags", answer_retag, 0, retag_rules},
+    {"GET", API "run/{id}/conditions", answer_view, PJ_VIEW_CONDITIONS},
     {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
     {"GET", API "run/{id}/advice", answer_view, PJ_VIEW_ADVICE, advice_rules},
     {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},

@@ -32,6 +32,7 @@ typedef enum pj_view {
     PJ_VIEW_ADVICE,
     PJ_VIEW_PIPELINE,
     PJ_VIEW_POWER,
+    PJ_VIEW_CONDITIONS,
     PJ_VIEW_TOKENS,
     PJ_VIEW_HEATMAP,
     PJ_VIEW_TREE,
@@ -98,6 +99,9 @@ typedef struct pj_service {
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);
     pj_status (*delete_run)(void *context, const char *id, pj_error *err);
+    /* Changes tags by the parameters add and remove; writes {"id", "tags"}. */
+    pj_status (*retag)(void *context, const char *id, const pj_params *params, pj_json *out,
+                       pj_error *err);
     /* Retention by the parameters before, keep, tagged and dry_run; writes an object. */
     pj_status (*prune)(void *context, const pj_params *params, pj_json *out, pj_error *err);
     /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it

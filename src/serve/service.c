@@ -293,6 +293,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         window = window_of(p, "points");
         rails = pj_params_text(p, "rails");
         return pj_view_power(store, r->id, &window, rails && rails[0] == '1', out, err);
+    case PJ_VIEW_CONDITIONS: return pj_view_conditions(store, r->id, out, err);
     case PJ_VIEW_TOKENS:
         return pj_view_tokens(store, r->id, (uint64_t)pj_params_int(p, "offset", 0),
                               (uint32_t)pj_params_int(p, "limit", 0), out, err);
@@ -406,6 +407,37 @@ static pj_status delete_run(void *context, const char *id, pj_error *err)
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     status = pj_store_delete(store, id, err);
+    give_store(serve, store);
+    return status;
+}
+
+/* The parameters add and remove, in their order. */
+static uint32_t tag_changes(const pj_params *params, pj_tag_change *changes)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < params->count; i++)
+        if (params->items[i].value[0])
+            changes[count++] = (pj_tag_change){.tag = params->items[i].value,
+                                               .remove = !strcmp(params->items[i].name, "remove")};
+    return count;
+}
+
+static pj_status retag(void *context, const char *id, const pj_params *params, pj_json *out,
+                       pj_error *err)
+{
+    pj_serve *serve = context;
+    pj_tag_change changes[PJ_PARAMS_MAX];
+    uint32_t count = tag_changes(params, changes);
+    pj_store *store;
+    if (count == 0)
+        return pj_fail(err, PJ_E_INVALID, "say which tags: add=TAG, remove=TAG, or both");
+    pj_status status = take_store(serve, &store, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "id", id);
+    pj_json_key(out, "tags");
+    status = pj_store_retag(store, id, changes, count, out, err);
+    pj_json_object_end(out);
     give_store(serve, store);
     return status;
 }
@@ -615,6 +647,7 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .report = report,
                             .export_run = export_run,
                             .delete_run = delete_run,
+                            .retag = retag,
                             .prune = prune,
                             .generate = generate,
                             .wait = wait_for,

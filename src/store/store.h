@@ -5,6 +5,7 @@
 #ifndef PJ_STORE_STORE_H
 #define PJ_STORE_STORE_H
 
+#include "base/json.h"
 #include "trace/run_data.h"
 
 typedef struct pj_store pj_store;
@@ -35,6 +36,14 @@ pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_e
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err);
 /* Retention: deletes the runs created before a time, except the newest `keep` of all runs, runs
  * with a tag and runs that have not ended. */
+/* Adds tags to a stored run, or removes them; writes the tags that it then has as an array. */
+typedef struct pj_tag_change {
+    const char *tag;
+    bool remove;
+} pj_tag_change;
+pj_status pj_store_retag(pj_store *store, const char *id, const pj_tag_change *changes,
+                         uint32_t count, pj_json *json, pj_error *err);
+
 typedef struct pj_prune {
     int64_t before_ns; /* INT64_MAX: any time */
     uint32_t keep;

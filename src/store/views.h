@@ -49,6 +49,10 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
 pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint32_t limit,
                          pj_json *json, pj_error *err);
 
+/* What devices reported about themselves over time: one object per device, columns over its rows.
+ */
+pj_status pj_view_conditions(pj_store *store, const char *id, pj_json *json, pj_error *err);
+
 enum { PJ_ANY = -2 }; /* any token or layer */
 
 typedef struct pj_view_choice {

@@ -120,6 +120,36 @@ class Strict(unittest.TestCase):
         self.assertIn("ids", self.problem(get("/api/profiling/compare?ids=last"), 400))
         self.problem(get("/api/profiling/compare"), 400)
 
+    def test_tags(self):
+        with harness.Server(power="none") as server:
+            run, other = [server.generate(max_length=2, tags=["a", "b"]).json()["id"] for _ in range(2)]
+
+            def retag(query, status=200, of=run):
+                answer = server.ask("POST", f"/api/profiling/run/{of}/tags{query}")
+                if status != 200:
+                    return self.problem(answer, status)
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.json()
+
+            def tagged(tag):
+                return {r["id"] for r in server.get(f"/api/profiling/runs?tag={tag}").json()}
+
+            self.assertEqual(retag("?add=c%20d&add=a"), {"id": run, "tags": ["a", "b", "c d"]})
+            self.assertEqual(retag("?remove=a&remove=nothing&add=%C3%A9"), {"id": run, "tags": ["b", "c d", "é"]})
+            self.assertEqual((tagged("a"), tagged("b"), tagged("c+d")), ({other}, {run, other}, {run}))
+            summary = server.get(f"/api/profiling/run/{run}/summary").json()
+            self.assertEqual(summary["tags"], ["b", "c d", "é"])
+            self.assertEqual(retag("?remove=b&remove=c+d&remove=%C3%A9"), {"id": run, "tags": []})
+            self.assertEqual(tagged("b"), {other})
+            retag("", 400)
+            retag("?add=", 400)
+            retag("?tag=a", 400)
+            retag("?add=a", 404, of="0198ffff-0000-7000-8000-000000000000")
+            most = 64 - 2
+            self.assertEqual(len(retag("?" + "&".join(f"add={i}" for i in range(most)), of=other)["tags"]), 64)
+            self.assertIn("64", retag("?add=one+more", 400, of=other))
+            self.assertEqual(len(server.get(f"/api/profiling/run/{other}/summary").json()["tags"]), 64)
+
     def test_retention(self):
         with harness.Server(power="none") as server:
             def prune(query):

@@ -57,6 +57,15 @@ static pj_status delete_run(void *context, const char *id, pj_error *err)
     return PJ_OK;
 }
 
+static pj_status retag(void *context, const char *id, const pj_params *params, pj_json *out,
+                       pj_error *err)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "id", id);
+    pj_json_object_end(out);
+    return PJ_OK;
+}
+
 static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_error *err)
 {
     if (!params->count) return pj_fail(err, PJ_E_INVALID, "say which runs");
@@ -119,6 +128,7 @@ void made_init(made *m)
                             .cube = cube,
                             .export_run = export_run,
                             .delete_run = delete_run,
+                            .retag = retag,
                             .prune = prune,
                             .generate = generate,
                             .wait = wait_for,

@@ -137,6 +137,12 @@ export const api = {
     const r = await request(`${run(id)}/cancel`, {}, { method: 'POST' });
     return ((await r.json()) as { status: string }).status;
   },
+  /** Adds tags to a stored run, or removes them. */
+  retag: async (id: string, change: { add?: string[]; remove?: string[] }): Promise<void> => {
+    await request(`${run(id)}/tags`, change, { method: 'POST' });
+  },
+  conditions: (id: string, signal?: AbortSignal) =>
+    get<T.Conditions>(`${run(id)}/conditions`, {}, signal),
   remove: async (id: string): Promise<void> => {
     await request(run(id), {}, { method: 'DELETE' });
   },

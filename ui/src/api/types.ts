@@ -18,6 +18,10 @@ export interface RunSummary {
   model_name: string | null;
   model_path: string | null;
   engine: string | null;
+  /** What the energy is of. */
+  scope?: 'machine' | 'process' | 'request' | null;
+  /** How closely an attached engine was looked at. */
+  level?: 'coarse' | 'fine' | null;
   created_at: string;
   status: Status;
   profiling_depth: 'off' | 'module' | 'deep';
@@ -198,6 +202,21 @@ export interface Tokens {
   total: number;
   offset: number;
   tokens: TokenRow[];
+}
+
+/** What devices reported about themselves, in columns over `t_ms`; null: never reported. */
+export interface Conditions {
+  run_id: string;
+  devices: {
+    device: string;
+    t_ms: number[];
+    temperature_c: N[] | null;
+    clock_mhz: N[] | null;
+    memory_clock_mhz: N[] | null;
+    utilisation: N[] | null;
+    power_limit_mw: N[] | null;
+    throttle: (string | null)[];
+  }[];
 }
 
 export interface HeatmapAnswer {

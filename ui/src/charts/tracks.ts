@@ -1,5 +1,5 @@
 // The time canvas of a run: aligned tracks over one time axis. Power by rail with its idle line, then
-// lanes of slices (phases, sections, tokens), then anomalies. Width is duration, colour is energy
+// lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies. Width is duration, colour is energy
 // within a lane; what is too narrow to be drawn apart is drawn as the highest of its pixel.
 import { energyInterval, known, power, powerScale, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
@@ -9,6 +9,7 @@ import { pan, zoom } from '../state/range';
 import { cursor, type Range } from '../state/selection';
 import { rampName, unit } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
+import { drawGauge, GAUGE, type Gauge, gaugeRows, readingAt } from './gauges';
 import { type Colours, hatch, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
@@ -48,6 +49,7 @@ export interface TrackModel {
   hints: (string | null)[];
   slices: Slice[];
   marks: Mark[];
+  gauges: Gauge[];
   picked: (s: Slice) => boolean;
   phases: { phase: string; start: number; end: number }[];
 }
@@ -57,6 +59,8 @@ const LANE = 24;
 const GAP = 4;
 const MARKS = 18;
 const AXIS = 20;
+/** Numbers set aside for the readings of a gauge: a week at one per second. */
+const READINGS = 1_000_000;
 
 /** In a long lane one slice (the prompt among the tokens) would turn all others dark. */
 function spreadOf(slices: Slice[]): [number, number] | null {
@@ -77,8 +81,9 @@ export class Tracks extends TimeChart<number> {
     this.listen('wheel', (e) => this.turn(e), { passive: false });
   }
 
-  static height(lanes: number, powered: boolean, marked: boolean): number {
-    return (powered ? POWER + GAP : 0) + lanes * (LANE + GAP) + (marked ? MARKS : 0) + AXIS;
+  static height(lanes: number, powered: boolean, marked: boolean, gauges: number): number {
+    const tracks = lanes * (LANE + GAP) + gauges * (GAUGE + GAP);
+    return (powered ? POWER + GAP : 0) + tracks + (marked ? MARKS : 0) + AXIS;
   }
 
   set(model: TrackModel): void {
@@ -119,7 +124,11 @@ export class Tracks extends TimeChart<number> {
   private get bottom(): number {
     const m = this.model;
     if (!m) return 0;
-    return this.top + m.lanes.length * (LANE + GAP) + (m.marks.length ? MARKS : 0);
+    return this.gaugeY(m.gauges.length) + (m.marks.length ? MARKS : 0);
+  }
+
+  private gaugeY(k: number): number {
+    return this.top + (this.model?.lanes.length ?? 0) * (LANE + GAP) + k * (GAUGE + GAP);
   }
 
   private highest = 1;
@@ -133,7 +142,20 @@ export class Tracks extends TimeChart<number> {
     m.lanes.forEach((name, lane) => {
       this.lane(g, c, m, name, lane);
     });
+    m.gauges.forEach((gauge, k) => {
+      this.gauge(g, c, gauge, k);
+    });
     this.diamonds(g, c, m);
+  }
+
+  private gauge(g: CanvasRenderingContext2D, c: Colours, gauge: Gauge, k: number): void {
+    const y = this.gaugeY(k);
+    g.fillStyle = c.text2;
+    g.fillText(fitText(g, gauge.device, LEFT - 8), 0, y + GAUGE / 2);
+    g.save();
+    this.clipPlot(g);
+    drawGauge(g, c, gauge, { y, x: (t) => this.x(t), end: this.full[1] });
+    g.restore();
   }
 
   private shade(g: CanvasRenderingContext2D, c: Colours, m: TrackModel): void {
@@ -329,9 +351,24 @@ export class Tracks extends TimeChart<number> {
       });
       return best;
     }
+    const k = Math.floor((y - this.gaugeY(0)) / (GAUGE + GAP));
+    if (k >= 0 && k < m.gauges.length) return this.reading(k, readingAt(m.gauges[k], this.t(x)));
     const lane = Math.floor((y - this.top) / (LANE + GAP));
     if (lane < 0 || lane >= m.lanes.length) return null;
     return this.sliceAt(m, lane, x);
+  }
+
+  /** Readings of gauges are numbered after the slices and marks. */
+  private reading(k: number, i: number): number {
+    return this.count + (this.model?.marks.length ?? 0) + k * READINGS + i;
+  }
+
+  private gaugeTip(m: TrackModel, i: number): Tip | null {
+    const at = i - this.count - m.marks.length;
+    const gauge = at >= 0 ? m.gauges[Math.floor(at / READINGS)] : undefined;
+    if (!gauge) return null;
+    const k = at % READINGS;
+    return { title: `${gauge.device} at ${time(gauge.t[k])}`, rows: gaugeRows(gauge, k) };
   }
 
   /** The slice under a point; of several in one pixel the dearest, which is the one that is drawn. */
@@ -384,7 +421,7 @@ export class Tracks extends TimeChart<number> {
     const k = this.mark(i);
     if (k) return { title: `Anomaly at ${time(k.t)}`, rows: [['Why', k.text]] };
     const s = this.slice(i);
-    if (!s) return null;
+    if (!s) return this.gaugeTip(m, i);
     const u = unit.peek();
     return {
       title: s.label,

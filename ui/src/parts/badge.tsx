@@ -38,6 +38,41 @@ export function StatusBadge({ status }: { status: Status }) {
   return <span class={`badge ${status}`}>{status}</span>;
 }
 
+const SCOPE_HELP = {
+  machine: 'Energy of the whole machine while the run went on.',
+  process:
+    "Energy of the process and its children: the machine's, by their share of processor time.",
+  request: "Energy of this request: the machine's, shared between requests that ran at once.",
+} as const;
+
+/** Whose run it is where it is not this program's own, and what its energy is of. */
+export function OriginBadges({ run }: { run: RunSummary }) {
+  const other = run.engine && run.engine !== 'perjoule';
+  const { scope, level } = run;
+  return (
+    <>
+      {other && (
+        <span class="badge engine" title="The engine that ran the model">
+          {run.engine}
+        </span>
+      )}
+      {scope && (other || scope !== 'machine') && (
+        <span class="badge" title={SCOPE_HELP[scope]}>
+          {scope}
+        </span>
+      )}
+      {level && (
+        <span
+          class="badge"
+          title="How closely the engine was looked at: fine has layers, coarse has not"
+        >
+          {level}
+        </span>
+      )}
+    </>
+  );
+}
+
 /** An energy with its 95 % interval, in the unit chosen for the page. */
 export function Energy({ mj, sd }: { mj: Num; sd?: Num }) {
   const text = energyInterval(mj, sd, unit.value);

@@ -41,6 +41,11 @@ export function ExportMenu({ id }: { id: string }) {
             </button>
           </li>
         ))}
+        <li>
+          <a href={api.reportHref({ ids: id })} target="_blank" rel="noreferrer">
+            Report, one page to forward
+          </a>
+        </li>
       </ul>
       {error.value && <p role="alert">{error.value}</p>}
     </details>

@@ -68,7 +68,7 @@ export interface Selection {
   confidence: number;
   /** Seconds of power that Live shows. */
   window: number;
-  /** Runs side by side in Compare, and ticked in History. */
+  /** Runs ticked in History; up to four of them stand side by side in Compare. */
   ids: string[];
   /** History: what the server is asked. */
   search: string;
@@ -96,6 +96,10 @@ export interface Selection {
   /** Experiments: the setting along the axis of the chart. */
   along: string;
 }
+
+/** Runs that stand side by side in Compare, and runs that can be ticked at once. */
+export const COMPARED = 4;
+export const CHOSEN = 200;
 
 export const EMPTY: Selection = {
   view: 'live',
@@ -174,7 +178,7 @@ export function parse(query: string): Selection {
     unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
     confidence: Math.min(100, whole(q.get('confidence')) ?? 0),
     window: Number(one(q.get('window'), ['60', '10', '300'], '60')),
-    ids: text('ids').split(',').filter(Boolean).slice(0, 4),
+    ids: text('ids').split(',').filter(Boolean).slice(0, CHOSEN),
     search: text('q'),
     model: text('model'),
     tag: text('tag'),

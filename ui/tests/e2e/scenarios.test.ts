@@ -605,7 +605,7 @@ describe.skipIf(why)('the dashboard', () => {
       expect(await page.getByRole('button', { name: 'Compare', exact: true }).isDisabled()).toBe(
         true,
       );
-      for (const i of [0, 1]) await page.locator('.runs input[type=checkbox]').nth(i).check();
+      for (const i of [0, 1]) await page.locator('.runs tbody input[type=checkbox]').nth(i).check();
       await page.getByRole('button', { name: 'Compare', exact: true }).click();
       await urlHas('view', 'compare');
       await urlHas('ids', /,/);

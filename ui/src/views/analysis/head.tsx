@@ -20,13 +20,13 @@ import {
   Z95,
 } from '../../core/format';
 import { FIGURE_HELP } from '../../core/run_energy';
-import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { go, select, selection } from '../../state/selection';
+import { COMPARED, go, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import type { RunData } from './data';
 import { peak } from './power';
@@ -70,7 +70,8 @@ export function RunHead({ data }: { data: RunData }) {
           class="btn"
           onClick={() => {
             const ids = selection.value.ids;
-            if (!ids.includes(data.id)) select({ ids: [...ids, data.id].slice(-4) });
+            if (!ids.slice(0, COMPARED).includes(data.id))
+              select({ ids: [...ids.slice(0, COMPARED), data.id].slice(-COMPARED) });
             go({ view: 'compare' });
           }}
         >
@@ -92,6 +93,7 @@ function Facts({ s }: { s: Summary }) {
       <StatusBadge status={s.status} />
       <SourceBadge source={s.energy_source} />
       <PartialBadge run={s} />
+      <OriginBadges run={s} />
       <span class="muted">
         {[
           s.model_name,

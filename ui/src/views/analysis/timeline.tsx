@@ -1,8 +1,17 @@
-// The time canvas: aligned tracks of power, phases, sections, tokens and anomalies, over a minimap.
+// The time canvas: aligned tracks of power, phases, sections, tokens, conditions and anomalies, over a
+// minimap.
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
-import type { Anomaly, PhaseRow, PowerSeries, Section, TokenRow } from '../../api/types';
+import type {
+  Anomaly,
+  Conditions,
+  PhaseRow,
+  PowerSeries,
+  Section,
+  TokenRow,
+} from '../../api/types';
+import { GAUGES, gaugesOf, gaugeText } from '../../charts/gauges';
 import { Minimap } from '../../charts/minimap';
 import { Canvas, Panel, RailLegend } from '../../charts/panel';
 import { PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
@@ -73,7 +82,11 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
   const powered = !!whole?.samples_total;
   const lanes = ['Phases', 'Sections', ...(tokens?.length ? ['Tokens'] : [])];
-  const height = Tracks.height(lanes.length, powered, marks.length > 0);
+  const conditions = useResource(data.calm.value ? `conditions ${data.id}` : null, (x) =>
+    api.conditions(data.id, x),
+  ).value.data;
+  const gauges = useMemo(() => gaugesOf(conditions).slice(0, GAUGES), [conditions]);
+  const height = Tracks.height(lanes.length, powered, marks.length > 0, gauges.length);
   useEffect(() => {
     box.current?.style.setProperty('--h', `${height}px`);
   }, [height, phases !== null]);
@@ -123,12 +136,15 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
               {s.net ? ', shown above idle' : ''}
             </span>
           )}
+          {gauges.map((g) => (
+            <span key={g.device}>{gaugeText(g)}</span>
+          ))}
           <span class="note wide">
             Drag to zoom; W A S D, wheel; colour is energy within its lane.
           </span>
         </>
       }
-      table={() => tableOf(slices, p)}
+      table={() => tableOf(slices, p, conditions)}
       png={async () => (await chart.current?.png()) ?? null}
     >
       <Canvas
@@ -157,6 +173,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
               hints: [null, hint(few, sections.value), null],
               slices,
               marks,
+              gauges,
               picked,
               phases: (phases ?? []).map((x) => ({
                 phase: x.phase,
@@ -325,7 +342,10 @@ function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
   return marks;
 }
 
-function tableOf(slices: Slice[], p: PowerSeries | null) {
+const CONDITIONS = ['temperature_c', 'clock_mhz', 'utilisation'] as const;
+
+function tableOf(slices: Slice[], p: PowerSeries | null, conditions: Conditions | null) {
+  const none = (n: number) => Array.from({ length: n }, () => null);
   return {
     columns: [
       'track',
@@ -336,6 +356,8 @@ function tableOf(slices: Slice[], p: PowerSeries | null) {
       'energy_mj',
       'energy_sd_mj',
       ...RAILS.map((r) => `${r}_power_mw`),
+      ...CONDITIONS,
+      'throttle',
     ],
     rows: [
       ...slices.map((x) => [
@@ -346,18 +368,28 @@ function tableOf(slices: Slice[], p: PowerSeries | null) {
         x.duration,
         x.energy,
         x.sd,
-        ...RAILS.map(() => null),
+        ...none(RAILS.length + CONDITIONS.length + 1),
       ]),
       ...(p?.t_ms ?? []).map((t, i) => [
         'power',
         null,
         null,
         t,
-        null,
-        null,
-        null,
+        ...none(3),
         ...RAILS.map((r) => column(p!, r)?.[i] ?? null),
+        ...none(CONDITIONS.length + 1),
       ]),
+      ...(conditions?.devices ?? []).flatMap((d) =>
+        d.t_ms.map((t, i) => [
+          'conditions',
+          d.device,
+          null,
+          t,
+          ...none(3 + RAILS.length),
+          ...CONDITIONS.map((k) => d[k]?.[i] ?? null),
+          d.throttle[i],
+        ]),
+      ),
     ],
   };
 }

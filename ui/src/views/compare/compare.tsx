@@ -4,7 +4,7 @@ import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { PHASE_LABEL } from '../../charts/theme';
 import { stateOf, useResource } from '../../state/resource';
-import { at, href, select, selection } from '../../state/selection';
+import { at, COMPARED, href, select, selection } from '../../state/selection';
 import { Cards } from './cards';
 import { TestsPanel } from './differences';
 import { GroupChooser, GroupComparison } from './groups';
@@ -17,7 +17,7 @@ import { StepsPanel } from './steps';
 import { SettingsPanel, VerdictPanel } from './verdict';
 
 export function CompareView() {
-  const ids = at.ids.value;
+  const ids = at.ids.value.slice(0, COMPARED);
   if (selection.value.by)
     return (
       <div class="stack">

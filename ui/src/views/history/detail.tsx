@@ -21,7 +21,7 @@ import {
   runEnergy,
   typicalToken,
 } from '../../core/run_energy';
-import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -45,6 +45,7 @@ export function RunDetailPanel({
         {d && <StatusBadge status={d.status} />}
         {d && <SourceBadge source={d.energy_source} />}
         {d && <PartialBadge run={d} />}
+        {d && <OriginBadges run={d} />}
         <span class="spacer" />
         <button
           type="button"

@@ -1,26 +1,35 @@
 // All stored runs. Searching, filtering, sorting and paging are questions to the server; the page
 // only holds what it shows.
 import { signal } from '@preact/signals';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { clip, dateTime, known, plain, promptOf, time } from '../../core/format';
 import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
-import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Confirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { at, EMPTY, go, href, type Selection, select, selection } from '../../state/selection';
+import {
+  at,
+  CHOSEN,
+  EMPTY,
+  go,
+  href,
+  type Selection,
+  select,
+  selection,
+} from '../../state/selection';
 import { unit } from '../../state/settings';
 import { FIELDS } from '../compare/groups';
+import { Bulk } from './bulk';
 import { RunDetailPanel } from './detail';
 
 const PAGE = 50;
-const SIDE = 4;
 const NONE: RunSummary[] = [];
 /** Counts deletions, so that the list is asked for anew. */
 const changed = signal(0);
@@ -134,7 +143,7 @@ export function HistoryView() {
           <span class="spacer" />
           <Columns />
           <Grouped />
-          <Ticked />
+          <Bulk q={q} total={total} changed={() => changed.value++} />
         </div>
         <Filters />
         <section class="panel list" aria-label="Runs" aria-busy={res.value.loading}>
@@ -157,7 +166,7 @@ export function HistoryView() {
               <thead>
                 <tr>
                   <th scope="col">
-                    <span class="sr-only">Select for comparison</span>
+                    <TickAll runs={runs} />
                   </th>
                   {COLUMNS.map((c) => (
                     <Head key={c.key} column={c} />
@@ -215,6 +224,29 @@ function AllRuns({ q, total, calm }: { q: Query; total: number; calm: boolean })
     [runs, total],
   );
   return total > 0 ? panel : null;
+}
+
+/** Ticks every run of this page, or none. */
+function TickAll({ runs }: { runs: RunSummary[] }) {
+  const ids = at.ids.value;
+  const here = runs.filter((r) => ids.includes(r.id)).length;
+  const box = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (box.current) box.current.indeterminate = here > 0 && here < runs.length;
+  });
+  return (
+    <input
+      ref={box}
+      type="checkbox"
+      aria-label="Select all runs of this page"
+      checked={here > 0 && here === runs.length}
+      onChange={() => {
+        const mine = new Set(runs.map((r) => r.id));
+        const others = ids.filter((i) => !mine.has(i));
+        select({ ids: here ? others : [...others, ...mine].slice(0, CHOSEN) });
+      }}
+    />
+  );
 }
 
 /** Which columns the list has. */
@@ -406,8 +438,8 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
         <input
           type="checkbox"
           checked={on}
-          disabled={!on && ids.length >= SIDE}
-          aria-label={`Compare ${clip(promptOf(r) || r.id, 40)}`}
+          disabled={!on && ids.length >= CHOSEN}
+          aria-label={`Select ${clip(promptOf(r) || r.id, 40)}`}
           onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
         />
       </td>
@@ -427,6 +459,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           >
             {clip(promptOf(r), 160) || <em>no prompt</em>}
           </button>
+          <OriginBadges run={r} />
           {r.tags.length > 0 && (
             <span class="tags" title={r.tags.join(', ')}>
               {r.tags.map((t) => (
@@ -526,32 +559,5 @@ function Pager({ total }: { total: number }) {
         Next
       </button>
     </nav>
-  );
-}
-
-function Ticked() {
-  const ids = at.ids.value;
-  return (
-    <div class="row">
-      {ids.length > 0 && (
-        <>
-          <span class="muted">
-            {ids.length} of {SIDE} selected
-          </span>
-          <button type="button" class="btn" onClick={() => select({ ids: [] })}>
-            Clear
-          </button>
-        </>
-      )}
-      <button
-        type="button"
-        class="btn primary"
-        disabled={ids.length < 2}
-        title="Select 2 to 4 runs"
-        onClick={() => go({ view: 'compare' })}
-      >
-        <Icon name="compare" /> Compare
-      </button>
-    </div>
   );
 }

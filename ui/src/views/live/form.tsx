@@ -1,5 +1,5 @@
 // The start form. What is typed survives a look at another view.
-import { signal } from '@preact/signals';
+import { type Signal, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';
 import type { GenerateRequest } from '../../api/types';
@@ -21,7 +21,9 @@ const DEPTH_HELP: Record<Depth, string> = {
   module: 'Down to components; costs below 1 %.',
   deep: 'Down to single operations; costs below 3 %.',
 };
-const DTYPES = ['', 'f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
+const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
+const KV_TYPES = ['f32', 'f16'];
+const BATCH_RULES = ['tokens', 'equal'];
 
 const form = signal({
   model: '',
@@ -36,8 +38,17 @@ const form = signal({
   seed: '',
   batch: '1',
   repeat: '1',
+  warmup: '0',
   dtype: '',
+  minP: '',
+  penalty: '',
+  stop: '',
+  system: '',
+  kv: '',
+  batchRule: '',
 });
+const chat = signal(false);
+const ignoreEos = signal(false);
 const error = signal<string | null>(null);
 const sending = signal(false);
 
@@ -68,7 +79,31 @@ function request(): GenerateRequest {
     ...(given(f.seed) !== undefined && { seed: given(f.seed) }),
     ...((given(f.batch) ?? 1) > 1 && { batch_size: given(f.batch) }),
     ...(f.dtype && { dtype: f.dtype }),
+    ...(f.kv && { kv: f.kv }),
+    ...(f.batchRule && (given(f.batch) ?? 1) > 1 && { batch_rule: f.batchRule }),
+    ...(given(f.minP) !== undefined && { min_p: given(f.minP) }),
+    ...(given(f.penalty) !== undefined && { repetition_penalty: given(f.penalty) }),
+    ...(stops(f.stop).length && { stop: stops(f.stop) }),
+    ...(chat.value && { chat: true, ...(f.system && { system: f.system }) }),
+    ...(ignoreEos.value && { ignore_eos: true }),
   };
+}
+
+/** One text per line; `\\n` stands for a line feed. */
+const stops = (text: string): string[] =>
+  text
+    .split('\n')
+    .filter((t) => t !== '')
+    .map((t) => t.replaceAll('\\n', '\n'));
+
+const times = (text: string, least: number): number =>
+  Math.max(least, Math.min(50, Math.round(given(text) ?? least)));
+
+/** Warm-up runs are stored, tagged, and outside of the experiment: no mean counts them. */
+const WARM_UP = 'warm-up';
+function warmUp(): GenerateRequest {
+  const { experiment_name: _, ...ask } = request();
+  return { ...ask, tags: [WARM_UP] };
 }
 
 async function start(): Promise<void> {
@@ -76,8 +111,8 @@ async function start(): Promise<void> {
   sending.value = true;
   error.value = null;
   try {
-    const times = Math.max(1, Math.min(50, Math.round(given(form.value.repeat) ?? 1)));
-    for (let i = 0; i < times; i++) await api.generate(request());
+    for (let i = times(form.value.warmup, 0); i > 0; i--) await api.generate(warmUp());
+    for (let i = times(form.value.repeat, 1); i > 0; i--) await api.generate(request());
   } catch (e) {
     error.value = e instanceof ApiError ? e.message : String(e);
   }
@@ -172,6 +207,19 @@ export function StartForm() {
           onInput={(e) => put('prompt', e.currentTarget.value)}
         />
       </label>
+      <Check label="Chat" of={chat} title="Run the prompt through the model's own chat template" />
+      {chat.value && (
+        <label class="field">
+          <span>System message</span>
+          <textarea
+            class="input"
+            name="system"
+            rows={2}
+            value={f.system}
+            onInput={(e) => put('system', e.currentTarget.value)}
+          />
+        </label>
+      )}
       <div class="field">
         <span>Depth</span>
         <Segmented
@@ -201,29 +249,57 @@ export function StartForm() {
           <Text label="Top p" name="topP" type="number" min="0" max="1" step="0.01" />
         </div>
         <div class="pair">
+          <Text label="Min p" name="minP" type="number" min="0" max="1" step="0.01" />
+          <Text
+            label="Repetition penalty"
+            name="penalty"
+            type="number"
+            min="0.01"
+            step="0.01"
+            hint="1: none"
+          />
+        </div>
+        <div class="pair">
           <Text label="Seed" name="seed" type="number" min="0" />
           <Text label="Batch size" name="batch" type="number" min="1" />
         </div>
         <div class="pair">
-          <label class="field">
-            <span>Weights</span>
-            <select
-              class="input"
-              value={f.dtype}
-              onChange={(e) => put('dtype', e.currentTarget.value)}
-            >
-              {DTYPES.map((d) => (
-                <option key={d} value={d}>
-                  {d || 'as stored'}
-                </option>
-              ))}
-            </select>
-          </label>
-          <Text label="Experiment" name="experiment" />
+          <Choice label="Weights" name="dtype" options={DTYPES} none="as stored" />
+          <Choice label="KV cache" name="kv" options={KV_TYPES} none="the engine's choice" />
         </div>
+        {(given(f.batch) ?? 1) > 1 && (
+          <Choice
+            label="Split the energy of a shared step by"
+            name="batchRule"
+            options={BATCH_RULES}
+            none="bytes"
+          />
+        )}
+        <label class="field">
+          <span>Stop at</span>
+          <textarea
+            class="input stops"
+            name="stop"
+            rows={2}
+            placeholder="one text per line"
+            value={f.stop}
+            onInput={(e) => put('stop', e.currentTarget.value)}
+          />
+        </label>
+        <Check
+          label="Go on after the end of the text"
+          of={ignoreEos}
+          title="Continue past end-of-sequence tokens, up to the number of new tokens"
+        />
         <div class="pair">
+          <Text label="Warm-up runs" name="warmup" type="number" min="0" max="50" />
           <Text label="Repeat" name="repeat" type="number" min="1" max="50" />
         </div>
+        <p class="note">
+          Warm-up runs come first, with the tag <code>{WARM_UP}</code> and outside of the
+          experiment.
+        </p>
+        <Text label="Experiment" name="experiment" />
       </details>
       <div class="row start-actions">
         <button
@@ -271,6 +347,42 @@ export function StartForm() {
         </div>
       )}
     </form>
+  );
+}
+
+function Choice(props: { label: string; name: Key; options: string[]; none: string }) {
+  return (
+    <label class="field">
+      <span>{props.label}</span>
+      <select
+        class="input"
+        name={props.name}
+        value={form.value[props.name]}
+        onChange={(e) => put(props.name, e.currentTarget.value)}
+      >
+        <option value="">{props.none}</option>
+        {props.options.map((d) => (
+          <option key={d} value={d}>
+            {d}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Check({ label, of, title }: { label: string; of: Signal<boolean>; title: string }) {
+  return (
+    <label class="check" title={title}>
+      <input
+        type="checkbox"
+        checked={of.value}
+        onChange={(e) => {
+          of.value = e.currentTarget.checked;
+        }}
+      />
+      {label}
+    </label>
   );
 }
 
