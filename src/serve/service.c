@@ -4,6 +4,7 @@
 #include "profile/advice.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
+#include "profile/preflight.h"
 #include "profile/report.h"
 #include "serve/machine.h"
 #include "store/export.h"
@@ -503,7 +504,15 @@ static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_
     if (status != PJ_OK) return status;
     found.model = path;
     pj_profile_options_set(&options, &found);
+    pj_prompt prompt = {.text = ask->prompt,
+                        .bytes = ask->prompt_bytes,
+                        .ids = ask->prompt_ids,
+                        .id_count = ask->prompt_id_count};
+    options.prompts = &prompt;
+    options.prompt_count = 1;
     status = pj_sampling_check(&options.sampling, err);
+    /* What cannot run is refused now, rather than stored as a failed run later. */
+    if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     if (status != PJ_OK) return status;
     return pj_run_queue_add(serve->queue, &found, id, position, err);
 }

@@ -120,6 +120,15 @@ class Strict(unittest.TestCase):
         self.assertIn("ids", self.problem(get("/api/profiling/compare?ids=last"), 400))
         self.problem(get("/api/profiling/compare"), 400)
 
+    def test_what_cannot_fit_is_refused_before_it_is_queued(self):
+        with harness.Server(power="none") as server:
+            for fields in (dict(max_length=1000000), dict(max_length=512),
+                           dict(prompt=None, prompt_ids=[1] * 600, max_length=1)):
+                for wait in (True, False):
+                    answer = server.generate(**fields, wait=wait)
+                    self.assertIn("context of 512", self.problem(answer, 422))
+            self.assertEqual(server.get("/api/profiling/runs").json(), [])
+
     def test_tags(self):
         with harness.Server(power="none") as server:
             run, other = [server.generate(max_length=2, tags=["a", "b"]).json()["id"] for _ in range(2)]

@@ -72,6 +72,12 @@ const NO_LISTS = {
   anomalies: [],
 };
 
+const POST = { method: 'POST' };
+const asJson = (body: unknown) => ({
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(body),
+});
+
 const run = (id: string): string => `api/profiling/run/${encodeURIComponent(id)}`;
 
 export const api = {
@@ -113,6 +119,21 @@ export const api = {
     get<T.ExperimentLine[]>('api/profiling/experiments', {}, signal),
   experiment: (name: string, signal?: AbortSignal) =>
     get<T.Experiment>(`api/profiling/experiments/${encodeURIComponent(name)}`, {}, signal),
+  async beginExperiment(plan: T.Plan): Promise<string> {
+    const r = await request('api/profiling/experiments', {}, { method: 'POST', ...asJson(plan) });
+    return ((await r.json()) as { name: string }).name;
+  },
+  cancelExperiment: async (name: string): Promise<void> => {
+    await request(`api/profiling/experiments/${encodeURIComponent(name)}/cancel`, {}, POST);
+  },
+  /** What is left of a stored plan; `again`: another round. */
+  resumeExperiment: async (name: string, again: boolean): Promise<void> => {
+    await request(
+      `api/profiling/experiments/${encodeURIComponent(name)}/resume`,
+      { again: again ? 'true' : null },
+      POST,
+    );
+  },
   /** A report as a page of its own: of runs, or of an experiment. */
   reportHref: (of: { ids?: string; experiment?: string; format?: string }): string =>
     address('api/profiling/report', of),

@@ -500,13 +500,24 @@ export interface Plan {
   max_latency_ms?: number;
   seed?: number;
   eval?: string | null;
+  eval_text?: string | null;
   depth?: string;
   round?: number;
 }
 
+export type ExperimentState =
+  | 'queued'
+  | 'running'
+  | 'completed'
+  | 'cancelled'
+  | 'failed'
+  | 'unfinished';
+
 export interface ExperimentLine {
   name: string;
   created_at: string;
+  state?: ExperimentState;
+  error?: string | null;
   plan: Plan;
 }
 
@@ -534,9 +545,21 @@ export interface ExperimentCell {
   ids: string[];
 }
 
+export interface ExperimentProgress {
+  run_id: string | null;
+  done: number;
+  total: number;
+  block: number;
+  cell: number;
+  cell_name: string;
+  left_s: N;
+}
+
 export interface Experiment {
   name: string;
-  state: string;
+  state: ExperimentState;
+  error?: string | null;
+  progress?: ExperimentProgress | null;
   round: number;
   done: number;
   total: number;

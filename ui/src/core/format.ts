@@ -153,6 +153,9 @@ export const shortId = (id: string): string => id.slice(-8);
 
 /** A run's prompt, or why there is none to show; '' when none was recorded. */
 export function promptOf(run: { prompt: string | null; prompt_private?: unknown }): string {
+  // A prompt given as token ids is kept as their numbers.
+  if (run.prompt && /^\d+(,\d+){3,}$/.test(run.prompt))
+    return `${run.prompt.split(',').length} token ids: ${run.prompt}`;
   return run.prompt ?? (run.prompt_private ? '(private)' : '');
 }
 

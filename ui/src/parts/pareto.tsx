@@ -13,6 +13,9 @@ import { dark, unit } from '../state/settings';
 /** With more runs than this, whiskers of all would hide the points. */
 const CROWD = 60;
 
+const nameOf = (name: string, knee: boolean): string =>
+  knee ? (name ? `knee: ${name}` : 'knee') : name;
+
 export function ParetoPanel(props: {
   runs: RunSummary[];
   colourOf?: (run: RunSummary, i: number) => string;
@@ -110,14 +113,12 @@ export function ParetoPanel(props: {
               x: r.tokens_per_second ?? 0,
               y: r.joules_per_token ?? 0,
               yHalf: list.length > CROWD && !props.strong?.(r) ? null : half(r),
-              label: [
-                i === knee ? 'knee:' : '',
+              label: nameOf(
                 on.has(i) || props.labelOf
                   ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim())
                   : '',
-              ]
-                .filter(Boolean)
-                .join(' '),
+                i === knee,
+              ),
               colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
               strong: props.strong?.(r) ?? on.has(i),
               size: props.strong?.(r) || i === knee ? 1.6 : list.length > CROWD ? 0.3 : 0.9,

@@ -330,6 +330,19 @@ async function refetch(id: string): Promise<void> {
   }
 }
 
+/** How far the running experiment is; null before the server has said anything of one. */
+export interface ExperimentNews {
+  name: string;
+  state: string;
+  done: number;
+  total: number;
+  cell: string;
+  left: number | null;
+  /** When it was told, by the page's clock. */
+  at: number;
+}
+export const experiment = signal<ExperimentNews | null>(null);
+
 /** Counts ends of runs: lists of stored runs reload when it moves. */
 export const finished = signal(0);
 
@@ -409,6 +422,17 @@ function message(m: Record<string, unknown> & { type: string }): void {
           { run: id, t_ms: t, code: str(m.code), text: str(m.text) },
         ];
       }
+      break;
+    case 'experiment_progress':
+      experiment.value = {
+        name: str(m.experiment),
+        state: str(m.state),
+        done: num(m.done) ?? 0,
+        total: num(m.total) ?? 0,
+        cell: str(m.cell_name),
+        left: num(m.left_s),
+        at: performance.now(),
+      };
       break;
     case 'gap':
       lost.value += Math.max(1, (num(m.to) ?? 0) - (num(m.from) ?? 0) + 1);

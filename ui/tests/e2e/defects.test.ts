@@ -182,6 +182,31 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
+  test('3: no anomaly is a rounding error, on a rail that is flat', async () => {
+    const flat = await startTarget('sim:seed=4,period_ms=1,kind=power,noise=0,resolution_mj=0');
+    try {
+      const ask = { prompt: 'A flat rail', profiling_depth: 'module', max_length: 64 };
+      const { run_id } = await generate(flat.url, ask);
+      const summary = (await (
+        await fetch(`${flat.url}api/profiling/run/${run_id}/summary`)
+      ).json()) as { anomalies: { value: number; expected: number; score: number }[] };
+      for (const a of summary.anomalies) {
+        expect(Math.abs(a.score)).toBeLessThan(1e5);
+        expect(Math.abs(a.value / a.expected - 1)).toBeGreaterThan(0.005);
+      }
+      await visit({ view: 'analysis', run: run_id, pane: 'figures' }, {}, flat.url);
+      await panel('Anomalies').waitFor();
+      await chartHas(page, 'timeline', 'count');
+      const text = await page.locator('main').innerText();
+      expect(text).not.toMatch(/\d{7,}(\.\d+)? (robust )?deviations/);
+      for (const [, value, expected] of text.matchAll(/([\d.,]+ \w+), expected ([\d.,]+ \w+)/g))
+        expect(value).not.toBe(expected);
+    } finally {
+      await o?.close();
+      await flat.close();
+    }
+  });
+
   test('4: the figure beside a scope is that of the scope, whatever is combined', async () => {
     const tokens = (await get<{ tokens: Token[] }>(`run/${run}/tokens`)).tokens;
     await visit({ view: 'analysis', run, token: '10' });
@@ -239,6 +264,31 @@ describe.skipIf(why)('the page says what is so', () => {
       difference: Number((e as HTMLElement).dataset.difference),
     }));
     expect(sums.sum).toBeCloseTo(sums.difference, 4);
+  });
+
+  test('7: loading the model is apart, and not in the joules of a token', async () => {
+    const cold = await startTarget('sim:seed=6,period_ms=1,kind=counter');
+    try {
+      const ask = { prompt: 'Cold start', profiling_depth: 'module', max_length: 24 };
+      const { run_id } = await generate(cold.url, ask);
+      const s = (await (
+        await fetch(`${cold.url}api/profiling/run/${run_id}/summary`)
+      ).json()) as Record<string, number>;
+      expect(s.model_load_energy_mj).toBeGreaterThan(0);
+      const perToken = s.request_energy_mj / s.output_tokens;
+      expect((s.joules_per_token * 1000) / perToken).toBeCloseTo(1, 6);
+      await visit({ view: 'analysis', run: run_id }, {}, cold.url);
+      await page.locator('[data-part=load]').waitFor();
+      const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
+      await expect.poll(async () => mj(await mean.innerText()) / perToken).toBeCloseTo(1, 1);
+      await page.goto(at(cold.url, { view: 'history' }));
+      const cell = page.locator('.runs tbody td[data-label="Per token"]').first();
+      await expect.poll(async () => mj(await cell.innerText()) / perToken).toBeCloseTo(1, 1);
+      expect(await cell.getAttribute('title')).toMatch(/without loading the model/);
+    } finally {
+      await o?.close();
+      await cold.close();
+    }
   });
 
   test('8: stalls do not decide what is hot: median and typical stand beside the mean', async () => {
@@ -299,6 +349,23 @@ describe.skipIf(why)('the page says what is so', () => {
     await page.getByLabel('Energy unit').selectOption('auto');
   });
 
+  test('11: what cannot fit is refused before it is queued', async () => {
+    expected = /422/;
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await page
+      .locator('select[name=model] option:not([disabled])')
+      .first()
+      .waitFor({ state: 'attached' });
+    await page.fill('input[name=length]', '100000');
+    await page.getByRole('button', { name: /^(Start|Queue)$/ }).click();
+    await page
+      .locator('.start .notice.bad')
+      .getByText(/more than the model's context/)
+      .waitFor();
+    expect(await page.locator('.queue li').count()).toBe(0);
+  });
+
   test('12: with the server gone nothing claims to run, and nothing red stays when it is back', async () => {
     expected = /WebSocket|ERR_|Failed to load|ECONN/;
     const own = await startTarget('sim:seed=2,period_ms=1,kind=counter');
@@ -341,6 +408,49 @@ describe.skipIf(why)('the page says what is so', () => {
     } finally {
       await o?.close();
       await own.close();
+    }
+  });
+
+  test('13: a run that is not there is said once, with a way out', async () => {
+    expected = /404/;
+    await visit({ view: 'analysis', run: '01980000-0000-7000-8000-000000000000' });
+    await page.getByText(/there is no run/).waitFor();
+    expect(await page.getByText(/there is no run/).count()).toBe(1);
+    expect(await page.getByText('Loading…').count()).toBe(0);
+    await page.getByRole('link', { name: 'All runs' }).click();
+    await page.locator('.runs tbody tr').first().waitFor();
+  });
+
+  test('14: a run that was stopped near its end is shown as it is stored', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    for (const delay of [0, 30, 120]) {
+      const prompt = `Nearly done ${delay}`;
+      const { run_id } = (await (
+        await fetch(`${target.url}api/profiling/generate`, {
+          method: 'POST',
+          body: JSON.stringify({ prompt, max_length: 12, wait: false }),
+        })
+      ).json()) as { run_id: string };
+      await page.waitForTimeout(delay);
+      const stop = await fetch(`${target.url}api/profiling/run/${run_id}/cancel`, {
+        method: 'POST',
+      });
+      const said = stop.ok ? ((await stop.json()) as { status: string }).status : 'ended';
+      let stored = '';
+      await expect
+        .poll(async () => {
+          const r = await fetch(`${target.url}api/profiling/run/${run_id}/summary`);
+          stored = r.ok ? ((await r.json()) as { status: string }).status : 'gone';
+          return stored;
+        })
+        .not.toMatch(/queued|running/);
+      // "cancelled" is said of one that had not begun; of any other its end decides.
+      if (said === 'cancelled') expect(stored).toMatch(/cancelled|gone/);
+      else expect(stored).toMatch(/completed|cancelled/);
+      if (stored === 'gone') continue;
+      await page.goto(at(target.url, { view: 'history', q: prompt }));
+      await expect.poll(() => page.locator('.runs tbody tr').first().innerText()).toContain(stored);
     }
   });
 

@@ -135,14 +135,44 @@ describe.skipIf(why)('experiments', () => {
     await expect.poll(legend).toMatch(/bf16/);
   });
 
-  test('an interrupted one says how far it came and how it goes on', async () => {
+  test('an interrupted one says how far it came, and can go on', async () => {
     const d = await result('cut short');
     expect(d.state).toBe('unfinished');
     await visit({});
     await page.getByRole('link', { name: /cut short/ }).click();
     await page.getByText(`${d.done} of ${d.total} runs`).waitFor();
-    await page.getByText('perjoule experiment --name').waitFor();
+    await panel('Result').getByRole('button', { name: 'Go on' }).waitFor();
     expect(query().get('experiment')).toBe('cut short');
+  });
+
+  test('one is planned in the page, watched, stopped, and goes on', async () => {
+    await visit({});
+    await page.getByRole('button', { name: 'New experiment' }).click();
+    const form = page.getByRole('form', { name: 'New experiment' });
+    await form.getByLabel('Name').fill('from the page');
+    for (const w of ['bf16', 'q8_0']) await form.getByLabel(w, { exact: true }).check();
+    await form.getByLabel('Batch sizes').fill('1, two');
+    await form.getByText('whole numbers with commas').waitFor();
+    expect(await form.getByRole('button', { name: 'Start' }).isDisabled()).toBe(true);
+    await form.getByLabel('Batch sizes').fill('1, 2');
+    await form.getByLabel('Prompt tokens').fill('8');
+    await form.getByLabel('New tokens').fill('64');
+    await form.getByLabel('Runs of each cell').fill('40');
+    await form.getByText('4 cells, 160 runs').waitFor();
+    await form.getByRole('button', { name: 'Start' }).click();
+    await expect.poll(() => query().get('experiment')).toBe('from the page');
+    await page.getByText(/^now .*(left at most|not known yet)/).waitFor({ timeout: 45_000 });
+    const head = panel('Result');
+    await head.getByRole('button', { name: 'Stop' }).click();
+    await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
+    const { done } = await result('from the page');
+    expect(done).toBeLessThan(160);
+    await head.getByRole('button', { name: 'Go on' }).click();
+    await expect
+      .poll(async () => (await result('from the page')).done, { timeout: 45_000 })
+      .toBeGreaterThan(done);
+    await head.getByRole('button', { name: 'Stop' }).click();
+    await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
   });
 
   test('a name without a plan leads to its runs', async () => {

@@ -177,6 +177,46 @@ describe.skipIf(why)('the dashboard', () => {
       await nowSays(/cancelled|completed/i);
     });
 
+    test.skipIf(FIXTURE)('the form asks for everything that a request can say', async () => {
+      await visit({ view: 'live' });
+      await page.getByText('Connected').waitFor();
+      await page.locator('select[name=model] option').first().waitFor({ state: 'attached' });
+      await page.getByText('More settings').click();
+      await page.fill('input[name=length]', '6');
+      await page.fill('input[name=minP]', '0.05');
+      await page.fill('input[name=penalty]', '1.1');
+      await page.fill('textarea[name=stop]', 'never this\nnor\\nthat');
+      await page.selectOption('select[name=kv]', 'f16');
+      await page.getByLabel('Go on after the end of the text').check();
+      await page.fill('input[name=batch]', '2');
+      await page.selectOption('select[name=batchRule]', 'equal');
+      await page.fill('input[name=warmup]', '1');
+      await page.fill('input[name=experiment]', 'from the form');
+      const bodies: Record<string, unknown>[] = [];
+      page.on('request', (r) => {
+        if (r.url().endsWith('/generate')) bodies.push(r.postDataJSON() as Record<string, unknown>);
+      });
+      await button(/^(Start|Queue)$/).click();
+      await expect.poll(() => bodies.length).toBe(2);
+      expect(bodies[0]).toMatchObject({ tags: ['warm-up'], min_p: 0.05 });
+      expect(bodies[0]).not.toHaveProperty('experiment_name');
+      expect(bodies[1]).toMatchObject({
+        repetition_penalty: 1.1,
+        stop: ['never this', 'nor\nthat'],
+        kv: 'f16',
+        ignore_eos: true,
+        batch_size: 2,
+        batch_rule: 'equal',
+        experiment_name: 'from the form',
+      });
+      await expect
+        .poll(async () => {
+          const r = await fetch(`${target.url}api/profiling/runs?experiment=from%20the%20form`);
+          return ((await r.json()) as { status: string }[])[0]?.status;
+        })
+        .toBe('completed');
+    });
+
     test('what cannot be run is refused with a sentence', async () => {
       expected = /422|400/;
       await visit({ view: 'live' });
@@ -313,6 +353,19 @@ describe.skipIf(why)('the dashboard', () => {
           ),
         )
         .toBeGreaterThan(1);
+    });
+
+    test('conditions of the devices are a track of the time canvas, and in its table', async () => {
+      await openRun();
+      const said = page.locator('section.panel[aria-label=Timeline] .legend');
+      const r = await fetch(`${target.url}api/profiling/run/${runs[0]}/conditions`);
+      const { devices } = (await r.json()) as {
+        devices: { device: string; utilisation: unknown; temperature_c: unknown }[];
+      };
+      const shown = devices.filter((d) => d.utilisation || d.temperature_c);
+      for (const d of shown) await said.getByText(new RegExp(`^${d.device}: `)).waitFor();
+      await button('Timeline: view as table').click();
+      await page.getByLabel('Timeline, table').getByText('temperature_c').waitFor();
     });
 
     test('dragging zooms; W S A D f Esc, the minimap and Back move and undo the range', async () => {
@@ -597,6 +650,39 @@ describe.skipIf(why)('the dashboard', () => {
       await dialog.getByRole('button', { name: 'Delete' }).click();
       await page.getByText('No run matches these filters.').waitFor();
       expect((await fetch(`${target.url}api/profiling/run/${doomed}/summary`)).status).toBe(404);
+    });
+
+    test('many runs are ticked: tagged, exported, deleted after a question', async () => {
+      const prompts = ['One of many', 'Two of many', 'Three of many'];
+      for (const prompt of prompts)
+        await generate(target.url, { prompt, max_length: 3, wait: !FIXTURE });
+      await visit({ view: 'history', q: 'of many' });
+      await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(3);
+      await page.getByLabel('Select all runs of this page').check();
+      await page.getByText('3 selected').waitFor();
+      await page.locator('.bulk').getByText('Tag', { exact: true }).click();
+      await page.getByLabel('Tag of the selected runs').fill('by hand');
+      await button('Add').click();
+      await expect.poll(() => page.locator('.runs .tag', { hasText: 'by hand' }).count()).toBe(3);
+      await button('Remove').click();
+      await expect.poll(() => page.locator('.runs .tag').count()).toBe(0);
+      await page.locator('.bulk').getByText('Export').click();
+      const [file] = await Promise.all([
+        page.waitForEvent('download'),
+        page.getByRole('button', { name: 'Figures of the 3 selected, CSV' }).click(),
+      ]);
+      const csv = Buffer.concat(await (await file.createReadStream()).toArray()).toString();
+      expect(csv.trim().split('\r\n')).toHaveLength(4);
+      for (const p of prompts) expect(csv).toContain(p);
+      await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
+      const dialog = page.getByRole('dialog');
+      await dialog.getByText('Delete 3 runs?').waitFor();
+      await dialog.getByRole('button', { name: 'Keep' }).click();
+      expect(await page.locator('.runs tbody tr').count()).toBe(3);
+      await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
+      await dialog.getByRole('button', { name: 'Delete' }).click();
+      await page.getByText('No run matches these filters.').waitFor();
+      expect(query().get('ids')).toBe(null);
     });
 
     test('two to four runs are ticked and compared', async () => {

@@ -57,14 +57,22 @@ const views: Record<string, () => Record<string, string>> = {
     component: 'attention',
   }),
   fallback: () => ({ view: 'analysis', run: id(2) }),
+  cancelled: () => ({ view: 'analysis', run: id(3) }),
+  partial: () => ({ view: 'analysis', run: id(7) }),
+  engine: () => ({ view: 'analysis', run: id(9) }),
+  modelled: () => ({ view: 'analysis', run: id(4), pane: 'heatmap' }),
   history: () => ({ view: 'history' }),
+  nothing: () => ({ view: 'history', q: 'no such prompt' }),
+  gone: () => ({ view: 'analysis', run: 'no-such-run' }),
+  experiments: () => ({ view: 'experiments' }),
   detail: () => ({ view: 'history', run: id(0) }),
   compare: () => ({ view: 'compare', ids: known.slice(0, 3).join(',') }),
 };
 
+const WIDTHS = (process.env.WIDTHS ?? '1280,390,1920').split(',').map(Number);
 for (const [name, query] of Object.entries(views)) {
   for (const dark of [false, true]) {
-    for (const width of [1280, 390]) {
+    for (const width of WIDTHS) {
       test.skipIf(documents || (only && !only.split(',').includes(name)))(
         `${name} ${dark ? 'dark' : 'light'} ${width}`,
         async () => {

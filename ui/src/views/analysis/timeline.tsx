@@ -72,16 +72,21 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
       );
     },
   );
+  const sectioned = (phases ?? []).some((x) => (x.section_count ?? 0) > 0);
   const shownSections = few ? sections.value.data : null;
   const slices = useMemo(
-    () => build(phases ?? [], tokens ?? [], shownSections ?? []),
-    [phases, tokens, shownSections],
+    () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned),
+    [phases, tokens, shownSections, sectioned],
   );
   const marks = useMemo(() => marksOf(anomalies ?? [], tokens ?? []), [anomalies, tokens]);
   const totalRails = data.summary.value.data?.total_rails;
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
   const powered = !!whole?.samples_total;
-  const lanes = ['Phases', 'Sections', ...(tokens?.length ? ['Tokens'] : [])];
+  const lanes = [
+    'Phases',
+    ...(sectioned ? ['Sections'] : []),
+    ...(tokens?.length ? ['Tokens'] : []),
+  ];
   const conditions = useResource(data.calm.value ? `conditions ${data.id}` : null, (x) =>
     api.conditions(data.id, x),
   ).value.data;
@@ -170,7 +175,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             c.set({
               full,
               lanes,
-              hints: [null, hint(few, sections.value), null],
+              hints: sectioned ? [null, hint(few, sections.value), null] : [null, null],
               slices,
               marks,
               gauges,
@@ -277,6 +282,7 @@ function build(
   phases: PhaseRow[],
   tokens: TokenRow[],
   sections: (Section & { phase: string })[],
+  sectioned: boolean,
 ): Slice[] {
   const slices: Slice[] = phases.map((p) => ({
     lane: 0,
@@ -306,7 +312,7 @@ function build(
   for (const t of tokens) {
     if (t.step !== null && t.step !== t.token) continue;
     slices.push({
-      lane: 2,
+      lane: sectioned ? 2 : 1,
       start: t.start_ms,
       duration: t.duration_ms,
       label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,

@@ -358,7 +358,7 @@ function Findings({ data, own }: { data: RunData; own: Finding[] }) {
             {f.scope && (
               <button
                 type="button"
-                class="link"
+                class="link show-it"
                 onClick={() => f.scope && select({ ...f.scope, range: null, token: null })}
               >
                 Show it

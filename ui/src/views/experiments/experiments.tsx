@@ -1,4 +1,5 @@
 // Experiments: grids of settings that were run in randomised blocks, and what came out of them.
+import { signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { Experiment, ExperimentLine } from '../../api/types';
@@ -6,18 +7,27 @@ import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { count, dateTime, energy, known, pair, percent, plain, time } from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
-import { Sentence } from '../../parts/notice';
-import { finished } from '../../state/live';
+import { Icon } from '../../parts/icon';
+import { Notice, Sentence } from '../../parts/notice';
+import { experiment } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import { href, select, selection, settle } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { CellsPanel } from './cells';
 import { FactorialPanel, FrontPanel } from './charts';
+import { PlanForm } from './form';
 import { against, halfWidth, planText } from './grid';
 
+/** Counts what was asked of the server here, so that its answers are fetched anew. */
+const asked = signal(0);
+
 export function ExperimentsView() {
-  const list = useResource(`experiments ${finished.value}`, (s) => api.experiments(s));
+  const news = experiment.value;
+  const list = useResource(`experiments ${news?.name} ${news?.state} ${asked.value}`, (s) =>
+    api.experiments(s),
+  );
   const all = list.value.data;
+  const starting = useSignal(false);
   const name = selection.value.experiment;
   useEffect(() => {
     if (all?.length && !name) settle({ experiment: all[0].name });
@@ -25,11 +35,33 @@ export function ExperimentsView() {
   const state = stateOf(list, (x) =>
     x.length
       ? null
-      : 'No experiment is stored yet. Run one in a terminal: `perjoule experiment --dtypes bf16,q8_0 --batches 1,4 --name sweep`',
+      : 'No experiment is stored yet. Plan one here, or run it in a terminal: `perjoule experiment --dtypes bf16,q8_0 --batches 1,4 --name sweep`',
   );
   return (
     <div class="stack">
-      <h1>Experiments</h1>
+      <div class="row">
+        <h1>Experiments</h1>
+        <span class="spacer" />
+        <button
+          type="button"
+          class="btn primary"
+          aria-expanded={starting.value}
+          onClick={() => {
+            starting.value = !starting.value;
+          }}
+        >
+          New experiment
+        </button>
+      </div>
+      {starting.value && (
+        <PlanForm
+          onBegun={(begun) => {
+            starting.value = false;
+            asked.value++;
+            select({ experiment: begun, along: '' });
+          }}
+        />
+      )}
       {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
       {state.kind === 'loading' && <div class="panel state skeleton">Loading…</div>}
       {state.kind === 'empty' && (
@@ -64,6 +96,9 @@ function List({ all }: { all: ExperimentLine[] }) {
               }}
             >
               <strong>{x.name}</strong>
+              {x.state && x.state !== 'completed' && (
+                <span class={`badge ${x.state}`}>{x.state}</span>
+              )}
               <small>{dateTime(x.created_at)}</small>
               <small>{planText(x.plan)}</small>
             </a>
@@ -75,7 +110,10 @@ function List({ all }: { all: ExperimentLine[] }) {
 }
 
 function One({ name }: { name: string }) {
-  const res = useResource(`experiment ${name} ${finished.value}`, (s) => api.experiment(name, s));
+  const news = experiment.value?.name === name ? experiment.value : null;
+  const res = useResource(`experiment ${name} ${news?.state} ${news?.done} ${asked.value}`, (s) =>
+    api.experiment(name, s),
+  );
   const d = res.value.data;
   const state = stateOf(res);
   return (
@@ -113,7 +151,6 @@ function RunsLink({ name }: { name: string }) {
 }
 
 function Head({ d }: { d: Experiment }) {
-  const share = d.total > 0 ? d.done / d.total : 0;
   const sources = [...new Set(d.cells.flatMap((c) => c.energy_source ?? []))];
   return (
     <section class="panel experiment-head" aria-label="Result">
@@ -126,6 +163,7 @@ function Head({ d }: { d: Experiment }) {
             <SourceBadge key={s} source={s} />
           ))}
         <span class="spacer" />
+        <Act d={d} />
         <RunsLink name={d.name} />
         <a
           class="btn"
@@ -137,23 +175,92 @@ function Head({ d }: { d: Experiment }) {
         </a>
       </div>
       <p class="note">{planWords(d)}</p>
-      {d.done < d.total && (
-        <div class="row progress">
-          <progress max={d.total} value={d.done} aria-label="Runs done" />
-          <span class="num">
-            {count(d.done)} of {count(d.total)} runs, {percent(share)}
-          </span>
-          <span class="note">
-            <Sentence text={`It goes on with \`perjoule experiment --name ${d.name}\`.`} />
-          </span>
-        </div>
-      )}
+      <Progress d={d} />
       <ul class="experiment-verdict">
         {verdict(d).map((x) => (
           <li key={x}>{x}</li>
         ))}
       </ul>
     </section>
+  );
+}
+
+/** Stops it, goes on with what is left, or runs another round. */
+function Act({ d }: { d: Experiment }) {
+  const error = useSignal<string | null>(null);
+  const act = async (work: () => Promise<void>) => {
+    error.value = null;
+    try {
+      await work();
+      asked.value++;
+    } catch (e) {
+      error.value = e instanceof Error ? e.message : String(e);
+    }
+  };
+  const active = d.state === 'running' || d.state === 'queued';
+  return (
+    <>
+      {error.value && <Notice bad>{error.value}</Notice>}
+      {active ? (
+        <button
+          type="button"
+          class="btn"
+          onClick={() => void act(() => api.cancelExperiment(d.name))}
+        >
+          <Icon name="stop" /> Stop
+        </button>
+      ) : (
+        <button
+          type="button"
+          class="btn"
+          title={
+            d.state === 'completed'
+              ? 'Another round of the same plan, compared with this one'
+              : 'Runs what is left of the plan'
+          }
+          onClick={() => void act(() => api.resumeExperiment(d.name, d.state === 'completed'))}
+        >
+          <Icon name="play" /> {d.state === 'completed' ? 'Run again' : 'Go on'}
+        </button>
+      )}
+    </>
+  );
+}
+
+function Progress({ d }: { d: Experiment }) {
+  const news = experiment.value?.name === d.name ? experiment.value : null;
+  const left = news?.state === 'running' ? news.left : (d.progress?.left_s ?? null);
+  const done = Math.max(d.done, news?.state === 'running' ? news.done : 0);
+  const cell = news?.state === 'running' ? news.cell : d.progress?.cell_name;
+  return (
+    <>
+      {d.state === 'failed' && d.error && (
+        <Notice bad>
+          <Sentence text={d.error} />
+        </Notice>
+      )}
+      {done < d.total && (
+        <div class="row progress">
+          <progress max={d.total} value={done} aria-label="Runs done" />
+          <span class="num">
+            {count(done)} of {count(d.total)} runs, {percent(done / d.total)}
+          </span>
+          {d.state === 'running' && (
+            <span class="note" role="status">
+              {[
+                cell && `now ${cell}`,
+                known(left) ? `${time(left * 1000)} left at most` : 'time left not known yet',
+              ]
+                .filter(Boolean)
+                .join('; ')}
+            </span>
+          )}
+          {d.state === 'queued' && (
+            <span class="note">It waits: single runs and earlier experiments go first.</span>
+          )}
+        </div>
+      )}
+    </>
   );
 }
 

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
-import { clip, dateTime, known, plain, promptOf, time } from '../../core/format';
+import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
 import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Confirm } from '../../parts/confirm';
@@ -486,10 +486,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
         {time(r.total_duration_ms)}
       </td>
       <td data-col="energy" class={na(r.total_energy_mj)} data-label="Energy">
-        <span class={r.unavailable_reason === 'below_resolution' ? 'absent' : ''}>
-          {runEnergy(r, unit.value)}
-        </span>{' '}
-        <PartialBadge run={r} />
+        <span title={runEnergy(r, unit.value)}>{shortEnergy(r)}</span> <PartialBadge run={r} />
       </td>
       <td
         class={na(r.joules_per_token)}
@@ -504,7 +501,7 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
       </td>
       <td data-col="state" class="state-cell wide" data-label="State">
         <StatusBadge status={r.status} />
-        {r.energy_source !== 'measured' && <SourceBadge source={r.energy_source} />}
+        {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
       </td>
       <td class="actions">
         <a
@@ -529,6 +526,12 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
     </tr>
   );
 }
+
+/** In a narrow column: the bound of what the sensor did not resolve, without the sentence. */
+const shortEnergy = (r: RunSummary): string =>
+  r.unavailable_reason === 'below_resolution' && known(r.energy_upper_mj)
+    ? `unavailable, ≤ ${energy(r.energy_upper_mj, unit.value)}`
+    : runEnergy(r, unit.value);
 
 function Pager({ total }: { total: number }) {
   const page = selection.value.page;
