@@ -216,3 +216,22 @@ test('the interval of a median is wide for few and narrow for many', () => {
   expect(hi).toBeLessThan(230);
   expect(medianInterval(Float64Array.of(1, 2, 3))).toBeNull();
 });
+
+test('the tree of one token, of one layer or component in it, holds what that token has', () => {
+  for (const s of [
+    { token: 10 },
+    { token: 10, layer: 1 },
+    { token: 10, layer: 1, component: 'attention' },
+  ])
+    for (const merged of [true, false]) {
+      const root = tree(sums(rows, cubes, { ...NONE, ...s }, 'energy'), merged);
+      expect(root.children?.map((p) => p.name)).toEqual(['decode']);
+      expect(root.value).toBeCloseTo(energyOf({ token: 10 }), 6);
+      const down = (n: typeof root): number =>
+        n.kind === 'component'
+          ? (n.value ?? 0)
+          : (n.children ?? []).reduce((a, c) => a + down(c), 0);
+      expect(down(root)).toBeCloseTo(cellsIn(s), 6);
+      expect(down(root)).toBeGreaterThan(0);
+    }
+});

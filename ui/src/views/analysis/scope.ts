@@ -355,10 +355,10 @@ export function tree(m: Sums, merged: boolean): TreeNode {
     }
     return node('phase', phase.name, phase.value, phase.ms, phase.energy, children);
   });
-  const total = phases.reduce<number | null>(
-    (a, x) => (a === null || x.value === null ? null : a + x.value),
-    0,
-  );
+  // A phase that the scope leaves out has no energy, which is not an energy that is missing.
+  const total = phases
+    .filter((_, p) => m.phases[p].ms > 0)
+    .reduce<number | null>((a, x) => (a === null || x.value === null ? null : a + x.value), 0);
   return node(
     'run',
     'run',
