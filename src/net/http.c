@@ -280,7 +280,7 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
     const char *origin = pj_http_header(http, "Origin");
     bool live = strcmp(http->target.path, "/ws/profiling") == 0;
     *passed = false;
-    http->host = pj_http_header(http, "Host");
+    http->host = http->target.authority ? http->target.authority : pj_http_header(http, "Host");
     if (!pj_gate_host(gate, http->host))
         return pj_http_problem(http, 403,
                                "the Host header names something that is not this server; open it "

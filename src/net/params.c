@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- decoding ------------------------------------------------------------------------------ */
 
@@ -80,6 +81,22 @@ static pj_status parse_query(const char *text, size_t bytes, pj_params *params, 
     return PJ_OK;
 }
 
+/* Takes "http://authority" off the target; an empty path after it is "/". */
+static pj_status take_authority(const char **raw, size_t *bytes, pj_target *target, pj_arena *arena,
+                                pj_error *err)
+{
+    static const char scheme[] = "http://";
+    enum { SCHEME_BYTES = sizeof scheme - 1 };
+    if (*bytes < SCHEME_BYTES || strncasecmp(*raw, scheme, SCHEME_BYTES) != 0) return PJ_OK;
+    size_t n = SCHEME_BYTES;
+    while (n < *bytes && (*raw)[n] != '/' && (*raw)[n] != '?') n++;
+    target->authority = pj_arena_strndup(arena, *raw + SCHEME_BYTES, n - SCHEME_BYTES);
+    if (!target->authority) return pj_fail(err, PJ_E_INVALID, "the address is too long");
+    *raw += n;
+    *bytes -= n;
+    return PJ_OK;
+}
+
 pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
                           pj_error *err)
 {
@@ -91,9 +108,12 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
         if (raw[i] <= ' ' || raw[i] > '~')
             return pj_fail(err, PJ_E_INVALID,
                            "the address holds a byte that must be percent-encoded");
+    pj_status status = take_authority(&raw, &bytes, target, arena, err);
+    if (status != PJ_OK) return status;
     const char *question = memchr(raw, '?', bytes);
     size_t path_bytes = question ? (size_t)(question - raw) : bytes;
-    target->path = decode(raw, path_bytes, false, arena);
+    bool root = target->authority && path_bytes == 0;
+    target->path = root ? "/" : decode(raw, path_bytes, false, arena);
     if (!target->path || target->path[0] != '/' || !is_plain_text(target->path))
         return pj_fail(err, PJ_E_INVALID, "the path of the address is not valid");
     if (!question) return PJ_OK;

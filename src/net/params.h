@@ -20,11 +20,13 @@ typedef struct pj_params {
 } pj_params;
 
 typedef struct pj_target {
-    const char *path; /* begins with '/' */
+    const char *path;      /* begins with '/' */
+    const char *authority; /* of "http://authority/path", replaces the Host header; else NULL */
     pj_params params;
 } pj_target;
 
-/* Splits and decodes a raw request target ("/a?b=c"); texts go into the arena. */
+/* Splits and decodes a raw request target in origin form ("/a?b=c") or absolute form
+ * ("http://host/a?b=c"); texts go into the arena. */
 pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
                           pj_error *err);
 

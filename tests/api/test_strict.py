@@ -72,6 +72,9 @@ class Strict(unittest.TestCase):
         for host in ("evil.example", f"localhost.evil.example:{port}", "10.1.2.3", "localhost:99999999",
                      "[::1", "", "localhost:x", "127.0.0.1.evil.example", "user@localhost"):
             self.assertIn(self.head(host=f"Host: {host}"), (400, 403), host)
+        # of a target in absolute form the authority counts, not Host (RFC 9112, 3.2.2)
+        self.assertEqual(self.head(host="Host: evil.example", target=f"http://localhost:{port}/healthz"), 200)
+        self.assertEqual(self.head(host="Host: localhost", target="http://evil.example/healthz"), 403)
 
     def test_origin(self):
         body = {"prompt": "x", "max_length": 1}

@@ -32,6 +32,7 @@ static void addresses_are_decoded(void **state)
     assert_int_equal(t.params.count, 4);
     assert_string_equal(pj_params_text(&t.params, "x"), "1 2 \xc3\xa9");
     assert_string_equal(pj_params_text(&t.params, "flag"), "");
+    assert_null(t.authority);
     assert_string_equal(pj_params_text(&t.params, "z"), "&");
     assert_null(pj_params_text(&t.params, "w"));
     pj_arena_fini(&arena);
@@ -42,11 +43,27 @@ static void addresses_are_decoded(void **state)
     pj_arena_fini(&arena);
 }
 
+/* RFC 9112, 3.2.2: a server accepts the absolute form, and its authority replaces Host. */
+static void absolute_addresses_are_taken_apart(void **state)
+{
+    pj_target t;
+    pj_arena arena;
+    assert_int_equal(parse("HTTP://localhost:8000/a?b=c", &t, &arena), PJ_OK);
+    assert_string_equal(t.authority, "localhost:8000");
+    assert_string_equal(t.path, "/a");
+    assert_string_equal(pj_params_text(&t.params, "b"), "c");
+    pj_arena_fini(&arena);
+    assert_int_equal(parse("http://evil.example?b=c", &t, &arena), PJ_OK);
+    assert_string_equal(t.authority, "evil.example");
+    assert_string_equal(t.path, "/");
+    pj_arena_fini(&arena);
+}
+
 static void bad_addresses_are_refused(void **state)
 {
     static const char *const bad[] = {
         "",      "a",    "*",    "/%",   "/%a",     "/%zz",   "/%00",     "/a b",    "/\x7f",
-        "/\xc3", "/%01", "/%7f", "/%C3", "/?a=%00", "/?%ff=", "/?a=%1b[", "/?a=%C3", "http://x/"};
+        "/\xc3", "/%01", "/%7f", "/%C3", "/?a=%00", "/?%ff=", "/?a=%1b[", "/?a=%C3", "ftp://x/"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pj_target t;
         pj_arena arena;
@@ -305,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_decoded),
+        cmocka_unit_test(absolute_addresses_are_taken_apart),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(parameters_keep_their_rules),
         cmocka_unit_test(hosts_are_names_of_this_machine),
