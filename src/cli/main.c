@@ -1,6 +1,7 @@
 /* perjoule: the command line. Finds and runs the command; each has its own file. */
-#include "cli/fold.h"
 #include "base/nearest.h"
+#include "base/thread.h"
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define COMMAND(name) extern const pj_command pj_command_##name;
 #include "cli/commands.def"
@@ -53,7 +55,7 @@ static void print_unknown(const char *prefix, const char *name)
     for (int i = 0; i < COMMAND_COUNT; i++)
         pj_nearest_offer(&nearest, commands[i]->name, strlen(commands[i]->name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    fprintf(stderr, "%s: there is no command %s%s (see: perjoule help)\n", prefix, name, hint);
+    pj_say("%s: there is no command %s%s (see: perjoule help)", prefix, name, hint);
 }
 
 static int run_help(const pj_command *command, int argc, char **argv)
@@ -87,8 +89,9 @@ const pj_command pj_command_help = {
 /* Commands without live output, which is folded to the terminal's width. */
 static bool is_printed_whole(int argc, char **argv)
 {
-    static const char *const names[] = {"help",   "ls",      "show", "compare",
-                                        "models", "sensors", "check"};
+    static const char *const names[] = {"help",   "ls",      "show",      "compare",
+                                        "models", "sensors", "check",     "predict",
+                                        "eval",   "import",  "calibrate", "experiment"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(argv[0], names[i]) == 0) return true;
     for (int i = 1; i < argc; i++)
@@ -96,10 +99,8 @@ static bool is_printed_whole(int argc, char **argv)
     return false;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
-    signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (argc < 2) {
         print_overview(stderr);
         return PJ_EXIT_USAGE;
@@ -109,7 +110,7 @@ int main(int argc, char **argv)
         return PJ_EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        pj_fold_begin();
+        pj_fold_begin(stdout);
         print_overview(stdout);
         pj_fold_end();
         return PJ_EXIT_OK;
@@ -119,8 +120,41 @@ int main(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    if (is_printed_whole(argc - 1, argv + 1)) pj_fold_begin();
+    if (is_printed_whole(argc - 1, argv + 1)) pj_fold_begin(stdout);
     int code = command->run(command, argc - 1, argv + 1);
     pj_fold_end();
     return code;
+}
+
+/* ---- the stack ------------------------------------------------------------------------------ */
+
+/* Kernels keep more than this on the stack. */
+enum { LEAST_STACK_BYTES = 1 << 20 };
+
+typedef struct program {
+    char **argv;
+    int argc, code;
+} program;
+
+static void *run_in_thread(void *context)
+{
+    program *p = context;
+    p->code = run_program(p->argc, p->argv);
+    return NULL;
+}
+
+/* Under a small `ulimit -s` everything runs in a thread, whose stack is large enough. */
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    struct rlimit stack;
+    program p = {argv, argc, PJ_EXIT_FAILED};
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
+    signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
+    if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)
+        return run_program(argc, argv);
+    if (pj_thread_start(&thread, "main", run_in_thread, &p, NULL) != PJ_OK)
+        return run_program(argc, argv);
+    pthread_join(thread, NULL);
+    return p.code;
 }
