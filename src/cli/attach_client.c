@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/attach_report.h"
+#include "cli/fold.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
 #include "profile/requests.h"
@@ -215,7 +216,7 @@ pj_status pj_attach_open_session(const pj_attach_args *a, pj_session **session, 
                                   .database = a->no_store ? "none" : a->database};
     pj_status status = pj_session_open(&options, session, err);
     if (status == PJ_OK && (*session)->warning[0])
-        fprintf(stderr, "perjoule attach: %s\n", (*session)->warning);
+        pj_say("perjoule attach: %s", (*session)->warning);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "attach/proxy.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/fold.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
 #include "profile/requests.h"
@@ -119,7 +120,7 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
     x->failed += pj_exchange_result(exchange) != PJ_EXCHANGE_COMPLETED;
     if (err->status != PJ_OK) {
         x->unstored++;
-        fprintf(stderr, "perjoule attach: %s\n", err->text);
+        pj_say("perjoule attach: %s", err->text);
     }
     if (!data || x->args->json) return;
     pj_format_energy(data->info.total_mj, joules, sizeof joules);
@@ -157,7 +158,7 @@ static pj_status open_all(proxying *x, pj_error *err)
     if (status != PJ_OK) return status;
     /* The server may come later: then its requests just fail until it is there. */
     if (pj_server_find(&a->place, a->header_lines, &x->server, &silent) != PJ_OK)
-        fprintf(stderr, "perjoule attach: %s\n", silent.text);
+        pj_say("perjoule attach: %s", silent.text);
     status = pj_attach_open_session(a, &x->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
@@ -171,10 +172,9 @@ static void say_ready(const proxying *x)
     char authority[PJ_URL_HOST_BYTES + 8];
     pj_url_authority(&x->place, authority, sizeof authority);
     if (x->args->no_power)
-        fprintf(stderr, "perjoule attach: energy is unavailable: %s\n", x->args->no_power);
+        pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
-        fprintf(stderr, "perjoule attach: energy is unavailable: %s\n",
-                pj_meter_remedy(x->session->meter));
+        pj_say("perjoule attach: energy is unavailable: %s", pj_meter_remedy(x->session->meter));
     printf("listening at http://%s, in front of %s (%s)\n", authority, x->args->url,
            x->server.engine);
     fflush(stdout);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "llm/kernels/limits.h"
 #include "llm/pages.h"
@@ -369,7 +370,7 @@ static void keep_limits(bench *b)
     b->limits.read_bytes_s = b->read_bytes_s;
     pj_error err;
     if (pj_machine_limits_save(cpu, &b->limits, &err) != PJ_OK)
-        fprintf(stderr, "perjoule bench kernels: %s\n", err.text);
+        pj_say("perjoule bench kernels: %s", err.text);
 }
 
 static int run_bench_kernels(const pj_command *command, int argc, char **argv)

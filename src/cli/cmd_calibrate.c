@@ -1,5 +1,6 @@
 /* perjoule calibrate: measures every component of a model in isolation, so that later runs can
  * separate components with any sensor. */
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -30,7 +31,7 @@ static void show_block(void *context, pj_phase phase, const char *component, uin
                        uint32_t of)
 {
     if (pj_terminal_is(stderr))
-        fprintf(stderr, "\r\033[K%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
+        pj_live_line(stderr, "%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
 }
 
 static void print_json(const pj_calibration *c, const char *path)

@@ -7,6 +7,7 @@
  * --json, to standard output at the end.
  */
 #include "cli/exec_child.h"
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -176,6 +177,7 @@ static bool is_shown(const char *code)
 static void print_table(const execution *e)
 {
     char time[32], cpu[32];
+    pj_fold_begin(stderr);
     const pj_run_info *info = &e->data.info;
     pj_format_time(info->total_ms, time, sizeof time);
     pj_format_time(e->child.cpu_s * 1e3, cpu, sizeof cpu);
@@ -198,6 +200,7 @@ static void print_table(const execution *e)
         fprintf(stderr, "  not stored: %s\n", e->store_problem);
     else if (e->session->store)
         fprintf(stderr, "  stored as %s\n", info->id);
+    pj_fold_end();
 }
 
 static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)

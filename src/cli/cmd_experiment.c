@@ -1,6 +1,7 @@
 /* perjoule experiment: a grid of settings, run in randomised blocks, with its result. */
 #include "base/file.h"
 #include "cli/experiment_print.h"
+#include "cli/fold.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "profile/experiment.h"
@@ -131,15 +132,14 @@ static void print_progress(void *context, const pj_experiment_progress *p)
     char left[32] = "";
     bool live = pj_terminal_is(stderr);
     if (!isnan(p->left_s)) snprintf(left, sizeof left, ", %.0f s left at most", p->left_s);
-    if (live) fputs("\r\033[K", stderr);
-    if (isnan(p->joules_per_token)) {
-        if (live)
-            fprintf(stderr, "%u of %u: block %u, %s%s", p->done, p->total, p->block + 1, p->name,
-                    left);
-        return;
+    if (!isnan(p->joules_per_token)) {
+        if (live) pj_live_line(stderr, "%s", "");
+        pj_say("%u of %u: block %u, %s: %.4g J/token%s", p->done, p->total, p->block + 1, p->name,
+               p->joules_per_token, left);
+    } else if (live) {
+        pj_live_line(stderr, "%u of %u: block %u, %s%s", p->done, p->total, p->block + 1, p->name,
+                     left);
     }
-    fprintf(stderr, "%u of %u: block %u, %s: %.4g J/token%s\n", p->done, p->total, p->block + 1,
-            p->name, p->joules_per_token, left);
 }
 
 static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_error *err)

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/chat_options.h"
+#include "cli/fold.h"
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
@@ -259,11 +260,13 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     }
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
+    pj_fold_begin(stdout); /* the figures; the text above is wrapped by the terminal */
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
         print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
     if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
+    pj_fold_end();
     fflush(stdout);
 }
 
@@ -321,7 +324,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
 
 static void say_recovery(void *context, const char *text)
 {
-    fprintf(stderr, "perjoule run: %s\n", text);
+    pj_say("perjoule run: %s", text);
 }
 
 static pj_status run_all(run_state *s, pj_error *err)
@@ -332,7 +335,7 @@ static pj_status run_all(run_state *s, pj_error *err)
                                   .database = a->no_store ? "none" : a->database};
     pj_status status = pj_session_open(&options, &s->session, err);
     if (status != PJ_OK) return status;
-    if (s->session->warning[0]) fprintf(stderr, "perjoule run: %s\n", s->session->warning);
+    if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = warm_up(s, err);
@@ -364,7 +367,7 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
     char note[1024];
     pj_status status = pj_model_find_noting(s->args->ask.model, NULL, s->model_path,
                                             sizeof s->model_path, note, sizeof note, err);
-    if (status == PJ_OK && note[0]) fprintf(stderr, "perjoule %s: %s\n", command->name, note);
+    if (status == PJ_OK && note[0]) pj_say("perjoule %s: %s", command->name, note);
     return status;
 }
 

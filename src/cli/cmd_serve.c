@@ -1,5 +1,6 @@
 /* perjoule serve: one process that runs models, streams live events, and serves dashboard and
  * API. */
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "net/server.h"
@@ -150,7 +151,7 @@ static void queue_changed(void *context, uint32_t waiting)
 
 static void say_recovery(void *context, const char *text)
 {
-    fprintf(stderr, "perjoule serve: %s\n", text);
+    pj_say("perjoule serve: %s", text);
 }
 
 static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
@@ -160,7 +161,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     pj_status status = pj_session_open(&session, &s->session, err);
     if (status != PJ_OK) return status;
     s->serve.meter = s->session->meter;
-    if (s->session->warning[0]) fprintf(stderr, "perjoule serve: %s\n", s->session->warning);
+    if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
     if (status != PJ_OK) return status;
@@ -264,7 +265,7 @@ static int execute(const pj_command *command, const serve_args *a)
     if (status == PJ_OK) {
         say_where(s, a);
         wait_for_signal();
-        fprintf(stderr, "perjoule serve: stopping\n");
+        pj_say("perjoule serve: stopping");
     }
     if (s) stop(s);
     pj_free(s);

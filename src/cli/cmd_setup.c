@@ -9,6 +9,7 @@
  * Without --write the text is printed, with the path it belongs to. --root is a prefix for the
  * paths.
  */
+#include "cli/fold.h"
 #include "cli/options.h"
 
 #include "base/file.h"
@@ -68,7 +69,7 @@ static int deliver(const pj_command *command, const setup_options *o, const char
         return PJ_EXIT_OK;
     }
     if (pj_file_write(path, text, strlen(text), &err) != PJ_OK) {
-        if (err.status == PJ_E_DENIED) fprintf(stderr, "perjoule setup: run it with sudo\n");
+        if (err.status == PJ_E_DENIED) pj_say("perjoule setup: run it with sudo");
         return pj_command_failed(command, &err);
     }
     if (chmod(path, mode) != 0) {
@@ -117,7 +118,7 @@ static int check_sudoers(const pj_command *command, const char *text)
     int code = run_quietly(words);
     unlink(path);
     if (code <= 0) return PJ_EXIT_OK; /* valid, or no visudo here */
-    fprintf(stderr, "perjoule setup: visudo refuses the entry; nothing was written\n");
+    pj_say("perjoule setup: visudo refuses the entry; nothing was written");
     return PJ_EXIT_FAILED;
 }
 

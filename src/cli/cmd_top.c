@@ -2,6 +2,7 @@
  * sparkline, updated in place; a pipe gets one line per second; --json prints one object per row;
  * --record writes a CSV for `--power replay:FILE`. A row is the mean power of the interval that
  * ends at its time, and is written once the slowest sensor has covered that interval. */
+#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -214,7 +215,7 @@ static void print_events(const top *t)
     char text[1024];
     while (!t->live && pj_meter_next_event(t->meter, &event)) {
         pj_meter_event_text(t->meter, &event, text, sizeof text);
-        fprintf(stderr, "perjoule top: %s\n", text);
+        pj_say("perjoule top: %s", text);
     }
 }
 

@@ -4,6 +4,8 @@
 #include "base/memory.h"
 #include "cli/terminal.h"
 
+#include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,8 @@
 
 enum { MAX_BYTES = 64 << 20, MAX_INDENT = 24 };
 
-static int terminal = -1; /* descriptor of the terminal while output is collected */
+static FILE *collected_stream; /* NULL: none is collected */
+static int terminal = -1;      /* descriptor of the terminal while output is collected */
 static int terminal_width;
 
 /* Bytes of the escape sequence at `p`, 0: there is none. */
@@ -61,6 +64,21 @@ static void print_cut(FILE *out, const char *line, size_t bytes, int width)
     }
 }
 
+/* A word wider than the line, such as a path, is broken. Returns the column behind it. */
+static int print_word(FILE *out, const char *word, size_t bytes, int column, int width)
+{
+    int one;
+    for (size_t i = 0, n; i < bytes; i += n, column += one) {
+        n = step(word + i, &one);
+        if (column + one > width) {
+            putc('\n', out);
+            column = 0;
+        }
+        fwrite(word + i, 1, n, out);
+    }
+    return column;
+}
+
 static void print_folded(FILE *out, const char *line, size_t bytes, int width)
 {
     int indent = (int)strspn(line, " "), column = 0;
@@ -78,11 +96,7 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int width)
             fprintf(out, "%*s", (int)blanks, "");
             column += (int)blanks;
         }
-        if (column + wide > width) /* a single word wider than the line: a path */
-            print_cut(out, line + i + blanks, word, width - column);
-        else
-            fwrite(line + i + blanks, 1, word, out);
-        column += wide;
+        column = print_word(out, line + i + blanks, word, column, width);
         i += blanks + word;
     }
 }
@@ -103,33 +117,73 @@ void pj_fold_text(FILE *out, const char *text, int width)
     }
 }
 
-void pj_fold_begin(void)
+void pj_say(const char *format, ...)
 {
-    if (terminal >= 0 || !pj_terminal_is(stdout)) return;
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    int width = pj_terminal_is(stderr) ? pj_terminal_width(stderr) : INT_MAX;
+    for (const char *line = text; *line;) {
+        size_t bytes = strcspn(line, "\n");
+        if (columns_of(line, bytes) <= width)
+            fwrite(line, 1, bytes, stderr);
+        else
+            print_folded(stderr, line, bytes, width);
+        line += bytes + (line[bytes] == '\n');
+        putc('\n', stderr);
+    }
+}
+
+void pj_live_line(FILE *out, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    size_t bytes = strlen(text);
+    fputs("\r\033[K", out);
+    if (columns_of(text, bytes) <= pj_terminal_width(out))
+        fputs(text, out);
+    else
+        print_cut(out, text, bytes, pj_terminal_width(out));
+    fflush(out);
+}
+
+void pj_fold_begin(FILE *stream)
+{
+    if (terminal >= 0 || !pj_terminal_is(stream)) return;
     FILE *collected = tmpfile();
     if (!collected) return; /* fallback: unchanged output */
-    fflush(stdout);
-    terminal_width = pj_terminal_width(stdout);
-    pj_terminal_remember(stdout); /* the collecting file is not a terminal */
-    terminal = dup(STDOUT_FILENO);
-    if (terminal >= 0) dup2(fileno(collected), STDOUT_FILENO);
+    fflush(stream);
+    terminal_width = pj_terminal_width(stream);
+    terminal = dup(fileno(stream));
+    if (terminal >= 0) {
+        pj_terminal_remember(stream); /* the collecting file is not a terminal */
+        collected_stream = stream;
+        dup2(fileno(collected), fileno(stream));
+    }
     fclose(collected);
 }
 
 void pj_fold_end(void)
 {
     if (terminal < 0) return;
-    fflush(stdout);
-    off_t bytes = lseek(STDOUT_FILENO, 0, SEEK_END);
+    FILE *stream = collected_stream;
+    fflush(stream);
+    off_t bytes = lseek(fileno(stream), 0, SEEK_END);
     char *text = bytes > 0 && bytes < MAX_BYTES ? pj_alloc((size_t)bytes + 1, 1) : NULL;
-    ssize_t got = text ? pread(STDOUT_FILENO, text, (size_t)bytes, 0) : 0;
-    dup2(terminal, STDOUT_FILENO);
+    ssize_t got = text ? pread(fileno(stream), text, (size_t)bytes, 0) : 0;
+    dup2(terminal, fileno(stream));
     close(terminal);
     terminal = -1;
+    pj_terminal_remember(NULL);
     if (text && got > 0) {
         text[got] = 0;
-        pj_fold_text(stdout, text, terminal_width);
-        fflush(stdout);
+        pj_fold_text(stream, text, terminal_width);
+        fflush(stream);
     }
     pj_free(text);
 }

@@ -4,10 +4,15 @@
 
 #include <stdio.h>
 
-/* Collects standard output from now on; pj_fold_end prints it. Does nothing in a pipe or file. Not
- * for commands with live output. */
-void pj_fold_begin(void);
+/* Collects what is written to `stream` (stdout or stderr) from now on; pj_fold_end prints it. Does
+ * nothing in a pipe or file, nor while another stream is collected. Not around live output. */
+void pj_fold_begin(FILE *stream);
 void pj_fold_end(void); /* may be called without pj_fold_begin */
+
+/* A message on standard error; continues on further lines where the terminal is narrow. */
+__attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
+/* Rewrites the terminal's current line with one that is live, truncated to its width. */
+__attribute__((format(printf, 2, 3))) void pj_live_line(FILE *terminal, const char *format, ...);
 
 /* Prints text with no line wider than `width` columns: a table row (columns separated by two or
  * more blanks) is truncated, a sentence continues on the next line with its own indentation. JSON

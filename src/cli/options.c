@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "cli/fold.h"
 #include "cli/terminal.h"
 
 #include <ctype.h>
@@ -29,18 +30,18 @@ int pj_exit_code(pj_status status)
 
 int pj_command_failed(const pj_command *command, const pj_error *err)
 {
-    fprintf(stderr, "perjoule %s: %s\n", command->name, err->text);
+    pj_say("perjoule %s: %s", command->name, err->text);
     return pj_exit_code(err->status);
 }
 
 int pj_command_usage(const pj_command *command, const char *format, ...)
 {
+    char text[2048];
     va_list args;
-    fprintf(stderr, "perjoule %s: ", command->name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, " (see: perjoule %s --help)\n", command->name);
+    pj_say("perjoule %s: %s (see: perjoule %s --help)", command->name, text, command->name);
     return PJ_EXIT_USAGE;
 }
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/fold.h"
 #include "profile/recover.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
 
 static void say(void *context, const char *text)
 {
-    fprintf(stderr, "perjoule: %s\n", text);
+    pj_say("perjoule: %s", text);
 }
 
 /* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones

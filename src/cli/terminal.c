@@ -12,7 +12,7 @@ static int remembered_width;
 
 void pj_terminal_remember(FILE *stream)
 {
-    remembered_width = pj_terminal_width(stream);
+    if (stream) remembered_width = pj_terminal_width(stream);
     remembered = stream;
 }
 

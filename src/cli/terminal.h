@@ -19,7 +19,7 @@ typedef enum pj_style {
 bool pj_terminal_is(FILE *stream);     /* a terminal that understands more than plain text */
 bool pj_terminal_colour(FILE *stream); /* the same, and colour is wanted */
 int pj_terminal_width(FILE *stream);   /* columns, 80 when unknown */
-/* From now on the stream counts as a terminal, even if it is redirected. */
+/* From now on the stream counts as a terminal, even if it is redirected; NULL: none does. */
 void pj_terminal_remember(FILE *stream);
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);
