@@ -24,6 +24,10 @@ def read():
     return found
 
 
+def benches():
+    return re.findall(r"^  (\w+) ", output("bench", "--help"), re.M)
+
+
 # What a positional argument or a value can be, found out while completing.
 IDS = {"show", "compare", "export", "rm", "report", "check", "push"}
 BASH_HEAD = """# bash completion of perjoule; made from the program's own options
@@ -66,6 +70,7 @@ def bash(commands):
 {options}
                 esac ;;
             *:help) words='{' '.join(commands)}' ;;
+            *:bench) words='{' '.join(benches())}' ;;
             *:{'|*:'.join(sorted(IDS & set(commands)))}) words=$(_perjoule_runs) ;;
             esac
         fi

@@ -13,8 +13,10 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
    sensors. A fenced block with a file's name after its language (```python budget.py) becomes
    that file. Remarks after a command: `# exits N` expects that code; `# not here: WHY` leaves the
    line out. Lines of make, sudo and git are left out always: they build, or change the machine.
+   Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads.
 6. Every query of the ```sql blocks finds something in a database with one run.
 """
+import json
 import os
 import pathlib
 import re
@@ -247,6 +249,14 @@ def run(line, folder, env):
     return f"exit code {done.returncode}: {done.stderr[-400:] or done.stdout[-400:]}"
 
 
+def check_comparison(path, line, folder, env):
+    command = line.split("#")[0].split(">")[0].replace("--json", "")
+    done = subprocess.run(["sh", "-e", "-c", command + " --json"], cwd=folder, env=env, capture_output=True, text=True,
+                          timeout=SECONDS)
+    found = [d["setting"] for d in json.loads(done.stdout)["differences"]] if done.returncode == 0 else done.stderr
+    report(isinstance(found, list) and len(found) <= 1, f"{name_of(path)}: {line}", f"compares runs that differ in {found}")
+
+
 def check_runs(path):
     with tempfile.TemporaryDirectory() as top:
         folder = pathlib.Path(top).resolve()
@@ -263,6 +273,8 @@ def check_runs(path):
                     continue
                 wrong = run(line, folder / "work", env)
                 report(not wrong, f"{name_of(path)}: {line}", wrong)
+                if line.startswith("perjoule compare "):
+                    check_comparison(path, line, folder / "work", env)
 
 
 def check_queries(path):

@@ -69,12 +69,14 @@ def complete_in_bash(folder):
     script = next(folder.rglob("completions/perjoule"))
     for words, wanted in ((["run", "--dep"], "--depth"), (["run", "--depth", ""], "deep"),
                           (["run", "--dtype", "q8"], "q8_0"), (["run", "--power", "nv"], "nvml"),
-                          (["ls", "--sort", "en"], "energy"), (["exp"], "export")):
-        line = ["perjoule", *words]
+                          (["ls", "--sort", "en"], "energy"), (["exp"], "export"), (["bench", "mem"], "memory"),
+                          (["run", "--model", "de"], "demo"), (["run", "-m", ""], "demo"), (["help", "rep"], "report"),
+                          (["show", "la"], "last")):
+        line = [str(program), *words]
         done = subprocess.run(["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@"); '
                                'COMP_CWORD=$(($# - 1)); compopt() { :; }; _perjoule; '
                                'printf "%s\\n" "${COMPREPLY[@]}"', "bash", script, *line],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, cwd=root)
         expect(wanted in done.stdout.split(), f"bash completes {' '.join(line)} to {wanted} {done.stderr}")
 
 
