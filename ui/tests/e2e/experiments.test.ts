@@ -160,16 +160,16 @@ describe.skipIf(why)('experiments', () => {
     await form.getByLabel('Runs of each cell').fill('40');
     await form.getByText('4 cells, 160 runs').waitFor();
     await form.getByRole('button', { name: 'Start' }).click();
-    await expect.poll(() => query().get('experiment')).toBe('from the page');
+    await expect.poll(() => query().get('experiment')).toBe('from-the-page');
     await page.getByText(/^now .*(left at most|not known yet)/).waitFor({ timeout: 45_000 });
     const head = panel('Result');
     await head.getByRole('button', { name: 'Stop' }).click();
     await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
-    const { done } = await result('from the page');
+    const { done } = await result('from-the-page');
     expect(done).toBeLessThan(160);
     await head.getByRole('button', { name: 'Go on' }).click();
     await expect
-      .poll(async () => (await result('from the page')).done, { timeout: 45_000 })
+      .poll(async () => (await result('from-the-page')).done, { timeout: 45_000 })
       .toBeGreaterThan(done);
     await head.getByRole('button', { name: 'Stop' }).click();
     await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });

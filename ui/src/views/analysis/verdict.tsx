@@ -222,7 +222,7 @@ function Figures({ s, data }: { s: Summary | null; data: RunData }) {
   return (
     <dl class="figures headline" aria-busy={!s}>
       {figure('Typical token', (x) => typical(x, perToken), FIGURE_HELP.typical, 'median')}
-      {figure('Mean token', (x) => energyPerToken(x, u), MEAN_HELP, 'of the request')}
+      {figure('Mean token', (x) => energyPerToken(x, u), MEAN_HELP, 'request')}
       {figure('Whole run', (x) => runEnergy(x, u), FIGURE_HELP.energy, 'gross')}
       {figure('Above idle', (x) => energyInterval(x.net_energy_mj, null, u), NET_HELP)}
       {figure('Model load', (x) => modelLoad(x, u), FIGURE_HELP.load)}

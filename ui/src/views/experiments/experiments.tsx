@@ -96,7 +96,7 @@ function List({ all }: { all: ExperimentLine[] }) {
               }}
             >
               <strong>{x.name}</strong>
-              {x.state && x.state !== 'completed' && (
+              {x.state && /^(queued|running|failed|cancelled)$/.test(x.state) && (
                 <span class={`badge ${x.state}`}>{x.state}</span>
               )}
               <small>{dateTime(x.created_at)}</small>

@@ -53,7 +53,8 @@ const LISTS = [
 
 export function planOf(): Plan | string {
   const f = form.value;
-  const plan: Plan = { name: f.name.trim() || 'sweep' };
+  // A name is part of an address: the server takes no blanks and no slashes.
+  const plan: Plan = { name: f.name.trim().replace(/[\s/]+/g, '-') || 'sweep' };
   for (const [key, label] of LISTS) {
     const list = numbers(f[key]);
     if (!list) return `${label}: whole numbers with commas between them`;

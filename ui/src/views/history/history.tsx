@@ -30,6 +30,8 @@ import { Bulk } from './bulk';
 import { RunDetailPanel } from './detail';
 
 const PAGE = 50;
+/** Tags that a row shows; the rest is counted. */
+const TAGS = 2;
 const NONE: RunSummary[] = [];
 /** Counts deletions, so that the list is asked for anew. */
 const changed = signal(0);
@@ -462,11 +464,12 @@ function Row({ run: r, onDelete }: { run: RunSummary; onDelete: (run: RunSummary
           <OriginBadges run={r} />
           {r.tags.length > 0 && (
             <span class="tags" title={r.tags.join(', ')}>
-              {r.tags.map((t) => (
+              {r.tags.slice(0, TAGS).map((t) => (
                 <span class="tag" key={t}>
                   {t}
                 </span>
               ))}
+              {r.tags.length > TAGS && <span class="tag">+{r.tags.length - TAGS}</span>}
             </span>
           )}
         </div>
