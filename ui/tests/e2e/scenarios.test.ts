@@ -659,7 +659,7 @@ describe.skipIf(why)('the dashboard', () => {
       await visit({ view: 'history', q: 'of many' });
       await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(3);
       await page.getByLabel('Select all runs of this page').check();
-      await page.getByText('3 selected').waitFor();
+      await page.locator('.bulk [role=status]').getByText('3 selected').waitFor();
       await page.locator('.bulk').getByText('Tag', { exact: true }).click();
       await page.getByLabel('Tag of the selected runs').fill('by hand');
       await button('Add').click();
