@@ -20,15 +20,16 @@ static void print_prediction(const json_t *p)
 
 static pj_status show(pj_buffer *out, bool as_json, pj_error *err)
 {
-    if (as_json) {
-        pj_print_json(out);
-        return PJ_OK;
-    }
     json_t *view = pj_parse_view(out, err);
     if (!view) return err->status;
-    print_prediction(view);
+    const char *refusal = pj_member_text(view, "refusal");
+    pj_status status = *refusal ? pj_fail(err, PJ_E_UNAVAILABLE, "%s", refusal) : PJ_OK;
+    if (status == PJ_OK && as_json)
+        pj_print_json(out);
+    else if (status == PJ_OK)
+        print_prediction(view);
     json_decref(view);
-    return PJ_OK;
+    return status;
 }
 
 static int run_predict(const pj_command *command, int argc, char **argv)

@@ -140,6 +140,34 @@ static void show_partial(const json_t *s)
     print_line("partial", text);
 }
 
+static void show_predicted(const json_t *s)
+{
+    const json_t *p = json_object_get(s, "predicted");
+    char a[32], b[32], c[32];
+    double joules = pj_member_number(p, "joules");
+    if (isnan(joules)) return;
+    printf("%-12s %s (%s to %s) from %.0f runs before: %s\n", "predicted", energy(joules * 1e3, a),
+           energy(pj_member_number(p, "joules_lo") * 1e3, b),
+           energy(pj_member_number(p, "joules_hi") * 1e3, c), pj_member_number(p, "runs"),
+           json_is_true(json_object_get(p, "within")) ? "the request was within"
+                                                      : "the request was outside");
+}
+
+/* The nearest published figure; how it differs comes with it, always. */
+static void show_published(const json_t *s)
+{
+    size_t i;
+    const json_t *caveat, *f = json_array_get(json_object_get(s, "published"), 0);
+    double ratio = pj_member_number(f, "ratio");
+    if (!f) return;
+    printf("%-12s %.3g J/token: %s, %s, batch %.0f\n", "published",
+           pj_member_number(f, "joules_per_token"), pj_member_text(f, "model"),
+           pj_member_text(f, "hardware"), pj_member_number(f, "batch"));
+    if (!isnan(ratio)) printf("%-12s this run needs %.3g times that\n", "", ratio);
+    json_array_foreach(json_object_get(f, "caveats"), i, caveat)
+        printf("%-12s - %s\n", "", json_string_value(caveat));
+}
+
 void pj_show_overview(const json_t *s)
 {
     char a[32], b[32];
@@ -167,6 +195,8 @@ void pj_show_overview(const json_t *s)
         printf("%-12s %s\n", "net of idle", energy(pj_member_number(s, "net_energy_mj"), a));
     print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");
     show_per_token(s);
+    show_predicted(s);
+    show_published(s);
     print_figure("cost", pj_member_number(s, "cost_usd"), "USD");
     print_figure("CO2", pj_member_number(s, "co2_grams"), "g");
     show_conditions(s);

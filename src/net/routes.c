@@ -115,6 +115,12 @@ static const pj_param_rule groups_rules[] = {
     {"machine"},
     {"disturbed", PJ_PARAM_CHOICE, 0, 0, "leave|keep"},
     {0}};
+static const pj_param_rule predict_rules[] = {{"model"},
+                                              {"dtype"},
+                                              {"input", PJ_PARAM_INT, 1, 1e7},
+                                              {"output", PJ_PARAM_INT, 1, 1e7},
+                                              {"batch", PJ_PARAM_INT, 1, 65536},
+                                              {0}};
 static const pj_param_rule report_rules[] = {
     {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, {0}};
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
@@ -579,6 +585,7 @@ static const route table[] = {
     {"POST", API "experiments/{id}/cancel", answer_stop, PJ_VIEW_EXPERIMENT},
     {"POST", API "experiments/{id}/resume", answer_resume, PJ_VIEW_EXPERIMENT, resume_rules},
     {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
+    {"GET", API "predict", answer_view, PJ_VIEW_PREDICT, predict_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},

@@ -1,8 +1,9 @@
-/* A run's summary with its anomalies. */
+/* A run's summary with its anomalies and what was to be expected. */
 #include "profile/insight.h"
 
 #include "analysis/anomalies.h"
-#include "trace/request.h"
+#include "analysis/token_anomalies.h"
+#include "profile/outlook.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ typedef struct finding {
     bool is_token;
     uint32_t token;
     double t_ms;
+    const char *figure; /* of a token: what is unusual */
+    bool by_forest;
     const char *cause; /* the first that fits, by rule */
 } finding;
 
@@ -29,13 +32,25 @@ static int by_score(const void *x, const void *y)
     return (a < b) - (a > b);
 }
 
+static void write_reason(const finding *f, char *reason, size_t bytes)
+{
+    const pj_anomaly *a = &f->anomaly;
+    if (!f->is_token)
+        snprintf(reason, bytes, "total power %.1f robust deviations %s the median of its phase",
+                 fabs(a->score), a->score > 0 ? "above" : "below");
+    else if (f->by_forest)
+        snprintf(reason, bytes, "its figures are unusual together; %s by %.1f robust deviations",
+                 f->figure, fabs(a->score));
+    else
+        snprintf(reason, bytes, "%s %.1f robust deviations from the tokens around it", f->figure,
+                 fabs(a->score));
+}
+
 static void write_finding(pj_json *json, const finding *f)
 {
     char reason[128];
     const pj_anomaly *a = &f->anomaly;
-    snprintf(reason, sizeof reason, "%s %.1f robust deviations %s the median of %s",
-             f->is_token ? "energy" : "total power", fabs(a->score),
-             a->score > 0 ? "above" : "below", f->is_token ? "the decode tokens" : "its phase");
+    write_reason(f, reason, sizeof reason);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "kind", f->is_token ? "token" : "power");
     pj_json_key(json, "token");
@@ -59,39 +74,46 @@ typedef struct search {
     finding found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
     uint32_t count;
     pj_anomaly some[MAX_ANOMALIES];
+    double *clock_share; /* of each token; NULL: no device reports its clock */
 } search;
 
-/* A step that took far longer than others was held up by the machine: its work grows slowly. */
-static const char *cause_of_token(const search *s, size_t at, double typical_ms)
+/* What one reading of the run's sensors can tell apart; 0: unknown. */
+static double resolution_of(const search *s)
 {
-    if (s->tokens.duration_ms[at] > PJ_DISTURBED_RATIO * typical_ms) return "disturbed";
-    if (at == 0) return "first of its kind";
-    return "unknown";
+    double least = INFINITY;
+    for (uint32_t i = 1; i < s->power.count; i++) {
+        const double *mw = s->power.columns[PJ_RAIL_TOTAL];
+        double step = fabs(mw[i] - mw[i - 1]);
+        if (step > 0 && step < least) least = step;
+    }
+    return isfinite(least) ? least : 0;
 }
 
-static int ascending(const void *x, const void *y)
+static double usual_duration(const search *s)
 {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
+    double sum = 0;
+    for (uint32_t i = 0; i < s->tokens.count; i++) sum += s->tokens.duration_ms[i];
+    return s->tokens.count ? sum / s->tokens.count : 0;
 }
 
-static double median_duration(const search *s, double *work)
+static void search_tokens(search *s)
 {
-    if (!s->tokens.count) return NAN;
-    memcpy(work, s->tokens.duration_ms, s->tokens.count * sizeof *work);
-    qsort(work, s->tokens.count, sizeof *work, ascending);
-    return work[s->tokens.count / 2];
-}
-
-static void search_tokens(search *s, double *work)
-{
-    double typical_ms = median_duration(s, work);
-    size_t n = pj_anomalies_find(s->tokens.energy_mj, s->tokens.count, threshold, 0, work, s->some,
-                                 MAX_ANOMALIES);
+    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_token_figures figures = {.count = s->tokens.count,
+                                .duration_ms = s->tokens.duration_ms,
+                                .energy_mj = s->tokens.energy_mj,
+                                .clock_share = s->clock_share,
+                                .resolution_mj = resolution_of(s) * usual_duration(s) / 1e3};
+    size_t n = pj_token_anomalies_find(&figures, 1, found, PJ_TOKEN_ANOMALIES_MAX);
     for (size_t i = 0; i < n; i++) {
-        size_t at = s->some[i].index;
-        s->found[s->count++] = (finding){s->some[i], true, s->tokens.token[at],
-                                         s->tokens.start_ms[at], cause_of_token(s, at, typical_ms)};
+        const pj_token_anomaly *a = &found[i];
+        s->found[s->count++] = (finding){.anomaly = {a->index, a->value, a->expected, a->score},
+                                         .is_token = true,
+                                         .token = s->tokens.token[a->index],
+                                         .t_ms = s->tokens.start_ms[a->index],
+                                         .figure = a->figure,
+                                         .by_forest = a->by_forest,
+                                         .cause = pj_anomaly_cause_name(a->cause)};
     }
 }
 
@@ -106,21 +128,23 @@ static void search_phase(search *s, int phase, double *values, uint32_t *of, dou
     }
     size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
     for (size_t i = 0; i < many; i++)
-        s->found[s->count++] =
-            (finding){s->some[i], false, 0, s->power.t_ms[of[s->some[i].index]], "unknown"};
+        s->found[s->count++] = (finding){
+            .anomaly = s->some[i], .t_ms = s->power.t_ms[of[s->some[i].index]], .cause = "unknown"};
 }
 
 static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
 {
     pj_status status = pj_view_token_series(store, id, &s->arena, &s->tokens, err);
     if (status == PJ_OK) status = pj_view_power_series(store, id, &s->arena, &s->power, err);
+    if (status == PJ_OK)
+        status = pj_view_token_clocks(store, id, &s->arena, &s->tokens, &s->clock_share, err);
     if (status != PJ_OK) return status;
     size_t most = s->power.count > s->tokens.count ? s->power.count : s->tokens.count;
     double *work = pj_arena_alloc(&s->arena, most + 1, sizeof *work);
     double *values = pj_arena_alloc(&s->arena, most + 1, sizeof *values);
     uint32_t *of = pj_arena_alloc(&s->arena, most + 1, sizeof *of);
     if (!work || !values || !of) return pj_fail_memory(err, "the search for anomalies");
-    search_tokens(s, work);
+    search_tokens(s);
     for (int p = 0; p < PJ_PHASE_COUNT && s->power.count; p++) search_phase(s, p, values, of, work);
     if (s->count) qsort(s->found, s->count, sizeof *s->found, by_score);
     return PJ_OK;
@@ -157,10 +181,11 @@ pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rate
     status = pj_view_summary_members(store, full, rates, json, err);
     pj_json_key(json, "anomalies");
     if (status == PJ_OK)
-        status = pj_view_kept(store, full, "anomalies-2", make_anomalies, &(question){store, full},
+        status = pj_view_kept(store, full, "anomalies-3", make_anomalies, &(question){store, full},
                               json, err);
     else
         pj_json_null(json);
+    if (status == PJ_OK) status = pj_outlook_write(store, full, json, err);
     pj_json_object_end(json);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Gathering runs of this machine, and the facts of the model that is asked about. */
+/* The facts of the model that is asked about, and the answer. */
 #include "profile/predict.h"
 
 #include "analysis/predict.h"
@@ -6,15 +6,12 @@
 #include "llm/scan.h"
 #include "llm/synthetic.h"
 #include "profile/find_model.h"
+#include "profile/known_runs.h"
 #include "profile/machine.h"
-#include "profile/sides.h"
 #include "trace/summary.h"
 
-#include <jansson.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-enum { MOST_RUNS = 400, LOOK_AT = 5000 };
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
@@ -65,65 +62,16 @@ static pj_status work_of_ask(const pj_predict_ask *ask, pj_request_work *work, c
     return PJ_OK;
 }
 
-/* ---- the runs ------------------------------------------------------------------------------- */
-
-static double member(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static bool known_run(const pj_run_info *info, pj_known_run *run)
-{
-    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
-    double batch = info->batch_size ? info->batch_size : 1;
-    double attention =
-        4 * member(model, "layers") * member(model, "heads") * member(model, "head_dim");
-    run->work = (pj_request_work){member(model, "decode_weight_bytes"),
-                                  member(model, "flops_per_token"),
-                                  member(model, "kv_bytes_per_token"),
-                                  attention,
-                                  (double)info->input_tokens / batch,
-                                  (double)info->output_tokens / batch,
-                                  batch};
-    run->joules = info->request_mj / 1e3;
-    run->seconds = info->request_ms / 1e3;
-    json_decref(model);
-    return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
-           run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&
-           isfinite(attention) && run->work.output >= 1;
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a && b && strcmp(a, b) == 0;
-}
-
-/* Undisturbed runs of our engine here, with the threads of the newest; measured ones before others.
- */
-static size_t choose(const pj_run_list *list, const char *machine, pj_source_quality quality,
-                     pj_known_run *runs)
-{
-    size_t n = 0;
-    uint32_t threads = 0;
-    for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
-        const pj_run_info *info = &list->runs[i];
-        if (info->quality != quality || !same(info->engine, "perjoule") ||
-            !same(info->machine, machine) || pj_run_is_disturbed(info))
-            continue;
-        if (threads && info->threads != threads) continue;
-        if (!known_run(info, &runs[n])) continue;
-        threads = info->threads;
-        n++;
-    }
-    return n;
-}
-
 /* ---- the answer ----------------------------------------------------------------------------- */
 
 static void write_prediction(const pj_predict_ask *ask, const pj_prediction *p, const char *path,
                              pj_source_quality quality, pj_json *json)
 {
+    char text[320], *refusal = p->refusal ? text : NULL;
+    snprintf(text, sizeof text,
+             "nothing to go by: %s (%zu undisturbed runs with energy are known here); perjoule "
+             "experiment makes some",
+             p->refusal ? p->refusal : "", p->runs);
     double tokens = (double)ask->output * ask->batch;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "model", path);
@@ -131,6 +79,7 @@ static void write_prediction(const pj_predict_ask *ask, const pj_prediction *p, 
     pj_json_kv_uint(json, "input", ask->input);
     pj_json_kv_uint(json, "output", ask->output);
     pj_json_kv_uint(json, "batch", ask->batch);
+    pj_json_kv_string(json, "refusal", refusal);
     pj_json_kv_string(json, "rests_on", pj_quality_name(quality));
     pj_json_kv_uint(json, "runs", p->runs);
     pj_json_kv_double(json, "median_error", p->median_error);
@@ -144,43 +93,25 @@ static void write_prediction(const pj_predict_ask *ask, const pj_prediction *p, 
     pj_json_object_end(json);
 }
 
-static pj_status predict(const pj_run_list *list, const char *machine, const pj_predict_ask *ask,
-                         const pj_request_work *work, const char *path, pj_json *json,
-                         pj_error *err)
-{
-    pj_prediction p;
-    pj_source_quality quality = PJ_MEASURED;
-    pj_known_run *runs = pj_alloc(MOST_RUNS, sizeof *runs);
-    if (!runs) return pj_fail_memory(err, "a prediction");
-    size_t n = choose(list, machine, quality, runs);
-    if (n < PJ_PREDICT_LEAST) n = choose(list, machine, quality = PJ_MODELLED, runs);
-    pj_predict(runs, n, work, &p);
-    pj_free(runs);
-    if (p.refusal)
-        return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "nothing to go by: %s (%zu undisturbed runs with energy are known here); "
-                       "perjoule experiment makes some",
-                       p.refusal, n);
-    write_prediction(ask, &p, path, quality, json);
-    return PJ_OK;
-}
-
 pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
                              pj_error *err)
 {
     pj_request_work work;
     char path[4096];
     pj_machine machine;
-    pj_run_list list = {0};
+    pj_known_runs known = {0};
+    pj_prediction p;
     pj_arena arena;
     pj_arena_init(&arena, 0);
     pj_status status = work_of_ask(ask, &work, path, sizeof path, err);
     if (status == PJ_OK) status = pj_machine_read("", NULL, 0, &arena, &machine, err);
     if (status == PJ_OK)
-        status = pj_store_list(store, &(pj_run_query){.status = "completed", .limit = LOOK_AT},
-                               &list, err);
-    if (status == PJ_OK) status = predict(&list, machine.name, ask, &work, path, json, err);
-    pj_run_list_fini(&list);
+        status = pj_known_runs_load(store, &(pj_known_query){.machine = machine.name}, &known, err);
+    if (status == PJ_OK) {
+        pj_predict(known.runs, known.count, &work, &p);
+        write_prediction(ask, &p, path, known.quality, json);
+    }
+    pj_known_runs_fini(&known);
     pj_arena_fini(&arena);
     return status;
 }

@@ -12,7 +12,7 @@ typedef struct pj_predict_ask {
     uint32_t input, output, batch;
 } pj_predict_ask;
 
-/* PJ_E_UNAVAILABLE: there is nothing to go by, and why. */
+/* With nothing to go by, `refusal` says why and the figures are null. */
 pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
                              pj_error *err);
 

@@ -291,6 +291,57 @@ static void write_conditions(pj_document *d, const json_t *run)
     pj_document_table_end(d);
 }
 
+static void write_predicted(pj_document *d, const json_t *run)
+{
+    const json_t *p = json_object_get(run, "predicted");
+    double joules = number(p, "joules");
+    if (isnan(joules)) return;
+    pj_document_heading(d, "Predicted");
+    pj_document_text(d,
+                     "From %.0f earlier runs of this machine: %.4g J (%.4g to %.4g) for the "
+                     "request, which took %.4g J.",
+                     number(p, "runs"), joules, number(p, "joules_lo"), number(p, "joules_hi"),
+                     number(p, "actual_joules"));
+}
+
+static void write_published(pj_document *d, const json_t *run)
+{
+    size_t i, k;
+    const json_t *figures = json_object_get(run, "published"), *f, *caveat;
+    if (!json_array_size(figures)) return;
+    pj_document_heading(d, "Published figures");
+    pj_document_text(d,
+                     "An order of magnitude, never a verdict: they differ from this run as said.");
+    pj_document_table(d, "figure|J per output token|times that|what differs|source");
+    json_array_foreach(figures, i, f)
+    {
+        char differs[640] = "";
+        double ratio = number(f, "ratio"), batch = number(f, "batch");
+        json_array_foreach(json_object_get(f, "caveats"), k, caveat)
+            snprintf(differs + strlen(differs), sizeof differs - strlen(differs), "%s%s",
+                     k ? "; " : "", json_string_value(caveat));
+        pj_document_row(d);
+        if (isnan(batch))
+            pj_document_cell(d, "%s on %s", text(f, "model"), text(f, "hardware"));
+        else
+            pj_document_cell(d, "%s on %s, batch %.0f", text(f, "model"), text(f, "hardware"),
+                             batch);
+        if (number(f, "joules_per_token_hi") > number(f, "joules_per_token"))
+            pj_document_cell(d, "%.3g to %.3g", number(f, "joules_per_token"),
+                             number(f, "joules_per_token_hi"));
+        else
+            pj_document_cell(d, "%.3g", number(f, "joules_per_token"));
+        if (isnan(ratio))
+            pj_document_cell(d, "not comparable");
+        else
+            pj_document_cell(d, "%.3g", ratio);
+        pj_document_cell(d, "%s", differs);
+        pj_document_cell(d, "%s", text(f, "source"));
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
 static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, const json_t *advice,
                            pj_error *err)
 {
@@ -302,6 +353,8 @@ static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, c
     write_components(d, run);
     if (status == PJ_OK) status = write_tokens(d, store, run, err);
     write_conditions(d, run);
+    write_predicted(d, run);
+    write_published(d, run);
     write_method(d);
     write_repeat(d, run);
     return status;

@@ -5,6 +5,7 @@
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
 #include "profile/preflight.h"
+#include "profile/predict.h"
 #include "profile/report.h"
 #include "serve/machine.h"
 #include "store/export.h"
@@ -260,6 +261,22 @@ static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *
     return pj_insight_groups(store, &query, out, err);
 }
 
+static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_params *p,
+                              pj_json *out, pj_error *err)
+{
+    char path[4096];
+    pj_predict_ask ask = {.model = path,
+                          .dtype = pj_params_text(p, "dtype"),
+                          .input = (uint32_t)pj_params_int(p, "input", 0),
+                          .output = (uint32_t)pj_params_int(p, "output", 0),
+                          .batch = (uint32_t)pj_params_int(p, "batch", 1)};
+    if (!ask.input || !ask.output)
+        return pj_fail(err, PJ_E_INVALID, "input and output must say how many tokens");
+    pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), ask.dtype,
+                                           path, sizeof path, err);
+    return status == PJ_OK ? pj_insight_predict(store, &ask, out, err) : status;
+}
+
 static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_request *r,
                              const pj_cost_rates *rates, pj_json *out, pj_error *err)
 {
@@ -282,6 +299,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
     case PJ_VIEW_EXPERIMENT:
         pj_experiments_live(serve->experiments, r->id, &live);
         return pj_view_experiment(store, r->id, &live, out, err);
+    case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:

@@ -98,6 +98,11 @@ pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
 pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
                                pj_power_series *series, pj_error *err);
 
+/* For each token of the series, the clock of the slowest device / its median over the run, in the
+ * arena. NULL: no device reports its clock. */
+pj_status pj_view_token_clocks(pj_store *store, const char *id, pj_arena *arena,
+                               const pj_token_series *tokens, double **share, pj_error *err);
+
 /* Sums per component over a whole run, highest energy first. */
 typedef struct pj_component_sum {
     const char *name;

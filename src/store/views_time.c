@@ -524,3 +524,48 @@ pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
     pj_view_close(&view);
     return status;
 }
+
+/* ---- clocks --------------------------------------------------------------------------------- */
+
+enum { CLOCK_READINGS = 1 << 16 };
+
+/* The token that is running at a time; count: none. */
+static uint32_t token_at(const pj_token_series *tokens, double t_ms)
+{
+    uint32_t lo = 0, hi = tokens->count;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (tokens->start_ms[mid] + tokens->duration_ms[mid] < t_ms)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < tokens->count && tokens->start_ms[lo] <= t_ms ? lo : tokens->count;
+}
+
+pj_status pj_view_token_clocks(pj_store *store, const char *id, pj_arena *arena,
+                               const pj_token_series *tokens, double **share, pj_error *err)
+{
+    double *found = pj_arena_alloc(arena, tokens->count + 1, sizeof *found);
+    uint32_t rows = 0;
+    *share = NULL;
+    if (!found) return pj_fail_memory(err, "the clocks of a run");
+    for (uint32_t i = 0; i < tokens->count; i++) found[i] = NAN;
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT c.t_ms, c.clock_mhz / m.usual FROM run_conditions c"
+                               " JOIN (SELECT device, avg(clock_mhz) AS usual FROM run_conditions"
+                               "  WHERE run_id = ? AND clock_mhz > 0 GROUP BY device) m"
+                               " ON m.device = c.device WHERE c.run_id = ? AND c.clock_mhz > 0"
+                               " ORDER BY c.t_ms",
+                               err);
+    pj_sql_text(sql, 1, id);
+    pj_sql_text(sql, 2, id);
+    while (rows < CLOCK_READINGS && pj_sql_step(sql)) {
+        uint32_t at = token_at(tokens, pj_sql_get_double(sql, 0));
+        double clock = pj_sql_get_double(sql, 1);
+        rows++;
+        if (at < tokens->count && !(found[at] < clock)) found[at] = clock;
+    }
+    if (rows) *share = found;
+    return pj_sql_end(sql, err);
+}

@@ -1,0 +1,89 @@
+/* Gathering the runs that predictions rest on. */
+#include "profile/known_runs.h"
+
+#include "profile/sides.h"
+#include "trace/summary.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_RUNS = 400, LOOK_AT = 2000 };
+
+static double member(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
+{
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    double batch = info->batch_size ? info->batch_size : 1;
+    double attention =
+        4 * member(model, "layers") * member(model, "heads") * member(model, "head_dim");
+    run->work = (pj_request_work){member(model, "decode_weight_bytes"),
+                                  member(model, "flops_per_token"),
+                                  member(model, "kv_bytes_per_token"),
+                                  attention,
+                                  (double)info->input_tokens / batch,
+                                  (double)info->output_tokens / batch,
+                                  batch};
+    run->joules = info->request_mj / 1e3;
+    run->seconds = info->request_ms / 1e3;
+    json_decref(model);
+    return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
+           run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&
+           isfinite(attention) && run->work.output >= 1;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static size_t choose(const pj_run_list *list, const pj_known_query *query,
+                     pj_source_quality quality, pj_known_run *runs)
+{
+    size_t n = 0;
+    uint32_t threads = query->threads;
+    for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
+        const pj_run_info *info = &list->runs[i];
+        if (info->quality != quality || !same(info->engine, "perjoule") ||
+            !same(info->machine, query->machine) || pj_run_is_disturbed(info))
+            continue;
+        if (threads && info->threads != threads) continue;
+        if (!pj_known_run_of(info, &runs[n])) continue;
+        threads = info->threads;
+        n++;
+    }
+    return n;
+}
+
+pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_known_runs *known,
+                             pj_error *err)
+{
+    pj_run_list list = {0};
+    pj_run_query wanted = {.status = "completed",
+                           .machine = query->machine,
+                           .engine = "perjoule",
+                           .to = query->before,
+                           .limit = LOOK_AT};
+    *known = (pj_known_runs){.quality = query->one_quality ? query->quality : PJ_MEASURED};
+    pj_status status = pj_store_list(store, &wanted, &list, err);
+    if (status == PJ_OK) {
+        known->runs = pj_alloc(MOST_RUNS, sizeof *known->runs);
+        if (!known->runs) status = pj_fail_memory(err, "a prediction");
+    }
+    if (status == PJ_OK) known->count = choose(&list, query, known->quality, known->runs);
+    if (status == PJ_OK && !query->one_quality && known->count < PJ_PREDICT_LEAST)
+        known->count = choose(&list, query, known->quality = PJ_MODELLED, known->runs);
+    pj_run_list_fini(&list);
+    return status;
+}
+
+void pj_known_runs_fini(pj_known_runs *known)
+{
+    pj_free(known->runs);
+    *known = (pj_known_runs){0};
+}

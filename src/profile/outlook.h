@@ -1,0 +1,12 @@
+/* A run beside what was to be expected: the prediction from the runs before it, and published
+ * figures. Forms: docs/api.md, "summary". */
+#ifndef PJ_PROFILE_OUTLOOK_H
+#define PJ_PROFILE_OUTLOOK_H
+
+#include "base/json.h"
+#include "store/store.h"
+
+/* The members `predicted` and `published` of an open object. */
+pj_status pj_outlook_write(pj_store *store, const char *id, pj_json *json, pj_error *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* Phases of traces whose tags were removed: share of samples right, calibration of the confidence,
+ * and traces that say nothing. */
+#include "analysis/phases.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 2000, TRAIN = 30, TEST = 100 };
+
+typedef struct made {
+    double t_ms[MOST], mw[MOST];
+    uint8_t phase[MOST];
+    size_t count;
+} made;
+
+static void stretch(made *m, pj_random *r, pj_phase phase, double readings, double mw, double noise)
+{
+    for (int i = 0; i < (int)readings && m->count < MOST; i++) {
+        m->t_ms[m->count] = (double)m->count * 10;
+        m->mw[m->count] = mw * exp(noise * pj_random_normal(r));
+        m->phase[m->count++] = (uint8_t)phase;
+    }
+}
+
+static double between(pj_random *r, double lo, double hi)
+{
+    return lo + (hi - lo) * pj_random_unit(r);
+}
+
+/* One to three requests on a machine of its own scale; phases differ by more than twice the noise.
+ */
+static void make(made *m, pj_random *r)
+{
+    double idle = between(r, 3e3, 60e3), top = idle * between(r, 3, 8),
+           noise = between(r, 0.01, 0.05);
+    m->count = 0;
+    stretch(m, r, PJ_PHASE_IDLE, between(r, 20, 80), idle, noise);
+    for (int requests = 1 + (int)(pj_random_unit(r) * 3); requests > 0; requests--) {
+        if (pj_random_unit(r) < 0.7)
+            stretch(m, r, PJ_PHASE_PRE_INFERENCE, between(r, 8, 40), idle + 0.25 * (top - idle),
+                    noise);
+        stretch(m, r, PJ_PHASE_PREFILL, between(r, 10, 60), top * between(r, 0.95, 1.05), noise);
+        stretch(m, r, PJ_PHASE_DECODE, between(r, 60, 300),
+                idle + (top - idle) * between(r, 0.5, 0.7), noise);
+        if (pj_random_unit(r) < 0.5)
+            stretch(m, r, PJ_PHASE_POST_INFERENCE, between(r, 8, 20), idle + 0.15 * (top - idle),
+                    noise);
+        stretch(m, r, PJ_PHASE_IDLE, between(r, 20, 80), idle, noise);
+    }
+}
+
+/* Machines whose phases overlap: cached prompts, decode as hot as prefill, busy preparation. */
+static void make_hard(made *m, pj_random *r)
+{
+    double idle = between(r, 3e3, 60e3), top = idle * between(r, 2, 6),
+           noise = between(r, 0.02, 0.08);
+    m->count = 0;
+    stretch(m, r, PJ_PHASE_IDLE, between(r, 10, 120), idle, noise);
+    for (int requests = 1 + (int)(pj_random_unit(r) * 3); requests > 0; requests--) {
+        double hot = idle + (top - idle) * between(r, 0.4, 1);
+        if (pj_random_unit(r) < 0.6)
+            stretch(m, r, PJ_PHASE_PRE_INFERENCE, between(r, 8, 80),
+                    idle + between(r, 0.1, 0.9) * (top - idle), noise);
+        if (pj_random_unit(r) < 0.7)
+            stretch(m, r, PJ_PHASE_PREFILL, between(r, 6, 150), top * between(r, 0.7, 1.1), noise);
+        stretch(m, r, PJ_PHASE_DECODE, between(r, 20, 200), hot, noise);
+        if (pj_random_unit(r) < 0.5)
+            stretch(m, r, PJ_PHASE_POST_INFERENCE, between(r, 8, 40),
+                    idle + between(r, 0, 0.5) * (top - idle), noise);
+        if (pj_random_unit(r) < 0.7) stretch(m, r, PJ_PHASE_IDLE, between(r, 10, 120), idle, noise);
+    }
+}
+
+static pj_phase_trace trace_of(const made *m, bool tagged)
+{
+    return (pj_phase_trace){m->t_ms, m->mw, m->count, NAN, tagged ? m->phase : NULL};
+}
+
+typedef void maker(made *m, pj_random *r);
+
+typedef struct score {
+    double right, all, told, sure, sure_right;
+} score;
+
+static void try(maker *make_one, int training, int tests, uint64_t seed, score *s)
+{
+    made *train = malloc((size_t)training * sizeof *train), *m = malloc(sizeof *m);
+    pj_phase_trace *traces = malloc((size_t)training * sizeof *traces);
+    static uint8_t phase[MOST];
+    static double confidence[MOST];
+    pj_phase_model model;
+    pj_random r = {seed};
+    *s = (score){0};
+    for (int i = 0; i < training; i++) {
+        make_one(&train[i], &r);
+        traces[i] = trace_of(&train[i], true);
+    }
+    assert_true(pj_phase_model_train(traces, (size_t)training, &model));
+    assert_int_equal(model.traces, training);
+    for (int i = 0; i < tests; i++) {
+        make_one(m, &r);
+        pj_phase_trace t = trace_of(m, false);
+        if (!pj_phases_detect(&t, &model, phase, confidence)) continue;
+        for (size_t k = 0; k < m->count; k++) {
+            bool is = phase[k] == m->phase[k];
+            s->all++, s->right += is, s->told += confidence[k];
+            if (confidence[k] >= 0.85 && confidence[k] < 0.95) s->sure++, s->sure_right += is;
+        }
+    }
+    free(train);
+    free(traces);
+    free(m);
+}
+
+static void tags_that_were_removed_are_found(void **state)
+{
+    score s;
+    try(make, TRAIN, TEST, 2024, &s);
+    print_message("%.2f %% of samples right; told %.2f %%\n", 100 * s.right / s.all,
+                  100 * s.told / s.all);
+    assert_true(s.right / s.all >= 0.95);
+    assert_true(fabs(s.told - s.right) < 0.05 * s.all);
+}
+
+static void confidence_is_calibrated(void **state)
+{
+    score s;
+    try(make_hard, 300, 400, 77, &s);
+    print_message("where phases overlap: %.1f %% right, told %.1f %%; of %.0f samples at 90 %%, "
+                  "%.1f %% right\n",
+                  100 * s.right / s.all, 100 * s.told / s.all, s.sure, 100 * s.sure_right / s.sure);
+    assert_true(s.sure > 1000);
+    assert_true(s.sure_right >= 0.85 * s.sure && s.sure_right <= 0.95 * s.sure);
+    assert_true(fabs(s.told - s.right) < 0.03 * s.all);
+}
+
+static void the_prior_finds_the_shape_of_a_request(void **state)
+{
+    made *m = malloc(sizeof *m);
+    static uint8_t phase[MOST];
+    static double confidence[MOST];
+    pj_phase_model model;
+    pj_random r = {7};
+    m->count = 0;
+    stretch(m, &r, PJ_PHASE_IDLE, 50, 10e3, 0.02);
+    stretch(m, &r, PJ_PHASE_PREFILL, 30, 60e3, 0.02);
+    stretch(m, &r, PJ_PHASE_DECODE, 200, 40e3, 0.02);
+    stretch(m, &r, PJ_PHASE_IDLE, 50, 10e3, 0.02);
+    pj_phase_trace t = trace_of(m, false);
+    pj_phase_model_prior(&model);
+    assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 4);
+    for (size_t i = 0; i < m->count; i++) assert_int_equal(phase[i], m->phase[i]);
+    free(m);
+}
+
+static void flat_and_short_traces_are_unknown(void **state)
+{
+    made *m = malloc(sizeof *m);
+    static uint8_t phase[MOST];
+    static double confidence[MOST];
+    pj_phase_model model;
+    pj_random r = {9};
+    pj_phase_model_prior(&model);
+    m->count = 0;
+    stretch(m, &r, PJ_PHASE_IDLE, 300, 10e3, 0.03);
+    pj_phase_trace t = trace_of(m, false);
+    assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 0);
+    for (size_t i = 0; i < m->count; i++)
+        assert_true(phase[i] == PJ_PHASE_UNKNOWN && confidence[i] == 0);
+    t.count = 10;
+    assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 0);
+    free(m);
+}
+
+static void change_points_are_where_the_level_changes(void **state)
+{
+    double values[90];
+    size_t begin[90];
+    pj_random r = {1};
+    for (int i = 0; i < 90; i++)
+        values[i] = (i < 30 ? 0 : i < 33 ? 2 : 1) + 0.05 * pj_random_normal(&r);
+    assert_int_equal(pj_change_points(values, 90, begin), 3);
+    assert_int_equal(begin[1], 30);
+    assert_int_equal(begin[2], 33);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tags_that_were_removed_are_found),
+        cmocka_unit_test(confidence_is_calibrated),
+        cmocka_unit_test(the_prior_finds_the_shape_of_a_request),
+        cmocka_unit_test(flat_and_short_traces_are_unknown),
+        cmocka_unit_test(change_points_are_where_the_level_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
