@@ -10,6 +10,7 @@
 #include "profile/find_model.h"
 #include "profile/generate.h"
 #include "profile/insight.h"
+#include "profile/known_runs.h"
 
 #include <errno.h>
 #include <math.h>
@@ -408,6 +409,21 @@ static pj_status list_searched(pj_store *store, pj_json *json, pj_error *err)
                         &total, err);
 }
 
+/* Every run of the database is in one of the groups. */
+static pj_status group_all(pj_store *store, pj_json *json, pj_error *err)
+{
+    return pj_insight_groups(store, &(pj_group_query){.by = "dtype"}, json, err);
+}
+/* What a prediction gathers before it fits anything. */
+static pj_status gather_known(pj_store *store, pj_json *json, pj_error *err)
+{
+    pj_known_runs known;
+    pj_status status =
+        pj_known_runs_load(store, &(pj_known_query){.machine = "machine"}, &known, err);
+    pj_known_runs_fini(&known);
+    return status;
+}
+
 static pj_status bench_lists(bench *b, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -426,6 +442,8 @@ static pj_status bench_lists(bench *b, pj_error *err)
     if (status == PJ_OK) status = time_chart(b, "list_sorted_ms", list_sorted, err);
     if (status == PJ_OK) status = time_chart(b, "list_filtered_sorted_ms", list_filtered, err);
     if (status == PJ_OK) status = time_chart(b, "list_search_nothing_ms", list_searched, err);
+    if (status == PJ_OK) status = time_chart(b, "compare_groups_ms", group_all, err);
+    if (status == PJ_OK) status = time_chart(b, "prediction_gathers_ms", gather_known, err);
     return status;
 }
 

@@ -1,6 +1,7 @@
-/* perjoule import: imports exported runs and spools into the database. */
+/* perjoule import: imports exported runs, spools and power traces into the database. */
 #include "cli/stored.h"
 #include "profile/session.h"
+#include "profile/trace_run.h"
 #include "store/export.h"
 
 #include "base/file.h"
@@ -48,12 +49,24 @@ static pj_status import_file(pj_store *store, const char *path, bool replace, pj
     return status;
 }
 
+static pj_status import_trace(pj_store *store, const char *path, pj_error *err)
+{
+    pj_run_data data = {0};
+    pj_status status = pj_trace_run_make(store, path, &data, err);
+    if (status == PJ_OK) status = pj_store_save(store, &data, err);
+    if (status == PJ_OK) printf("%s\n", data.info.id);
+    pj_run_data_fini(&data);
+    return status;
+}
+
 static int run_import(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL;
-    bool replace = false;
+    bool replace = false, detect = false;
     const pj_option options[] = {
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
+        {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
+         "the files are power traces (CSV) without phases: find them"},
         PJ_OPTION_DB(&db),
         {0}};
     int positional;
@@ -64,7 +77,8 @@ static int run_import(const pj_command *command, int argc, char **argv)
     pj_error err = {0};
     pj_status status = pj_store_open(&(pj_store_options){.path = db}, &store, &err);
     for (int i = 1; i <= positional && status == PJ_OK; i++)
-        status = import_file(store, argv[i], replace, &err);
+        status = detect ? import_trace(store, argv[i], &err)
+                        : import_file(store, argv[i], replace, &err);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
@@ -75,6 +89,9 @@ const pj_command pj_command_import = {
     .run = run_import,
     .usage = "[options] FILE...",
     .text = "Reads JSON written by perjoule export, and spools left by a process that died. Prints "
-            "the id of each run.",
-    .examples = "perjoule import run.json\nperjoule import --replace run.json --db other.db\n",
+            "the id of each run. With --detect-phases the files are power traces as perjoule top "
+            "--record writes them: change points and a model trained on the runs in the database "
+            "find the phases, and the run's settings name each segment with its confidence.",
+    .examples = "perjoule import run.json\nperjoule import --replace run.json --db other.db\n"
+                "perjoule import --detect-phases trace.csv\n",
 };

@@ -1,0 +1,13 @@
+/* Makes a run of a power trace that carries no phases: they are detected (analysis/phases.h) by a
+ * model trained on the tagged runs of the store, and the run is built like every other one. */
+#ifndef PJ_PROFILE_TRACE_RUN_H
+#define PJ_PROFILE_TRACE_RUN_H
+
+#include "store/store.h"
+
+/* `path`: a CSV as `perjoule top --record` writes it, or a log of nvidia-smi. Its own phases are
+ * ignored. `data` must be finished by the caller. The settings of the run name the segments with
+ * their confidence (docs/formats.md). PJ_E_INVALID: too short, or flatter than its noise. */
+pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data, pj_error *err);
+
+#endif
