@@ -24,17 +24,26 @@ static moments log_moments(const double *x, size_t count)
     return m;
 }
 
+/* Standard errors between no difference and one that is detected with PJ_POWER at PJ_LEVEL, with n
+ * values a side: the spread is estimated from them, so that the quantiles are Student's. */
+static double reach(double n)
+{
+    double freedom = 2 * (fmax(n, 2) - 1);
+    return pj_student_quantile(1 - PJ_LEVEL / 2, freedom) + pj_student_quantile(PJ_POWER, freedom);
+}
+
 double pj_repeats_for(double cv, double difference)
 {
-    double step = log1p(difference);
+    double step = log1p(difference), n = 30;
     if (!(cv > 0) || !(step > 0)) return NAN;
-    return 2 * (1.96 + 0.84) * (1.96 + 0.84) * (cv / step) * (cv / step);
+    for (int i = 0; i < 50; i++) n = (n + 2 * pow(reach(n) * cv / step, 2)) / 2;
+    return n;
 }
 
 double pj_detectable(double cv, double n)
 {
     if (!(cv >= 0) || !(n > 0)) return NAN;
-    return expm1(sqrt(2 / n) * (1.96 + 0.84) * cv);
+    return expm1(sqrt(2 / n) * reach(n) * cv);
 }
 
 /* Values a side that would give the same standard error. */

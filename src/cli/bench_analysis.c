@@ -178,28 +178,36 @@ static void stretch(bench *b, trace *t, pj_phase phase, double readings, double 
     }
 }
 
-/* `overlap` 0: phases differ by more than twice the noise; 1: decode may be as hot as prefill. */
+/* `o` 0: phases differ by more than twice the noise; 1: they overlap: decode may be as hot as
+ * prefill, prompts are cached, preparation is busy. */
+static void make_request(bench *b, trace *t, double idle, double top, double noise, double o)
+{
+    double pre = between(b, 0.25 - 0.15 * o, 0.25 + 0.65 * o);
+    double decode = between(b, 0.5 - 0.1 * o, 0.7 + 0.3 * o),
+           post = between(b, 0.15 - 0.15 * o, 0.15 + 0.35 * o);
+    if (between(b, 0, 1) < 0.7 - 0.1 * o)
+        stretch(b, t, PJ_PHASE_PRE_INFERENCE, between(b, 8, 40 + 40 * o), idle + pre * (top - idle),
+                noise);
+    if (between(b, 0, 1) > 0.3 * o)
+        stretch(b, t, PJ_PHASE_PREFILL, between(b, 10 - 4 * o, 60 + 90 * o),
+                top * between(b, 0.95 - 0.25 * o, 1.05), noise);
+    stretch(b, t, PJ_PHASE_DECODE, between(b, 60 - 40 * o, 300 - 100 * o),
+            idle + decode * (top - idle), noise);
+    if (between(b, 0, 1) < 0.5)
+        stretch(b, t, PJ_PHASE_POST_INFERENCE, between(b, 8, 20 + 20 * o),
+                idle + post * (top - idle), noise);
+    if (between(b, 0, 1) > 0.3 * o)
+        stretch(b, t, PJ_PHASE_IDLE, between(b, 20 - 10 * o, 80 + 40 * o), idle, noise);
+}
+
 static void make_trace(bench *b, trace *t, double overlap)
 {
-    double idle = between(b, 3e3, 60e3), top = idle * between(b, 3, 8),
-           noise = between(b, 0.01, 0.05);
+    double idle = between(b, 3e3, 60e3), top = idle * between(b, 3 - overlap, 8 - 2 * overlap);
+    double noise = between(b, 0.01 + 0.01 * overlap, 0.05 + 0.03 * overlap);
     t->count = 0;
     stretch(b, t, PJ_PHASE_IDLE, between(b, 20, 80), idle, noise);
-    for (int requests = 1 + (int)between(b, 0, 3); requests > 0; requests--) {
-        double pre = between(b, 0.25, 0.25 + 0.6 * overlap);
-        double decode = between(b, 0.5 - 0.1 * overlap, 0.7 + 0.3 * overlap);
-        if (between(b, 0, 1) < 0.7)
-            stretch(b, t, PJ_PHASE_PRE_INFERENCE, between(b, 8, 40), idle + pre * (top - idle),
-                    noise);
-        if (between(b, 0, 1) > 0.3 * overlap)
-            stretch(b, t, PJ_PHASE_PREFILL, between(b, 10, 60),
-                    top * between(b, 0.95 - 0.2 * overlap, 1.05), noise);
-        stretch(b, t, PJ_PHASE_DECODE, between(b, 60, 300), idle + decode * (top - idle), noise);
-        if (between(b, 0, 1) < 0.5)
-            stretch(b, t, PJ_PHASE_POST_INFERENCE, between(b, 8, 20), idle + 0.15 * (top - idle),
-                    noise);
-        stretch(b, t, PJ_PHASE_IDLE, between(b, 20, 80), idle, noise);
-    }
+    for (int requests = 1 + (int)between(b, 0, 3); requests > 0; requests--)
+        make_request(b, t, idle, top, noise, overlap);
 }
 
 typedef struct phase_score {
@@ -221,7 +229,7 @@ static void judge_trace(const trace *t, const pj_phase_model *model, phase_score
 
 static bool score_phases(bench *b, double overlap, phase_score *s)
 {
-    enum { TRAIN = 120, TEST = 200 };
+    enum { TRAIN = 200, TEST = 200 };
     trace *train = pj_alloc(TRAIN + 1, sizeof *train);
     pj_phase_trace *tagged = pj_alloc(TRAIN, sizeof *tagged);
     pj_phase_model model;
