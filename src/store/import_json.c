@@ -116,6 +116,7 @@ static bool to_value(const json_t *from, const pj_column *column, pj_value *v, c
     *v = (pj_value){0};
     if (!from || json_is_null(from)) return true;
     if (column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS) {
+        if (!json_is_object(from)) return false;
         *dump = dump_tree(from);
         *v = (pj_value){.type = PJ_VALUE_TEXT, .text = *dump, .bytes = *dump ? strlen(*dump) : 0};
         return *dump != NULL;
@@ -135,8 +136,8 @@ static bool to_value(const json_t *from, const pj_column *column, pj_value *v, c
     return true;
 }
 
-/* Ranges follow from the unit in a column's name. Net energies may be negative (less than idle),
- * and times may precede the start of the run. */
+/* Ranges follow from the unit in a column's name; the first match counts. Net energies may be
+ * negative (less than idle), and times may precede the start of the run by up to a day or so. */
 typedef struct value_range {
     const char *ending;
     double least, most;
@@ -151,19 +152,67 @@ static bool ends_with(const char *name, const char *ending)
 static const value_range *range_of(const char *name)
 {
     static const value_range ranges[] = {
-        {"_sd_mj", 0, 1e18},     {"net_energy_mj", -1e18, 1e18},
-        {"net_mj", -1e18, 1e18}, {"difference_mj", -1e18, 1e18},
+        {"_sd_mj", 0, 1e18},
+        {"net_energy_mj", -1e18, 1e18},
+        {"net_mj", -1e18, 1e18},
+        {"difference_mj", -1e18, 1e18},
         {"_mj", -1e-3, 1e18}, /* rounding may make a part slightly negative */
-        {"_mw", -1e-3, 1e15},    {"start_ms", -1e13, 1e15},
-        {"end_ms", -1e13, 1e15}, {"timestamp_ms", -1e13, 1e15},
-        {"t_ms", -1e13, 1e15},   {"_ms", 0, 1e15},
-        {"_us", 0, 1e18},        {"created_ns", 0, 4.2e18},
-        {"sparsity", 0, 1},      {"_confidence", 0, 1},
-        {"data_share", 0, 1},    {"sampler_cpu_share", 0, 1e4},
+        {"_mw", -1e-3, 1e15},
+        {"start_ms", -1e8, 1e15},
+        {"end_ms", -1e8, 1e15},
+        {"timestamp_ms", -1e8, 1e15},
+        {"t_ms", -1e8, 1e15},
+        {"_ms", 0, 1e15},
+        {"_us", 0, 1e18},
+        {"created_ns", 0, 4.2e18},
+        {"sparsity", 0, 1},
+        {"_confidence", 0, 1},
+        {"disturbed_share", 0, 1 + 1e-9},
+        {"data_share", 0, 1},
+        {"share", 0, 1e4}, /* of one processor, of a context */
+        {"_tokens", 0, 1e15},
+        {"parameters", 0, 1e18},
+        {"flops", 0, 1e30},
+        {"bytes", 0, 1e30},
+        {"_estimate", 0, 1e30},
+        {"_mhz", 0, 1e9},
+        {"_c", -274, 1e4},
+        {"utilisation", 0, 1e4},
+        {"gain_sd", 0, 1e3},
+        {"resolution", 0, 1e18},
+        {"_uj", 0, 1e30},
+        {"_sd", 0, 1e30},
+        {"pj_per_flop", -1e15, 1e15},
+        {"pj_per_byte", -1e15, 1e15},
+        {"_interval", 0, 1e30},
+        {"_calibrated", 0, 1e30},
+        {"_gap", -1e9, 1e9},
+        {"signed_mean", -1e39, 1e39},
+        {"_mean", 0, 1e39},
+        {"_std", 0, 1e39},
+        {"_max", 0, 1e39},
+        {"_count", 0, 1e15},
+        {"condition_number", 0, 1e308},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ends_with(name, ranges[i].ending)) return &ranges[i];
     return NULL;
+}
+
+static bool is_whole(const pj_column *column)
+{
+    switch (column->type) {
+    case PJ_COLUMN_I64:
+    case PJ_COLUMN_U64:
+    case PJ_COLUMN_U32:
+    case PJ_COLUMN_U16:
+    case PJ_COLUMN_COUNT:
+    case PJ_COLUMN_I32:
+    case PJ_COLUMN_BOOL:
+    case PJ_COLUMN_STAT_U32:
+    case PJ_COLUMN_REFERENCE: return true;
+    default: return false;
+    }
 }
 
 static pj_status check_range(importing *im, const pj_row_table *table, const pj_column *column,
@@ -174,6 +223,9 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
     if (v->type != PJ_VALUE_INT && v->type != PJ_VALUE_DOUBLE) return PJ_OK;
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
+    if (is_whole(column) && number != floor(number))
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %g, not a whole number (at byte %zu)",
+                       table->name, column->name, number, im->at);
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %g, which is outside %g to %g (at byte %zu)",
                    table->name, column->name, number, allowed->least, allowed->most, im->at);
@@ -217,6 +269,22 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
     return PJ_OK;
 }
 
+/* Absent, or powers and nulls. */
+static bool is_series(const json_t *series)
+{
+    size_t i;
+    const json_t *value;
+    if (!series || json_is_null(series)) return true;
+    const value_range *allowed = range_of("power_mw");
+    json_array_foreach(series, i, value)
+    {
+        double mw = json_number_value(value);
+        if (json_is_null(value)) continue;
+        if (!json_is_number(value) || mw < allowed->least || mw > allowed->most) return false;
+    }
+    return json_is_array(series);
+}
+
 static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
 {
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
@@ -239,6 +307,9 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
     if (!pj_rows_put(im->data, id, count, scratch)) return bad(im, "a rail is out of order");
     if (id == PJ_TABLE_RAILS) {
         json_t *series = json_object_get(object, "power_mw");
+        if (!is_series(series))
+            return pj_fail(im->err, PJ_E_INVALID,
+                           "run_rails.power_mw is not an array of powers (at byte %zu)", im->at);
         if (json_is_array(series)) im->series[count] = json_incref(series);
     }
     return PJ_OK;
@@ -284,6 +355,8 @@ static pj_status read_tags(importing *im, const json_t *list)
 {
     pj_run_info *info = &im->data->info;
     size_t count = json_array_size(list);
+    if (list && !json_is_null(list) && !json_is_array(list))
+        return pj_fail(im->err, PJ_E_INVALID, "profiling_run.tags is not an array of texts");
     if (count > MAX_TAGS) return bad(im, "there are too many tags");
     const char **tags = pj_arena_alloc(&im->data->arena, count + 1, sizeof *tags);
     if (!tags) return pj_fail_memory(im->err, "the imported run");
@@ -328,7 +401,12 @@ static pj_status read_run(importing *im)
     if (status == PJ_OK) {
         const json_t *machine = json_object_get(object, "machine_info");
         char *dump = json_is_object(machine) ? dump_tree(machine) : NULL;
-        info->output_text = copy_text(im, json_object_get(object, "output_text"));
+        if (machine && !json_is_null(machine) && !json_is_object(machine))
+            status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.machine_info is not an object");
+        const json_t *output = json_object_get(object, "output_text");
+        info->output_text = copy_text(im, output);
+        if (output && !json_is_null(output) && !info->output_text)
+            status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.output_text is not a text");
         if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
         pj_free(dump);
     }

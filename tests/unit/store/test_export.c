@@ -128,6 +128,68 @@ static void cut_and_twisted_files_are_refused(void **state)
     pj_buffer_fini(&out);
 }
 
+/* ---- what an import refuses ------------------------------------------------------------------ */
+
+/* Imports `tree` with `column` of `row` replaced, which must fail in one line that names it. */
+static void assert_refused(json_t *tree, json_t *row, const char *column, json_t *value)
+{
+    json_t *kept = json_incref(json_object_get(row, column));
+    pj_run_data back = {0};
+    pj_error err = {0};
+    json_object_set_new(row, column, value);
+    char *text = json_dumps(tree, JSON_COMPACT);
+    if (pj_import_json(text, strlen(text), &back, &err) == PJ_OK)
+        fail_msg("%s is accepted: %.200s", column, strstr(text, column));
+    if (!strstr(err.text, column) || strchr(err.text, '\n'))
+        fail_msg("%s is not named: %s", column, err.text);
+    pj_run_data_fini(&back);
+    free(text);
+    json_object_set_new(row, column, kept);
+}
+
+static bool is_whole(const char *column)
+{
+    static const char *const names[] = {"threads",  "batch_size",    "input_tokens", "repeat_index",
+                                        "position", "output_tokens", "layer_index",  "sequence"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], column) == 0) return true;
+    return false;
+}
+
+/* No column takes a value of another type, nor a number that cannot be. */
+static void refuse_each_column(json_t *tree, json_t *row)
+{
+    const char *column;
+    json_t *value, *columns = json_copy(row);
+    json_object_foreach(columns, column, value)
+    {
+        if (strcmp(column, "rail_index") == 0 || strcmp(column, "id") == 0) continue;
+        if (json_is_number(value)) assert_refused(tree, row, column, json_real(-1e300));
+        if (json_is_number(value) && is_whole(column))
+            assert_refused(tree, row, column, json_real(1.5));
+        if (json_is_string(value)) assert_refused(tree, row, column, json_integer(5));
+        if (json_is_array(value) || json_is_object(value))
+            assert_refused(tree, row, column, json_integer(-1));
+    }
+    json_decref(columns);
+}
+
+static void columns_are_strict(void **state)
+{
+    fixture *f = *state;
+    pj_buffer out = export_run(f->store, PJ_EXPORT_JSON);
+    json_t *tree = json_loadb(out.data, out.length, 0, NULL), *part;
+    const char *name;
+    assert_non_null(tree);
+    json_object_foreach(tree, name, part)
+    {
+        if (json_is_object(part)) refuse_each_column(tree, part);
+        if (json_array_size(part)) refuse_each_column(tree, json_array_get(part, 0));
+    }
+    json_decref(tree);
+    pj_buffer_fini(&out);
+}
+
 static double number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -248,9 +310,13 @@ static void a_reader_that_leaves_ends_the_export(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(json_comes_back_equal), TEST(cut_and_twisted_files_are_refused),
-        TEST(traces_nest),           TEST(flame_graphs_hold_all_the_energy),
-        TEST(zips_are_whole),        TEST(a_reader_that_leaves_ends_the_export),
+        TEST(json_comes_back_equal),
+        TEST(cut_and_twisted_files_are_refused),
+        TEST(columns_are_strict),
+        TEST(traces_nest),
+        TEST(flame_graphs_hold_all_the_energy),
+        TEST(zips_are_whole),
+        TEST(a_reader_that_leaves_ends_the_export),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
