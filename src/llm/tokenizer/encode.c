@@ -129,7 +129,7 @@ static pj_status encode_word(encoder *e, const char *word, size_t bytes)
     size_t base = e->ids->count;
     pj_status status =
         pj_bpe_encode(e->t, &e->w->bpe, word, bytes, e->t->letters_last, e->ids, e->err);
-    if (status == PJ_OK)
+    if (status == PJ_OK && e->ids->count > base) /* without ids there may be no list yet */
         cache_add(e->w, entry, word, bytes, hash, e->ids->ids + base, e->ids->count - base);
     return status;
 }
