@@ -6,7 +6,7 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 1. Every relative link and anchor of README.md and docs/ has a target, every picture exists.
 2. Every option that a document shows after `perjoule COMMAND` is one that the command has.
 3. Every command of `perjoule help` is mentioned in the README or the guide; every `make` target that
-   a document names is one.
+   a document names is one; help names every power source.
 4. Every sentence that docs/troubleshooting.md quotes is one that the program can print.
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
    per document, with its own home and data folders, `models/demo` and `examples` available and no
@@ -165,6 +165,13 @@ def check_mentions(known):
         report(good, f"neither README.md nor docs/guide.md mentions perjoule {command}")
 
 
+def check_sources():
+    known = re.search(r"known: ([^)]*)\)", output("run", "-m", str(ROOT / "models/demo"), "--power", "?", "x"))
+    text = output("run", "--help")
+    for source in known[1].split(", ") if known else [""]:
+        report(source and re.search(rf"\b{source}\b", text.split("--power LIST")[1].split("--interval")[0]), f"run --help does not name {source}")
+
+
 def check_targets(path):
     known = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.M):
@@ -304,6 +311,7 @@ def main():
         check_targets(path)
         check_queries(path)
     check_mentions(known)
+    check_sources()
     check_quotes(ROOT / "docs/troubleshooting.md")
     for path in RUN:
         check_runs(path)
