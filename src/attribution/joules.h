@@ -46,8 +46,11 @@ typedef struct pj_rail_result {
     size_t window_count;
     pj_design design; /* seconds of classes in windows */
     pj_blocks blocks;
-    float *leaf_mj;                            /* [leaf] gross; NAN: unknown */
-    size_t *first_block;                       /* [leaf] first block it overlaps; SIZE_MAX: none */
+    float *leaf_mj;      /* [leaf] gross; NAN: unknown */
+    size_t *first_block; /* [leaf] first block it overlaps; SIZE_MAX: none */
+    /* leaves that overlap several blocks; [block + 1] the first of those that begin in it */
+    uint32_t *bridges;
+    size_t *bridge_begin;
     double alternative_weight[PJ_MAX_TIMINGS]; /* of other timings */
     float *alternative_mj[PJ_MAX_TIMINGS];     /* [leaf] gross energy under them */
     uint32_t alternative_count;

@@ -31,6 +31,8 @@ void pj_joules_rail_fini(pj_rail_result *result)
     pj_design_fini(&result->design);
     pj_blocks_fini(&result->blocks);
     pj_free(result->first_block);
+    pj_free(result->bridges);
+    pj_free(result->bridge_begin);
     pj_free(result->leaf_mj);
     for (uint32_t i = 0; i < PJ_MAX_TIMINGS; i++) pj_free(result->alternative_mj[i]);
     result->has_fit = false;
@@ -211,6 +213,12 @@ static void observe(const pj_joules *j, const pj_rail_result *result)
     }
 }
 
+static double usual_spread(const pj_joules *j)
+{
+    if (j->options->trusted) return 0;
+    return j->options->class_spread > 0 ? j->options->class_spread : PJ_USUAL_CLASS_SPREAD;
+}
+
 static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared, pj_error *err)
 {
     pj_curve_energy total;
@@ -222,10 +230,17 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared
     measure_total(j, result, as_declared, begin_ns, end_ns, &total);
     if (isnan(total.energy_mj) || !(fabs(total.energy_mj) < MOST_MJ)) return PJ_OK;
     pj_class_prior *priors = pj_alloc(j->pool_count, sizeof *priors);
-    if (!priors) return pj_fail_memory(err, "the priors of a fit");
+    pj_window *windows = pj_alloc(result->window_count, sizeof *windows);
+    if (!priors || !windows) {
+        pj_free(priors);
+        pj_free(windows);
+        return pj_fail_memory(err, "the windows of a fit");
+    }
+    memcpy(windows, result->windows, result->window_count * sizeof *windows);
     for (uint32_t c = 0; c < j->pool_count; c++) priors[c] = prior_of(j, result->rail, c);
-    pj_fit_input input = {.windows = result->windows,
-                          .window_count = result->window_count,
+    pj_fit_input input = {.windows = windows,
+                          .window_count = pj_windows_merge(windows, result->window_count, j->leaves,
+                                                           (size_t)j->tree->leaf_count + 2),
                           .leaves = j->leaves,
                           .leaf_count = (size_t)j->tree->leaf_count + 2,
                           .class_count = j->pool_count,
@@ -236,12 +251,16 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared
                           .begin_ns = begin_ns,
                           .end_ns = end_ns,
                           .priors = priors,
-                          .usual_noise = PJ_USUAL_POWER_NOISE};
+                          .usual_noise = PJ_USUAL_POWER_NOISE,
+                          .usual_spread = usual_spread(j)};
     pj_status status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
     if (result->has_fit && as_declared) observe(j, result);
+    input.windows = result->windows;
+    input.window_count = result->window_count;
     if (result->has_fit) status = pj_design_init(&result->design, &input, 0, err);
     pj_free(priors);
+    pj_free(windows);
     /* Without a fit, energy is shared by time (equal power), and `method` says so. */
     return status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE || status == PJ_E_INTERNAL ? PJ_OK
                                                                                            : status;
@@ -358,7 +377,8 @@ static double judge_spread(const pj_joules *j, const pj_rail_result *result)
     if (!(sums.squares > 0)) return assumed;
     double bound = sqrt(sum_residuals(j, result) / sums.squares);
     double leaves = sums.energies / sums.squares;
-    return fmax(leaves < SEES_ROWS ? fmin(bound, MOST_SPREAD) : fmin(bound, assumed), LEAST_SPREAD);
+    double seen = leaves < SEES_ROWS ? fmin(bound, MOST_SPREAD) : fmin(bound, assumed);
+    return fmax(fmax(seen, result->fit.spread), LEAST_SPREAD);
 }
 
 /* ---- energies of leaves -------------------------------------------------------------------- */
@@ -400,6 +420,23 @@ static bool find_blocks(const pj_joules *j, pj_rail_result *result)
         result->first_block[i] = touches ? k : SIZE_MAX;
         result->leaf_mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
     }
+    return true;
+}
+
+static bool find_bridges(const pj_joules *j, pj_rail_result *result)
+{
+    const pj_blocks *b = &result->blocks;
+    size_t count = 0, block = 0;
+    result->bridges = pj_alloc(j->tree->leaf_count, sizeof *result->bridges);
+    result->bridge_begin = pj_alloc(b->count + 2, sizeof *result->bridge_begin);
+    if (!result->bridges || !result->bridge_begin) return false;
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
+        size_t k = result->first_block[i];
+        if (k == SIZE_MAX || j->leaves[i + 1].end_ns <= b->segments[k].end_ns) continue;
+        while (block <= k) result->bridge_begin[block++] = count;
+        result->bridges[count++] = i;
+    }
+    while (block <= b->count) result->bridge_begin[block++] = count;
     return true;
 }
 
@@ -526,7 +563,8 @@ pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
     result->observed = observed_share(j, result);
     add_leaves(j, result);
     result->weight_mj = isnan(result->whole_mj) ? 0 : result->whole_mj;
-    if (!find_blocks(j, result)) return pj_fail_memory(err, "the energies of a run");
+    if (!find_blocks(j, result) || !find_bridges(j, result))
+        return pj_fail_memory(err, "the energies of a run");
     result->class_spread = judge_spread(j, result);
     return PJ_OK;
 }

@@ -36,6 +36,7 @@ typedef struct judgement {
     double *f, *scratch, *influence;   /* [blocks], [blocks], [windows] */
     double *times, *moved;             /* [pools] seconds of the set by class */
     uint32_t *used;                    /* pools that occur in the set */
+    bool *member;                      /* [leaves] */
     uint32_t used_count;
     block_cache cache[CACHED];
     uint32_t *leaves; /* of a node and all its descendants */
@@ -69,6 +70,7 @@ static bool allocate(judgement *g, pj_joules *j)
     bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
+    ok &= (g->member = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *g->member)) != NULL;
     for (int i = 0; i < CACHED; i++) {
         g->cache[i].times = pj_alloc(pools, sizeof(double));
         g->cache[i].moved = pj_alloc(pools, sizeof(double));
@@ -87,6 +89,7 @@ static void release(judgement *g)
         pj_free(g->cache[i].moved);
     }
     pj_free(g->used);
+    pj_free(g->member);
     pj_free(g->leaves);
 }
 
@@ -216,6 +219,38 @@ static void take_shares(judgement *g, const pj_rail_result *result, size_t low, 
     figure->idle_net = result->idle_sd_mw * idle_s;
 }
 
+/* The effect of a leaf's own deviation on the set's figure: (share - f) x energy, summed over its
+ * blocks. Returns its square less the sum of the squares, which take_shares() has counted. */
+static double bridge_variance(const judgement *g, const pj_rail_result *result, uint32_t index,
+                              bool member, size_t low, size_t high)
+{
+    const pj_leaf *leaf = &g->joules->leaves[index + 1];
+    const pj_blocks *b = &result->blocks;
+    double mw = result->fit.power_mw[leaf->class_], sum = 0, squares = 0;
+    size_t k = result->first_block[index];
+    for (k = k < low ? low : k; k < high && b->segments[k].begin_ns < leaf->end_ns; k++) {
+        const pj_segment *s = &b->segments[k];
+        int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
+        int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
+        if (end <= begin) continue;
+        double effect = mw * (double)(end - begin) * 1e-9 * (member ? 1 - g->f[k] : -g->f[k]);
+        sum += effect;
+        squares += effect * effect;
+    }
+    return sum * sum - squares;
+}
+
+/* Leaves that reach over several blocks deviate in all of them alike. */
+static void add_bridges(judgement *g, const pj_rail_result *result, size_t low, size_t high,
+                        set_figure *figure)
+{
+    double spread = result->class_spread * result->class_spread, sum = 0;
+    for (size_t i = result->bridge_begin[low]; i < result->bridge_begin[high]; i++)
+        sum += bridge_variance(g, result, result->bridges[i], g->member[result->bridges[i]], low,
+                               high);
+    figure->spread_var = fmax(figure->spread_var + spread * sum, 0);
+}
+
 static void weigh_timings(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
                           size_t count, set_figure *figure)
 {
@@ -240,18 +275,22 @@ static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t 
     for (size_t i = 0; i < count; i++) {
         figure->gross_mj += (double)result->leaf_mj[leaves[i]];
         if (result->has_fit) add_leaf(g, result, leaves[i], &low, &high, &seconds);
+        g->member[leaves[i]] = true;
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
     if (!result->has_fit) { /* shared by time: all of it may belong to others */
         figure->random_var = figure->gross_mj * figure->gross_mj;
+        for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
         return;
     }
     if (low < high) {
         take_shares(g, result, low, high, seconds, figure);
+        if (high - low > 1) add_bridges(g, result, low, high, figure);
         figure->random_var = high - low == 1 ? inside_variance(g, result, low, g->f[low])
                                              : across_variance(g, result, low, high);
     }
     for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
+    for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
     weigh_timings(j, result, leaves, count, figure);
 }
 

@@ -30,6 +30,7 @@ typedef struct pj_window {
      * next, so its error enters both, with opposite signs. */
     double reading_mj;     /* 1 sigma of each reading: rounding; 0: none */
     double begin_s, end_s; /* 1 sigma of when they were taken; 0: known exactly */
+    double parts;          /* merged windows: how many, each with noise of its own; 0: not merged */
 } pj_window;
 
 /* An interval of work of one class. Leaves are sorted by begin_ns; they may overlap when several
@@ -43,6 +44,10 @@ typedef struct pj_leaf {
 
 /* Typical relative noise of a power reading: board sensors have 0.1 to 2 %. */
 #define PJ_USUAL_POWER_NOISE 0.005
+
+/* Merges consecutive windows inside one leaf, except the first and the last leaf (time around the
+ * run), and leaves that others overlap. Returns how many windows are left. */
+size_t pj_windows_merge(pj_window *windows, size_t count, const pj_leaf *leaves, size_t leaf_count);
 
 typedef struct pj_class_prior {
     double power_mw, sd_mw; /* NAN: no calibration for this class */
@@ -66,6 +71,9 @@ typedef struct pj_fit_input {
     /* prior for the relative noise of a reading, to about a factor of five; 0: no prior, the noise
      * may be zero */
     double usual_noise;
+    /* relative 1 sigma of power between the leaves of a class, which the readings confirm or
+     * refute; 0: all leaves of a class have the same power */
+    double usual_spread;
 } pj_fit_input;
 
 /* The result. Arrays belong to it; pj_fit_fini frees them. */
@@ -78,6 +86,7 @@ typedef struct pj_fit {
     bool *truncated;    /* [C] was negative, set to 0 */
     double mean_mw;     /* net mean power of the run: the centre of the prior */
     double noise;       /* posterior mean of a window's relative noise */
+    double spread;      /* posterior root mean square of power between leaves of a class */
     double drift_mw;    /* 1 sigma of the baseline's drift at the highest evidence */
     /* of the normal matrix with independent windows: how well the sensor separates classes */
     double condition_number;

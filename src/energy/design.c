@@ -12,7 +12,11 @@ void pj_design_fini(pj_design *design)
     pj_free(design->row_begin);
     pj_free(design->column);
     pj_free(design->seconds);
+    pj_free(design->squares);
+    pj_free(design->bound);
+    pj_free(design->work);
     pj_free(design->total_s);
+    pj_free(design->total_squares);
     *design = (pj_design){0};
 }
 
@@ -20,7 +24,8 @@ typedef struct sweep {
     const pj_fit_input *input;
     size_t knots;
     int64_t *reach;  /* [leaves] maximum end of leaves 0..i */
-    double *scratch; /* [classes] seconds in the current window */
+    double *seen_s;  /* [leaves] time in all windows */
+    double *scratch; /* [3][classes] seconds, squares, bound of the current window */
     uint32_t *touched;
     size_t capacity;
 } sweep;
@@ -32,69 +37,143 @@ static bool reserve(pj_design *d, size_t *capacity, size_t needed)
     uint32_t *column = pj_resize(d->column, larger, sizeof *column);
     if (!column) return false;
     d->column = column;
-    double *seconds = pj_resize(d->seconds, larger, sizeof *seconds);
-    if (!seconds) return false;
-    d->seconds = seconds;
+    double **const arrays[] = {&d->seconds, &d->squares, &d->bound};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        double *array = pj_resize(*arrays[i], larger, sizeof *array);
+        if (!array) return false;
+        *arrays[i] = array;
+    }
     *capacity = larger;
     return true;
 }
 
+/* Where a time lies among the knots. */
+static double position_of(const pj_fit_input *in, int64_t begin_ns, int64_t end_ns, size_t knots)
+{
+    double middle = (double)(begin_ns - in->begin_ns) + (double)(end_ns - begin_ns) / 2;
+    return middle / (double)(in->end_ns - in->begin_ns) * (double)(knots - 1);
+}
+
 /* Writes the (at most two) hat functions that overlap a window. A piecewise linear hat is
  * integrated by its value at the window's middle: windows are short compared to hats. */
-static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, size_t at)
+static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, double work, size_t at)
 {
-    if (s->knots == 0) return 0;
+    if (s->knots == 0 || !(work > 0)) return 0;
     const pj_fit_input *in = s->input;
-    double length = (double)(w->end_ns - w->begin_ns);
-    double position = ((double)(w->begin_ns - in->begin_ns) + length / 2) /
-                      (double)(in->end_ns - in->begin_ns) * (double)(s->knots - 1);
+    double position = position_of(in, w->begin_ns, w->end_ns, s->knots);
     size_t count = 0, before = position > 0 ? (size_t)position : 0;
     for (size_t k = before; k < before + 2 && k < s->knots; k++) {
         double height = 1 - fabs(position - (double)k);
         if (!(height > 0)) continue;
         d->column[at + count] = in->class_count + (uint32_t)k;
-        d->seconds[at + count++] = height * length * 1e-9;
+        d->squares[at + count] = d->bound[at + count] = 0;
+        d->seconds[at + count++] = height * work;
     }
     return count;
+}
+
+static double overlap_s(const pj_leaf *leaf, const pj_window *w)
+{
+    int64_t begin = leaf->begin_ns > w->begin_ns ? leaf->begin_ns : w->begin_ns;
+    int64_t end = leaf->end_ns < w->end_ns ? leaf->end_ns : w->end_ns;
+    return end > begin ? (double)(end - begin) * 1e-9 : 0;
+}
+
+/* Time of every leaf in all windows together. */
+static void add_seen(sweep *s)
+{
+    const pj_fit_input *in = s->input;
+    size_t first = 0;
+    for (size_t w = 0; w < in->window_count; w++) {
+        while (first < in->leaf_count && s->reach[first] <= in->windows[w].begin_ns) first++;
+        for (size_t i = first; i < in->leaf_count; i++) {
+            if (in->leaves[i].begin_ns >= in->windows[w].end_ns) break;
+            s->seen_s[i] += overlap_s(&in->leaves[i], &in->windows[w]);
+        }
+    }
 }
 
 /* Adds one window's row; `first` is the first leaf that can overlap it. */
 static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
 {
     const pj_window *w = &s->input->windows[row];
-    size_t count = 0, at = d->row_begin[row];
+    size_t count = 0, at = d->row_begin[row], classes = s->input->class_count;
+    double *seconds = s->scratch, *squares = seconds + classes, *bound = squares + classes;
     for (size_t i = first; i < s->input->leaf_count; i++) {
         const pj_leaf *leaf = &s->input->leaves[i];
         if (leaf->begin_ns >= w->end_ns) break;
-        int64_t begin = leaf->begin_ns > w->begin_ns ? leaf->begin_ns : w->begin_ns;
-        int64_t end = leaf->end_ns < w->end_ns ? leaf->end_ns : w->end_ns;
-        if (end <= begin) continue;
-        if (s->scratch[leaf->class_] == 0) s->touched[count++] = leaf->class_;
-        s->scratch[leaf->class_] += (double)(end - begin) * 1e-9;
+        double part_s = overlap_s(leaf, w);
+        if (!(part_s > 0)) continue;
+        if (seconds[leaf->class_] == 0) s->touched[count++] = leaf->class_;
+        seconds[leaf->class_] += part_s;
+        squares[leaf->class_] += part_s * part_s;
+        bound[leaf->class_] += part_s * s->seen_s[i];
     }
     if (!reserve(d, &s->capacity, at + count + 2)) return false;
+    double work = 0;
     for (size_t k = 0; k < count; k++) {
-        d->column[at + k] = s->touched[k];
-        d->seconds[at + k] = s->scratch[s->touched[k]];
-        s->scratch[s->touched[k]] = 0;
+        work += seconds[s->touched[k]];
+        uint32_t c = s->touched[k];
+        d->column[at + k] = c;
+        d->seconds[at + k] = seconds[c];
+        d->squares[at + k] = squares[c];
+        d->bound[at + k] = bound[c];
+        seconds[c] = squares[c] = bound[c] = 0;
     }
-    count += add_hats(d, s, w, at + count);
+    count += add_hats(d, s, w, work, at + count);
+    d->work[row] = work;
     d->row_begin[row + 1] = at + count;
     return true;
 }
 
-static void add_totals(pj_design *d, const pj_fit_input *in, size_t knots)
+static void add_totals(pj_design *d, const pj_fit_input *in)
 {
-    double length = (double)(in->end_ns - in->begin_ns) * 1e-9;
     for (size_t i = 0; i < in->leaf_count; i++) {
         int64_t begin = in->leaves[i].begin_ns, end = in->leaves[i].end_ns;
         if (begin < in->begin_ns) begin = in->begin_ns;
         if (end > in->end_ns) end = in->end_ns;
-        if (end > begin) d->total_s[in->leaves[i].class_] += (double)(end - begin) * 1e-9;
+        if (end <= begin) continue;
+        double leaf_s = (double)(end - begin) * 1e-9;
+        d->total_s[in->leaves[i].class_] += leaf_s;
+        d->total_squares[in->leaves[i].class_] += leaf_s * leaf_s;
     }
-    for (size_t k = 0; k < knots; k++) /* area of a hat; at the run's ends half of it */
-        d->total_s[in->class_count + k] =
-            length / (double)(knots - 1) * (k == 0 || k + 1 == knots ? .5 : 1);
+}
+
+/* The hats' entries of the whole run. */
+static void add_hat_totals(pj_design *d, const pj_fit_input *in, const double *powers)
+{
+    size_t knots = d->columns - in->class_count;
+    double *total = d->total_s + in->class_count;
+    for (size_t k = 0; k < knots; k++) total[k] = 0;
+    for (size_t i = 0; knots && i < in->leaf_count; i++) {
+        const pj_leaf *leaf = &in->leaves[i];
+        int64_t begin = leaf->begin_ns > in->begin_ns ? leaf->begin_ns : in->begin_ns;
+        int64_t end = leaf->end_ns < in->end_ns ? leaf->end_ns : in->end_ns;
+        if (end <= begin) continue;
+        double work = (double)(end - begin) * 1e-9 * (powers ? powers[leaf->class_] : 1);
+        double position = position_of(in, begin, end, knots);
+        size_t before = (size_t)position;
+        if (before > knots - 2) before = knots - 2;
+        total[before] += work * (1 - (position - (double)before));
+        total[before + 1] += work * (position - (double)before);
+    }
+}
+
+void pj_design_set_powers(pj_design *d, const pj_fit_input *in, const double *powers)
+{
+    if (d->columns == in->class_count) return;
+    for (size_t w = 0; w < d->rows; w++) {
+        double work = 0;
+        if (!(d->work[w] > 0)) continue;
+        for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+            if (d->column[i] < in->class_count)
+                work += fmax(powers[d->column[i]], 0) * d->seconds[i];
+        work = fmax(work, 1e-6 * d->work[w]);
+        for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+            if (d->column[i] >= in->class_count) d->seconds[i] *= work / d->work[w];
+        d->work[w] = work;
+    }
+    add_hat_totals(d, in, powers);
 }
 
 pj_status pj_design_init(pj_design *design, const pj_fit_input *in, size_t knots, pj_error *err)
@@ -105,25 +184,33 @@ pj_status pj_design_init(pj_design *design, const pj_fit_input *in, size_t knots
     *design = (pj_design){.rows = in->window_count, .columns = in->class_count + knots};
     design->row_begin = pj_alloc(in->window_count + 1, sizeof *design->row_begin);
     design->total_s = pj_alloc(design->columns, sizeof *design->total_s);
+    design->work = pj_alloc(in->window_count + 1, sizeof *design->work);
+    design->total_squares = pj_alloc(design->columns, sizeof *design->total_squares);
     s.reach = pj_alloc(in->leaf_count, sizeof *s.reach);
-    s.scratch = pj_alloc(in->class_count, sizeof *s.scratch);
+    s.seen_s = pj_alloc(in->leaf_count, sizeof *s.seen_s);
+    s.scratch = pj_alloc(in->class_count, 3 * sizeof *s.scratch);
     s.touched = pj_alloc(in->class_count, sizeof *s.touched);
-    if (!design->row_begin || !design->total_s || !s.reach || !s.scratch || !s.touched) goto fail;
+    if (!design->row_begin || !design->work || !design->total_s || !design->total_squares ||
+        !s.reach || !s.seen_s || !s.scratch || !s.touched)
+        goto fail;
     for (size_t i = 0; i < in->leaf_count; i++) {
         int64_t end = in->leaves[i].end_ns;
         s.reach[i] = i > 0 && s.reach[i - 1] > end ? s.reach[i - 1] : end;
     }
+    add_seen(&s);
     for (size_t row = 0; row < in->window_count; row++) {
         while (first < in->leaf_count && s.reach[first] <= in->windows[row].begin_ns) first++;
         if (!add_row(design, &s, row, first)) goto fail;
     }
-    add_totals(design, in, knots);
+    add_totals(design, in);
+    add_hat_totals(design, in, NULL);
     goto done;
 fail:
     status = pj_fail_memory(err, "the attribution's design matrix");
     pj_design_fini(design);
 done:
     pj_free(s.reach);
+    pj_free(s.seen_s);
     pj_free(s.scratch);
     pj_free(s.touched);
     return status;

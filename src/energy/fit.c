@@ -72,10 +72,13 @@ static const double drift_grid[] = {0.005, 0.02, 0.08}; /* besides "practically 
 #define STEEP            0.5  /* a larger one resets them */
 #define LEAST_WEIGHT     1e-3 /* relative to the best: less likely levels are dropped */
 enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_NOISES = 64 };
-enum { MAX_LEVELS = DRIFTS * MAX_NOISES, MAX_KEPT_BYTES = 64 << 20 };
+/* Of power within a class, relative to the usual one, and how probable each is beforehand. */
+static const double spread_grid[] = {0, 0.35, 1, 2}, spread_prior[] = {0.15, 0.15, 0.5, 0.2};
+enum { SPREADS = sizeof spread_grid / sizeof *spread_grid };
+enum { MAX_LEVELS = DRIFTS * MAX_NOISES * SPREADS, MAX_KEPT_BYTES = 64 << 20 };
 
 typedef struct level {
-    double noise, drift, evidence;
+    double noise, drift, spread, evidence;
     double width;  /* width in log noise of its grid cell */
     double weight; /* normalised over all levels */
 } level;
@@ -85,6 +88,8 @@ typedef struct levels {
     level items[MAX_LEVELS];
     size_t count;
     level best;
+    double spreads[SPREADS], spread_log_prior[SPREADS];
+    size_t spread_count;
     pj_regression_sums kept[MAX_NOISES]; /* of the noises with a weight, in their order */
 } levels;
 
@@ -97,12 +102,17 @@ static void set_range(const pj_regression *r, levels *l)
     l->least_noise = noise > 0 ? fmin(fmax(noise, LEAST_NOISE_EVER), LEAST_NOISE) : LEAST_NOISE;
     l->drifts[0] = noise > 0 ? fmin(fmax(drift, LEAST_NOISE_EVER), LEAST_NOISE) : LEAST_NOISE;
     for (size_t k = 1; k < DRIFTS; k++) l->drifts[k] = drift_grid[k - 1];
+    l->spread_count = r->in->usual_spread > 0 ? SPREADS : 1;
+    for (size_t i = 0; i < l->spread_count; i++) {
+        l->spreads[i] = spread_grid[i] * r->in->usual_spread;
+        l->spread_log_prior[i] = l->spread_count > 1 ? log(spread_prior[i]) : 0;
+    }
 }
 
 static void start(levels *l, double noise)
 {
     l->count = 0;
-    l->best = (level){noise, l->drifts[0], -INFINITY, 0, 1};
+    l->best = (level){noise, l->drifts[0], 0, -INFINITY, 0, 1};
 }
 
 /* Log prior of the noise: with few windows the smallest noise explains them all, and no power
@@ -119,15 +129,16 @@ static double log_prior_noise(const pj_regression *r, double noise, double least
     return height - 0.5 * away * away;
 }
 
-/* Evaluates one noise with every drift; returns the highest evidence. */
-static double try_noise(pj_regression *r, double noise, double width, levels *l)
+/* Evaluates one noise and spread with every drift; returns the highest evidence. */
+static double try_noise(pj_regression *r, double noise, size_t spread, double width, levels *l)
 {
     double best = -INFINITY, prior = log_prior_noise(r, noise, l->least_noise);
-    pj_regression_set_noise(r, noise);
+    prior += l->spread_log_prior[spread];
+    pj_regression_set_noise(r, noise, l->spreads[spread], false);
     for (size_t k = 0; k < (r->knots ? DRIFTS : 1); k++) {
         double evidence = prior + pj_regression_evidence(r, l->drifts[k]);
         if (k > 0) evidence -= log(DRIFTS - 1); /* equal prior odds for drift and no drift */
-        level at = {noise, l->drifts[k], evidence, width, 0};
+        level at = {noise, l->drifts[k], l->spreads[spread], evidence, width, 0};
         if (at.evidence > best) best = at.evidence;
         if (at.evidence > l->best.evidence) l->best = at;
         if (l->count < MAX_LEVELS) l->items[l->count++] = at;
@@ -135,24 +146,39 @@ static double try_noise(pj_regression *r, double noise, double width, levels *l)
     return best;
 }
 
-/* Coarse grid over the whole range, to find where to refine. */
-static void find_noise(pj_regression *r, levels *l)
+/* Coarse grid over the whole range, to find where to refine: the likeliest noise without a spread,
+ * then with each spread, which explains a part of that noise. */
+static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
 {
+    double best = -INFINITY;
     set_range(r, l);
     start(l, MOST_NOISE);
-    for (double s = l->least_noise; s < MOST_NOISE; s *= COARSE_STEP) try_noise(r, s, 0, l);
+    for (double s = l->least_noise; s < MOST_NOISE; s *= COARSE_STEP) {
+        double evidence = try_noise(r, s, 0, 0, l);
+        if (evidence > best) best = evidence, likeliest[0] = s;
+    }
+    for (size_t i = 1; i < l->spread_count; i++) {
+        double before = best = -INFINITY;
+        for (double s = likeliest[0]; s >= l->least_noise; s /= COARSE_STEP) {
+            double evidence = try_noise(r, s, i, 0, l);
+            if (evidence > best) best = evidence, likeliest[i] = s;
+            if (evidence < before + FLAT) break;
+            before = evidence;
+        }
+    }
 }
 
 /* Steps from `middle` down or up until the evidence is negligible, in larger steps where it is
  * flat. */
-static void walk_noise(pj_regression *r, double middle, double middle_evidence, bool up, levels *l)
+static void walk_noise(pj_regression *r, double middle, double middle_evidence, bool up,
+                       size_t spread, levels *l)
 {
     enum { MOST_STEPS = 30 };
     double s = middle, step = FINE_STEP, before = middle_evidence;
     for (int i = 0; i < MOST_STEPS; i++) {
         s = up ? s * step : s / step;
         if (s < l->least_noise || s > MOST_NOISE) break;
-        double evidence = try_noise(r, s, log(step), l);
+        double evidence = try_noise(r, s, spread, log(step), l);
         if (evidence < l->best.evidence + log(LEAST_WEIGHT)) break;
         double change = fabs(evidence - before);
         if (change < FLAT) step = fmin(step * FINE_STEP, LARGEST_STEP);
@@ -161,20 +187,34 @@ static void walk_noise(pj_regression *r, double middle, double middle_evidence, 
     }
 }
 
-/* Posterior of the sensor's noise. For a counter, "only rounding" and "some noise" have equal prior
- * odds. */
-static void weigh_noise(pj_regression *r, double middle, levels *l)
+/* Posterior of the sensor's noise and of the spread. For a counter, "only rounding" and "some
+ * noise" have equal prior odds. */
+static void weigh_noise(pj_regression *r, const double likeliest[SPREADS], levels *l)
 {
-    start(l, middle);
-    if (r->loose > 0) try_noise(r, l->least_noise, log(MOST_NOISE / l->least_noise), l);
-    double evidence = try_noise(r, middle, log(FINE_STEP), l), sum = 0;
-    walk_noise(r, middle, evidence, false, l);
-    walk_noise(r, middle, evidence, true, l);
+    double sum = 0;
+    start(l, likeliest[0]);
+    for (size_t i = 0; i < l->spread_count; i++) {
+        double middle = likeliest[i];
+        if (r->loose > 0) try_noise(r, l->least_noise, i, log(MOST_NOISE / l->least_noise), l);
+        double evidence = try_noise(r, middle, i, log(FINE_STEP), l);
+        /* a spread that cannot explain the readings needs no width */
+        if (evidence < l->best.evidence + log(LEAST_WEIGHT)) continue;
+        walk_noise(r, middle, evidence, false, i, l);
+        walk_noise(r, middle, evidence, true, i, l);
+    }
     for (size_t i = 0; i < l->count; i++) {
         double weight = exp(l->items[i].evidence - l->best.evidence);
         sum += l->items[i].weight = weight < LEAST_WEIGHT ? 0 : weight * l->items[i].width;
     }
     for (size_t i = 0; i < l->count; i++) l->items[i].weight /= sum;
+}
+
+static double root_mean_spread(const levels *l)
+{
+    double sum = 0;
+    for (size_t i = 0; i < l->count; i++)
+        sum += l->items[i].weight * l->items[i].spread * l->items[i].spread;
+    return sqrt(sum);
 }
 
 /* The posterior mean: where many noises are equally likely, the most likely one alone would make
@@ -210,15 +250,15 @@ typedef struct estimate {
 } estimate;
 
 /* Recalls the sums of the noise at that place: only the prior differs. */
-static void come_back(pj_regression *r, levels *l, size_t place, double noise)
+static void come_back(pj_regression *r, levels *l, size_t place, const level *at)
 {
-    pj_regression_sums *kept = &l->kept[place];
-    if (kept->normal) {
+    pj_regression_sums *kept = place < MAX_NOISES ? &l->kept[place] : NULL;
+    if (kept && kept->normal) {
         pj_regression_recall(r, kept);
         return;
     }
-    pj_regression_set_noise(r, noise);
-    if ((place + 1) * (r->n + 1) * r->n * sizeof(double) <= MAX_KEPT_BYTES)
+    pj_regression_set_noise(r, at->noise, at->spread, true);
+    if (kept && (place + 1) * (r->n + 1) * r->n * sizeof(double) <= MAX_KEPT_BYTES)
         pj_regression_keep(r, kept);
 }
 
@@ -228,11 +268,12 @@ static bool average(pj_regression *r, levels *l, estimate *e)
     size_t n = r->n, noises = 0;
     memset(e->mean, 0, n * sizeof(double));
     memset(e->cov, 0, n * n * sizeof(double));
-    double noise = NAN;
+    double noise = NAN, spread = NAN;
     for (size_t k = 0; k < l->count; k++) {
         const level *at = &l->items[k];
         if (at->weight == 0) continue;
-        if (at->noise != noise) come_back(r, l, noises++, noise = at->noise);
+        if (at->noise != noise || at->spread != spread) come_back(r, l, noises++, at);
+        noise = at->noise, spread = at->spread;
         if (!pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov)) return false;
         for (size_t i = 0; i < n; i++) {
             e->mean[i] += at->weight * e->one_mean[i];
@@ -269,10 +310,10 @@ static bool solve_truncated(pj_regression *r, levels *l, estimate *e)
 }
 
 /* Takes the sums around the estimate for this noise. */
-static bool centre(pj_regression *r, double noise, double drift, estimate *e)
+static bool centre(pj_regression *r, const level *at, estimate *e)
 {
-    pj_regression_set_noise(r, noise);
-    bool ok = pj_regression_posterior(r, drift, e->one_mean, e->one_cov);
+    pj_regression_set_noise(r, at->noise, at->spread, true);
+    bool ok = pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov);
     if (ok) pj_regression_centre(r, e->one_mean);
     return ok;
 }
@@ -373,11 +414,13 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     for (size_t c = 0; c < r.classes; c++) /* the open mean is no knowledge of a class */
         prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
     predict_total(&r, fit);
-    centre(&r, FIRST_NOISE, LEAST_NOISE, &e);
-    find_noise(&r, l);
-    if (centre(&r, l->best.noise, l->best.drift, &e)) pj_regression_relevel(&r, e.one_mean);
-    weigh_noise(&r, l->best.noise, l);
+    double likeliest[SPREADS] = {FIRST_NOISE};
+    centre(&r, &(level){.noise = FIRST_NOISE, .drift = LEAST_NOISE}, &e);
+    find_noise(&r, l, likeliest);
+    if (centre(&r, &l->best, &e)) pj_regression_relevel(&r, e.one_mean);
+    weigh_noise(&r, likeliest, l);
     fit->noise = mean_noise(l);
+    fit->spread = root_mean_spread(l);
     fit->log_evidence = log_evidence(&r, l);
     if (input->evidence_only) goto done;
     if (!solve_truncated(&r, l, &e)) {

@@ -9,7 +9,12 @@
 #include <string.h>
 
 #define DRIFT_KNOT_NS 4000000000LL
-enum { DRIFT_LEAST_KNOTS = 3, DRIFT_MAX_KNOTS = 96, DRIFT_WINDOWS_A_KNOT = 12 };
+enum {
+    DRIFT_LEAST_KNOTS = 3,
+    DRIFT_MAX_KNOTS = 96,
+    DRIFT_WINDOWS_A_KNOT = 12,
+    DRIFT_LEAST_WINDOWS = 3
+};
 
 static size_t choose_knots(const pj_fit_input *in)
 {
@@ -19,15 +24,16 @@ static size_t choose_knots(const pj_fit_input *in)
     size_t afford = in->window_count / DRIFT_WINDOWS_A_KNOT;
     if (knots > DRIFT_MAX_KNOTS) knots = DRIFT_MAX_KNOTS;
     if (knots > afford) knots = afford;
-    return knots >= 3 ? knots : 0;
+    if (knots >= DRIFT_LEAST_KNOTS) return knots;
+    return in->window_count >= DRIFT_LEAST_WINDOWS ? 2 : 0;
 }
 
 /* ---- set-up ------------------------------------------------------------------------------- */
 
 void pj_regression_fini(pj_regression *r)
 {
-    double *const arrays[] = {r->y,    r->level,  r->known,  r->link,   r->m0,
-                              r->d0,   r->common, r->around, r->pull,   r->weight,
+    double *const arrays[] = {r->own,  r->bound,  r->y,      r->level,  r->known, r->link,
+                              r->m0,   r->d0,     r->common, r->around, r->pull,  r->weight,
                               r->step, r->normal, r->rhs,    r->factor, r->vector};
     pj_design_fini(&r->design);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
@@ -41,10 +47,11 @@ static bool allocate(pj_regression *r)
     const struct {
         double **array;
         size_t count;
-    } arrays[] = {{&r->y, rows},      {&r->level, rows},   {&r->known, rows},  {&r->link, rows},
-                  {&r->weight, rows}, {&r->step, rows},    {&r->m0, n},        {&r->d0, n},
-                  {&r->common, n},    {&r->around, n},     {&r->pull, n},      {&r->rhs, n},
-                  {&r->vector, n},    {&r->normal, n * n}, {&r->factor, n * n}};
+    } arrays[] = {{&r->y, rows},      {&r->level, rows}, {&r->known, rows},  {&r->link, rows},
+                  {&r->own, rows},    {&r->bound, rows}, {&r->weight, rows}, {&r->step, rows},
+                  {&r->m0, n},        {&r->d0, n},       {&r->common, n},    {&r->around, n},
+                  {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},    {&r->normal, n * n},
+                  {&r->factor, n * n}};
     r->calibrated = pj_alloc(n, sizeof *r->calibrated);
     bool ok = r->calibrated != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -108,6 +115,23 @@ static double expect(const pj_design *d, size_t w, const double *powers)
 static bool is_empty(const pj_design *d, size_t w)
 {
     return d->row_begin[w] == d->row_begin[w + 1];
+}
+
+/* Variances due to a spread of 1 within classes of these powers. */
+static void judge_leaves(pj_regression *r, const double *powers)
+{
+    const pj_design *d = &r->design;
+    r->own_total = 0;
+    for (size_t c = 0; c < r->classes; c++)
+        r->own_total += powers[c] * powers[c] * d->total_squares[c];
+    for (size_t w = 0; w < d->rows; w++) {
+        r->own[w] = r->bound[w] = 0;
+        for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++) {
+            double p = powers[d->column[i]];
+            r->own[w] += p * p * d->squares[i];
+            r->bound[w] += p * p * d->bound[i];
+        }
+    }
 }
 
 /* ---- known noise ---------------------------------------------------------------------------- */
@@ -189,6 +213,8 @@ pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error 
 
 void pj_regression_centre(pj_regression *r, const double *mean)
 {
+    judge_leaves(r, mean);
+    pj_design_set_powers(&r->design, r->in, mean);
     memcpy(r->around, mean, r->n * sizeof(double));
 }
 
@@ -261,17 +287,20 @@ static void accumulate(pj_regression *r)
                 r->normal[i * n + k] + r->normal[k * n + i];
 }
 
-static double window_variance(const pj_regression *r, size_t w)
+static double window_variance(const pj_regression *r, size_t w, bool bounded)
 {
-    double sd = r->noise * r->level[w], v = sd * sd + r->known[w];
+    double sd = r->noise * r->level[w], parts = r->in->windows[w].parts;
+    double v = (parts > 1 ? sd * sd / parts : sd * sd) + r->known[w];
+    v += r->spread * r->spread * (bounded ? r->bound[w] : r->own[w]);
     return v > 0 ? v : 1e-24;
 }
 
-void pj_regression_set_noise(pj_regression *r, double noise)
+void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool bounded)
 {
     r->noise = noise;
+    r->spread = spread;
     for (size_t w = 0; w < r->design.rows; w++) {
-        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w);
+        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w, bounded);
         r->step[w] = r->link[w];
     }
     if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
@@ -281,7 +310,7 @@ void pj_regression_set_noise(pj_regression *r, double noise)
 void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums)
 {
     size_t n = r->n;
-    *sums = (pj_regression_sums){r->noise, r->residual, r->log_v, NULL, NULL};
+    *sums = (pj_regression_sums){r->noise, r->spread, r->residual, r->log_v, NULL, NULL};
     sums->normal = pj_alloc(n * n + n, sizeof(double));
     if (!sums->normal) return;
     sums->rhs = sums->normal + n * n;
@@ -291,7 +320,8 @@ void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums)
 
 void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums)
 {
-    r->noise = sums->noise, r->residual = sums->residual, r->log_v = sums->log_v;
+    r->noise = sums->noise, r->spread = sums->spread, r->residual = sums->residual,
+    r->log_v = sums->log_v;
     memcpy(r->normal, sums->normal, r->n * r->n * sizeof(double));
     memcpy(r->rhs, sums->rhs, r->n * sizeof(double));
 }
@@ -299,7 +329,7 @@ void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums)
 void pj_regression_set_apart(pj_regression *r)
 {
     for (size_t w = 0; w < r->design.rows; w++) {
-        r->weight[w] = 1 / window_variance(r, w);
+        r->weight[w] = 1 / window_variance(r, w, true);
         r->step[w] = 0;
     }
     accumulate(r);
@@ -318,6 +348,28 @@ static void weigh_prior(pj_regression *r, const double along[2])
         r->pull[i] = (away - r->common[i] * moved[group] / along[group]) / r->d0[i];
         r->misfit += away * r->pull[i];
     }
+}
+
+static double sum_of_squares(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sum;
+}
+
+/* The drift is one around the run's mean: its level belongs to the classes' powers. Conditions the
+ * prior of the hats on work-weighted mean 0. */
+static void hold_level(pj_regression *r, double drift_sd, double *log_prior)
+{
+    const double *hats = r->design.total_s + r->classes;
+    double squares = sum_of_squares(hats, r->knots);
+    double *corner = r->factor + r->classes * r->n + r->classes;
+    if (!(squares > 0)) return;
+    double variance = drift_sd * drift_sd * 1e-6; /* of the mean */
+    for (size_t i = 0; i < r->knots; i++)
+        for (size_t k = 0; k <= i; k++)
+            corner[i * r->n + k] += hats[i] * hats[k] / squares / variance;
+    *log_prior += log(variance / (drift_sd * drift_sd + variance));
 }
 
 /* factor := Cholesky of P0^-1 + normal; also pull and misfit; *log_prior := log |P0|. P0 is a
@@ -343,6 +395,7 @@ static bool factorise(pj_regression *r, double drift_sd, double *log_prior, doub
             r->factor[i * n + k] = r->normal[i * n + k] + prior;
         }
     }
+    hold_level(r, drift_sd, log_prior);
     return pj_cholesky(r->factor, n, log_det);
 }
 
@@ -365,13 +418,6 @@ double pj_regression_evidence(pj_regression *r, double drift_sd)
 }
 
 /* ---- posterior ----------------------------------------------------------------------------- */
-
-static double sum_of_squares(const double *x, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
-    return sum;
-}
 
 double pj_regression_least_noise(const pj_regression *r)
 {
@@ -409,7 +455,8 @@ static void condition_on_total(const pj_regression *r, double *mean, double *cov
     if (!(tst > 0)) return;
     double sd = isfinite(r->in->total_sd_mj) ? r->in->total_sd_mj / r->scale : 0;
     double digits = 1e-7 * r->total_y;
-    double variance = tst + sd * sd + digits * digits, noise = total_variance(r);
+    double leaves = r->spread * r->spread * r->own_total;
+    double variance = tst + sd * sd + digits * digits + leaves, noise = total_variance(r);
     for (size_t i = 0; i < n; i++) mean[i] += st[i] / variance * (r->total_y - expected);
     double kept = 1 / variance - noise / (variance * variance);
     for (size_t i = 0; i < n; i++)

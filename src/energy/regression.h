@@ -5,8 +5,9 @@
  *   y = A p + B d + e      y: net energy of each window; A: seconds of each class in it; p: powers
  *   p ~ N(m0, P0)          P0: a diagonal plus one common direction per group of classes (a
  *                          calibration that is off as a whole; an unknown mean)
- *   d ~ N(0, drift^2)      drift of the baseline: hat functions a few seconds wide
+ *   d ~ N(0, drift^2)      drift common to all work: hat functions over the run, of mean 0
  *   e ~ N(0, V)            V[w, w] = (noise x energy of w)^2 + known variance of w
+ *                                    + spread^2 x the leaves in w (design.h)
  *                          V[w, w - 1] = -(variance of the counter's reading between them)
  *
  * The error of a counter's reading (rounding, time of reading) enters the window that it closes and
@@ -30,6 +31,8 @@ typedef struct pj_regression {
     double *y;                /* [rows] net energy */
     double *level;            /* [rows] base of the relative noise: the gross energy */
     double *known;            /* [rows] known variance */
+    double *own, *bound;      /* [rows] variance for a spread of 1: as it is, bounded (design.h) */
+    double own_total;         /* the same for the whole run */
     double *link;             /* [rows] covariance with the window before; 0: independent */
     double loose;             /* variance of the readings that belong to one window only */
     double *m0, *d0;          /* [n] prior means and the diagonal of their variances */
@@ -39,7 +42,7 @@ typedef struct pj_regression {
     /* [n] the powers that sums are taken around: near the solution, this avoids cancellation */
     double *around;
     /* for the noise accumulated last */
-    double noise;
+    double noise, spread;
     double *weight, *step; /* [rows] V^-1 in the form of pj_tridiagonal_invert */
     double *normal, *rhs;  /* A'V^-1 A [n][n], A'V^-1 (y - A around) [n] */
     double residual, log_v;
@@ -49,11 +52,13 @@ typedef struct pj_regression {
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *input, pj_error *err);
 void pj_regression_fini(pj_regression *r); /* may run twice */
-/* Computes the normal equations for a relative noise; the functions below refer to it. */
-void pj_regression_set_noise(pj_regression *r, double noise);
+/* Computes the normal equations for a relative noise and a spread of power within classes; the
+ * functions below refer to them. `bounded`: for a posterior, with the bound of design.h; else for
+ * evidence, with the variance as it is. */
+void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool bounded);
 /* A copy of these sums, valid while windows and `around` stay the same. */
 typedef struct pj_regression_sums {
-    double noise, residual, log_v;
+    double noise, spread, residual, log_v;
     double *normal, *rhs; /* one allocation; NULL: nothing is kept */
 } pj_regression_sums;
 

@@ -311,6 +311,124 @@ static void parallel_leaves_share_their_time(void **state)
     assert_true(net[0] > 2 * net[1] && net[1] > net[2]);
 }
 
+/* ---- power that varies within a class ------------------------------------------------------- */
+
+static void windows_inside_one_leaf_are_merged(void **state)
+{
+    (void)state;
+    /* time before the run, a long leaf, a short one, two parallel ones, time after the run */
+    const pj_leaf leaves[] = {{-30, 5, 0}, {5, 45, 1},  {45, 52, 2},
+                              {52, 90, 1}, {60, 90, 2}, {90, 130, 0}};
+    pj_window windows[16];
+    for (int i = 0; i < 16; i++)
+        windows[i] = (pj_window){10 * i - 30,  10 * i - 20,  .energy_mj = i,
+                                 .sd_mj = 0.5, .begin_s = i, .end_s = i + 1};
+    assert_int_equal(pj_windows_merge(windows, 16, leaves, 6), 14);
+    assert_true(windows[3].begin_ns == 0 && windows[3].end_ns == 10); /* an edge */
+    assert_true(windows[4].begin_ns == 10 && windows[4].end_ns == 40);
+    assert_true(windows[4].parts == 3 && windows[4].energy_mj == 4 + 5 + 6);
+    assert_true(windows[4].begin_s == 4 && windows[4].end_s == 7 && windows[4].sd_mj == 1.5);
+    assert_true(windows[5].begin_ns == 40 && windows[5].parts == 0);
+    assert_true(windows[7].begin_ns == 60 && windows[7].parts == 0); /* parallel */
+    windows[0] = (pj_window){0, 4, .energy_mj = 1}, windows[1] = (pj_window){5, 9, .energy_mj = 1};
+    const pj_leaf one[] = {{-9, 0, 0}, {0, 20, 1}, {20, 30, 0}};
+    assert_int_equal(pj_windows_merge(windows, 2, one, 3), 2); /* a gap between them */
+}
+
+enum { VARIED = 3, ROUNDS = 60, VARIED_LEAVES = VARIED * ROUNDS + 2 };
+
+typedef struct varied {
+    pj_leaf leaves[VARIED_LEAVES];
+    double mw[VARIED_LEAVES], class_mw[VARIED], mean_mw[VARIED];
+    pj_window windows[4000];
+    size_t count;
+} varied;
+
+/* Three classes in turn, 0.4 to 1.3 ms each, whose leaves draw up to +-20 % more or less than their
+ * class; one leaf of each class was interrupted and lasts 200 ms. A counter ticks every
+ * millisecond. */
+static void make_varied(varied *v, uint64_t seed)
+{
+    pj_random r = {seed};
+    int64_t now = 0;
+    size_t n = 0;
+    v->leaves[n++] = (pj_leaf){-5000000, 0, VARIED};
+    for (int c = 0; c < VARIED; c++) v->class_mw[c] = 20000 + 40000 * pj_random_unit(&r);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int c = 0; c < VARIED; c++) {
+            int64_t ns = 400000 + 200000 * c + (int64_t)(100000 * pj_random_unit(&r));
+            if (i == 7 + 11 * c) ns = 200000000;
+            v->leaves[n] = (pj_leaf){now, now + ns, (uint32_t)c};
+            v->mw[n++] = v->class_mw[c] * (0.8 + 0.4 * pj_random_unit(&r));
+            now += ns;
+        }
+    v->leaves[n] = (pj_leaf){now, now + 5000000, VARIED};
+    v->count = 0;
+    size_t from = 0;
+    for (int64_t at = -3000000; at < now + 3000000; at += 1000000) {
+        pj_window *w = &v->windows[v->count++];
+        *w = (pj_window){at, at + 1000000, .reading_mj = 0.061 / sqrt(12)};
+        while (v->leaves[from].end_ns <= at) from++;
+        for (size_t i = from; i <= n && v->leaves[i].begin_ns < w->end_ns; i++) {
+            int64_t a = v->leaves[i].begin_ns > at ? v->leaves[i].begin_ns : at;
+            int64_t z = v->leaves[i].end_ns < w->end_ns ? v->leaves[i].end_ns : w->end_ns;
+            w->energy_mj += v->mw[i] * (double)(z - a) * 1e-9;
+        }
+    }
+}
+
+/* Returns how many classes' powers the interval contained. */
+static unsigned fit_varied(const varied *v, double usual_spread, double *spread)
+{
+    static pj_window windows[4000];
+    pj_class_prior priors[VARIED + 1] = {{NAN, NAN}, {NAN, NAN}, {NAN, NAN}, {0, 10}};
+    double total = 0;
+    unsigned covered = 0;
+    pj_fit fit;
+    for (size_t i = 0; i < v->count; i++) total += (windows[i] = v->windows[i]).energy_mj;
+    pj_fit_input input = {.windows = windows,
+                          .window_count =
+                              pj_windows_merge(windows, v->count, v->leaves, VARIED_LEAVES),
+                          .leaves = v->leaves,
+                          .leaf_count = VARIED_LEAVES,
+                          .class_count = VARIED + 1,
+                          .total_mj = total,
+                          .begin_ns = v->windows[0].begin_ns,
+                          .end_ns = v->windows[v->count - 1].end_ns,
+                          .priors = priors,
+                          .usual_noise = PJ_USUAL_POWER_NOISE,
+                          .usual_spread = usual_spread};
+    assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
+    for (int c = 0; c < VARIED; c++) {
+        double sd = sqrt(fit.covariance[c * (VARIED + 1) + c]);
+        covered += fabs(fit.power_mw[c] - v->class_mw[c]) <= 1.96 * sd;
+    }
+    *spread = fit.spread;
+    pj_fit_fini(&fit);
+    return covered;
+}
+
+static void powers_that_vary_within_a_class_are_covered(void **state)
+{
+    (void)state;
+    static varied v;
+    unsigned covered = 0, without = 0, judged = 0;
+    double sum = 0, spread;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        make_varied(&v, seed);
+        covered += fit_varied(&v, 0.115, &spread);
+        sum += spread;
+        without += fit_varied(&v, 0, &spread);
+        assert_true(spread == 0);
+        judged += VARIED;
+    }
+    printf("covered %u of %u, without a spread %u; spread %.3f\n", covered, judged, without,
+           sum / 40);
+    assert_true(covered >= 0.9 * judged);
+    assert_true(without < 0.8 * judged); /* else this tests nothing */
+    assert_true(fabs(sum / 40 - 0.115) < 0.02);
+}
+
 /* ---- linear algebra and unit costs ----------------------------------------------------------- */
 
 /* A class outside the count weighs nothing, however much energy it took. */
@@ -399,6 +517,8 @@ static void unit_costs_recover_planted_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_inside_one_leaf_are_merged),
+        cmocka_unit_test(powers_that_vary_within_a_class_are_covered),
         cmocka_unit_test(errors_stay_below_the_table),
         cmocka_unit_test(errors_of_a_counters_readings_cancel),
         cmocka_unit_test(a_calibration_that_does_not_explain_is_seen),
