@@ -1,4 +1,4 @@
-/* Asking every rule and putting the answers into order. */
+/* Evaluates every rule and sorts the answers by what they save. */
 #include "analysis/advice_rules.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /*
  * The plan of an experiment: a grid of settings, how often and in which order its cells run.
  * Randomised complete blocks: every cell once per block, each block in an order of its own from the
- * seed, so that heat and neighbours hit all cells alike. Pure; JSON in and out (docs/formats.md).
+ * seed, so that warming and load from other programs affect all cells equally.
+ * Pure; JSON in and out (docs/formats.md).
  */
 #ifndef PJ_ANALYSIS_PLAN_H
 #define PJ_ANALYSIS_PLAN_H

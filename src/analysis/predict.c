@@ -1,4 +1,4 @@
-/* The fit, its errors for runs left out, and the bounds of what was seen. */
+/* The fit, its leave-one-out errors, and the range of requests that it covers. */
 #include "analysis/predict.h"
 
 #include "base/memory.h"

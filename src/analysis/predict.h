@@ -2,8 +2,8 @@
  * Energy and time of a request before it runs, from what this machine's runs showed: FLOPs and
  * bytes of prefill and decode in closed form, one non-negative coefficient for each, fitted to
  * relative errors. The interval is the spread of the errors for runs left out one at a time
- * (jackknife+), so that its coverage is checked by construction. Nothing is predicted outside of
- * what was seen. Pure.
+ * (jackknife+), so that its coverage is checked by construction. There is no
+ * extrapolation beyond the range of those runs. Pure.
  */
 #ifndef PJ_ANALYSIS_PREDICT_H
 #define PJ_ANALYSIS_PREDICT_H

@@ -1,4 +1,4 @@
-/* The sentence. */
+/* Writes the sentence. */
 #include "analysis/verdict.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Connections of the proxy, and requests on their way to the server. */
+/* Connections of the proxy, and forwarding of requests to the server. */
 #include "attach/proxy_pair.h"
 
 #include "base/clock.h"

@@ -2,8 +2,8 @@
  * A proxy in front of an engine's server: what clients send and what the server answers passes
  * through as it is, byte by byte and without waiting, except that the energy of a request is put
  * into its answer: headers where the answer is one piece, a member of every `usage` object, a
- * trailer where the client takes trailers. Every request to a model is an exchange that the hooks
- * hear of.
+ * trailer where the client takes trailers. Every request to a model is an exchange that
+ * is reported to the hooks.
  *
  * One thread, sockets that do not block, one connection to the server for each of a client. What
  * either side does wrong ends its own connection and nothing else.

@@ -1,5 +1,5 @@
 /*
- * Answers on their way to the client, and the places where energy goes into them. Chunks keep their
+ * Forwards answers to the client and inserts the energy of their requests. Chunks keep their
  * boundaries: one that gets a figure is only longer.
  */
 #include "attach/proxy_pair.h"

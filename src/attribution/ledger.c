@@ -1,4 +1,4 @@
-/* Cells, their division, and estimates for unsettled time. */
+/* Divides intervals of time between requests, and estimates time that no reading covers yet. */
 #include "attribution/ledger.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Sends prompts or a load, and prints what it cost. */
+/* Sends prompts or a load and prints the energy of the requests. */
 #include "cli/attach_client.h"
 
 #include "attach/client.h"

@@ -1,6 +1,6 @@
 /*
  * perjoule bench attach: what the proxy of `perjoule attach --listen` adds. A server and a client
- * in this process talk to each other directly and through the proxy, in turns; what it adds to a
+ * in this process communicate directly and through the proxy alternately; what it adds to a
  * request is the difference of the medians of their times, and what it costs per chunk is the
  * processor time of its thread over the chunks of a long stream. Simulated sensors are read and
  * every request is recorded, as in real use; nothing is stored.

@@ -1,10 +1,9 @@
 /*
  * perjoule exec: the energy of any program and of what it starts, as a stored run. The sensors
- * listen to the whole machine before, while and after the program runs; idle power measured before
- * is taken off for the net figure. The program keeps its terminal, its signals, its output and its
- * exit code; what it says of its own phases arrives as markers (profile/markers.h). Our words go to
- * standard error or, with
- * --json, to standard output at the end.
+ * observe the whole machine before, during and after the program's run; idle power measured before
+ * is subtracted for the net figure. The program keeps its terminal, signals, output and exit code;
+ * phases that it reports arrive as markers (profile/markers.h). Our own output goes to standard
+ * error or, with --json, to standard output at the end.
  */
 #include "cli/exec_child.h"
 #include "cli/fold.h"

@@ -1,4 +1,5 @@
-/* Settings that differ first, then figures and tests, the sentence last: where the eye rests. */
+/* Prints the settings that differ, then figures and tests, and last the conclusion, which stays
+ * visible above the prompt. */
 #include "cli/compare_print.h"
 
 #include "cli/stored.h"

@@ -1,4 +1,4 @@
-/* A line per cell, then the optimum and what a repetition found. */
+/* Prints one line per cell, then the optimum and whether a repetition confirmed it. */
 #include "cli/experiment_print.h"
 
 #include "cli/stored.h"

@@ -1,4 +1,4 @@
-/* Advice about a stored run as JSON. */
+/* Writes the advice about a stored run as JSON. */
 #include "profile/advice.h"
 
 #include "analysis/advice.h"

@@ -1,4 +1,4 @@
-/* Writing documents. */
+/* Writes a document as HTML or as Markdown. */
 #include "profile/document.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Reading the runs of an experiment back. */
+/* Reads the stored runs of an experiment. */
 #include "profile/experiment_done.h"
 
 #include <jansson.h>

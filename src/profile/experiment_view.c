@@ -1,4 +1,5 @@
-/* Results of an experiment: a table of cells, the optimum, knees, and what a repetition found. */
+/* Results of an experiment: a table of cells, the optimum, knees, and whether a repetition
+ * confirmed it. */
 #include "profile/experiment_view.h"
 
 #include "analysis/compare.h"

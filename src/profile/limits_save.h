@@ -1,4 +1,4 @@
-/* Keeps what a benchmark measured of this machine, see limits.h. */
+/* Saves the limits of this machine that a benchmark measured (limits.h). */
 #ifndef PJ_PROFILE_LIMITS_SAVE_H
 #define PJ_PROFILE_LIMITS_SAVE_H
 

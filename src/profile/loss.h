@@ -1,4 +1,4 @@
-/* Mean loss of a text under an open model: what a setting costs in quality, beside its joules. */
+/* Mean loss of a text under an open model: the cost in quality of a setting that saves energy. */
 #ifndef PJ_PROFILE_LOSS_H
 #define PJ_PROFILE_LOSS_H
 

@@ -1,4 +1,4 @@
-/* The facts of the model that is asked about, and the answer. */
+/* Collects the properties of the requested model and writes the prediction. */
 #include "profile/predict.h"
 
 #include "analysis/predict.h"

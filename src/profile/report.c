@@ -1,4 +1,4 @@
-/* Reports from the same JSON that the API answers, so that the numbers agree. */
+/* Reports from the JSON that the API returns, so that the numbers agree. */
 #include "profile/report.h"
 
 #include "profile/advice.h"

@@ -1,4 +1,4 @@
-/* A page that a person would forward: a run, a comparison or an experiment as HTML or Markdown. */
+/* Reports: a run, a comparison or an experiment as one self-contained HTML or Markdown document. */
 #ifndef PJ_PROFILE_REPORT_H
 #define PJ_PROFILE_REPORT_H
 

@@ -1,4 +1,4 @@
-/* Requests from begin to stored run. */
+/* Follows requests from their beginning to their stored run. */
 #include "profile/requests.h"
 
 #include "base/clock.h"

@@ -1,9 +1,9 @@
 /*
  * The requests of a server that perjoule is attached to: each becomes a separate run in the
- * session's store, with its share of the machine's energy. The carrier of the bytes (client, proxy)
- * begins a request, reports progress, and ends it; the rest happens on two threads of this object:
- * one reads the meter, divides settled energy and writes the spools of open requests; the other
- * builds and stores runs once the sensors have seen their end.
+ * session's store, with its share of the machine's energy. Whoever transfers the bytes (client or
+ * proxy) begins a request, reports progress, and ends it; the rest happens on two threads of this
+ * object: one reads the meter, divides settled energy and writes the spools of open requests; the
+ * other builds and stores runs once the sensors have seen their end.
  *
  * Threads: begin, progress, end and energy from any thread, each request from one at a time.
  */

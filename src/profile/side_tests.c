@@ -1,4 +1,5 @@
-/* Figures of sides side by side, the tests of their differences, and the sentences. */
+/* Figures of sides side by side, the tests of their differences, and the sentences that state their
+ * results. */
 #include "profile/side_tests.h"
 
 #include "analysis/verdict.h"

@@ -1,4 +1,5 @@
-/* The list of experiments, their state in the database, and the step of the oldest one. */
+/* The list of experiments, their state in the database, and advancing the oldest one by one step.
+ */
 #include "serve/experiments.h"
 
 #include "profile/experiment_plan.h"

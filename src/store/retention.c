@@ -1,5 +1,6 @@
-/* Retention: finds the runs that a rule gives up and deletes them one by one, each in a transaction
- * of its own, so that a server that is storing a run waits for one deletion and not for all. */
+/* Retention: finds the runs that a retention rule selects and deletes them one by one, each in a
+ * transaction of its own, so that a server that is storing a run waits for one deletion and not for
+ * all. */
 #include "store/sql.h"
 #include "store/store.h"
 

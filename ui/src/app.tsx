@@ -1,4 +1,4 @@
-// The frame of the page: where one is, where one can go, whether the server is there.
+// The application shell: navigation, the current view, and whether the server is reachable.
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { ENERGY_UNITS, Help } from './parts/help';

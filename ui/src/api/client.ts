@@ -1,5 +1,5 @@
-// Requests. Addresses are relative to the page, so that it works behind a prefix. A failure is an
-// ApiError whose message is the sentence that the server said.
+// HTTP requests to the API. URLs are relative to the page, so that it works below any prefix. A
+// failure is an ApiError with the message that the server returned.
 import { signal } from '@preact/signals';
 import type * as T from './types';
 

@@ -1,5 +1,5 @@
-// The live stream. Reconnects by itself, waiting longer each time up to five seconds, and at once
-// when the browser says that the network is back or the page is looked at again.
+// The WebSocket of the live stream. It reconnects automatically with exponential backoff of at
+// most five seconds, and immediately when the network comes back or the page becomes visible.
 import { base, signedOut } from './client';
 
 export type LinkState = 'connecting' | 'open' | 'lost';

@@ -1,4 +1,5 @@
-// The answers of the server, as docs/api.md describes them. null is "unavailable" and stays null.
+// Types of the API's responses, as documented in docs/api.md. null means "unavailable" and stays
+// null.
 
 import type { StatisticName } from './statistics';
 

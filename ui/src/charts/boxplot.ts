@@ -1,4 +1,5 @@
-// One box a phase: quartiles, median, Tukey's whiskers, mean as a dot, extremes as ticks.
+// Box plots, one per phase: quartiles, median, Tukey's whiskers, the mean as a dot, the extremes
+// as ticks.
 import { power, powerScale } from '../core/format';
 import { type Box, ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';

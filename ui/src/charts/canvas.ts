@@ -1,9 +1,9 @@
-// The base of every chart drawn by hand. It owns two stacked canvases (the picture, and over it what
-// follows the pointer), their pixels, the frame in which they are painted, the pointer, the keyboard
-// and the tooltip. A chart says how to paint, what lies under a point, which mark comes next for an
-// arrow key, and what a mark's tooltip says.
+// Base class of the canvas charts. It owns two stacked canvases (the picture, and an overlay for
+// what follows the pointer), their resolution, scheduling of repaints, pointer and keyboard
+// events, and the tooltip. A chart defines how to paint, which mark is at a point, which mark an
+// arrow key moves to, and the text of a mark's tooltip.
 //
-// `M` is a chart's name for one mark (a cell, a bar, a slice): usually its index.
+// `M` is the chart's type of a mark (a cell, a bar, a slice): usually its index.
 import { effect } from '@preact/signals';
 import { cancelFrame, nextFrame } from '../core/frame';
 import { dark, rampName, unit } from '../state/settings';

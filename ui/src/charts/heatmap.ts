@@ -1,6 +1,6 @@
-// Layers along x, components along y, one colour a cell. Cells are written as one pixel each into an
-// ImageData and scaled up without smoothing, so that 80 × 12 cells cost a tenth of a millisecond.
-// A cell without a value is hatched.
+// Heatmap: layers on the x axis, components on the y axis, one colour per cell. Each cell is
+// written as one pixel into an ImageData, which is scaled up without smoothing, so that 80 × 12
+// cells take a tenth of a millisecond. Cells without a value are hatched.
 import { css, level, ramp } from '../core/ramp';
 import { rampName } from '../state/settings';
 import { type Arrow, CanvasChart, fitText, type Rect } from './canvas';

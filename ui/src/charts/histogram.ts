@@ -1,5 +1,5 @@
-// How often which value occurs. The bars end at a fence beyond the quartiles; the last one holds all
-// that lies further out, so that one stall does not squeeze everything else into one bar.
+// Histogram. The bins end at a fence beyond the quartiles, and the last bin holds everything above
+// it, so that one outlier does not compress all other values into a single bin.
 import { fenceOf, ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';
 import type { Colours } from './theme';

@@ -1,4 +1,4 @@
-// A few series over one axis, laid over each other: power and token energy of the runs compared.
+// Several series overlaid on one axis: power and energy per token of the compared runs.
 import { minMax } from '../core/decimate';
 import { lowerBound } from '../core/ring';
 import { ticks } from '../core/stats';

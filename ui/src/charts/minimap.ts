@@ -1,5 +1,5 @@
-// The whole run in a strip: the outline of its power (or of its tokens' energy), and the part that is
-// visible. Dragging the part moves it; dragging beside it chooses another.
+// The minimap: the whole run as an outline of its power (or of its energy per token) with the
+// visible range. Dragging the range moves it; dragging outside it selects another.
 
 import { effect } from '@preact/signals';
 import { lowerBound } from '../core/ring';

@@ -1,5 +1,5 @@
-// The frame of every chart: title, what it shows, legend, the states before there is a picture, the
-// table view, CSV, PNG, and a boundary, so that a chart that fails fails alone.
+// The frame of every chart: title, description, legend, loading and empty states, table view, CSV
+// and PNG export, and an error boundary, so that a failing chart does not take the page down.
 import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { download, fileName, type Table, toCsv } from '../core/table';

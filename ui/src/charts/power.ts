@@ -1,5 +1,5 @@
-// Power over time on uPlot: the five rails as lines, the phases shaded behind, marks for anomalies
-// and for the peak. The wrapper owns everything that knows uPlot, so that it stays replaceable.
+// Power over time with uPlot: the five rails as lines, phases as a shaded background, markers for
+// anomalies and the peak. Only this wrapper depends on uPlot.
 import { effect } from '@preact/signals';
 import uPlot from 'uplot';
 import { power, powerScale, time, timeScale } from '../core/format';

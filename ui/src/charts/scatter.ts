@@ -1,5 +1,6 @@
-// Power of every sample over time, coloured by phase. Points are written straight into one
-// ImageData: sixty thousand cost some milliseconds, so that filters redraw while they are dragged.
+// Power of every sample over time, coloured by phase. Points are written directly into one
+// ImageData: sixty thousand take a few milliseconds, so that the chart is redrawn while a filter
+// is dragged.
 import { power, powerScale, time } from '../core/format';
 import { lowerBound } from '../core/ring';
 import { ticks } from '../core/stats';

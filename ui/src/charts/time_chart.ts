@@ -1,5 +1,5 @@
-// A chart whose x axis is the time of the run. All of them share one visible range and one
-// crosshair: dragging in one zooms all, pointing in one points in all.
+// Base class of charts whose x axis is the time of the run. They share the visible range and the
+// crosshair, so that zooming or pointing in one applies to all.
 import { effect } from '@preact/signals';
 import { timeScale } from '../core/format';
 import { ticks } from '../core/stats';

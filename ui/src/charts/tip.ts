@@ -1,5 +1,6 @@
-// The one tooltip of the page. Text only, placed by script through the style object (which the
-// content security policy allows), announced to screen readers when the keyboard asked for it.
+// The tooltip, shared by all charts. It shows text only, is positioned through the style object
+// (which the content security policy allows), and is announced to screen readers when it was
+// opened by keyboard.
 
 export interface Tip {
   title: string;

@@ -1,6 +1,7 @@
-// The time canvas of a run: aligned tracks over one time axis. Power by rail with its idle line, then
-// lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies. Width is duration, colour is energy
-// within a lane; what is too narrow to be drawn apart is drawn as the highest of its pixel.
+// The time canvas of a run: aligned tracks over one time axis. First power by rail with its idle
+// line, then lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies.
+// Width is duration and colour is energy within a lane; of slices narrower than a pixel the one with
+// the highest value is drawn.
 import { energyInterval, known, power, powerScale, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
 import { lowerBound } from '../core/ring';

@@ -1,5 +1,6 @@
-// The energy tree (phase, layer, component, operation) as a treemap or as an icicle: the same data,
-// the same colours, the same zoom. Area and width are the value; what no child holds is hatched.
+// The energy tree (phase, layer, component, operation) as a treemap or an icicle chart, with the
+// same data, colours and zoom. Area or width is the value; energy that belongs to no child is
+// hatched.
 import {
   type HierarchyRectangularNode,
   hierarchy,

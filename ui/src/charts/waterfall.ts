@@ -1,5 +1,5 @@
-// Energy token by token, with its 95 % interval as a whisker, anomalies marked, and the cumulative
-// energy as a line on the right-hand scale.
+// Energy per token with its 95 % interval as a whisker, anomalies marked, and the cumulative
+// energy as a line on the right-hand axis.
 import { energy, energyInterval, energyScale, known, time, Z95 } from '../core/format';
 import { ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';

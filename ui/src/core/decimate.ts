@@ -1,7 +1,7 @@
-// Thins a series to what the pixels can show and keeps every peak: the smallest and the largest
-// value of each bucket, in the order in which they came. Bucket edges are multiples of the bucket
-// size counted from the absolute sample index; edges that moved with the window would make the line
-// shimmer while it scrolls.
+// Min/max decimation: reduces a series to what the pixels can show and keeps every peak, by taking
+// the minimum and the maximum of each bucket in their original order. Bucket edges are multiples
+// of the bucket size counted from the absolute sample index; edges that moved with the window
+// would make the line flicker while it scrolls.
 
 export interface Thinned {
   x: Float64Array;

@@ -1,5 +1,5 @@
-// The page's only animation loop. Whoever has something to draw asks for the next frame; asking
-// twice draws once. Nothing runs while nothing changes.
+// The page's only animation loop (requestAnimationFrame). Repaints are requested for the next
+// frame and coalesced; the loop stops while nothing changes.
 
 type Draw = (now: number) => void;
 

@@ -1,6 +1,6 @@
-// A figure that knows its unit and where it comes from. What the page stores and shows of energy and
-// power is made here, and nowhere from a bare number: without a source a figure cannot exist, and a
-// figure that is unavailable has no value that could be taken for one.
+// A value with its unit and its source (measured, modelled, unavailable). All energies and powers
+// that the page shows are created here, never from a bare number: a quantity cannot exist without
+// a source, and an unavailable one has no numeric value.
 import type { EnergySource } from '../api/types';
 import {
   type EnergyUnit,

@@ -1,5 +1,5 @@
-// Colour for amounts: perceptually even, safe for colour-blind eyes, the same on both themes.
-// A ramp is a table of 256 packed pixels (little-endian RGBA, as ImageData wants them).
+// Colour ramps: perceptually uniform, safe for colour-blind users, the same in both themes. A ramp
+// is a table of 256 packed pixels (little-endian RGBA, as ImageData stores them).
 
 export type RampName = 'viridis' | 'cividis';
 

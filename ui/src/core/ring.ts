@@ -1,5 +1,6 @@
-// The last `capacity` rows of several columns. Storage is twice the capacity, so that the visible
-// window is always one subarray: appending never copies, except once every `capacity` rows.
+// A ring buffer of the last `capacity` rows of several columns. Its storage is twice the capacity,
+// so that the visible window is always one contiguous subarray; rows are moved only once every
+// `capacity` appends.
 
 export class Ring {
   readonly columns: Float64Array[];

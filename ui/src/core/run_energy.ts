@@ -1,5 +1,6 @@
-// The energies of a run in words: what a total lacks, why there is none, and the figures per token.
-// Figures per token rest on the request, which is the run without loading the model and idle gaps.
+// Texts about the energies of a run: what a partial total lacks, why there is none, and the
+// figures per token. Figures per token are based on the request: the run without model loading and
+// idle gaps.
 import type { RunSummary } from '../api/types';
 import {
   count,

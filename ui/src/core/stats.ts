@@ -1,4 +1,4 @@
-// The little statistics a chart needs; figures that a decision rests on come from the server.
+// Simple statistics for drawing charts; figures that decisions are based on come from the server.
 
 export interface Box {
   n: number;

@@ -1,4 +1,4 @@
-// Badges that say what a figure rests on, and figures with their labels.
+// Badges for the source of a figure (measured, modelled, …), and figures with labels.
 import type { EnergySource, RunSummary, Status } from '../api/types';
 import { energyInterval, type Num, UNAVAILABLE } from '../core/format';
 import { type Quantity, text as quantityText, type Unit } from '../core/quantity';

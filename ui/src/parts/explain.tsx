@@ -1,5 +1,5 @@
-// A word that explains itself: what a figure is, its unit, where its definition stands. On hover, on
-// focus, and to a screen reader.
+// A term with an explanation: its definition, its unit and where it is documented, shown on hover
+// and on focus and read by screen readers.
 import type { ComponentChildren } from 'preact';
 import { hideTip, showTip } from '../charts/tip';
 

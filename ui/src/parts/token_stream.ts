@@ -1,6 +1,6 @@
-// The generated text, token by token, each coloured by its energy. Tokens stand in lines of fixed
-// height: one endless run of spans would be laid out anew with every token, which costs a whole core.
-// Works on the DOM directly; thousands of tokens never pass through a component.
+// The generated text, token by token, coloured by energy. Tokens are placed in lines of fixed
+// height: one long sequence of spans would be laid out again for every token, which takes a whole
+// core. It updates the DOM directly; tokens do not pass through a component.
 
 import { hideTip, showTip } from '../charts/tip';
 import { time } from '../core/format';

@@ -1,5 +1,5 @@
-// Keys of the page. Panels say what they can do (play, focus, the length of the run); this file says
-// which key asks for it. Keys never fire while someone types.
+// Keyboard shortcuts. Panels register actions (play, focus, the length of the run); this file maps
+// keys to them. Shortcuts are ignored while the user types in a field.
 import { pan, zoom } from './range';
 import {
   clearSelection,

@@ -1,5 +1,6 @@
-// What is running now, as the live stream tells it. Samples and heatmaps go into typed arrays outside
-// of any component; panels that draw them ask `version` signals once a frame, never per sample.
+// State of the current run, from the live stream. Samples and heatmaps are stored in typed arrays
+// outside of components; panels that draw them read the `version` signals once per frame, not per
+// sample.
 import { batch, signal } from '@preact/signals';
 import { decodeFrame } from '../api/binary';
 import { api } from '../api/client';

@@ -1,4 +1,4 @@
-// Moving the visible range of time, inside the run.
+// Moves and zooms the visible time range within the run.
 import { at, cursor, type Range, select } from './selection';
 
 const SMALLEST_MS = 0.01;

@@ -1,5 +1,5 @@
-// Something fetched for a key. A new key cancels the request of the old one; what was there stays on
-// screen until the new answer arrives, so that panels do not flash.
+// Data fetched by a key. A new key cancels the request of the old one; the old data stays on
+// screen until the new data arrives, so that panels do not flicker.
 import { type Signal, signal } from '@preact/signals';
 import { useLayoutEffect, useMemo } from 'preact/hooks';
 import type { PanelState } from '../charts/panel';

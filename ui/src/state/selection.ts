@@ -1,8 +1,8 @@
-// The one selection that every panel reads and writes, and its spelling in the URL. Everything a
-// person can reach is in it, so that any view can be shared as an address.
+// The selection that all panels read and write, and its encoding in the URL. It holds everything
+// that a user can navigate to, so that any view can be shared as a link.
 //
-// Addresses carry all state in the query (`?view=analysis&run=…`), never in the path: the page then
-// works from any folder, behind any prefix, on any server.
+// State is encoded in the query (`?view=analysis&run=…`), never in the path, so that the page
+// works from any folder, below any prefix, on any server.
 import { batch, computed, effect, signal } from '@preact/signals';
 import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
 import type { EnergyUnit } from '../core/format';

@@ -1,4 +1,5 @@
-// One run, taken apart: the verdict, and below it one workspace in which everything follows one scope.
+// The analysis of one run: the verdict, and below it a workspace whose panels all follow one
+// scope.
 import { signal, useComputed } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';

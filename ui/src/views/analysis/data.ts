@@ -1,4 +1,4 @@
-// What the analysis of one run is drawn from. Each part is fetched once and shared by the panels.
+// Data of the analysis of one run. Each part is fetched once and shared by the panels.
 
 import { type Signal, useComputed } from '@preact/signals';
 import { type Cube, decodeCube } from '../../api/binary';

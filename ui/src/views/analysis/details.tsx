@@ -1,4 +1,5 @@
-// The drawer beside the structure: what the scope costs, and what it is made of, down to operations.
+// The details drawer beside the structure: energy and time of the scope, and its parts down to
+// operations.
 import { useMemo } from 'preact/hooks';
 import { partColour, partOf } from '../../charts/parts';
 import { PHASE_LABEL } from '../../charts/theme';

@@ -1,5 +1,5 @@
 // Where the joules of a run went, as parts that sum exactly to its total, and what to change. Pure
-// functions of what the server said.
+// functions of the API's responses.
 import type { RunSummary, Summary } from '../../api/types';
 import { type Part, partOf } from '../../charts/parts';
 import { count, known, percent } from '../../core/format';

@@ -1,5 +1,6 @@
-// The energy tree as flows: phase, then group of layers, then kind of work, then component. What no
-// child holds flows into a node of its own, so that nothing disappears on the way.
+// The energy tree as flows for the Sankey diagram: phase, group of layers, kind of work,
+// component. Energy that belongs to no child flows into a node of its own, so that every level has
+// the same sum.
 import type { TreeNode } from '../../api/types';
 import { PART_LABEL, type Part, partColour, partOf } from '../../charts/parts';
 import { colours, PHASE_LABEL } from '../../charts/theme';

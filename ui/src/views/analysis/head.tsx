@@ -1,5 +1,5 @@
-// The top of an analysis: which run it is and what to know before its figures are believed; its
-// efficiency; and the bar that says what the selection costs.
+// The head of an analysis: the run and its caveats, its efficiency, and a bar with the energy of
+// the selection.
 import { api } from '../../api/client';
 import type { Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';

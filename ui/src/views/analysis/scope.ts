@@ -1,7 +1,8 @@
-// What the chosen scope (range, phase, token, sequence, layer, component) holds of a run. Everything
-// that the workspace shows is a sum over token rows, weighted by how much of each row lies in the scope:
-// two cubes (energy and time of every token, layer and component; of a batch each sequence's share of
-// the step) and the rows of tokens and phases are enough to sum any part of a run in milliseconds.
+// Sums over the selected scope (range, phase, token, sequence, layer, component) of a run.
+// Everything that the workspace shows is a sum over token rows, weighted by the fraction of each
+// row inside the scope. Two cubes (energy and time by token, layer and component; in a batch each
+// sequence's share of the step) and the rows of tokens and phases suffice to sum any part of a run
+// within milliseconds.
 import type { Cube } from '../../api/binary';
 import type { EnergySource, PhaseRow, TokenRow, TreeNode } from '../../api/types';
 import { known } from '../../core/format';

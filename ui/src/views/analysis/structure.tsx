@@ -1,5 +1,5 @@
-// Where the energy sits: icicle, treemap and Sankey of phase, layer, component and operation. The zoom is
-// the scope, so that it is in the address and filters everything else.
+// The structure of the energy: icicle, treemap and Sankey diagram of phase, layer, component and
+// operation. Zooming sets the scope, so that it is part of the URL and filters all other panels.
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { TreeNode } from '../../api/types';

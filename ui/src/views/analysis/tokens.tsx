@@ -1,4 +1,4 @@
-// Tokens of the scope: how their energy is spread, one by one, and layer by layer.
+// Tokens of the scope: the distribution of their energy, one by one, and by layer.
 import { useMemo, useRef } from 'preact/hooks';
 import { Heatmap } from '../../charts/heatmap';
 import { Histogram } from '../../charts/histogram';

@@ -1,4 +1,4 @@
-// What one wants to know first: where the joules went, what a token costs, how far to trust it, and what
+// The verdict on a run: where the joules went, the energy per token, how reliable it is, and what
 // to change.
 import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';

@@ -1,5 +1,5 @@
-// Every metric as a ratio to the first side, on a logarithmic axis around 1: twice and half are equally
-// far away, and one factor of 48 does not crush the rest.
+// Every metric as a ratio to the first side on a logarithmic axis around 1: a factor of 2 and one
+// of 1/2 are equally far from it, and a single large factor does not compress the rest.
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { colours } from '../../charts/theme';

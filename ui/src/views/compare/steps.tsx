@@ -1,4 +1,5 @@
-// From A to B: the whole difference in energy per token, part by part, as a waterfall that ends at B.
+// The difference in energy per token from A to B, part by part, as a waterfall chart that ends at
+// B.
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { partColour, partOf } from '../../charts/parts';

@@ -1,5 +1,4 @@
-// What a comparison says, before any of its tables: which settings differ, what limits it, and one
-// sentence per pair.
+// The result of a comparison: which settings differ, what limits it, and one sentence per pair.
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { known, percent, plain } from '../../core/format';

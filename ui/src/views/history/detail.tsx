@@ -1,4 +1,4 @@
-// One run beside the list: what was asked, what came out, on what machine, at what cost.
+// Details of one run beside the list: its prompt, output, machine and cost.
 import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
 import { follow } from '../../app';

@@ -1,5 +1,5 @@
-// All stored runs. Searching, filtering, sorting and paging are questions to the server; the page
-// only holds what it shows.
+// The list of stored runs. Searching, filtering, sorting and paging are done by the server; the
+// page holds only the rows that it shows.
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';

@@ -1,4 +1,4 @@
-// The start form. What is typed survives a look at another view.
+// The form that starts a run. Its contents are kept while another view is shown.
 import { type Signal, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';

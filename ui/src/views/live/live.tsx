@@ -1,4 +1,5 @@
-// Watching a run: what runs now, power, the heatmap after each token, the text coloured by energy.
+// The live view: the current run, power, the heatmap after each token, the text coloured by
+// energy.
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../../api/client';

@@ -1,4 +1,4 @@
-// The machine's rails, always on: what each draws now, and its last minute.
+// The machine's rails, shown at all times: present power and the last minute.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';

@@ -1,5 +1,5 @@
-// What is running, in words that are true at every moment: waiting, loading, running, stopping, ended, or
-// not known because the server cannot be reached.
+// The state of the current run in words: waiting, loading, running, stopping, ended, or unknown
+// because the server cannot be reached.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { follow } from '../../app';

@@ -1,5 +1,5 @@
-// Power as it comes: a window that moves with the samples, redrawn at most thirty times a second from
-// a decimated view of the ring.
+// Live power: a sliding window, redrawn at most thirty times per second from a decimated view of
+// the ring buffer.
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
