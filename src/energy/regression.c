@@ -8,6 +8,15 @@
 #include <math.h>
 #include <string.h>
 
+/* Also compiled for wider vectors, chosen when the program starts; every element is computed the
+ * same way. Sanitizers do not support that choice. */
+#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && \
+    !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
 #define DRIFT_KNOT_NS 4000000000LL
 enum {
     DRIFT_LEAST_KNOTS = 3,
@@ -30,6 +39,38 @@ static size_t choose_knots(const pj_fit_input *in)
 
 /* ---- set-up ------------------------------------------------------------------------------- */
 
+/* Rows of several windows, so that a line of the normal equations is read and written once for all
+ * of them. */
+enum { BATCH = 8 };
+typedef struct pj_row_batch {
+    size_t windows, columns;
+    size_t *column; /* [n] those that some window of the batch has */
+    size_t *place;  /* [n] of a column in `column`, plus one; 0: not there */
+    double *factor; /* [n][BATCH] weighted seconds, by place */
+    double *far;    /* [BATCH][n] */
+} pj_row_batch;
+
+static bool allocate_batch(pj_row_batch **batch, size_t n)
+{
+    pj_row_batch *b = *batch = pj_alloc(1, sizeof *b);
+    if (!b) return false;
+    b->column = pj_alloc(n, sizeof *b->column);
+    b->place = pj_alloc(n, sizeof *b->place);
+    b->factor = pj_alloc(n, BATCH * sizeof *b->factor);
+    b->far = pj_alloc(n, BATCH * sizeof *b->far);
+    return b->column && b->place && b->factor && b->far;
+}
+
+static void free_batch(pj_row_batch *b)
+{
+    if (!b) return;
+    pj_free(b->column);
+    pj_free(b->place);
+    pj_free(b->factor);
+    pj_free(b->far);
+    pj_free(b);
+}
+
 void pj_regression_fini(pj_regression *r)
 {
     double *const arrays[] = {r->own,  r->bound,  r->y,      r->level,  r->known, r->link,
@@ -38,6 +79,7 @@ void pj_regression_fini(pj_regression *r)
     pj_design_fini(&r->design);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
     pj_free(r->calibrated);
+    free_batch(r->batch);
     *r = (pj_regression){0};
 }
 
@@ -53,7 +95,7 @@ static bool allocate(pj_regression *r)
                   {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},    {&r->normal, n * n},
                   {&r->factor, n * n}};
     r->calibrated = pj_alloc(n, sizeof *r->calibrated);
-    bool ok = r->calibrated != NULL;
+    bool ok = r->calibrated && allocate_batch(&r->batch, n);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
     return ok;
@@ -232,7 +274,8 @@ void pj_regression_relevel(pj_regression *r, const double *mean)
 /* ---- likelihood ---------------------------------------------------------------------------- */
 
 /* to[0..n) += factor x from[0..n) */
-static void add_scaled(double *restrict to, const double *restrict from, double factor, size_t n)
+WIDE static void add_scaled(double *restrict to, const double *restrict from, double factor,
+                            size_t n)
 {
     for (size_t i = 0; i < n; i++) to[i] += factor * from[i];
 }
@@ -244,6 +287,65 @@ static void carry(const pj_regression *r, size_t w, double step, double *far)
     for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
         far[d->column[i]] += d->seconds[i];
     for (size_t i = 0; i < r->n; i++) far[i] *= step;
+}
+
+/* line[0..n) += factor[0] x far[0] + factor[1] x far[1] + ... */
+WIDE static void add_batch(double *restrict line, const double *restrict far,
+                           const double *restrict factor, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = line[i];
+        for (size_t k = 0; k < BATCH; k++) sum += factor[k] * far[k * n + i];
+        line[i] = sum;
+    }
+}
+
+/* In a column that few windows have, most factors are 0: these windows are then added one by one.
+ */
+static void flush_column(pj_regression *r, double *line, const double *factor)
+{
+    const double *far = r->batch->far;
+    size_t used = 0;
+    for (size_t k = 0; k < BATCH; k++) used += factor[k] != 0;
+    if (used >= BATCH / 2) {
+        add_batch(line, far, factor, r->n);
+        return;
+    }
+    for (size_t k = 0; k < BATCH; k++)
+        if (factor[k] != 0) add_scaled(line, far + k * r->n, factor[k], r->n);
+}
+
+static void flush_batch(pj_regression *r)
+{
+    pj_row_batch *b = r->batch;
+    memset(b->far + b->windows * r->n, 0, (BATCH - b->windows) * r->n * sizeof(double));
+    for (size_t c = 0; c < b->columns; c++) {
+        flush_column(r, r->normal + b->column[c] * r->n, b->factor + c * BATCH);
+        b->place[b->column[c]] = 0;
+    }
+    b->windows = b->columns = 0;
+}
+
+/* Adds the products of row w with `far` and with half of itself (the sum is mirrored at the end) to
+ * the normal equations, in batches. */
+static void put_in_batch(pj_regression *r, size_t w, double weight, const double *far)
+{
+    const pj_design *d = &r->design;
+    pj_row_batch *b = r->batch;
+    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++) {
+        size_t column = d->column[i];
+        if (!b->place[column]) {
+            memset(b->factor + b->columns * BATCH, 0, BATCH * sizeof(double));
+            b->column[b->columns] = column;
+            b->place[column] = ++b->columns;
+        }
+        b->factor[(b->place[column] - 1) * BATCH + b->windows] += weight * d->seconds[i];
+    }
+    double *row = b->far + b->windows * r->n;
+    memcpy(row, far, r->n * sizeof(double));
+    for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
+        row[d->column[i]] += d->seconds[i] / 2;
+    if (++b->windows == BATCH) flush_batch(r);
 }
 
 /* Computes normal, rhs and residual from weight and step. For rows k <= j, V^-1[j][k] is weight[j]
@@ -271,16 +373,19 @@ static void accumulate(pj_regression *r)
         rest = r->y[w] - expect(d, w, r->around);
         double weight = r->weight[w];
         r->residual += weight * rest * (rest + 2 * far_rest);
-        if (linked) add_scaled(r->rhs, far, weight * rest, n);
+        if (linked) {
+            add_scaled(r->rhs, far, weight * rest, n);
+            put_in_batch(r, w, weight, far);
+        }
         for (size_t a = d->row_begin[w]; a < d->row_begin[w + 1]; a++) {
             double weighted = weight * d->seconds[a];
             double *line = r->normal + d->column[a] * n;
             r->rhs[d->column[a]] += weighted * (rest + far_rest);
-            if (linked) add_scaled(line, far, weighted, n);
-            for (size_t b = d->row_begin[w]; b < d->row_begin[w + 1]; b++)
+            for (size_t b = d->row_begin[w]; !linked && b < d->row_begin[w + 1]; b++)
                 line[d->column[b]] += weighted / 2 * d->seconds[b];
         }
     }
+    flush_batch(r);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k <= i; k++)
             r->normal[i * n + k] = r->normal[k * n + i] =

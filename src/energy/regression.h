@@ -48,6 +48,7 @@ typedef struct pj_regression {
     double residual, log_v;
     double *factor, *pull, *vector; /* [n][n], P0^-1 (m0 - around) [n], [n] */
     double misfit;                  /* of `around` relative to the prior */
+    struct pj_row_batch *batch;     /* scratch of the sums */
 } pj_regression;
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *input, pj_error *err);
