@@ -1,7 +1,6 @@
 """perjoule: where every joule of transformer inference goes.
 
-Needs nothing but Python's standard library; torch, transformers, pandas and polars are imported when
-something of theirs is asked for.
+Depends on Python's standard library only; torch, transformers, pandas and polars are imported on first use.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""libperjoule through ctypes: where it is looked for, its structs and its functions.
+"""ctypes bindings of libperjoule: search paths, structs and functions.
 
 The declarations repeat include/perjoule.h; tests/test_native.py compares the two. Structs carry their
 size, so a newer library works with this package and an older one is told apart by its version.

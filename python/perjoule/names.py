@@ -1,4 +1,4 @@
-"""What the modules of a model are called in a run.
+"""Maps the modules of a model to component names of a run.
 
 Reads a tree of modules as Hugging Face models have it (`model.layers.3.self_attn.q_proj`) and says which
 of them are timed, under which component's name, and which functions between them have no module of their

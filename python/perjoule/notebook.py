@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: a table and a small picture, as HTML with inline SVG and no script."""
+"""Rich display of a run in notebooks: a table and a small chart, as HTML with inline SVG and no script."""
 from __future__ import annotations
 
 from html import escape

@@ -1,6 +1,6 @@
 """Stored runs: perjoule.open(database).runs(), as rows for pandas and polars, compared and reported.
 
-Figures that a run has not are None (a missing value in a table), never 0.
+Figures that a run lacks are None (a missing value in a table), never 0.
 """
 from __future__ import annotations
 

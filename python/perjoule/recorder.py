@@ -1,4 +1,4 @@
-"""Times a model's modules while a run goes on, and hands each token's records over in one call.
+"""Times a model's modules during a run and passes the records of each token to the library in one call.
 
 While it is attached, the `forward` of every timed module is a function that reads the clock before and
 after the module's own (several times cheaper than torch's hooks, which `mode="hooks"` uses where copies of

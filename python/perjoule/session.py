@@ -5,7 +5,7 @@
             ...
     print(run.result.energy)
 
-An energy that no sensor saw is None, never 0.
+An energy that no sensor measured is None, never 0.
 """
 from __future__ import annotations
 

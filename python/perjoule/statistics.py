@@ -1,7 +1,7 @@
-"""Statistics of what components put out, computed on the device and fetched once a token.
+"""Statistics of component outputs, computed on the device and copied to the host once per token.
 
 The figures are those of docs/measurement.md: mean magnitude, signed mean, population deviation, largest
-magnitude, share below 0.01, counts of NaN and Inf. They cost about 40 us a component, so they are taken at
+magnitude, share below 0.01, counts of NaN and Inf. They cost about 40 us per component, so they are taken at
 every k-th decode step; the run states the time they took.
 """
 from __future__ import annotations

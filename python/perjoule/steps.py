@@ -1,4 +1,4 @@
-"""Which forward pass is prefill, which decode, and how many tokens each one yielded.
+"""Classifies forward passes as prefill or decode, and counts the tokens that each yielded.
 
 A pass is known by two numbers: positions in the cache before it, and positions that it reads. With a
 prompt of P positions, a pass that begins below P belongs to prefill (a prompt may be read in chunks, and

@@ -1,4 +1,4 @@
-"""Profiles a script that knows nothing of perjoule: every call of `generate` becomes a run.
+"""Profiles an unmodified script: every call of `generate` becomes a run.
 
 `python -m perjoule run script.py` installs this before the script starts. When the script imports
 transformers, GenerationMixin.generate is replaced by a function that records the outermost call and hands

@@ -1,4 +1,4 @@
-"""Follows a torch model through a run: when a pass begins, in which phase, and which tokens it yielded.
+"""Observes the forward passes of a torch model: when each begins, its phase, and the tokens that it yielded.
 
 A pass is a call of the model; its query length and its cache say the phase (steps.py). Calls of
 `model.generate` say where a request begins and ends, how long the prompts are without padding and which

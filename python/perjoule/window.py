@@ -1,4 +1,4 @@
-"""Energy of any piece of code: measure() as context manager and decorator, Window in Zeus's shape.
+"""Energy of any piece of code: measure() as context manager and decorator, and Window, compatible with Zeus.
 
     with perjoule.measure() as m:
         work()

@@ -1,1 +1,1 @@
-"""The name under which the profiler's guide imports it; all of it is perjoule's."""
+"""Alias package: lets the profiler be imported as profiling.pipeline_profiler; the implementation is perjoule's."""

@@ -1,4 +1,4 @@
-"""perjoule's profiler under the name that its guide uses."""
+"""Alias of perjoule's profiler, for imports as profiling.pipeline_profiler."""
 from perjoule.profiler import InferencePipelineProfiler, ProfiledRun
 
 __all__ = ["InferencePipelineProfiler", "ProfiledRun"]

@@ -76,6 +76,14 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.server.get("/api/profiling/run/" + run["id"]).status, 404)
         self.assertNotIn(run["id"], [r["id"] for r in self.server.get("/api/profiling/runs").json()])
 
+    def test_a_request_has_the_settings_of_run(self):
+        run = self.server.generate(min_p=0.05, repetition_penalty=1.1, seed=3, max_length=6, ignore_eos=True, kv="f16",
+                                   stop=["no such text"]).json()
+        settings = self.server.get(f"/api/profiling/run/{run['id']}").json()["settings"]
+        self.assertEqual([settings[k] for k in ("temperature", "min_p", "repetition_penalty", "seed", "ignore_eos")],
+                         [1, 0.05, 1.1, 3, True])
+        self.assertEqual(len(run["token_ids"]), 6)
+
     def test_same_seed_same_text(self):
         a, b = (self.server.generate(temperature=1, seed=7, max_length=16).json() for _ in range(2))
         self.assertEqual(a["token_ids"], b["token_ids"])
