@@ -77,8 +77,9 @@ typedef struct pj_power_source {
     pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
     /* Fills up to `max` rails and returns how many. Where a device has both a counter and a power
      * reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with the
-     * same device and scope; the meter compares the two. `parent` is an index in this array,
-     * `source` the source's name. Rails and their order are fixed from open to close. */
+     * same device and scope; the meter compares the two. `parent` is an index in this array, or -1
+     * (left at 0, the first rail would contain itself and count nowhere); `kind` says what values
+     * are; `source` is the source's name. Rails and their order are fixed from open to close. */
     uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
     /* Raw values now. A polled source gives one reading per rail; a stream (subprocess, recording)
      * gives what arrived since the last call, oldest first, possibly none. Sets rail (index among
