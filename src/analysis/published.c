@@ -28,6 +28,9 @@ const pj_published pj_published_figures[] = {
 };
 const size_t pj_published_count = sizeof pj_published_figures / sizeof *pj_published_figures;
 
+/* A model of a size so different says nothing, whatever the caveats. */
+static const double farthest = 20;
+
 static double distance(const pj_published *f, const pj_published_ask *ask)
 {
     double size = fabs(log(f->active_parameters / ask->active_parameters));
@@ -78,6 +81,7 @@ uint32_t pj_published_near(const pj_published_ask *ask,
     if (!(ask->active_parameters > 0)) return 0;
     for (size_t i = 0; i < pj_published_count; i++) {
         const pj_published *f = &pj_published_figures[i];
+        if (fabs(log(f->active_parameters / ask->active_parameters)) > log(farthest)) continue;
         uint32_t at = count < PJ_PUBLISHED_NEAREST ? count++ : PJ_PUBLISHED_NEAREST;
         for (; at > 0 && distance(f, ask) < distance(nearest[at - 1], ask); at--)
             if (at < PJ_PUBLISHED_NEAREST) nearest[at] = nearest[at - 1];

@@ -41,7 +41,8 @@ typedef struct pj_published_beside {
     uint32_t caveat_count;
 } pj_published_beside;
 
-/* The nearest in active parameters, then batch; returns how many, 0 when the run's are unknown. */
+/* The nearest in active parameters, then batch, within a factor of 20 in size; returns how many, 0
+ * also when the run's parameters are unknown. */
 uint32_t pj_published_near(const pj_published_ask *ask,
                            pj_published_beside beside[PJ_PUBLISHED_NEAREST]);
 
