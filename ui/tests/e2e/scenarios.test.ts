@@ -159,11 +159,14 @@ describe.skipIf(why)('the dashboard', () => {
       await page.getByText('Connected').waitFor();
       await occupy();
       await nowSays(/running/i);
-      await startRun(8, 'Waiting in line');
-      await page.locator('.queue li').first().waitFor();
-      const waiting = await page.locator('.queue li').count();
-      await page.locator('.queue button').last().click();
-      await expect.poll(() => page.locator('.queue li').count()).toBeLessThan(waiting);
+      const [answer] = await Promise.all([
+        page.waitForResponse((r) => r.url().endsWith('/generate')),
+        startRun(8, 'Waiting in line'),
+      ]);
+      const { run_id } = (await answer.json()) as { run_id: string };
+      const cancel = button(`Cancel queued run ${run_id}`);
+      await cancel.click();
+      await cancel.waitFor({ state: 'detached' });
       // The next in line starts at once, so the server is asked which ones were stopped.
       const stopped = async () => {
         await button('Stop').click();
