@@ -6,6 +6,7 @@
  * error or, with --json, to standard output at the end.
  */
 #include "cli/exec_child.h"
+#include "cli/exec_inject.h"
 #include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/stored.h"
@@ -13,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/process.h"
 #include "profile/markers.h"
 #include "profile/run.h"
 #include "trace/summary.h"
@@ -31,7 +31,7 @@ typedef struct exec_args {
     pj_text_list tags;
     int64_t interval_ns;
     double baseline_s;
-    bool no_store, json;
+    bool no_store, json, llama;
 } exec_args;
 
 typedef struct execution {
@@ -307,6 +307,11 @@ static pj_status open_session(execution *e, pj_error *err)
     return PJ_OK;
 }
 
+static pj_depth depth_of(const exec_args *a)
+{
+    return a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE;
+}
+
 static pj_status begin_run(execution *e, pj_error *err)
 {
     char words[4096] = "";
@@ -320,8 +325,7 @@ static pj_status begin_run(execution *e, pj_error *err)
                               .engine = a->engine ? a->engine : "exec",
                               .experiment_name = a->experiment,
                               .tags = a->tags.count ? a->tags.items : NULL,
-                              .depth =
-                                  a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE};
+                              .depth = depth_of(a)};
     pj_status status = pj_run_begin(e->session, &options, &e->run, err);
     if (status == PJ_OK) status = pj_markers_new(e->run, &e->markers, err);
     return status;
@@ -330,6 +334,35 @@ static pj_status begin_run(execution *e, pj_error *err)
 static void take_markers(void *context, const char *bytes, size_t count)
 {
     pj_markers_feed(context, bytes, count, pj_clock_ns());
+}
+
+/* What the program said of its model, as a JSON object. */
+static const char *model_json(const pj_markers_facts *f, pj_buffer *text)
+{
+    pj_json json;
+    pj_json_init(&json, text);
+    pj_json_object_begin(&json);
+    if (f->architecture[0]) pj_json_kv_string(&json, "architecture", f->architecture);
+    if (f->layers) pj_json_kv_int(&json, "layers", (int64_t)f->layers);
+    if (f->parameters) pj_json_kv_int(&json, "parameters", (int64_t)f->parameters);
+    pj_json_object_end(&json);
+    bool any = f->architecture[0] || f->layers || f->parameters;
+    return pj_json_finish(&json) && any ? pj_buffer_get(text) : NULL;
+}
+
+/* What the program says of itself yields to what the user said of it. */
+static void describe_model(execution *e)
+{
+    pj_buffer text;
+    const pj_markers_facts *f = pj_markers_fact(e->markers);
+    pj_buffer_init(&text, 1 << 16);
+    pj_run_facts facts = {.size = sizeof facts, .model_json = model_json(f, &text)};
+    if (f->level[0]) facts.level = f->level;
+    if (f->model[0] && !e->args->model) facts.model_name = f->model;
+    if (f->layers <= INT16_MAX) facts.layer_count = (uint32_t)f->layers;
+    if (f->engine[0] && !e->args->engine) pj_run_set_engine(e->run, f->engine);
+    pj_run_describe(e->run, &facts, NULL);
+    pj_buffer_fini(&text);
 }
 
 static void describe_run(execution *e)
@@ -346,6 +379,7 @@ static void describe_run(execution *e)
     if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);
     pj_run_describe(e->run, &facts, NULL);
     pj_buffer_fini(&text);
+    describe_model(e);
 }
 
 static pj_run_status status_of(const pj_child *child)
@@ -365,43 +399,18 @@ static pj_status end_run(execution *e, pj_run_status status, const char *why, pj
     return PJ_OK;
 }
 
-/* The library that turns NVTX ranges into markers: beside the program, as it was built, or where it
- * was installed. A user's own is left in place. */
-static bool choose_nvtx(execution *e, char *variable, size_t bytes)
-{
-    static const char *const places[] = {"%s/libperjoule-nvtx.so", "%s/../lib/libperjoule-nvtx.so"};
-    char folder[PATH_MAX], path[PATH_MAX + 32];
-    const char *theirs = getenv("NVTX_INJECTION64_PATH");
-    if (theirs && *theirs) {
-        pj_run_warn(e->run, "nvtx_taken",
-                    "NVTX ranges are not recorded: NVTX_INJECTION64_PATH names another library");
-        return false;
-    }
-    if (pj_process_path(folder, sizeof folder, NULL) != PJ_OK) folder[0] = 0;
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = 0;
-    for (size_t i = 0; i <= sizeof places / sizeof *places; i++) {
-        if (i < sizeof places / sizeof *places)
-            snprintf(path, sizeof path, i ? places[1] : places[0], folder);
-        else
-            snprintf(path, sizeof path, "%s/libperjoule-nvtx.so", PJ_LIBDIR);
-        if (access(path, R_OK) != 0) continue;
-        return (size_t)snprintf(variable, bytes, "NVTX_INJECTION64_PATH=%s", path) < bytes;
-    }
-    return false;
-}
-
 static pj_status measure(execution *e, pj_error *err)
 {
     char fd[48], why[64];
     const pj_power_env *env = &e->session->power_env;
     snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
-    char nvtx[PATH_MAX + 32];
-    const char *variables[3] = {0};
-    if (e->child.reserved_fd >= 0) variables[0] = fd;
-    if (e->child.reserved_fd >= 0 && choose_nvtx(e, nvtx, sizeof nvtx)) variables[1] = nvtx;
+    pj_injection injection = {0};
+    const char *variables[8] = {fd};
+    if (e->child.reserved_fd >= 0)
+        pj_injection_choose(&injection, e->run, e->child.path, depth_of(e->args), e->args->llama);
+    memcpy(variables + 1, injection.variables, sizeof injection.variables);
     pj_busy_get(env, &e->busy_before);
-    pj_status status = pj_child_start(&e->child, variables, err);
+    pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {
         pj_markers_finish(e->markers, pj_clock_ns());
         end_run(e, PJ_RUN_FAILED, err->text, NULL);
@@ -461,6 +470,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         PJ_OPTION_DB(&a.database),
+        {"llama", 0, PJ_OPTION_FLAG, &a.llama, NULL,
+         "look into llama.cpp programs that the program starts, too (a script, say)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
          0, 0},
@@ -503,7 +514,11 @@ const pj_command pj_command_exec = {
         "lines "
         "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
         "the "
-        "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.",
+        "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.\n\n"
+        "Of a program that is linked with llama.cpp's shared library, the prompt, generated "
+        "tokens, "
+        "layers and their parts are recorded without a change of it; with --depth deep every "
+        "operation, with --depth off nothing below a token, which leaves its speed alone.",
     .examples =
         "perjoule exec -- make -j8\nperjoule exec --json -- python3 train.py > energy.json\n"
         "perjoule exec --power estimate --baseline 0 -- gzip -k big.tar\n"

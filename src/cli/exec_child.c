@@ -181,13 +181,13 @@ static bool is_program(const char *path)
 
 pj_status pj_child_find(pj_child *c, pj_error *err)
 {
-    char path[PATH_MAX];
     const char *word = c->words[0], *folders = getenv("PATH");
     bool found = strchr(word, '/') ? is_program(word) : !folders;
+    snprintf(c->path, sizeof c->path, "%s", found ? word : "");
     for (const char *at = folders; at && !found && !strchr(word, '/');) {
         size_t length = strcspn(at, ":");
-        snprintf(path, sizeof path, "%.*s/%s", (int)length, length ? at : ".", word);
-        found = is_program(path);
+        snprintf(c->path, sizeof c->path, "%.*s/%s", (int)length, length ? at : ".", word);
+        found = is_program(c->path);
         at = at[length] ? at + length + 1 : NULL;
     }
     if (found) return PJ_OK;

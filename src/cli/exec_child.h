@@ -8,13 +8,15 @@
 
 #include "base/error.h"
 
+#include <limits.h>
 #include <sys/types.h>
 
 typedef struct pj_child {
     char **words;
-    int reserved_fd; /* where the program finds the marker descriptor; -1: none was free */
-    int markers[2];  /* the pipe; we read [0] */
-    int wake[2];     /* a byte arrives when a child changes state */
+    char path[PATH_MAX]; /* the program's file; "": not known */
+    int reserved_fd;     /* where the program finds the marker descriptor; -1: none was free */
+    int markers[2];      /* the pipe; we read [0] */
+    int wake[2];         /* a byte arrives when a child changes state */
     pid_t pid;
     char cgroup[512]; /* made for the program; "": not allowed */
     int64_t begin_ns, end_ns;

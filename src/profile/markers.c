@@ -13,7 +13,7 @@ enum { MAX_PHASES = 4096, WAIT_NS = 200 * 1000 };
 #define MAX_EVENTS  UINT64_C(20000000)
 #define PATIENCE_NS (2 * PJ_NS_PER_S)
 
-typedef enum verb { VERB_BEGIN, VERB_END, VERB_SPAN, VERB_TOKENS } verb;
+typedef enum verb { VERB_BEGIN, VERB_END, VERB_SPAN, VERB_TOKENS, VERB_FACT, VERB_LOST } verb;
 
 typedef struct event {
     verb verb;
@@ -21,8 +21,9 @@ typedef struct event {
     int64_t begin_ns, end_ns; /* -1: now */
     uint64_t lane;
     uint64_t number, output; /* position, index; tokens: input and output */
-    const char *text;        /* name, or text of a token; not terminated */
+    const char *text;        /* name, text of a token, value of a fact; not terminated */
     size_t bytes;
+    int fact; /* its place in fact_rows */
 } event;
 
 typedef struct marker_lane {
@@ -48,6 +49,7 @@ struct pj_markers {
     int64_t phase_ended_ns;
     uint32_t last_name;
     pj_markers_counts counts;
+    pj_markers_facts facts;
     uint64_t token_spans;
     int64_t patience_ns;
     char line[PJ_MARKER_LINE_BYTES];
@@ -109,6 +111,25 @@ static bool find_phase(const char *text, size_t bytes, uint64_t *phase)
     return false;
 }
 
+/* Where a fact's value goes: a text of `bytes`, or a number where that is 0. */
+static const struct fact_row {
+    const char *name;
+    size_t at, bytes;
+} fact_rows[] = {
+#define TEXT(name)                                                                   \
+    {                                                                                \
+#name, offsetof(pj_markers_facts, name), sizeof((pj_markers_facts *)0)->name \
+    }
+    TEXT(engine),
+    TEXT(level),
+    TEXT(model),
+    TEXT(architecture),
+#undef TEXT
+    {"layers", offsetof(pj_markers_facts, layers), 0},
+    {"parameters", offsetof(pj_markers_facts, parameters), 0},
+};
+enum { FACTS = sizeof fact_rows / sizeof *fact_rows };
+
 /* ---- the plain form ------------------------------------------------------------------------ */
 
 static bool parse_prefix(words *w, event *e)
@@ -150,6 +171,21 @@ static bool parse_what(words *w, event *e)
     return e->kind == PJ_SPAN_TOKEN || (e->kind == PJ_SPAN_LAYER ? e->bytes == 0 : e->bytes > 0);
 }
 
+/* "fact NAME VALUE" */
+static bool parse_fact(words *w, event *e)
+{
+    words value = {0};
+    e->verb = VERB_FACT;
+    while (e->fact < FACTS && !take_word(w, fact_rows[e->fact].name)) e->fact++;
+    if (e->fact == FACTS || w->at == w->end) return false;
+    e->text = w->at;
+    e->bytes = (size_t)(w->end - w->at);
+    if (!strcmp(fact_rows[e->fact].name, "level"))
+        return value = *w,
+               (take_word(&value, "coarse") || take_word(&value, "fine")) && value.at == value.end;
+    return fact_rows[e->fact].bytes || (take_number(w, &e->number) && w->at == w->end);
+}
+
 static bool parse_plain(const char *line, size_t bytes, event *e)
 {
     words w = {line, line + bytes};
@@ -158,6 +194,11 @@ static bool parse_plain(const char *line, size_t bytes, event *e)
     if (take_word(&w, "begin")) return e->verb = VERB_BEGIN, parse_what(&w, e);
     if (take_word(&w, "span")) return e->verb = VERB_SPAN, parse_what(&w, e) && e->begin_ns >= 0;
     if (take_word(&w, "end")) return e->verb = VERB_END, w.at == w.end;
+    if (take_word(&w, "fact")) return parse_fact(&w, e);
+    if (take_word(&w, "lost")) {
+        e->verb = VERB_LOST;
+        return take_number(&w, &e->number) && w.at == w.end;
+    }
     if (!take_word(&w, "tokens")) return false;
     e->verb = VERB_TOKENS;
     return take_number(&w, &e->number) && ends_word(&w) && take_number(&w, &e->output) &&
@@ -196,6 +237,21 @@ static bool read_what(const json_t *o, event *e)
     return e->bytes > 0;
 }
 
+static bool read_fact(const json_t *o, event *e)
+{
+    const json_t *value = json_object_get(o, "value");
+    const char *name = json_word(o, "name");
+    e->verb = VERB_FACT;
+    while (e->fact < FACTS && strcmp(name, fact_rows[e->fact].name) != 0) e->fact++;
+    if (e->fact == FACTS) return false;
+    if (fact_rows[e->fact].bytes == 0) return json_count(o, "value", &e->number);
+    if (!json_is_string(value)) return false;
+    e->text = json_string_value(value);
+    e->bytes = json_string_length(value);
+    bool is_level = !strcmp(name, "level");
+    return !is_level || !strcmp(e->text, "coarse") || !strcmp(e->text, "fine");
+}
+
 static bool read_json(const json_t *o, event *e)
 {
     const char *name = json_word(o, "event");
@@ -206,6 +262,8 @@ static bool read_json(const json_t *o, event *e)
     if (!strcmp(name, "begin")) return e->verb = VERB_BEGIN, read_what(o, e);
     if (!strcmp(name, "span")) return e->verb = VERB_SPAN, read_what(o, e) && e->begin_ns >= 0;
     if (!strcmp(name, "end")) return e->verb = VERB_END, true;
+    if (!strcmp(name, "fact")) return read_fact(o, e);
+    if (!strcmp(name, "lost")) return e->verb = VERB_LOST, json_count(o, "count", &e->number);
     if (strcmp(name, "tokens") != 0) return false;
     e->verb = VERB_TOKENS;
     return json_count(o, "input", &e->number) && json_count(o, "output", &e->output);
@@ -306,6 +364,20 @@ static int64_t sound_time(const pj_markers *m, const marker_lane *l, int64_t at_
     return at_ns < l->last_ns ? l->last_ns : at_ns;
 }
 
+static bool keep_fact(pj_markers_facts *facts, const event *e)
+{
+    const struct fact_row *row = &fact_rows[e->fact];
+    char *at = (char *)facts + row->at;
+    if (row->bytes == 0) {
+        memcpy(at, &e->number, sizeof e->number);
+        return true;
+    }
+    if (e->bytes >= row->bytes) return false;
+    memcpy(at, e->text, e->bytes);
+    at[e->bytes] = 0;
+    return true;
+}
+
 static bool apply(pj_markers *m, const event *e, int64_t now_ns)
 {
     uint32_t id;
@@ -313,6 +385,11 @@ static bool apply(pj_markers *m, const event *e, int64_t now_ns)
         m->counts.input_tokens = e->number;
         m->counts.output_tokens = e->output;
         return m->counts.has_tokens = true;
+    }
+    if (e->verb == VERB_FACT) return keep_fact(&m->facts, e);
+    if (e->verb == VERB_LOST) {
+        m->counts.lost += e->number;
+        return true;
     }
     marker_lane *l = lane_of(m, e->lane);
     if (!l) return false;
@@ -421,6 +498,11 @@ void pj_markers_finish(pj_markers *m, int64_t now_ns)
     if (!m->counts.has_tokens) m->counts.output_tokens = m->token_spans;
     if (m->counts.has_tokens || m->token_spans)
         pj_run_set_tokens(m->run, m->counts.input_tokens, m->counts.output_tokens);
+    if (m->counts.lost)
+        pj_run_warn(m->run, "markers_lost",
+                    "%llu spans of the program were lost: its markers came faster than they could "
+                    "be read",
+                    (unsigned long long)m->counts.lost);
     if (m->counts.malformed)
         pj_run_warn(
             m->run, "markers_ignored",
@@ -432,6 +514,11 @@ void pj_markers_finish(pj_markers *m, int64_t now_ns)
 pj_markers_counts pj_markers_count(const pj_markers *m)
 {
     return m->counts;
+}
+
+const pj_markers_facts *pj_markers_fact(const pj_markers *m)
+{
+    return &m->facts;
 }
 
 void pj_markers_free(pj_markers *m)

@@ -4,6 +4,7 @@
  * the lines into spans. docs/formats.md has the grammar:
  *
  *     [@NS | @BEGIN-END] [#LANE] begin KIND NAME | end | span KIND NAME | tokens INPUT OUTPUT
+ *                                | fact NAME VALUE | lost N
  *
  * or the same as one JSON object per line. Lines are hostile: they are bounded in length, depth,
  * number of lanes, of names and of events; what cannot be understood is counted and ignored.
@@ -24,7 +25,14 @@ typedef struct pj_markers_counts {
     uint64_t events, malformed;
     uint64_t input_tokens, output_tokens; /* from a `tokens` line, else the number of token spans */
     bool has_tokens;                      /* a `tokens` line came */
+    uint64_t lost;                        /* spans that the program could not write */
 } pj_markers_counts;
+
+/* What the program says of itself; "" and 0: nothing. */
+typedef struct pj_markers_facts {
+    char engine[64], level[8], model[256], architecture[64];
+    uint64_t layers, parameters;
+} pj_markers_facts;
 
 /* Belongs to the calling thread from now on, which may record nothing else in the run. */
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
@@ -34,6 +42,7 @@ void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64
  * to the run. Nothing may be fed any more. */
 void pj_markers_finish(pj_markers *markers, int64_t now_ns);
 pj_markers_counts pj_markers_count(const pj_markers *markers);
+const pj_markers_facts *pj_markers_fact(const pj_markers *markers);
 void pj_markers_free(pj_markers *markers); /* NULL is allowed */
 
 #endif

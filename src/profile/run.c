@@ -471,6 +471,14 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
     append_info(run, NULL);
 }
 
+void pj_run_set_engine(pj_run *run, const char *engine)
+{
+    bool failed = false;
+    const char *kept = keep_text(run, engine, &failed);
+    if (!failed) run->info.engine = kept;
+    append_info(run, NULL);
+}
+
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
 {
     return !word || !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);

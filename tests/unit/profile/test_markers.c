@@ -134,6 +134,30 @@ static void threads_nest_apart(void **state)
     pj_run_data_fini(&d);
 }
 
+static void facts_and_losses_are_kept(void **state)
+{
+    pj_run *run;
+    pj_markers *markers = begin(&run);
+    feed(markers,
+         "fact engine  my engine\n#7 fact level fine\nfact layers 12\nlost 3\nlost 4\n"
+         "{\"event\": \"fact\", \"name\": \"model\", \"value\": \"a b\"}\n"
+         "{\"event\": \"fact\", \"name\": \"parameters\", \"value\": 7000000000}\n"
+         "{\"event\": \"lost\", \"count\": 1}\n",
+         7);
+    const pj_markers_facts *f = pj_markers_fact(markers);
+    assert_string_equal(f->engine, "my engine");
+    assert_string_equal(f->level, "fine");
+    assert_string_equal(f->model, "a b");
+    assert_string_equal(f->architecture, "");
+    assert_int_equal(f->layers, 12);
+    assert_int_equal(f->parameters, UINT64_C(7000000000));
+    assert_int_equal(pj_markers_count(markers).lost, 8);
+    assert_int_equal(pj_markers_count(markers).malformed, 0);
+    pj_run_data d = end(run, markers);
+    assert_int_equal(d.warning_count >= 1, 1);
+    pj_run_data_fini(&d);
+}
+
 static void nonsense_is_counted(void **state)
 {
     static const char *const bad[] = {"hello",
@@ -158,6 +182,17 @@ static void nonsense_is_counted(void **state)
                                       "begin sections x",
                                       "{",
                                       "[]",
+                                      "fact",
+                                      "fact engine",
+                                      "fact colour red",
+                                      "fact level middling",
+                                      "fact level fine grained",
+                                      "fact layers many",
+                                      "fact layers 3 4",
+                                      "lost",
+                                      "lost x",
+                                      "{\"event\": \"fact\", \"name\": \"model\", \"value\": 3}",
+                                      "{\"event\": \"fact\", \"name\": \"layers\"}",
                                       "{\"event\": 3}",
                                       "{\"event\": \"begin\", \"kind\": \"token\"}",
                                       "tokens 99999999999999999999 1"};
@@ -204,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_become_spans_wherever_they_are_cut),
         cmocka_unit_test(threads_nest_apart),
+        cmocka_unit_test(facts_and_losses_are_kept),
         cmocka_unit_test(nonsense_is_counted),
         cmocka_unit_test(times_are_made_possible),
     };

@@ -1,0 +1,539 @@
+/*
+ * libperjoule-llama.so: steps, layers and operations of llama.cpp programs as markers. `perjoule
+ * exec` preloads it into programs that are linked with a shared libllama. It exports a few of
+ * llama.cpp's and ggml's functions, so that calls from one shared object to another pass through
+ * here and then reach the real ones:
+ *
+ * - llama_decode, llama_encode and, since the middle of 2026, llama_process: each call is a step.
+ * The batch says how many tokens of which sequences it holds (llama_batch.h): several of one
+ * sequence are a part of a prompt, one is a generated token.
+ * - ggml_backend_sched_set_eval_callback: where the program sets no callback of its own, ours asks
+ *   for the ends of layers' parts (PERJOULE_LLAMA=module) or for every node (deep). ggml then
+ *   computes up to there, synchronises and tells us.
+ *
+ * No header of theirs is used. Lines go to the descriptor in PERJOULE_MARKERS after each step, in
+ * the grammar of docs/formats.md, never blocking.
+ */
+#include "inject/llama_batch.h"
+#include "inject/llama_nodes.h"
+#include "inject/llama_real.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GAP_NS INT64_C(250000000) /* without a step for longer, generation has paused */
+
+enum { NODES = 1 << 16, LINES_BYTES = 4 << 20, WRITE_BYTES = 4096 };
+
+/* ---- their interface ----------------------------------------------------------------------- */
+
+typedef struct tensor tensor;
+typedef bool (*eval_callback)(tensor *node, bool ask, void *context);
+
+/* ---- state --------------------------------------------------------------------------------- */
+
+typedef struct node {
+    int64_t begin_ns, end_ns;
+    pj_node_class class;
+} node;
+
+typedef enum step_kind { STEP_NONE, STEP_PROMPT, STEP_TOKEN } step_kind;
+
+static struct {
+    pthread_mutex_t mutex;
+    int marker_fd;
+    bool watches_nodes, every_node, in_warmup, introduced, callback_set;
+    const void *context; /* the first one that decoded; others are sections of its steps */
+    step_kind phase;
+    bool step_open;
+    int64_t active_ns; /* when the program was last seen in the context */
+    /* The first step, until it is known whether it was the warm-up: what was said before it. */
+    bool is_undecided;
+    size_t decided_bytes;
+    int64_t first_ns;
+    uint64_t input, output, lost;
+    uint32_t token;
+    char lines[LINES_BYTES];
+    size_t used;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .marker_fd = -1};
+
+/* Of the step that this thread is in. */
+static _Thread_local struct {
+    bool is_in;
+    uint32_t count;
+    int64_t group_ns;
+    pj_node_walk walk;
+} step;
+static _Thread_local node *nodes; /* of the step in progress; allocated at its first */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+/* A pipe counts pages, so that not all of it may be usable. */
+static size_t room_in_pipe(void)
+{
+    int waiting = 0;
+    int size = fcntl(state.marker_fd, F_GETPIPE_SZ);
+    if (size < 0 || ioctl(state.marker_fd, FIONREAD, &waiting) != 0) return SIZE_MAX;
+    return waiting < size ? (size_t)(size - waiting) * 3 / 4 : 0;
+}
+
+/* Whole lines, as many as fit into one write that is not mixed with others. What the pipe does not
+ * take stays for later. */
+static void flush(void)
+{
+    size_t done = 0;
+    int kept = errno;
+    while (done < state.used) {
+        size_t bytes = state.used - done;
+        if (bytes > WRITE_BYTES) {
+            char *last = memrchr(state.lines + done, '\n', WRITE_BYTES);
+            bytes = (size_t)(last - (state.lines + done)) + 1;
+        }
+        if (write(state.marker_fd, state.lines + done, bytes) != (ssize_t)bytes) break;
+        done += bytes;
+    }
+    memmove(state.lines, state.lines + done, state.used - done);
+    state.used -= done;
+    errno = kept;
+}
+
+/* "@BEGIN[-END] #LANE TEXT"; 0: no such time. The process is the lane. */
+__attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, int64_t end_ns,
+                                                            const char *format, ...)
+{
+    enum { MOST = 512 };
+    char *first = state.lines + state.used, *at = first;
+    if (state.used + MOST > LINES_BYTES) {
+        state.lost++;
+        return;
+    }
+    if (begin_ns) at += sprintf(at, "@%" PRId64, begin_ns);
+    if (end_ns) at += sprintf(at, "-%" PRId64, end_ns);
+    at += sprintf(at, "%s#%ld ", begin_ns ? " " : "", (long)getpid());
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(at, (size_t)(first + MOST - 1 - at), format, arguments);
+    va_end(arguments);
+    if (bytes >= first + MOST - 1 - at) bytes = (int)(first + MOST - 2 - at);
+    at += bytes;
+    *at++ = '\n';
+    state.used += (size_t)(at - first);
+}
+
+#define say(at_ns, ...) say_times(at_ns, 0, __VA_ARGS__)
+
+/* ---- facts of the model -------------------------------------------------------------------- */
+
+static void say_meta(const void *model, const char *fact, const char *key)
+{
+    REAL(int32_t(*)(const void *, const char *, char *, size_t), "llama_model_meta_val_str");
+    char text[200] = "";
+    if (!real || real(model, key, text, sizeof text) <= 0) return;
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') *c = ' ';
+    say(0, "fact %s %s", fact, text);
+}
+
+static const void *model_of(const void *context)
+{
+    REAL(const void *(*)(const void *), "llama_get_model");
+    return real ? real(context) : NULL;
+}
+
+static void say_layers(const void *model)
+{
+    REAL(int32_t(*)(const void *), "llama_model_n_layer");
+    if (real) say(0, "fact layers %d", (int)real(model));
+}
+
+static void say_parameters(const void *model)
+{
+    REAL(uint64_t(*)(const void *), "llama_model_n_params");
+    if (real) say(0, "fact parameters %" PRIu64, real(model));
+}
+
+static void introduce(const void *context)
+{
+    state.introduced = true;
+    say(0, "fact engine llama.cpp");
+    say(0, "fact level %s", state.callback_set ? "fine" : "coarse");
+    const void *model = model_of(context);
+    if (!model) return;
+    say_meta(model, "model", "general.name");
+    say_meta(model, "architecture", "general.architecture");
+    say_layers(model);
+    say_parameters(model);
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+static void end_step(int64_t at_ns)
+{
+    if (state.step_open) say(at_ns, "end");
+    state.step_open = false;
+}
+
+static void end_phase(int64_t at_ns)
+{
+    end_step(at_ns);
+    if (state.phase == STEP_NONE) return;
+    say(at_ns, "end");
+    say(0, "tokens %" PRIu64 " %" PRIu64, state.input, state.output);
+    state.phase = STEP_NONE;
+}
+
+/* A token ends where the next one begins: sampling, and waiting for the device, is part of it.
+ * After a pause it has ended when the program last touched the context. */
+static void begin_step(step_kind kind, bool is_mixed, int64_t begin_ns)
+{
+    bool paused = begin_ns - state.active_ns > GAP_NS;
+    int64_t end_ns = paused ? state.active_ns : begin_ns;
+    if (paused || kind != state.phase) end_phase(end_ns);
+    end_step(end_ns);
+    if (kind != state.phase)
+        say(begin_ns, "begin phase %s", kind == STEP_PROMPT ? "prefill" : "decode");
+    state.phase = kind;
+    if (kind == STEP_TOKEN)
+        say(begin_ns, "begin token %" PRIu32, state.token++);
+    else
+        say(begin_ns, "begin section %s", is_mixed ? "mixed_batch" : "prompt_batch");
+    state.step_open = true;
+}
+
+static const char *section_of(const pj_node_class *c)
+{
+    if (c->layer == PJ_NODE_EMBEDDING) return "embedding";
+    return strcmp(c->component, "logits") ? "final_norm" : "lm_head";
+}
+
+typedef struct open_parts {
+    int layer; /* or section; INT32_MIN: none */
+    const char *section, *component;
+} open_parts;
+
+static void close_component(open_parts *open, int64_t at_ns)
+{
+    if (open->component && state.every_node) say(at_ns, "end");
+    open->component = NULL;
+}
+
+static void close_part(open_parts *open, int64_t at_ns)
+{
+    close_component(open, at_ns);
+    if (open->layer != INT32_MIN) say(at_ns, "end");
+    open->layer = INT32_MIN;
+}
+
+static void say_node(open_parts *open, const node *n, int64_t before_ns)
+{
+    const pj_node_class *c = &n->class;
+    const char *section = c->layer < 0 ? section_of(c) : NULL;
+    if (c->layer != open->layer || section != open->section) {
+        close_part(open, before_ns);
+        if (section)
+            say(n->begin_ns, "begin section %s", section);
+        else
+            say(n->begin_ns, "begin layer %d", c->layer);
+        open->layer = c->layer;
+        open->section = section;
+    }
+    if (!state.every_node) {
+        say_times(n->begin_ns, n->end_ns, "span component %s", c->component);
+        return;
+    }
+    if (!open->component || strcmp(open->component, c->component) != 0) {
+        close_component(open, before_ns);
+        say(n->begin_ns, "begin component %s", c->component);
+        open->component = c->component;
+    }
+    say_times(n->begin_ns, n->end_ns, "span operation %s", c->operation);
+}
+
+/* All or none of a step's nodes: half of them would look like a cheap step. */
+static void say_nodes(void)
+{
+    enum { MOST = 240, USUAL = 110 }; /* bytes per node, with the ends and begins around it */
+    open_parts open = {.layer = INT32_MIN};
+    uint32_t count = step.count;
+    size_t room = room_in_pipe();
+    if (count == 0) return;
+    if (!nodes || count > NODES || state.used + (size_t)count * MOST > LINES_BYTES ||
+        (size_t)count * USUAL > room) {
+        state.lost += count;
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        say_node(&open, &nodes[i], i ? nodes[i - 1].end_ns : nodes[0].begin_ns);
+    close_part(&open, nodes[count - 1].end_ns);
+}
+
+static void record_step(const void *context, pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
+{
+    if (!state.introduced) introduce(context);
+    bool is_first = !state.context;
+    if (is_first) state.context = context;
+    if (state.in_warmup || context != state.context) {
+        if (is_first) state.context = NULL;
+        say_times(begin_ns, end_ns, "span section %s",
+                  state.in_warmup ? "warmup" : "another_context");
+        return;
+    }
+    state.is_undecided = is_first;
+    state.decided_bytes = state.used;
+    state.first_ns = begin_ns;
+    bool is_prompt = c.prompt_tokens > c.generated;
+    begin_step(is_prompt ? STEP_PROMPT : STEP_TOKEN, c.prompt_tokens && c.generated, begin_ns);
+    state.input += c.prompt_tokens;
+    state.output += c.outputs;
+    state.active_ns = end_ns;
+    say_nodes();
+}
+
+/* Who resets the counters after the first step, and has not looked at its result, was warming up:
+ * that is how programs do it since llama_set_warmup went. */
+static void take_back_first_step(void)
+{
+    state.used = state.decided_bytes;
+    state.is_undecided = state.step_open = false;
+    state.phase = STEP_NONE;
+    state.input = state.output = state.token = 0;
+    state.context = NULL;
+    say_times(state.first_ns, state.active_ns, "span section warmup");
+}
+
+static bool is_recording(void)
+{
+    return state.marker_fd >= 0;
+}
+
+typedef struct call { /* of one of their functions that compute */
+    int32_t (*decode)(void *context, pj_llama_batch);
+    int32_t (*process)(void *context, int type, void *batch);
+    void *context, *extended;
+    const pj_llama_batch *batch;
+    int type;
+} call;
+
+static int32_t forward(const call *c)
+{
+    if (c->decode) return c->decode(c->context, *c->batch);
+    return c->process ? c->process(c->context, c->type, c->extended) : -1;
+}
+
+static int32_t run_step(const call *c)
+{
+    if (!is_recording() || step.is_in) return forward(c);
+    pj_batch_contents contents =
+        c->batch ? pj_batch_count(c->batch) : pj_batch_ext_count(c->extended);
+    step.is_in = true;
+    step.count = 0;
+    step.group_ns = 0;
+    pj_node_start(&step.walk);
+    int64_t begin_ns = now_ns();
+    int32_t result = forward(c);
+    int64_t end_ns = now_ns();
+    int kept = errno;
+    step.is_in = false;
+    pthread_mutex_lock(&state.mutex);
+    record_step(c->context, contents, begin_ns, end_ns);
+    if (!state.is_undecided) flush();
+    pthread_mutex_unlock(&state.mutex);
+    errno = kept;
+    return result;
+}
+
+PJ_EXPORT int32_t llama_decode(void *context, pj_llama_batch b);
+PJ_EXPORT int32_t llama_decode(void *context, pj_llama_batch b)
+{
+    REAL(int32_t(*)(void *, pj_llama_batch), "llama_decode");
+    return run_step(&(call){.decode = real, .context = context, .batch = &b});
+}
+
+PJ_EXPORT int32_t llama_encode(void *context, pj_llama_batch b);
+PJ_EXPORT int32_t llama_encode(void *context, pj_llama_batch b)
+{
+    REAL(int32_t(*)(void *, pj_llama_batch), "llama_encode");
+    return run_step(&(call){.decode = real, .context = context, .batch = &b});
+}
+
+PJ_EXPORT int32_t llama_process(void *context, int type, void *batch);
+PJ_EXPORT int32_t llama_process(void *context, int type, void *batch)
+{
+    REAL(int32_t(*)(void *, int, void *), "llama_process");
+    return run_step(&(call){.process = real, .context = context, .extended = batch, .type = type});
+}
+
+/* ---- what else says where the program is --------------------------------------------------- */
+
+/* The device may still compute when llama_decode returns; who waits for it, or fetches its results,
+ * comes later. */
+static void note_activity(const void *context, bool has_results)
+{
+    if (!is_recording() || context != state.context) return;
+    state.active_ns = now_ns();
+    if (has_results) state.is_undecided = false;
+}
+
+PJ_EXPORT void llama_perf_context_reset(void *context);
+PJ_EXPORT void llama_perf_context_reset(void *context)
+{
+    REAL(void (*)(void *), "llama_perf_context_reset");
+    if (is_recording() && context == state.context && state.is_undecided) {
+        pthread_mutex_lock(&state.mutex);
+        take_back_first_step();
+        flush();
+        pthread_mutex_unlock(&state.mutex);
+    }
+    if (real) real(context);
+}
+
+PJ_EXPORT void llama_synchronize(void *context);
+PJ_EXPORT void llama_synchronize(void *context)
+{
+    REAL(void (*)(void *), "llama_synchronize");
+    if (real) real(context);
+    note_activity(context, false);
+}
+
+PJ_EXPORT float *llama_get_logits(void *context);
+PJ_EXPORT float *llama_get_logits(void *context)
+{
+    REAL(float *(*)(void *), "llama_get_logits");
+    float *logits = real ? real(context) : NULL;
+    note_activity(context, true);
+    return logits;
+}
+
+PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i);
+PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i)
+{
+    REAL(float *(*)(void *, int32_t), "llama_get_logits_ith");
+    float *logits = real ? real(context, i) : NULL;
+    note_activity(context, true);
+    return logits;
+}
+
+/* Warming up computes with two tokens that nobody wrote. */
+PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup);
+PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup)
+{
+    REAL(void (*)(void *, bool), "llama_set_warmup");
+    state.in_warmup = is_warmup;
+    if (real) real(context, is_warmup);
+}
+
+PJ_EXPORT void llama_free(void *context);
+PJ_EXPORT void llama_free(void *context)
+{
+    REAL(void (*)(void *), "llama_free");
+    if (is_recording() && context && context == state.context) {
+        pthread_mutex_lock(&state.mutex);
+        end_phase(state.active_ns);
+        flush();
+        state.context = NULL;
+        pthread_mutex_unlock(&state.mutex);
+    }
+    if (real) real(context);
+}
+
+/* ---- nodes --------------------------------------------------------------------------------- */
+
+static const char *text_of(const char *function, const tensor *t)
+{
+    static _Atomic(void *) names, operations;
+    _Atomic(void *) *known = function[5] == 'g' ? &names : &operations;
+    void *address = atomic_load(known);
+    if (!address) atomic_store(known, address = pj_find_real(function));
+    const char *(*real)(const tensor *);
+    memcpy(&real, &address, sizeof real);
+    const char *text = address ? real(t) : NULL;
+    return text ? text : "";
+}
+
+static void add_node(pj_node_class class)
+{
+    if (!nodes) nodes = calloc(NODES, sizeof *nodes);
+    if (nodes && step.count < NODES)
+        nodes[step.count] = (node){.begin_ns = step.group_ns, .end_ns = now_ns(), .class = class};
+    step.count++;
+    step.group_ns = 0;
+}
+
+/* Asked whether it wants a node, and told again when the node has been computed. False at the
+ * second call would end the computation. */
+static bool watch_node(tensor *t, bool ask, void *context)
+{
+    (void)context;
+    if (!step.is_in) return !ask;
+    if (ask && !step.group_ns) step.group_ns = now_ns();
+    const char *name = text_of("ggml_get_name", t);
+    if (!state.every_node) {
+        pj_node_class class = {.operation = "other"};
+        class.component = pj_node_boundary(name, &class.layer);
+        if (!ask && class.component) add_node(class);
+        return !ask || class.component;
+    }
+    const char *operation = text_of("ggml_op_desc", t);
+    if (ask) return pj_node_computes(operation);
+    add_node(pj_node_classify(&step.walk, operation, name));
+    return true;
+}
+
+PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callback callback,
+                                                    void *context);
+PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callback callback,
+                                                    void *context)
+{
+    REAL(void (*)(void *, eval_callback, void *), "ggml_backend_sched_set_eval_callback");
+    if (is_recording() && state.watches_nodes && !callback) {
+        state.callback_set = true;
+        callback = watch_node;
+    }
+    if (real) real(scheduler, callback, context);
+}
+
+/* ---- begin and end ------------------------------------------------------------------------- */
+
+/* A child of fork has a copy of what its parent writes itself. */
+static void forget(void)
+{
+    state.used = 0;
+    state.marker_fd = -1;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *fd = getenv("PERJOULE_MARKERS"), *mode = getenv("PERJOULE_LLAMA");
+    if (!fd || !mode || atoi(fd) < 3 || fcntl(atoi(fd), F_GETFD) < 0) return;
+    state.every_node = !strcmp(mode, "deep");
+    state.watches_nodes = state.every_node || !strcmp(mode, "module");
+    pthread_atfork(NULL, NULL, forget);
+    pj_batch_follow = true;
+    state.marker_fd = atoi(fd);
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    if (!is_recording() || pthread_mutex_trylock(&state.mutex) != 0) return;
+    end_phase(state.active_ns);
+    if (state.lost) say(0, "lost %" PRIu64, state.lost);
+    flush();
+    state.marker_fd = -1;
+    pthread_mutex_unlock(&state.mutex);
+}

@@ -1,0 +1,32 @@
+/* Looks behind our own object. Where libllama was loaded by dlopen it is not in the global scope,
+ * and its file is searched by name. */
+#include "inject/llama_real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+
+typedef struct search {
+    const char *name;
+    void *found;
+} search;
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *context)
+{
+    search *s = context;
+    (void)size;
+    const char *file = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (!file || (strncmp(file, "/libllama.", 10) && strncmp(file, "/libggml-base.", 14))) return 0;
+    void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+    s->found = library ? dlsym(library, s->name) : NULL;
+    if (library) dlclose(library);
+    return s->found != NULL;
+}
+
+void *pj_find_real(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    search s = {.name = name};
+    if (!found && dl_iterate_phdr(look_into, &s)) found = s.found;
+    return found;
+}

@@ -1,0 +1,153 @@
+/* A stand-in for libllama: three layers of a graph named as llama.cpp names it, with flash
+ * attention or (FAKE_SOFTMAX=1) without, reused from step to step as llama.cpp does. */
+#include "fake_llama.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYERS = 3, MOST_NODES = 200 };
+
+struct llama_context {
+    struct ggml_scheduler scheduler;
+    struct ggml_tensor nodes[MOST_NODES];
+    int count;
+    float logits;
+};
+
+static void add(struct llama_context *c, const char *operation, const char *name, int layer)
+{
+    struct ggml_tensor *t = &c->nodes[c->count];
+    t->operation = operation;
+    if (layer >= 0)
+        snprintf(t->name, sizeof t->name, "%s-%d", name, layer);
+    else
+        snprintf(t->name, sizeof t->name, "%s", *name ? name : "node_7");
+    c->count++;
+}
+
+static void add_cache(struct llama_context *c, char which, int layer)
+{
+    c->nodes[c->count].operation = "SET_ROWS";
+    snprintf(c->nodes[c->count++].name, 64, "cache_%c_l%d (view)", which, layer);
+}
+
+static void add_attention(struct llama_context *c, int layer)
+{
+    static const char *const projections[] = {"Qcur", "Kcur", "Vcur"};
+    add(c, "RMS_NORM", "norm", layer);
+    add(c, "MUL", "attn_norm", layer);
+    for (int i = 0; i < 3; i++) {
+        add(c, "MUL_MAT", projections[i], layer);
+        add(c, "RESHAPE", projections[i], layer);
+        if (i < 2) add(c, "ROPE", projections[i], layer);
+    }
+    add_cache(c, 'k', layer);
+    add_cache(c, 'v', layer);
+    if (getenv("FAKE_SOFTMAX")) {
+        add(c, "MUL_MAT", "kq", layer);
+        add(c, "SOFT_MAX", "kq_soft_max", layer);
+        add(c, "MUL_MAT", "kqv", layer);
+        add(c, "CONT", "kqv_out", layer);
+    } else {
+        add(c, "FLASH_ATTN_EXT", "", -1);
+        add(c, "RESHAPE", "kqv_out", layer);
+    }
+    add(c, "MUL_MAT", "attn_out", layer);
+    add(c, "ADD", "ffn_inp", layer);
+}
+
+static void add_feed_forward(struct llama_context *c, int layer)
+{
+    add(c, "RMS_NORM", "norm", layer);
+    add(c, "MUL", "ffn_norm", layer);
+    add(c, "MUL_MAT", "ffn_gate", layer);
+    add(c, "MUL_MAT", "ffn_up", layer);
+    add(c, "SWIGLU", "ffn_swiglu", layer);
+    add(c, "MUL_MAT", "ffn_out", layer);
+    add(c, "ADD", "l_out", layer);
+}
+
+struct llama_context *llama_init(void)
+{
+    struct llama_context *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    add(c, "GET_ROWS", "inp_embd", -1);
+    for (int i = 0; i < LAYERS; i++) {
+        add_attention(c, i);
+        add_feed_forward(c, i);
+    }
+    add(c, "RMS_NORM", "norm", -1);
+    add(c, "MUL", "result_norm", -1);
+    add(c, "MUL_MAT", "result_output", -1);
+    ggml_backend_sched_set_eval_callback(&c->scheduler, NULL, NULL);
+    return c;
+}
+
+void llama_free(struct llama_context *c)
+{
+    free(c);
+}
+
+const void *llama_get_model(const struct llama_context *c)
+{
+    return c;
+}
+
+int32_t llama_model_n_layer(const void *model)
+{
+    return model ? LAYERS : 0;
+}
+
+uint64_t llama_model_n_params(const void *model)
+{
+    return model ? 12345 : 0;
+}
+
+int32_t llama_model_meta_val_str(const void *model, const char *key, char *text, uint64_t bytes)
+{
+    const char *value = !strcmp(key, "general.name") ? "Fake\nModel" : "llama";
+    return model ? snprintf(text, bytes, "%s", value) : -1;
+}
+
+llama_batch llama_batch_init(int32_t n_tokens, int32_t embd, int32_t n_seq_max)
+{
+    size_t n = (size_t)n_tokens;
+    llama_batch b = {.token = calloc(n, sizeof *b.token), .pos = calloc(n, sizeof *b.pos)};
+    b.n_seq_id = calloc(n, sizeof *b.n_seq_id);
+    b.seq_id = calloc(n + 1, sizeof *b.seq_id);
+    b.logits = calloc(n, 1);
+    for (size_t i = 0; i < n; i++) b.seq_id[i] = calloc((size_t)n_seq_max, sizeof **b.seq_id);
+    (void)embd;
+    return b;
+}
+
+void llama_batch_free(llama_batch b)
+{
+    for (int i = 0; b.seq_id[i]; i++) free(b.seq_id[i]);
+    free(b.token);
+    free(b.pos);
+    free(b.n_seq_id);
+    free(b.seq_id);
+    free(b.logits);
+}
+
+int32_t llama_decode(struct llama_context *c, llama_batch b)
+{
+    double value = 1;
+    for (int i = 0; i < b.n_tokens; i++) value += b.token[i] * (b.pos ? b.pos[i] + 1 : 1);
+    c->logits = (float)ggml_compute(&c->scheduler, c->nodes, c->count, value);
+    return 0;
+}
+
+float *llama_get_logits_ith(struct llama_context *c, int32_t i)
+{
+    (void)i;
+    return &c->logits;
+}
+
+void llama_set_warmup(struct llama_context *c, bool warmup)
+{
+    (void)c;
+    (void)warmup;
+}

@@ -1,0 +1,48 @@
+/* What the stand-ins for llama.cpp's libraries and their client share. The batch has the layout of
+ * llama.cpp's versions of 2024 to 2026. */
+#ifndef FAKE_LLAMA_H
+#define FAKE_LLAMA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct llama_batch {
+    int32_t n_tokens;
+    int32_t *token;
+    float *embd;
+    int32_t *pos;
+    int32_t *n_seq_id;
+    int32_t **seq_id;
+    int8_t *logits;
+} llama_batch;
+
+struct ggml_tensor {
+    char name[64];
+    const char *operation;
+};
+typedef bool (*fake_callback)(struct ggml_tensor *, bool ask, void *context);
+struct ggml_scheduler {
+    fake_callback callback;
+    void *context;
+};
+struct llama_context;
+
+const char *ggml_get_name(const struct ggml_tensor *t);
+const char *ggml_op_desc(const struct ggml_tensor *t);
+void ggml_backend_sched_set_eval_callback(struct ggml_scheduler *s, fake_callback callback,
+                                          void *context);
+double ggml_compute(struct ggml_scheduler *s, struct ggml_tensor *nodes, int count, double value);
+
+struct llama_context *llama_init(void);
+void llama_free(struct llama_context *c);
+const void *llama_get_model(const struct llama_context *c);
+int32_t llama_model_n_layer(const void *model);
+uint64_t llama_model_n_params(const void *model);
+int32_t llama_model_meta_val_str(const void *model, const char *key, char *text, uint64_t bytes);
+llama_batch llama_batch_init(int32_t n_tokens, int32_t embd, int32_t n_seq_max);
+void llama_batch_free(llama_batch b);
+int32_t llama_decode(struct llama_context *c, llama_batch b);
+float *llama_get_logits_ith(struct llama_context *c, int32_t i);
+void llama_set_warmup(struct llama_context *c, bool warmup);
+
+#endif

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Programs linked with a shared libllama under `perjoule exec`: a client of stand-in libraries, and llama.cpp
+itself where PERJOULE_PEER names a folder with its programs and PERJOULE_PEER_MODEL a GGUF file.
+
+Usage: with_llama.py PROGRAM CLIENT STATIC_CLIENT
+"""
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+program, client, static = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:4])
+own = ("PERJOULE_", "NVTX_", "LD_PRELOAD", "FAKE_")
+environment = {k: v for k, v in os.environ.items() if not k.startswith(own)}
+LAYERS = 3
+
+
+class Run:
+    """One execution, and what was stored of it."""
+
+    def __init__(self, folder, *words, depth=None, options=(), env=None):
+        self.database = str(pathlib.Path(folder, "runs.db"))
+        depth = ["--depth", depth] if depth else []
+        self.done = subprocess.run([program, "exec", "--power", "sim", "--baseline", "0.1", "--db", self.database,
+                                    *depth, *options, "--", *words], capture_output=True, stdin=subprocess.DEVNULL,
+                                   env={**environment, **(env or {})})
+        exported = subprocess.run([program, "export", "last", "--db", self.database, "--format", "json"],
+                                  capture_output=True, env=environment, check=True)
+        self.tables = json.loads(exported.stdout)
+        self.info = self.tables["profiling_run"]
+        self.phases = [p["phase"] for p in self.tables["run_phases"]]
+        self.sections = [s["section_name"] for s in self.tables["pipeline_sections"]]
+        self.tokens = [t for t in self.tables["tokens"] if t["phase"] == "decode"]
+        self.warnings = [w["code"] for w in self.tables.get("run_warnings", [])]
+
+    def rows(self, query):
+        with sqlite3.connect(self.database) as db:
+            return db.execute(query, (self.info["id"],)).fetchall()
+
+    def components(self):
+        return {name for name, in self.rows("select distinct component_name from components_of_runs where run_id = ?")}
+
+    def check_conservation(self):
+        total = self.info["total_energy_mj"]
+        assert abs(sum(p["energy_mj"] for p in self.tables["run_phases"]) - total) <= 1e-9 * total
+        checked = subprocess.run([program, "check", "--db", self.database], capture_output=True, text=True,
+                                 env=environment)
+        assert "conservation  ok" in checked.stdout, checked.stdout
+
+
+def check_steps(run, alone):
+    assert (run.done.returncode, run.done.stdout) == (alone.returncode, alone.stdout), run.done
+    info = run.info
+    assert (info["engine"], info["model_name"], info["scope"]) == ("llama.cpp", "Fake Model", "machine"), info
+    # 7 tokens in two batches, then 4 of another sequence beside a generated one
+    assert (info["input_tokens"], info["output_tokens"]) == (11, 2 + 5 + 2 + 2), info
+    assert {"prefill", "decode"} <= set(run.phases), run.phases
+    assert run.sections.count("warmup") == 1 and run.sections.count("prompt_batch") == 2, run.sections
+    assert run.sections.count("mixed_batch") == 1, run.sections
+    assert [t["position"] for t in run.tokens] == [0, 1, 2, 3, 4, 5], run.tokens
+    assert run.tokens[4]["duration_ms"] < 250, "the pause belongs to no token"
+    assert not {"markers_ignored", "markers_lost"} & set(run.warnings), run.warnings
+    run.check_conservation()
+
+
+def check_layers(run, steps):
+    layers = run.rows("select layer_index, count(*) from components_of_runs where run_id = ? and layer_index"
+                      " is not null and component_name = 'o_proj' group by 1 order by 1")
+    assert layers == [(i, steps) for i in range(LAYERS)], layers
+    assert run.info["level"] == "fine", run.info
+
+
+def check_operations(run, steps):
+    found = dict(run.rows("select operation_name, count(*) from operations_of_runs where run_id = ? and layer_index"
+                          " is not null group by 1"))
+    per_layer = {"matmul": 7, "norm": 2, "rope": 2, "kv_append": 2, "flash_attention": 1, "activation": 1, "add": 2}
+    for name, count in per_layer.items():
+        assert found[name] == steps * count * LAYERS, (name, found)
+
+
+def with_stand_ins(folder):
+    alone = subprocess.run([client], capture_output=True, env=environment)
+    assert alone.returncode == 3 and len(alone.stdout.splitlines()) == 1 + 2 + 5 + 2, alone
+
+    steps_only = Run(folder, client, depth="off")
+    check_steps(steps_only, alone)
+    assert steps_only.info["level"] == "coarse" and not steps_only.components()
+
+    boundaries = Run(folder, client)
+    check_steps(boundaries, alone)
+    check_layers(boundaries, 9)
+    parts = {"attention", "o_proj", "mlp", "norm", "logits"}
+    assert boundaries.components() == parts, boundaries.components()
+
+    deep = Run(folder, client, depth="deep")
+    check_steps(deep, alone)
+    check_layers(deep, 9)
+    check_operations(deep, 9)
+    parts = {"embed_tokens", "input_layernorm", "q_proj", "k_proj", "v_proj", "attention", "o_proj",
+             "post_attention_layernorm", "gate_proj", "up_proj", "act", "down_proj", "mlp", "norm", "logits"}
+    assert deep.components() == parts, deep.components() ^ parts
+    softmax = Run(folder, client, depth="deep", env={"FAKE_SOFTMAX": "1"})
+    assert softmax.done.returncode == 3 and softmax.components() == parts, softmax.components() ^ parts
+
+    # more nodes than the pipe holds: steps stay whole, and what is missing is counted
+    flood = Run(folder, client, "400", depth="deep")
+    assert len(flood.tokens) == 401 and "markers_ignored" not in flood.warnings, (len(flood.tokens), flood.warnings)
+
+
+def with_settings(folder):
+    # a user's own names win; another preloaded library stays
+    named = Run(folder, client, options=["--engine", "mine", "--model", "toy"], env={"LD_PRELOAD": "libm.so.6"})
+    assert (named.info["engine"], named.info["model_name"]) == ("mine", "toy") and named.tokens, named.info
+    # a script that starts the program: only when asked
+    script = ["sh", "-c", f"{client}; exit 4"]
+    assert not Run(folder, *script).tokens
+    through = Run(folder, *script, options=["--llama"])
+    assert through.done.returncode == 4 and len(through.tokens) == 6, through.done
+    # a statically linked program is out of reach, which one line says; any other has nothing to do with it
+    outside = Run(folder, static)
+    lines = [x for x in outside.done.stderr.decode().splitlines() if "statically" in x]
+    assert len(lines) == 1 and outside.done.returncode == 3 and not outside.tokens, outside.done.stderr
+    other = Run(folder, "true")
+    assert b"llama" not in other.done.stderr, other.done.stderr
+
+
+def with_peer(folder, peer, model):
+    words = [str(pathlib.Path(peer, "llama-completion")), "-m", model, "-p", "Once upon a time", "-n", "24", "--seed", "1",
+             "--temp", "0", "-no-cnv", "--no-perf", "-t", "2"]
+    alone = subprocess.run(words, capture_output=True, env=environment, stdin=subprocess.DEVNULL)
+    assert alone.returncode == 0 and alone.stdout, alone.stderr[-2000:]
+    for depth in ("off", None, "deep"):
+        run = Run(folder, *words, depth=depth)
+        assert (run.done.returncode, run.done.stdout) == (0, alone.stdout), run.done.stderr[-2000:]
+        assert run.info["output_tokens"] == 24 and len(run.tokens) == 23, (run.info, len(run.tokens))
+        assert "warmup" in run.sections and run.info["input_tokens"] >= 4, run.info
+        assert not {"markers_ignored", "markers_lost"} & set(run.warnings), run.warnings
+        run.check_conservation()
+        assert bool(run.components()) == (depth != "off"), run.components()
+        print(f"llama.cpp at depth {depth or 'module'}: {run.info['total_duration_ms']:.0f} ms,"
+              f" {', '.join(sorted(run.components()))}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    with_stand_ins(folder)
+    with_settings(folder)
+    peer, model = os.environ.get("PERJOULE_PEER"), os.environ.get("PERJOULE_PEER_MODEL")
+    if peer and model:
+        with_peer(folder, peer, model)
+    else:
+        print("skipped: PERJOULE_PEER and PERJOULE_PEER_MODEL name no llama.cpp and no model")
