@@ -1,11 +1,14 @@
-/* perjoule import: imports exported runs, spools and power traces into the database. */
+/* perjoule import: imports exported runs, spools and power traces into the database, and traces of
+ * PyTorch's profiler with the power that was recorded beside them. */
 #include "cli/stored.h"
 #include "profile/session.h"
+#include "profile/torch_run.h"
 #include "profile/trace_run.h"
 #include "store/export.h"
 
 #include "base/file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,11 +62,62 @@ static pj_status import_trace(pj_store *store, const char *path, pj_error *err)
     return status;
 }
 
+/* ---- traces of PyTorch --------------------------------------------------------------------- */
+
+static pj_status read_kineto(const char *path, pj_kineto *trace, pj_error *err)
+{
+    pj_mapping file;
+    pj_status status = pj_file_map(path, &file, err);
+    if (status != PJ_OK) return status;
+    status = pj_kineto_read((const char *)file.data, file.size, trace, err);
+    if (status != PJ_OK) pj_error_prefix(err, "%s", path);
+    pj_file_unmap(&file);
+    return status;
+}
+
+static pj_status read_power(const char *path, pj_trace *power, pj_error *err)
+{
+    pj_mapping file;
+    pj_status status = pj_file_map(path, &file, err);
+    if (status != PJ_OK) return status;
+    status = pj_trace_read_csv((const char *)file.data, file.size, path, power, err);
+    if (status == PJ_OK && isnan(power->origin_unix_ms)) {
+        status = pj_fail(err, PJ_E_INVALID,
+                         "%s does not say when it was recorded: it needs a column unix_ms, as "
+                         "perjoule top --record writes it",
+                         path);
+        pj_trace_fini(power);
+    }
+    pj_file_unmap(&file);
+    return status;
+}
+
+static pj_status import_torch(pj_store *store, const char *trace_path, const char *power_path,
+                              pj_error *err)
+{
+    pj_kineto trace = {0};
+    pj_trace power = {0};
+    pj_run_data data = {0};
+    pj_status status = read_kineto(trace_path, &trace, err);
+    if (status == PJ_OK) status = read_power(power_path, &power, err);
+    if (status == PJ_OK) status = pj_torch_run(&trace, &power, &data, err);
+    if (status == PJ_OK) status = pj_store_save(store, &data, err);
+    if (status == PJ_OK) printf("%s\n", data.info.id);
+    pj_run_data_fini(&data);
+    pj_trace_fini(&power);
+    pj_kineto_fini(&trace);
+    return status;
+}
+
 static int run_import(const pj_command *command, int argc, char **argv)
 {
-    const char *db = NULL;
+    const char *db = NULL, *torch = NULL, *power = NULL;
     bool replace = false, detect = false;
     const pj_option options[] = {
+        {"torch-trace", 0, PJ_OPTION_TEXT, &torch, "FILE.json",
+         "a trace of PyTorch's profiler, to be joined with --power"},
+        {"power", 0, PJ_OPTION_TEXT, &power, "FILE.csv",
+         "the power recorded meanwhile: by perjoule top --record, or a log of nvidia-smi"},
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
         {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
          "the files are power traces (CSV) without phases: find them"},
@@ -72,10 +126,13 @@ static int run_import(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional < 1) return pj_command_usage(command, "name at least one file");
+    if (!torch != !power)
+        return pj_command_usage(command, "--torch-trace and --power belong together");
+    if (positional < 1 && !torch) return pj_command_usage(command, "name at least one file");
     pj_store *store = NULL;
     pj_error err = {0};
     pj_status status = pj_store_open(&(pj_store_options){.path = db}, &store, &err);
+    if (torch && status == PJ_OK) status = import_torch(store, torch, power, &err);
     for (int i = 1; i <= positional && status == PJ_OK; i++)
         status = detect ? import_trace(store, argv[i], &err)
                         : import_file(store, argv[i], replace, &err);
@@ -88,10 +145,15 @@ const pj_command pj_command_import = {
     .summary = "read exported runs or spools into the database",
     .run = run_import,
     .usage = "[options] FILE...",
-    .text = "Reads JSON written by perjoule export, and spools left by a process that died. Prints "
-            "the id of each run. With --detect-phases the files are power traces as perjoule top "
-            "--record writes them: change points and a model trained on the runs in the database "
-            "find the phases, and the run's settings name each segment with its confidence.",
+    .text =
+        "Reads JSON written by perjoule export, and spools left by a process that died. Prints "
+        "the id of each run. With --detect-phases the files are power traces as perjoule top "
+        "--record writes them: change points and a model trained on the runs in the database "
+        "find the phases, and the run's settings name each segment with its confidence.\n\n"
+        "With --torch-trace, a trace that PyTorch's profiler wrote (export_chrome_trace) becomes "
+        "a run: the joules of its kernels and ranges, from the power recorded while it ran. "
+        "Both say when they were made by the wall clock.",
     .examples = "perjoule import run.json\nperjoule import --replace run.json --db other.db\n"
-                "perjoule import --detect-phases trace.csv\n",
+                "perjoule import --detect-phases trace.csv\n"
+                "perjoule import --torch-trace trace.json --power power.csv\n",
 };

@@ -78,7 +78,8 @@ static void write_record_header(const top *t)
     fprintf(t->record, "timestamp_ms");
     for (uint32_t i = 0; i < t->rail_count; i++) fprintf(t->record, ",%s_mw", t->rails[i].name);
     /* modelled figures must stay labelled when replayed */
-    fprintf(t->record, any_modelled(t) ? ",phase,quality\n" : ",phase\n");
+    fprintf(t->record, any_modelled(t) ? ",phase,quality" : ",phase");
+    fprintf(t->record, ",unix_ms,monotonic_ms\n"); /* to join it with what others recorded */
 }
 
 static void write_record_row(const top *t, double t_ms)
@@ -90,7 +91,10 @@ static void write_record_row(const top *t, double t_ms)
         else
             fprintf(t->record, ",%.6g", t->mw[i]);
     }
-    fprintf(t->record, any_modelled(t) ? ",idle,modelled\n" : ",idle\n");
+    fprintf(t->record, any_modelled(t) ? ",idle,modelled" : ",idle");
+    double monotonic_ms = (double)t->begin_ns * 1e-6 + t_ms;
+    double ago_ms = (double)pj_clock_ns() * 1e-6 - monotonic_ms;
+    fprintf(t->record, ",%.3f,%.3f\n", (double)pj_clock_wall_ns() * 1e-6 - ago_ms, monotonic_ms);
 }
 
 static void print_json_row(const top *t, double t_ms)
@@ -386,8 +390,9 @@ const pj_command pj_command_top = {
         "Shows every rail of the power sources as it changes: present power, energy since the "
         "start, a bar against the peak so far and the last rows. In a pipe: one line per second; "
         "with --json one object per row. --record writes a CSV (timestamp_ms, NAME_mw for each "
-        "rail, phase) that --power replay:FILE.csv plays back; with sources that model power "
-        "instead of measuring it, a last column says so. Ctrl-C ends it and keeps the file.",
+        "rail, phase, wall and monotonic time) that --power replay:FILE.csv plays back and "
+        "import --torch-trace joins; with sources that model power instead of measuring it, a "
+        "column says so. Ctrl-C ends it and keeps the file.",
     .examples = "perjoule top\nperjoule top --record trace.csv --duration 60\n"
                 "perjoule top --power estimate --json | head\n"
                 "perjoule run -m MODEL --power replay:trace.csv \"a prompt\"\n",

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_COLUMNS = 256, NUMBER_BYTES = 63 };
 
@@ -21,6 +22,7 @@ typedef enum column_kind {
     COLUMN_TIME,
     COLUMN_POWER,
     COLUMN_QUALITY,
+    COLUMN_WALL,  /* milliseconds since 1970 */
     COLUMN_DEVICE /* which GPU the row belongs to */
 } column_kind;
 
@@ -202,6 +204,7 @@ static column read_column(reader *r, cell c)
         r->dates = true;
         return (column){COLUMN_TIME, -1, 1};
     }
+    if (cell_is(c, "unix_ms")) return (column){COLUMN_WALL, -1, 1};
     if (cell_is(c, "quality")) return (column){COLUMN_QUALITY, -1, 1};
     if (cell_ends_with(c, "_mw"))
         return (column){COLUMN_POWER, add_rail(r->trace, c.text, c.length - 3, "recorded"), 1};
@@ -271,6 +274,17 @@ static void watch_device(reader *r, cell device)
                memcmp(device.text, r->device.text, device.length) != 0;
 }
 
+/* nvidia-smi writes the local time, without saying so. */
+static double local_to_unix_ms(double ms)
+{
+    struct tm parts;
+    time_t seconds = (time_t)(ms * 1e-3);
+    if (!gmtime_r(&seconds, &parts)) return NAN;
+    parts.tm_isdst = -1;
+    time_t unix_seconds = mktime(&parts);
+    return unix_seconds == (time_t)-1 ? NAN : ms + ((double)unix_seconds - (double)seconds) * 1e3;
+}
+
 /* Parses a line as a row; false when it is truncated, ragged, or goes back in time. */
 static bool read_row(reader *r, const char *line, size_t length)
 {
@@ -280,7 +294,10 @@ static bool read_row(reader *r, const char *line, size_t length)
     if (split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
     if (!row_time(r, cells, &ms)) return false;
     if (r->device_column < r->column_count) watch_device(r, cells[r->device_column]);
-    if (t->row_count == 0) r->first_ms = ms;
+    if (t->row_count == 0) {
+        r->first_ms = ms;
+        t->origin_unix_ms = r->dates ? local_to_unix_ms(ms) : NAN;
+    }
     ms -= r->first_ms;
     if (t->row_count > 0 && !(ms > t->t_ms[t->row_count - 1])) return false;
     size_t at = t->row_count * t->rail_count;
@@ -289,6 +306,9 @@ static bool read_row(reader *r, const char *line, size_t length)
         double value;
         if (c->kind == COLUMN_QUALITY && cell_is(cells[i], "modelled"))
             for (uint32_t k = 0; k < t->rail_count; k++) t->rails[k].quality = PJ_MODELLED;
+        if (c->kind == COLUMN_WALL && t->row_count == 0 && cell_number(cells[i], 1, &value) &&
+            value > 0 && value < 4e15)
+            t->origin_unix_ms = value;
         if (c->kind != COLUMN_POWER) continue;
         bool number = cell_number(cells[i], c->scale, &value) && fabs(value) < 1e12;
         t->mw[at + (size_t)c->rail] = number ? (float)value : NAN;
@@ -359,7 +379,7 @@ static void set_parents(pj_trace *t)
 pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj_trace *trace,
                             pj_error *err)
 {
-    *trace = (pj_trace){0};
+    *trace = (pj_trace){.origin_unix_ms = NAN};
     reader r = {.trace = trace};
     pj_status status = PJ_OK;
     bool header = true;

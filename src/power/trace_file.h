@@ -1,5 +1,6 @@
 /* Recorded power traces: the CSV that `perjoule top --record` writes (timestamp_ms, one NAME_mw
- * column per rail, phase), and logs of `nvidia-smi --query-gpu=timestamp,power.draw,...
+ * column per rail, phase, unix_ms and monotonic_ms), and logs of `nvidia-smi
+ * --query-gpu=timestamp,power.draw,...
  * --format=csv`. Files are untrusted: a cell that is not a number is a gap, a truncated or ragged
  * line is skipped, memory is bounded by the file's size. */
 #ifndef PJ_POWER_TRACE_FILE_H
@@ -14,9 +15,10 @@ typedef struct pj_trace {
     uint32_t rail_count;
     pj_rail rails[PJ_MAX_RAILS];
     size_t row_count;
-    double *t_ms;     /* from the first row, ascending */
-    float *window_ms; /* true averaging time of the row, 0: unknown; NULL: unknown for all */
-    float *mw;        /* row_count x rail_count; NAN where the cell holds no number */
+    double origin_unix_ms; /* wall time of the first row, since 1970; NAN: not recorded */
+    double *t_ms;          /* from the first row, ascending */
+    float *window_ms;      /* true averaging time of the row, 0: unknown; NULL: unknown for all */
+    float *mw;             /* row_count x rail_count; NAN where the cell holds no number */
     /* same shape: the cell says that there was no value (rather than being empty) */
     bool *gap;
     bool polled;    /* rows are polls that may repeat a reading, not updates */

@@ -61,7 +61,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
     const char *at = text;
     size_t left = bytes, samples = 0, skipped = 0;
     double sum_ms = 0;
-    *t = (pj_trace){0};
+    *t = (pj_trace){.origin_unix_ms = NAN};
     while (next_sample(&at, &left, &s, &t->skipped)) {
         for (int k = 0; k < PJ_PM_RAILS; k++) seen[k] |= !isnan(s.mw[k]);
         sum_ms += (double)s.elapsed_ns * 1e-6;

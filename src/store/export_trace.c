@@ -1,4 +1,5 @@
-/* The trace export: Chrome's trace event JSON, which Perfetto also reads. Times in microseconds.
+/* The trace export: Chrome's trace event JSON, which Perfetto also reads. Times are microseconds
+ * since baseTimeNanoseconds (wall time, as in PyTorch's traces), so that traces can be joined.
  * Events of one thread id may nest but not overlap, so each level gets its own lane, and more lanes
  * where spans of several threads or devices overlap; a batch gets one token lane per sequence. */
 #include "store/exports.h"
@@ -172,6 +173,7 @@ pj_status pj_export_trace(pj_run_view *view, pj_error *err)
              view->info->model_name ? view->info->model_name : "run");
     pj_json_object_begin(json);
     pj_json_kv_string(json, "displayTimeUnit", "ms");
+    pj_json_kv_int(json, "baseTimeNanoseconds", view->info->created_wall_ns);
     pj_json_key(json, "otherData");
     pj_json_object_begin(json);
     pj_json_kv_string(json, "run_id", view->info->id);
