@@ -154,6 +154,8 @@ pj_status pj_request_info(const pj_request_place *place, const pj_exchange *x, c
                                         : place->model_name,
                             &failed);
     info->engine = place->engine;
+    info->scope = "request";
+    info->level = "coarse";
     info->experiment_name = place->experiment_name;
     info->tags = place->tags;
     while (place->tags && place->tags[info->tag_count]) info->tag_count++;

@@ -38,8 +38,9 @@ class Client(unittest.TestCase):
         self.assertIn("w0 w1 w2 w3 w4 w5", got.stdout)
         self.assertIn("4 of 12 prompt tokens were cached", got.stdout)
         run = self.rows("SELECT status, engine, model_name, input_tokens, cached_tokens, output_tokens,"
-                        " prompt, allocation, energy_source FROM profiling_runs")
-        self.assertEqual(run, [("completed", "openai", "m", 12, 4, 6, "Hello", "tokens", "modelled")])
+                        " prompt, allocation, energy_source, scope, level FROM profiling_runs")
+        self.assertEqual(run, [("completed", "openai", "m", 12, 4, 6, "Hello", "tokens", "modelled", "request",
+                                "coarse")])
         tokens = self.rows("SELECT position, text, phase, method FROM tokens ORDER BY position")
         self.assertEqual([t[:3] for t in tokens],
                          [(0, "w0 ", "prefill")] + [(i, f"w{i} ", "decode") for i in range(1, 6)])
