@@ -170,6 +170,36 @@ static bool add_step(pj_ledger_entry *e, int64_t t_ns, double work)
     return true;
 }
 
+/* Power of the machine over the last second that is known. */
+static double recent_mw(const pj_ledger *l, int64_t known_ns)
+{
+    pj_curve_energy energy;
+    for (int64_t ns = RATE_NS; ns >= PJ_NS_PER_MS; ns /= 4) {
+        pj_ledger_machine(l, known_ns - ns, known_ns, &energy);
+        if (!isnan(energy.energy_mj)) return energy.energy_mj / ((double)ns * 1e-9);
+    }
+    return NAN;
+}
+
+/* Before anything is known of a request: it takes its part of what the machine last drew. How that
+ * divides into input and output is not known. */
+static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
+{
+    uint32_t live = 1;
+    int64_t known_ns = pj_ledger_known_ns(l);
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next) live += !e->end_ns;
+    bool is_known = known_ns != INT64_MIN && known_ns > begin_ns - PJ_NS_PER_S;
+    double machine_mw = is_known ? recent_mw(l, known_ns) : NAN;
+    return (pj_ledger_figure){.input_mj = NAN,
+                              .output_mj = NAN,
+                              .total_mj = isnan(machine_mw) ? NAN : 0,
+                              .sd_mj = isnan(machine_mw) ? NAN : 0,
+                              .rate_mw = machine_mw / live,
+                              .at_ns = begin_ns,
+                              .provisional = true,
+                              .shared = live > 1};
+}
+
 pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_guess)
 {
     pj_ledger_entry *e = pj_alloc(1, sizeof *e);
@@ -181,7 +211,7 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->steps[0].t_ns = e->begin_ns;
     e->prompt_work = prompt_guess >= 1 ? prompt_guess : 1;
     e->thinning = 1;
-    e->figure = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, begin_ns, true, false};
+    e->figure = first_figure(l, e->begin_ns);
     if (l->settled_ns == INT64_MIN) l->settled_ns = e->begin_ns;
     if (!l->entries) l->settled_ns = e->begin_ns; /* the time before it belongs to no request */
     e->next = l->entries;
@@ -498,17 +528,6 @@ static void estimate_known(pj_ledger *l, int64_t known_ns)
             e->recent_ns += c.end_ns - c.begin_ns;
         }
     }
-}
-
-/* Power of the machine over the last second that is known. */
-static double recent_mw(const pj_ledger *l, int64_t known_ns)
-{
-    pj_curve_energy energy;
-    for (int64_t ns = RATE_NS; ns >= PJ_NS_PER_MS; ns /= 4) {
-        pj_ledger_machine(l, known_ns - ns, known_ns, &energy);
-        if (!isnan(energy.energy_mj)) return energy.energy_mj / ((double)ns * 1e-9);
-    }
-    return NAN;
 }
 
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,

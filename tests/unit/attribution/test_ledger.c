@@ -222,6 +222,31 @@ static void test_nothing_known(void **state)
     pj_ledger_free(l);
 }
 
+/* A request that ends before anything is known of it has its part of what the machine last drew. */
+static void test_short(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    for (int64_t t = 0; t <= 1000 * MS; t += 10 * MS) {
+        pj_reading r = {.before_ns = t, .after_ns = t, .fresh_ns = t, .value = (double)t / 1e6};
+        pj_ledger_read(l, &r, NULL);
+        r.rail = 1;
+        pj_ledger_read(l, &r, NULL);
+    }
+    double mw = 2; /* a microjoule per millisecond on each of two rails */
+    pj_ledger_entry *a = pj_ledger_enter(l, 1000 * MS, 1);
+    pj_ledger_entry *b = pj_ledger_enter(l, 1000 * MS, 1);
+    pj_ledger_figure f = pj_ledger_of(l, a), g = pj_ledger_of(l, b);
+    assert_true(f.provisional && !f.shared && g.shared && isnan(f.input_mj));
+    f = pj_ledger_at(&f, 1002 * MS, true);
+    g = pj_ledger_at(&g, 1002 * MS, true);
+    assert_true(fabs(f.total_mj - mw * 2e-3) < 1e-6 && fabs(g.total_mj - mw * 1e-3) < 1e-6);
+    assert_true(f.sd_mj > 0 && isnan(f.output_mj));
+    pj_ledger_drop(l, a);
+    pj_ledger_drop(l, b);
+    pj_ledger_free(l);
+}
+
 /* More points than are kept: the sums stay. */
 static void test_long(void **state)
 {
@@ -251,6 +276,6 @@ int main(void)
         cmocka_unit_test(test_conservation), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_contexts),     cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_gaps),         cmocka_unit_test(test_nothing_known),
-        cmocka_unit_test(test_long)};
+        cmocka_unit_test(test_short),        cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
