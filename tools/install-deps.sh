@@ -43,12 +43,15 @@ need_for_build() {
     lib libwslay || header wslay/wslay.h || need wslay
     lib zlib || need zlib
     have brotli || need brotli
+    lib libpq || need libpq
     if needs_node && { ! node_is_new || ! have npm; }; then need node; fi
 }
 need_for_tests() {
     lib cmocka || need cmocka
     macos || have chromium || have chromium-browser || have google-chrome || need chromium
     have curl || need curl-tool
+    have initdb || set -- /usr/lib/postgresql/*/bin/initdb
+    have initdb || [ -x "${1:-}" ] || need postgresql
 }
 need_for_lint() {
     have clang || need clang
@@ -99,6 +102,9 @@ translate() { # our name -> package names of $manager
     apt:microhttpd) echo libmicrohttpd-dev ;;
     apt:wslay) echo libwslay-dev ;;
     apt:zlib) echo zlib1g-dev ;;
+    apt:libpq) echo libpq-dev ;;
+    dnf:postgresql) echo postgresql-server ;;
+    pacman:libpq) echo postgresql-libs ;;
     apt:node) echo python3-venv ;;
     apt:xz) echo xz-utils ;;
     *:emulator) echo qemu-user ;;
@@ -116,6 +122,7 @@ translate() { # our name -> package names of $manager
     dnf:microhttpd) echo libmicrohttpd-devel ;;
     dnf:wslay) echo wslay-devel ;;
     dnf:zlib) echo zlib-devel ;;
+    dnf:libpq) echo libpq-devel ;;
     dnf:node) echo nodejs npm ;;
     dnf:cmocka) echo libcmocka-devel ;;
     dnf:curl-tool) echo curl ;;

@@ -2,6 +2,7 @@
 #include "cli/stored.h"
 #include "profile/recover.h"
 #include "store/check.h"
+#include "store/outbox.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@ typedef struct check {
     pj_store_check_result result;
     uint64_t spools[PJ_SPOOL_FOREIGN + 1]; /* by state */
     pj_json *json;                         /* NULL: text */
+    uint64_t waiting;                      /* runs that a server has not taken yet */
 } check;
 
 static const char *describe(const pj_spool_entry *entry)
@@ -78,6 +80,7 @@ static void write_json(const check *c, const char *path, pj_json *json)
     pj_json_kv_string(json, "database", path);
     pj_json_kv_uint(json, "runs", r->runs);
     pj_json_kv_bool(json, "sound", is_sound(c));
+    pj_json_kv_uint(json, "waiting", c->waiting);
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
         pj_json_key(json, kinds[k]);
         pj_json_object_begin(json);
@@ -95,6 +98,7 @@ static pj_status look(check *c, pj_store *store, const char *text, pj_error *err
         pj_status status = pj_store_resolve(store, text, id, err);
         if (status != PJ_OK) return status;
     }
+    c->waiting = pj_outbox_count(pj_store_path(store));
     return pj_store_check(store, text ? id : NULL, &c->result, err);
 }
 
@@ -104,6 +108,9 @@ static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_err
     if (status != PJ_OK) return status;
     print_text(c, pj_store_path(store));
     pj_spools_list(pj_store_path(store), take_spool, c);
+    if (pj_store_is_server(pj_store_path(store)))
+        printf("%-13s %" PRIu64 " run%s kept on this machine for the server\n", "waiting",
+               c->waiting, c->waiting == 1 ? "" : "s");
     return PJ_OK;
 }
 

@@ -430,6 +430,8 @@ static void close_all(execution *e)
 {
     pj_run_data_fini(&e->data);
     pj_markers_free(e->markers);
+    const char *place = e->session && e->session->store ? pj_store_path(e->session->store) : "";
+    if (pj_store_is_server(place)) pj_say_waiting(place);
     pj_session_close(e->session);
     pj_child_close(&e->child);
 }

@@ -131,12 +131,14 @@ static int run_import(const pj_command *command, int argc, char **argv)
     if (positional < 1 && !torch) return pj_command_usage(command, "name at least one file");
     pj_store *store = NULL;
     pj_error err = {0};
-    pj_status status = pj_store_open(&(pj_store_options){.path = db}, &store, &err);
+    pj_status status =
+        pj_store_open(&(pj_store_options){.path = db, .may_be_away = true}, &store, &err);
     if (torch && status == PJ_OK) status = import_torch(store, torch, power, &err);
     for (int i = 1; i <= positional && status == PJ_OK; i++)
         status = detect ? import_trace(store, argv[i], &err)
                         : import_file(store, argv[i], replace, &err);
     pj_store_close(store);
+    pj_say_waiting(db);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "profile/advice.h"
 #include "profile/find_model.h"
@@ -350,6 +351,8 @@ static pj_status run_all(run_state *s, pj_error *err)
 
 static void release(run_state *s)
 {
+    const char *place = s->session && s->session->store ? pj_store_path(s->session->store) : "";
+    if (pj_store_is_server(place)) pj_say_waiting(place);
     pj_session_close(s->session);
     pj_model_slot_close(&s->slot);
     pj_free(s->texts);

@@ -2,9 +2,11 @@
  * API. */
 #include "cli/fold.h"
 #include "cli/options.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/server.h"
 #include "serve/service.h"
+#include "store/outbox.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -30,6 +32,7 @@ typedef struct serve_state {
     pj_serve serve;
     pj_service service;
     pj_session *session;
+    pj_pusher *pusher; /* of runs that a server could not take; NULL: none */
     pj_hub *hub;
     pj_server *server;
 } serve_state;
@@ -163,6 +166,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.meter = s->session->meter;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
+    if (s->session->store) s->pusher = pj_pusher_start(pj_store_path(s->session->store));
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
     if (status != PJ_OK) return status;
     if (s->session->meter) {
@@ -224,6 +228,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
  * their connections close. */
 static void stop(serve_state *s)
 {
+    pj_pusher_stop(s->pusher);
     if (s->serve.queue) pj_run_queue_stop(s->serve.queue);
     pj_server_close(s->server);
     pj_hub_close(s->hub);
@@ -245,6 +250,7 @@ static void say_where(const serve_state *s, const serve_args *a)
              pj_server_port(s->server));
     printf("perjoule %s listens on %s\n", pj_version(), url);
     if (s->session->store) printf("runs are stored in %s\n", pj_store_path(s->session->store));
+    if (s->session->store) pj_say_waiting(pj_store_path(s->session->store));
     uint32_t rails = 0;
     if (s->session->meter) pj_meter_rails(s->session->meter, &rails);
     if (s->session->meter && rails == 0)

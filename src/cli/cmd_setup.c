@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "power/gain.h"
+#include "store/driver.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -30,7 +31,8 @@ extern char **environ;
 
 typedef struct setup_options {
     bool write;
-    const char *user, *group, *root, *gain;
+    const char *user, *group, *root, *gain, *schema;
+    bool postgres, citus;
     int64_t interval_ns;
 } setup_options;
 
@@ -187,6 +189,22 @@ static int setup_gain(const pj_command *command, const char *assignment)
     return PJ_EXIT_OK;
 }
 
+static int setup_postgres(const pj_command *command, const setup_options *o)
+{
+    pj_buffer out;
+    const pj_store_driver *driver = NULL;
+    for (int i = 0; pj_store_drivers[i]; i++)
+        if (pj_store_drivers[i]->setup) driver = pj_store_drivers[i];
+    if (!driver) return pj_command_usage(command, "this build has no PostgreSQL engine");
+    if (!*o->schema || o->schema[strspn(o->schema, "abcdefghijklmnopqrstuvwxyz0123456789_")])
+        return pj_command_usage(command, "a schema's name has a-z, 0-9 and _");
+    pj_buffer_init(&out, 1 << 20);
+    driver->setup(&out, o->schema, o->citus);
+    fputs(pj_buffer_get(&out), stdout);
+    pj_buffer_fini(&out);
+    return PJ_EXIT_OK;
+}
+
 static const char *present_user(void)
 {
     const char *sudo_user = getenv("SUDO_USER");
@@ -197,8 +215,11 @@ static const char *present_user(void)
 
 static int run_setup(const pj_command *command, int argc, char **argv)
 {
-    setup_options o = {
-        .user = present_user(), .group = "perjoule", .root = "", .interval_ns = 100000000};
+    setup_options o = {.user = present_user(),
+                       .group = "perjoule",
+                       .root = "",
+                       .schema = "public",
+                       .interval_ns = 100000000};
     const pj_option options[] = {
         {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
          0},
@@ -210,11 +231,18 @@ static int run_setup(const pj_command *command, int argc, char **argv)
          "sampling interval to allow (default 100ms)", 0, 0},
         {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
          "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it", 0, 0},
+        {"postgres", 0, PJ_OPTION_FLAG, &o.postgres, NULL,
+         "print the statements that prepare a PostgreSQL server: roles, tables, rights", 0, 0},
+        {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run", 0,
+         0},
+        {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)", 0, 0},
         {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths", 0, 0},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
+    if (o.citus && !o.postgres) return pj_command_usage(command, "--citus goes with --postgres");
+    if (o.postgres && positional == 0) return setup_postgres(command, &o);
     if (o.gain && positional == 0) return setup_gain(command, o.gain);
     if (positional != 1)
         return pj_command_usage(command, "name what to set up: rapl or powermetrics");
@@ -227,7 +255,7 @@ const pj_command pj_command_setup = {
     .name = "setup",
     .summary = "grant the right to read power: sudoers entry, udev rule",
     .run = run_setup,
-    .usage = "[options] rapl|powermetrics, or --gain SOURCE=GAIN",
+    .usage = "[options] rapl|powermetrics, --gain SOURCE=GAIN, or --postgres [--citus]",
     .text =
         "Prints (or with --write installs) the configuration that lets a normal user read power. "
         "For powermetrics\n"
@@ -237,9 +265,14 @@ const pj_command pj_command_setup = {
         "your own.\n"
         "--gain stores the result of calibrating a source against a reference meter: its readings\n"
         "are divided by the gain, and intervals use the uncertainty given after +- instead of the\n"
-        "usual one of that source.",
+        "usual one of that source.\n"
+        "--postgres prints what the owner of a PostgreSQL database gives to psql once: roles for\n"
+        "the owner, for machines that write and for people who read, the tables, and their "
+        "rights.\n"
+        "With --citus the tables are distributed over the nodes by run.",
     .examples = "perjoule setup rapl\n"
                 "sudo perjoule setup --write --group adm rapl\n"
                 "sudo perjoule setup --write powermetrics\n"
-                "perjoule setup --gain rapl=1.02+-0.01\n",
+                "perjoule setup --gain rapl=1.02+-0.01\n"
+                "perjoule setup --postgres | psql perjoule\n",
 };

@@ -7,9 +7,11 @@
 #include "base/memory.h"
 #include "cli/fold.h"
 #include "profile/recover.h"
+#include "store/outbox.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RECOVERY_MS = 2000 };
@@ -28,6 +30,19 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
     if (!isnan(options->usd_per_kwh)) rates->usd_per_kwh = options->usd_per_kwh;
     if (!isnan(options->g_per_kwh)) rates->co2_g_per_kwh = options->g_per_kwh;
     return PJ_OK;
+}
+
+void pj_say_waiting(const char *db)
+{
+    char path[4096];
+    const char *place = db ? db : getenv("PERJOULE_DB");
+    if (!place || !pj_store_is_server(place)) return;
+    unsigned long long count = pj_outbox_count(place);
+    if (count == 0 || pj_outbox_path(place, path, sizeof path, NULL) != PJ_OK) return;
+    fprintf(stderr,
+            "perjoule: %llu run%s kept in %s until the server takes %s: the next run or perjoule "
+            "push hands over\n",
+            count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
 static void say(void *context, const char *text)
@@ -49,7 +64,7 @@ static void recover_runs(pj_store *store, int64_t patience_ns)
 static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **store,
                                 pj_error *err)
 {
-    if (db && !pj_file_exists(db))
+    if (db && !pj_store_is_server(db) && !pj_file_exists(db))
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no database at %s", db);
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);

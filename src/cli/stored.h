@@ -52,6 +52,8 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
 
 /* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
  * reading. */
+/* Says on standard error that runs are kept on this machine, where a server could not take them. */
+void pj_say_waiting(const char *db);
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
 /* The same, but waits until the recovery is complete. */

@@ -246,7 +246,8 @@ static bool take_all(pj_recovery *r)
     pj_error err = {0};
     uint32_t before = r->recovered;
     r->unreadable = 0;
-    if (pj_store_open(&(pj_store_options){.path = r->database}, &store, &err) != PJ_OK) {
+    if (pj_store_open(&(pj_store_options){.path = r->database, .may_be_away = true}, &store,
+                      &err) != PJ_OK) {
         say(r, err.text);
         return true;
     }

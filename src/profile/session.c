@@ -69,7 +69,7 @@ static void choose_spool_dir(pj_session *session, const pj_session_options *opti
 static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
 {
     if (options->database && strcmp(options->database, "none") == 0) return PJ_OK;
-    pj_store_options store = {.path = options->database};
+    pj_store_options store = {.path = options->database, .may_be_away = true};
     pj_status status = pj_store_open(&store, &session->store, err);
     if (status == PJ_OK) choose_spool_dir(session, options);
     return status;

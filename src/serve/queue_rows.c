@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "store/outbox.h"
 #include "store/queue.h"
 
 #include <stdio.h>
@@ -22,8 +23,16 @@ pj_status pj_queue_rows_open(const pj_session *session, pj_queue_rows **out, pj_
     if (!rows) return pj_fail_memory(err, "the queue of runs");
     pthread_mutex_init(&rows->mutex, NULL);
     rows->spool_dir = session->spool_dir;
-    pj_status status = pj_store_open(&(pj_store_options){.path = pj_store_path(session->store)},
-                                     &rows->store, err);
+    /* The queue is this machine's, also where the runs go to a server. */
+    char local[4096];
+    const char *place = pj_store_path(session->store);
+    pj_status status = PJ_OK;
+    if (pj_store_is_server(place)) {
+        status = pj_outbox_path(place, local, sizeof local, err);
+        place = local;
+    }
+    if (status == PJ_OK)
+        status = pj_store_open(&(pj_store_options){.path = place}, &rows->store, err);
     if (status == PJ_OK)
         *out = rows;
     else

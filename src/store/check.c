@@ -80,8 +80,8 @@ static pj_status check_sums(pj_store *store, const char *id, pj_store_check_resu
         " LEFT JOIN run_rows r ON r.run_id = ?1 AND r.table_name = CASE c.level"
         "  WHEN 'component' THEN 'component_metrics' WHEN 'layer' THEN 'layer_metrics'"
         "  WHEN 'token' THEN 'tokens' WHEN 'phase' THEN 'run_phases' END"
-        " WHERE c.row_id BETWEEN r.first_id AND r.first_id + r.row_count - 1 OR (c.level = 'run'"
-        "  AND c.row_id = (SELECT rowid FROM profiling_runs WHERE id = ?1))";
+        " WHERE (c.row_id BETWEEN r.first_id AND r.first_id + r.row_count - 1 OR (c.level = 'run'"
+        "  AND c.row_id = (SELECT rowid FROM profiling_runs WHERE id = ?1)))/*RUN c=?1*/";
     pj_sql *sql = pj_sql_begin(store, id ? one : all, err);
     if (id) pj_sql_text(sql, 1, id);
     while (pj_sql_step(sql)) weigh(sql, result);

@@ -5,8 +5,15 @@
 #include <string.h>
 
 extern const pj_store_driver pj_sqlite_driver;
+#ifdef PJ_HAS_POSTGRES
+extern const pj_store_driver pj_postgres_driver;
+#endif
 
-const pj_store_driver *const pj_store_drivers[] = {&pj_sqlite_driver, NULL};
+const pj_store_driver *const pj_store_drivers[] = {&pj_sqlite_driver,
+#ifdef PJ_HAS_POSTGRES
+                                                   &pj_postgres_driver,
+#endif
+                                                   NULL};
 
 /* Engines that this build may lack: their addresses must not become names of files. */
 static const char *const addresses[] = {"postgresql:", "postgres:", NULL};
@@ -16,6 +23,11 @@ static bool begins_with_one(const char *place, const char *const *prefixes)
     for (; *prefixes; prefixes++)
         if (strncmp(place, *prefixes, strlen(*prefixes)) == 0) return true;
     return false;
+}
+
+bool pj_store_is_server(const char *place)
+{
+    return begins_with_one(place, addresses);
 }
 
 pj_status pj_store_driver_find(const char *place, const pj_store_driver **driver, pj_error *err)
@@ -29,9 +41,9 @@ pj_status pj_store_driver_find(const char *place, const pj_store_driver **driver
         }
         if (!d->prefixes && !*driver) *driver = d;
     }
-    if (*driver && !begins_with_one(place, addresses)) return PJ_OK;
+    if (*driver && !pj_store_is_server(place)) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
-                   "this build stores in SQLite only: give --db a file instead of %s", place);
+                   "this build stores in SQLite only: give --db a file instead of a server");
 }
 
 bool pj_store_is_database(const char *path)

@@ -3,6 +3,7 @@
 #include "store/extras.h"
 #include "store/rows.h"
 #include "store/sql.h"
+#include "store/store_impl.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -107,13 +108,19 @@ typedef struct loading {
     pj_extra_list extras;
 } loading;
 
-static void select_text(const pj_row_table *table, char *text)
+/* ?3, where it occurs, is the run. */
+static const char *of_run(const loading *l)
+{
+    return l->store->driver->is_remote ? "AND run_id = ?3" : "";
+}
+
+static void select_text(const loading *l, const pj_row_table *table, char *text)
 {
     int n = snprintf(text, SQL_BYTES, "SELECT id");
     for (int c = 0; c < table->column_count; c++)
         n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
-    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM %s WHERE id BETWEEN ? AND ? ORDER BY id",
-             table->name);
+    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM %s WHERE id BETWEEN ?1 AND ?2 %s ORDER BY id",
+             table->name, of_run(l));
 }
 
 static bool read_extras(loading *l, const pj_row_table *table, const pj_value *value, void *row)
@@ -156,6 +163,15 @@ static pj_status read_row(loading *l, const pj_row_table *table, pj_sql *sql, vo
     return PJ_OK;
 }
 
+static pj_sql *select_range(loading *l, const char *text, pj_row_range range, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(l->store, text, err);
+    pj_sql_int(sql, 1, range.first);
+    pj_sql_int(sql, 2, range.first + range.count - 1);
+    if (of_run(l)[0]) pj_sql_text(sql, 3, l->data->info.id);
+    return sql;
+}
+
 static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
@@ -165,10 +181,9 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
     uint32_t i = 0;
     if (range.count == 0) return PJ_OK;
     /* Before allocating: are there as many rows as run_rows says? */
-    snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?1 + %u - 1",
-             table->name, range.count);
-    pj_sql *sql = pj_sql_begin(l->store, text, err);
-    pj_sql_int(sql, 1, range.first);
+    snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?2 %s",
+             table->name, of_run(l));
+    pj_sql *sql = select_range(l, text, range, err);
     bool right = pj_sql_step(sql) && pj_sql_get_int(sql, 0) == range.count;
     status = pj_sql_end(sql, err);
     if (status != PJ_OK) return status;
@@ -176,10 +191,8 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
         return pj_fail(err, PJ_E_INVALID, "the database is damaged: rows of %s are missing",
                        table->name);
     if (!pj_rows_make_room(l->data, id, range.count)) return pj_fail_memory(err, "a stored run");
-    select_text(table, text);
-    sql = pj_sql_begin(l->store, text, err);
-    pj_sql_int(sql, 1, range.first);
-    pj_sql_int(sql, 2, range.first + range.count - 1);
+    select_text(l, table, text);
+    sql = select_range(l, text, range, err);
     while (status == PJ_OK && i < range.count && pj_sql_step(sql)) {
         memset(scratch, 0, table->row_bytes);
         status = read_row(l, table, sql, scratch, err);
@@ -194,7 +207,9 @@ static pj_status load_rail_series(loading *l, pj_error *err)
 {
     pj_run_data *data = l->data;
     uint32_t count = data->samples.count;
-    pj_sql *sql = pj_sql_begin(l->store, "SELECT power_mw FROM run_rails WHERE id = ?", err);
+    pj_sql *sql =
+        pj_sql_begin(l->store, "SELECT power_mw FROM run_rails WHERE run_id = ?2 AND id = ?1", err);
+    pj_sql_text(sql, 2, data->info.id);
     for (uint32_t r = 0; r < data->rail_count && count && sql; r++) {
         pj_sql_int(sql, 1, l->ranges[PJ_TABLE_RAILS].first + r);
         size_t bytes = 0;

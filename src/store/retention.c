@@ -9,7 +9,7 @@ enum { MAX_ID_BYTES = 1 << 30 };
 /* Runs in progress are not in the table; one that a killed server left in its queue may be. */
 static const char find_rows[] =
     "SELECT id FROM profiling_runs WHERE created_ns < ?1 AND status <> 'running'"
-    " AND (?2 OR id NOT IN (SELECT run_id FROM run_tags))"
+    " AND (?2 = 1 OR id NOT IN (SELECT run_id FROM run_tags))"
     " AND id NOT IN (SELECT id FROM run_queue)"
     " AND id NOT IN (SELECT id FROM profiling_runs ORDER BY created_ns DESC, id DESC LIMIT ?3)"
     " ORDER BY created_ns, id";

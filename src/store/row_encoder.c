@@ -3,6 +3,7 @@
 #include "store/row_encoder.h"
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "store/extras.h"
@@ -57,6 +58,22 @@ static void derive_id(const pj_saving *s, uint32_t row, pj_row_record *record)
 static void derive_run_id(const pj_saving *s, uint32_t row, pj_row_record *record)
 {
     pj_row_record_text(record, s->data->info.id, strlen(s->data->info.id), false);
+}
+
+int64_t pj_machine_id(const char *machine)
+{
+    const char *name = machine ? machine : "";
+    return (int64_t)(pj_hash64(0, name, strlen(name)) >> 1); /* positive */
+}
+
+static void derive_machine_id(const pj_saving *s, uint32_t row, pj_row_record *record)
+{
+    pj_row_record_int(record, pj_machine_id(s->data->info.machine));
+}
+
+static void derive_rowid(const pj_saving *s, uint32_t row, pj_row_record *record)
+{
+    pj_row_record_int(record, s->run_number);
 }
 
 static uint32_t operations_of(const pj_saving *s, uint32_t component)
@@ -125,6 +142,7 @@ static const struct {
     {PJ_TABLE_COMPONENTS, "first_operation_id", derive_first_operation},
     {PJ_TABLE_COMPONENTS, "operation_count", derive_operation_count},
     {PJ_TABLE_COUNT, "id", derive_run_id},
+    {PJ_TABLE_COUNT, "rowid", derive_rowid},
     {PJ_TABLE_COUNT, "created_at", derive_created_at},
     {PJ_TABLE_COUNT, "tags", derive_tags},
     {PJ_TABLE_COUNT, "tokens_per_second", derive_tokens_per_second},
@@ -144,8 +162,8 @@ static pj_planned_column plan_column(const pj_row_encoder *e, const char *name)
             return (pj_planned_column){.derive = derived[i].derive};
     if (e->id != PJ_TABLE_COUNT && strcmp(name, "id") == 0)
         return (pj_planned_column){.derive = derive_id};
-    if (e->table->has_run_id && strcmp(name, "run_id") == 0)
-        return (pj_planned_column){.derive = derive_run_id};
+    if (strcmp(name, "run_id") == 0) return (pj_planned_column){.derive = derive_run_id};
+    if (strcmp(name, "machine_id") == 0) return (pj_planned_column){.derive = derive_machine_id};
     return (pj_planned_column){0};
 }
 

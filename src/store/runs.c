@@ -1,6 +1,7 @@
 /* Lists of runs, and operations on whole runs: resolving ids, deleting. */
 #include "store/rows.h"
 #include "store/sql.h"
+#include "store/store_impl.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -305,6 +306,7 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
 /* A trigger deletes the rows by their ranges; foreign keys would search them one by one. */
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 {
+    if (store->driver->remove_run) return store->driver->remove_run(store->db, id, err);
     pj_sql *sql = pj_sql_begin(store, "DELETE FROM profiling_runs WHERE id = ?", err);
     pj_sql_text(sql, 1, id);
     pj_sql_step(sql);

@@ -4,6 +4,7 @@
  * from the assigned ids. */
 #include "store/aggregate.h"
 #include "store/row_encoder.h"
+#include "store/store_impl.h"
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -143,11 +144,30 @@ static pj_status sort_operations(pj_saving *s, pj_error *err)
     return PJ_OK;
 }
 
+static pj_status reserve_ids(pj_saving *s, pj_error *err)
+{
+    const char *tables[PJ_TABLE_COUNT + 1];
+    int64_t counts[PJ_TABLE_COUNT + 1], first[PJ_TABLE_COUNT + 1];
+    for (int t = 0; t < PJ_TABLE_COUNT; t++) {
+        tables[t] = pj_tables[t].name;
+        counts[t] = pj_table_rows(s->data, t);
+    }
+    tables[PJ_TABLE_COUNT] = pj_run_table.name;
+    counts[PJ_TABLE_COUNT] = 1;
+    pj_status status =
+        s->store->driver->reserve_ids(s->store->db, tables, counts, PJ_TABLE_COUNT + 1, first, err);
+    if (status != PJ_OK) return status;
+    memcpy(s->first, first, sizeof s->first);
+    s->run_number = first[PJ_TABLE_COUNT];
+    return PJ_OK;
+}
+
 /* The id of the run's first row in each table. */
 static pj_status find_first_ids(pj_saving *s, pj_error *err)
 {
     char text[96];
     pj_status status = PJ_OK;
+    if (s->store->driver->reserve_ids) return reserve_ids(s, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
         snprintf(text, sizeof text, "SELECT max(id) FROM %s", pj_tables[t].name);
         status = pj_sql_get_one_int(s->store, text, NULL, 0, &s->first[t], err);
@@ -163,7 +183,8 @@ static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
     bool done = false;
     if (rows == 0) return PJ_OK;
     pj_status status = pj_row_encoder_init(&encoder, s, id, err);
-    if (status == PJ_OK && is_large(s->data) && !s->by_statements)
+    bool in_bulk = is_large(s->data) || s->store->driver->is_remote;
+    if (status == PJ_OK && in_bulk && !s->by_statements)
         status = insert_in_bulk(s, &encoder, rows, &done, err);
     return status == PJ_OK && !done ? insert_rows(s, &encoder, rows, err) : status;
 }
@@ -190,7 +211,9 @@ static pj_status save_ranges(const pj_saving *s, pj_error *err)
 static pj_status save_rail_series(pj_saving *s, pj_error *err)
 {
     const pj_run_data *data = s->data;
-    pj_sql *sql = pj_sql_begin(s->store, "UPDATE run_rails SET power_mw = ? WHERE id = ?", err);
+    pj_sql *sql = pj_sql_begin(
+        s->store, "UPDATE run_rails SET power_mw = ?1 WHERE run_id = ?3 AND id = ?2", err);
+    pj_sql_text(sql, 3, data->info.id);
     for (uint32_t r = 0; r < data->rail_count && data->samples.count; r++) {
         if (!data->samples.mw[r]) continue;
         pj_sql_blob(sql, 1, data->samples.mw[r], data->samples.count * sizeof(double));
@@ -292,9 +315,9 @@ static pj_status save_all(pj_saving *s, pj_error *err)
     charts sums;
     charts_begin(&sums, s->data, is_large(s->data));
     pj_status status = pj_store_remove_run(s->store, info->id, err);
+    if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = save_run_row(s, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
-    if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = sort_operations(s, err);
     if (status == PJ_OK) status = save_ranges(s, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
@@ -310,7 +333,9 @@ static pj_status save_in_transaction(pj_saving *s, pj_error *err)
 {
     pj_store *store = s->store;
     pj_transaction kind = is_large(s->data) ? PJ_WRITE_LARGE_RUN : PJ_WRITE_RUN;
-    pj_status status = pj_sql_transaction(store, kind, err);
+    int64_t machine_id = pj_machine_id(s->data->info.machine);
+    pj_status status = pj_store_enter_run(store, s->data->info.id, &machine_id, err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, kind, err);
     if (status != PJ_OK) return status;
     status = save_all(s, err);
     if (status == PJ_OK)
@@ -323,7 +348,7 @@ static pj_status save_in_transaction(pj_saving *s, pj_error *err)
     return status;
 }
 
-pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
+pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err)
 {
     pj_saving s = {.store = store, .data = data};
     pj_status status = save_in_transaction(&s, err);

@@ -13,6 +13,11 @@ typedef struct pj_saving {
      * index in memory of the i-th, NULL: the identity. */
     uint32_t *begins, *order;
     bool by_statements; /* never in bulk */
+    int64_t run_number; /* of the run's own row, where the engine does not count by itself */
 } pj_saving;
+
+/* The number under which a server knows a machine: made from its name, so that every program gives
+ * a run the same one. */
+int64_t pj_machine_id(const char *machine);
 
 #endif

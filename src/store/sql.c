@@ -40,7 +40,9 @@ static bool prepare(pj_store *store, pj_sql *sql, const char *text, pj_error *er
         pj_fail_memory(err, "a statement");
         return false;
     }
-    if (store->driver->prepare(store->db, text, &sql->statement, err) == PJ_OK) return true;
+    if (pj_store_connect(store, err) == PJ_OK &&
+        store->driver->prepare(store->db, text, &sql->statement, err) == PJ_OK)
+        return true;
     sql->statement = NULL;
     pj_sql_forget(sql);
     return false;
@@ -214,6 +216,8 @@ void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
 
 pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err)
 {
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK) return status;
     return store->driver->run(store->db, text, err);
 }
 
@@ -230,6 +234,8 @@ pj_status pj_sql_get_one_int(pj_store *store, const char *text, const char *argu
 
 pj_status pj_sql_transaction(pj_store *store, pj_transaction kind, pj_error *err)
 {
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK) return status;
     return store->driver->begin(store->db, kind, err);
 }
 
@@ -240,7 +246,7 @@ pj_status pj_sql_commit(pj_store *store, pj_error *err)
 
 void pj_sql_rollback(pj_store *store)
 {
-    store->driver->rollback(store->db);
+    if (store->db) store->driver->rollback(store->db);
 }
 
 /* ---- tables and rows as a whole -------------------------------------------------------------- */
@@ -248,6 +254,8 @@ void pj_sql_rollback(pj_store *store)
 pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
                            void *context, pj_error *err)
 {
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK) return status;
     return store->driver->columns(store->db, table, take, context, err);
 }
 
@@ -260,6 +268,15 @@ pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *
     return status;
 }
 
+pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
+                             pj_error *err)
+{
+    const pj_store_driver *driver = store->driver;
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK || !driver->enter_run) return status;
+    return driver->enter_run(store->db, run_id, machine_id, err);
+}
+
 uint64_t pj_store_bulk_rows(const pj_store *store)
 {
     return store->bulk_rows;
@@ -267,5 +284,7 @@ uint64_t pj_store_bulk_rows(const pj_store *store)
 
 pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err)
 {
-    return store->driver->check ? store->driver->check(store->db, take, context, err) : PJ_OK;
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK || !store->driver->check) return status;
+    return store->driver->check(store->db, take, context, err);
 }

@@ -70,6 +70,9 @@ pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn
  * PJ_E_UNSUPPORTED: roll back and save the run by statements. */
 pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done,
                                pj_error *err);
+/* Before rows of a run are written; machine_id NULL: of the machine that the stored run is of. */
+pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
+                             pj_error *err);
 uint64_t pj_store_bulk_rows(const pj_store *store); /* inserted that way since opening */
 /* Defects that the engine finds in its own storage; none where it cannot look. */
 pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err);

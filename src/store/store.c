@@ -1,6 +1,7 @@
 /* Opening a store: choosing the place and the engine that serves it, migrating, closing. */
 #include "store/store.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "store/store_impl.h"
@@ -38,6 +39,36 @@ static pj_status choose_driver(pj_store *store, const pj_store_options *options,
                    store->driver->name, store->driver->version, PJ_STORE_DRIVER_VERSION);
 }
 
+static pj_status open_and_migrate(pj_store *store, pj_error *err)
+{
+    pj_status status = store->driver->open(store->place, store->read_only, &store->db, err);
+    if (status == PJ_OK) status = pj_store_migrate(store, err);
+    if (status == PJ_OK || !store->db) return status;
+    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
+    store->driver->close(store->db);
+    store->db = NULL;
+    return status;
+}
+
+/* While a server is away, it is tried again after growing pauses only: whoever asks meanwhile is
+ * not kept waiting. */
+static pj_status connect_again(pj_store *store, pj_error *err)
+{
+    enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60 };
+    if (store->try_next_ns && pj_clock_ns() < store->try_next_ns) {
+        if (err) *err = store->away;
+        return store->away.status;
+    }
+    pj_status status = open_and_migrate(store, &store->away);
+    if (status == PJ_OK) return PJ_OK;
+    int64_t most = MAX_PAUSE_S * PJ_NS_PER_S;
+    store->pause_ns = store->pause_ns ? 2 * store->pause_ns : FIRST_PAUSE_S * PJ_NS_PER_S;
+    if (store->pause_ns > most) store->pause_ns = most;
+    store->try_next_ns = pj_clock_ns() + store->pause_ns;
+    if (err) *err = store->away;
+    return status;
+}
+
 static pj_status open_place(pj_store *store, const pj_store_options *options, pj_error *err)
 {
     const char *pages = getenv("PERJOULE_STORE_PAGES");
@@ -45,9 +76,11 @@ static pj_status open_place(pj_store *store, const pj_store_options *options, pj
     store->by_statements = options->by_statements || (pages && strcmp(pages, "0") == 0);
     pj_status status = pj_store_default_path(options->path, store->place, sizeof store->place, err);
     if (status == PJ_OK) status = choose_driver(store, options, err);
-    if (status == PJ_OK)
-        status = store->driver->open(store->place, store->read_only, &store->db, err);
-    return status == PJ_OK ? pj_store_migrate(store, err) : status;
+    if (status != PJ_OK) return status;
+    store->is_direct = options->is_direct || options->driver || !store->driver->is_remote;
+    store->connect = connect_again;
+    status = pj_store_connect(store, err);
+    return status == PJ_E_UNAVAILABLE && options->may_be_away ? PJ_OK : status;
 }
 
 pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_error *err)
@@ -68,6 +101,7 @@ void pj_store_close(pj_store *store)
     if (!store) return;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
     if (store->db) store->driver->close(store->db);
+    pj_store_close(store->outbox);
     pj_free(store);
 }
 

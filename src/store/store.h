@@ -17,11 +17,17 @@ typedef struct pj_store_options {
      * database is equal, saving a large run is slower. */
     bool by_statements;
     const struct pj_store_driver *driver; /* NULL: the one that serves the path (driver.h) */
+    /* A server that cannot be reached is no failure: runs are saved for it on this machine
+     * (outbox.h), everything else fails until it is there. */
+    bool may_be_away;
+    bool is_direct; /* runs go to the server without a stay in the outbox */
 } pj_store_options;
 
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */
+/* Whether a place is a server's address and not a path. */
+bool pj_store_is_server(const char *place);
 /* Whether a file's content is a database of this program. */
 bool pj_store_is_database(const char *path);
 const char *pj_store_path(const pj_store *store);

@@ -21,6 +21,12 @@ struct pj_store {
     const pj_store_driver *driver;
     void *db;
     bool read_only;
+    bool is_direct;      /* saves without the outbox */
+    pj_store *outbox;    /* of a server; opened by the first run */
+    int64_t try_next_ns; /* not to connect before, while the server is away */
+    int64_t pause_ns;
+    pj_error away; /* why it is */
+    pj_status (*connect)(pj_store *store, pj_error *err);
     bool by_statements; /* rows are never inserted in bulk */
     uint64_t bulk_rows; /* rows inserted in bulk since opening */
     char place[PJ_PLACE_BYTES];
@@ -28,6 +34,13 @@ struct pj_store {
 };
 
 pj_status pj_store_migrate(pj_store *store, pj_error *err); /* migrate.c */
-void pj_sql_forget(pj_sql *sql);                            /* an unused place afterwards */
+/* PJ_OK: store->db is there. */
+static inline pj_status pj_store_connect(pj_store *store, pj_error *err)
+{
+    return store->db ? PJ_OK : store->connect(store, err);
+}
+/* As pj_store_save, into this very database (save.c). */
+pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err);
+void pj_sql_forget(pj_sql *sql); /* an unused place afterwards */
 
 #endif

@@ -1,6 +1,8 @@
 /* Shared helpers of the views. */
 #include "store/view.h"
 
+#include "store/store_impl.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,13 +24,26 @@ void pj_view_close(pj_run_view *view)
     pj_run_list_fini(&view->one);
 }
 
+/* The highest N of the parameters ?N, at least 2. */
+static int last_parameter(const char *text)
+{
+    int last = 2;
+    while ((text = strchr(text, '?')))
+        if (*++text > '0' + last && *text <= '9') last = *text - '0';
+    return last;
+}
+
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err)
 {
-    char text[4096];
-    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s", columns,
-             pj_tables[table].name, rest);
+    char text[4096], of_run[40] = "";
+    int parameter = last_parameter(rest) + 1;
+    bool by_run = view->store->driver->is_remote;
+    if (by_run) snprintf(of_run, sizeof of_run, "AND run_id = ?%d", parameter);
+    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s %s", columns,
+             pj_tables[table].name, of_run, rest);
     pj_sql *sql = pj_sql_begin(view->store, text, err);
+    if (by_run) pj_sql_text(sql, parameter, view->info->id);
     pj_sql_int(sql, 1, view->ranges[table].first);
     pj_sql_int(sql, 2, view->ranges[table].first + view->ranges[table].count - 1);
     return sql;
@@ -157,7 +172,9 @@ static bool read_kept(pj_store *store, const char *id, const char *chart, pj_jso
  * which a small commit would trigger. */
 static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
-    if (pj_sql_transaction(store, PJ_WRITE_CACHE, NULL) != PJ_OK) return;
+    if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
+        pj_sql_transaction(store, PJ_WRITE_CACHE, NULL) != PJ_OK)
+        return;
     pj_sql *sql = pj_sql_begin(store,
                                "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
                                " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",

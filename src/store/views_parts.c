@@ -140,14 +140,18 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 #define ROWS_OF_TOKEN(join, layer, layer_is)                                                     \
     "SELECT c.*, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
     " AS s, CASE WHEN t.step_id IS NULL OR c.component_name <> 'attention' THEN 0 ELSE"          \
-    " t.context_share - t.share END AS x FROM tokens t JOIN " join " WHERE t.id = ?1 AND "       \
-    layer_is " AND (?3 IS NULL OR c.component_name = ?3)"
+    " t.context_share - t.share END AS x FROM tokens t JOIN " join " WHERE t.id = ?1 AND"        \
+    " t.run_id = ?4 AND "                                                                        \
+    layer_is " AND (CAST(?3 AS TEXT) IS NULL OR c.component_name = CAST(?3 AS TEXT))"
+#define LAYER_IS(layer)                                                                          \
+    "(CAST(?2 AS BIGINT) IS NULL OR " layer " = CAST(?2 AS BIGINT))"
 #define IN_LAYER(of)                                                                             \
-    ROWS_OF_TOKEN("layer_metrics l ON " of " JOIN component_metrics c ON c.layer_metric_id"      \
-                  " = l.id", "l.layer_index", "(?2 IS NULL OR l.layer_index = ?2)")
+    ROWS_OF_TOKEN("layer_metrics l ON " of "/*RUN l=t*/ JOIN component_metrics c ON"             \
+                  " c.layer_metric_id = l.id/*RUN c=l*/", "l.layer_index", LAYER_IS("l.layer_index"))
 #define OUTSIDE(of)                                                                              \
-    ROWS_OF_TOKEN("component_metrics c ON " of " AND c.layer_metric_id IS NULL", "NULL",         \
-                  "(?2 IS NULL OR ?2 = -1)")
+    ROWS_OF_TOKEN("component_metrics c ON " of " AND c.layer_metric_id IS NULL/*RUN c=t*/",      \
+                  "CAST(NULL AS BIGINT)",                                                        \
+                  LAYER_IS("-1"))
 #define COMPONENTS_OF_TOKEN                                                                      \
     "WITH chosen AS (" IN_LAYER("l.token_id = t.id") " UNION ALL "                               \
     IN_LAYER("l.step_id = t.step_id") " UNION ALL " OUTSIDE("c.token_id = t.id") " UNION ALL "   \
@@ -171,7 +175,7 @@ static const char operation_rows[] = COMPONENTS_OF_TOKEN
     " o.planted_mj * " RATIO("o.") ", o.flops_estimate, o.bytes_estimate,"
     " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
-    " c.first_operation_id + c.operation_count - 1 ORDER BY o.id";
+    " c.first_operation_id + c.operation_count - 1/*RUN o=c*/ ORDER BY o.id";
 /* clang-format on */
 
 static void write_row(pj_json *json, pj_sql *sql, bool operation)
@@ -211,6 +215,7 @@ static pj_status write_rows(pj_run_view *view, const pj_view_choice *choice, pj_
         pj_sql_int(sql, 1, tokens.first + choice->token);
         if (choice->layer != PJ_ANY) pj_sql_int(sql, 2, choice->layer);
         pj_sql_text(sql, 3, choice->component);
+        pj_sql_text(sql, 4, view->info->id);
         pj_json_key(view->json, operations ? "operations" : "components");
         pj_json_array_begin(view->json);
         while (pj_sql_step(sql)) write_row(view->json, sql, operations);

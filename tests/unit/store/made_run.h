@@ -25,12 +25,19 @@ void make_run(const made_run *like, pj_run_data *data);
 void assert_runs_equal(const pj_run_data *a, const pj_run_data *b);
 
 /* The storage engine of a test: NULL for the one that serves a path, or the one of strict_driver.c
- * in the executables that are built with it. */
-#ifdef TEST_STRICT_DRIVER
+ * or server_driver.c in the executables that are built with it. */
+#ifdef TEST_SERVER_DRIVER
+const struct pj_store_driver *server_driver(void);
+#define MADE_DRIVER    server_driver()
+#define MADE_ON_SERVER 1 /* a test of a file's own has nothing to show */
+#elif defined(TEST_STRICT_DRIVER)
 const struct pj_store_driver *strict_driver(void);
 #define MADE_DRIVER strict_driver()
 #else
 #define MADE_DRIVER NULL
+#endif
+#ifndef MADE_ON_SERVER
+#define MADE_ON_SERVER 0
 #endif
 
 #endif

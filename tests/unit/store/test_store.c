@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "store/driver.h"
 #include "store/extras.h"
 #include "store/sql.h"
 #include "store/store.h"
@@ -190,6 +191,12 @@ static void deleting_takes_all_rows(void **state)
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_OK);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows / 2);
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_E_NOT_FOUND);
+    if (MADE_ON_SERVER) { /* which has no foreign keys */
+        assert_int_equal(pj_store_resolve(f->store, "last", id, &err), PJ_OK);
+        assert_int_equal(pj_store_delete(f->store, id, &err), PJ_OK);
+        assert_all_empty(f->store);
+        return;
+    }
     /* A plain DELETE by another program cascades through the foreign keys. */
     assert_int_equal(pj_sql_run(f->store, "DELETE FROM profiling_runs", &err), PJ_OK);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics"
@@ -285,7 +292,7 @@ static void filters_find_what_they_name(void **state)
  */
 
 static const char hour_bits[] =
-    "SELECT coalesce(sum(1 << ((created_ns / 1000000000 - 1769860800) / 3600)), 0)"
+    "SELECT coalesce(sum(1 << CAST((created_ns / 1000000000 - 1769860800) / 3600 AS INTEGER)), 0)"
     " FROM profiling_runs";
 
 static int64_t hour(int64_t i)
@@ -446,6 +453,7 @@ static void assert_refused(const char *path, pj_status status, const char *word)
 
 static void other_files_are_refused(void **state)
 {
+    if (MADE_ON_SERVER) skip();
     fixture *f = *state;
     char path[128];
     pj_error err = {0};
@@ -455,7 +463,7 @@ static void other_files_are_refused(void **state)
     assert_int_equal(pj_file_write(path, text, sizeof text, &err), PJ_OK);
     assert_refused(path, PJ_E_INVALID, "is not a perjoule database");
     assert_refused("/proc/version/x.db", PJ_E_IO, "");
-    assert_refused("postgresql://host/db", PJ_E_UNSUPPORTED, "SQLite");
+    if (!pj_store_drivers[1]) assert_refused("postgresql://host/db", PJ_E_UNSUPPORTED, "SQLite");
     assert_int_equal(pj_sql_run(f->store, "PRAGMA user_version=99", &err), PJ_OK);
     assert_refused(f->path, PJ_E_UNSUPPORTED, "newer perjoule");
     assert_int_equal(pj_sql_run(f->store, "PRAGMA application_id=7", &err), PJ_OK);
@@ -476,7 +484,7 @@ static void reading_only_needs_a_file(void **state)
     assert_int_equal(pj_store_delete(store, id, &err), PJ_E_DENIED);
     pj_store_close(store);
     options.path = "/nonexistent/x.db";
-    assert_int_equal(pj_store_open(&options, &store, &err), PJ_E_NOT_FOUND);
+    if (!MADE_ON_SERVER) assert_int_equal(pj_store_open(&options, &store, &err), PJ_E_NOT_FOUND);
 }
 
 /* Names of clients become keys of JSON that others read. */
@@ -494,6 +502,7 @@ static void names_of_extras_are_made_fit_for_json(void **state)
 /* A log needs a folder that may be written; a file without one is read where it lies. */
 static void a_folder_for_reading_only_is_enough(void **state)
 {
+    if (MADE_ON_SERVER) skip();
     if (geteuid() == 0) {
         print_message("root may write into any folder\n");
         skip();
@@ -532,6 +541,7 @@ static void damage(const char *path, long at, size_t count)
 
 static void damaged_files_give_errors(void **state)
 {
+    if (MADE_ON_SERVER) skip();
     fixture *f = *state;
     pj_error err = {0};
     char id[PJ_UUID_BYTES];
@@ -583,8 +593,11 @@ static void lying_rows_give_errors(void **state)
         &run);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         save(f->store, &run);
-        assert_int_equal(pj_sql_run(f->store, "PRAGMA foreign_keys=OFF", &err), PJ_OK);
-        if (pj_sql_run(f->store, lies[i], &err) != PJ_OK) fail_msg("%s", err.text);
+        if (!MADE_ON_SERVER)
+            assert_int_equal(pj_sql_run(f->store, "PRAGMA foreign_keys=OFF", &err), PJ_OK);
+        bool is_told = pj_sql_run(f->store, lies[i], &err) == PJ_OK;
+        if (!is_told && MADE_ON_SERVER) continue; /* typed columns take no such lie */
+        if (!is_told) fail_msg("%s", err.text);
         if (pj_store_load(f->store, run.info.id, &data, &err) == PJ_OK) fail_msg("%s", lies[i]);
         assert_null(strchr(err.text, '\n'));
     }
@@ -593,6 +606,7 @@ static void lying_rows_give_errors(void **state)
 
 static void a_full_disk_keeps_what_was_there(void **state)
 {
+    if (MADE_ON_SERVER) skip();
     fixture *f = *state;
     pj_error err = {0};
     save_and_free(f->store, &(made_run){.seed = 1, .tokens = 3});
@@ -666,6 +680,7 @@ static void many_processes_share_one_database(void **state)
     assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs"), PROCESSES * RUNS);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"),
                      PROCESSES * RUNS * 5 * 2 * 18);
+    if (MADE_ON_SERVER) return;
     assert_int_equal(
         ask(f->store, "/* SQLite */ SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
     assert_int_equal(ask(f->store, "/* SQLite */ SELECT count(*) FROM pragma_foreign_key_check"),

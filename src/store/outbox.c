@@ -1,0 +1,235 @@
+/* Keeping runs for a server and handing them over. */
+#include "store/outbox.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/ids.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "store/store_impl.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60, IDLE_PAUSE_S = 5, MAX_IDS_BYTES = 1 << 30 };
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *err)
+{
+    char folder[PJ_PLACE_BYTES], name[64];
+    const char *named = getenv("PERJOULE_FALLBACK");
+    bool fits;
+    if (named && *named) {
+        fits = (size_t)snprintf(out, bytes, "%s", named) < bytes;
+    } else {
+        uint64_t hash = pj_hash64(0, server, strlen(server));
+        snprintf(name, sizeof name, "outbox-%016llx.db", (unsigned long long)hash);
+        pj_status status = pj_path_user_data(folder, sizeof folder, err);
+        if (status != PJ_OK) return status;
+        fits = pj_path_join(out, bytes, folder, name);
+    }
+    if (fits) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "the path of the fallback database is too long");
+}
+
+static pj_status open_outbox(const char *server, bool read_only, pj_store **box, pj_error *err)
+{
+    char path[PJ_PLACE_BYTES];
+    *box = NULL;
+    pj_status status = pj_outbox_path(server, path, sizeof path, err);
+    if (status == PJ_OK && pj_store_is_server(path))
+        status = pj_fail(err, PJ_E_INVALID, "PERJOULE_FALLBACK must name a file");
+    if (status != PJ_OK) return status;
+    if (read_only && !pj_file_exists(path)) return PJ_E_NOT_FOUND;
+    return pj_store_open(&(pj_store_options){.path = path, .read_only = read_only}, box, err);
+}
+
+static uint64_t count_runs(pj_store *box)
+{
+    int64_t count = 0;
+    pj_sql_get_one_int(box, "SELECT count(*) FROM profiling_runs", NULL, 0, &count, NULL);
+    return (uint64_t)count;
+}
+
+uint64_t pj_outbox_count(const char *place)
+{
+    pj_store *box;
+    if (!pj_store_is_server(place) || open_outbox(place, true, &box, NULL) != PJ_OK) return 0;
+    uint64_t count = count_runs(box);
+    pj_store_close(box);
+    return count;
+}
+
+/* ---- handing over ---------------------------------------------------------------------------- */
+
+static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(box, "SELECT id FROM profiling_runs ORDER BY created_ns, id", err);
+    while (pj_sql_step(sql)) {
+        size_t bytes;
+        const char *id = pj_sql_get_text(sql, 0, &bytes);
+        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
+    }
+    pj_status status = pj_sql_end(sql, err);
+    return status == PJ_OK ? pj_buffer_status(ids, "the runs to hand over", err) : status;
+}
+
+static pj_status hand_over(pj_store *box, pj_store *server, const char *id, pj_error *err)
+{
+    pj_run_data data = {0};
+    pj_status status = pj_store_load(box, id, &data, err);
+    if (status == PJ_OK) status = pj_store_save_here(server, &data, err);
+    pj_run_data_fini(&data);
+    if (status == PJ_OK) status = pj_store_delete(box, id, err);
+    return status == PJ_E_NOT_FOUND ? PJ_OK : status; /* deleted meanwhile: nothing to do */
+}
+
+/* A failure of this kind concerns the one run, and the others can go on. */
+static bool is_of_the_run(pj_status status)
+{
+    return status == PJ_E_INVALID || status == PJ_E_STATE || status == PJ_E_INTERNAL;
+}
+
+static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
+                          pj_handed_over_fn *take, void *context, pj_outbox_result *result)
+{
+    for (size_t at = 0; at < ids->length; at += PJ_UUID_BYTES) {
+        pj_error err = {0};
+        pj_status status = hand_over(box, server, ids->data + at, &err);
+        if (status == PJ_OK) {
+            result->handed_over++;
+            if (take) take(context, ids->data + at);
+            continue;
+        }
+        result->reason = err;
+        result->reason.status = status;
+        if (!is_of_the_run(status)) return;
+    }
+}
+
+/* One process at a time, so that the order holds. The lock ends with the process. */
+static int lock_outbox(const pj_store *box)
+{
+    char path[PJ_PLACE_BYTES + 16];
+    snprintf(path, sizeof path, "%s-lock", box->place);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+    }
+    return fd;
+}
+
+static pj_status push_locked(pj_store *box, pj_store *server, pj_handed_over_fn *take,
+                             void *context, pj_outbox_result *result, pj_error *err)
+{
+    pj_buffer ids;
+    pj_buffer_init(&ids, MAX_IDS_BYTES);
+    int lock = lock_outbox(box);
+    pj_status status = list_ids(box, &ids, err);
+    if (status == PJ_OK) hand_over_all(box, server, &ids, take, context, result);
+    if (lock >= 0) close(lock);
+    pj_buffer_fini(&ids);
+    if (status == PJ_OK) result->left = count_runs(box);
+    return status;
+}
+
+pj_status pj_outbox_push(const char *place, pj_handed_over_fn *take, void *context,
+                         pj_outbox_result *result, pj_error *err)
+{
+    pj_store *box, *server = NULL;
+    *result = (pj_outbox_result){0};
+    pj_status status = open_outbox(place, false, &box, err);
+    if (status != PJ_OK) return status;
+    pj_store_options options = {.path = place, .is_direct = true};
+    result->left = count_runs(box);
+    if (pj_store_open(&options, &server, &result->reason) == PJ_OK) {
+        status = push_locked(box, server, take, context, result, err);
+        pj_store_close(server);
+    }
+    pj_store_close(box);
+    return status;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Keeps the run, then hands over all that is there. */
+static pj_status save_by_outbox(pj_store *store, const pj_run_data *data, pj_error *err)
+{
+    pj_outbox_result result = {0};
+    pj_status status = PJ_OK;
+    if (!store->outbox) status = open_outbox(store->place, false, &store->outbox, err);
+    if (status == PJ_OK) status = pj_store_save_here(store->outbox, data, err);
+    if (status != PJ_OK || pj_store_connect(store, &result.reason) != PJ_OK) return status;
+    return push_locked(store->outbox, store, NULL, NULL, &result, err);
+}
+
+pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
+{
+    if (store->is_direct) return pj_store_save_here(store, data, err);
+    return save_by_outbox(store, data, err);
+}
+
+/* ---- in the background ----------------------------------------------------------------------- */
+
+struct pj_pusher {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool is_stopping;
+    char server[PJ_PLACE_BYTES];
+};
+
+static void *push_always(void *context)
+{
+    pj_pusher *p = context;
+    int64_t pause_s = FIRST_PAUSE_S;
+    pthread_mutex_lock(&p->mutex);
+    while (!p->is_stopping) {
+        pj_outbox_result result = {0};
+        pthread_mutex_unlock(&p->mutex);
+        bool waiting = pj_outbox_count(p->server) > 0;
+        if (waiting) pj_outbox_push(p->server, NULL, NULL, &result, NULL);
+        if (!waiting || result.reason.status == PJ_OK)
+            pause_s = FIRST_PAUSE_S;
+        else
+            pause_s = 2 * pause_s < MAX_PAUSE_S ? 2 * pause_s : MAX_PAUSE_S;
+        pthread_mutex_lock(&p->mutex);
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += waiting ? pause_s : IDLE_PAUSE_S;
+        if (!p->is_stopping) pthread_cond_timedwait(&p->changed, &p->mutex, &until);
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return NULL;
+}
+
+pj_pusher *pj_pusher_start(const char *server)
+{
+    if (!pj_store_is_server(server)) return NULL;
+    pj_pusher *p = pj_alloc(1, sizeof *p);
+    if (!p) return NULL;
+    snprintf(p->server, sizeof p->server, "%s", server);
+    pthread_mutex_init(&p->mutex, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    if (pj_thread_start(&p->thread, "pj-push", push_always, p, NULL) == PJ_OK) return p;
+    pj_free(p);
+    return NULL;
+}
+
+void pj_pusher_stop(pj_pusher *p)
+{
+    if (!p) return;
+    pthread_mutex_lock(&p->mutex);
+    p->is_stopping = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+    pthread_join(p->thread, NULL);
+    pthread_mutex_destroy(&p->mutex);
+    pthread_cond_destroy(&p->changed);
+    pj_free(p);
+}

@@ -1,0 +1,160 @@
+/* Rows in bulk: COPY in its binary format, and what it has to know of a table's columns. */
+#include "store/postgres.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 1 << 20, MAX_ROW_BYTES = 1 << 30, COPY_TEXT_BYTES = 8192 };
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static pj_status read_columns(pj_postgres *pg, pj_pg_table *table, pj_error *err)
+{
+    char text[400];
+    snprintf(text, sizeof text,
+             "SELECT attname, atttypid::bigint FROM pg_attribute WHERE attrelid ="
+             " to_regclass(quote_ident(current_schema()) || '.%s') AND attnum > 0 AND NOT"
+             " attisdropped ORDER BY attnum",
+             table->name);
+    PGresult *result = pj_pg_ask(pg, text, err);
+    if (!result) return pg->error.status;
+    int count = pj_pq.PQntuples(result);
+    for (int i = 0; i < count && i < PJ_PG_COLUMNS; i++) {
+        pj_pg_column *column = &table->columns[table->count++];
+        snprintf(column->name, sizeof column->name, "%s", pj_pq.PQgetvalue(result, i, 0));
+        column->type = (uint32_t)strtoul(pj_pq.PQgetvalue(result, i, 1), NULL, 10);
+    }
+    pj_pq.PQclear(result);
+    return PJ_OK;
+}
+
+pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table **out, pj_error *err)
+{
+    int place = 0;
+    for (; place < PJ_PG_TABLES && pg->tables[place]; place++)
+        if (strcmp(pg->tables[place]->name, name) == 0) {
+            *out = pg->tables[place];
+            return PJ_OK;
+        }
+    pj_status status = pj_pg_ensure(pg, err);
+    if (status != PJ_OK) return status;
+    if (place == PJ_PG_TABLES) return pj_fail(err, PJ_E_INTERNAL, "there are too many tables");
+    pj_pg_table *table = pj_alloc(1, sizeof *table);
+    if (!table) return pj_fail_memory(err, "the columns of a table");
+    snprintf(table->name, sizeof table->name, "%.60s", name);
+    status = read_columns(pg, table, err);
+    if (status == PJ_OK)
+        *out = pg->tables[place] = table;
+    else
+        pj_free(table);
+    return status;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static pj_status begin_copy(pj_postgres *pg, const pj_pg_table *table, pj_error *err)
+{
+    char text[COPY_TEXT_BYTES];
+    int n = snprintf(text, sizeof text, "COPY %s (", table->name);
+    for (int c = 0; c < table->count && n < COPY_TEXT_BYTES; c++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s", c ? ", " : "",
+                      table->columns[c].name);
+    if (n + 40 > COPY_TEXT_BYTES)
+        return pj_fail(err, PJ_E_INTERNAL, "table %s has too many columns", table->name);
+    snprintf(text + n, sizeof text - (size_t)n, ") FROM STDIN (FORMAT binary)");
+    PGresult *result = pj_pg_ask(pg, text, err);
+    if (!result) return pg->error.status;
+    pj_pq.PQclear(result);
+    return PJ_OK;
+}
+
+/* The failure of the server, if it said one, ends a COPY too. */
+static pj_status end_copy(pj_postgres *pg, const char *why, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    if (pj_pq.PQputCopyEnd(pg->connection, why) != 1) status = pj_pg_fail(pg, NULL, err);
+    for (PGresult *r; (r = pj_pq.PQgetResult(pg->connection)); pj_pq.PQclear(r))
+        if (pj_pq.PQresultStatus(r) != PGRES_COMMAND_OK && status == PJ_OK)
+            status = pj_pg_fail(pg, r, err);
+    if (status == PJ_OK && !pj_pg_is_alive(pg)) status = pj_pg_fail(pg, NULL, err);
+    return status;
+}
+
+static void put_16(pj_buffer *out, int value)
+{
+    pj_buffer_char(out, (char)(value >> 8));
+    pj_buffer_char(out, (char)value);
+}
+
+static void set_32(char *at, uint32_t value)
+{
+    value = __builtin_bswap32(value);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap32(value);
+#endif
+    memcpy(at, &value, sizeof value);
+}
+
+static bool put_value(pj_buffer *out, uint32_t type, const pj_value *value)
+{
+    size_t begin = out->length;
+    if (!pj_buffer_append(out, "\xff\xff\xff\xff", 4)) return false;
+    if (value->type == PJ_VALUE_NULL) return true;
+    if (!pj_pg_write(out, type, value)) return false;
+    set_32(out->data + begin, (uint32_t)(out->length - begin - 4));
+    return true;
+}
+
+static bool put_row(pj_buffer *out, const pj_pg_table *table, const pj_bulk_rows *rows,
+                    uint32_t row, pj_row_record *record)
+{
+    pj_value value;
+    pj_row_record_begin(record);
+    rows->write(rows->context, row, record);
+    if (record->body.failed) return false;
+    pj_record_reader reader = pj_record_read(record);
+    put_16(out, table->count);
+    for (int c = 0; c < table->count; c++) {
+        if (!pj_record_next_value(&reader, &value)) return false;
+        if (c == 0) value = (pj_value){.type = PJ_VALUE_INT, .integer = rows->first_id + row};
+        if (!put_value(out, table->columns[c].type, &value)) return false;
+    }
+    return true;
+}
+
+static pj_status send_rows(pj_postgres *pg, const pj_pg_table *table, const pj_bulk_rows *rows,
+                           pj_buffer *out, pj_error *err)
+{
+    static const char header[19] = "PGCOPY\n\xff\r\n"; /* and its zeros */
+    pj_row_record record = {0};
+    bool good = pj_buffer_append(out, header, sizeof header), connected = true;
+    pj_buffer_init(&record.body, MAX_ROW_BYTES);
+    for (uint32_t row = 0; row < rows->rows && good && connected; row++) {
+        good = put_row(out, table, rows, row, &record);
+        if (row + 1 == rows->rows) put_16(out, -1);
+        if (out->length < CHUNK_BYTES && row + 1 < rows->rows) continue;
+        good = good && !out->failed;
+        if (good) connected = pj_pq.PQputCopyData(pg->connection, out->data, (int)out->length) == 1;
+        pj_buffer_clear(out);
+    }
+    pj_buffer_fini(&record.body);
+    if (good) return end_copy(pg, NULL, err);
+    end_copy(pg, "a row could not be written", NULL);
+    return pj_fail_memory(err, "a run to be stored");
+}
+
+pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err)
+{
+    pj_postgres *pg = db;
+    const pj_pg_table *table;
+    pj_buffer out;
+    pj_status status = pj_pg_table_get(pg, rows->table, &table, err);
+    if (status == PJ_OK) status = begin_copy(pg, table, err);
+    if (status != PJ_OK) return status;
+    pj_buffer_init(&out, MAX_ROW_BYTES);
+    status = send_rows(pg, table, rows, &out, err);
+    pj_buffer_fini(&out);
+    *done = status == PJ_OK;
+    return status;
+}

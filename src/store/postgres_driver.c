@@ -1,0 +1,329 @@
+/* PostgreSQL as a storage engine: schema versions, transactions, ids, removal and checks. */
+#include "store/postgres.h"
+
+#include "store/rows.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TEXT_BYTES = 4096, FIRST_YEAR = 2020, LAST_YEAR = 2099 };
+
+/* Tables of a run besides those of rows.h. */
+static const char *const beside[] = {"run_texts", "run_tags", "run_rows", "run_charts"};
+enum { BESIDE = sizeof beside / sizeof *beside };
+
+/* ---- schema -------------------------------------------------------------------------------- */
+
+static pj_status ask_int(pj_postgres *pg, const char *text, int64_t *value, pj_error *err)
+{
+    PGresult *result = pj_pg_ask(pg, text, err);
+    if (!result) return pg->error.status;
+    *value = -1;
+    if (pj_pq.PQntuples(result) && !pj_pq.PQgetisnull(result, 0, 0))
+        *value = strtoll(pj_pq.PQgetvalue(result, 0, 0), NULL, 10);
+    pj_pq.PQclear(result);
+    return PJ_OK;
+}
+
+/* Ours is a schema with our version in it; one that has a table of our names and no version is
+ * somebody else's, and other tables beside ours do no harm. */
+static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
+{
+    static const char find[] =
+        "SELECT CASE WHEN current_schema() IS NULL THEN 3"
+        " WHEN EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+        "  AND relname = 'perjoule_schema') THEN 2"
+        " WHEN EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+        "  AND relname IN ('profiling_runs', 'power_samples', 'pipeline_sections', 'tokens',"
+        "   'layer_metrics', 'component_metrics', 'deep_operation_metrics', 'run_rows',"
+        "   'experiments', 'run_queue')) THEN 1 ELSE 0 END";
+    pj_postgres *pg = db;
+    int64_t found = 0;
+    *version = 0;
+    pj_status status = pj_pg_ensure(pg, err);
+    if (status == PJ_OK) status = ask_int(pg, find, &found, err);
+    if (status != PJ_OK) return status;
+    *owner = found == 2 ? PJ_DB_OURS : found == 1 ? PJ_DB_FOREIGN : PJ_DB_NEW;
+    if (found == 3)
+        return pj_fail(err, PJ_E_INVALID,
+                       "database %s has no schema for this role: its search_path names none that "
+                       "exists",
+                       pg->place);
+    if (found == 0 && pg->read_only)
+        return pj_fail(err, PJ_E_NOT_FOUND,
+                       "there are no runs in %s yet: record one there first, or create the tables "
+                       "with perjoule setup --postgres",
+                       pg->place);
+    if (found != 2) return PJ_OK;
+    status = ask_int(pg, "SELECT max(version) FROM perjoule_schema WHERE application = 'perjoule'",
+                     version, err);
+    if (status == PJ_OK && *version < 0) *owner = PJ_DB_FOREIGN;
+    return status;
+}
+
+static pj_status set_version(void *db, int64_t version, pj_error *err)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+             "INSERT INTO perjoule_schema (application, version) VALUES ('perjoule', %lld)"
+             " ON CONFLICT (application) DO UPDATE SET version = excluded.version",
+             (long long)version);
+    return pj_pg_run(db, text, err);
+}
+
+static pj_status list_columns(void *db, const char *name, pj_column_name_fn *take, void *context,
+                              pj_error *err)
+{
+    const pj_pg_table *table;
+    pj_status status = pj_pg_table_get(db, name, &table, err);
+    for (int c = 0; status == PJ_OK && c < table->count; c++) take(context, table->columns[c].name);
+    return status;
+}
+
+/* ---- transactions -------------------------------------------------------------------------- */
+
+/* The lock is for changes of the schema: several machines may meet an old one at once. */
+static const char *begin_text(pj_transaction kind)
+{
+    switch (kind) {
+    case PJ_READ: return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    case PJ_WRITE: return "BEGIN; SELECT pg_advisory_xact_lock(5785247, 1)";
+    case PJ_WRITE_CACHE:
+    case PJ_WRITE_RUN:
+    case PJ_WRITE_LARGE_RUN: break;
+    }
+    return "BEGIN";
+}
+
+static pj_status begin_once(pj_postgres *pg, pj_transaction kind, pj_error *err)
+{
+    pj_status status = pj_pg_ensure(pg, err);
+    if (status != PJ_OK) return status;
+    PGresult *result = pj_pg_ask(pg, begin_text(kind), err);
+    if (!result) return pg->error.status;
+    pj_pq.PQclear(result);
+    pg->in_transaction = true;
+    return PJ_OK;
+}
+
+static pj_status begin(void *db, pj_transaction kind, pj_error *err)
+{
+    pj_postgres *pg = db;
+    pj_status status = begin_once(pg, kind, err);
+    if (status == PJ_OK || pj_pg_is_alive(pg)) return status;
+    return begin_once(pg, kind, err); /* the connection had been closed while it was not used */
+}
+
+static void rollback(void *db)
+{
+    pj_postgres *pg = db;
+    bool was = pg->in_transaction;
+    pg->in_transaction = false;
+    if (was && pj_pg_is_alive(pg)) pj_pq.PQclear(pj_pg_ask(pg, "ROLLBACK", NULL));
+}
+
+static pj_status commit(void *db, pj_error *err)
+{
+    pj_postgres *pg = db;
+    pj_pg_settle(pg);
+    PGresult *result = pj_pg_ask(pg, "COMMIT", err);
+    pj_status status = result ? PJ_OK : pg->error.status;
+    /* A transaction that had failed answers COMMIT with ROLLBACK. */
+    if (result && strcmp(pj_pq.PQcmdStatus(result), "COMMIT") != 0)
+        status = pj_fail(err, PJ_E_STATE, "database %s: the transaction had failed", pg->place);
+    pj_pq.PQclear(result);
+    pg->in_transaction = false;
+    return status;
+}
+
+static pj_status fail(void *db, int code, pj_error *err)
+{
+    const pj_postgres *pg = db;
+    if (err) *err = pg->error;
+    return pg->error.status ? pg->error.status : PJ_E_IO;
+}
+
+/* ---- a run's rows -------------------------------------------------------------------------- */
+
+/* Year * 12 + month of a run, from the time in its UUIDv7; 0: of no month that has partitions. */
+static int month_of(const char *run_id)
+{
+    int64_t ms = 0;
+    int digits = 0;
+    for (const char *c = run_id; *c && digits < 12; c++) {
+        if (*c == '-') continue;
+        if (!isxdigit((unsigned char)*c)) return 0;
+        ms = ms << 4 | (*c <= '9' ? *c - '0' : (*c | 32) - 'a' + 10);
+        digits++;
+    }
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm at;
+    if (digits < 12 || !gmtime_r(&seconds, &at)) return 0;
+    int year = at.tm_year + 1900;
+    return year < FIRST_YEAR || year > LAST_YEAR ? 0 : year * 12 + at.tm_mon;
+}
+
+/* Looks first, because making is a right that not everybody has, and takes a lock. */
+static pj_status make_partitions(pj_postgres *pg, int month, pj_error *err)
+{
+    char text[200];
+    int64_t is_there = 0;
+    if (!month || month == pg->month) return PJ_OK;
+    snprintf(text, sizeof text, "SELECT (to_regclass('run_conditions_%04d_%02d') IS NOT NULL)::int",
+             month / 12, month % 12 + 1);
+    pj_status status = ask_int(pg, text, &is_there, err);
+    if (status != PJ_OK) return status;
+    snprintf(text, sizeof text, "SELECT perjoule_make_partitions('%04d-%02d-01')", month / 12,
+             month % 12 + 1);
+    PGresult *result = is_there == 1 ? NULL : pj_pg_ask(pg, text, err);
+    if (is_there != 1 && !result) return pg->error.status;
+    pj_pq.PQclear(result);
+    pg->month = month;
+    return PJ_OK;
+}
+
+static pj_status enter_run(void *db, const char *run_id, const int64_t *machine_id, pj_error *err)
+{
+    pj_postgres *pg = db;
+    char text[300], id[PJ_UUID_BYTES];
+    size_t length = strspn(run_id, "0123456789abcdefABCDEF-");
+    if (length >= sizeof id || run_id[length])
+        return pj_fail(err, PJ_E_INVALID, "the run's id is not a UUID");
+    memcpy(id, run_id, length + 1);
+    pj_status status = pj_pg_ensure(pg, err);
+    if (machine_id)
+        snprintf(text, sizeof text, "SELECT set_config('perjoule.machine_id', '%lld', false)",
+                 (long long)*machine_id);
+    else
+        snprintf(text, sizeof text,
+                 "SELECT set_config('perjoule.machine_id', machine_id::text, false) FROM"
+                 " profiling_runs WHERE id = '%s'",
+                 id);
+    PGresult *result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
+    if (!result && status == PJ_OK && !pj_pg_is_alive(pg)) { /* closed while it was not used */
+        status = pj_pg_ensure(pg, err);
+        result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
+    }
+    if (!result) return status == PJ_OK ? pg->error.status : status;
+    pj_pq.PQclear(result);
+    return machine_id ? make_partitions(pg, month_of(id), err) : PJ_OK;
+}
+
+static pj_status reserve_ids(void *db, const char *const *tables, const int64_t *counts, int count,
+                             int64_t *first, pj_error *err)
+{
+    char text[TEXT_BYTES];
+    int n = snprintf(text, sizeof text, "SELECT unnest(perjoule_reserve('{");
+    for (int i = 0; i < count; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s", i ? "," : "", tables[i]);
+    n += snprintf(text + n, sizeof text - (size_t)n, "}', '{");
+    for (int i = 0; i < count; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", i ? "," : "",
+                      (long long)counts[i]);
+    snprintf(text + n, sizeof text - (size_t)n, "}'))");
+    PGresult *result = pj_pg_ask(db, text, err);
+    if (!result) return ((pj_postgres *)db)->error.status;
+    bool good = pj_pq.PQntuples(result) == count;
+    for (int i = 0; i < count && good; i++)
+        first[i] = strtoll(pj_pq.PQgetvalue(result, i, 0), NULL, 10);
+    pj_pq.PQclear(result);
+    return good ? PJ_OK : pj_fail(err, PJ_E_INTERNAL, "ids of a run's rows are missing");
+}
+
+/* By ranges of ids where rows are many. The lock keeps two writers of one run apart. */
+static pj_status remove_run(void *db, const char *run_id, pj_error *err)
+{
+    char text[TEXT_BYTES];
+    int64_t is_there = 0;
+    size_t length = strspn(run_id, "0123456789abcdefABCDEF-");
+    if (length >= PJ_UUID_BYTES || run_id[length]) return PJ_OK;
+    snprintf(text, sizeof text,
+             "SELECT pg_advisory_xact_lock(hashtextextended('%s', 0));"
+             "SELECT 1 FROM profiling_runs WHERE id = '%s'",
+             run_id, run_id);
+    pj_status status = ask_int(db, text, &is_there, err);
+    if (status != PJ_OK || is_there != 1) return status;
+    for (int t = PJ_TABLE_COUNT - 1; t >= 0 && status == PJ_OK; t--) {
+        const char *name = pj_tables[t].name;
+        snprintf(
+            text, sizeof text,
+            "DELETE FROM %s t USING run_rows r WHERE r.run_id = '%s' AND r.table_name = '%s'"
+            " AND t.run_id = '%s' AND t.id BETWEEN r.first_id AND r.first_id + r.row_count - 1",
+            name, run_id, name, run_id);
+        status = pj_pg_run(db, text, err);
+    }
+    for (int t = 0; t < BESIDE && status == PJ_OK; t++) {
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE run_id = '%s'", beside[t], run_id);
+        status = pj_pg_run(db, text, err);
+    }
+    snprintf(text, sizeof text, "DELETE FROM profiling_runs WHERE id = '%s'", run_id);
+    return status == PJ_OK ? pj_pg_run(db, text, err) : status;
+}
+
+/* ---- checks -------------------------------------------------------------------------------- */
+
+/* Without foreign keys, rows whose run is not there are found by looking. */
+static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *take, void *context,
+                             pj_error *err)
+{
+    char text[400];
+    int64_t count = 0;
+    snprintf(text, sizeof text,
+             "SELECT count(*) FROM %s t WHERE NOT EXISTS"
+             " (SELECT 1 FROM profiling_runs p WHERE p.id = t.run_id)",
+             table);
+    pj_status status = ask_int(pg, text, &count, err);
+    if (status != PJ_OK || count == 0) return status;
+    snprintf(text, sizeof text, "%lld rows of %s belong to a run that is not there",
+             (long long)count, table);
+    take(context, PJ_DEFECT_REFERENCE, text);
+    return PJ_OK;
+}
+
+static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
+{
+    pj_status status = pj_pg_ensure(db, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
+        status = check_table(db, pj_tables[t].name, take, context, err);
+    for (int t = 0; t < BESIDE && status == PJ_OK; t++)
+        status = check_table(db, beside[t], take, context, err);
+    return status;
+}
+
+static const char *const prefixes[] = {"postgresql:", "postgres:", NULL};
+
+extern const pj_store_driver pj_postgres_driver;
+const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
+                                            .name = "PostgreSQL",
+                                            .prefixes = prefixes,
+                                            .schema = pj_postgres_schema,
+                                            .text_type = "text COLLATE \"C\"",
+                                            .real_type = "double precision",
+                                            .integer_type = "bigint",
+                                            .is_remote = true,
+                                            .open = pj_pg_open,
+                                            .close = pj_pg_close,
+                                            .fail = fail,
+                                            .get_version = get_version,
+                                            .set_version = set_version,
+                                            .columns = list_columns,
+                                            .begin = begin,
+                                            .commit = commit,
+                                            .rollback = rollback,
+                                            .run = pj_pg_run,
+                                            .prepare = pj_pg_prepare,
+                                            .bind = pj_pg_bind,
+                                            .step = pj_pg_step,
+                                            .column = pj_pg_column_get,
+                                            .reset = pj_pg_reset,
+                                            .clear = pj_pg_clear,
+                                            .finalize = pj_pg_finalize,
+                                            .insert_rows = pj_pg_insert_rows,
+                                            .check = check,
+                                            .setup = pj_pg_setup,
+                                            .enter_run = enter_run,
+                                            .reserve_ids = reserve_ids,
+                                            .remove_run = remove_run};

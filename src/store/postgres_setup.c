@@ -1,0 +1,120 @@
+/* What an owner runs once on a server: roles, tables, rights, and distribution with Citus. */
+#include "store/postgres.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const of_runs[] = {"run_texts",
+                                      "run_tags",
+                                      "run_rows",
+                                      "run_charts",
+                                      "run_rails",
+                                      "power_samples",
+                                      "run_rail_energy",
+                                      "run_phases",
+                                      "run_classes",
+                                      "tokens",
+                                      "pipeline_sections",
+                                      "layer_metrics",
+                                      "component_metrics",
+                                      "deep_operation_metrics",
+                                      "run_warnings",
+                                      "run_conditions",
+                                      NULL};
+
+static const char views[] =
+    "run_efficiency, energy_by_phase, steps, layers_of_tokens, components_of_tokens, "
+    "operations_of_tokens, energy_by_sequence, components_of_runs, operations_of_runs, "
+    "energy_by_component, energy_by_layer, energy_of_token_parts, energy_of_section_parts, "
+    "conservation";
+
+/* One statement per line: a semicolon outside quotes and $$ ends one. */
+static void put_statements(pj_buffer *out, const char *text)
+{
+    bool in_quotes = false, in_dollars = false;
+    for (const char *c = text; *c; c++) {
+        if (!in_dollars && *c == '\'') in_quotes = !in_quotes;
+        if (!in_quotes && c[0] == '$' && c[1] == '$') {
+            in_dollars = !in_dollars;
+            pj_buffer_char(out, *c++);
+        }
+        pj_buffer_char(out, *c);
+        if (*c == ';' && !in_quotes && !in_dollars) pj_buffer_char(out, '\n');
+    }
+}
+
+static void put_roles(pj_buffer *out, const char *schema)
+{
+    static const char *const roles[] = {"perjoule_owner", "perjoule_writer", "perjoule_reader"};
+    pj_buffer_text(out, "-- The owner changes the schema, writers are the machines that measure, "
+                        "readers look.\n");
+    for (int i = 0; i < 3; i++)
+        pj_buffer_printf(out,
+                         "DO $$BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '%s') "
+                         "THEN CREATE ROLE %s NOLOGIN; END IF; END$$;\n",
+                         roles[i], roles[i]);
+    pj_buffer_printf(out,
+                     "CREATE SCHEMA IF NOT EXISTS %s;\n"
+                     "GRANT perjoule_owner TO CURRENT_USER;\n"
+                     "GRANT USAGE, CREATE ON SCHEMA %s TO perjoule_owner;\n"
+                     "GRANT USAGE ON SCHEMA %s TO perjoule_writer, perjoule_reader;\n"
+                     "SET ROLE perjoule_owner;\n"
+                     "SET search_path = %s;\n",
+                     schema, schema, schema, schema);
+}
+
+static void put_tables(pj_buffer *out)
+{
+    int version = 0;
+    for (; pj_postgres_schema[version]; version++) put_statements(out, pj_postgres_schema[version]);
+    pj_buffer_printf(
+        out, "INSERT INTO perjoule_schema (application, version) VALUES ('perjoule', %d);\n",
+        version);
+}
+
+static void put_list(pj_buffer *out)
+{
+    pj_buffer_text(out, "profiling_runs, experiments, run_queue");
+    for (int i = 0; of_runs[i]; i++) pj_buffer_printf(out, ", %s", of_runs[i]);
+}
+
+static void put_grants(pj_buffer *out)
+{
+    pj_buffer_text(out, "GRANT SELECT ON perjoule_schema, ");
+    put_list(out);
+    pj_buffer_printf(out, ", %s TO perjoule_writer, perjoule_reader;\n", views);
+    pj_buffer_text(out, "GRANT INSERT, UPDATE, DELETE ON ");
+    put_list(out);
+    pj_buffer_text(out, " TO perjoule_writer;\n"
+                        "GRANT USAGE ON SEQUENCE run_charts_id TO perjoule_writer;\n"
+                        "GRANT EXECUTE ON FUNCTION perjoule_make_partitions(date), "
+                        "perjoule_reserve(text[], bigint[]) TO perjoule_writer;\n");
+}
+
+/* Rows of one run are on one node: every join of the views is between rows of one run. */
+static void put_distribution(pj_buffer *out)
+{
+    pj_buffer_text(out, "RESET ROLE;\nCREATE EXTENSION IF NOT EXISTS citus;\n"
+                        "SET ROLE perjoule_owner;\n"
+                        "SELECT create_distributed_table('profiling_runs', 'id');\n");
+    for (int i = 0; of_runs[i]; i++)
+        pj_buffer_printf(out,
+                         "SELECT create_distributed_table('%s', 'run_id', colocate_with => "
+                         "'profiling_runs');\n",
+                         of_runs[i]);
+    pj_buffer_text(out, "SELECT create_reference_table('experiments');\n"
+                        "SELECT create_reference_table('run_queue');\n");
+}
+
+void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed)
+{
+    pj_buffer_text(out, "-- For psql, once, as somebody who may create roles, in a database with "
+                        "encoding UTF8.\n\\set ON_ERROR_STOP on\nBEGIN;\n");
+    put_roles(out, schema);
+    put_tables(out);
+    put_grants(out);
+    if (is_distributed) put_distribution(out);
+    pj_buffer_text(out, "RESET ROLE;\nCOMMIT;\n"
+                        "-- Then give people and machines their roles, for example:\n"
+                        "-- CREATE ROLE bench01 LOGIN; GRANT perjoule_writer TO bench01;\n");
+}

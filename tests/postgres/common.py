@@ -1,0 +1,35 @@
+"""What the tests over a server share: the program, a place of its own, runs."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import server as servers
+
+PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
+HOME = pathlib.Path(tempfile.mkdtemp(prefix="pj-fleet-"))
+ENVIRONMENT = dict(os.environ, HOME=str(HOME), XDG_DATA_HOME=str(HOME / "data"), PERJOULE_POWER="none")
+ENVIRONMENT.pop("PERJOULE_DB", None)
+
+
+def call(*words, code=0, wait=True, **more):
+    process = subprocess.Popen([PROGRAM, *map(str, words)], env={**ENVIRONMENT, **more}, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if not wait:
+        return process
+    out, err = process.communicate(timeout=300)
+    assert code is None or process.returncode == code, (words, process.returncode, out[-1000:], err[-1000:])
+    return (out, err) if code is not None else (process.returncode, out, err)
+
+
+def record(db, *words, **more):
+    """The id of one small run of the demonstration model, from the command line to the database."""
+    out, err = call("run", "--db", db, "-m", ROOT / "models" / "demo", "-n", 3, "--json", "--power", "sim:seed=1",
+                    *words, "hello", **more)
+    return json.loads(out)["run_id"], err
+
+
+def waiting(db):
+    return json.loads(call("check", "--db", db, "--json", code=None)[1])["waiting"]

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Bad servers and bad addresses: one line each, no password in any, and nothing lost."""
+import socket
+import struct
+import threading
+
+import server as servers
+from common import call, record, waiting
+
+
+def refused(db, word, *words):
+    code, out, err = call(*(words or ["ls"]), "--db", db, code=None)
+    assert code not in (0, None) and code > 0, (db, code, out)
+    assert len(err.strip().splitlines()) == 1 and word in err, (db, err)
+    assert "s3cret" not in err + out, err
+
+
+def old_server():
+    """Speaks the protocol's first words as PostgreSQL 9.6 does."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            while True:
+                length, code = struct.unpack("!ii", client.recv(8))
+                client.recv(length - 8)
+                if code != 196608:
+                    client.sendall(b"N")  # no TLS, no GSSAPI
+                    continue
+                break
+            def message(kind, body):
+                return kind + struct.pack("!i", len(body) + 4) + body
+            client.sendall(message(b"R", struct.pack("!i", 0))
+                           + message(b"S", b"server_version\x009.6.24\x00")
+                           + message(b"S", b"server_encoding\x00UTF8\x00")
+                           + message(b"S", b"client_encoding\x00UTF8\x00") + message(b"Z", b"I"))
+            client.recv(100)
+            client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+with_server = servers.started(settings=["fsync=off"])
+try:
+    refused("postgresql://u:s3cret@127.0.0.1/x", "pgpass")
+    refused("postgresql:///x?password=s3cret", "pgpass")
+    refused("postgresql://[broken?s3cret", "address")
+    refused(f"postgresql://u@127.0.0.1:{old_server()}/x?sslmode=disable", "PostgreSQL 9")
+    refused(with_server.url("nowhere"), "nowhere")
+    refused(with_server.url(user="nobody_here"), "nobody_here")
+    with_server.psql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    refused(with_server.url("latin"), "UTF8")
+    with_server.psql("CREATE DATABASE foreign_one")
+    with_server.psql("CREATE TABLE tokens (id int)", "foreign_one")
+    refused(with_server.url("foreign_one"), "another program")
+    assert with_server.psql("SELECT count(*) FROM pg_class WHERE relname = 'profiling_runs'", "foreign_one") == "0"
+    # Tables of others that have other names do no harm.
+    with_server.psql("CREATE DATABASE shared")
+    with_server.psql("CREATE TABLE unrelated (id int)", "shared")
+    record(with_server.url("shared"))
+    with_server.psql("UPDATE perjoule_schema SET version = 99", "shared")
+    refused(with_server.url("shared"), "newer perjoule")
+    with_server.psql("UPDATE perjoule_schema SET version = 1", "shared")
+    # A role without rights: refused at the door; the run that could not be stored is kept here.
+    with_server.psql("CREATE ROLE guest LOGIN", "shared")
+    refused(with_server.url("shared", "guest"), "setup --postgres")
+    with_server.psql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest", "shared")
+    guest = with_server.url("shared", "guest")
+    call("ls", "--db", guest)
+    run, err = record(guest)
+    assert "kept" in err, err
+    assert waiting(guest) == 1
+    code, out, err = call("push", "--db", guest, code=None)
+    assert code != 0 and "right" in err and len(err.strip().splitlines()) == 1, err
+    with_server.psql("GRANT ALL ON ALL TABLES IN SCHEMA public TO guest;"
+                     "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO guest;"
+                     "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO guest", "shared")
+    out, _ = call("push", "--db", guest)
+    assert out.split() == [run] and waiting(guest) == 0
+    log = with_server.log.read_text()
+    assert "s3cret" not in log
+    print("refused as they should be")
+finally:
+    with_server.close()

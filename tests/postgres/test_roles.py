@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""What `setup --postgres [--citus]` prints works as it is: roles with just enough rights; distributed tables."""
+import server as servers
+from common import call, record
+
+with_server = servers.started(settings=["fsync=off"])
+try:
+    with_server.psql("CREATE DATABASE fleet")
+    with_server.psql(call("setup", "--postgres")[0], "fleet")
+    with_server.psql("CREATE ROLE machine LOGIN; GRANT perjoule_writer TO machine;"
+                     "CREATE ROLE analyst LOGIN; GRANT perjoule_reader TO analyst", "fleet")
+    writer, reader = (with_server.url("fleet", user) for user in ("machine", "analyst"))
+    run, err = record(writer, "--depth", "deep")
+    assert not err.strip(), err
+    assert run in call("ls", "--db", reader, "--json")[0]
+    call("show", "--db", reader, run)
+    code, _, err = call("rm", "--db", reader, "--yes", run, code=None)
+    assert code and run in call("ls", "--db", reader, "--json")[0], err
+    for statement in ("DROP TABLE tokens", "CREATE TABLE public.mine (id int)", "UPDATE perjoule_schema SET version = 2",
+                      "ALTER TABLE tokens ADD COLUMN x int"):
+        assert with_server.psql(statement, "fleet", "machine", check=False) is None, statement
+    for statement in ("DELETE FROM tokens", "SELECT perjoule_make_partitions('2030-01-01')",
+                      "INSERT INTO experiments VALUES ('x', 1, 'y')"):
+        assert with_server.psql(statement, "fleet", "analyst", check=False) is None, statement
+    # Citus wants the column of distribution in every unique index; a plain server does not know it, so
+    # functions of Citus's names stand in, and look.
+    with_server.psql("CREATE DATABASE wide")
+    with_server.psql("""
+        CREATE TABLE calls (name text, distributed_by text);
+        GRANT ALL ON calls TO PUBLIC;
+        CREATE FUNCTION create_distributed_table(name text, key text, colocate_with text DEFAULT 'default')
+        RETURNS void LANGUAGE plpgsql AS $$DECLARE lacking text; BEGIN
+          SELECT indexrelid::regclass INTO lacking FROM pg_index i WHERE indrelid = name::regclass AND indisunique
+            AND NOT EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+                            AND a.attname = key);
+          IF lacking IS NOT NULL THEN RAISE EXCEPTION '% lacks %', lacking, key; END IF;
+          IF EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = name::regclass AND NOT tgisinternal)
+            THEN RAISE EXCEPTION '% has triggers', name; END IF;
+          INSERT INTO calls VALUES (name, key); END$$;
+        CREATE FUNCTION create_reference_table(name text) RETURNS void LANGUAGE sql
+        AS $$INSERT INTO calls VALUES (name, NULL)$$;""", "wide")
+    script = call("setup", "--postgres", "--citus")[0].replace("CREATE EXTENSION IF NOT EXISTS citus;", "")
+    with_server.psql(script, "wide")
+    assert with_server.psql("SELECT count(*) FROM calls WHERE distributed_by IS NOT NULL", "wide") == "17"
+    record(with_server.url("wide"))
+    print("roles and distribution work")
+finally:
+    with_server.close()
