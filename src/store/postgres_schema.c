@@ -404,7 +404,7 @@ static const char version_1[] =
     "CREATE TABLE run_queue (" NN_TEXT("id") NN_INTEGER("queued_ns") NN_TEXT("request")
     OF_MACHINE " PRIMARY KEY (id));"
     "CREATE TABLE experiments (" NN_TEXT("name") NN_INTEGER("created_ns") NN_TEXT("plan")
-    TEXT("losses") " PRIMARY KEY (name));"
+    TEXT("losses") TEXT("state") TEXT("error") INTEGER("queued_ns") " PRIMARY KEY (name));"
     "CREATE TABLE perjoule_schema (application text PRIMARY KEY, version bigint NOT NULL);"
     INDICES
 
