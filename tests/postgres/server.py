@@ -106,7 +106,7 @@ class Server:
 
     def psql(self, statement, database="postgres", user="owner", check=True):
         done = subprocess.run([self.bin / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1",
-                               "-d", self.url(database, user), "-f", "-"], text=True, input=statement,
+                               "-d", self.url(database, user, connect_timeout=5), "-f", "-"], text=True, input=statement,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if done.returncode == 0:
             return done.stdout.strip()
