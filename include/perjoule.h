@@ -88,7 +88,7 @@ typedef enum pj_source_quality { PJ_UNAVAILABLE = 0, PJ_MODELLED, PJ_MEASURED } 
 
 /* ---- sessions and runs ------------------------------------------------------------------ */
 
-typedef struct pj_session pj_session; /* sensors, sampler thread and database of one process */
+typedef struct pj_session pj_session; /* sensors, sampler threads and a database */
 typedef struct pj_run pj_run;         /* one profiled inference */
 typedef struct pj_lane pj_lane;       /* one thread's place to record spans of one run */
 
@@ -101,11 +101,16 @@ typedef struct pj_session_options {
     const char *spool_dir;   /* NULL: beside the database */
     double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s;
                                 negative: none */
+    const char *share_rule;  /* how runs that are open at the same time divide the machine's energy:
+                                "equal" (default): each the same; "weight": in proportion to their
+                                weights */
 } pj_session_options;
 
 PJ_API pj_status pj_session_open(const pj_session_options *options, pj_session **session,
                                  pj_error *err);
-PJ_API void pj_session_close(pj_session *session); /* NULL is allowed; open runs are interrupted */
+/* Open runs are interrupted, open windows are over: neither may be touched any more. NULL is
+ * allowed. */
+PJ_API void pj_session_close(pj_session *session);
 
 typedef struct pj_run_options {
     size_t size; /* sizeof(pj_run_options) */
@@ -118,11 +123,19 @@ typedef struct pj_run_options {
     pj_depth depth;
     uint32_t batch_size;       /* 0 means 1 */
     const char *settings_json; /* a JSON object of your own, kept with the run; or NULL */
+    double weight;             /* see pj_run_set_weight; 0 means 1 */
 } pj_run_options;
 
-/* Starts recording. The strings are copied. */
+/* Starts recording. The strings are copied. A session may have several open runs, each with its own
+ * lanes, say one per request of a server. No sensor can tell them apart: while n runs are open,
+ * each gets its share of the machine's energy by the session's rule. Such energies have the method
+ * "allocated" and the run says which rule it was; all shares together are the machine's energy. */
 PJ_API pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **run,
                               pj_error *err);
+/* The run's weight from now on, for sessions whose rule is "weight": say, the number of sequences
+ * it has in the batch, or 0 while it waits in a queue. Its share is its weight divided by the sum
+ * of those of all open runs (equal shares while all are 0). */
+PJ_API pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err);
 /* Facts about the model, as soon as they are known (say, after loading it inside the run). Strings
  * are copied; NULL and 0 leave what was there. */
 typedef struct pj_run_facts {
@@ -188,6 +201,39 @@ PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_result *result
 /* The same for a run that failed, with one sentence that says why; it is kept and shown. */
 PJ_API pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err);
 PJ_API void pj_result_fini(pj_result *result); /* NULL is allowed; may run twice */
+
+/* ---- windows: energy between two moments ------------------------------------------------- */
+
+typedef struct pj_open_window pj_open_window;
+
+typedef struct pj_window_rail {
+    char name[32]; /* "cpu", "gpu0", "dram" */
+    pj_joules_mj gross;
+} pj_window_rail;
+
+#define PJ_WINDOW_RAILS 64
+
+typedef struct pj_window_result {
+    size_t size; /* sizeof(pj_window_result); set it before the call */
+    double duration_ms;
+    pj_source_quality energy_source; /* measured, modelled or unavailable */
+    bool is_partial;                 /* a rail that belongs to the total was missing */
+    pj_joules_mj total;              /* gross: what the machine drew, idle power included */
+    pj_joules_mj net;                /* above the idle machine; NAN without a baseline */
+    double total_upper_mj;           /* where the total is unavailable: at most this, if known */
+    uint32_t rail_count;
+    pj_window_rail rails[PJ_WINDOW_RAILS]; /* every sensor's; some may contain others */
+} pj_window_result;
+
+/* Measures the machine's energy from the one call to the other, without a run; nothing is stored.
+ * Windows may nest, overlap, and begin and end in different threads; of two that overlap, both
+ * contain what the machine drew meanwhile. The first one waits until every sensor has given a value
+ * (milliseconds), the end until the sensors have seen it. A window too short for its sensors has an
+ * unavailable total with an upper bound. */
+PJ_API pj_status pj_window_begin(pj_session *session, pj_open_window **window, pj_error *err);
+/* Frees the window whatever the outcome; `result` NULL: it is given up, without waiting.
+ * PJ_E_INVALID for a result of an impossible size: the window then stays open. */
+PJ_API pj_status pj_window_end(pj_open_window *window, pj_window_result *result, pj_error *err);
 
 /* ---- during a run ----------------------------------------------------------------------- */
 

@@ -388,6 +388,7 @@ static pj_status build_joules(pj_tree *tree, const pj_build_options *options, pj
 {
     pj_readings readings = {0};
     pj_status status = pj_tree_cut(tree, err);
+    if (status == PJ_OK && options->shares) status = pj_shares_cut(options->shares, tree, err);
     if (status == PJ_OK && !collect_readings(tree, &readings))
         status = pj_fail_memory(err, "the readings of a run");
     if (status == PJ_OK) status = pj_joules_new(tree, &readings, options, data, joules, err);
@@ -436,20 +437,36 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     if (row->text) data->warning_count++;
 }
 
-static void set_allocated(pj_energy *e)
+/* Which rows are allocated: those of a time in which the run had less than all of the energy; all
+ * of them without shares. */
+typedef struct allocated_time {
+    const pj_shares *shares;
+    int64_t begin_ns;
+} allocated_time;
+
+static void set_allocated(const allocated_time *t, double start_ms, double duration_ms,
+                          pj_energy *e)
 {
-    if (e->method != PJ_METHOD_NONE) e->method = PJ_METHOD_ALLOCATED;
+    if (e->method == PJ_METHOD_NONE) return;
+    int64_t begin_ns = t->begin_ns + llround(start_ms * 1e6);
+    int64_t end_ns = begin_ns + llround(duration_ms * 1e6);
+    if (!t->shares || pj_shares_mean(t->shares, begin_ns, end_ns) < 1)
+        e->method = PJ_METHOD_ALLOCATED;
 }
 
-/* Energies of a request among others are shares by rule, whatever divided them further. */
-static void mark_allocated(pj_run_data *d)
+#define SET_ALLOCATED(t, rows, count)         \
+    for (uint32_t i_ = 0; i_ < (count); i_++) \
+    set_allocated(t, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
+
+/* Energies of a request or a run among others are shares by rule, whatever divided them further. */
+static void mark_allocated(pj_run_data *d, const allocated_time *t)
 {
-    for (uint32_t i = 0; i < d->phase_count; i++) set_allocated(&d->phases[i].energy);
-    for (uint32_t i = 0; i < d->section_count; i++) set_allocated(&d->sections[i].energy);
-    for (uint32_t i = 0; i < d->token_count; i++) set_allocated(&d->tokens[i].energy);
-    for (uint32_t i = 0; i < d->layer_count; i++) set_allocated(&d->layers[i].energy);
-    for (uint32_t i = 0; i < d->component_count; i++) set_allocated(&d->components[i].energy);
-    for (uint32_t i = 0; i < d->operation_count; i++) set_allocated(&d->operations[i].energy);
+    SET_ALLOCATED(t, d->phases, d->phase_count);
+    SET_ALLOCATED(t, d->sections, d->section_count);
+    SET_ALLOCATED(t, d->tokens, d->token_count);
+    SET_ALLOCATED(t, d->layers, d->layer_count);
+    SET_ALLOCATED(t, d->components, d->component_count);
+    SET_ALLOCATED(t, d->operations, d->operation_count);
     if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
 }
 
@@ -457,15 +474,24 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
                        pj_error *err)
 {
     pj_tree tree = {0};
+    pj_shares shares = {0};
+    pj_build_options with_shares = *options;
     *data = (pj_run_data){0};
     pj_arena_init(&data->arena, 0);
     pj_status status = pj_tree_init(&tree, reader, &data->arena, err);
     if (status == PJ_OK) status = pj_build_facts(&tree, data, err);
     if (status == PJ_OK) warn_about_damage(reader, data);
     if (status == PJ_OK) status = check_stop(options, err);
-    if (status == PJ_OK) status = build_rows_and_joules(&tree, options, data, err);
-    if (status == PJ_OK && data->info.allocation) mark_allocated(data);
+    if (status == PJ_OK) status = pj_shares_read(&tree, &shares, err);
+    if (shares.count) {
+        with_shares.shares = &shares;
+        data->info.allocation = pj_share_rule_name(shares.rule);
+    }
+    if (status == PJ_OK) status = build_rows_and_joules(&tree, &with_shares, data, err);
+    if (status == PJ_OK && data->info.allocation)
+        mark_allocated(data, &(allocated_time){with_shares.shares, tree.begin_ns});
     if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
+    pj_shares_fini(&shares);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;

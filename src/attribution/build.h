@@ -5,7 +5,7 @@
 #ifndef PJ_ATTRIBUTION_BUILD_H
 #define PJ_ATTRIBUTION_BUILD_H
 
-#include "attribution/tree.h"
+#include "attribution/shares.h"
 #include "power/curve.h"
 #include "power/sim.h"
 
@@ -23,6 +23,7 @@ typedef struct pj_build_options {
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
+    const pj_shares *shares;  /* set by pj_build_run; NULL: the run was alone */
     const _Atomic bool *stop; /* set by another thread to cancel (PJ_E_CANCELLED); or NULL */
     bool trusted; /* sensors and load behave exactly as declared: the reference of benchmarks */
     /* assumed relative 1 sigma of power within a class where the sensor cannot resolve single rows;
@@ -58,7 +59,7 @@ pj_status pj_joules_request(pj_joules *joules, pj_error *err);
 void pj_joules_free(pj_joules *joules); /* NULL is allowed */
 /* Conditions of devices, and their summary; energies must be known. */
 pj_status pj_build_conditions(const pj_tree *tree, pj_run_data *data, pj_error *err);
-pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *data,
-                           pj_error *err);
+pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const pj_shares *shares,
+                           pj_run_data *data, pj_error *err);
 
 #endif

@@ -213,7 +213,8 @@ pj_status pj_joules_fill(pj_joules *j, pj_error *err)
     if (status == PJ_OK) status = pj_joules_rows(j, err);
     if (status == PJ_OK) status = pj_joules_run(j, err);
     if (status == PJ_OK) status = pj_joules_tell(j, err);
-    if (status == PJ_OK) status = pj_build_samples(j->tree, j->curves, j->d, err);
+    if (status == PJ_OK)
+        status = pj_build_samples(j->tree, j->curves, j->options->shares, j->d, err);
     return status;
 }
 
@@ -236,5 +237,6 @@ void pj_joules_free(pj_joules *j)
     pj_free(j->pool_mw);
     pj_free(j->leaf_begin);
     pj_free(j->leaf_of);
+    pj_free(j->leaf_part);
     pj_free(j);
 }

@@ -9,6 +9,7 @@
  *   joules_uncertainty.c  uncertainty propagation
  *   joules_rows.c         energies into rows
  *   joules_run.c          figures of classes, rails and the run
+ *   joules_share.c        scaling to the share of a run among others
  */
 #ifndef PJ_ATTRIBUTION_JOULES_H
 #define PJ_ATTRIBUTION_JOULES_H
@@ -54,6 +55,9 @@ typedef struct pj_rail_result {
     double alternative_weight[PJ_MAX_TIMINGS]; /* of other timings */
     float *alternative_mj[PJ_MAX_TIMINGS];     /* [leaf] gross energy under them */
     uint32_t alternative_count;
+    /* [part of options->shares] leaf energies times factor are the run's own; relative 1 sigma of
+     * the part's energy. NULL: the run was alone. */
+    double *part_factor, *part_sd;
 } pj_rail_result;
 
 struct pj_joules {
@@ -81,6 +85,7 @@ struct pj_joules {
     bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
+    uint32_t *leaf_part;  /* [leaf] part of options->shares; NULL: the run was alone */
     pj_finding *findings; /* of the consistency checks */
     uint32_t finding_count;
     uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
@@ -126,6 +131,10 @@ pj_status pj_joules_pool(pj_joules *j, pj_error *err);
  * sums. */
 pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err);
 void pj_joules_rail_fini(pj_rail_result *result);
+/* Scales rail_gross and rail_net of the leaves to the run's share. */
+pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err);
+/* Of the time of a leaf; 1: the run was alone. */
+double pj_joules_share_of(const pj_joules *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows, likeliest first; returns how many. */
 uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,

@@ -34,6 +34,8 @@ void pj_joules_rail_fini(pj_rail_result *result)
     pj_free(result->bridges);
     pj_free(result->bridge_begin);
     pj_free(result->leaf_mj);
+    pj_free(result->part_factor);
+    pj_free(result->part_sd);
     for (uint32_t i = 0; i < PJ_MAX_TIMINGS; i++) pj_free(result->alternative_mj[i]);
     result->has_fit = false;
 }
@@ -561,10 +563,12 @@ pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
     if (status != PJ_OK) return status;
     j->by_time |= !result->has_fit;
     result->observed = observed_share(j, result);
-    add_leaves(j, result);
-    result->weight_mj = isnan(result->whole_mj) ? 0 : result->whole_mj;
     if (!find_blocks(j, result) || !find_bridges(j, result))
         return pj_fail_memory(err, "the energies of a run");
     result->class_spread = judge_spread(j, result);
+    status = pj_joules_scale(j, result, err);
+    if (status != PJ_OK) return status;
+    add_leaves(j, result);
+    result->weight_mj = isnan(result->whole_mj) ? 0 : result->whole_mj;
     return PJ_OK;
 }

@@ -94,6 +94,10 @@ static pj_status sum_class(pj_joules *j, pj_class_row *row, const uint32_t *leav
     pj_status status = pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
                                               &row->net_energy_sd, err);
     row->energy_sd_mj = pj_sd_total(&row->energy_sd);
+    if (j->options->shares && row->time_ms > 0) { /* the fit's powers are those of all runs */
+        row->power_mw = row->net_energy_mj / row->time_ms * 1e3;
+        row->power_sd_mw = pj_sd_total(&row->net_energy_sd) / row->time_ms * 1e3;
+    }
     if (!isnan(row->net_energy_mj)) row->net_energy_sd_mj = pj_sd_total(&row->net_energy_sd);
     return status;
 }
@@ -129,6 +133,33 @@ static double add_if_known(double sum, double value)
     return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
 }
 
+static double mean_share(const pj_joules *j, const pj_node *node)
+{
+    const pj_shares *shares = j->options->shares;
+    return shares ? pj_shares_mean(shares, node->begin_ns, node->end_ns) : 1;
+}
+
+/* The run's share of a rail over an interval, from its curve. */
+static void query_share(const pj_joules *j, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+                        pj_curve_energy *e)
+{
+    const pj_shares *shares = j->options->shares;
+    pj_curve_query(j->curves[rail], begin_ns, end_ns, e);
+    if (!shares || !(e->energy_mj > 0)) return;
+    double own_mj = 0;
+    for (uint32_t k = 0; k < shares->count; k++) {
+        const pj_share_part *p = &shares->parts[k];
+        int64_t from = p->begin_ns > begin_ns ? p->begin_ns : begin_ns;
+        int64_t to = p->end_ns < end_ns ? p->end_ns : end_ns;
+        if (to > from) own_mj += p->share * pj_curve_energy_mj(j->curves[rail], from, to);
+    }
+    double factor = own_mj / e->energy_mj;
+    e->energy_mj = own_mj;
+    e->random_sd_mj *= factor;
+    e->bias_sd_mj *= factor;
+    e->gain_sd_mj *= factor;
+}
+
 /* For a rail that was not shared among leaves: from its curve, interval by interval. */
 static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *row, double *ms)
 {
@@ -140,8 +171,8 @@ static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *ro
         const pj_node *node = &tree->nodes[whole ? 0 : tree->children[k]];
         if (!whole && node->phase != row->phase) continue;
         pj_curve_energy e;
-        pj_curve_query(j->curves[rail], node->begin_ns, node->end_ns, &e);
-        *ms += (double)(node->end_ns - node->begin_ns) * 1e-6;
+        query_share(j, rail, node->begin_ns, node->end_ns, &e);
+        *ms += (double)(node->end_ns - node->begin_ns) * 1e-6 * mean_share(j, node);
         row->gross_mj = add_if_known(row->gross_mj, e.energy_mj);
         pj_sd part = {(float)e.random_sd_mj, (float)e.bias_sd_mj, (float)e.gain_sd_mj};
         if (!isnan(e.energy_mj)) sd = pj_sd_add(&sd, &part);
@@ -154,7 +185,8 @@ static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *ro
     row->net_sd.gain_mj *= (float)fabs(1 - idle * *ms * 1e-3 / row->gross_mj);
 }
 
-/* For a rail that was: the sum of the rows. */
+/* For a rail that was: the sum of the rows. `ms` is time in which the run drew idle power: the
+ * share of a time that others shared. */
 static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
@@ -164,9 +196,12 @@ static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase
     row->gross_mj = whole ? j->results[result].whole_mj : j->results[result].phase_mj[row->phase];
     for (uint32_t i = from; i < to; i++) {
         const pj_leaf *leaf = &j->tree->leaves[by_phase->leaves[i]];
-        *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
+        *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6 *
+               pj_joules_share_of(j, by_phase->leaves[i]);
     }
-    if (whole && !j->tree->overlaps) *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6;
+    if (whole && !j->tree->overlaps)
+        *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6 *
+              mean_share(j, &j->tree->nodes[0]);
     if (j->below_resolution) row->gross_mj = NAN;
     if (isnan(row->gross_mj)) return PJ_OK;
     return pj_joules_judge_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
@@ -297,6 +332,10 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
     info->method = PJ_METHOD_NONE;
     if (!leading) {
         if (j->by_time && j->result_count) info->method = PJ_METHOD_TIME;
+        return;
+    }
+    if (j->options->shares) { /* what the fit saw was not this run's work alone */
+        info->method = PJ_METHOD_ALLOCATED;
         return;
     }
     fill_unit_costs(j, leading, info);

@@ -263,8 +263,33 @@ static void weigh_timings(const pj_joules *j, const pj_rail_result *result, cons
     }
 }
 
-static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
-                    set_figure *figure)
+/* The figures of a run alone become those of its share: in proportion, plus what is not known of
+ * the energy of the times in which the share was constant. */
+static void scale_figure(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
+                         size_t count, set_figure *figure)
+{
+    double own_mj = 0, part_mj = 0, border_var = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t part = j->leaf_part[leaves[i]];
+        double mj = (double)result->leaf_mj[leaves[i]] * result->part_factor[part];
+        own_mj += mj;
+        part_mj += mj;
+        if (i + 1 < count && j->leaf_part[leaves[i + 1]] == part) continue;
+        border_var += part_mj * part_mj * result->part_sd[part] * result->part_sd[part];
+        part_mj = 0;
+    }
+    double factor = figure->gross_mj > 0 ? own_mj / figure->gross_mj : 1;
+    figure->gross_mj *= factor;
+    figure->net_mj *= factor;
+    figure->random_var = figure->random_var * factor * factor + border_var;
+    figure->spread_var *= factor * factor;
+    figure->timing_var *= factor * factor;
+    figure->idle_gross *= factor;
+    figure->idle_net *= factor;
+}
+
+static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
+                          set_figure *figure)
 {
     const pj_joules *j = g->joules;
     const pj_rail_result *result = &j->results[rail];
@@ -292,6 +317,14 @@ static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t 
     for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
     for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
     weigh_timings(j, result, leaves, count, figure);
+}
+
+static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
+                    set_figure *figure)
+{
+    const pj_rail_result *result = &g->joules->results[rail];
+    measure_alone(g, rail, leaves, count, figure);
+    if (result->part_factor) scale_figure(g->joules, result, leaves, count, figure);
 }
 
 /* ---- all rails together -------------------------------------------------------------------- */

@@ -58,8 +58,8 @@ static void fill_columns(pj_run_data *d, uint32_t row)
             pj_rail_column_sum(d->rails, d->rail_count, mw, (pj_rail_class)c);
 }
 
-pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_data *d,
-                           pj_error *err)
+pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const pj_shares *shares,
+                           pj_run_data *d, pj_error *err)
 {
     uint32_t leader = 0;
     size_t most = 0;
@@ -80,12 +80,13 @@ pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, pj_run_
     for (uint32_t i = 0; i < most; i++) {
         phase_share tag = phase_of(tree, points[i].begin_ns, points[i].end_ns, &from);
         int64_t middle = points[i].begin_ns + (points[i].end_ns - points[i].begin_ns) / 2;
+        double share = shares ? pj_shares_mean(shares, points[i].begin_ns, points[i].end_ns) : 1;
         d->samples.t_ms[i] = (double)(points[i].end_ns - tree->begin_ns) / 1e6;
         d->samples.phase[i] = tag.phase;
         d->samples.phase_confidence[i] = (float)tag.share;
         for (uint32_t r = 0; r < d->rail_count; r++)
             d->samples.mw[r][i] =
-                r == leader ? points[i].power_mw : pj_curve_power_mw(curves[r], middle);
+                share * (r == leader ? points[i].power_mw : pj_curve_power_mw(curves[r], middle));
         fill_columns(d, i);
     }
     pj_free(points);

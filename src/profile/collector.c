@@ -25,8 +25,9 @@ static void take_record(void *context, const pj_record *record)
 static void take_readings(pj_collector *c)
 {
     size_t count;
-    while ((count = pj_meter_read(c->meter, c->readings,
-                                  sizeof c->readings / sizeof *c->readings)) > 0) {
+    pj_gauge_pull(c->gauge);
+    while ((count = pj_tap_read(c->tap, c->readings, sizeof c->readings / sizeof *c->readings)) >
+           0) {
         pj_error err = {0};
         pthread_mutex_lock(c->spool_mutex);
         pj_status status = pj_spool_append(c->spool, PJ_RECORD_READINGS, c->readings,
@@ -36,13 +37,31 @@ static void take_readings(pj_collector *c)
         if (c->feed) pj_live_feed_readings(c->feed, c->readings, count);
     }
     pj_meter_event event;
-    while (pj_meter_next_event(c->meter, &event))
+    while (pj_tap_next_event(c->tap, &event))
         if (c->on_event) c->on_event(c->context, &event);
+}
+
+static void take_shares(pj_collector *c)
+{
+    pj_buffer payload;
+    pj_buffer_init(&payload, 1 << 16);
+    while (pj_gauge_next_share(c->gauge, c->tap, &payload)) {
+        pj_error err = {0};
+        pthread_mutex_lock(c->spool_mutex);
+        pj_status status =
+            pj_spool_append(c->spool, PJ_RECORD_SHARE, payload.data, payload.length, &err);
+        pthread_mutex_unlock(c->spool_mutex);
+        keep(c, status, &err);
+    }
+    pj_buffer_fini(&payload);
 }
 
 void pj_collector_round(pj_collector *c)
 {
-    if (c->meter) take_readings(c); /* first, so that live tokens have their power */
+    if (c->gauge) {
+        take_readings(c); /* first, so that live tokens have their power */
+        take_shares(c);
+    }
     pj_recorder_drain(c->recorder, take_record, c);
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);

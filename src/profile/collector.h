@@ -1,16 +1,17 @@
-/* The collector: the thread of a run that drains lanes and sensor rings into the spool and notifies
- * live sinks. It wakes every 16 ms, or at once while a ring is filling up. */
+/* The collector: the thread of a run that moves spans, readings and shares from their queues to the
+ * spool and notifies live sinks. It wakes every 16 ms, or at once while a queue is filling up. */
 #ifndef PJ_PROFILE_COLLECTOR_H
 #define PJ_PROFILE_COLLECTOR_H
 
-#include "power/meter.h"
+#include "profile/gauge.h"
 #include "profile/live_feed.h"
 #include "trace/recorder.h"
 #include "trace/spool.h"
 
 typedef struct pj_collector {
     pj_recorder *recorder;
-    pj_meter *meter;              /* NULL: none */
+    pj_gauge *gauge;              /* NULL: none */
+    pj_tap *tap;                  /* of the gauge */
     pj_live_feed *feed;           /* NULL: no live sink */
     pthread_mutex_t *spool_mutex; /* others append warnings and facts */
     pj_spool *spool;

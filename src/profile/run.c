@@ -24,6 +24,7 @@ enum { MOST_SPOOL_WARNINGS = 3 };
 
 struct pj_run {
     pj_session *session;
+    pj_run *next_open; /* of the session */
     pj_arena arena;
     pj_run_info info;
     int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
@@ -34,6 +35,7 @@ struct pj_run {
     pj_collector collector;
     pj_live_feed *feed;
     pj_watcher watcher;
+    pj_tap tap; /* of the session's gauge */
     bool metering, said_running;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
@@ -225,8 +227,8 @@ static uint64_t missed_so_far(const pj_meter *meter)
     return cost.missed + cost.lost;
 }
 
-/* Starts the sensors and waits for a first value of each rail, so that the curve covers the run
- * from its start: two periods and the delay, at most a second. */
+/* Joins those who read the sensors, and waits for a first value of each rail, so that the curve
+ * covers the run from its start: two periods and the delay, at most a second. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
@@ -234,7 +236,7 @@ static void start_metering(pj_run *run)
     uint32_t count = 0, seen = 0;
     const pj_rail *rails = s->meter ? pj_meter_rails(s->meter, &count) : NULL;
     if (!count) return;
-    if (pj_meter_start(s->meter, &err) != PJ_OK) {
+    if (pj_gauge_join(s->gauge, &run->tap, &err) != PJ_OK) {
         pj_run_warn(run, "power_unavailable", "energy is unavailable: %s", err.text);
         run->info.quality = PJ_UNAVAILABLE;
         return;
@@ -249,7 +251,8 @@ static void start_metering(pj_run *run)
     if (patience_ns > PJ_NS_PER_S) patience_ns = PJ_NS_PER_S;
     while (seen < count && pj_clock_ns() - began_ns < patience_ns) {
         pj_reading readings[64];
-        size_t n = pj_meter_read(s->meter, readings, 64);
+        pj_gauge_pull(s->gauge);
+        size_t n = pj_tap_read(&run->tap, readings, 64);
         if (n == 0) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
         for (size_t i = 0; i < n; i++)
             if (readings[i].rail < count && readings[i].after_ns >= began_ns &&
@@ -260,6 +263,13 @@ static void start_metering(pj_run *run)
         if (n)
             pj_spool_append(&run->spool, PJ_RECORD_READINGS, readings, n * sizeof *readings, NULL);
     }
+}
+
+/* 0: out of memory. */
+static int64_t start_time(pj_run *run, double weight)
+{
+    if (!run->metering) return pj_clock_ns();
+    return pj_gauge_begin(run->session->gauge, &run->tap, weight > 0 ? weight : 1);
 }
 
 static pj_live_run live_run(const pj_run *run)
@@ -287,6 +297,38 @@ static void say_model(const pj_run *run)
     if (sink->run_model) sink->run_model(sink->context, &live);
 }
 
+static void interrupt(pj_run *run)
+{
+    pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
+}
+
+/* The recovery of leftovers consumes power: it rests while anything is recorded. */
+static void remember_open(pj_run *run)
+{
+    pj_session *s = run->session;
+    pthread_mutex_lock(&s->mutex);
+    run->next_open = s->open_runs;
+    s->open_runs = run;
+    s->open_run_count++;
+    s->interrupt = interrupt;
+    pthread_mutex_unlock(&s->mutex);
+    pj_recovery_pause(s->recovery);
+}
+
+static void forget_open(pj_run *run)
+{
+    pj_session *s = run->session;
+    pthread_mutex_lock(&s->mutex);
+    for (pj_run **at = &s->open_runs; *at; at = &(*at)->next_open)
+        if (*at == run) {
+            *at = run->next_open;
+            break;
+        }
+    bool was_last = --s->open_run_count == 0;
+    if (was_last) pj_recovery_resume(s->recovery);
+    pthread_mutex_unlock(&s->mutex);
+}
+
 static void run_free(pj_run *run, bool remove_spool)
 {
     pj_watcher_stop(&run->watcher);
@@ -296,34 +338,18 @@ static void run_free(pj_run *run, bool remove_spool)
     pj_recorder_fini(&run->recorder);
     pthread_mutex_destroy(&run->spool_mutex);
     pj_arena_fini(&run->arena);
-    pj_recovery_resume(run->session->recovery);
-    pthread_mutex_lock(&run->session->mutex);
-    run->session->open_run = NULL;
-    pthread_mutex_unlock(&run->session->mutex);
+    if (run->session->gauge) pj_tap_fini(run->session->gauge, &run->tap);
+    forget_open(run);
     pj_free(run);
-}
-
-static void interrupt(pj_run *run)
-{
-    pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
 }
 
 static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
 {
     pj_run *run = pj_alloc(1, sizeof *run);
     if (!run) return pj_fail_memory(err, "a run");
-    pthread_mutex_lock(&session->mutex);
-    bool free_to_go = !session->open_run;
-    if (free_to_go) session->open_run = run;
-    session->interrupt = interrupt;
-    pthread_mutex_unlock(&session->mutex);
-    if (!free_to_go) {
-        pj_free(run);
-        return pj_fail(err, PJ_E_STATE, "a run is going on in this session; end it first");
-    }
     run->session = session;
     run->spool.fd = -1;
-    pj_recovery_pause(session->recovery); /* it would consume power */
+    remember_open(run);
     pthread_mutex_init(&run->spool_mutex, NULL);
     pj_arena_init(&run->arena, 0);
     *out = run;
@@ -342,6 +368,11 @@ static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
     return pj_spool_create(NULL, run->info.id, now_ns, wall_ns, &run->spool, err);
 }
 
+static bool is_weight(double weight)
+{
+    return weight >= 0 && weight < 1e12;
+}
+
 static pj_status check_options(const pj_run_options *from, pj_run_options *options, pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_run_options, settings_json) + sizeof(const char *) };
@@ -349,7 +380,27 @@ static pj_status check_options(const pj_run_options *from, pj_run_options *optio
     if (status == PJ_OK && (unsigned)options->depth > PJ_DEPTH_DEEP)
         status = pj_fail(err, PJ_E_INVALID, "%d is no depth: use PJ_DEPTH_OFF, MODULE or DEEP",
                          (int)options->depth);
+    if (status == PJ_OK && !is_weight(options->weight))
+        status = pj_fail(err, PJ_E_INVALID, "a weight of %g is not possible", options->weight);
     return status;
+}
+
+static void take_id(pj_run *run)
+{
+    pj_session *session = run->session;
+    pthread_mutex_lock(&session->mutex);
+    if (session->next_run_id[0])
+        memcpy(run->info.id, session->next_run_id, sizeof run->info.id);
+    else
+        pj_uuid7(run->info.id);
+    session->next_run_id[0] = 0;
+    pthread_mutex_unlock(&session->mutex);
+}
+
+/* A server with hundreds of open runs has phases and tokens in them; 0: the usual size. */
+static uint32_t lane_bytes(pj_depth depth)
+{
+    return depth == PJ_DEPTH_OFF ? 1 << 20 : 0;
 }
 
 pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run **out, pj_error *err)
@@ -364,14 +415,11 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);
     if (!run) return status;
-    if (session->next_run_id[0])
-        memcpy(run->info.id, session->next_run_id, sizeof run->info.id);
-    else
-        pj_uuid7(run->info.id);
-    session->next_run_id[0] = 0;
+    take_id(run);
     run->info.created_wall_ns = pj_clock_wall_ns();
     status = copy_options(run, options, err);
-    if (status == PJ_OK) status = pj_recorder_init(&run->recorder, options->depth, 0, err);
+    if (status == PJ_OK)
+        status = pj_recorder_init(&run->recorder, options->depth, lane_bytes(options->depth), err);
     describe_power(run);
     if (status == PJ_OK) status = open_spool(run, &no_file, err);
     if (status == PJ_OK) status = append_info(run, err);
@@ -384,7 +432,11 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     warn_about_baseline(run);
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
-    run->start_ns = pj_clock_ns();
+    run->start_ns = start_time(run, options->weight);
+    if (!run->start_ns) {
+        status = pj_fail_memory(err, "a run");
+        goto fail;
+    }
     run->start_cpu_ns = pj_clock_process_cpu_ns();
     status = append_info(run, err);
     if (status != PJ_OK) goto fail;
@@ -395,7 +447,8 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
         if (status != PJ_OK) goto fail;
     }
     run->collector = (pj_collector){.recorder = &run->recorder,
-                                    .meter = run->metering ? session->meter : NULL,
+                                    .gauge = run->metering ? session->gauge : NULL,
+                                    .tap = &run->tap,
                                     .feed = run->feed,
                                     .spool_mutex = &run->spool_mutex,
                                     .spool = &run->spool,
@@ -404,14 +457,15 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
                                     .context = run};
     status = pj_collector_start(&run->collector, err);
     if (status != PJ_OK) goto fail;
-    run->watcher =
-        (pj_watcher){.conditions = session->conditions, .take = take_conditions, .context = run};
+    run->watcher = (pj_watcher){.conditions = session->conditions,
+                                .mutex = &session->conditions_mutex,
+                                .take = take_conditions,
+                                .context = run};
     pj_watcher_start(&run->watcher);
     say_running(run);
     *out = run;
     return PJ_OK;
 fail:
-    if (run->metering) pj_meter_stop(session->meter);
     run_free(run, true);
     return status;
 }
@@ -477,6 +531,15 @@ void pj_run_set_engine(pj_run *run, const char *engine)
     const char *kept = keep_text(run, engine, &failed);
     if (!failed) run->info.engine = kept;
     append_info(run, NULL);
+}
+
+pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err)
+{
+    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_set_weight needs an open run");
+    if (!is_weight(weight))
+        return pj_fail(err, PJ_E_INVALID, "a weight of %g is not possible", weight);
+    if (run->metering) pj_gauge_weigh(run->session->gauge, &run->tap, weight);
+    return PJ_OK;
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
@@ -553,7 +616,8 @@ static void account_overhead(pj_run *run, int64_t end_ns)
         pj_meter_get_cost(run->session->meter, &cost);
         info->sampler_cpu_share = cost.cpu_share;
         info->sampler_jitter_us = cost.jitter_us;
-        info->samples_missed = cost.missed + cost.lost - run->missed_before;
+        info->samples_missed =
+            cost.missed + cost.lost - run->missed_before + pj_tap_lost(&run->tap);
         ms += cost.cpu_share * (double)(end_ns - run->start_ns) / 1e6;
     }
     ms = fmin(ms, process_ms);
@@ -583,13 +647,14 @@ static void listen_with_model(pj_run *run)
 static void stop_recording(pj_run *run, pj_run_status status)
 {
     pj_recorder_close_open(&run->recorder);
-    int64_t end_ns = pj_clock_ns();
+    pj_session *session = run->session;
+    int64_t end_ns = run->metering ? pj_gauge_end(session->gauge, &run->tap) : pj_clock_ns();
     if (run->metering) /* until slow sensors have seen the last span */
-        pj_clock_sleep_until(end_ns + pj_meter_settle_ns(run->session->meter));
+        pj_clock_sleep_until(end_ns + pj_meter_settle_ns(session->meter));
     pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     if (run->metering) {
-        pj_meter_stop(run->session->meter);
+        pj_gauge_part(session->gauge, &run->tap, end_ns);
         pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
     }
     account_overhead(run, end_ns);
@@ -613,7 +678,10 @@ static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
     pj_status status = pj_spool_reader_of(&run->spool, &reader, err);
     if (status != PJ_OK) return status;
     const pj_session *session = run->session;
-    pj_build_options options = {.sim = session->meter ? pj_meter_sim(session->meter) : NULL,
+    bool is_shared = run->metering && pj_gauge_is_shared(session->gauge, &run->tap);
+    /* The truth of simulated sensors is made of one run's spans: of several, their readings are. */
+    const pj_sim_spec *sim = session->meter && !is_shared ? pj_meter_sim(session->meter) : NULL;
+    pj_build_options options = {.sim = sim,
                                 .prior = session->calibration ? pj_calibration_prior : NULL,
                                 .context = session->calibration,
                                 .observe = session->observe,
@@ -680,8 +748,10 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     pj_status status = build(run, data, err);
     bool built = status == PJ_OK;
     if (built && run->session->store) {
+        pthread_mutex_lock(&run->session->store_mutex);
         status = pj_store_save(run->session->store, data, err);
         if (status == PJ_OK) pj_insight_prepare(run->session->store, run->info.id);
+        pthread_mutex_unlock(&run->session->store_mutex);
     }
     bool keep_spool = status != PJ_OK && run->session->store;
     if (keep_spool) keep_unstored(run, err);

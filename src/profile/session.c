@@ -78,13 +78,19 @@ static pj_status open_store(pj_session *session, const pj_session_options *optio
 static pj_status open_meter(pj_session *session, const pj_session_options *options, pj_error *err)
 {
     if (strcmp(session->power_asked, "none") == 0) return PJ_OK;
+    uint32_t rails = 0;
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
     session->conditions = pj_conditions_open(&session->power_env);
-    return pj_meter_open(&(pj_meter_options){.sources = session->power_asked,
-                                             .interval_ns = options->interval_ns,
-                                             .env = &session->power_env},
-                         &session->meter, err);
+    pj_status status = pj_meter_open(&(pj_meter_options){.sources = session->power_asked,
+                                                         .interval_ns = options->interval_ns,
+                                                         .env = &session->power_env},
+                                     &session->meter, err);
+    if (status == PJ_OK) pj_meter_rails(session->meter, &rails);
+    if (!rails) return status;
+    int rule = options->share_rule ? pj_share_rule_parse(options->share_rule) : PJ_SHARE_EQUAL;
+    session->gauge = pj_gauge_new(session->meter, (pj_share_rule)rule);
+    return session->gauge ? PJ_OK : pj_fail_memory(err, "a session");
 }
 
 static pj_status check_options(const pj_session_options *from, pj_session_options *options,
@@ -98,6 +104,9 @@ static pj_status check_options(const pj_session_options *from, pj_session_option
     if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
         status = pj_fail(err, PJ_E_INVALID, "a baseline of %g seconds is not a time",
                          options->baseline_seconds);
+    if (status == PJ_OK && options->share_rule && pj_share_rule_parse(options->share_rule) < 0)
+        status = pj_fail(err, PJ_E_INVALID, "share_rule is equal or weight, not %.40s",
+                         options->share_rule);
     return status;
 }
 
@@ -112,6 +121,8 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     pj_session *session = pj_alloc(1, sizeof *session);
     if (!session) return pj_fail_memory(err, "a session");
     pthread_mutex_init(&session->mutex, NULL);
+    pthread_mutex_init(&session->store_mutex, NULL);
+    pthread_mutex_init(&session->conditions_mutex, NULL);
     pj_arena_init(&session->arena, 0);
     const char *power = options->power ? options->power : pj_power_default();
     session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
@@ -140,17 +151,21 @@ fail:
 void pj_session_close(pj_session *session)
 {
     if (!session) return;
-    if (session->open_run) session->interrupt(session->open_run);
+    while (session->open_runs) session->interrupt(session->open_runs);
+    while (session->open_windows) session->drop_window(session->open_windows);
     if (!session->hurried)
         pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_conditions_close(session->conditions);
+    pj_gauge_free(session->gauge);
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);
     pj_free(session->spool_dir);
     pj_free(session->other_dir);
     pj_arena_fini(&session->arena);
+    pthread_mutex_destroy(&session->conditions_mutex);
+    pthread_mutex_destroy(&session->store_mutex);
     pthread_mutex_destroy(&session->mutex);
     pj_free(session);
 }
@@ -167,7 +182,7 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     uint32_t count = 0;
     bool cold = kind == PJ_BASELINE_COLD;
     if (session->meter) pj_meter_rails(session->meter, &count);
-    if (!count || !session->baseline_ns) return PJ_OK;
+    if (!count || !session->baseline_ns || pj_gauge_is_used(session->gauge)) return PJ_OK;
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
     pj_recovery_pause(session->recovery);

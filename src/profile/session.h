@@ -2,14 +2,15 @@
  * Members of a session for the commands and the server: its meter, its store, the live sinks, and
  * the idle baselines.
  *
- * Threads: opened, closed and queried by one thread at a time. One run at a time is recorded in it,
- * because sensors cannot separate concurrent runs.
+ * Threads: opened and closed by one thread; runs and windows begin and end in any. Runs that are
+ * open at the same time divide the energy between them (profile/gauge.h).
  */
 #ifndef PJ_PROFILE_SESSION_H
 #define PJ_PROFILE_SESSION_H
 
 #include "power/conditions.h"
 #include "power/meter.h"
+#include "profile/gauge.h"
 #include "profile/machine.h"
 #include "profile/recover.h"
 #include "store/store.h"
@@ -21,7 +22,9 @@
 
 struct pj_session {
     pj_meter *meter;              /* NULL: --power none */
+    pj_gauge *gauge;              /* of the meter, for runs and windows; NULL: it has no rails */
     pj_store *store;              /* NULL: nothing is stored */
+    pthread_mutex_t store_mutex;  /* of several runs, one uses the store at a time */
     char *spool_dir;              /* NULL: spools are in memory */
     char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
     struct pj_recovery *recovery; /* of leftover spools; NULL: none */
@@ -33,6 +36,7 @@ struct pj_session {
     const char *power_asked;   /* the list of sources as requested */
     int64_t baseline_ns;       /* length of the cold idle window; 0: no baseline */
     pj_conditions *conditions; /* NULL: no power was requested */
+    pthread_mutex_t conditions_mutex;
     pj_baseline cold, resident;
     bool has_cold, has_resident;
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
@@ -44,9 +48,12 @@ struct pj_session {
     void (*inspect)(void *context, pj_spool_reader *reader);
     void *inspect_context;
     int64_t span_cost_ns;  /* cost of a span without statistics, measured at opening */
-    pthread_mutex_t mutex; /* guards open_run */
-    pj_run *open_run;
-    void (*interrupt)(pj_run *run);    /* ends open_run when the session closes */
+    pthread_mutex_t mutex; /* guards the open runs and windows, and the baselines */
+    pj_run *open_runs;     /* the first of a list */
+    uint32_t open_run_count;
+    pj_open_window *open_windows;
+    void (*interrupt)(pj_run *run); /* ends the first open run when the session closes */
+    void (*drop_window)(pj_open_window *window);
     char next_run_id[PJ_UUID_BYTES];   /* used by the next run; "": a new id is created */
     char warning[PJ_ERROR_TEXT_BYTES]; /* from opening: no spool folder; "": none */
 };

@@ -9,7 +9,9 @@ static const int64_t NAP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 static void look(pj_watcher *w)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
+    pthread_mutex_lock(w->mutex);
     uint32_t count = pj_conditions_read(w->conditions, rows);
+    pthread_mutex_unlock(w->mutex);
     if (count > 0) w->take(w->context, rows, count);
 }
 

@@ -9,6 +9,7 @@
 
 typedef struct pj_watcher {
     pj_conditions *conditions;
+    pthread_mutex_t *mutex; /* guards the conditions, which several watchers read */
     /* Called by the thread with each reading. */
     void (*take)(void *context, const pj_condition *rows, uint32_t count);
     void *context;
@@ -17,8 +18,8 @@ typedef struct pj_watcher {
     _Atomic bool stop;
 } pj_watcher;
 
-/* The caller has set `conditions`, `take` and `context`. If the thread cannot be started there are
- * no conditions, which is not an error. */
+/* The caller has set `conditions`, `mutex`, `take` and `context`. If the thread cannot be started
+ * there are no conditions, which is not an error. */
 void pj_watcher_start(pj_watcher *watcher);
 void pj_watcher_stop(pj_watcher *watcher); /* reads once more; may run twice */
 

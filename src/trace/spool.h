@@ -24,6 +24,8 @@
  *   INFO          JSON object: facts of the run; a later one replaces fields of an earlier one
  *   WARNING       JSON object: t_ns, code, text
  *   END           JSON object: status, t_ns. A spool without it was interrupted
+ *   CONDITIONS    pj_condition each
+ *   SHARE         pj_share_record, then its energies: the run's part of the machine's energy
  *
  * A reader skips records whose checksum is wrong and resumes at the next valid one; it counts the
  * bytes it skipped. A record that is cut off at the end of the file is what an interrupted write
@@ -57,7 +59,8 @@ typedef enum pj_record_type {
     PJ_RECORD_WARNING,
     PJ_RECORD_END,
     PJ_RECORD_CONDITIONS, /* an array of pj_condition */
-    PJ_RECORD_LAST = PJ_RECORD_CONDITIONS
+    PJ_RECORD_SHARE,      /* pj_share_record (trace/share.h) */
+    PJ_RECORD_LAST = PJ_RECORD_SHARE
 } pj_record_type;
 
 typedef struct pj_record {

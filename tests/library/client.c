@@ -59,6 +59,50 @@ static int record(const char *power, pj_result *result)
     return 0;
 }
 
+/* Two runs at once inside a window, then a window without sensors. */
+static int divide(void)
+{
+    pj_session *session = NULL;
+    pj_run *runs[2] = {NULL, NULL};
+    pj_open_window *window = NULL;
+    pj_error err;
+    pj_session_options how;
+    pj_run_options what;
+    pj_window_result result;
+    int i;
+    memset(&err, 0, sizeof err);
+    memset(&how, 0, sizeof how);
+    memset(&what, 0, sizeof what);
+    memset(&result, 0, sizeof result);
+    how.size = sizeof how;
+    how.power = "sim:period_ms=5";
+    how.database = "none";
+    how.baseline_seconds = 0.1;
+    how.share_rule = "weight";
+    what.size = sizeof what;
+    result.size = sizeof result;
+    CHECK(pj_session_open(&how, &session, &err) == PJ_OK);
+    CHECK(pj_window_begin(session, &window, &err) == PJ_OK);
+    for (i = 0; i < 2; i++) {
+        what.weight = i ? 3 : 1;
+        CHECK(pj_run_begin(session, &what, &runs[i], &err) == PJ_OK);
+    }
+    CHECK(pj_run_set_weight(runs[0], 2, &err) == PJ_OK);
+    burn(200);
+    for (i = 0; i < 2; i++) CHECK(pj_run_end(runs[i], PJ_RUN_COMPLETED, NULL, &err) == PJ_OK);
+    CHECK(pj_window_end(window, &result, &err) == PJ_OK);
+    CHECK(result.energy_source == PJ_MODELLED && result.total.lo_mj < result.total.mj);
+    CHECK(result.rail_count > 0 && result.duration_ms >= 200);
+    pj_session_close(session);
+    how.power = "none";
+    CHECK(pj_session_open(&how, &session, &err) == PJ_OK);
+    CHECK(pj_window_begin(session, &window, &err) == PJ_OK);
+    CHECK(pj_window_end(window, &result, &err) == PJ_OK);
+    CHECK(isnan(result.total.mj) && result.rail_count == 0);
+    pj_session_close(session);
+    return 0;
+}
+
 int main(void)
 {
     pj_result result;
@@ -72,5 +116,5 @@ int main(void)
     CHECK(result.energy_source == PJ_UNAVAILABLE && isnan(result.total.mj) && isnan(result.net.mj));
     CHECK(isnan(result.joules_per_token) && result.duration_ms >= 200);
     pj_result_fini(&result);
-    return 0;
+    return divide();
 }

@@ -69,8 +69,18 @@ class Result(c.Structure):
                 ("phase_count", c.c_uint32), ("phases", PhaseResult * 8), ("json", c.c_void_p)]
 
 
+class WindowRail(c.Structure):
+    _fields_ = [("name", c.c_char * 32), ("gross", Joules)]
+
+
+class WindowResult(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("duration_ms", c.c_double), ("energy_source", c.c_int),
+                ("is_partial", c.c_bool), ("total", Joules), ("net", Joules), ("total_upper_mj", c.c_double),
+                ("rail_count", c.c_uint32), ("rails", WindowRail * 64)]
+
+
 lib = c.CDLL(path)
-for name in ("pj_session_open", "pj_run_begin", "pj_spans_add", "pj_run_end"):
+for name in ("pj_session_open", "pj_run_begin", "pj_spans_add", "pj_run_end", "pj_window_begin", "pj_window_end"):
     getattr(lib, name).restype = c.c_int
 lib.pj_run_lane.restype = c.c_void_p
 lib.pj_run_lane.argtypes = [c.c_void_p]
@@ -126,6 +136,28 @@ def record(session):
     return result
 
 
+def window(session):
+    """A window around two runs that share the machine: their energies are in it."""
+    open_window, runs, energies = c.c_void_p(), [c.c_void_p(), c.c_void_p()], []
+    must(lib.pj_window_begin(session, c.byref(open_window), c.byref(error)))
+    options = RunOptions(size=c.sizeof(RunOptions), model_name=b"shared", engine=b"python")
+    for run in runs:
+        must(lib.pj_run_begin(session, c.byref(options), c.byref(run), c.byref(error)))
+    time.sleep(0.3)
+    for run in runs:
+        result = Result(size=c.sizeof(Result))
+        must(lib.pj_run_end(run, 1, c.byref(result), c.byref(error)))
+        assert json.loads(c.string_at(result.json))["allocation"] == "equal"
+        energies.append(result.total.mj)
+        lib.pj_result_fini(c.byref(result))
+    measured = WindowResult(size=c.sizeof(WindowResult))
+    must(lib.pj_window_end(open_window, c.byref(measured), c.byref(error)))
+    assert measured.total.lo_mj < measured.total.mj < measured.total.hi_mj and measured.duration_ms >= 300
+    assert 0 < sum(energies) < measured.total.mj * 1.05, (energies, measured.total.mj)
+    assert measured.rail_count > 0 and measured.rails[0].name
+    print(f"ctypes: two runs took {energies} mJ of a window's {measured.total.mj:.6g}")
+
+
 def with_ctypes(folder):
     assert SPAN.size == 32 and DETAIL.size == 48
     assert abs(lib.pj_clock_ns() - time.monotonic_ns()) < 5_000_000_000
@@ -135,18 +167,20 @@ def with_ctypes(folder):
     how = SessionOptions(size=c.sizeof(SessionOptions), baseline_seconds=0.1)
     must(lib.pj_session_open(c.byref(how), c.byref(session), c.byref(error)))
     result = record(session)
+    window(session)
     lib.pj_session_close(session)
     summary = json.loads(c.string_at(result.json))
     lib.pj_result_fini(c.byref(result))
     assert result.is_stored and result.total.mj > 0 and result.total.lo_mj < result.total.mj
     assert summary["engine"] == "python" and summary["output_tokens"] == 20, summary
     with sqlite3.connect(database) as db:
+        assert db.execute("select count(*) from profiling_runs where allocation = 'equal'").fetchone()[0] == 2
         counts = [db.execute(f"select count(*) from {t}").fetchone()[0]
                   for t in ("tokens", "layer_metrics", "component_metrics")]
         assert counts == [20, 60, 60], counts
         assert db.execute("select text from tokens where position = 7").fetchone()[0] == "t7"
         total, parts = db.execute("select total_energy_mj, (select sum(energy_mj) from tokens) from"
-                                  " profiling_runs").fetchone()
+                                  " profiling_runs where model_name = 'made'").fetchone()
         assert 0 < parts <= total * (1 + 1e-9)
     print("ctypes: a run of 20 tokens, 60 components")
 
@@ -166,7 +200,16 @@ def with_cffi():
     there = ffi.dlopen(path)
     assert ffi.string(there.pj_version()).count(b".") == 2
     assert ffi.sizeof("pj_packed_span") == 32 and ffi.sizeof("pj_span_detail") == 48
-    print("cffi: the whole header")
+    session, opened, error = ffi.new("pj_session **"), ffi.new("pj_open_window **"), ffi.new("pj_error *")
+    how = ffi.new("pj_session_options *", {"size": ffi.sizeof("pj_session_options"), "baseline_seconds": -1})
+    how.power, how.database = ffi.from_buffer(b"none\0"), ffi.from_buffer(b"none\0")
+    assert there.pj_session_open(how, session, error) == 0, ffi.string(error.text)
+    assert there.pj_window_begin(session[0], opened, error) == 0, ffi.string(error.text)
+    result = ffi.new("pj_window_result *", {"size": ffi.sizeof("pj_window_result")})
+    assert there.pj_window_end(opened[0], result, error) == 0, ffi.string(error.text)
+    assert math.isnan(result.total.mj) and result.duration_ms > 0
+    there.pj_session_close(session[0])
+    print("cffi: the whole header, and a window")
 
 
 with tempfile.TemporaryDirectory() as folder:

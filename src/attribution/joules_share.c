@@ -1,0 +1,106 @@
+/*
+ * A run among others: what its leaves would have taken alone becomes its share. Where the energy of
+ * a part of its time was determined for all runs together, the leaves of that part add up to the
+ * share of it, to the nanojoule; else each is multiplied by the share.
+ */
+#include "attribution/joules.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+/* Leaves of one part: [begin, end) of the tree's. */
+typedef struct part_leaves {
+    uint32_t begin, end;
+    int64_t sum_nj, sum_ns; /* sum_nj unknown: some of them is */
+} part_leaves;
+
+static part_leaves leaves_of(const pj_joules *j, uint32_t part, uint32_t from)
+{
+    part_leaves p = {from, from, 0, 0};
+    while (p.end < j->tree->leaf_count && j->leaf_part[p.end] == part) {
+        const pj_leaf *leaf = &j->tree->leaves[p.end];
+        p.sum_ns += leaf->end_ns - leaf->begin_ns;
+        pj_nj_add(&p.sum_nj, j->rail_gross[++p.end]); /* slot 0 is the time before the run */
+    }
+    return p;
+}
+
+/* Distributes the target among the leaves in proportion to what they have; by time if they have
+ * nothing. */
+static void scale_leaves(pj_joules *j, const part_leaves *p, double share, int64_t target_nj)
+{
+    double sum = 0;
+    int64_t given = 0;
+    bool by_time = p->sum_nj == 0;
+    for (uint32_t i = p->begin; i < p->end; i++) {
+        const pj_leaf *leaf = &j->tree->leaves[i];
+        int64_t *gross = &j->rail_gross[i + 1], *net = &j->rail_net[i + 1];
+        int64_t idle = *net == PJ_NJ_UNKNOWN ? 0 : *gross - *net;
+        sum += by_time ? (double)(leaf->end_ns - leaf->begin_ns) / (double)p->sum_ns
+                       : (double)*gross / (double)p->sum_nj;
+        int64_t own =
+            i + 1 == p->end ? target_nj - given : llround(sum * (double)target_nj) - given;
+        given += own;
+        *gross = own;
+        if (*net != PJ_NJ_UNKNOWN) *net = own - llround(share * (double)idle);
+    }
+}
+
+static void scale_each(pj_joules *j, const part_leaves *p, double share)
+{
+    for (uint32_t i = p->begin; i < p->end; i++) {
+        int64_t *gross = &j->rail_gross[i + 1], *net = &j->rail_net[i + 1];
+        if (*gross != PJ_NJ_UNKNOWN) *gross = llround(share * (double)*gross);
+        if (*net != PJ_NJ_UNKNOWN) *net = llround(share * (double)*net);
+    }
+}
+
+static bool find_parts(pj_joules *j)
+{
+    const pj_shares *shares = j->options->shares;
+    if (j->leaf_part) return true;
+    j->leaf_part = pj_alloc(j->tree->leaf_count ? j->tree->leaf_count : 1, sizeof *j->leaf_part);
+    for (uint32_t i = 0; j->leaf_part && i < j->tree->leaf_count; i++)
+        j->leaf_part[i] =
+            (uint32_t)(pj_shares_at(shares, j->tree->leaves[i].begin_ns) - shares->parts);
+    return j->leaf_part != NULL;
+}
+
+pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err)
+{
+    const pj_shares *shares = j->options->shares;
+    double whole_mj = 0; /* of the run so far: rounding errors do not add up over the parts */
+    int64_t given_nj = 0;
+    uint32_t at = 0;
+    if (!shares) return PJ_OK;
+    result->part_factor = pj_alloc(shares->count, sizeof *result->part_factor);
+    result->part_sd = pj_alloc(shares->count, sizeof *result->part_sd);
+    if (!result->part_factor || !result->part_sd || !find_parts(j))
+        return pj_fail_memory(err, "the shares of a run");
+    for (uint32_t k = 0; k < shares->count; k++) {
+        const pj_share_part *part = &shares->parts[k];
+        part_leaves p = leaves_of(j, k, at);
+        pj_share_energy e = pj_share_part_energy(part, result->rail);
+        at = p.end;
+        result->part_factor[k] = part->share;
+        if (p.begin == p.end) continue;
+        bool is_known = p.sum_nj != PJ_NJ_UNKNOWN && e.mj > -1e12 && e.mj < 1e12 && p.sum_ns > 0;
+        if (!is_known) {
+            scale_each(j, &p, part->share);
+            continue;
+        }
+        whole_mj += part->share * e.mj;
+        int64_t target_nj = llround(whole_mj * 1e6) - given_nj;
+        given_nj += target_nj;
+        scale_leaves(j, &p, part->share, target_nj);
+        if (p.sum_nj > 0) result->part_factor[k] = (double)target_nj / (double)p.sum_nj;
+        if (e.mj > 0 && e.sd_mj > 0) result->part_sd[k] = e.sd_mj / e.mj;
+    }
+    return PJ_OK;
+}
+
+double pj_joules_share_of(const pj_joules *j, uint32_t leaf)
+{
+    return j->leaf_part ? j->options->shares->parts[j->leaf_part[leaf]].share : 1;
+}
