@@ -46,6 +46,7 @@ class SessionOptions(Sized):
         ("database", c.c_char_p),
         ("spool_dir", c.c_char_p),
         ("baseline_seconds", c.c_double),
+        ("share_rule", c.c_char_p),
     ]
 
 
@@ -61,6 +62,7 @@ class RunOptions(Sized):
         ("depth", c.c_int),
         ("batch_size", c.c_uint32),
         ("settings_json", c.c_char_p),
+        ("weight", c.c_double),
     ]
 
 
@@ -109,6 +111,24 @@ class RunResult(Sized):
         ("phase_count", c.c_uint32),
         ("phases", PhaseResult * 8),
         ("json", c.c_void_p),
+    ]
+
+
+class WindowRail(c.Structure):
+    _fields_ = [("name", c.c_char * 32), ("gross", Joules)]
+
+
+class WindowResult(Sized):
+    _fields_ = [
+        ("size", c.c_size_t),
+        ("duration_ms", c.c_double),
+        ("energy_source", c.c_int),
+        ("is_partial", c.c_bool),
+        ("total", Joules),
+        ("net", Joules),
+        ("total_upper_mj", c.c_double),
+        ("rail_count", c.c_uint32),
+        ("rails", WindowRail * 64),
     ]
 
 
@@ -168,10 +188,13 @@ FUNCTIONS = {
     "pj_session_open": (c.c_int, [c.POINTER(SessionOptions), c.POINTER(_P), _E]),
     "pj_session_close": (None, [_P]),
     "pj_run_begin": (c.c_int, [_P, c.POINTER(RunOptions), c.POINTER(_P), _E]),
+    "pj_run_set_weight": (c.c_int, [_P, c.c_double, _E]),
     "pj_run_describe": (c.c_int, [_P, c.POINTER(RunFacts), _E]),
     "pj_run_end": (c.c_int, [_P, c.c_int, c.POINTER(RunResult), _E]),
     "pj_run_fail": (c.c_int, [_P, c.c_char_p, c.POINTER(RunResult), _E]),
     "pj_result_fini": (None, [c.POINTER(RunResult)]),
+    "pj_window_begin": (c.c_int, [_P, c.POINTER(_P), _E]),
+    "pj_window_end": (c.c_int, [_P, c.POINTER(WindowResult), _E]),
     "pj_run_id": (c.c_char_p, [_P]),
     "pj_run_name": (c.c_uint32, [_P, c.c_char_p]),
     "pj_run_lane": (_P, [_P]),

@@ -111,6 +111,31 @@ def _read_result(r: n.RunResult) -> Result:
     )
 
 
+@dataclass(frozen=True)
+class WindowResult:
+    """What the machine took between two moments. `energy` is gross, `energy_net` above the idle machine."""
+
+    duration_ms: float
+    energy_source: str  # measured, modelled or unavailable
+    is_partial: bool  # a rail that belongs to the total was missing
+    energy: Optional[Energy]
+    energy_net: Optional[Energy]
+    energy_upper_mj: Optional[float]  # where the energy is unavailable: at most this, if known
+    rails: Mapping[str, Optional[Energy]] = field(default_factory=dict)  # each sensor's; some may contain others
+
+
+def _read_window(r: n.WindowResult) -> WindowResult:
+    return WindowResult(
+        duration_ms=r.duration_ms,
+        energy_source=n.QUALITIES[r.energy_source],
+        is_partial=r.is_partial,
+        energy=_energy(r.total),
+        energy_net=_energy(r.net),
+        energy_upper_mj=_known(r.total_upper_mj),
+        rails={rail.name.decode(): _energy(rail.gross) for rail in r.rails[: r.rail_count]},
+    )
+
+
 _warned = False
 
 
@@ -142,6 +167,8 @@ class Session:
     database: a file, or "none" to store nothing (default PERJOULE_DB, else the user's own).
     interval_ms: sampling interval (default each source's own).
     baseline_seconds: how long the idle machine is looked at before the first run; 0 does not.
+    share_rule: how runs that are open at the same time divide the machine's energy: "equal", or "weight" (see
+    Run.set_weight).
     """
 
     def __init__(
@@ -150,6 +177,7 @@ class Session:
         database: Optional[str] = None,
         interval_ms: Optional[float] = None,
         baseline_seconds: float = 1.0,
+        share_rule: Optional[str] = None,
     ):
         self._handle = None
         self._native = n.library()
@@ -160,6 +188,7 @@ class Session:
             interval_ns=int((interval_ms or 0) * 1e6),
             database=n.text(self.database),
             baseline_seconds=baseline_seconds if baseline_seconds > 0 else -1.0,
+            share_rule=n.text(share_rule),
         )
         handle, error = c.c_void_p(), n.Error()
         n.check(self._native.pj_session_open(c.byref(options), c.byref(handle), c.byref(error)), error)
@@ -178,6 +207,7 @@ class Session:
         depth: str = "module",
         batch_size: int = 1,
         settings: Optional[Mapping[str, Any]] = None,
+        weight: float = 1.0,
     ) -> "Run":
         """Begins a run. Used with `with`, it ends when the block does, and fails when that raises."""
         if depth not in n.DEPTHS:
@@ -193,6 +223,7 @@ class Session:
             depth=n.DEPTHS[depth],
             batch_size=batch_size,
             settings_json=n.text(json.dumps(settings)) if settings else None,
+            weight=weight,
         )
         handle, error = c.c_void_p(), n.Error()
         n.check(self._native.pj_run_begin(self._open(), c.byref(options), c.byref(handle), c.byref(error)), error)
@@ -200,6 +231,12 @@ class Session:
         with self._lock:
             self._runs.add(run)
         return run
+
+    def window(self) -> "OpenWindow":
+        """Begins to measure the machine, without a run; `end()` gives the energy. Windows may overlap."""
+        handle, error = c.c_void_p(), n.Error()
+        n.check(self._native.pj_window_begin(self._open(), c.byref(handle), c.byref(error)), error)
+        return OpenWindow(self, handle)
 
     def _open(self):
         if self._handle is None:
@@ -225,6 +262,23 @@ class Session:
     def __del__(self):
         if getattr(self, "_handle", None) is not None:
             self.close()
+
+
+class OpenWindow:
+    """A window that goes on; made by Session.window."""
+
+    def __init__(self, session: Session, handle):
+        self._session, self._handle = session, handle
+
+    def end(self) -> WindowResult:
+        handle, self._handle = self._handle, None
+        if handle is None or self._session._handle is None:
+            raise RuntimeError("the window is over")
+        result, error = n.WindowResult(), n.Error()
+        n.check(self._session._native.pj_window_end(handle, c.byref(result), c.byref(error)), error)
+        if result.energy_source == 0 and result.rail_count == 0:
+            warn_unavailable()
+        return _read_window(result)
 
 
 class _Span:
@@ -355,6 +409,11 @@ class Run:
     def set_prompts(self, tokens: Sequence[int]) -> None:
         """Tokens of each sequence's prompt."""
         self._native.pj_run_set_prompts(self._open(), (c.c_uint32 * len(tokens))(*tokens), len(tokens))
+
+    def set_weight(self, weight: float) -> None:
+        """Its part in what several open runs divide, in a session with share_rule="weight"."""
+        error = n.Error()
+        n.check(self._native.pj_run_set_weight(self._open(), weight, c.byref(error)), error)
 
     def set_tokens(self, input_tokens: int, output_tokens: int) -> None:
         self._native.pj_run_set_tokens(self._open(), input_tokens, output_tokens)

@@ -23,62 +23,41 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from . import _native as n
-from .session import Energy, Result, Run, Session
+from .session import Energy, OpenWindow, Session, WindowResult
 
 
-class _Pool:
-    """Sessions that store nothing, one for each window that is open at the same time."""
+class _Shared:
+    """The session that all windows of the process are in; it stores nothing and is opened on first use."""
 
     def __init__(self):
-        self._free: list = []
+        self._session: Optional[Session] = None
         self._lock = threading.Lock()
 
-    def take(self) -> Session:
+    def begin(self) -> OpenWindow:
         with self._lock:
-            if self._free:
-                return self._free.pop()
-        return Session(database="none", baseline_seconds=0)
+            if self._session is None:
+                self._session = Session(database="none", baseline_seconds=0)
+            session = self._session
+        return session.window()
 
-    def give(self, session: Session) -> None:
-        with self._lock:
-            self._free.append(session)
+    def forget(self) -> None:
+        """In a forked child: the parent's session is there, its threads are not."""
+        if self._session is not None:
+            self._session._handle = None
+        self.__init__()
 
     def close(self) -> None:
         with self._lock:
-            sessions, self._free = self._free, []
-        for session in sessions:
+            session, self._session = self._session, None
+        if session is not None:
             session.close()
 
 
-_pool = _Pool()
-
-
-def _after_fork() -> None:
-    """A child has the objects of its parent's sessions, not their threads."""
-    for session in _pool._free:
-        session._handle = None
-    _pool.__init__()
-
+_shared = _Shared()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_pool.close)
-
-
-def _begin() -> tuple:
-    session = _pool.take()
-    try:
-        return session, session.run(engine="python", depth="off")
-    except BaseException:
-        session.close()
-        raise
-
-
-def _end(session: Session, run: Run, status: str = "completed") -> Result:
-    try:
-        return run.end(status)
-    finally:
-        _pool.give(session)
+    os.register_at_fork(after_in_child=lambda: _shared.forget())
+atexit.register(lambda: _shared.close())
 
 
 class Measured:
@@ -86,7 +65,7 @@ class Measured:
 
     def __init__(self, name: Optional[str]):
         self.name = name
-        self.result: Optional[Result] = None
+        self.result: Optional[WindowResult] = None
 
     @property
     def energy(self) -> Optional[Energy]:
@@ -99,7 +78,7 @@ class Measured:
 
     @property
     def seconds(self) -> Optional[float]:
-        return None if self.result is None or self.result.duration_ms is None else self.result.duration_ms / 1000
+        return None if self.result is None else self.result.duration_ms / 1000
 
     @property
     def rails(self) -> Mapping[str, Optional[float]]:
@@ -114,9 +93,9 @@ class Measured:
         return f"{label}{self.seconds:.4g} s, {energy} ({self.result.energy_source})"
 
 
-def _rails(result: Optional[Result]) -> dict:
-    rails = (result.summary.get("rails") if result else None) or []
-    return {r["name"]: None if r["gross"]["mj"] is None else r["gross"]["mj"] / 1000 for r in rails}
+def _rails(result: Optional[WindowResult]) -> dict:
+    rails = result.rails if result else {}
+    return {name: None if energy is None else energy.joules for name, energy in rails.items()}
 
 
 class measure:
@@ -187,11 +166,11 @@ class _Block:
         self.measured, self._report = Measured(name), report
 
     def __enter__(self) -> Measured:
-        self._session, self._run = _begin()
+        self._window = _shared.begin()
         return self.measured
 
     def __exit__(self, kind, exc, trace) -> None:
-        self.measured.result = _end(self._session, self._run, "completed" if kind is None else "cancelled")
+        self.measured.result = self._window.end()
         if self._report is not None:
             self._report(self.measured)
 
@@ -240,7 +219,7 @@ class Window:
                 raise ValueError(f"the window {key!r} is open already")
             self._open[key] = None
         try:
-            opened = _begin()
+            opened = _shared.begin()
         except BaseException:
             del self._open[key]
             raise
@@ -253,10 +232,9 @@ class Window:
             opened = self._open.pop(key, None)
         if opened is None:
             raise ValueError(f"no window {key!r} is open")
-        result = _end(*opened, "cancelled" if cancel else "completed")
-        return self._measurement(result)
+        return self._measurement(opened.end())
 
-    def _measurement(self, result: Result) -> Measurement:
+    def _measurement(self, result: WindowResult) -> Measurement:
         rails = {name: joules for name, joules in _rails(result).items() if joules is not None}
         gpus = {int(name[3:] or 0): joules for name, joules in rails.items()
                 if name.startswith("gpu") and (name[3:].isdigit() or name == "gpu")}
@@ -266,7 +244,7 @@ class Window:
         def of(name):
             return {0: rails[name]} if name in rails else None
         return Measurement(
-            time=(result.duration_ms or 0.0) / 1000, gpu_energy=gpus, cpu_energy=of("cpu"), dram_energy=of("dram"),
+            time=result.duration_ms / 1000, gpu_energy=gpus, cpu_energy=of("cpu"), dram_energy=of("dram"),
             total=result.energy, energy_source=result.energy_source)
 
 

@@ -30,7 +30,7 @@ class StoredCase(unittest.TestCase):
 
         self.addCleanup(restore)
         self.addCleanup(session_module._close_default)
-        self.addCleanup(window_module._pool.close)
+        self.addCleanup(window_module._shared.close)
 
     def session(self, **options):
         options.setdefault("baseline_seconds", 0.05)

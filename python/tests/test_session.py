@@ -69,6 +69,22 @@ class Recording(StoredCase):
             [t.join() for t in threads]
         self.assertEqual(sorted(r["position"] for r in self.rows("SELECT position FROM tokens")), [0, 1, 2, 3])
 
+    def test_runs_that_overlap_divide_what_a_window_measures(self):
+        with perjoule.Session(database=self.db, baseline_seconds=0.1, share_rule="weight") as session:
+            window = session.window()
+            with session.run(weight=3) as first, session.run() as second:
+                second.set_weight(2)
+                time.sleep(0.3)
+            measured = window.end()
+            with self.assertRaisesRegex(RuntimeError, "over"):
+                window.end()
+        first, second = first.result, second.result
+        self.assertEqual({first.summary["allocation"], second.summary["allocation"]}, {"weight"})
+        self.assertGreater(first.joules, second.joules)
+        self.assertLess(first.energy.mj + second.energy.mj, measured.energy.mj * 1.05)
+        self.assertGreater(measured.energy.mj, 0.8 * sum(rail.mj for rail in measured.rails.values()))
+        self.assertLess(measured.energy_net.mj, measured.energy.mj)
+
     def test_a_block_that_raises_is_a_failed_run_with_its_reason(self):
         session = self.session()
         with self.assertRaises(KeyError), session.run() as run:
