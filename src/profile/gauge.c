@@ -365,16 +365,19 @@ pj_status pj_gauge_window_begin(pj_gauge *g, pj_gauge_window *w, pj_error *err)
     return pj_fail_memory(err, "a window");
 }
 
+/* Only a window that waited for its end may say that no more will be known of the time before it:
+ * runs divide that time, too. */
 static void close_window(pj_gauge *g, pj_gauge_window *w, pj_curve_energy *energies)
 {
+    int64_t force_ns = energies ? w->end_ns : 0;
     pthread_mutex_lock(&g->mutex);
     g->windows--;
-    pull(g, w->end_ns);
+    pull(g, force_ns);
     for (uint32_t r = 0; energies && r < g->rail_count; r++)
         pj_division_window_energy(g->division, w->window, r, &energies[r]);
     if (w->window) pj_division_window_close(g->division, w->window);
     w->window = NULL;
-    leave(g, w->end_ns);
+    leave(g, force_ns);
     drop_division(g);
     pthread_mutex_unlock(&g->mutex);
 }
