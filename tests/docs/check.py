@@ -169,7 +169,7 @@ def check_sources():
     known = re.search(r"known: ([^)]*)\)", output("run", "-m", str(ROOT / "models/demo"), "--power", "?", "x"))
     text = output("run", "--help")
     for source in known[1].split(", ") if known else [""]:
-        report(source and re.search(rf"\b{source}\b", text.split("--power LIST")[1].split("--interval")[0]), f"run --help does not name {source}")
+        report(bool(source and re.search(rf"\b{source}\b", text.split("--power LIST")[1].split("--interval")[0])), f"run --help does not name {source}")
 
 
 def check_targets(path):
