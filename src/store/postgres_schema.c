@@ -1,7 +1,7 @@
 /*
- * The schema on PostgreSQL: the tables, columns and views of sqlite_schema.c in this engine's types.
- * Published tables and columns never change their meaning; later versions append steps and never
- * modify an earlier one.
+ * The schema on PostgreSQL: the tables, columns and views of sqlite_schema.c in this engine's
+ * types. Published tables and columns never change their meaning; later versions append steps and
+ * never modify an earlier one.
  *
  * Every table of a run carries run_id and machine_id. Tables are partitioned by the month of the
  * run: a run's id is a UUIDv7, which begins with its time, so that a range of ids is a range of

@@ -14,16 +14,19 @@ struct CMUnitTest {
     void (*run)(void **state);
 };
 
-#define cmocka_unit_test(f) {#f, f}
-#define cmocka_run_group_tests(tests, setup, teardown)                                             \
+#define cmocka_unit_test(f) \
+    {                       \
+#f, f               \
+    }
+#define cmocka_run_group_tests(tests, setup, teardown) \
     cross_run(tests, sizeof tests / sizeof *tests)
 
-#define fail_msg(...)                                                                              \
-    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, __VA_ARGS__),                 \
+#define fail_msg(...)                                                              \
+    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, __VA_ARGS__), \
      fputc('\n', stderr), exit(1))
-#define assert_true(c)                                                                             \
-    do {                                                                                           \
-        if (!(c)) fail_msg("%s", #c);                                                              \
+#define assert_true(c)                \
+    do {                              \
+        if (!(c)) fail_msg("%s", #c); \
     } while (0)
 #define assert_null(p)               assert_true((p) == NULL)
 #define assert_int_equal(a, b)       assert_true((long long)(a) == (long long)(b))
