@@ -146,17 +146,16 @@ static bool is_repository(const char *name)
 
 static pj_status not_found(const search *s, const char *name, const char *folder, pj_error *err)
 {
-    char hint[512] = "";
-    if (s->nearest.word)
-        pj_nearest_write(&s->nearest, "", hint, sizeof hint);
-    else if (starts_with(name, "ollama:"))
+    char hint[512] = "", nearest[256] = "";
+    pj_nearest_write(&s->nearest, "", nearest, sizeof nearest);
+    if (starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
     else if (is_repository(name))
         snprintf(hint, sizeof hint, "; hf download %.200s fetches it from Hugging Face", name);
     return pj_fail(err, PJ_E_NOT_FOUND,
                    "there is no model %.200s: not a path, and not in %s or what Hugging Face, "
-                   "Ollama, LM Studio and llama.cpp keep%s",
-                   name, folder, hint);
+                   "Ollama, LM Studio and llama.cpp keep%s%s",
+                   name, folder, hint, nearest);
 }
 
 static pj_status take_found(const search *s, const char *name, const char *folder, char *path,

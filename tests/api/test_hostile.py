@@ -183,7 +183,8 @@ class Hostile(unittest.TestCase):
         with harness.Server("--queue", "2") as server:
             self.attack(server)
         self.assertEqual(server.process.returncode, 0)
-        self.assertEqual(server.errors, "perjoule serve: stopping\n")  # no sanitizer report
+        # No sanitizer report. A busy machine may not end a run within the time that stopping has.
+        self.assertRegex(server.errors, r"\Aperjoule serve: stopping\n(perjoule serve: stopped at once; [^\n]*\n)?\Z")
 
     def attack(self, server):
         paths = server.get("/api/openapi.json").json()["paths"]
