@@ -10,7 +10,7 @@ PLAN = {"name": "sweep", "models": [MODEL], "dtypes": ["bf16", "q8_0"], "inputs"
 LONG = PLAN | {"name": "long", "outputs": [64], "repeat": 40}
 
 
-def wait_until(what, seconds=40 * SLOW):
+def wait_until(what, seconds=180 * SLOW):  # a cell waits until the machine is idle
     end = time.time() + seconds
     while time.time() < end:
         found = what()
@@ -83,14 +83,14 @@ class Experiments(unittest.TestCase):
 
     def test_survives_kill_9(self):
         server = Server()
-        self.begin(server, LONG | {"repeat": 6, "outputs": [16]})
+        self.begin(server, LONG | {"repeat": 3, "outputs": [16]})
         wait_until(lambda: (p := view(server, "long")["progress"]) and p["done"] >= 2)
         server.process.kill()
         server.process.wait()
         again = Server(db=server.db, folder=server.folder)
         self.await_state(again, "long", "completed")
         done = places(again, "long")
-        self.assertEqual((len(done), len(set(done))), (12, 12))
+        self.assertEqual((len(done), len(set(done))), (6, 6))
         again.stop()
         server.stop()
 
