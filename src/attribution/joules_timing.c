@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
-enum { CLIMB_ROUNDS = 4, MOST_REFINED = 100 };
+enum { CLIMB_ROUNDS = 8, MOST_REFINED = 100 };
 /* Margin before and after the run, larger than any delay. */
 #define AROUND_NS  (1000 * 1000000000LL)
 #define SURE       0.85 /* prior probability that a declared value is right */
@@ -124,13 +124,29 @@ static double evidence(const search *s, const candidate *c)
     return found;
 }
 
+/* Length of a window; 0: as declared. */
+static int64_t length_of(const pj_rail *rail, int64_t period, int64_t window)
+{
+    return window > 0 ? window : rail->window_ns > 0 ? rail->window_ns : period;
+}
+
+/* The delays that are tried with windows of a length: how long, how far apart. */
+static int64_t longest_delay(const pj_rail *rail, int64_t period, int64_t window)
+{
+    int64_t length = length_of(rail, period, window);
+    return 5 * period / 2 + (length > period ? length : 0);
+}
+static int64_t delay_step(const pj_rail *rail, int64_t period, int64_t window)
+{
+    int64_t step = length_of(rail, period, window) > period ? period / 4 : period / STEPS_A_PERIOD;
+    return step > 0 ? step : 1;
+}
+
 static void add_candidates(search *s, int64_t period, int64_t window, double window_prior)
 {
     const pj_rail *rail = &s->j->d->rails[s->result->rail];
-    int64_t length = window > 0 ? window : rail->window_ns > 0 ? rail->window_ns : period;
-    int64_t longest = 5 * period / 2 + (length > period ? length : 0);
-    int64_t step = length > period ? period / 4 : period / STEPS_A_PERIOD;
-    if (step < 1) step = 1;
+    int64_t longest = longest_delay(rail, period, window);
+    int64_t step = delay_step(rail, period, window);
     int64_t steps = longest / step;
     if (steps > MOST_DELAYS - 1) steps = MOST_DELAYS - 1;
     int64_t earliest = -(rail->delay_ns / step) * step; /* a delay cannot be negative */
@@ -259,19 +275,21 @@ static double *try_shift(search *s, int64_t shift, int64_t window, double log_pr
     return &c->log_weight;
 }
 
-/* Hill-climbs from a timing to the likeliest delay nearby; the delays visited become the
- * candidates. */
+/* Hill-climbs from a timing to the likeliest delay nearby, in smaller steps where none improves it;
+ * the delays visited become the candidates. */
 static void climb(search *s, const pj_timing *from, double step, double log_prior)
 {
     double at = (double)from->shift_ns;
     double here = *try_shift(s, from->shift_ns, from->window_ns, log_prior);
-    for (int round = 0; round < CLIMB_ROUNDS; round++, step /= 2) {
+    for (int round = 0; round < CLIMB_ROUNDS; round++) {
         double up = *try_shift(s, (int64_t)(at + step), from->window_ns, log_prior);
         double down = *try_shift(s, (int64_t)(at - step), from->window_ns, log_prior);
         if (up > here && up >= down)
             at += step, here = up;
         else if (down > here)
             at -= step, here = down;
+        else
+            step /= 2;
     }
 }
 
@@ -284,7 +302,7 @@ static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timin
     try_shift(s, 0, 0, log(sure));
     for (uint32_t i = 0; i < count; i++) {
         bool first = i == 0 || timings[i].window_ns != timings[0].window_ns;
-        double step = (double)period / STEPS_A_PERIOD;
+        double step = (double)delay_step(rail, period, timings[i].window_ns);
         if (first) climb(s, &timings[i], step, log((1 - sure) / (2 * CLIMB_ROUNDS + 1) / 2));
     }
     double best = -INFINITY, sum = 0;
@@ -308,11 +326,10 @@ static bool has_edges(const pj_window *windows, size_t count)
 }
 
 /* Clamps timings to the range of delays that were tried. */
-static void keep_within(pj_timing *timings, uint32_t count, int64_t period)
+static void keep_within(const pj_rail *rail, pj_timing *timings, uint32_t count, int64_t period)
 {
     for (uint32_t i = 0; i < count; i++) {
-        int64_t longest =
-            5 * period / 2 + (timings[i].window_ns > period ? timings[i].window_ns : 0);
+        int64_t longest = longest_delay(rail, period, timings[i].window_ns);
         if (timings[i].shift_ns > longest) timings[i].shift_ns = longest;
         if (timings[i].shift_ns < -longest) timings[i].shift_ns = -longest;
     }
@@ -346,7 +363,7 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
         chosen = choose(s, period_ns, timings);
         if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
             chosen = refine(s, j, period_ns, timings, chosen);
-        keep_within(timings, chosen, period_ns);
+        keep_within(rail, timings, chosen, period_ns);
     }
     pj_free(s->windows);
     pj_free(s->priors);
