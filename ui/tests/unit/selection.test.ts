@@ -1,5 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import {
+  CHOSEN,
   clearSelection,
   EMPTY,
   go,
@@ -69,10 +70,11 @@ test('defaults are left out', () => {
 });
 
 test('nonsense in the address takes the default', () => {
+  const ids = Array.from({ length: CHOSEN + 1 }, (_, i) => `id${i}`);
   const s = parse(
-    '?view=%3Cscript%3E&t=9-3&token=-4&layer=1e9&metric=joy&page=0&order=up&ids=,,a,b,c,d,e',
+    `?view=%3Cscript%3E&t=9-3&token=-4&layer=1e9&metric=joy&page=0&order=up&ids=,,${ids}`,
   );
-  expect(s).toEqual({ ...EMPTY, ids: ['a', 'b', 'c', 'd'] });
+  expect(s).toEqual({ ...EMPTY, ids: ids.slice(0, CHOSEN) });
 });
 
 test('token 0 is a selection, not nothing', () => {
