@@ -32,7 +32,7 @@ PROGRAM, ROOT, LIBRARY = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = [ROOT / "README.md", ROOT / "docs/guide.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
 LEFT_OUT = re.compile(r"(make|sudo|git)\b|.*# not here: ")
-SECONDS = 120  # timeout of one command, on a busy machine
+SECONDS = 300  # timeout of one command, on a busy machine
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
 counts = {True: 0, False: 0}
 
