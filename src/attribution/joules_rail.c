@@ -8,6 +8,7 @@
  */
 #include "attribution/joules.h"
 
+#include "base/interval.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -334,10 +335,9 @@ static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, 
         for (size_t k = result->first_block[i];
              k < b->count && b->segments[k].begin_ns < leaf->end_ns; k++) {
             const pj_segment *s = &b->segments[k];
-            int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
-            int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
-            if (end <= begin || isnan(s->energy_mj)) continue;
-            double mj = result->fit.power_mw[leaf->class_] * (double)(end - begin) * 1e-9;
+            double part_s = PJ_OVERLAP_S(leaf, s);
+            if (part_s == 0 || isnan(s->energy_mj)) continue;
+            double mj = result->fit.power_mw[leaf->class_] * part_s;
             if (k != block) sums.energies += block_mj * block_mj, block_mj = 0, block = k;
             block_mj += free * mj;
             sums.squares += free * mj * mj;
@@ -368,18 +368,16 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
 static double judge_spread(const pj_joules *j, const pj_rail_result *result)
 {
     double *count = count_leaves(j);
-    double assumed =
-        j->options->class_spread > 0 ? j->options->class_spread : PJ_USUAL_CLASS_SPREAD;
     if (!count || !result->has_fit || j->options->trusted) {
         pj_free(count);
         return 0;
     }
     spread_sums sums = sum_leaves(j, result, count);
     pj_free(count);
-    if (!(sums.squares > 0)) return assumed;
+    if (!(sums.squares > 0)) return usual_spread(j);
     double bound = sqrt(sum_residuals(j, result) / sums.squares);
     double leaves = sums.energies / sums.squares;
-    double seen = leaves < SEES_ROWS ? fmin(bound, MOST_SPREAD) : fmin(bound, assumed);
+    double seen = leaves < SEES_ROWS ? fmin(bound, MOST_SPREAD) : fmin(bound, usual_spread(j));
     return fmax(fmax(seen, result->fit.spread), LEAST_SPREAD);
 }
 

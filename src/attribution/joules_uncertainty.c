@@ -12,6 +12,7 @@
  */
 #include "attribution/joules.h"
 
+#include "base/interval.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
@@ -187,10 +188,8 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
     if (k < *low) *low = k;
     for (; k < b->count && b->segments[k].begin_ns < leaf->end_ns; k++) {
         const pj_segment *s = &b->segments[k];
-        int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
-        int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
-        if (end <= begin) continue;
-        double part_s = (double)(end - begin) * 1e-9, mj = mw * part_s;
+        double part_s = PJ_OVERLAP_S(leaf, s), mj = mw * part_s;
+        if (part_s == 0) continue;
         g->net_mj[k] += mj;
         g->time_s[k] += part_s;
         g->squares[k] += mj * mj;
@@ -229,11 +228,8 @@ static double bridge_variance(const judgement *g, const pj_rail_result *result, 
     double mw = result->fit.power_mw[leaf->class_], sum = 0, squares = 0;
     size_t k = result->first_block[index];
     for (k = k < low ? low : k; k < high && b->segments[k].begin_ns < leaf->end_ns; k++) {
-        const pj_segment *s = &b->segments[k];
-        int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
-        int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
-        if (end <= begin) continue;
-        double effect = mw * (double)(end - begin) * 1e-9 * (member ? 1 - g->f[k] : -g->f[k]);
+        double effect =
+            mw * PJ_OVERLAP_S(leaf, &b->segments[k]) * (member ? 1 - g->f[k] : -g->f[k]);
         sum += effect;
         squares += effect * effect;
     }
@@ -251,10 +247,9 @@ static void add_bridges(judgement *g, const pj_rail_result *result, size_t low, 
     figure->spread_var = fmax(figure->spread_var + spread * sum, 0);
 }
 
-static void weigh_timings(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
-                          size_t count, set_figure *figure)
+static void weigh_timings(const pj_rail_result *result, const uint32_t *leaves, size_t count,
+                          set_figure *figure)
 {
-    (void)j;
     for (uint32_t a = 0; a < result->alternative_count; a++) {
         double mj = 0;
         for (size_t i = 0; i < count; i++) mj += (double)result->alternative_mj[a][leaves[i]];
@@ -299,13 +294,13 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
     g->used_count = 0;
     for (size_t i = 0; i < count; i++) {
         figure->gross_mj += (double)result->leaf_mj[leaves[i]];
-        if (result->has_fit) add_leaf(g, result, leaves[i], &low, &high, &seconds);
+        if (!result->has_fit) continue;
+        add_leaf(g, result, leaves[i], &low, &high, &seconds);
         g->member[leaves[i]] = true;
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
     if (!result->has_fit) { /* shared by time: all of it may belong to others */
         figure->random_var = figure->gross_mj * figure->gross_mj;
-        for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
         return;
     }
     if (low < high) {
@@ -316,7 +311,7 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
     }
     for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
     for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
-    weigh_timings(j, result, leaves, count, figure);
+    weigh_timings(result, leaves, count, figure);
 }
 
 static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,

@@ -2,6 +2,8 @@
  * the phase that covers most of its window and with the share that it covers. */
 #include "attribution/build.h"
 
+#include "base/interval.h"
+
 #include <math.h>
 
 typedef struct phase_share {
@@ -18,11 +20,9 @@ static phase_share phase_of(const pj_tree *tree, int64_t begin_ns, int64_t end_n
     for (uint32_t k = *from; k < last; k++) {
         const pj_node *node = &tree->nodes[tree->children[k]];
         if (node->begin_ns >= end_ns) break;
-        int64_t a = node->begin_ns > begin_ns ? node->begin_ns : begin_ns;
-        int64_t b = node->end_ns < end_ns ? node->end_ns : end_ns;
-        if (b <= a) continue;
-        in_phase[node->phase] += (double)(b - a);
-        rest -= (double)(b - a);
+        double ns = (double)pj_overlap_ns(node->begin_ns, node->end_ns, begin_ns, end_ns);
+        in_phase[node->phase] += ns;
+        rest -= ns;
     }
     in_phase[PJ_PHASE_IDLE] += rest > 0 ? rest : 0;
     phase_share best = {PJ_PHASE_IDLE, 0};

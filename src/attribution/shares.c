@@ -1,6 +1,7 @@
 /* Parts of a run's time from the records of its spool. */
 #include "attribution/shares.h"
 
+#include "base/interval.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -120,11 +121,9 @@ double pj_shares_mean(const pj_shares *s, int64_t begin_ns, int64_t end_ns)
     const pj_share_part *p = pj_shares_at(s, begin_ns);
     double at_begin = p->share;
     for (; p < s->parts + s->count && p->begin_ns < end_ns; p++) {
-        int64_t from = p->begin_ns > begin_ns ? p->begin_ns : begin_ns;
-        int64_t to = p->end_ns < end_ns ? p->end_ns : end_ns;
-        if (to <= from) continue;
-        sum += p->share * (double)(to - from);
-        covered += (double)(to - from);
+        double ns = (double)pj_overlap_ns(p->begin_ns, p->end_ns, begin_ns, end_ns);
+        sum += p->share * ns;
+        covered += ns;
     }
     return covered > 0 ? sum / covered : at_begin;
 }

@@ -1,6 +1,7 @@
 /* Builds blocks from windows: their energies, and how these depend on the readings. */
 #include "energy/blocks.h"
 
+#include "base/interval.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -115,10 +116,8 @@ static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int6
     double sum = 0;
     for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < end; i++) {
         const pj_leaf *leaf = &in->leaves[i];
-        int64_t a = leaf->begin_ns > begin ? leaf->begin_ns : begin;
-        int64_t z = leaf->end_ns < end ? leaf->end_ns : end;
-        if (z <= a) continue;
-        double mj = in->power_mw[leaf->class_] * (double)(z - a) * 1e-9;
+        int64_t ns = pj_overlap_ns(leaf->begin_ns, leaf->end_ns, begin, end);
+        double mj = in->power_mw[leaf->class_] * (double)ns * 1e-9;
         sum += mj;
         if (squares) *squares += mj * mj;
     }
@@ -192,10 +191,7 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
 {
     pj_segment *s = &b->segments[k];
     const pj_window *w = &in->windows[b->window_of[k]];
-    int64_t begin = w->begin_ns > s->begin_ns ? w->begin_ns : s->begin_ns;
-    double block_s = (double)(s->end_ns - s->begin_ns) * 1e-9;
-    int64_t end = w->end_ns < s->end_ns ? w->end_ns : s->end_ns;
-    double seen_s = (double)(end - begin) * 1e-9;
+    double block_s = (double)(s->end_ns - s->begin_ns) * 1e-9, seen_s = PJ_OVERLAP_S(w, s);
     double window_s = (double)(w->end_ns - w->begin_ns) * 1e-9;
     double unseen_s = block_s - seen_s;
     if (unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s) {
@@ -250,10 +246,7 @@ static bool share_windows(pj_blocks *b, const pj_blocks_input *in)
         while (first + 1 < b->count && b->segments[first].end_ns <= w->begin_ns) first++;
         b->first_block[i] = first;
         for (size_t j = 0; j <= b->bands && first + j < b->count; j++) {
-            const pj_segment *s = &b->segments[first + j];
-            int64_t a = s->begin_ns > w->begin_ns ? s->begin_ns : w->begin_ns;
-            int64_t z = s->end_ns < w->end_ns ? s->end_ns : w->end_ns;
-            b->share[i * (b->bands + 1) + j] = z > a ? (double)(z - a) * 1e-9 : 0;
+            b->share[i * (b->bands + 1) + j] = PJ_OVERLAP_S(&b->segments[first + j], w);
         }
     }
     return true;

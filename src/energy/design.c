@@ -3,6 +3,7 @@
  * back an overlapping (parallel) leaf may reach. */
 #include "energy/design.h"
 
+#include "base/interval.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -72,13 +73,6 @@ static size_t add_hats(pj_design *d, const sweep *s, const pj_window *w, double 
     return count;
 }
 
-static double overlap_s(const pj_leaf *leaf, const pj_window *w)
-{
-    int64_t begin = leaf->begin_ns > w->begin_ns ? leaf->begin_ns : w->begin_ns;
-    int64_t end = leaf->end_ns < w->end_ns ? leaf->end_ns : w->end_ns;
-    return end > begin ? (double)(end - begin) * 1e-9 : 0;
-}
-
 /* Time of every leaf in all windows together. */
 static void add_seen(sweep *s)
 {
@@ -88,7 +82,7 @@ static void add_seen(sweep *s)
         while (first < in->leaf_count && s->reach[first] <= in->windows[w].begin_ns) first++;
         for (size_t i = first; i < in->leaf_count; i++) {
             if (in->leaves[i].begin_ns >= in->windows[w].end_ns) break;
-            s->seen_s[i] += overlap_s(&in->leaves[i], &in->windows[w]);
+            s->seen_s[i] += PJ_OVERLAP_S(&in->leaves[i], &in->windows[w]);
         }
     }
 }
@@ -102,7 +96,7 @@ static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
     for (size_t i = first; i < s->input->leaf_count; i++) {
         const pj_leaf *leaf = &s->input->leaves[i];
         if (leaf->begin_ns >= w->end_ns) break;
-        double part_s = overlap_s(leaf, w);
+        double part_s = PJ_OVERLAP_S(leaf, w);
         if (!(part_s > 0)) continue;
         if (seconds[leaf->class_] == 0) s->touched[count++] = leaf->class_;
         seconds[leaf->class_] += part_s;

@@ -5,9 +5,9 @@
  * The prior's spread is fixed rather than estimated: an empirical spread collapses with poor
  * sensors and makes intervals too narrow. The classes' common mean gets a wide prior, since the
  * run's mean power is not the mean of its classes; conditioning on the measured total determines
- * it. Sensor noise and baseline drift are marginalised over a grid, weighted by evidence: with few
- * windows many values are plausible, and an interval conditional on one of them would be too
- * narrow.
+ * it. Sensor noise, the drift of all work and the spread of power within a class are marginalised
+ * over a grid, weighted by evidence: with few windows many values are plausible, and an interval
+ * conditional on one of them would be too narrow.
  */
 #include "energy/attribute.h"
 

@@ -3,6 +3,8 @@
  * within one nanojoule of its exact share. */
 #include "energy/attribute.h"
 
+#include "base/interval.h"
+
 #include <math.h>
 
 #define UNKNOWN INT64_MIN
@@ -25,9 +27,7 @@ static int64_t deal(dealer *d, double weight)
 
 static int64_t overlap_ns(const pj_segment *s, const pj_leaf *l)
 {
-    int64_t begin = l->begin_ns > s->begin_ns ? l->begin_ns : s->begin_ns;
-    int64_t end = l->end_ns < s->end_ns ? l->end_ns : s->end_ns;
-    return end > begin ? end - begin : 0;
+    return pj_overlap_ns(l->begin_ns, l->end_ns, s->begin_ns, s->end_ns);
 }
 
 static double overlap_ms(const pj_segment *s, const pj_leaf *l)
