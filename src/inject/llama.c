@@ -118,22 +118,23 @@ __attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, in
                                                             const char *format, ...)
 {
     enum { MOST = 512 };
-    char *first = state.lines + state.used, *at = first;
+    char *line = state.lines + state.used, times[64] = "";
     if (state.used + MOST > LINES_BYTES) {
         state.lost++;
         return;
     }
-    if (begin_ns) at += sprintf(at, "@%" PRId64, begin_ns);
-    if (end_ns) at += sprintf(at, "-%" PRId64, end_ns);
-    at += sprintf(at, "%s#%ld ", begin_ns ? " " : "", (long)getpid());
+    if (end_ns)
+        snprintf(times, sizeof times, "@%" PRId64 "-%" PRId64 " ", begin_ns, end_ns);
+    else if (begin_ns)
+        snprintf(times, sizeof times, "@%" PRId64 " ", begin_ns);
+    int used = snprintf(line, MOST, "%s#%ld ", times, (long)getpid());
     va_list arguments;
     va_start(arguments, format);
-    int bytes = vsnprintf(at, (size_t)(first + MOST - 1 - at), format, arguments);
+    used += vsnprintf(line + used, (size_t)(MOST - 1 - used), format, arguments);
     va_end(arguments);
-    if (bytes >= first + MOST - 1 - at) bytes = (int)(first + MOST - 2 - at);
-    at += bytes;
-    *at++ = '\n';
-    state.used += (size_t)(at - first);
+    if (used > MOST - 2) used = MOST - 2;
+    line[used++] = '\n';
+    state.used += (size_t)used;
 }
 
 #define say(at_ns, ...) say_times(at_ns, 0, __VA_ARGS__)
