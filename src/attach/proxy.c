@@ -137,7 +137,8 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
     pj_url_authority(x->o->url, authority, sizeof authority);
     snprintf(text, sizeof text, "%s %s%s%s", what, authority, why ? ": " : "",
              why ? strerror(why) : "");
-    bool untold = !p->has_head || p->mode == PJ_ANSWER_WHOLE;
+    bool untold = !p->has_head;
+    pj_pair_pass_what_came(x->o, p);
     drop_request(x, p, PJ_EXCHANGE_FAILED, text);
     hang_up(&p->server);
     if (untold)

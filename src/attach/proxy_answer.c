@@ -4,6 +4,7 @@
  */
 #include "attach/proxy_pair.h"
 
+#include "attach/body_insert.h"
 #include "base/json.h"
 
 #include <math.h>
@@ -36,25 +37,27 @@ static pj_proxy_energy energy_now(const pj_proxy_options *o, const pj_pair *p, i
     return (pj_proxy_energy){NAN, NAN, NAN, NAN, NAN, "unavailable", NULL, false};
 }
 
-/* Copies bytes with `"energy_joules": {...}` before each of the braces marked. */
-static void insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes, size_t count,
-                   size_t from, int64_t now_ns, pj_buffer *to)
+/* Copies what was received, framing included where it is chunked, with `"energy_joules": {...}` at
+ * the places marked. False: no memory for it. */
+static bool insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes, size_t count,
+                   int64_t now_ns, pj_buffer *to)
 {
     pj_buffer member;
     pj_proxy_energy energy = energy_now(o, p, now_ns);
-    size_t at = 0;
     pj_buffer_init(&member, 4096);
     pj_buffer_text(&member, "\"energy_joules\":");
     write_energy(&energy, &member);
-    for (uint32_t i = 0; i < p->spot_count && !member.failed; i++) {
-        size_t spot = p->spots[i] - from;
-        pj_buffer_append(to, bytes + at, spot - at);
-        if (!p->spot_empty[i]) pj_buffer_char(to, ',');
-        pj_buffer_append(to, member.data, member.length);
-        at = spot;
-    }
-    pj_buffer_append(to, bytes + at, count - at);
+    pj_body_insert in = {.member = pj_buffer_get(&member),
+                         .member_bytes = member.length,
+                         .at = p->spots,
+                         .is_empty = p->spot_empty,
+                         .count = member.failed ? 0 : p->spot_count};
+    if (p->answer_body.kind == PJ_BODY_CHUNKED)
+        pj_body_insert_chunked(&in, bytes, count, to);
+    else
+        pj_body_insert_plain(&in, bytes, count, to);
     pj_buffer_fini(&member);
+    return !to->failed;
 }
 
 /* X-Energy-Joules and what belongs to it, as lines of a head or trailer. */
@@ -183,6 +186,7 @@ static void mark_spots(const pj_proxy_options *o, pj_pair *p, const char *bytes,
 static void queue_hold(pj_pair *p)
 {
     if (p->hold.length) pj_pair_queue(&p->to_client, p->hold.data, p->hold.length);
+    p->to_client.bytes.failed |= p->hold.failed; /* ends the connection: bytes are missing */
     pj_buffer_clear(&p->hold);
     p->spot_count = 0;
 }
@@ -190,6 +194,7 @@ static void queue_hold(pj_pair *p)
 void pj_pair_flush_hold(pj_pair *p)
 {
     if (p->mode != PJ_ANSWER_STREAM || !p->hold.length) return;
+    if (p->takes_trailers && pj_wire_body_ending(&p->answer_body)) return;
     p->chunk_raw = p->in_chunk;
     p->framing_sent = !p->in_chunk && !pj_wire_body_between(&p->answer_body);
     queue_hold(p);
@@ -198,28 +203,16 @@ void pj_pair_flush_hold(pj_pair *p)
 /* A chunk that is complete in hold, its size line included. */
 static void queue_chunk(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
-    pj_buffer data;
-    char size[24];
+    pj_buffer grown;
+    bool wants = p->spot_count && !p->chunk_raw;
     p->in_chunk = false;
-    if (!p->spot_count || p->chunk_raw) {
-        queue_hold(p);
-        return;
-    }
-    pj_buffer_init(&data, PJ_PAIR_HOLD_BYTES + 64 * 1024);
-    insert(o, p, p->hold.data + p->data_from, p->hold.length - p->data_from, p->data_from, now_ns,
-           &data);
-    if (data.failed) {
-        queue_hold(p);
-    } else {
-        int n = snprintf(size, sizeof size, "%zx\r\n", data.length);
-        if (p->hold.data[0] == '\r')
-            pj_pair_queue(&p->to_client, "\r\n", 2); /* of the one before */
-        pj_pair_queue(&p->to_client, size, (size_t)n);
-        pj_pair_queue(&p->to_client, data.data, data.length);
+    pj_buffer_init(&grown, PJ_PAIR_HOLD_BYTES + 64 * 1024);
+    if (wants && insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
+        pj_pair_queue(&p->to_client, grown.data, grown.length);
         pj_buffer_clear(&p->hold);
-        p->spot_count = 0;
     }
-    pj_buffer_fini(&data);
+    queue_hold(p);
+    pj_buffer_fini(&grown);
 }
 
 static bool must_wait(const pj_pair *p)
@@ -228,20 +221,20 @@ static bool must_wait(const pj_pair *p)
            pj_exchange_answer(p->exchange)->finish_reason[0];
 }
 
-static void queue_end(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
-                      int64_t now_ns)
+/* The last chunk and the trailer section, which may have come in pieces, with trailers of ours. */
+static void queue_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
     pj_buffer lines;
-    queue_hold(p);
-    if (!p->takes_trailers || count < 2 || p->answer_body.kind != PJ_BODY_CHUNKED) {
-        pj_pair_queue(&p->to_client, bytes, count);
-        return;
-    }
+    size_t last = p->hold.length >= 2 ? p->hold.length - 2 : 0;
     pj_buffer_init(&lines, 4096);
-    write_lines(o, p, now_ns, &lines);
-    pj_pair_queue(&p->to_client, bytes, count - 2);
-    if (lines.length) pj_pair_queue(&p->to_client, lines.data, lines.length);
-    pj_pair_queue(&p->to_client, bytes + count - 2, 2);
+    if (p->takes_trailers && last) {
+        write_lines(o, p, now_ns, &lines);
+        pj_pair_queue(&p->to_client, p->hold.data, last);
+        pj_pair_queue(&p->to_client, lines.data, lines.length);
+        pj_pair_queue(&p->to_client, p->hold.data + last, 2);
+        pj_buffer_clear(&p->hold);
+    }
+    queue_hold(p);
     pj_buffer_fini(&lines);
 }
 
@@ -254,9 +247,9 @@ static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, 
         mark_spots(o, p, bytes, count);
         pj_buffer grown;
         pj_buffer_init(&grown, count + 64 * 1024);
-        insert(o, p, bytes, count, 0, now_ns, &grown);
-        pj_pair_queue(&p->to_client, grown.failed ? bytes : grown.data,
-                      grown.failed ? count : grown.length);
+        bool is_grown = insert(o, p, bytes, count, now_ns, &grown);
+        pj_pair_queue(&p->to_client, is_grown ? grown.data : bytes,
+                      is_grown ? grown.length : count);
         pj_buffer_fini(&grown);
         p->spot_count = 0;
     } else {
@@ -285,19 +278,18 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
             pj_pair_flush_hold(p);
         return PJ_STEP_MORE;
     }
-    if (part.kind == PJ_WIRE_END) {
-        pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
-        queue_end(o, p, bytes, part.bytes, now_ns);
-        return PJ_STEP_DONE;
-    }
     if (!p->hold.length) p->hold_ns = now_ns;
     pj_buffer_append(&p->hold, bytes, part.bytes);
+    if (part.kind == PJ_WIRE_END) {
+        pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
+        queue_end(o, p, now_ns);
+        return PJ_STEP_DONE;
+    }
     if (part.kind == PJ_WIRE_CHUNK) {
         p->in_chunk = true;
         p->chunk_raw = p->framing_sent;
         p->framing_sent = false;
         p->chunk_bytes = part.chunk_bytes;
-        p->data_from = p->hold.length;
         if (part.chunk_bytes > PJ_PAIR_HOLD_BYTES) pj_pair_flush_hold(p);
     }
     return PJ_STEP_MORE;
@@ -305,58 +297,31 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
 
 /* ---- whole answers -------------------------------------------------------------------------- */
 
-/* Chunked or not, as it came: where it was chunked it now is one chunk of another size only if a
- * figure went in. */
 static void queue_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
-    pj_buffer lines, data;
-    bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
-    char size[24];
+    pj_buffer lines, grown;
     pj_buffer_init(&lines, 4096);
-    pj_buffer_init(&data, PJ_PAIR_WHOLE_BYTES + 64 * 1024);
+    pj_buffer_init(&grown, PJ_PAIR_WHOLE_BYTES + 64 * 1024);
     pj_buffer_printf(&lines, "X-Energy-Run: %s\r\n",
                      o->hooks.id(o->hooks.context, p->request_hook));
     write_lines(o, p, now_ns, &lines);
-    insert(o, p, pj_buffer_get(&p->hold), p->hold.length, 0, now_ns, &data);
-    queue_head(p, &lines, p->answer.body == PJ_BODY_LENGTH ? (long)data.length : -1);
-    if (chunked && data.length) {
-        int n = snprintf(size, sizeof size, "%zx\r\n", data.length);
-        pj_pair_queue(&p->to_client, size, (size_t)n);
+    if (p->spot_count && insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
+        pj_buffer_fini(&p->hold);
+        p->hold = grown;
+        pj_buffer_init(&grown, 0);
     }
-    if (data.length) pj_pair_queue(&p->to_client, data.data, data.length);
-    if (chunked)
-        pj_pair_queue(&p->to_client, data.length ? "\r\n0\r\n\r\n" : "0\r\n\r\n",
-                      data.length ? 7 : 5);
-    pj_buffer_clear(&p->hold);
-    p->spot_count = 0;
+    queue_head(p, &lines, p->answer.body == PJ_BODY_LENGTH ? (long)p->hold.length : -1);
+    queue_hold(p);
     pj_buffer_fini(&lines);
-    pj_buffer_fini(&data);
+    pj_buffer_fini(&grown);
 }
 
-/* Too much to be kept: from here on it passes as it is. */
+/* From here on the answer passes as it is: it is too much to be kept, or broke off. */
 static void give_up_whole(const pj_proxy_options *o, pj_pair *p)
 {
-    char size[24];
     queue_stream_head(o, p);
-    if (p->answer_body.kind == PJ_BODY_CHUNKED && p->hold.length) {
-        int n = snprintf(size, sizeof size, "%zx\r\n", p->hold.length);
-        pj_pair_queue(&p->to_client, size, (size_t)n);
-        pj_pair_queue(&p->to_client, p->hold.data, p->hold.length);
-        n = snprintf(size, sizeof size, "\r\n%llx\r\n", (unsigned long long)p->answer_body.left);
-        pj_pair_queue(&p->to_client, size, (size_t)n);
-    } else {
-        pj_pair_queue(&p->to_client, pj_buffer_get(&p->hold), p->hold.length);
-    }
-    pj_buffer_clear(&p->hold);
-    p->spot_count = 0;
-}
-
-/* In a chunk's data, or where there are none. */
-static bool is_too_much(const pj_pair *p, size_t more)
-{
-    bool here = p->answer_body.kind == PJ_BODY_UNTIL_CLOSE ||
-                (p->answer_body.kind == PJ_BODY_CHUNKED && p->answer_body.left > 0);
-    return p->mode == PJ_ANSWER_WHOLE && here && p->hold.length + more > PJ_PAIR_WHOLE_BYTES;
+    queue_hold(p);
+    p->mode = PJ_ANSWER_PASS;
 }
 
 static pj_answer_step end_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
@@ -373,8 +338,8 @@ static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_
     if (part.kind == PJ_WIRE_DATA) {
         if (p->exchange) pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
         mark_spots(o, p, bytes, part.bytes);
-        pj_buffer_append(&p->hold, bytes, part.bytes);
     }
+    pj_buffer_append(&p->hold, bytes, part.bytes);
     return part.kind == PJ_WIRE_END || p->answer_body.done ? end_whole(o, p, now_ns) : PJ_STEP_MORE;
 }
 
@@ -400,17 +365,21 @@ static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_wire_p
     return step;
 }
 
+void pj_pair_pass_what_came(const pj_proxy_options *o, pj_pair *p)
+{
+    if (p->has_head && p->mode == PJ_ANSWER_WHOLE) give_up_whole(o, p);
+    queue_hold(p);
+}
+
 pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const char *bytes,
                                  size_t count, int64_t now_ns)
 {
     while (count && !p->answer_body.done) {
-        if (is_too_much(p, count)) {
+        if (p->mode == PJ_ANSWER_WHOLE && p->hold.length + count > PJ_PAIR_WHOLE_BYTES)
             give_up_whole(o, p);
-            p->mode = PJ_ANSWER_PASS;
-        }
         pj_wire_part part = pj_wire_body_next(&p->answer_body, bytes, count);
         if (part.kind == PJ_WIRE_BROKEN) {
-            pj_pair_flush_hold(p);
+            pj_pair_pass_what_came(o, p);
             pj_pair_queue(&p->to_client, bytes, count);
             return PJ_STEP_BROKEN;
         }
@@ -428,7 +397,7 @@ pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const ch
 pj_answer_step pj_pair_take_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
     if (!p->has_head || p->answer_body.kind != PJ_BODY_UNTIL_CLOSE) {
-        pj_pair_flush_hold(p);
+        pj_pair_pass_what_came(o, p);
         return PJ_STEP_BROKEN;
     }
     p->answer_body.done = true;

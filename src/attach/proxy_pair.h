@@ -55,8 +55,7 @@ typedef struct pj_pair {
     pj_answer_mode mode;
     bool has_head;
     pj_usage_spot spot;
-    pj_buffer hold;       /* the chunk in work, or the whole answer */
-    size_t data_from;     /* in hold */
+    pj_buffer hold;       /* the chunk in progress, or the whole answer, with its framing */
     uint64_t chunk_bytes; /* of the chunk in hold */
     bool in_chunk;
     bool chunk_raw;    /* part of it is on its way already: it passes as it is */
@@ -84,6 +83,8 @@ pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const ch
                                  size_t count, int64_t now_ns);
 /* The server closed the connection. */
 pj_answer_step pj_pair_take_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
+/* The answer breaks off: queues what has come of it, so that it breaks off for the client alike. */
+void pj_pair_pass_what_came(const pj_proxy_options *o, pj_pair *p);
 /* Queues a chunk that has been held for too long as it is. */
 void pj_pair_flush_hold(pj_pair *p);
 /* Its energy is final, or there is no more time: queues what waited. DONE, or MORE for a stream

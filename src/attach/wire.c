@@ -325,3 +325,8 @@ bool pj_wire_body_between(const pj_wire_body *b)
 {
     return b->kind == PJ_BODY_CHUNKED && b->state == SIZE && !b->digits;
 }
+
+bool pj_wire_body_ending(const pj_wire_body *b)
+{
+    return b->kind == PJ_BODY_CHUNKED && !b->done && b->state >= TRAILER;
+}

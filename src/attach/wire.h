@@ -90,5 +90,7 @@ pj_wire_part pj_wire_body_next(pj_wire_body *body, const char *bytes, size_t cou
 
 /* Between two chunks: nothing of the next one's size line has come yet. */
 bool pj_wire_body_between(const pj_wire_body *body);
+/* The size line of the last chunk has come, the end of the trailer section has not. */
+bool pj_wire_body_ending(const pj_wire_body *body);
 
 #endif

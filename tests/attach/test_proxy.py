@@ -149,6 +149,62 @@ class Transparent(unittest.TestCase):
         through = self.proxy.raw(post(plain, "/v1/chat/completions", "TE: trailers"))
         self.assertRegex(through, rb"\r\n0\r\nX-Energy-Joules: [0-9.e+-]+\r\nX-Energy-Method: [^\r]*\r\n\r\n$")
 
+    def test_trailers_survive_being_cut(self):
+        """The energy's trailers come after the server's own, wherever the last bytes are cut."""
+        end = b"0;last\r\nX-Checksum: 7\r\n\r\n"
+
+        def answer(request, send):
+            self.engine.head(send)
+            self.engine.chunk(send, sse(chat_chunk("a"), chat_chunk(None, "stop")))
+            for i in range(len(end)):
+                send(end[i:i + 1])
+                time.sleep(0.03)  # longer than incomplete chunks are held
+            return False
+        self.engine.answer = answer
+        through = self.proxy.raw(post(STREAM, "/v1/chat/completions", "TE: trailers"))
+        self.assertRegex(through, rb"\r\n0;last\r\nX-Checksum: 7\r\nX-Energy-Joules: [0-9.e+-]+\r\n"
+                                  rb"X-Energy-Method: [^\r]*\r\n\r\n$")
+
+    def test_chunks_of_a_whole_answer_stay_as_they_are(self):
+        """Boundaries, extensions and trailers are the server's; only the chunk with the figure is longer."""
+        parts = (b'{"model":"m","choices":[{"index":0,"message":{"content":"a"}}],"us',
+                 b'age":{"prompt_tokens":1,', b'"completion_tokens":1', b'}', b'}')
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+        end = b"000;e\r\nX-Sum: 1\r\nX-Other: two words\r\n\r\n"
+
+        def framed(texts):
+            return b"".join(b"%04X;n=%d\r\n%s\r\n" % (len(p), i, p) for i, p in enumerate(texts)) + end
+
+        def answer(request, send):
+            body = head + framed(parts)
+            step = int(request["headers"].get("x-step", len(body)))
+            for at in range(0, len(body), step):
+                send(body[at:at + step])
+            return True
+        self.engine.answer = answer
+        for header in ("X-A: b", "X-Step: 1", "X-Step: 7"):
+            through = self.proxy.raw(post({**STREAM, "stream": False}, "/v1/chat/completions", header))
+            got, _, text = through.partition(b"\r\n\r\n")
+            figure = ENERGY.search(text)[0]
+            self.assertIn(b"X-Energy-Method: ", got)
+            self.assertIn(b"Trailer: X-Sum", got)
+            self.assertEqual(text, framed(parts).replace(b"0001;n=3\r\n", b"%x;n=3\r\n%s" % (1 + len(figure), figure), 1))
+            self.assertEqual(self.proxy.raw(post({**STREAM, "stream": False}, "/v1/chat/completions", "X-Energy: none",
+                                                 header)), head + framed(parts))
+
+    def test_extensions_of_a_grown_chunk_of_a_stream_stay(self):
+        event = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n'
+
+        def answer(request, send):
+            self.engine.head(send)
+            self.engine.chunk(send, sse(chat_chunk("a"), chat_chunk(None, "stop"), done=False))
+            send(b"%X;sum=\"1\"\r\n%s\r\n0\r\n\r\n" % (len(event), event))
+            return False
+        self.engine.answer = answer
+        through = self.proxy.raw(post(STREAM))
+        figure = ENERGY.search(through)[0]
+        self.assertIn(b'\r\n%x;sum="1"\r\n' % (len(event) + len(figure)), through)
+
     def test_connections_are_kept(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)
         for _ in range(3):
@@ -296,6 +352,18 @@ class Hostile(unittest.TestCase):
             return False
         got, run = self.through(broken)
         self.assertEqual(run[0], "failed")
+
+    def test_a_whole_answer_that_breaks_off(self):
+        """The client gets the part that came, once, as it would without the proxy."""
+        for body in (b"Content-Length: 90\r\n\r\n{\"choices\":[", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
+                     b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"u"):
+            def broken(engine, request, send, body=body):
+                send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + body)
+                return False
+            got, run = self.through(broken)
+            self.assertEqual(got.count(b"HTTP/1.1"), 1, got)
+            self.assertTrue(got.endswith(body.partition(b"\r\n\r\n")[2]), got)
+            self.assertEqual(run[0], "failed")
 
     def test_a_server_that_is_not_there(self):
         engine = Engine()
