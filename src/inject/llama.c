@@ -12,7 +12,8 @@
  *   computes up to there, synchronises and tells us.
  *
  * No header of theirs is used. Lines go to the descriptor in PERJOULE_MARKERS after each step, in
- * the grammar of docs/formats.md, never blocking.
+ * the grammar of docs/formats.md, never blocking. While the pipe is full they are kept; once there
+ * are too many, the nodes of a step or whole steps are left out and counted in a line `lost N`.
  */
 #include "inject/llama_batch.h"
 #include "inject/llama_nodes.h"
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,9 +32,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GAP_NS INT64_C(250000000) /* without a step for longer, generation has paused */
+#define GAP_NS  INT64_C(250000000) /* without a step for longer, generation has paused */
+#define EXIT_NS INT64_C(500000000) /* for a full pipe to be read when the process ends */
 
-enum { NODES = 1 << 16, LINES_BYTES = 4 << 20, WRITE_BYTES = 4096 };
+/* Steps leave STEP_BYTES free: a step's own lines, and the ends of what is open. */
+enum { NODES = 1 << 16, LINES_BYTES = 4 << 20, WRITE_BYTES = 4096, STEP_BYTES = 8192 };
 
 /* ---- their interface ----------------------------------------------------------------------- */
 
@@ -113,6 +117,18 @@ static void flush(void)
     errno = kept;
 }
 
+/* The process ends: a pipe that is being read is given time to take the rest. */
+static void flush_at_exit(void)
+{
+    int64_t until_ns = now_ns() + EXIT_NS, left_ns;
+    flush();
+    while (state.used && (left_ns = until_ns - now_ns()) > 0) {
+        struct pollfd p = {.fd = state.marker_fd, .events = POLLOUT};
+        if (poll(&p, 1, (int)(left_ns / 1000000) + 1) <= 0 || !(p.revents & POLLOUT)) return;
+        flush();
+    }
+}
+
 /* "@BEGIN[-END] #LANE TEXT"; 0: no such time. The process is the lane. */
 __attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, int64_t end_ns,
                                                             const char *format, ...)
@@ -138,6 +154,14 @@ __attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, in
 }
 
 #define say(at_ns, ...) say_times(at_ns, 0, __VA_ARGS__)
+
+static void say_lost(void)
+{
+    uint64_t lost = state.lost;
+    if (!lost || state.used + STEP_BYTES > LINES_BYTES) return;
+    state.lost = 0;
+    say(0, "lost %" PRIu64, lost);
+}
 
 /* ---- facts of the model -------------------------------------------------------------------- */
 
@@ -274,7 +298,7 @@ static void say_nodes(void)
     uint32_t count = step.count;
     size_t room = room_in_pipe();
     if (count == 0) return;
-    if (!nodes || count > NODES || state.used + (size_t)count * MOST > LINES_BYTES ||
+    if (!nodes || count > NODES || state.used + (size_t)count * MOST + STEP_BYTES > LINES_BYTES ||
         (size_t)count * USUAL > room) {
         state.lost += count;
         return;
@@ -282,6 +306,15 @@ static void say_nodes(void)
     for (uint32_t i = 0; i < count; i++)
         say_node(&open, &nodes[i], i ? nodes[i - 1].end_ns : nodes[0].begin_ns);
     close_part(&open, nodes[count - 1].end_ns);
+}
+
+/* Too much waits to be written. The step before must not seem to last until the next that is. */
+static void leave_step_out(pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
+{
+    end_step(begin_ns);
+    if (c.prompt_tokens <= c.generated) state.token++;
+    state.active_ns = end_ns;
+    state.lost += 1 + step.count;
 }
 
 static void record_step(const void *context, pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
@@ -299,9 +332,13 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
     state.decided_bytes = state.used;
     state.first_ns = begin_ns;
     bool is_prompt = c.prompt_tokens > c.generated;
-    begin_step(is_prompt ? STEP_PROMPT : STEP_TOKEN, c.prompt_tokens && c.generated, begin_ns);
     state.input += c.prompt_tokens;
     state.output += c.outputs;
+    if (state.used + STEP_BYTES > LINES_BYTES) {
+        leave_step_out(c, begin_ns, end_ns);
+        return;
+    }
+    begin_step(is_prompt ? STEP_PROMPT : STEP_TOKEN, c.prompt_tokens && c.generated, begin_ns);
     state.active_ns = end_ns;
     say_nodes();
 }
@@ -353,6 +390,7 @@ static int32_t run_step(const call *c)
     step.is_in = false;
     pthread_mutex_lock(&state.mutex);
     record_step(c->context, contents, begin_ns, end_ns);
+    say_lost();
     if (!state.is_undecided) flush();
     pthread_mutex_unlock(&state.mutex);
     errno = kept;
@@ -533,8 +571,9 @@ __attribute__((destructor)) static void finish(void)
 {
     if (!is_recording() || pthread_mutex_trylock(&state.mutex) != 0) return;
     end_phase(state.active_ns);
-    if (state.lost) say(0, "lost %" PRIu64, state.lost);
-    flush();
+    flush_at_exit();
+    say_lost();
+    flush_at_exit();
     state.marker_fd = -1;
     pthread_mutex_unlock(&state.mutex);
 }

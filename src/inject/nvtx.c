@@ -4,7 +4,9 @@
  * first call and offers slots to be filled; `perjoule exec` names this one. Push and pop become
  * sections on a lane of their thread and domain, start and end become finished spans; both are
  * lines in the grammar of docs/formats.md, collected per thread and written to the descriptor in
- * PERJOULE_MARKERS when a buffer is full, every 20 ms while ranges come, and when the process ends.
+ * PERJOULE_MARKERS when there are enough of them, every 20 ms while ranges come, and when the
+ * process ends. The program never waits: while the pipe is full lines stay in the buffer, and once
+ * that is full whole ranges are left out and counted in a line `lost N`.
  *
  * Nothing here needs another library or an NVIDIA header: the few types of NVTX's interface that
  * are used are declared below. Each shared object of the program that uses NVTX calls the entry
@@ -12,6 +14,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,8 +26,15 @@
 #include <unistd.h>
 #include <wchar.h>
 
-enum { BUFFER_BYTES = 4096, NAME_BYTES = 200, OPEN_RANGES = 4096 };
+enum { BUFFER_BYTES = 32 << 10, NAME_BYTES = 200, OPEN_RANGES = 4096, DOMAINS = 64 };
+enum {
+    LINE_BYTES = 100 + NAME_BYTES,
+    END_BYTES = 48,
+    WRITE_BYTES = 4096 /* a pipe's atomic write */
+};
 #define FLUSH_NS INT64_C(20000000)
+#define RETRY_NS INT64_C(1000000)   /* the pipe was full */
+#define EXIT_NS  INT64_C(200000000) /* for a full pipe to be read when the process ends */
 
 /* ---- NVTX's interface ---------------------------------------------------------------------- */
 
@@ -114,12 +124,20 @@ static name name_of_attributes(const domain *d, const attributes *a)
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
+/* The open ranges of a thread in a domain. Bit n of `is_left_out` says that the one at depth n was
+ * not written, so that its end must not be either. */
+typedef struct lane {
+    uint32_t depth;
+    uint64_t is_left_out;
+} lane;
+
 typedef struct buffer {
-    atomic_flag busy; /* its thread writes; whoever ends the process flushes */
-    uint32_t used;
+    atomic_flag busy;    /* its thread writes; whoever ends the process flushes */
+    bool is_stuck;       /* the pipe was full */
+    uint32_t used, open; /* bytes; ranges whose ends are still to be written */
     int64_t flushed_ns;
-    uint64_t thread;
-    int depth;
+    uint64_t thread, lost;
+    lane lanes[DOMAINS]; /* by number; more domains than that share them */
     struct buffer *next;
     char text[BUFFER_BYTES];
 } buffer;
@@ -135,12 +153,52 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The pipe takes a buffer whole or not at all; what it does not take is lost. */
+static char *put_number(char *at, uint64_t value)
+{
+    char digits[20];
+    int count = 0;
+    do digits[count++] = (char)('0' + value % 10);
+    while (value /= 10);
+    while (count) *at++ = digits[--count];
+    return at;
+}
+
+static char *put_text(char *at, const char *text, size_t bytes)
+{
+    memcpy(at, text, bytes);
+    return at + bytes;
+}
+
+/* Whole lines, as many as fit into one write that is not mixed with others. */
+static size_t piece_of(const buffer *b, size_t done)
+{
+    size_t bytes = b->used - done;
+    if (bytes <= WRITE_BYTES) return bytes;
+    bytes = WRITE_BYTES;
+    while (b->text[done + bytes - 1] != '\n') bytes--;
+    return bytes;
+}
+
+/* What the pipe does not take stays. */
 static void flush(buffer *b)
 {
     int kept = errno;
-    if (b->used && write(marker_fd, b->text, b->used) < 0) errno = 0;
-    b->used = 0;
+    size_t done = 0;
+    if (b->lost && b->used + (b->open + 1) * (size_t)END_BYTES <= BUFFER_BYTES) {
+        char *at = put_text(b->text + b->used, "lost ", 5);
+        at = put_number(at, b->lost);
+        *at++ = '\n';
+        b->used = (uint32_t)(at - b->text);
+        b->lost = 0;
+    }
+    while (done < b->used) {
+        size_t bytes = piece_of(b, done);
+        if (write(marker_fd, b->text + done, bytes) != (ssize_t)bytes) break;
+        done += bytes;
+    }
+    memmove(b->text, b->text + done, b->used - done);
+    b->used -= (uint32_t)done;
+    b->is_stuck = b->used > 0;
     errno = kept;
 }
 
@@ -155,21 +213,38 @@ static void unlock(buffer *b)
     atomic_flag_clear_explicit(&b->busy, memory_order_release);
 }
 
-static void flush_all(void)
+static bool flush_locked(buffer *b)
 {
-    for (buffer *b = atomic_load(&buffers); b; b = b->next) {
-        lock(b);
-        flush(b);
-        unlock(b);
-    }
+    lock(b);
+    flush(b);
+    bool is_stuck = b->is_stuck;
+    unlock(b);
+    return is_stuck;
 }
 
-/* A child of fork has copies of what its parent will write itself. */
+/* The process ends: a pipe that is being read is given time to take the rest. */
+static void flush_all(void)
+{
+    int64_t until_ns = now_ns() + EXIT_NS;
+    for (buffer *b = atomic_load(&buffers); b; b = b->next)
+        while (flush_locked(b)) {
+            struct pollfd p = {.fd = marker_fd, .events = POLLOUT};
+            int64_t left_ns = until_ns - now_ns();
+            if (left_ns <= 0 || poll(&p, 1, (int)(left_ns / 1000000) + 1) <= 0) break;
+            if (!(p.revents & POLLOUT)) break;
+        }
+}
+
+/* A child of fork has copies of what its parent will write itself, and is inside ranges that only
+ * the parent has begun. */
 static void forget_all(void)
 {
     for (buffer *b = atomic_load(&buffers); b; b = b->next) {
         unlock(b);
-        b->used = 0;
+        b->used = b->open = 0;
+        b->lost = 0;
+        b->is_stuck = false;
+        for (int i = 0; i < DOMAINS; i++) b->lanes[i].is_left_out = UINT64_MAX;
         b->thread = b == mine ? (uint64_t)syscall(SYS_gettid) : b->thread;
     }
 }
@@ -188,66 +263,82 @@ static buffer *my_buffer(void)
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-static char *put_number(char *at, uint64_t value)
+/* Writes out what there is once it is enough or old enough. False: no room for a line of `bytes`
+ * beside the ends of the ranges that are open. */
+static bool make_room(buffer *b, size_t bytes, int64_t at_ns)
 {
-    char digits[20];
-    int count = 0;
-    do digits[count++] = (char)('0' + value % 10);
-    while (value /= 10);
-    while (count) *at++ = digits[--count];
-    return at;
-}
-
-static char *put_text(char *at, const char *text, size_t bytes)
-{
-    memcpy(at, text, bytes);
-    return at + bytes;
-}
-
-/* "@BEGIN[-END] #LANE VERB[NAME]": a thread and a domain have a lane of their own. */
-static void write_line(buffer *b, int64_t begin_ns, int64_t end_ns, uint64_t lane, const char *verb,
-                       const name *n)
-{
-    enum { MOST = 100 + NAME_BYTES };
-    int64_t last_ns = end_ns ? end_ns : begin_ns;
-    lock(b);
-    if (b->used + MOST > BUFFER_BYTES || last_ns - b->flushed_ns > FLUSH_NS) {
+    size_t needed = bytes + b->open * (size_t)END_BYTES;
+    bool is_due = b->used + LINE_BYTES > WRITE_BYTES || at_ns - b->flushed_ns > FLUSH_NS;
+    bool may_try = !b->is_stuck || at_ns - b->flushed_ns > RETRY_NS;
+    if (is_due && may_try) {
         flush(b);
-        b->flushed_ns = last_ns;
+        b->flushed_ns = at_ns;
     }
+    return b->used + needed <= BUFFER_BYTES;
+}
+
+/* "@BEGIN[-END] #LANE VERB[NAME]" */
+static void put_line(buffer *b, int64_t begin_ns, int64_t end_ns, uint64_t lane_number,
+                     const char *verb, const name *n)
+{
     char *at = b->text + b->used;
     *at++ = '@';
     at = put_number(at, (uint64_t)begin_ns);
     if (end_ns) *at++ = '-', at = put_number(at, (uint64_t)end_ns);
     at = put_text(at, " #", 2);
-    at = put_number(at, lane);
+    at = put_number(at, lane_number);
     *at++ = ' ';
     at = put_text(at, verb, strlen(verb));
     if (n) at = put_text(at, n->text, n->bytes);
     *at++ = '\n';
     b->used = (uint32_t)(at - b->text);
-    unlock(b);
 }
 
-static uint64_t lane_of(const buffer *b, const domain *d)
+/* A thread and a domain have a lane of their own. */
+static uint64_t lane_number_of(const buffer *b, const domain *d)
 {
     return b->thread | (uint64_t)d->number << 32;
+}
+
+static uint64_t bit_of(uint32_t depth)
+{
+    return depth < 64 ? UINT64_C(1) << depth : 0;
 }
 
 static int push(const domain *d, const name *n)
 {
     buffer *b = my_buffer();
     if (!b) return -1;
-    write_line(b, now_ns(), 0, lane_of(b, d), "begin section ", n);
-    return b->depth++;
+    lane *l = &b->lanes[d->number % DOMAINS];
+    uint64_t bit = bit_of(l->depth);
+    int64_t at_ns = now_ns();
+    lock(b);
+    if (make_room(b, LINE_BYTES + END_BYTES, at_ns) && bit) {
+        put_line(b, at_ns, 0, lane_number_of(b, d), "begin section ", n);
+        l->is_left_out &= ~bit;
+        b->open++;
+    } else {
+        l->is_left_out |= bit;
+        b->lost++;
+    }
+    unlock(b);
+    return (int)l->depth++;
 }
 
 static int pop(const domain *d)
 {
     buffer *b = my_buffer();
-    if (!b || b->depth == 0) return -1;
-    write_line(b, now_ns(), 0, lane_of(b, d), "end", NULL);
-    return --b->depth;
+    if (!b || b->lanes[d->number % DOMAINS].depth == 0) return -1;
+    lane *l = &b->lanes[d->number % DOMAINS];
+    uint64_t bit = bit_of(--l->depth);
+    if (!bit || l->is_left_out & bit) return (int)l->depth;
+    int64_t at_ns = now_ns();
+    lock(b);
+    make_room(b, 0, at_ns); /* there is: the range's begin kept it */
+    put_line(b, at_ns, 0, lane_number_of(b, d), "end", NULL);
+    b->open--;
+    unlock(b);
+    return (int)l->depth;
 }
 
 /* ---- ranges that another thread may end ---------------------------------------------------- */
@@ -260,14 +351,26 @@ static struct {
 static uint64_t last_range;
 static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+static void lose_one(void)
+{
+    buffer *b = my_buffer();
+    if (!b) return;
+    lock(b);
+    b->lost++;
+    unlock(b);
+}
+
+/* The oldest of too many open ranges is given up. */
 static uint64_t start(const name *n)
 {
     pthread_mutex_lock(&ranges_mutex);
     uint64_t id = ++last_range;
+    bool is_taken = ranges[id % OPEN_RANGES].id != 0;
     ranges[id % OPEN_RANGES].id = id;
     ranges[id % OPEN_RANGES].begin_ns = now_ns();
     ranges[id % OPEN_RANGES].name = *n;
     pthread_mutex_unlock(&ranges_mutex);
+    if (is_taken) lose_one();
     return id;
 }
 
@@ -276,13 +379,19 @@ static void end(uint64_t id)
     buffer *b = my_buffer();
     name n;
     pthread_mutex_lock(&ranges_mutex);
-    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else too many were open */
+    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else it was given up */
     int64_t begin_ns = ranges[id % OPEN_RANGES].begin_ns;
     n = ranges[id % OPEN_RANGES].name;
     if (open) ranges[id % OPEN_RANGES].id = 0;
     pthread_mutex_unlock(&ranges_mutex);
-    uint64_t lane = (uint64_t)getpid() | UINT64_C(1) << 62;
-    if (open && b) write_line(b, begin_ns, now_ns(), lane, "span section ", &n);
+    if (!open || !b) return;
+    int64_t end_ns = now_ns();
+    lock(b);
+    if (make_room(b, LINE_BYTES, end_ns))
+        put_line(b, begin_ns, end_ns, (uint64_t)getpid() | UINT64_C(1) << 62, "span section ", &n);
+    else
+        b->lost++;
+    unlock(b);
 }
 
 /* ---- the functions that NVTX calls --------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* A program with NVTX ranges, without NVTX: loads the injection library as NVTX's header does and
- * calls through the slots that it fills. With an argument: so many push and pop pairs, and their
- * cost. */
+ * calls through the slots that it fills. With a number: so many push and pop pairs, and their cost.
+ * With "flood" and a number: so many of each kind of range, nested, while nobody reads; then "go"
+ * is printed and a line awaited. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -76,6 +77,36 @@ static int measure(int pairs)
     return 0;
 }
 
+static void nest(void *domain)
+{
+    attributes a = {.version = 2, .size = sizeof a, .message_type = 1, .message = "in the domain"};
+    ((int (*)(void *, const attributes *))core2[4])(domain, &a);
+    push("inner");
+    pop();
+    ((int (*)(void *))core2[5])(domain);
+}
+
+static int flood(int count)
+{
+    char line[8];
+    void *domain = ((void *(*)(const char *))core2[12])("d");
+    push("outer");
+    for (int i = 0; i < count; i++) {
+        push("middle");
+        nest(domain);
+        ((void (*)(uint64_t))core[7])(((uint64_t(*)(const char *))core[5])("started"));
+        pop();
+    }
+    printf("go\n");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin)) return 1;
+    usleep(2000);
+    push("late");
+    pop();
+    pop();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 0; i < 16; i++) core_slots[i] = &core[i], core2_slots[i] = &core2[i];
@@ -87,6 +118,7 @@ int main(int argc, char **argv)
         printf("not injected: %s\n", library ? "refused" : path ? dlerror() : "no path");
         return 3;
     }
+    if (argc > 2) return flood(atoi(argv[2]));
     if (argc > 1) return measure(atoi(argv[1]));
     pthread_t thread;
     pthread_create(&thread, NULL, in_thread, NULL);

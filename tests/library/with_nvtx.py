@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 
 program, client = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:3])
 environment = {k: v for k, v in os.environ.items() if not k.startswith(("PERJOULE_", "NVTX_"))}
@@ -27,7 +28,48 @@ def run(database, *words, **extra):
     return done, dict(rows), len(rows), warnings
 
 
+def flood(count):
+    """More ranges than the pipe and the buffer hold: what is written must pair up, the rest be counted."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    library = pathlib.Path(program).parent / "libperjoule-nvtx.so"
+    child = subprocess.Popen([client, "flood", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                             pass_fds=[write], env={**environment, "PERJOULE_MARKERS": str(write),
+                                                    "NVTX_INJECTION64_PATH": str(library)})
+    os.close(write)
+    assert child.stdout.readline() == "go\n"
+    got = []
+    reader = threading.Thread(target=lambda: [got.append(part) for part in iter(lambda: os.read(read, 65536), b"")])
+    reader.start()
+    child.communicate("go on\n")
+    reader.join()
+    os.close(read)
+    assert child.returncode == 0, child
+    open_ranges, begun, ended, finished, lost, late = {}, 0, 0, 0, 0, False
+    for line in b"".join(got).decode().splitlines():
+        words = line.split()
+        if words[0] == "lost":
+            lost += int(words[1])
+            continue
+        stack = open_ranges.setdefault(words[1], [])
+        if words[2] == "begin":
+            stack.append(words[4])
+            begun += 1
+            late |= words[4] == "late"
+        elif words[2] == "end":
+            stack.pop()  # an end without its begin would fail here
+            ended += 1
+        else:
+            finished += 1
+    assert not any(open_ranges.values()), open_ranges
+    assert late and ended == begun, (begun, ended)
+    assert begun + finished + lost == 4 * count + 2, (begun, finished, lost, count)
+    return lost
+
+
 with tempfile.TemporaryDirectory() as folder:
+    assert flood(10) == 0
+    assert flood(100000) > 300000
     database = str(pathlib.Path(folder, "runs.db"))
     done, sections, count, _ = run(database, client)
     assert done.returncode == 0 and done.stdout == "0 1 0 -1\n", done
