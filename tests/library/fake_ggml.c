@@ -1,7 +1,9 @@
 /* A stand-in for libggml-base: the functions that libperjoule-llama.so uses or replaces, and a
- * scheduler that computes a graph as ggml's does, in groups that end where the callback asks. */
+ * scheduler that computes a graph as ggml's does, in groups that end where the callback asks.
+ * FAKE_QUICK=1: it computes nothing. */
 #include "fake_llama.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *ggml_get_name(const struct ggml_tensor *t)
@@ -23,7 +25,7 @@ void ggml_backend_sched_set_eval_callback(struct ggml_scheduler *s, fake_callbac
 
 static double work(const struct ggml_tensor *t, double value)
 {
-    int rounds = strcmp(t->operation, "RESHAPE") ? 20000 : 0;
+    int rounds = strcmp(t->operation, "RESHAPE") && !getenv("FAKE_QUICK") ? 20000 : 0;
     for (int i = 0; i < rounds; i++) value += value * 1e-9 + 1e-7;
     return value;
 }

@@ -1,17 +1,19 @@
 /* A stand-in for libllama: three layers of a graph named as llama.cpp names it, with flash
- * attention or (FAKE_SOFTMAX=1) without, reused from step to step as llama.cpp does. */
+ * attention or (FAKE_SOFTMAX=1) without, reused from step to step as llama.cpp does. FAKE_LAG=1:
+ * results are 20 ms late, as those of a device. FAKE_CALLBACK=1: it sets a callback of its own. */
 #include "fake_llama.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LAYERS = 3, MOST_NODES = 200 };
 
 struct llama_context {
     struct ggml_scheduler scheduler;
     struct ggml_tensor nodes[MOST_NODES];
-    int count;
+    int count, seen;
     float logits;
 };
 
@@ -68,6 +70,13 @@ static void add_feed_forward(struct llama_context *c, int layer)
     add(c, "ADD", "l_out", layer);
 }
 
+static bool count_nodes(struct ggml_tensor *t, bool ask, void *context)
+{
+    (void)t;
+    *(int *)context += !ask;
+    return true;
+}
+
 struct llama_context *llama_init(void)
 {
     struct llama_context *c = calloc(1, sizeof *c);
@@ -80,12 +89,14 @@ struct llama_context *llama_init(void)
     add(c, "RMS_NORM", "norm", -1);
     add(c, "MUL", "result_norm", -1);
     add(c, "MUL_MAT", "result_output", -1);
-    ggml_backend_sched_set_eval_callback(&c->scheduler, NULL, NULL);
+    fake_callback callback = getenv("FAKE_CALLBACK") ? count_nodes : NULL;
+    ggml_backend_sched_set_eval_callback(&c->scheduler, callback, &c->seen);
     return c;
 }
 
 void llama_free(struct llama_context *c)
 {
+    if (c->seen) printf("%d nodes seen\n", c->seen);
     free(c);
 }
 
@@ -132,17 +143,52 @@ void llama_batch_free(llama_batch b)
     free(b.logits);
 }
 
-int32_t llama_decode(struct llama_context *c, llama_batch b)
+static int32_t compute(struct llama_context *c, llama_batch b, double value)
 {
-    double value = 1;
     for (int i = 0; i < b.n_tokens; i++) value += b.token[i] * (b.pos ? b.pos[i] + 1 : 1);
+#ifdef OLD
+    value += 3 * b.all_pos_0 + 5 * b.all_pos_1 + 7 * b.all_seq_id;
+#endif
     c->logits = (float)ggml_compute(&c->scheduler, c->nodes, c->count, value);
     return 0;
+}
+
+int32_t llama_decode(struct llama_context *c, llama_batch b)
+{
+    return compute(c, b, 1);
+}
+
+int32_t llama_encode(struct llama_context *c, llama_batch b)
+{
+    return compute(c, b, 2);
+}
+
+static void wait_for_device(void)
+{
+    if (getenv("FAKE_LAG")) usleep(20000);
+}
+
+void llama_synchronize(struct llama_context *c)
+{
+    (void)c;
+    wait_for_device();
+}
+
+void llama_perf_context_reset(struct llama_context *c)
+{
+    (void)c;
+}
+
+float *llama_get_logits(struct llama_context *c)
+{
+    wait_for_device();
+    return &c->logits;
 }
 
 float *llama_get_logits_ith(struct llama_context *c, int32_t i)
 {
     (void)i;
+    wait_for_device();
     return &c->logits;
 }
 
@@ -151,3 +197,69 @@ void llama_set_warmup(struct llama_context *c, bool warmup)
     (void)c;
     (void)warmup;
 }
+
+/* ---- llama_batch_ext ----------------------------------------------------------------------- */
+
+#ifndef OLD
+enum { MOST_ENTRIES = 32 };
+
+struct llama_batch_ext {
+    int32_t count;
+    double values[MOST_ENTRIES];
+};
+
+struct llama_batch_ext *llama_batch_ext_init(struct llama_context *c)
+{
+    (void)c;
+    return calloc(1, sizeof(struct llama_batch_ext));
+}
+
+void llama_batch_ext_free(struct llama_batch_ext *b)
+{
+    free(b);
+}
+
+void llama_batch_ext_clear(struct llama_batch_ext *b)
+{
+    memset(b, 0, sizeof *b);
+}
+
+static int32_t append(struct llama_batch_ext *b, int32_t sequence, double value)
+{
+    if (b->count == MOST_ENTRIES) return -1;
+    b->values[b->count] = value + sequence * 0.5;
+    return b->count++;
+}
+
+int32_t llama_batch_ext_add(struct llama_batch_ext *b, int32_t sequence)
+{
+    return append(b, sequence, 0.25);
+}
+
+int32_t llama_batch_ext_add_token(struct llama_batch_ext *b, int32_t sequence, int32_t token)
+{
+    return append(b, sequence, token);
+}
+
+int32_t llama_batch_ext_add_embd(struct llama_batch_ext *b, int32_t sequence, struct llama_embd e)
+{
+    double value = 0;
+    for (uint64_t i = 0; i < e.rows * e.size; i++) value += (double)e.data[i];
+    return append(b, sequence, value);
+}
+
+bool llama_batch_ext_set_output_logits(struct llama_batch_ext *b, int32_t index, bool value)
+{
+    bool is_known = index >= 0 && index < b->count;
+    if (is_known) b->values[index] += value ? 11 : -3;
+    return is_known;
+}
+
+int32_t llama_process(struct llama_context *c, int type, struct llama_batch_ext *b)
+{
+    double value = 1 + 100 * type;
+    for (int i = 0; i < b->count; i++) value += b->values[i] * (i + 1);
+    c->logits = (float)ggml_compute(&c->scheduler, c->nodes, c->count, value);
+    return type;
+}
+#endif

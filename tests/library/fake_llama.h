@@ -1,5 +1,6 @@
-/* What the stand-ins for llama.cpp's libraries and their client share. The batch has the layout of
- * llama.cpp's versions of 2024 to 2026. */
+/* What the stand-ins for llama.cpp's libraries and their client share: the functions that
+ * libperjoule-llama.so takes over or asks. The batch has the layout of llama.cpp's versions of 2025
+ * and 2026; with OLD that of 2024, when there was no llama_batch_ext. */
 #ifndef FAKE_LLAMA_H
 #define FAKE_LLAMA_H
 
@@ -14,7 +15,15 @@ typedef struct llama_batch {
     int32_t *n_seq_id;
     int32_t **seq_id;
     int8_t *logits;
+#ifdef OLD
+    int32_t all_pos_0, all_pos_1, all_seq_id;
+#endif
 } llama_batch;
+struct llama_batch_ext;
+struct llama_embd {
+    const float *data;
+    uint64_t rows, size;
+};
 
 struct ggml_tensor {
     char name[64];
@@ -42,7 +51,21 @@ int32_t llama_model_meta_val_str(const void *model, const char *key, char *text,
 llama_batch llama_batch_init(int32_t n_tokens, int32_t embd, int32_t n_seq_max);
 void llama_batch_free(llama_batch b);
 int32_t llama_decode(struct llama_context *c, llama_batch b);
+int32_t llama_encode(struct llama_context *c, llama_batch b);
+void llama_synchronize(struct llama_context *c);
+void llama_perf_context_reset(struct llama_context *c);
+float *llama_get_logits(struct llama_context *c);
 float *llama_get_logits_ith(struct llama_context *c, int32_t i);
 void llama_set_warmup(struct llama_context *c, bool warmup);
+#ifndef OLD
+struct llama_batch_ext *llama_batch_ext_init(struct llama_context *c);
+void llama_batch_ext_free(struct llama_batch_ext *b);
+void llama_batch_ext_clear(struct llama_batch_ext *b);
+int32_t llama_batch_ext_add(struct llama_batch_ext *b, int32_t sequence);
+int32_t llama_batch_ext_add_token(struct llama_batch_ext *b, int32_t sequence, int32_t token);
+int32_t llama_batch_ext_add_embd(struct llama_batch_ext *b, int32_t sequence, struct llama_embd e);
+bool llama_batch_ext_set_output_logits(struct llama_batch_ext *b, int32_t index, bool value);
+int32_t llama_process(struct llama_context *c, int type, struct llama_batch_ext *b);
+#endif
 
 #endif

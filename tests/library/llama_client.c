@@ -1,6 +1,13 @@
 /* A program as llama.cpp's are: warms up, reads a prompt of seven tokens in two batches, generates
  * five, pauses, then serves two sequences at once (one reads four tokens while the other
- * generates). Prints its logits. */
+ * generates). Prints its logits.
+ *
+ * Usage: llama_client [GENERATED [decode|encode|process|reset]]
+ * encode: the prompt goes through llama_encode. process: llama_batch_ext. reset: the warm-up is a
+ * plain step after which the counters are reset; so it is with process and in OLD versions.
+ * FAKE_RESULT=logits|synchronize: how the last result before the pause is waited for.
+ * "generated" on standard error tells when it pauses.
+ * FAKE_CONTEXTS=1: a second context beside the first, and a third afterwards. */
 #include "fake_llama.h"
 
 #include <stdio.h>
@@ -8,13 +15,94 @@
 #include <string.h>
 #include <unistd.h>
 
-static void decode(struct llama_context *c, int32_t first, int32_t count)
+static const char *api = "decode";
+
+static bool is(const char *name)
+{
+    return strcmp(api, name) == 0;
+}
+
+#ifndef OLD
+static struct llama_batch_ext *extended;
+
+/* The first tokens are given in each of the ways there are. */
+static int32_t add(int32_t index, int32_t sequence, int32_t token)
+{
+    static const float numbers[] = {0.5f, 1, 2, 4};
+    struct llama_embd e = {.data = numbers, .rows = 2, .size = 2};
+    if (index == 1) return llama_batch_ext_add_embd(extended, sequence, e);
+    if (index == 2) return llama_batch_ext_add(extended, sequence);
+    return llama_batch_ext_add_token(extended, sequence, token);
+}
+
+static int process(struct llama_context *c, int32_t first, int32_t count)
+{
+    llama_batch_ext_clear(extended);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t index = add(i, 0, first + i);
+        llama_batch_ext_set_output_logits(extended, index, true);
+        if (i < count - 1) llama_batch_ext_set_output_logits(extended, index, false);
+    }
+    return llama_process(c, 1, extended) - 1;
+}
+
+static int process_two(struct llama_context *c, int32_t count)
+{
+    llama_batch_ext_clear(extended);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t index = add(i, i ? 2 : 1, 10 * i);
+        if (i == 0 || i == count - 1) llama_batch_ext_set_output_logits(extended, index, true);
+    }
+    return llama_process(c, 1, extended) - 1;
+}
+#else
+static int process(struct llama_context *c, int32_t first, int32_t count)
+{
+    (void)c, (void)first, (void)count;
+    return -1;
+}
+
+static int process_two(struct llama_context *c, int32_t count)
+{
+    return process(c, 0, count);
+}
+#endif
+
+static void step(struct llama_context *c, int32_t first, int32_t count)
 {
     int32_t tokens[16];
     llama_batch b = {.n_tokens = count, .token = tokens};
+#ifdef OLD
+    b.all_pos_0 = first, b.all_pos_1 = 1, b.all_seq_id = 2;
+#endif
     for (int32_t i = 0; i < count; i++) tokens[i] = first + i;
-    if (llama_decode(c, b) != 0) puts("failed");
-    printf("%.9g\n", (double)*llama_get_logits_ith(c, -1));
+    int failed = is("process")               ? process(c, first, count)
+                 : is("encode") && count > 1 ? llama_encode(c, b)
+                                             : llama_decode(c, b);
+    if (failed) puts("failed");
+}
+
+static void show(const float *logits)
+{
+    printf("%.9g\n", (double)*logits);
+}
+
+static void decode(struct llama_context *c, int32_t first, int32_t count)
+{
+    step(c, first, count);
+    show(llama_get_logits_ith(c, -1));
+}
+
+static void decode_last(struct llama_context *c, int32_t token)
+{
+    const char *how = getenv("FAKE_RESULT");
+    step(c, token, 1);
+    if (how && !strcmp(how, "synchronize"))
+        llama_synchronize(c);
+    else if (how && !strcmp(how, "logits"))
+        show(llama_get_logits(c));
+    else
+        show(llama_get_logits_ith(c, -1));
 }
 
 /* Sequence 1 generates; sequence 2 reads `count` - 1 tokens. */
@@ -29,9 +117,36 @@ static void decode_two(struct llama_context *c, int32_t count)
         b.seq_id[i][0] = i ? 2 : 1;
         b.logits[i] = i == 0 || i == count - 1;
     }
-    if (llama_decode(c, b) != 0) puts("failed");
-    printf("%.9g\n", (double)*llama_get_logits_ith(c, -1));
+    if (is("process") ? process_two(c, count) : llama_decode(c, b)) puts("failed");
+    show(llama_get_logits_ith(c, -1));
     llama_batch_free(b);
+}
+
+static void warm_up(struct llama_context *c)
+{
+#ifndef OLD
+    if (!is("process") && !is("reset")) {
+        llama_set_warmup(c, true);
+        decode(c, 1, 2);
+        llama_set_warmup(c, false);
+        return;
+    }
+#endif
+    step(c, 1, 2);
+    llama_synchronize(c);
+    llama_perf_context_reset(c);
+}
+
+static void use_other_contexts(struct llama_context *first)
+{
+    struct llama_context *beside = llama_init(), *after;
+    decode(beside, 30, 1);
+    llama_free(beside);
+    llama_free(first);
+    after = llama_init();
+    decode(after, 40, 2);
+    decode(after, 50, 1);
+    llama_free(after);
 }
 
 #ifdef STATIC
@@ -42,16 +157,30 @@ const char *const messages[] = {"llama_model_load: error loading model", "ggml_b
 int main(int argc, char **argv)
 {
     int generated = argc > 1 ? atoi(argv[1]) : 5;
+    if (argc > 2) api = argv[2];
     struct llama_context *c = llama_init();
-    llama_set_warmup(c, true);
-    decode(c, 1, 2);
-    llama_set_warmup(c, false);
+#ifndef OLD
+    extended = llama_batch_ext_init(c);
+#endif
+    warm_up(c);
     decode(c, 5, 4);
     decode(c, 9, 3);
-    for (int i = 0; i < generated; i++) decode(c, 20 + i, 1);
+    for (int i = 0; i < generated - 1; i++) decode(c, 20 + i, 1);
+    decode_last(c, 19 + generated);
+    fputs("generated\n", stderr);
     usleep(400000);
     decode_two(c, 5);
     decode_two(c, 2);
-    llama_free(c);
+#ifndef OLD
+    llama_batch_ext_free(extended);
+    extended = llama_batch_ext_init(c);
+#endif
+    if (getenv("FAKE_CONTEXTS"))
+        use_other_contexts(c);
+    else
+        llama_free(c);
+#ifndef OLD
+    llama_batch_ext_free(extended);
+#endif
     return 3;
 }

@@ -2,7 +2,7 @@
 """Programs linked with a shared libllama under `perjoule exec`: a client of stand-in libraries, and llama.cpp
 itself where PERJOULE_PEER names a folder with its programs and PERJOULE_PEER_MODEL a GGUF file.
 
-Usage: with_llama.py PROGRAM CLIENT STATIC_CLIENT
+Usage: with_llama.py PROGRAM CLIENT STATIC_CLIENT OLD_CLIENT LOADER PLUGIN
 """
 import json
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-program, client, static = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:4])
+program, client, static, old, loader, plugin = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:7])
 own = ("PERJOULE_", "NVTX_", "LD_PRELOAD", "FAKE_")
 environment = {k: v for k, v in os.environ.items() if not k.startswith(own)}
 LAYERS = 3
@@ -110,6 +110,76 @@ def with_stand_ins(folder):
     assert len(flood.tokens) == 401 and "markers_ignored" not in flood.warnings, (len(flood.tokens), flood.warnings)
 
 
+def alone_and(folder, *words, env=None, **how):
+    """The program without us, and a run of it."""
+    alone = subprocess.run(words, capture_output=True, env={**environment, **(env or {})})
+    return Run(folder, *words, env=env, **how), alone
+
+
+def with_each_interface(folder):
+    """Every function that is taken over, in each shape it has had."""
+    for words in ([client, "5", "encode"], [client, "5", "reset"], [client, "5", "process"], [old]):
+        for depth in ("off", "deep"):
+            run, alone = alone_and(folder, *words, depth=depth)
+            check_steps(run, alone)
+        check_layers(run, 9)
+    run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
+    check_steps(run, alone)
+    check_layers(run, 9)
+
+
+def with_late_results(folder):
+    """A token ends when its result is there, whichever function waited for it."""
+    for how in ("ith", "logits", "synchronize"):
+        run, alone = alone_and(folder, client, env={"FAKE_LAG": "1", "FAKE_RESULT": how}, depth="off")
+        check_steps(run, alone)
+        assert run.tokens[4]["duration_ms"] >= 20, (how, run.tokens[4])
+
+
+def with_contexts(folder):
+    run, alone = alone_and(folder, client, "5", "process", env={"FAKE_CONTEXTS": "1"})
+    assert (run.done.returncode, run.done.stdout) == (alone.returncode, alone.stdout), run.done
+    assert run.sections.count("another_context") == 1 and run.sections.count("prompt_batch") == 3, run.sections
+    assert (run.info["input_tokens"], run.info["output_tokens"]) == (13, 13), run.info
+    assert len(run.tokens) == 7, run.tokens
+    # a program that watches its nodes itself goes on doing so
+    run, alone = alone_and(folder, client, env={"FAKE_CALLBACK": "1"})
+    assert b"nodes seen" in alone.stdout
+    check_steps(run, alone)
+    assert run.info["level"] == "coarse" and not run.components(), run.info
+
+
+def with_full_pipe():
+    """Nobody reads while the program works: steps that are left out are counted, the others stay whole."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    library = pathlib.Path(program).parent / "libperjoule-llama.so"
+    child = subprocess.Popen([client, "100000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[write],
+                             env={**environment, "FAKE_QUICK": "1", "PERJOULE_MARKERS": str(write), "PERJOULE_LLAMA": "off",
+                                  "LD_PRELOAD": str(library)})
+    os.close(write)
+    assert child.stderr.readline() == b"generated\n"
+    got = b"".join(iter(lambda: os.read(read, 65536), b""))
+    child.communicate()
+    os.close(read)
+    depth, steps, lost, tokens = 0, 0, 0, None
+    for line in got.decode().splitlines():
+        words = line.split()
+        verb = words[2] if words[0].startswith("@") else words[1]
+        if verb == "begin":
+            depth += 1
+            steps += words[3] in ("token", "section")
+        elif verb == "end":
+            depth -= 1
+            assert depth >= 0
+        elif verb == "lost":
+            lost += int(words[-1])
+        elif verb == "tokens":
+            tokens = words[-2:]
+    assert depth == 0 and lost > 1000 and steps + lost == 2 + 100000 + 2, (depth, lost, steps)
+    assert tokens == ["11", str(2 + 100000 + 4)], tokens
+
+
 def with_settings(folder):
     # a user's own names win; another preloaded library stays
     named = Run(folder, client, options=["--engine", "mine", "--model", "toy"], env={"LD_PRELOAD": "libm.so.6"})
@@ -146,6 +216,10 @@ def with_peer(folder, peer, model):
 
 with tempfile.TemporaryDirectory() as folder:
     with_stand_ins(folder)
+    with_each_interface(folder)
+    with_late_results(folder)
+    with_contexts(folder)
+    with_full_pipe()
     with_settings(folder)
     peer, model = os.environ.get("PERJOULE_PEER"), os.environ.get("PERJOULE_PEER_MODEL")
     if peer and model:
