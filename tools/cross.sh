@@ -16,6 +16,7 @@ version=$(sed -n "s/.*version: '\([0-9.]*\)'.*/\1/p" meson.build | head -n 1)
 cat >"$out/texts.h" <<EOF
 #define PJ_VERSION_TEXT "$version"
 #define PJ_DATADIR "/usr/local/share/perjoule"
+#define PJ_LIBDIR "/usr/local/lib"
 EOF
 common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc"
 
@@ -50,7 +51,7 @@ rm -rf "$headers"
 mkdir -p "$headers"
 multiarch=$(cc -print-multiarch 2>/dev/null || true)
 for h in jansson.h jansson_config.h sqlite3.h pcre2.h utf8proc.h microhttpd.h wslay zlib.h \
-    zconf.h; do
+    zconf.h libpq-fe.h postgres_ext.h pg_config_ext.h; do
     for dir in /usr/include /usr/include/postgresql "/usr/include/$multiarch"; do
         if [ -e "$dir/$h" ]; then ln -sf "$dir/$h" "$headers/$h"; fi
     done
@@ -60,7 +61,8 @@ macos=aarch64-macos
 mkdir -p "$out/$macos"
 count=0
 failed=0
-for source in $(find src -name '*.c' | sort); do
+# src/inject/ is preloaded into programs on Linux only
+for source in $(find src -name '*.c' -not -path 'src/inject/*' | sort); do
     if [ -z "$(kernel_variants "$source")" ]; then continue; fi
     if compile $macos "$source" "-isystem $headers"; then
         count=$((count + 1))
