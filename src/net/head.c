@@ -56,8 +56,8 @@ static pj_head_verdict judge_request_line(line l, pj_head_verdict verdict, field
         version.text[5] < '0' || version.text[5] > '9' || version.text[7] < '0' ||
         version.text[7] > '9')
         return refuse(verdict, 400, "the request line does not end with a version of HTTP");
-    if (version.text[5] != '1' || version.text[7] > '1')
-        return refuse(verdict, 505, "only HTTP 1.0 and 1.1 are supported");
+    /* RFC 9110, 2.5: a higher minor version is understood as 1.1 */
+    if (version.text[5] != '1') return refuse(verdict, 505, "only HTTP/1.x is supported");
     f->http_1_0 = version.text[7] == '0';
     if ((size_t)(second - first) > PJ_TARGET_MAX_BYTES)
         return refuse(verdict, 414, "the address is too long");

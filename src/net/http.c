@@ -252,8 +252,8 @@ static enum MHD_Result check_framing(pj_http *http, const char *version, bool *p
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
         return pj_http_problem(http, 405, "there is no method of that name here");
     }
-    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-        return pj_http_problem(http, 400, "only HTTP 1.0 and 1.1 are supported");
+    if (strncmp(version, "HTTP/1.", 7) != 0)
+        return pj_http_problem(http, 505, "only HTTP/1.x is supported");
     if (target_was_cut(http, version) || count.broken)
         return pj_http_problem(http, 400, "the head of the request holds a control character");
     if (count.host != 1)

@@ -297,7 +297,7 @@ class Strict(unittest.TestCase):
         for data, status in [
             (get + b"\r\n", 400), (get + host + b" folded: x\r\n\r\n", 400), (get + host + b"A : b\r\n\r\n", 400),
             (get + host + b"A\r\n\r\n", 400), (get + host + b"A: b\nC: d\r\n\r\n", 400), (b"GET  / HTTP/1.1\r\n\r\n", 400),
-            (b"GET /\r\n\r\n", 400), (b"GET / HTTP/2.0\r\n" + host + b"\r\n", 505), (b"GET / HTTP/1.9\r\n" + host + b"\r\n", 505),
+            (b"GET /\r\n\r\n", 400), (b"GET / HTTP/2.0\r\n" + host + b"\r\n", 505), (b"GET / HTTP/0.9\r\n" + host + b"\r\n", 505),
             (b"GET / FTP/1.1\r\n" + host + b"\r\n", 400), (b"GET /" + b"a" * 30000 + b" HTTP/1.1\r\n" + host + b"\r\n", 414),
             (get + host + b"X: " + b"a" * 30000 + b"\r\n\r\n", 431), (post + b"Content-Length: -5\r\n\r\n", 400),
             (post + b"Content-Length: 5x\r\n\r\n12345", 400), (post + b"Content-Length: 99999999999999999999\r\n\r\n", 413),
@@ -309,6 +309,13 @@ class Strict(unittest.TestCase):
         ]:
             with self.subTest(data=data[:90]):
                 self.refused(data, status)
+
+    def test_later_minor_versions_are_read_as_1_1(self):
+        for version in (b"1.1", b"1.2", b"1.9"):
+            with self.subTest(version=version), socket.create_connection(("127.0.0.1", self.server.port)) as s:
+                s.sendall(b"GET /healthz HTTP/" + version + b"\r\nHost: localhost\r\n\r\n")
+                s.settimeout(20)
+                self.assertTrue(s.recv(4096).startswith(b"HTTP/1.1 200"))
 
     def test_a_head_in_single_bytes(self):
         with socket.create_connection(("127.0.0.1", self.server.port)) as s:
