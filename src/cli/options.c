@@ -405,7 +405,8 @@ static bool take_option(const pj_command *command, const pj_option *options, int
     if (wrong && o->type == PJ_OPTION_CHOICE)
         wrong_choice(command, o, value);
     else if (wrong && (o->min != 0 || o->max != 0))
-        pj_command_usage(command, "--%s %s %s (%g to %g)", o->name, value, wrong, o->min, o->max);
+        pj_command_usage(command, "--%s %s %s (%.16g to %.16g)", o->name, value, wrong, o->min,
+                         o->max);
     else if (wrong)
         pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
     return !wrong;

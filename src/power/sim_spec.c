@@ -104,7 +104,7 @@ static pj_status set_number(pj_sim_spec *spec, const key *k, const char *text, p
     double value;
     if (!parse_number(text, &value) || value < k->min || value > k->max) {
         char range[64];
-        snprintf(range, sizeof range, "a number from %g to %g", k->min, k->max);
+        snprintf(range, sizeof range, "a number from %.16g to %.16g", k->min, k->max);
         return bad_value(k->name, text, range, err);
     }
     char *field = (char *)spec + k->offset;

@@ -224,11 +224,12 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
     if (is_whole(column) && number != floor(number))
-        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %g, not a whole number (at byte %zu)",
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not a whole number (at byte %zu)",
                        table->name, column->name, number, im->at);
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
-    return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %g, which is outside %g to %g (at byte %zu)",
-                   table->name, column->name, number, allowed->least, allowed->most, im->at);
+    return pj_fail(im->err, PJ_E_INVALID,
+                   "%s.%s is %.16g, which is outside %.16g to %.16g (at byte %zu)", table->name,
+                   column->name, number, allowed->least, allowed->most, im->at);
 }
 
 static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)

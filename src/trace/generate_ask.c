@@ -136,8 +136,8 @@ static pj_status take_number(parse *p, const pj_ask_field *f, const json_t *valu
 {
     double real = json_is_number(value) ? json_number_value(value) : NAN;
     if (!(real >= f->least && real <= f->most))
-        return pj_fail(p->err, PJ_E_INVALID, "%s must be a number from %g to %g", f->name, f->least,
-                       f->most);
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be a number from %.16g to %.16g", f->name,
+                       f->least, f->most);
     *number = real;
     return PJ_OK;
 }
