@@ -5,7 +5,8 @@
 #   HOMEBREW_PERJOULE_ARCHIVE=$PWD/dist/perjoule-0.1.0.tar.xz brew install --build-from-source $USER/local/perjoule
 class Perjoule < Formula
   desc "Energy profiler for transformer inference"
-  homepage "https://example.invalid/perjoule" # where this copy is published
+  # No homepage: the project has no public address. Only `brew audit` asks for one; a tap that is
+  # published gives its own.
   url "file://#{ENV.fetch("HOMEBREW_PERJOULE_ARCHIVE", "/usr/local/src/perjoule-0.1.0.tar.xz")}"
   version "0.1.0"
   license "Apache-2.0"
@@ -17,6 +18,7 @@ class Perjoule < Formula
   depends_on "brotli" => :build
   depends_on "jansson"
   depends_on "libmicrohttpd"
+  depends_on "libpq" # opened at run time, for --db postgresql://
   depends_on "pcre2"
   depends_on "sqlite"
   depends_on "utf8proc"

@@ -32,7 +32,8 @@ License: Apache-2.0
  On Debian systems the full text of the Apache License, version 2.0, is in
  /usr/share/common-licenses/Apache-2.0.
 EOF
-maintainer="perjoule maintainers <maintainers@perjoule.invalid>"
+# whoever builds the package, named as Debian's own tools name them
+maintainer="${DEBFULLNAME:-perjoule maintainers} <${DEBEMAIL:-maintainers@perjoule.invalid}>"
 {
     printf 'perjoule (%s) unstable; urgency=medium\n\n' "$version"
     printf '  * Release %s; CHANGELOG.md in the source lists the changes.\n\n' "$version"
@@ -54,6 +55,7 @@ Version: $version
 Architecture: $arch
 Maintainer: $maintainer
 Depends: $depends
+Recommends: libpq5
 Section: science
 Priority: optional
 Installed-Size: $(du -ks "$tree/usr" | cut -f1)
