@@ -1,18 +1,25 @@
-/* Texts of /sys: the whole input as every file of a machine with RAPL and hwmon. */
-#include "base/file.h"
+/* Texts of /sys: the input, cut into parts, as the files of a machine with RAPL and hwmon. The
+ * machine is in memory: this file replaces src/power/sysfs_files.c, because system calls would take
+ * nearly all of the time. */
 #include "base/memory.h"
 #include "power/source.h"
+#include "power/sysfs.h"
 
+#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char root[64];
+#define ROOT "/machine"
 
+typedef struct part {
+    const uint8_t *text;
+    size_t bytes;
+} part;
+
+/* In the order of the input's parts; names of a folder in the order that pj_sysfs_list promises. */
 static const char *const files[] = {"/sys/class/powercap/intel-rapl:0/name",
                                     "/sys/class/powercap/intel-rapl:0/energy_uj",
                                     "/sys/class/powercap/intel-rapl:0/max_energy_range_uj",
@@ -25,48 +32,106 @@ static const char *const files[] = {"/sys/class/powercap/intel-rapl:0/name",
                                     "/sys/class/hwmon/hwmon0/power2_cap",
                                     "/sys/class/hwmon/hwmon0/in3_input",
                                     "/sys/class/hwmon/hwmon0/curr3_input",
-                                    "/sys/class/hwmon/hwmon0/update_interval"};
+                                    "/sys/class/hwmon/hwmon0/update_interval",
+                                    "/sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw",
+                                    "/sys/class/hwmon/hwmon0/power1_average",
+                                    "/sys/class/hwmon/hwmon0/power1_average_interval",
+                                    "/sys/class/hwmon/hwmon0/power2_label",
+                                    "/sys/class/hwmon/hwmon0/in0_label",
+                                    "/sys/class/hwmon/hwmon0/device/device",
+                                    "/sys/class/hwmon/hwmon1/name",
+                                    "/sys/class/hwmon/hwmon1/power1_input",
+                                    "/sys/class/hwmon/hwmon1/power1_oem_info",
+                                    "/proc/cpuinfo"};
+enum { FILES = sizeof files / sizeof *files };
+static part parts[FILES];
+/* Files by the length of their paths, because the sources ask for many that are not there. Numbers
+ * from 1; 0: no more. */
+enum { LENGTHS = 96 };
+static int of_length[LENGTHS], next_of_length[FILES];
+static int opened; /* files that were opened and not closed */
 
-static void remove_machine(void)
+static void sort_by_length(void)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    if (system(command) != 0) abort();
-}
-
-static void make_machine(void)
-{
-    snprintf(root, sizeof root, "/tmp/pj-fuzz-XXXXXX");
-    if (!mkdtemp(root)) abort();
-    atexit(remove_machine);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[256];
-        snprintf(path, sizeof path, "%s%s", root, files[i]);
-        *strrchr(path, '/') = 0;
-        if (pj_dir_make(path, NULL) != PJ_OK) abort();
+    for (int i = 0; i < FILES; i++) {
+        size_t length = strlen(files[i]);
+        next_of_length[i] = of_length[length];
+        of_length[length] = i + 1;
     }
 }
 
 /* The input is split at bytes 0xff: one part per file; further files get the last part. */
 static void fill_machine(const uint8_t *data, size_t size)
 {
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; i < FILES; i++) {
         const uint8_t *end = size ? memchr(data, 0xff, size) : NULL;
-        size_t length = end ? (size_t)(end - data) : size;
-        char path[256];
-        snprintf(path, sizeof path, "%s%s", root, files[i]);
-        FILE *f = fopen(path, "wb");
-        if (!f) abort();
-        fwrite(data, 1, length, f);
-        fclose(f);
-        if (end) size -= length + 1, data = end + 1;
+        parts[i] = (part){data, end ? (size_t)(end - data) : size};
+        if (end) size -= parts[i].bytes + 1, data = end + 1;
     }
 }
+
+/* ---- what sysfs_files.c has for real files --------------------------------------------------- */
+
+int pj_sysfs_open(const char *path)
+{
+    path += strlen(ROOT);
+    size_t length = strlen(path);
+    for (int i = length < LENGTHS ? of_length[length] : 0; i; i = next_of_length[i - 1])
+        if (memcmp(files[i - 1], path, length) == 0) {
+            opened++;
+            return i - 1;
+        }
+    errno = ENOENT;
+    return -1;
+}
+
+void pj_sysfs_close(int fd)
+{
+    if (fd < 0 || fd >= FILES || opened-- <= 0) abort();
+}
+
+int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes)
+{
+    if (fd < 0 || fd >= FILES) abort();
+    size_t got = parts[fd].bytes < bytes ? parts[fd].bytes : bytes;
+    if (got) memcpy(text, parts[fd].text, got);
+    return (int64_t)got;
+}
+
+void pj_sysfs_link(const char *path, char *target, size_t bytes)
+{
+    target[0] = 0;
+}
+
+uint32_t pj_sysfs_list(const char *folder, const char *prefix, char (*names)[PJ_SYSFS_NAME_BYTES],
+                       uint32_t max)
+{
+    folder += strlen(ROOT);
+    size_t length = strlen(folder);
+    uint32_t count = 0;
+    for (int i = 0; i < FILES && count < max; i++) {
+        const char *name = files[i] + length + 1;
+        if (strncmp(files[i], folder, length) != 0 || files[i][length] != '/' ||
+            strncmp(name, prefix, strlen(prefix)) != 0)
+            continue;
+        size_t bytes = strcspn(name, "/");
+        bool known = false;
+        for (uint32_t k = 0; k < count; k++)
+            known |= strlen(names[k]) == bytes && memcmp(names[k], name, bytes) == 0;
+        if (known || bytes >= PJ_SYSFS_NAME_BYTES) continue;
+        memcpy(names[count], name, bytes);
+        names[count++][bytes] = 0;
+    }
+    return count;
+}
+
+/* ---- the sources ---------------------------------------------------------------------------- */
 
 static void use_source(const char *name)
 {
     const pj_power_source *s = pj_power_source_find(name, strlen(name));
-    pj_power_env env = {.sysfs_root = root, .procfs_root = root};
+    /* any root but the machine's own: rapl then leaves the kernel's perf events alone */
+    pj_power_env env = {.sysfs_root = ROOT, .procfs_root = ROOT};
     pj_reading readings[PJ_MAX_RAILS];
     pj_rail rails[PJ_MAX_RAILS];
     pj_error err;
@@ -86,10 +151,13 @@ static void use_source(const char *name)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!root[0]) make_machine();
     if (size > 4096) return 0;
+    static bool sorted;
+    if (!sorted) sort_by_length();
+    sorted = true;
     fill_machine(data, size);
     use_source("rapl");
     use_source("hwmon");
+    if (opened != 0) abort(); /* a file was left open */
     return 0;
 }

@@ -122,13 +122,10 @@ static int open_input(const chip *c, const char *kind, int number, const char *s
 {
     char path[PATH_BYTES];
     int64_t value;
-    if (!enabled(c, kind, number) || !chip_path(c, path, kind, number, suffix)) return -1;
-    int fd = pj_sysfs_open(path);
-    if (fd >= 0 && pj_sysfs_read(fd, &value) != PJ_OK) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    int fd = chip_path(c, path, kind, number, suffix) ? pj_sysfs_open(path) : -1;
+    if (fd < 0 || (enabled(c, kind, number) && pj_sysfs_read(fd, &value) == PJ_OK)) return fd;
+    pj_sysfs_close(fd);
+    return -1;
 }
 
 /* A file may claim anything; no sensor averages over more than an hour. */
@@ -173,8 +170,8 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                         const char *label_kind, int number)
 {
     if (h->count == MAX_CHANNELS) {
-        close(fd);
-        if (second_fd >= 0) close(second_fd);
+        pj_sysfs_close(fd);
+        if (second_fd >= 0) pj_sysfs_close(second_fd);
         return;
     }
     channel *ch = &h->channels[h->count++];
@@ -213,7 +210,7 @@ static void add_chip(hwmon *h, const chip *c)
         if (amperes >= 0)
             add_channel(h, c, VOLTS_AMPERES, volts, amperes, "in", n);
         else
-            close(volts);
+            pj_sysfs_close(volts);
     }
 }
 
@@ -222,8 +219,7 @@ static void find_device(chip *c, const char *base)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
     snprintf(path, sizeof path, "%.480s/device", base);
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    target[length > 0 ? length : 0] = 0;
+    pj_sysfs_link(path, target, sizeof target);
     const char *name = strrchr(target, '/');
     snprintf(c->device, sizeof c->device, "%.20s %.40s", c->name, name ? name + 1 : "");
 }
@@ -299,8 +295,8 @@ static void scan(hwmon *h, const pj_power_env *env)
 static void close_channels(hwmon *h)
 {
     for (uint32_t i = 0; i < h->count; i++) {
-        close(h->channels[i].fd);
-        if (h->channels[i].second_fd >= 0) close(h->channels[i].second_fd);
+        pj_sysfs_close(h->channels[i].fd);
+        if (h->channels[i].second_fd >= 0) pj_sysfs_close(h->channels[i].second_fd);
     }
     h->count = 0;
 }

@@ -121,7 +121,7 @@ static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_
     pj_status status = pj_sysfs_read(fd, &value);
     if (status != PJ_OK) {
         t->error = status == PJ_E_DENIED ? EACCES : EIO;
-        close(fd);
+        pj_sysfs_close(fd);
         return;
     }
     if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "max_energy_range_uj"))
@@ -269,8 +269,8 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
 static void close_domains(rapl *r)
 {
     for (uint32_t i = 0; i < r->count; i++) {
-        close(r->domains[i].fd);
-        if (r->domains[i].limit_fd >= 0) close(r->domains[i].limit_fd);
+        pj_sysfs_close(r->domains[i].fd);
+        if (r->domains[i].limit_fd >= 0) pj_sysfs_close(r->domains[i].limit_fd);
     }
     r->count = 0;
 }

@@ -11,13 +11,22 @@ enum { PJ_SYSFS_NAME_BYTES = 64 };
 bool pj_sysfs_text(const char *path, char *text, size_t bytes);
 /* An integer, possibly negative; false when the file is missing or holds something else. */
 bool pj_sysfs_number(const char *path, int64_t *value);
+/* Rereads an open file from its start. PJ_E_INVALID: not a number; other failures by errno. */
+pj_status pj_sysfs_read(int fd, int64_t *value);
+
+/* The file operations themselves (sysfs_files.c). A fuzz target replaces them with a machine in
+ * memory, because system calls would take nearly all of its time. */
+
+/* Opens for repeated reading; -1 with errno set. */
+int pj_sysfs_open(const char *path);
+void pj_sysfs_close(int fd);
+/* The first bytes of an open file; returns how many, or -1 with errno set. */
+int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes);
+/* Target of a symbolic link, "" if there is none. */
+void pj_sysfs_link(const char *path, char *target, size_t bytes);
 /* Names in a folder that begin with `prefix`, sorted (shorter first, so hwmon2 before hwmon10).
  * Returns how many were stored, at most `max`. */
 uint32_t pj_sysfs_list(const char *folder, const char *prefix, char (*names)[PJ_SYSFS_NAME_BYTES],
                        uint32_t max);
-/* Opens for repeated reading; -1 with errno set. */
-int pj_sysfs_open(const char *path);
-/* Rereads an open file from its start. PJ_E_INVALID: not a number; other failures by errno. */
-pj_status pj_sysfs_read(int fd, int64_t *value);
 
 #endif

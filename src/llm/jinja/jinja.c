@@ -6,8 +6,13 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { MAX_TEMPLATE_BYTES = 4 << 20, TREE_BYTES = 256 << 20, MAX_STEPS = 20 << 20 };
-enum { BASE_BYTES = 64 << 20, BYTES_PER_INPUT_BYTE = 64 };
+enum { MAX_TEMPLATE_BYTES = 4 << 20, TREE_BYTES = 256 << 20, BYTES_PER_INPUT_BYTE = 64 };
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* loops up to the limits would take all the time \
+                                                 */
+enum { MAX_STEPS = 10000, BASE_BYTES = 1 << 20 };
+#else
+enum { MAX_STEPS = 20 << 20, BASE_BYTES = 64 << 20 };
+#endif
 
 struct pj_jinja {
     pj_arena arena;
