@@ -23,16 +23,73 @@ static pj_status read_texts(const json_t *tree, const char *name, const char *us
 {
     const json_t *list = json_object_get(tree, name);
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
-    if (list && !json_is_array(list)) return bad(err, "models and dtypes must be lists of texts");
+    if (list && !json_is_array(list))
+        return bad(err, "models, dtypes and engines must be lists of texts");
     if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (!text) return bad(err, "models and dtypes must be lists of texts");
+        if (!text) return bad(err, "models, dtypes and engines must be lists of texts");
         out[i] = pj_arena_strndup(arena, text, strlen(text));
         if (!out[i]) return pj_fail_memory(err, "a plan");
     }
+    return PJ_OK;
+}
+
+/* A list whose first value, "", is understood. */
+static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena, const char **out,
+                           uint32_t *count, pj_error *err)
+{
+    const json_t *list = json_object_get(tree, name);
+    size_t n = json_array_size(list);
+    out[0] = "";
+    *count = 1;
+    if (list && !json_is_array(list))
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of texts", name);
+    if (n >= PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (!text || !*text)
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of texts", name);
+        out[*count] = pj_arena_strndup(arena, text, strlen(text));
+        if (!out[(*count)++]) return pj_fail_memory(err, "a plan");
+    }
+    return PJ_OK;
+}
+
+/* Engines replace ours, unless "perjoule" is among them. */
+static pj_status read_engines(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
+{
+    pj_status status = read_texts(tree, "engines", "", arena, p->engines, &p->engine_count, err);
+    for (uint32_t i = 0; i < p->engine_count && status == PJ_OK; i++) {
+        const char *name = p->engines[i];
+        if (strcmp(name, "perjoule") == 0)
+            p->engines[i] = "";
+        else if (*name && strncmp(name, "attach:", 7) != 0 && strncmp(name, "exec:", 5) != 0)
+            return pj_fail(err, PJ_E_INVALID,
+                           "the engine %.100s is none of perjoule, attach:URL and exec:COMMAND",
+                           name);
+    }
+    return status;
+}
+
+static bool only_ours(const pj_plan *p)
+{
+    for (uint32_t i = 0; i < p->engine_count; i++)
+        if (p->engines[i][0]) return false;
+    return true;
+}
+
+/* Of other engines, these settings are not in our hands. */
+static pj_status check_engines(const pj_plan *p, pj_error *err)
+{
+    if (only_ours(p)) return PJ_OK;
+    if (p->dtype_count > 1 || p->thread_count > 1 || p->dtypes[0][0] || p->threads[0])
+        return bad(err, "dtypes and threads are for our engine alone: another engine has its own");
+    if (p->ablate_count > 1) return bad(err, "ablate is for our engine alone");
+    if (p->eval || p->eval_text)
+        return bad(err, "eval is for our engine alone: leave it out with other engines");
     return PJ_OK;
 }
 
@@ -73,9 +130,9 @@ static const char *text_of(const json_t *tree, const char *name, const char *usu
 static pj_status check_names(json_t *tree, pj_error *err)
 {
     static const char *const known[] = {
-        "name",    "models", "dtypes",    "batches",     "inputs",         "outputs",
-        "threads", "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",
-        "prompt",  "eval",   "depth",     "round",       "eval_text",      NULL};
+        "name",   "models",    "dtypes",      "batches",        "inputs",  "outputs", "threads",
+        "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",    "prompt",  "eval",
+        "depth",  "round",     "eval_text",   "ablate",         "engines", NULL};
     const char *name;
     json_t *value;
     json_object_foreach(tree, name, value)
@@ -85,7 +142,8 @@ static pj_status check_names(json_t *tree, pj_error *err)
         if (!known[i])
             return pj_fail(err, PJ_E_INVALID,
                            "a plan has no %.64s: it has name, models, dtypes, "
-                           "batches, inputs, outputs, threads, repeat, precision, cool_down_s, "
+                           "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
+                           "cool_down_s, "
                            "max_latency_ms, seed, prompt, eval, eval_text and depth",
                            name);
     }
@@ -138,7 +196,11 @@ pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error 
         status = read_numbers(tree, "outputs", 32, 1e6, p->outputs, &p->output_count, err);
     if (status == PJ_OK)
         status = read_numbers(tree, "threads", 0, 1024, p->threads, &p->thread_count, err);
+    if (status == PJ_OK)
+        status = read_more(tree, "ablate", arena, p->ablate, &p->ablate_count, err);
+    if (status == PJ_OK) status = read_engines(tree, arena, p, err);
     if (status == PJ_OK) status = read_rest(tree, arena, p, err);
+    if (status == PJ_OK) status = check_engines(p, err);
     json_decref(tree);
     if (status == PJ_OK && pj_plan_cells(p) > PJ_PLAN_CELLS)
         return pj_fail(err, PJ_E_INVALID, "the plan has more than %d cells", PJ_PLAN_CELLS);
@@ -162,6 +224,16 @@ static void write_numbers(pj_json *json, const char *name, const uint32_t *value
     pj_json_array_end(json);
 }
 
+static void write_engines(pj_json *json, const pj_plan *p)
+{
+    if (only_ours(p)) return;
+    pj_json_key(json, "engines");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < p->engine_count; i++)
+        pj_json_string(json, p->engines[i][0] ? p->engines[i] : "perjoule");
+    pj_json_array_end(json);
+}
+
 void pj_plan_write(const pj_plan *p, pj_json *json)
 {
     pj_json_object_begin(json);
@@ -172,6 +244,8 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     if (!p->prompt) write_numbers(json, "inputs", p->inputs, p->input_count);
     write_numbers(json, "outputs", p->outputs, p->output_count);
     write_numbers(json, "threads", p->threads, p->thread_count);
+    if (p->ablate_count > 1) write_texts(json, "ablate", p->ablate + 1, p->ablate_count - 1);
+    write_engines(json, p);
     pj_json_kv_uint(json, "repeat", p->repeat);
     pj_json_kv_double(json, "precision", p->precision);
     pj_json_kv_double(json, "cool_down_s", p->cool_down_s);
@@ -190,7 +264,7 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
 uint32_t pj_plan_cells(const pj_plan *p)
 {
     double n = (double)p->model_count * p->dtype_count * p->batch_count * p->input_count *
-               p->output_count * p->thread_count;
+               p->output_count * p->thread_count * p->engine_count * p->ablate_count;
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
@@ -209,6 +283,13 @@ void pj_plan_cell(const pj_plan *p, uint32_t index, pj_cell *c)
     c->batch = p->batches[take(&index, p->batch_count)];
     c->dtype = p->dtypes[take(&index, p->dtype_count)];
     c->model = p->models[take(&index, p->model_count)];
+    c->engine = p->engines[take(&index, p->engine_count)];
+    c->ablate = p->ablate[take(&index, p->ablate_count)];
+}
+
+uint32_t pj_plan_whole_cell(const pj_plan *p, uint32_t index)
+{
+    return index % (pj_plan_cells(p) / p->ablate_count);
 }
 
 static void add(char *text, size_t bytes, const char *format, const char *word, uint32_t number)
@@ -234,6 +315,11 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
     if (p->input_count > 1) add(text, bytes, "in %u", NULL, c.input);
     if (p->output_count > 1) add(text, bytes, "out %u", NULL, c.output);
     if (p->thread_count > 1) add(text, bytes, "%u threads", NULL, c.threads);
+    if (p->engine_count > 1) add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
+    if (strncmp(c.ablate, "layers=", 7) == 0)
+        add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);
+    else if (c.ablate[0])
+        add(text, bytes, "without %.16s", c.ablate, 0);
     if (!text[0]) snprintf(text, bytes, "the cell");
 }
 

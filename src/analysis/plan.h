@@ -15,9 +15,13 @@ enum { PJ_PLAN_VALUES = 64, PJ_PLAN_CELLS = 4096 };
 typedef struct pj_plan {
     const char *name;
     const char *models[PJ_PLAN_VALUES], *dtypes[PJ_PLAN_VALUES]; /* dtype "": as stored */
+    /* Parts that the engine leaves out; the first is "", the whole model. */
+    const char *ablate[PJ_PLAN_VALUES];
+    const char *engines[PJ_PLAN_VALUES]; /* "": ours; "attach:URL", "exec:COMMAND" */
     uint32_t batches[PJ_PLAN_VALUES], inputs[PJ_PLAN_VALUES], outputs[PJ_PLAN_VALUES],
         threads[PJ_PLAN_VALUES]; /* threads 0: all */
-    uint32_t model_count, dtype_count, batch_count, input_count, output_count, thread_count;
+    uint32_t model_count, dtype_count, batch_count, input_count, output_count, thread_count,
+        ablate_count, engine_count;
     uint32_t repeat;       /* blocks at most */
     double precision;      /* relative half width at which a cell stops; 0: never before `repeat` */
     double cool_down_s;    /* at most; 0: none */
@@ -31,7 +35,7 @@ typedef struct pj_plan {
 } pj_plan;
 
 typedef struct pj_cell {
-    const char *model, *dtype;
+    const char *model, *dtype, *ablate, *engine;
     uint32_t batch, input, output, threads;
 } pj_cell;
 
@@ -39,6 +43,8 @@ typedef struct pj_cell {
 pj_status pj_plan_parse(const char *json, pj_arena *arena, pj_plan *plan, pj_error *err);
 void pj_plan_write(const pj_plan *plan, pj_json *json);
 uint32_t pj_plan_cells(const pj_plan *plan);
+/* The cell with the whole model that an ablated cell is compared with; its own index otherwise. */
+uint32_t pj_plan_whole_cell(const pj_plan *plan, uint32_t index);
 void pj_plan_cell(const pj_plan *plan, uint32_t index, pj_cell *cell);
 /* "q8_0, batch 4": what tells the cell from others of its plan. */
 void pj_plan_cell_name(const pj_plan *plan, uint32_t index, char *text, size_t bytes);

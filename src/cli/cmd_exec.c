@@ -5,8 +5,7 @@
  * phases that it reports arrive as markers (profile/markers.h). Our own output goes to standard
  * error or, with --json, to standard output at the end.
  */
-#include "cli/exec_child.h"
-#include "cli/exec_inject.h"
+#include "cli/exec_run.h"
 #include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/stored.h"
@@ -14,8 +13,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "profile/markers.h"
-#include "profile/run.h"
 #include "trace/summary.h"
 
 #include <limits.h>
@@ -37,47 +34,33 @@ typedef struct exec_args {
 typedef struct execution {
     const pj_command *command;
     const exec_args *args;
-    pj_child child;
-    pj_session *session;
-    pj_run *run;
-    pj_markers *markers;
-    pj_busy busy_before, busy_after; /* of the machine */
-    char store_problem[PJ_ERROR_TEXT_BYTES];
-    pj_run_data data;
+    pj_exec_run r;
 } execution;
 
 /* ---- the report ---------------------------------------------------------------------------- */
 
 static double run_seconds(const execution *e)
 {
-    return e->data.info.total_ms * 1e-3;
-}
-
-/* The program's part of the processors' time while it ran; NAN: unknown. It is what a model of its
- * part of the energy rests on: no sensor tells processes apart. */
-static double cpu_share(const execution *e)
-{
-    double busy = (e->busy_after.busy - e->busy_before.busy) / (double)sysconf(_SC_CLK_TCK);
-    if (e->busy_after.total <= e->busy_before.total || !(busy > 0)) return NAN;
-    return fmin(1, e->child.cpu_s / busy);
+    return e->r.data.info.total_ms * 1e-3;
 }
 
 static double process_mj(const execution *e)
 {
-    return e->data.info.net_mj * cpu_share(e);
+    return e->r.data.info.net_mj * pj_exec_cpu_share(&e->r);
 }
 
 static const pj_rail_energy *rail_figure(const execution *e, uint32_t rail)
 {
-    for (uint32_t i = 0; i < e->data.rail_energy_count; i++)
-        if (e->data.rail_energy[i].rail == rail && e->data.rail_energy[i].phase == PJ_PHASE_COUNT)
-            return &e->data.rail_energy[i];
+    for (uint32_t i = 0; i < e->r.data.rail_energy_count; i++)
+        if (e->r.data.rail_energy[i].rail == rail &&
+            e->r.data.rail_energy[i].phase == PJ_PHASE_COUNT)
+            return &e->r.data.rail_energy[i];
     return NULL;
 }
 
 static pj_rail_energy total_figure(const execution *e)
 {
-    const pj_run_info *info = &e->data.info;
+    const pj_run_info *info = &e->r.data.info;
     return (pj_rail_energy){.gross_mj = info->total_mj,
                             .idle_mj = info->idle_mj,
                             .net_mj = info->net_mj,
@@ -108,23 +91,23 @@ static void print_figure(const char *name, const pj_rail_energy *f, double run_s
 
 static bool has_total_rail(const execution *e)
 {
-    for (uint32_t i = 0; i < e->data.rail_count; i++)
-        if (e->data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
+    for (uint32_t i = 0; i < e->r.data.rail_count; i++)
+        if (e->r.data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
     return false;
 }
 
 static void print_rails(const execution *e)
 {
-    const pj_run_info *info = &e->data.info;
+    const pj_run_info *info = &e->r.data.info;
     double run_s = run_seconds(e);
     fprintf(stderr, "  %-20s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
             "(95 %)", "mean");
-    for (uint32_t i = 0; i < e->data.rail_count; i++) {
+    for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
-        if (f) print_figure(e->data.rails[i].name, f, run_s);
+        if (f) print_figure(e->r.data.rails[i].name, f, run_s);
     }
     pj_rail_energy total = total_figure(e);
-    if (!has_total_rail(e) && (e->data.rail_count > 1 || info->partial_rails))
+    if (!has_total_rail(e) && (e->r.data.rail_count > 1 || info->partial_rails))
         print_figure("total", &total, run_s);
     if (info->partial_rails) {
         char text[600];
@@ -139,16 +122,16 @@ static void print_rails(const execution *e)
 static void print_phases(const execution *e)
 {
     char energy[32], time[32];
-    if (pj_markers_count(e->markers).events == 0) return;
+    if (pj_markers_count(e->r.markers).events == 0) return;
     fprintf(stderr, "  %-20s %12s %12s\n", "phase", "time", "gross");
     for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
         double ms = 0, mj = 0;
         bool found = false;
-        for (uint32_t i = 0; i < e->data.phase_count; i++) {
-            if (e->data.phases[i].phase != p) continue;
+        for (uint32_t i = 0; i < e->r.data.phase_count; i++) {
+            if (e->r.data.phases[i].phase != p) continue;
             found = true;
-            ms += e->data.phases[i].duration_ms;
-            mj += pj_mj_of_nj(e->data.phases[i].energy.gross_nj);
+            ms += e->r.data.phases[i].duration_ms;
+            mj += pj_mj_of_nj(e->r.data.phases[i].energy.gross_nj);
         }
         if (!found) continue;
         pj_format_time(ms, time, sizeof time);
@@ -164,7 +147,7 @@ static void print_process(const execution *e)
     pj_format_energy(process_mj(e), text, sizeof text);
     fprintf(stderr,
             "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
-            100 * cpu_share(e), text);
+            100 * pj_exec_cpu_share(&e->r), text);
 }
 
 static bool is_shown(const char *code)
@@ -177,14 +160,14 @@ static void print_table(const execution *e)
 {
     char time[32], cpu[32];
     pj_fold_begin(stderr);
-    const pj_run_info *info = &e->data.info;
+    const pj_run_info *info = &e->r.data.info;
     pj_format_time(info->total_ms, time, sizeof time);
-    pj_format_time(e->child.cpu_s * 1e3, cpu, sizeof cpu);
-    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
-            time, cpu, e->child.exit_code);
-    if (e->data.rail_count == 0) {
-        const char *remedy = e->session->meter
-                                 ? pj_meter_remedy(e->session->meter)
+    pj_format_time(e->r.child.cpu_s * 1e3, cpu, sizeof cpu);
+    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n",
+            e->r.child.words[0], time, cpu, e->r.child.exit_code);
+    if (e->r.data.rail_count == 0) {
+        const char *remedy = e->r.session->meter
+                                 ? pj_meter_remedy(e->r.session->meter)
                                  : "Power measurement is switched off (--power none); "
                                    "leave the option out to use the machine's sensors.";
         fprintf(stderr, "  energy: unavailable. %s\n", remedy);
@@ -193,11 +176,12 @@ static void print_table(const execution *e)
         print_process(e);
     }
     print_phases(e);
-    for (uint32_t i = 0; i < e->data.warning_count; i++)
-        if (is_shown(e->data.warnings[i].code)) fprintf(stderr, "  %s\n", e->data.warnings[i].text);
-    if (e->store_problem[0])
-        fprintf(stderr, "  not stored: %s\n", e->store_problem);
-    else if (e->session->store)
+    for (uint32_t i = 0; i < e->r.data.warning_count; i++)
+        if (is_shown(e->r.data.warnings[i].code))
+            fprintf(stderr, "  %s\n", e->r.data.warnings[i].text);
+    if (e->r.store_problem[0])
+        fprintf(stderr, "  not stored: %s\n", e->r.store_problem);
+    else if (e->r.session->store)
         fprintf(stderr, "  stored as %s\n", info->id);
     pj_fold_end();
 }
@@ -216,8 +200,8 @@ static void rails_json(const execution *e, pj_json *json)
 {
     pj_json_key(json, "rails");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < e->data.rail_count; i++) {
-        const pj_rail *rail = &e->data.rails[i];
+    for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
+        const pj_rail *rail = &e->r.data.rails[i];
         const pj_rail_energy *f = rail_figure(e, i);
         if (!f) continue;
         pj_json_object_begin(json);
@@ -235,40 +219,24 @@ static void warnings_json(const execution *e, pj_json *json)
 {
     pj_json_key(json, "warnings");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < e->data.warning_count; i++)
-        pj_json_string(json, e->data.warnings[i].text);
-    if (e->store_problem[0]) pj_json_string(json, e->store_problem);
+    for (uint32_t i = 0; i < e->r.data.warning_count; i++)
+        pj_json_string(json, e->r.data.warnings[i].text);
+    if (e->r.store_problem[0]) pj_json_string(json, e->r.store_problem);
     pj_json_array_end(json);
-}
-
-static void command_json(const execution *e, pj_json *json)
-{
-    pj_json_key(json, "command");
-    pj_json_array_begin(json);
-    for (char **w = e->child.words; *w; w++) pj_json_string(json, *w);
-    pj_json_array_end(json);
-    pj_json_kv_int(json, "exit_code", e->child.exit_code);
-}
-
-static void cpu_json(const execution *e, pj_json *json)
-{
-    pj_json_kv_double(json, "cpu_time_ms", e->child.cpu_s * 1e3);
-    pj_json_kv_string(json, "cpu_time_method", e->child.cpu_method);
-    pj_json_kv_double(json, "process_cpu_share", cpu_share(e));
 }
 
 static void print_json(const execution *e)
 {
     pj_buffer text;
     pj_json json;
-    const pj_run_info *info = &e->data.info;
-    const pj_baseline *idle = pj_session_idle(e->session);
+    const pj_run_info *info = &e->r.data.info;
+    const pj_baseline *idle = pj_session_idle(e->r.session);
     pj_rail_energy total = total_figure(e);
     pj_buffer_init(&text, 16 << 20);
     pj_json_init(&json, &text);
     pj_json_object_begin(&json);
-    command_json(e, &json);
-    cpu_json(e, &json);
+    pj_exec_command_json(&e->r, &json);
+    pj_exec_cpu_json(&e->r, &json);
     pj_json_kv_double(&json, "process_net_mj", process_mj(e));
     pj_json_kv_string(&json, "process_energy_source",
                       isnan(process_mj(e)) ? "unavailable" : "modelled");
@@ -278,7 +246,7 @@ static void print_json(const execution *e)
     pj_json_object_end(&json);
     rails_json(e, &json);
     if (idle && idle->rail_count) pj_json_kv_bool(&json, "baseline_quiet", idle->quiet);
-    pj_json_kv_bool(&json, "stored", e->session->store && !e->store_problem[0]);
+    pj_json_kv_bool(&json, "stored", e->r.session->store && !e->r.store_problem[0]);
     warnings_json(e, &json);
     pj_json_kv_double(&json, "duration_ms", info->total_ms);
     pj_summary_write_members(&json, info, NULL);
@@ -298,152 +266,33 @@ static pj_status open_session(execution *e, pj_error *err)
                                   .interval_ns = a->interval_ns,
                                   .database = a->no_store ? "none" : a->database,
                                   .baseline_seconds = a->baseline_s > 0 ? a->baseline_s : -1};
-    pj_status status = pj_session_open(&options, &e->session, err);
+    pj_status status = pj_session_open(&options, &e->r.session, err);
     if (status == PJ_OK || a->no_store || a->database) return status;
     options.database = "none";
     pj_error without = {0};
-    if (pj_session_open(&options, &e->session, &without) != PJ_OK) return status;
-    memcpy(e->store_problem, err->text, sizeof e->store_problem);
+    if (pj_session_open(&options, &e->r.session, &without) != PJ_OK) return status;
+    memcpy(e->r.store_problem, err->text, sizeof e->r.store_problem);
     return PJ_OK;
-}
-
-static pj_depth depth_of(const exec_args *a)
-{
-    return a->depth ? (pj_depth)pj_depth_parse(a->depth) : PJ_DEPTH_MODULE;
-}
-
-static pj_status begin_run(execution *e, pj_error *err)
-{
-    char words[4096] = "";
-    size_t used = 0;
-    const exec_args *a = e->args;
-    for (char **w = e->child.words; *w && used < sizeof words; w++)
-        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", *w);
-    pj_run_options options = {.size = sizeof options,
-                              .prompt = words,
-                              .model_name = a->model,
-                              .engine = a->engine ? a->engine : "exec",
-                              .experiment_name = a->experiment,
-                              .tags = a->tags.count ? a->tags.items : NULL,
-                              .depth = depth_of(a)};
-    pj_status status = pj_run_begin(e->session, &options, &e->run, err);
-    if (status == PJ_OK) status = pj_markers_new(e->run, &e->markers, err);
-    return status;
-}
-
-static void take_markers(void *context, const char *bytes, size_t count)
-{
-    pj_markers_feed(context, bytes, count, pj_clock_ns());
-}
-
-/* What the program said of its model, as a JSON object. */
-static const char *model_json(const pj_markers_facts *f, pj_buffer *text)
-{
-    pj_json json;
-    pj_json_init(&json, text);
-    pj_json_object_begin(&json);
-    if (f->architecture[0]) pj_json_kv_string(&json, "architecture", f->architecture);
-    if (f->layers) pj_json_kv_int(&json, "layers", (int64_t)f->layers);
-    if (f->parameters) pj_json_kv_int(&json, "parameters", (int64_t)f->parameters);
-    pj_json_object_end(&json);
-    bool any = f->architecture[0] || f->layers || f->parameters;
-    return pj_json_finish(&json) && any ? pj_buffer_get(text) : NULL;
-}
-
-/* What the program says of itself yields to what the user said of it. */
-static void describe_model(execution *e)
-{
-    pj_buffer text;
-    const pj_markers_facts *f = pj_markers_fact(e->markers);
-    pj_buffer_init(&text, 1 << 16);
-    pj_run_facts facts = {.size = sizeof facts, .model_json = model_json(f, &text)};
-    if (f->level[0]) facts.level = f->level;
-    if (f->model[0] && !e->args->model) facts.model_name = f->model;
-    if (f->layers <= INT16_MAX) facts.layer_count = (uint32_t)f->layers;
-    if (f->engine[0] && !e->args->engine) pj_run_set_engine(e->run, f->engine);
-    pj_run_describe(e->run, &facts, NULL);
-    pj_buffer_fini(&text);
-}
-
-static void describe_run(execution *e)
-{
-    pj_buffer text;
-    pj_json json;
-    pj_buffer_init(&text, 1 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    command_json(e, &json);
-    cpu_json(e, &json);
-    pj_json_object_end(&json);
-    pj_run_facts facts = {.size = sizeof facts, .scope = "machine", .level = "coarse"};
-    if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);
-    pj_run_describe(e->run, &facts, NULL);
-    pj_buffer_fini(&text);
-    describe_model(e);
-}
-
-static pj_run_status status_of(const pj_child *child)
-{
-    if (child->signal == SIGINT) return PJ_RUN_CANCELLED;
-    return child->exit_code ? PJ_RUN_FAILED : PJ_RUN_COMPLETED;
-}
-
-static pj_status end_run(execution *e, pj_run_status status, const char *why, pj_error *err)
-{
-    pj_error problem = {0};
-    pj_status stored = pj_run_finish(e->run, status, why, &e->data, &problem);
-    e->run = NULL;
-    if (stored == PJ_OK) return PJ_OK;
-    if (!e->data.info.id[0]) return pj_fail(err, stored, "%s", problem.text);
-    memcpy(e->store_problem, problem.text, sizeof e->store_problem);
-    return PJ_OK;
-}
-
-static pj_status measure(execution *e, pj_error *err)
-{
-    char fd[48], why[64];
-    const pj_power_env *env = &e->session->power_env;
-    snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
-    pj_injection injection = {0};
-    const char *variables[8] = {fd};
-    if (e->child.reserved_fd >= 0)
-        pj_injection_choose(&injection, e->run, e->child.path, depth_of(e->args), e->args->llama);
-    memcpy(variables + 1, injection.variables, sizeof injection.variables);
-    pj_busy_get(env, &e->busy_before);
-    pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
-    if (status != PJ_OK) {
-        pj_markers_finish(e->markers, pj_clock_ns());
-        end_run(e, PJ_RUN_FAILED, err->text, NULL);
-        return status;
-    }
-    pj_child_wait(&e->child, take_markers, e->markers);
-    pj_busy_get(env, &e->busy_after);
-    pj_markers_finish(e->markers, e->child.end_ns);
-    describe_run(e);
-    snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
-             e->child.signal ? e->child.signal : e->child.exit_code);
-    pj_run_status ended = status_of(&e->child);
-    return end_run(e, ended, ended == PJ_RUN_FAILED ? why : NULL, err);
 }
 
 static void close_all(execution *e)
 {
-    pj_run_data_fini(&e->data);
-    pj_markers_free(e->markers);
-    const char *place = e->session && e->session->store ? pj_store_path(e->session->store) : "";
+    const char *place =
+        e->r.session && e->r.session->store ? pj_store_path(e->r.session->store) : "";
     if (pj_store_is_server(place)) pj_say_waiting(place);
-    pj_session_close(e->session);
-    pj_child_close(&e->child);
+    pj_session_close(e->r.session);
+    pj_exec_close(&e->r);
 }
 
 static int execute(execution *e)
 {
     pj_error err = {0};
-    pj_status status = pj_child_find(&e->child, &err);
+    pj_status status = pj_child_find(&e->r.child, &err);
     if (status == PJ_OK) status = open_session(e, &err);
-    if (status == PJ_OK) status = begin_run(e, &err);
-    if (status == PJ_OK) status = measure(e, &err);
-    int code = status == PJ_OK || e->child.exit_code ? e->child.exit_code : pj_exit_code(status);
+    if (status == PJ_OK) status = pj_exec_begin(&e->r, &err);
+    if (status == PJ_OK) status = pj_exec_measure(&e->r, &err);
+    int code =
+        status == PJ_OK || e->r.child.exit_code ? e->r.child.exit_code : pj_exit_code(status);
     if (status != PJ_OK)
         pj_command_failed(e->command, &err);
     else if (e->args->json)
@@ -480,14 +329,20 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {0}};
     int separator = 1, positional;
     execution e = {.command = command, .args = &a};
-    pj_child_reserve(&e.child);
+    pj_child_reserve(&e.r.child);
     while (separator < argc && strcmp(argv[separator], "--") != 0) separator++;
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
     if (separator + 1 >= argc) return pj_command_usage(command, "which program? give it after --");
-    e.child.words = argv + separator + 1;
+    e.r.child.words = argv + separator + 1;
+    e.r.ask = (pj_exec_ask){.engine = a.engine,
+                            .model = a.model,
+                            .experiment = a.experiment,
+                            .tags = a.tags.count ? a.tags.items : NULL,
+                            .depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE,
+                            .llama = a.llama};
     return execute(&e);
 }
 

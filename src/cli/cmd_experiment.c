@@ -1,5 +1,6 @@
 /* perjoule experiment: a grid of settings, run in randomised blocks, with its result. */
 #include "base/file.h"
+#include "cli/experiment_engines.h"
 #include "cli/experiment_print.h"
 #include "cli/fold.h"
 #include "cli/stored.h"
@@ -19,7 +20,8 @@ enum { MAX_PLAN_BYTES = 1 << 20 };
 
 typedef struct experiment_args {
     const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
-        *precision, *depth, *power, *db;
+        *precision, *depth, *power, *ablate, *db;
+    pj_text_list engines;
     int64_t repeat, cool_down_ns, seed, interval_ns;
     double max_latency_ms;
     bool json, again, result;
@@ -33,7 +35,28 @@ static void on_signal(int number)
     cancelled = true;
 }
 
+static bool has_grid(const experiment_args *a)
+{
+    return a->models || a->dtypes || a->batches || a->inputs || a->outputs || a->threads ||
+           a->ablate || a->engines.count;
+}
+
 /* ---- the plan ------------------------------------------------------------------------------- */
+
+/* A synthetic model's name has commas of its own: "synthetic:SHAPE,bf16,layers=2". */
+static size_t length_of_item(const char *at)
+{
+    static const char *const parts[] = {",layers=", ",bf16", ",f16", ",f32", ",q8_0", ",q4_0"};
+    size_t length = strcspn(at, ","), count = sizeof parts / sizeof *parts, i = 0;
+    while (strncmp(at, "synthetic:", 10) == 0 && i < count) {
+        for (i = 0; i < count; i++) {
+            if (strncmp(at + length, parts[i], strlen(parts[i])) != 0) continue;
+            length += 1 + strcspn(at + length + 1, ",");
+            break;
+        }
+    }
+    return length;
+}
 
 /* "a,b" as a list of texts or of numbers. */
 static void put_list(json_t *plan, const char *key, const char *list, bool numbers)
@@ -41,7 +64,7 @@ static void put_list(json_t *plan, const char *key, const char *list, bool numbe
     if (!list) return;
     json_t *items = json_array();
     for (const char *at = list; *at;) {
-        size_t length = strcspn(at, ",");
+        size_t length = length_of_item(at);
         char word[512], *end;
         snprintf(word, sizeof word, "%.*s", (int)length, at);
         double value = strtod(word, &end);
@@ -62,6 +85,15 @@ static double share_of(const char *text)
     return strcmp(end, "%") == 0 ? value / 100 : *end || end == text ? -1 : value;
 }
 
+static void put_engines(json_t *plan, const pj_text_list *engines)
+{
+    if (!engines->count) return;
+    json_t *items = json_array();
+    for (int i = 0; i < (int)engines->count; i++)
+        json_array_append_new(items, json_string(engines->items[i]));
+    json_object_set_new(plan, "engines", items);
+}
+
 static json_t *plan_of_flags(const experiment_args *a)
 {
     json_t *plan = json_object();
@@ -71,6 +103,8 @@ static json_t *plan_of_flags(const experiment_args *a)
     put_list(plan, "inputs", a->inputs, true);
     put_list(plan, "outputs", a->outputs, true);
     put_list(plan, "threads", a->threads, true);
+    put_list(plan, "ablate", a->ablate, false);
+    put_engines(plan, &a->engines);
     return plan;
 }
 
@@ -154,7 +188,10 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_erro
     sigaction(SIGTERM, &action, NULL);
     pj_status status = pj_session_open(&options, &session, err);
     if (status == PJ_OK) {
+        pj_engines engines = {.session = session, .last_cell = UINT32_MAX};
         pj_experiment_options run = {.session = session,
+                                     .foreign = pj_engines_measure,
+                                     .foreign_context = &engines,
                                      .slot = &slot,
                                      .plan = plan,
                                      .cancel = &cancelled,
@@ -185,6 +222,14 @@ static pj_status show_result(const experiment_args *a, pj_store *store, const ch
     return status;
 }
 
+/* Only what has a grid begins a database: there is nothing to go on with in a new one. */
+static pj_status open_store(const experiment_args *a, const char *file, pj_store **store,
+                            pj_error *err)
+{
+    bool begins = !a->result && (file || has_grid(a));
+    return begins ? pj_stored_open_new(a->db, store, err) : pj_stored_open(a->db, store, err);
+}
+
 static int execute(const pj_command *command, const experiment_args *a, const char *file)
 {
     pj_error err = {0};
@@ -192,7 +237,7 @@ static int execute(const pj_command *command, const experiment_args *a, const ch
     pj_arena arena;
     pj_plan *plan = pj_alloc(1, sizeof *plan);
     pj_arena_init(&arena, 0);
-    pj_status status = plan ? pj_stored_open(a->db, &store, &err) : pj_fail_memory(&err, "a plan");
+    pj_status status = plan ? open_store(a, file, &store, &err) : pj_fail_memory(&err, "a plan");
     if (status == PJ_OK) status = make_plan(a, file, store, &arena, plan, &err);
     if (status == PJ_OK && !a->result) status = run_plan(a, plan, &err);
     if (status == PJ_OK || status == PJ_E_CANCELLED) {
@@ -220,6 +265,12 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"inputs", 0, PJ_OPTION_TEXT, &a.inputs, "N,M", "tokens of the prompt (32)"},
         {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},
         {"threads", 0, PJ_OPTION_TEXT, &a.threads, "N,M", "threads (all CPUs)"},
+        {"ablate", 0, PJ_OPTION_TEXT, &a.ablate, "A,B",
+         "add cells without attention, mlp or head, or with the first N layers alone (layers=N): "
+         "what each takes, beside what attribution says"},
+        {"engine", 0, PJ_OPTION_LIST, &a.engines, "ENGINE",
+         "who runs the cells: perjoule (default), attach:URL (a server) or exec:COMMAND with "
+         "{model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
          "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
         {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
@@ -247,10 +298,9 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one plan");
-    bool flags = a.models || a.dtypes || a.batches || a.inputs || a.outputs || a.threads;
-    if (positional && flags)
+    if (positional && has_grid(&a))
         return pj_command_usage(command, "the grid comes from the plan or from options, not both");
-    if (!positional && !flags && !a.name)
+    if (!positional && !has_grid(&a) && !a.name)
         return pj_command_usage(command,
                                 "give a plan, a grid (--dtypes, --batches, ...) or the --name "
                                 "of an experiment to go on with");

@@ -46,6 +46,39 @@ static void print_against(const json_t *view, const char *list, const char *titl
         json_is_true(json_object_get(c, "different")) ? "  different" : "");
 }
 
+/* "1.2 mJ (1.1 mJ to 1.3 mJ)" */
+static void format_estimate(const json_t *estimate, char *text, size_t bytes)
+{
+    char value[32], lo[32], hi[32];
+    double mean = pj_member_number(estimate, "joules_per_token");
+    pj_format_energy(mean * 1e3, value, sizeof value);
+    pj_format_energy(pj_member_number(estimate, "joules_per_token_lo") * 1e3, lo, sizeof lo);
+    pj_format_energy(pj_member_number(estimate, "joules_per_token_hi") * 1e3, hi, sizeof hi);
+    if (isnan(mean))
+        snprintf(text, bytes, "unavailable");
+    else
+        snprintf(text, bytes, "%s (%s to %s)", value, lo, hi);
+}
+
+static void print_ablations(const json_t *view)
+{
+    size_t i;
+    json_t *a;
+    char by_difference[112], by_attribution[112];
+    const json_t *all = json_object_get(view, "ablations");
+    if (!json_array_size(all)) return;
+    printf("\n%swhat the missing part takes per token\n"
+           "cell                         by the difference of runs           by attribution%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout));
+    json_array_foreach(all, i, a)
+    {
+        format_estimate(json_object_get(a, "difference"), by_difference, sizeof by_difference);
+        format_estimate(json_object_get(a, "attributed"), by_attribution, sizeof by_attribution);
+        printf("%-28.28s %-35s %s\n%-28s %s\n", cell_name(view, pj_member_number(a, "cell")),
+               by_difference, by_attribution, "", pj_member_text(a, "text"));
+    }
+}
+
 void pj_experiment_print(const json_t *view)
 {
     size_t i;
@@ -65,6 +98,7 @@ void pj_experiment_print(const json_t *view)
     snprintf(title, sizeof title, "energy per token, times that of %s", cell_name(view, 0));
     print_against(view, "comparisons", title, false);
     print_against(view, "against_former", "against the former round", true);
+    print_ablations(view);
     json_array_foreach(json_object_get(view, "knees"), i, item) printf(
         "\nfrom %s on: a batch beyond %.0f saves less than 10 %% per doubling\n",
         cell_name(view, pj_member_number(item, "first_cell")), pj_member_number(item, "batch"));

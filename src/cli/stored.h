@@ -50,13 +50,15 @@ typedef struct pj_price_options {
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
-/* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
- * reading. */
 /* Says on standard error that runs are kept on this machine, where a server could not take them. */
 void pj_say_waiting(const char *db);
+/* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
+ * reading. */
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
-/* The same, but waits until the recovery is complete. */
+/* The same, but a database that does not exist is created. */
+pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err);
+/* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
 /* Text of a member, "" for null; a number, NAN for null. */

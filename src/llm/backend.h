@@ -17,13 +17,14 @@
 #ifndef PJ_LLM_BACKEND_H
 #define PJ_LLM_BACKEND_H
 
+#include "llm/ablation.h"
 #include "llm/model.h"
 #include "llm/seam.h"
 
 #include <stdatomic.h>
 
 /* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 1 };
+enum { PJ_BACKEND_VERSION = 2 };
 
 typedef struct pj_sequence {
     uint32_t length;     /* tokens in the cache */
@@ -38,6 +39,7 @@ typedef struct pj_state_options {
     uint32_t max_tokens; /* rows of one pass, over all sequences */
     uint32_t max_logits; /* rows of logits of one pass */
     pj_dtype kv_type;    /* F32 or F16 */
+    pj_ablation without; /* what `forward` leaves out */
 } pj_state_options;
 
 /* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */

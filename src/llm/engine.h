@@ -5,6 +5,7 @@
 #ifndef PJ_LLM_ENGINE_H
 #define PJ_LLM_ENGINE_H
 
+#include "llm/ablation.h"
 #include "llm/config.h"
 #include "llm/dtype.h"
 #include "llm/sampling.h"
@@ -103,7 +104,8 @@ typedef struct pj_generate_request {
     const char *system, *chat_variables; /* with `chat`: as in pj_chat_request; or NULL */
     bool ignore_eos;                     /* continue to max_tokens */
     pj_sampling sampling;
-    const char *const *stop;                                    /* NULL-terminated list, or NULL */
+    pj_ablation without;     /* parts of the model that are left out */
+    const char *const *stop; /* NULL-terminated list, or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
     void *context;
     const _Atomic bool *cancel; /* polled several times per token; or NULL */

@@ -286,15 +286,17 @@ static void project_output(const pj_steps *s, const pj_layer *l)
     norm_output(s, &l->attention_out_norm);
 }
 
-static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
+/* The first half of a layer: attention, or the delta rule in its place. */
+static void attend(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
-    pj_state *t = s->state;
-    float *residual = l->mlp_out_norm.w ? NULL : t->x;
-    if (l->experts)
-        pj_steps_experts(s, l, &h, &h, residual);
-    else
-        pj_steps_mlp(s, &l->mlp, &h, t->y, residual);
-    norm_output(s, &l->mlp_out_norm);
+    if (l->delta) {
+        pj_steps_delta(s, l, &h);
+        return;
+    }
+    project_qkv(s, l, h);
+    pj_steps_attention(s, l);
+    gate_output(s, l);
+    project_output(s, l);
 }
 
 /* A dense block and experts in parallel; both outputs are normalised, added, and normalised
@@ -309,6 +311,22 @@ static void feed_forward_beside(const pj_steps *s, const pj_layer *l, pj_rows h)
     pj_steps_experts(s, l, &routed, &h, NULL);
     norm_into(s, &l->experts_out_norm, t->y, s->rows, t->y, t->branch);
     norm_into(s, &l->mlp_out_norm, t->branch, s->rows, t->y, t->x);
+}
+
+/* The second half of a layer. */
+static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
+{
+    if (l->dense_out_norm.w) {
+        feed_forward_beside(s, l, h);
+        return;
+    }
+    pj_state *t = s->state;
+    float *residual = l->mlp_out_norm.w ? NULL : t->x;
+    if (l->experts)
+        pj_steps_experts(s, l, &h, &h, residual);
+    else
+        pj_steps_mlp(s, &l->mlp, &h, t->y, residual);
+    norm_output(s, &l->mlp_out_norm);
 }
 
 /* Multiplies the residual stream by the layer's scale factor. */
@@ -328,26 +346,16 @@ static void scale_output(const pj_steps *s, const pj_layer *l)
 
 static void run_layer(const pj_steps *s, const pj_layer *l)
 {
+    const pj_ablation *without = &s->state->options.without;
     float *x = s->state->x; /* the residual stream */
     size_t hidden = s->model->config.hidden;
     pj_seam_layer(s->seam, l->index);
 
     pj_rows h = norm(s, &l->attention_norm, x, s->rows);
-    if (l->delta) {
-        pj_steps_delta(s, l, &h);
-    } else {
-        project_qkv(s, l, h);
-        pj_steps_attention(s, l);
-        gate_output(s, l);
-        project_output(s, l);
-    }
-
+    if (!without->attention) attend(s, l, h);
     /* a parallel block uses the first norm's output for both halves */
     if (!s->model->blueprint->parallel_block) h = norm(s, &l->mlp_norm, x, s->rows);
-    if (l->dense_out_norm.w)
-        feed_forward_beside(s, l, h);
-    else
-        feed_forward(s, l, h);
+    if (!without->mlp) feed_forward(s, l, h);
 
     if (l->token_gate.w.data) {
         pj_steps_token_input(s, l, s->state->y);
@@ -365,7 +373,8 @@ static pj_status run_layers(const pj_steps *s)
 {
     pj_status status = PJ_OK;
     pj_seam_section(s->seam, PJ_N_LAYERS);
-    for (uint32_t i = 0; i < s->model->config.layers && !status; i++) {
+    uint32_t kept = s->state->options.without.layers, all = s->model->config.layers;
+    for (uint32_t i = 0; i < (kept && kept < all ? kept : all) && !status; i++) {
         const _Atomic bool *cancel = s->pass->cancel;
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             status = PJ_E_CANCELLED;
@@ -415,8 +424,10 @@ static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
     pj_rows h = norm(s, &m->final_norm, t->y, count);
     pj_seam_end(s->seam);
     pj_seam_section(s->seam, PJ_N_LM_HEAD);
-    pj_steps_product(s, &h, &m->head, t->logits, m->config.vocab, NULL);
-    bound_logits(s, count);
+    if (!t->options.without.head) {
+        pj_steps_product(s, &h, &m->head, t->logits, m->config.vocab, NULL);
+        bound_logits(s, count);
+    }
     pj_seam_end(s->seam);
 }
 

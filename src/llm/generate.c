@@ -175,6 +175,7 @@ static pj_status prepare(generation *g)
                                 .context = g->longest + g->request->max_tokens,
                                 .max_tokens = (uint32_t)tokens,
                                 .max_logits = g->count,
+                                .without = g->request->without,
                                 .kv_type = e->kv_type};
     pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
     pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);

@@ -31,7 +31,7 @@ static bool is_alike(const pj_run_info *a, const pj_run_info *b)
            same_text(a->engine, b->engine) && a->quality == b->quality &&
            near_in_length(a->input_tokens, a->batch_size, b->input_tokens, b->batch_size) &&
            near_in_length(a->output_tokens, a->batch_size, b->output_tokens, b->batch_size) &&
-           !pj_run_is_disturbed(b) && b->request_mj > 0;
+           !pj_run_is_disturbed(b) && !pj_run_is_ablated(b) && b->request_mj > 0;
 }
 
 static int settings_that_differ(const pj_run_info *a, const pj_run_info *b)

@@ -153,6 +153,7 @@ static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *
                               .is_private = e->o.is_private,
                               .cancel = e->o.cancel};
     pj_profile_options_set(o, &ask);
+    if (cell.ablate[0]) o->ablate = cell.ablate;
     if (e->plan->prompt)
         *prompt = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
     else
@@ -167,8 +168,9 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     pj_cell cell, other;
     double loss = NAN;
     snprintf(key, sizeof key, "%u", index);
-    if (!e->eval_text || json_object_get(e->losses, key)) return PJ_OK;
     pj_plan_cell(e->plan, index, &cell);
+    /* without a part of it, the loss is not the model's */
+    if (!e->eval_text || cell.ablate[0] || json_object_get(e->losses, key)) return PJ_OK;
     for (uint32_t i = 0; i < e->cell_count; i++) {
         snprintf(known, sizeof known, "%u", i);
         pj_plan_cell(e->plan, i, &other);
@@ -267,19 +269,47 @@ static pj_status measure(experiment *e, pj_profile_options *options, uint32_t bl
     return status;
 }
 
-static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
+static pj_status run_ours(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     pj_prompt prompt;
     pj_profile_options options;
-    int64_t began_ns = pj_clock_ns();
-    tell(e, block, index, NAN);
     pj_status status = warm(e, index, err);
     if (status == PJ_OK) status = cool_down(e, err);
     if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
     if (status != PJ_OK) return status;
     pj_profile_place place = {index, block, e->plan->round};
     options.place = &place;
-    status = measure(e, &options, block, index, err);
+    return measure(e, &options, block, index, err);
+}
+
+/* Another engine loads and warms its model itself. */
+static pj_status run_foreign(experiment *e, uint32_t block, uint32_t index, pj_error *err)
+{
+    double joules = NAN;
+    pj_foreign_cell cell = {
+        .plan = e->plan, .place = {index, block, e->plan->round}, .cancel = e->o.cancel};
+    pj_plan_cell(e->plan, index, &cell.cell);
+    pj_status status = cool_down(e, err);
+    if (status == PJ_OK) status = e->o.foreign(e->o.foreign_context, &cell, &joules, err);
+    e->last_cell = index;
+    if (status == PJ_OK && !note(&e->cells[index], joules, block))
+        status = pj_fail_memory(err, "an experiment");
+    return status;
+}
+
+static bool is_foreign(const experiment *e, uint32_t index)
+{
+    pj_cell cell;
+    pj_plan_cell(e->plan, index, &cell);
+    return cell.engine[0] != 0;
+}
+
+static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
+{
+    int64_t began_ns = pj_clock_ns();
+    tell(e, block, index, NAN);
+    pj_status status =
+        is_foreign(e, index) ? run_foreign(e, block, index, err) : run_ours(e, block, index, err);
     if (status != PJ_OK) return status;
     e->done++;
     e->done_here++;
@@ -321,6 +351,12 @@ static pj_status check_cells(experiment *e, pj_error *err)
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
         pj_prompt prompt;
         pj_profile_options options;
+        if (is_foreign(e, i)) {
+            if (e->o.foreign) continue;
+            return pj_fail(err, PJ_E_INVALID,
+                           "engines are for the command line: a plan that is sent to a server "
+                           "runs no programs and opens no connections");
+        }
         status = set_options(e, i, &options, &prompt, err);
         if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     }

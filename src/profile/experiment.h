@@ -14,6 +14,14 @@
 #include "profile/experiment_view.h"
 #include "profile/generate.h"
 
+/* A cell that another engine runs; its plan's `engines` say which. */
+typedef struct pj_foreign_cell {
+    const pj_plan *plan;
+    pj_cell cell;
+    pj_profile_place place;     /* for the run's settings */
+    const _Atomic bool *cancel; /* or NULL */
+} pj_foreign_cell;
+
 typedef struct pj_experiment_options {
     pj_session *session; /* with a store */
     pj_model_slot *slot;
@@ -30,6 +38,10 @@ typedef struct pj_experiment_options {
     void (*end)(void *context, pj_status status, const pj_profile_result *result,
                 const pj_error *err);
     void (*progress)(void *context, const pj_experiment_progress *progress);
+    /* Measures and stores one run of another engine. NULL: such cells are refused. */
+    pj_status (*foreign)(void *context, const pj_foreign_cell *cell, double *joules_per_token,
+                         pj_error *err);
+    void *foreign_context;
     void *context;
 } pj_experiment_options;
 

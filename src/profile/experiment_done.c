@@ -1,27 +1,9 @@
 /* Reads the stored runs of an experiment. */
 #include "profile/experiment_done.h"
 
-#include <jansson.h>
+#include "profile/place.h"
+
 #include <string.h>
-
-static bool whole(const json_t *object, const char *name, uint32_t *out)
-{
-    const json_t *value = json_object_get(object, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
-    *out = (uint32_t)json_integer_value(value);
-    return true;
-}
-
-bool pj_experiment_place_of(const pj_run_info *info, pj_experiment_place *place)
-{
-    if (!info->settings_json || !strstr(info->settings_json, "\"experiment_cell\"")) return false;
-    json_t *settings = json_loads(info->settings_json, 0, NULL);
-    bool found = whole(settings, "experiment_cell", &place->cell) &&
-                 whole(settings, "experiment_block", &place->block) &&
-                 whole(settings, "experiment_round", &place->round);
-    json_decref(settings);
-    return found;
-}
 
 static bool add(pj_arena *arena, pj_cell_runs *cell, const pj_run_info *info, uint32_t block)
 {
@@ -56,8 +38,8 @@ pj_status pj_experiment_runs_load(pj_store *store, const pj_plan *plan, uint32_t
         .experiment = plan->name, .status = "completed", .limit = PJ_QUERY_MAX, .ascending = true};
     pj_status status = pj_store_list(store, &query, &r->list, err);
     for (uint32_t i = 0; i < r->list.count && status == PJ_OK && room; i++) {
-        pj_experiment_place place;
-        if (pj_experiment_place_of(&r->list.runs[i], &place) && place.cell < cells &&
+        pj_profile_place place;
+        if (pj_profile_place_of(&r->list.runs[i], &place) && place.cell < cells &&
             place.round == round)
             room = add(&r->arena, &r->cells[place.cell], &r->list.runs[i], place.block);
     }

@@ -5,12 +5,6 @@
 #include "analysis/plan.h"
 #include "store/store.h"
 
-/* Where a run belongs; false: it belongs to no cell of any plan. */
-typedef struct pj_experiment_place {
-    uint32_t cell, block, round;
-} pj_experiment_place;
-bool pj_experiment_place_of(const pj_run_info *info, pj_experiment_place *place);
-
 /* Completed runs of one cell in one round. */
 typedef struct pj_cell_runs {
     const pj_run_info **runs;

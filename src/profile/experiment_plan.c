@@ -12,8 +12,8 @@
 static pj_status check_grid(const json_t *stored, const json_t *wanted, const char *name,
                             pj_error *err)
 {
-    static const char *const grid[] = {"models",  "dtypes",  "batches", "inputs",
-                                       "outputs", "threads", "prompt",  "seed"};
+    static const char *const grid[] = {"models",  "dtypes", "batches", "inputs", "outputs",
+                                       "threads", "ablate", "engines", "prompt", "seed"};
     for (size_t i = 0; i < sizeof grid / sizeof *grid; i++) {
         json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(wanted, grid[i]);
         if (y && !json_equal(x, y))

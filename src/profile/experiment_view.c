@@ -6,6 +6,7 @@
 #include "analysis/ratio.h"
 #include "base/clock.h"
 #include "profile/experiment_done.h"
+#include "profile/experiment_parts.h"
 #include "profile/sides.h"
 #include "store/experiments.h"
 
@@ -24,6 +25,7 @@ typedef struct figures {
 
 typedef struct result {
     pj_arena arena;
+    pj_store *store;
     pj_plan plan;
     pj_experiment_runs runs, former;
     uint32_t count;
@@ -101,6 +103,8 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
     pj_json_kv_uint(json, "input", cell.input);
     pj_json_kv_uint(json, "output", cell.output);
     pj_json_kv_uint(json, "threads", cell.threads);
+    pj_json_kv_string(json, "ablate", cell.ablate[0] ? cell.ablate : NULL);
+    pj_json_kv_string(json, "engine", cell.engine[0] ? cell.engine : "perjoule");
     pj_json_kv_uint(json, "runs", f->n);
     pj_json_kv_uint(json, "disturbed_runs", f->disturbed);
     pj_json_kv_string(json, "energy_source", f->n ? pj_quality_name(runs->runs[0]->quality) : NULL);
@@ -128,7 +132,7 @@ static void write_best(const result *r, pj_json *json)
     uint32_t best = r->count;
     for (uint32_t i = 0; i < r->count; i++) {
         const figures *f = &r->cells[i];
-        if (isnan(f->mean) ||
+        if (isnan(f->mean) || pj_plan_whole_cell(&r->plan, i) != i ||
             (r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms)))
             continue;
         if (best == r->count || f->mean < r->cells[best].mean) best = i;
@@ -187,7 +191,7 @@ static void write_knees(const result *r, pj_json *json)
     for (uint32_t i = 0; i < r->count && plan->batch_count > 1; i++) {
         pj_cell cell, next;
         pj_plan_cell(plan, i, &cell);
-        if (cell.batch != plan->batches[0]) continue;
+        if (cell.batch != plan->batches[0] || cell.ablate[0]) continue;
         uint32_t knee = i;
         for (uint32_t k = 1; k < plan->batch_count; k++) {
             uint32_t at = i + k * stride;
@@ -305,6 +309,8 @@ static pj_status write_all(result *r, pj_json *json, pj_error *err)
     write_knees(r, json);
     pj_status status = write_comparisons(r, json, err);
     if (status == PJ_OK) status = write_former(r, json, err);
+    if (status == PJ_OK)
+        status = pj_experiment_write_parts(r->store, &r->plan, &r->runs, json, err);
     pj_json_object_end(json);
     return status;
 }
@@ -336,6 +342,7 @@ pj_status pj_view_experiment(pj_store *store, const char *name, const pj_experim
     if (!r) return pj_fail_memory(err, "an experiment");
     pj_arena_init(&r->arena, 0);
     r->live = live;
+    r->store = store;
     pj_status status = load(r, store, name, err);
     if (status == PJ_OK) status = write_all(r, json, err);
     pj_experiment_runs_fini(&r->runs);

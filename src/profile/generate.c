@@ -88,11 +88,8 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
                       session->power_env.interval_ns ? (double)session->power_env.interval_ns / 1e6
                                                      : NAN);
     pj_json_kv_uint(json, "warmup", o->warmup);
-    if (o->place) {
-        pj_json_kv_uint(json, "experiment_cell", o->place->cell);
-        pj_json_kv_uint(json, "experiment_block", o->place->block);
-        pj_json_kv_uint(json, "experiment_round", o->place->round);
-    }
+    if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
+    pj_profile_place_write(o->place, json);
     pj_json_object_end(json);
 }
 
@@ -241,7 +238,8 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .is_private = o->is_private,
                                    .in_pre_inference = run != NULL};
     if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
-    return pj_engine_generate(engine, &request, result, err);
+    pj_status status = pj_ablation_parse(o->ablate, &request.without, err);
+    return status == PJ_OK ? pj_engine_generate(engine, &request, result, err) : status;
 }
 
 /* The calibration of this model on this machine, if any, becomes the prior of the run's fit. An

@@ -5,13 +5,9 @@
 #define PJ_PROFILE_GENERATE_H
 
 #include "profile/model_slot.h"
+#include "profile/place.h"
 #include "profile/run.h"
 #include "trace/generate_ask.h"
-
-/* The place of a run in an experiment (profile/experiment.h): kept in its settings. */
-typedef struct pj_profile_place {
-    uint32_t cell, block, round;
-} pj_profile_place;
 
 typedef struct pj_profile_options {
     pj_engine_options engine;
@@ -35,6 +31,7 @@ typedef struct pj_profile_options {
     uint32_t repeat_index;
     uint32_t warmup;               /* number of unrecorded runs before this one */
     const pj_profile_place *place; /* NULL: not part of an experiment */
+    const char *ablate;            /* a part of the model to leave out (llm/ablation.h), or NULL */
     const char *run_id;            /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */

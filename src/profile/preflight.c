@@ -11,7 +11,12 @@
  * to the context length than this, tokens are counted exactly. */
 enum { FRAME_TOKENS = 64 };
 
-static pj_status synthetic_context(const char *shape, uint32_t *context, pj_error *err)
+/* What the header of a model says; 0: it cannot be told from there. */
+typedef struct bounds {
+    uint32_t context, layers;
+} bounds;
+
+static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
 {
     pj_model_config config;
     pj_dtype dtype;
@@ -20,18 +25,17 @@ static pj_status synthetic_context(const char *shape, uint32_t *context, pj_erro
     pj_arena_init(&arena, 0);
     pj_status status = pj_synthetic_config(shape, &arena, &config, &dtype, &layers, err);
     pj_arena_fini(&arena);
-    if (status == PJ_OK) *context = config.context;
+    if (status == PJ_OK) *found = (bounds){config.context, config.layers};
     return status;
 }
 
-/* The context length in the model's header, 0 when it cannot be told from there. */
-static pj_status find_context(const char *path, uint32_t *context, pj_error *err)
+static pj_status find_bounds(const char *path, bounds *found, pj_error *err)
 {
     static const char synthetic[] = "synthetic:";
     pj_checkpoint *checkpoint;
-    *context = 0;
+    *found = (bounds){0};
     if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
-        return synthetic_context(path + sizeof synthetic - 1, context, err);
+        return synthetic_bounds(path + sizeof synthetic - 1, found, err);
     pj_status status = pj_checkpoint_open(path, &checkpoint, err);
     if (status != PJ_OK) {
         pj_error why = err ? *err : (pj_error){0};
@@ -39,7 +43,8 @@ static pj_status find_context(const char *path, uint32_t *context, pj_error *err
     }
     const pj_model_config *config = pj_checkpoint_config(checkpoint);
     /* dynamic RoPE scaling extends it */
-    if (config->rope.type != PJ_ROPE_DYNAMIC) *context = config->context;
+    if (config->rope.type != PJ_ROPE_DYNAMIC) found->context = config->context;
+    found->layers = config->layers;
     pj_checkpoint_close(checkpoint);
     return PJ_OK;
 }
@@ -72,10 +77,22 @@ static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t co
     return status;
 }
 
+static pj_status check_ablation(const char *text, uint32_t layers, pj_error *err)
+{
+    pj_ablation without;
+    pj_status status = pj_ablation_parse(text, &without, err);
+    if (status == PJ_OK && layers && without.layers >= layers)
+        return pj_fail(err, PJ_E_INVALID, "%s leaves nothing out: the model has %u layers", text,
+                       layers);
+    return status;
+}
+
 pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
 {
-    uint32_t context;
-    pj_status status = find_context(o->engine.model, &context, err);
+    bounds found;
+    pj_status status = find_bounds(o->engine.model, &found, err);
+    uint32_t context = found.context;
+    if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
     for (uint32_t i = 0; i < o->prompt_count && context && status == PJ_OK; i++)
         status = o->prompts[i].ids
                      ? check_tokens(i, o->prompts[i].id_count, o->max_tokens, context, err)

@@ -506,6 +506,42 @@ static void write_cells(pj_document *d, const json_t *view)
                      "J", false);
 }
 
+static void estimate(const json_t *of, char *text, size_t bytes)
+{
+    double value = number(of, "joules_per_token");
+    if (isnan(value))
+        snprintf(text, bytes, "unavailable");
+    else
+        figure(text, bytes, value, number(of, "joules_per_token_hi") - value, "J");
+}
+
+static void write_ablations(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *a, *all = json_object_get(view, "ablations");
+    if (!json_array_size(all)) return;
+    pj_document_heading(d, "What the missing parts take");
+    pj_document_text(d, "Per token, two independent measurements: the difference between runs with "
+                        "and without the part, and what attribution assigns to it in whole runs.");
+    pj_document_table(d, "cell|by difference|by attribution|");
+    json_array_foreach(all, i, a)
+    {
+        char difference[96], attributed[96];
+        estimate(json_object_get(a, "difference"), difference, sizeof difference);
+        estimate(json_object_get(a, "attributed"), attributed, sizeof attributed);
+        pj_document_row(d);
+        pj_document_cell(
+            d, "%s",
+            text(json_array_get(json_object_get(view, "cells"), (size_t)number(a, "cell")),
+                 "name"));
+        pj_document_cell(d, "%s", difference);
+        pj_document_cell(d, "%s", attributed);
+        pj_document_cell(d, "%s", text(a, "text"));
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
 static void write_experiment(pj_document *d, const json_t *view)
 {
     char line[400];
@@ -522,6 +558,7 @@ static void write_experiment(pj_document *d, const json_t *view)
         text(view, "state"), number(view, "done"), number(view, "total"),
         *text(first, "energy_source") ? text(first, "energy_source") : "unknown");
     write_cells(d, view);
+    write_ablations(d, view);
     write_method(d);
     pj_document_heading(d, "How to repeat");
     char *plan = json_dumps(json_object_get(view, "plan"), JSON_INDENT(1));

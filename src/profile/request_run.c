@@ -97,6 +97,7 @@ static const char *write_settings(const pj_request_place *place, const pj_exchan
         number(&json, "ttft_ms", (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
     write_timings(&json, a);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
+    pj_profile_place_write(place->place, &json);
     pj_json_object_end(&json);
     const char *text =
         pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;

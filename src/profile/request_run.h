@@ -6,6 +6,7 @@
 
 #include "attach/exchange.h"
 #include "attribution/ledger.h"
+#include "profile/place.h"
 #include "profile/session.h"
 
 enum { PJ_REQUEST_WARNINGS = 8 };
@@ -20,8 +21,9 @@ typedef struct pj_request_warning {
 typedef struct pj_request_place {
     const pj_session *session;
     const char *engine, *url, *experiment_name;
-    const char *model_name;  /* where neither request nor answer says one; or NULL */
-    const char *const *tags; /* NULL-terminated, or NULL */
+    const char *model_name;        /* where neither request nor answer says one; or NULL */
+    const char *const *tags;       /* NULL-terminated, or NULL */
+    const pj_profile_place *place; /* in an experiment; or NULL */
     bool is_private;
     const pj_rail *rails; /* those of the ledger */
     uint32_t rail_count;

@@ -397,6 +397,7 @@ pj_status pj_requests_open(const pj_requests_options *options, pj_requests **out
                                   .url = options->url,
                                   .model_name = options->model_name,
                                   .experiment_name = options->experiment_name,
+                                  .place = options->place,
                                   .tags = options->tags,
                                   .is_private = options->is_private};
     pthread_mutex_init(&q->mutex, NULL);

@@ -24,6 +24,7 @@ typedef struct pj_requests_options {
     pj_session *session; /* its meter and store are used by this object alone from now on */
     const char *engine, *url, *model_name, *experiment_name;
     const char *const *tags;
+    const pj_profile_place *place; /* of all requests, in an experiment; or NULL */
     bool is_private;
     const char *no_power; /* why energy is unavailable although there may be a meter; NULL: it is */
     pj_batch_rule rule;

@@ -77,3 +77,10 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
         return give_member(info->settings_json, field + 9, text, bytes);
     return false;
 }
+
+bool pj_run_is_ablated(const pj_run_info *info)
+{
+    char part[64];
+    return info->settings_json && strstr(info->settings_json, "\"ablate\"") &&
+           pj_run_field(info, "settings.ablate", part, sizeof part);
+}

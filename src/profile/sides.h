@@ -78,5 +78,7 @@ extern const char *const pj_group_fields[]; /* NULL-terminated: names that alway
 /* The machine held the run up: disturbed tokens took more than a tenth, or clocks were throttled.
  */
 bool pj_run_is_disturbed(const pj_run_info *info);
+/* A part of the model was left out (profile/experiment.h). */
+bool pj_run_is_ablated(const pj_run_info *info);
 
 #endif

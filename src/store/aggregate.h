@@ -67,5 +67,9 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
 /* Validates a stored "nodes" chart and locates its parts; they point into `bytes` and the arena. */
 pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum_nodes *nodes,
                         pj_error *err);
+/* Those of a stored run; empty when it has none. */
+struct pj_store;
+pj_status pj_store_nodes(struct pj_store *store, const char *run_id, pj_arena *arena,
+                         pj_sum_nodes *nodes, pj_error *err);
 
 #endif

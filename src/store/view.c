@@ -80,20 +80,26 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
-pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err)
+pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, pj_sum_nodes *nodes,
+                         pj_error *err)
 {
     pj_status status = PJ_OK;
     *nodes = (pj_sum_nodes){0};
     pj_sql *sql = pj_sql_begin(
-        view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
-    pj_sql_text(sql, 1, view->info->id);
+        store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
+    pj_sql_text(sql, 1, run_id);
     if (pj_sql_step(sql)) {
         size_t bytes;
         const void *data = pj_sql_get_blob(sql, 0, &bytes);
-        status = pj_nodes_read(data, bytes, &view->one.arena, nodes, err);
+        status = pj_nodes_read(data, bytes, arena, nodes, err);
     }
     pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
     return status == PJ_OK ? ended : status;
+}
+
+pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err)
+{
+    return pj_store_nodes(view->store, view->info->id, &view->one.arena, nodes, err);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------

@@ -585,6 +585,24 @@ export interface Experiment {
     p: N;
     different: boolean;
   }[];
+  ablations?: {
+    cell: number;
+    whole_cell: number;
+    ablate: string;
+    pairs: number;
+    difference: Estimate;
+    attributed: Estimate;
+    planted_joules_per_token: N;
+    resolution_joules_per_token: N;
+    outcome: 'agree' | 'disagree' | 'too_short' | 'open';
+    text: string;
+  }[];
+}
+
+export interface Estimate {
+  joules_per_token: N;
+  joules_per_token_lo: N;
+  joules_per_token_hi: N;
 }
 
 export interface PowerNow {

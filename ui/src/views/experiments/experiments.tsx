@@ -2,7 +2,7 @@
 import { signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
-import type { Experiment, ExperimentLine } from '../../api/types';
+import type { Estimate, Experiment, ExperimentLine } from '../../api/types';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { count, dateTime, energy, known, pair, percent, plain, time } from '../../core/format';
@@ -328,6 +328,13 @@ export function verdict(d: Experiment): string[] {
     out.push(
       `The machine was busy with something else in ${count(disturbed)} of ${count(d.done)} runs: intervals are wider for it.`,
     );
+  for (const a of d.ablations ?? []) {
+    const unit = (e: Estimate) =>
+      e.joules_per_token === null ? 'unavailable' : `${plain(e.joules_per_token)} J`;
+    out.push(
+      `${d.cells[a.cell].name}: the part takes ${unit(a.difference)} per token by the difference of runs, ${unit(a.attributed)} by attribution. ${a.text}`,
+    );
+  }
   const changed = d.against_former.filter((x) => x.different);
   if (d.against_former.length > 0)
     out.push(

@@ -1,0 +1,162 @@
+/* The life of a program's run: begin, start, markers, processor time, end. */
+#include "cli/exec_run.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/exec_inject.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+double pj_exec_cpu_share(const pj_exec_run *e)
+{
+    double busy = (e->busy_after.busy - e->busy_before.busy) / (double)sysconf(_SC_CLK_TCK);
+    if (e->busy_after.total <= e->busy_before.total || !(busy > 0)) return NAN;
+    return fmin(1, e->child.cpu_s / busy);
+}
+
+void pj_exec_command_json(const pj_exec_run *e, pj_json *json)
+{
+    pj_json_key(json, "command");
+    pj_json_array_begin(json);
+    for (char **w = e->child.words; *w; w++) pj_json_string(json, *w);
+    pj_json_array_end(json);
+    pj_json_kv_int(json, "exit_code", e->child.exit_code);
+}
+
+void pj_exec_cpu_json(const pj_exec_run *e, pj_json *json)
+{
+    pj_json_kv_double(json, "cpu_time_ms", e->child.cpu_s * 1e3);
+    pj_json_kv_string(json, "cpu_time_method", e->child.cpu_method);
+    pj_json_kv_double(json, "process_cpu_share", pj_exec_cpu_share(e));
+}
+
+pj_status pj_exec_begin(pj_exec_run *e, pj_error *err)
+{
+    char words[4096] = "";
+    size_t used = 0;
+    const pj_exec_ask *a = &e->ask;
+    for (char **w = e->child.words; *w && used < sizeof words; w++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", *w);
+    pj_run_options options = {.size = sizeof options,
+                              .prompt = words,
+                              .model_name = a->model,
+                              .engine = a->engine ? a->engine : "exec",
+                              .experiment_name = a->experiment,
+                              .tags = a->tags,
+                              .depth = a->depth};
+    pj_status status = pj_run_begin(e->session, &options, &e->run, err);
+    if (status == PJ_OK) status = pj_markers_new(e->run, &e->markers, err);
+    return status;
+}
+
+static void take_markers(void *context, const char *bytes, size_t count)
+{
+    pj_markers_feed(context, bytes, count, pj_clock_ns());
+}
+
+/* What the program said of its model, as a JSON object. */
+static const char *model_json(const pj_markers_facts *f, pj_buffer *text)
+{
+    pj_json json;
+    pj_json_init(&json, text);
+    pj_json_object_begin(&json);
+    if (f->architecture[0]) pj_json_kv_string(&json, "architecture", f->architecture);
+    if (f->layers) pj_json_kv_int(&json, "layers", (int64_t)f->layers);
+    if (f->parameters) pj_json_kv_int(&json, "parameters", (int64_t)f->parameters);
+    pj_json_object_end(&json);
+    bool any = f->architecture[0] || f->layers || f->parameters;
+    return pj_json_finish(&json) && any ? pj_buffer_get(text) : NULL;
+}
+
+/* What the program says of itself yields to what the user said of it. */
+static void describe_model(pj_exec_run *e)
+{
+    pj_buffer text;
+    const pj_markers_facts *f = pj_markers_fact(e->markers);
+    pj_buffer_init(&text, 1 << 16);
+    pj_run_facts facts = {.size = sizeof facts, .model_json = model_json(f, &text)};
+    if (f->level[0]) facts.level = f->level;
+    if (f->model[0] && !e->ask.model) facts.model_name = f->model;
+    if (f->layers <= INT16_MAX) facts.layer_count = (uint32_t)f->layers;
+    if (f->engine[0] && !e->ask.engine) pj_run_set_engine(e->run, f->engine);
+    pj_run_describe(e->run, &facts, NULL);
+    pj_buffer_fini(&text);
+}
+
+static void describe_run(pj_exec_run *e)
+{
+    pj_buffer text;
+    pj_json json;
+    pj_buffer_init(&text, 1 << 20);
+    pj_json_init(&json, &text);
+    pj_json_object_begin(&json);
+    pj_exec_command_json(e, &json);
+    pj_exec_cpu_json(e, &json);
+    pj_profile_place_write(e->ask.place, &json);
+    pj_json_object_end(&json);
+    pj_run_facts facts = {.size = sizeof facts, .scope = "machine", .level = "coarse"};
+    if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);
+    pj_run_describe(e->run, &facts, NULL);
+    pj_buffer_fini(&text);
+    describe_model(e);
+}
+
+static pj_run_status status_of(const pj_child *child)
+{
+    if (child->signal == SIGINT) return PJ_RUN_CANCELLED;
+    return child->exit_code ? PJ_RUN_FAILED : PJ_RUN_COMPLETED;
+}
+
+static pj_status end_run(pj_exec_run *e, pj_run_status status, const char *why, pj_error *err)
+{
+    pj_error problem = {0};
+    pj_status stored = pj_run_finish(e->run, status, why, &e->data, &problem);
+    e->run = NULL;
+    if (stored == PJ_OK) return PJ_OK;
+    if (!e->data.info.id[0]) return pj_fail(err, stored, "%s", problem.text);
+    memcpy(e->store_problem, problem.text, sizeof e->store_problem);
+    return PJ_OK;
+}
+
+pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
+{
+    char fd[48], why[64];
+    const pj_power_env *env = &e->session->power_env;
+    snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
+    pj_injection injection = {0};
+    const char *variables[8] = {fd};
+    if (e->child.reserved_fd >= 0)
+        pj_injection_choose(&injection, e->run, e->child.path, e->ask.depth, e->ask.llama);
+    memcpy(variables + 1, injection.variables, sizeof injection.variables);
+    pj_busy_get(env, &e->busy_before);
+    pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
+    if (status != PJ_OK) {
+        pj_markers_finish(e->markers, pj_clock_ns());
+        end_run(e, PJ_RUN_FAILED, err->text, NULL);
+        return status;
+    }
+    pj_child_wait(&e->child, take_markers, e->markers);
+    pj_busy_get(env, &e->busy_after);
+    pj_markers_finish(e->markers, e->child.end_ns);
+    describe_run(e);
+    snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
+             e->child.signal ? e->child.signal : e->child.exit_code);
+    pj_run_status ended = status_of(&e->child);
+    if (ended == PJ_RUN_COMPLETED && e->ask.place &&
+        pj_markers_count(e->markers).output_tokens == 0) {
+        snprintf(why, sizeof why, "the program reported no tokens");
+        ended = PJ_RUN_FAILED;
+    }
+    return end_run(e, ended, ended == PJ_RUN_FAILED ? why : NULL, err);
+}
+
+void pj_exec_close(pj_exec_run *e)
+{
+    pj_run_data_fini(&e->data);
+    pj_markers_free(e->markers);
+    pj_child_close(&e->child);
+}

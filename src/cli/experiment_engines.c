@@ -1,0 +1,289 @@
+/* A measured run of a server or of a program, with the length of the cell. */
+#include "cli/experiment_engines.h"
+
+#include "attach/client.h"
+#include "attach/dialect.h"
+#include "base/random.h"
+#include "cli/exec_run.h"
+#include "profile/requests.h"
+#include "trace/summary.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WARM_TOKENS = 4 };
+
+/* The plan's prompt, or words of one token each in most vocabularies; the block seeds their order,
+ * so that a server has not cached the prompt of the block before. */
+static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
+{
+    static const char *const words[] = {
+        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
+        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
+        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
+    pj_random random = {(c->plan->seed * 1000003 + c->place.block) * 1000003 + c->place.round};
+    if (c->plan->prompt) {
+        pj_buffer_append(text, c->plan->prompt, strlen(c->plan->prompt));
+        return !text->failed;
+    }
+    for (uint32_t i = 0; i < c->cell.input; i++)
+        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+    return !text->failed;
+}
+
+static pj_status figure_of(const pj_run_info *info, double *joules, pj_error *err)
+{
+    pj_run_ratios ratios;
+    pj_run_ratios_get(info, &ratios);
+    *joules = ratios.joules_per_token;
+    if (info->status == PJ_RUN_COMPLETED) return PJ_OK;
+    return pj_fail(err, info->status == PJ_RUN_CANCELLED ? PJ_E_CANCELLED : PJ_E_IO, "%s",
+                   info->failure ? info->failure : "the run did not complete");
+}
+
+/* ---- servers -------------------------------------------------------------------------------- */
+
+typedef struct visit {
+    const pj_foreign_cell *cell;
+    pj_remote_server server;
+    pj_requests *requests; /* NULL: a request that is not recorded */
+    pj_buffer body;
+    double joules;
+    pj_error problem;
+} visit;
+
+static const char *body_of(void *context, uint32_t index, size_t *bytes)
+{
+    visit *v = context;
+    *bytes = v->body.length;
+    return pj_buffer_get(&v->body);
+}
+
+static void *begin_request(void *context, uint32_t index, pj_exchange *exchange)
+{
+    visit *v = context;
+    return v->requests ? pj_request_begin(v->requests, exchange, NULL) : NULL;
+}
+
+static void progress_request(void *context, void *request)
+{
+    if (request) pj_request_progress(request);
+}
+
+static void end_request(void *context, void *request, pj_exchange *exchange)
+{
+    visit *v = context;
+    if (request) {
+        pj_request_end(request, false);
+        return;
+    }
+    if (pj_exchange_result(exchange) == PJ_EXCHANGE_FAILED)
+        pj_fail(&v->problem, PJ_E_IO, "%s", pj_exchange_failure(exchange));
+    pj_exchange_free(exchange);
+}
+
+/* On the storing thread, which has ended when the requests are closed. */
+static void take_run(void *context, void *user, const pj_exchange *exchange,
+                     const pj_run_data *data, const pj_error *err)
+{
+    visit *v = context;
+    if (err->status != PJ_OK)
+        v->problem = *err;
+    else
+        figure_of(&data->info, &v->joules, &v->problem);
+}
+
+static pj_status write_body(visit *v, const pj_ask *ask, pj_error *err)
+{
+    pj_buffer_fini(&v->body);
+    pj_buffer_init(&v->body, 256 << 20);
+    pj_ask_write(&v->server, ask, &v->body);
+    return pj_buffer_status(&v->body, "a request", err);
+}
+
+static pj_status send_one(visit *v, const pj_url *url, const char *headers, const pj_ask *ask,
+                          pj_error *err)
+{
+    pj_client_options options = {.url = url,
+                                 .path = pj_ask_path(&v->server, ask),
+                                 .headers = headers ? headers : "",
+                                 .requests = 1,
+                                 .concurrency = 1,
+                                 .cancel = v->cell->cancel,
+                                 .hooks = {.context = v,
+                                           .body = body_of,
+                                           .begin = begin_request,
+                                           .progress = progress_request,
+                                           .end = end_request}};
+    pj_status status = write_body(v, ask, err);
+    if (status == PJ_OK) status = pj_client_run(&options, err);
+    if (status == PJ_OK && v->problem.status != PJ_OK)
+        status = pj_fail(err, v->problem.status, "%s", v->problem.text);
+    return status;
+}
+
+/* One request that loads the model and is not counted. */
+static pj_status warm(visit *v, const pj_engines *e, const pj_url *url, pj_ask ask, pj_error *err)
+{
+    if (e->last_cell == v->cell->place.cell) return PJ_OK;
+    ask.max_tokens = WARM_TOKENS;
+    return send_one(v, url, e->headers, &ask, err);
+}
+
+static bool reads_another_machine(const pj_session *session)
+{
+    return session->power_asked && strstr(session->power_asked, "perjoule:");
+}
+
+static pj_status record(visit *v, const pj_engines *e, const char *address, const pj_url *url,
+                        const pj_ask *ask, pj_error *err)
+{
+    pj_requests_options options = {.session = e->session,
+                                   .engine = v->server.engine,
+                                   .url = address,
+                                   .model_name = ask->model,
+                                   .experiment_name = v->cell->plan->name,
+                                   .place = &v->cell->place,
+                                   .done = take_run,
+                                   .context = v};
+    if (!pj_url_is_loopback(url) && !reads_another_machine(e->session))
+        options.no_power = "The server runs on another machine, whose sensors are not read here; "
+                           "--power perjoule:http://HOST:PORT reads them.";
+    pj_status status = pj_requests_open(&options, &v->requests, err);
+    if (status == PJ_OK) status = send_one(v, url, e->headers, ask, err);
+    pj_requests_close(v->requests);
+    if (status == PJ_OK && v->problem.status != PJ_OK)
+        status = pj_fail(err, v->problem.status, "%s", v->problem.text);
+    return status;
+}
+
+static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const char *address,
+                              double *joules, pj_error *err)
+{
+    pj_url url;
+    pj_buffer prompt;
+    visit v = {.cell = c, .joules = NAN};
+    pj_buffer_init(&prompt, 64 << 20);
+    pj_status status = make_prompt(c, &prompt) ? pj_url_parse(address, &url, err)
+                                               : pj_fail_memory(err, "a prompt");
+    if (status == PJ_OK) status = pj_server_find(&url, e->headers, &v.server, err);
+    pj_ask ask = {.model = c->cell.model[0] ? c->cell.model : v.server.model,
+                  .prompt = pj_buffer_get(&prompt),
+                  .prompt_bytes = prompt.length,
+                  .ignore_end = true,
+                  .max_tokens = c->cell.output,
+                  .temperature = 0};
+    if (status == PJ_OK) status = warm(&v, e, &url, ask, err);
+    if (status == PJ_OK) status = record(&v, e, address, &url, &ask, err);
+    if (status == PJ_OK) e->last_cell = c->place.cell;
+    *joules = v.joules;
+    pj_buffer_fini(&v.body);
+    pj_buffer_fini(&prompt);
+    return status;
+}
+
+/* ---- programs ------------------------------------------------------------------------------- */
+
+static void quote(const char *text, pj_buffer *out)
+{
+    pj_buffer_char(out, '\'');
+    for (; *text; text++) pj_buffer_text(out, *text == '\'' ? "'\\''" : (char[2]){*text, 0});
+    pj_buffer_char(out, '\'');
+}
+
+/* The command with {model}, {batch}, {input}, {output} and {prompt} filled in; texts are quoted for
+ * the shell. Its output is not ours. */
+static pj_status write_command(const pj_foreign_cell *c, const char *command, pj_buffer *out,
+                               pj_error *err)
+{
+    pj_buffer prompt;
+    pj_buffer_init(&prompt, 64 << 20);
+    bool ok = make_prompt(c, &prompt);
+    pj_buffer_text(out, "exec >/dev/null; ");
+    while (*command && ok) {
+        const struct {
+            const char *name, *text;
+            uint32_t number;
+        } values[] = {{"{model}", c->cell.model, 0},
+                      {"{prompt}", pj_buffer_get(&prompt), 0},
+                      {"{batch}", NULL, c->cell.batch},
+                      {"{input}", NULL, c->cell.input},
+                      {"{output}", NULL, c->cell.output}};
+        size_t i = 0, n = sizeof values / sizeof *values;
+        while (i < n && strncmp(command, values[i].name, strlen(values[i].name)) != 0) i++;
+        if (i == n) {
+            pj_buffer_char(out, *command++);
+            continue;
+        }
+        if (values[i].text)
+            quote(values[i].text, out);
+        else
+            pj_buffer_printf(out, "%u", values[i].number);
+        command += strlen(values[i].name);
+    }
+    pj_buffer_fini(&prompt);
+    return ok ? pj_buffer_status(out, "a command", err) : pj_fail_memory(err, "a prompt");
+}
+
+static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char *command,
+                             double *joules, pj_error *err)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, 1 << 20);
+    pj_exec_run r = {.session = e->session,
+                     .ask = {.model = c->cell.model[0] ? c->cell.model : NULL,
+                             .experiment = c->plan->name,
+                             .depth = (pj_depth)pj_depth_parse(c->plan->depth),
+                             .llama = true,
+                             .place = &c->place}};
+    pj_status status = write_command(c, command, &text, err);
+    char shell[] = "sh", option[] = "-c";
+    char *words[] = {shell, option, text.data, NULL};
+    r.child.words = words;
+    pj_child_reserve(&r.child);
+    if (status == PJ_OK) status = pj_child_find(&r.child, err);
+    if (status == PJ_OK) status = pj_exec_begin(&r, err);
+    if (status == PJ_OK) status = pj_exec_measure(&r, err);
+    if (status == PJ_OK) status = figure_of(&r.data.info, joules, err);
+    if (status == PJ_OK && r.store_problem[0])
+        status = pj_fail(err, PJ_E_IO, "%s", r.store_problem);
+    pj_exec_close(&r);
+    pj_buffer_fini(&text);
+    return status;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static bool is_blank(const char *text)
+{
+    while (isspace((unsigned char)*text)) text++;
+    return !*text;
+}
+
+static pj_status measure(pj_engines *e, const pj_foreign_cell *c, double *joules, pj_error *err)
+{
+    static const char attach[] = "attach:", exec[] = "exec:";
+    const char *engine = c->cell.engine, *place = strchr(engine, ':') + 1;
+    if (is_blank(place))
+        return pj_fail(err, PJ_E_INVALID, "--engine %s: say which one: attach:URL, exec:COMMAND",
+                       engine);
+    if (strncmp(engine, attach, sizeof attach - 1) == 0) {
+        if (c->cell.batch == 1) return visit_server(e, c, place, joules, err);
+        return pj_fail(err, PJ_E_INVALID,
+                       "a server decides its batches itself: leave batches at 1, or put a load on "
+                       "it with perjoule attach --concurrency");
+    }
+    if (strncmp(engine, exec, sizeof exec - 1) == 0) return run_program(e, c, place, joules, err);
+    return pj_fail(err, PJ_E_INVALID, "there is no engine %s", engine);
+}
+
+pj_status pj_engines_measure(void *context, const pj_foreign_cell *c, double *joules, pj_error *err)
+{
+    pj_error why = {0};
+    *joules = NAN;
+    pj_status status = measure(context, c, joules, &why);
+    if (status == PJ_OK || status == PJ_E_CANCELLED) return status;
+    return pj_fail(err, status, "%.200s: %s", c->cell.engine, why.text);
+}

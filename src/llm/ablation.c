@@ -1,0 +1,29 @@
+/* The names of what can be left out. */
+#include "llm/ablation.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+pj_status pj_ablation_parse(const char *text, pj_ablation *a, pj_error *err)
+{
+    static const char layers[] = "layers=";
+    char *end = NULL;
+    *a = (pj_ablation){0};
+    if (!text || !*text) return PJ_OK;
+    a->attention = strcmp(text, "attention") == 0;
+    a->mlp = strcmp(text, "mlp") == 0;
+    a->head = strcmp(text, "head") == 0;
+    if (a->attention || a->mlp || a->head) return PJ_OK;
+    if (strncmp(text, layers, sizeof layers - 1) == 0 && isdigit((unsigned char)text[7])) {
+        unsigned long n = strtoul(text + 7, &end, 10);
+        if (!*end && n >= 1 && n <= 100000) {
+            a->layers = (uint32_t)n;
+            return PJ_OK;
+        }
+    }
+    return pj_fail(err, PJ_E_INVALID,
+                   "\"%.64s\" cannot be left out: attention, mlp, head and layers=N (which keeps "
+                   "the first N layers) can",
+                   text);
+}

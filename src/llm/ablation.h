@@ -1,0 +1,22 @@
+/* Parts of the forward pass that can be left out, to measure what they take: they are not computed,
+ * so their time, FLOPs and bytes are gone from the run. The output is no longer the model's. */
+#ifndef PJ_LLM_ABLATION_H
+#define PJ_LLM_ABLATION_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All zero: nothing is left out. The norm before each half of a layer always runs. */
+typedef struct pj_ablation {
+    bool attention;  /* of every layer: projections, attention itself (or the delta rule) */
+    bool mlp;        /* of every layer: the feed-forward block, or the experts with their router */
+    bool head;       /* the projection to logits, which stay zero */
+    uint32_t layers; /* only the first so many layers run; 0: all */
+} pj_ablation;
+
+/* "attention", "mlp", "head" or "layers=N"; NULL or "": nothing. */
+pj_status pj_ablation_parse(const char *text, pj_ablation *ablation, pj_error *err);
+
+#endif
