@@ -176,7 +176,8 @@ static void print_progress(void *context, const pj_experiment_progress *p)
     }
 }
 
-static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_error *err)
+static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engines *engines,
+                          pj_error *err)
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
@@ -188,10 +189,10 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_erro
     sigaction(SIGTERM, &action, NULL);
     pj_status status = pj_session_open(&options, &session, err);
     if (status == PJ_OK) {
-        pj_engines engines = {.session = session, .last_cell = UINT32_MAX};
+        engines->session = session;
         pj_experiment_options run = {.session = session,
                                      .foreign = pj_engines_measure,
-                                     .foreign_context = &engines,
+                                     .foreign_context = engines,
                                      .slot = &slot,
                                      .plan = plan,
                                      .cancel = &cancelled,
@@ -236,10 +237,12 @@ static int execute(const pj_command *command, const experiment_args *a, const ch
     pj_store *store = NULL;
     pj_arena arena;
     pj_plan *plan = pj_alloc(1, sizeof *plan);
+    pj_engines engines;
+    pj_engines_init(&engines);
     pj_arena_init(&arena, 0);
     pj_status status = plan ? open_store(a, file, &store, &err) : pj_fail_memory(&err, "a plan");
     if (status == PJ_OK) status = make_plan(a, file, store, &arena, plan, &err);
-    if (status == PJ_OK && !a->result) status = run_plan(a, plan, &err);
+    if (status == PJ_OK && !a->result) status = run_plan(a, plan, &engines, &err);
     if (status == PJ_OK || status == PJ_E_CANCELLED) {
         pj_error showing = {0};
         if (show_result(a, store, plan->name, &showing) != PJ_OK && status == PJ_OK) {

@@ -233,6 +233,7 @@ static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char
     pj_buffer text;
     pj_buffer_init(&text, 1 << 20);
     pj_exec_run r = {.session = e->session,
+                     .child = e->blank,
                      .ask = {.model = c->cell.model[0] ? c->cell.model : NULL,
                              .experiment = c->plan->name,
                              .depth = (pj_depth)pj_depth_parse(c->plan->depth),
@@ -242,7 +243,6 @@ static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char
     char shell[] = "sh", option[] = "-c";
     char *words[] = {shell, option, text.data, NULL};
     r.child.words = words;
-    pj_child_reserve(&r.child);
     if (status == PJ_OK) status = pj_child_find(&r.child, err);
     if (status == PJ_OK) status = pj_exec_begin(&r, err);
     if (status == PJ_OK) status = pj_exec_measure(&r, err);
@@ -252,6 +252,12 @@ static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char
     pj_exec_close(&r);
     pj_buffer_fini(&text);
     return status;
+}
+
+void pj_engines_init(pj_engines *e)
+{
+    *e = (pj_engines){.last_cell = UINT32_MAX};
+    pj_child_reserve(&e->blank);
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
