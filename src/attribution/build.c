@@ -59,7 +59,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
     info->parameters = info->active_parameters = NAN;
-    info->cached_tokens = NAN;
+    info->cached_tokens = info->monotonic_ms = NAN;
     pj_request_clear(info);
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;

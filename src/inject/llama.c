@@ -66,7 +66,6 @@ static struct {
     int64_t first_ns;
     uint64_t input, output, lost;
     uint32_t token;
-    char lines[LINES_BYTES];
     size_t used;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .marker_fd = -1};
 
@@ -78,6 +77,9 @@ static _Thread_local struct {
     pj_node_walk walk;
 } step;
 static _Thread_local node *nodes; /* of the step in progress; allocated at its first */
+
+static char
+    lines[LINES_BYTES]; /* [state.used], under the mutex; apart, so that the file stays small */
 
 static int64_t now_ns(void)
 {
@@ -106,13 +108,13 @@ static void flush(void)
     while (done < state.used) {
         size_t bytes = state.used - done;
         if (bytes > WRITE_BYTES) {
-            char *last = memrchr(state.lines + done, '\n', WRITE_BYTES);
-            bytes = (size_t)(last - (state.lines + done)) + 1;
+            char *last = memrchr(lines + done, '\n', WRITE_BYTES);
+            bytes = (size_t)(last - (lines + done)) + 1;
         }
-        if (write(state.marker_fd, state.lines + done, bytes) != (ssize_t)bytes) break;
+        if (write(state.marker_fd, lines + done, bytes) != (ssize_t)bytes) break;
         done += bytes;
     }
-    memmove(state.lines, state.lines + done, state.used - done);
+    memmove(lines, lines + done, state.used - done);
     state.used -= done;
     errno = kept;
 }
@@ -134,7 +136,7 @@ __attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, in
                                                             const char *format, ...)
 {
     enum { MOST = 512 };
-    char *line = state.lines + state.used, times[64] = "";
+    char *line = lines + state.used, times[64] = "";
     if (state.used + MOST > LINES_BYTES) {
         state.lost++;
         return;

@@ -147,6 +147,7 @@ pj_status pj_request_info(const pj_request_place *place, const pj_exchange *x, c
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
     *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
+    info->monotonic_ms = (double)pj_exchange_sent_ns(x) / 1e6;
     snprintf(info->id, sizeof info->id, "%s", id);
     set_texts(place, x, arena, info);
     info->model_name = keep(arena,

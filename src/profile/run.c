@@ -368,6 +368,15 @@ static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
     return pj_spool_create(NULL, run->info.id, now_ns, wall_ns, &run->spool, err);
 }
 
+/* Time 0 of the run on both clocks. */
+static void set_origin(pj_run *run)
+{
+    int64_t since_ns = pj_clock_ns() - run->start_ns;
+    if (!run->start_ns) return;
+    run->info.created_wall_ns = pj_clock_wall_ns() - since_ns;
+    run->info.monotonic_ms = (double)run->start_ns / 1e6;
+}
+
 static bool is_weight(double weight)
 {
     return weight >= 0 && weight < 1e12;
@@ -417,6 +426,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (!run) return status;
     take_id(run);
     run->info.created_wall_ns = pj_clock_wall_ns();
+    run->info.monotonic_ms = NAN;
     status = copy_options(run, options, err);
     if (status == PJ_OK)
         status = pj_recorder_init(&run->recorder, options->depth, lane_bytes(options->depth), err);
@@ -433,6 +443,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
     run->start_ns = start_time(run, options->weight);
+    set_origin(run);
     if (!run->start_ns) {
         status = pj_fail_memory(err, "a run");
         goto fail;

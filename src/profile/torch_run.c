@@ -263,6 +263,7 @@ static void put_info(torch_run *t)
                         .power_sources = "replay",
                         .quality = PJ_MEASURED};
     info.overhead_ms = info.overhead_share = info.statistics_ms = info.cached_tokens = NAN;
+    info.monotonic_ms = NAN;
     info.sampler_cpu_share = info.sampler_jitter_us = NAN;
     info.baseline_cold_mw = info.baseline_resident_mw = NAN;
     for (uint32_t r = 0; r < t->power->rail_count; r++)

@@ -165,6 +165,7 @@ static void put_facts(writing *w, const char *id, const char *path, pj_json *jso
                         .quality = PJ_MEASURED,
                         .power_sources = "replay",
                         .cached_tokens = NAN,
+                        .monotonic_ms = NAN,
                         .overhead_ms = NAN,
                         .overhead_share = NAN,
                         .statistics_ms = NAN,

@@ -1,5 +1,7 @@
 /* The trace export: Chrome's trace event JSON, which Perfetto also reads. Times are microseconds
- * since baseTimeNanoseconds (wall time, as in PyTorch's traces), so that traces can be joined.
+ * since baseTimeNanoseconds (wall time, as in PyTorch's traces) and since otherData.monotonic_ms,
+ * so that traces can be joined. Viewers stack the values of a counter, so that the total has one of
+ * its own.
  * Events of one thread id may nest but not overlap, so each level gets its own lane, and more lanes
  * where spans of several threads or devices overlap; a batch gets one token lane per sequence. */
 #include "store/exports.h"
@@ -110,34 +112,44 @@ static pj_status write_level(pj_run_view *view, const struct level_query *q, pj_
     return pj_sql_end(sql, err);
 }
 
+typedef struct counter {
+    const char *name;
+    int first, count; /* columns of the query */
+    const char *members[4];
+} counter;
+
+/* One sample of a counter; nothing where none of its rails has a value. */
+static void write_counter(pj_json *json, pj_sql *sql, const counter *c)
+{
+    bool any = false;
+    for (int i = 0; i < c->count; i++) any |= !isnan(pj_sql_get_double(sql, c->first + i));
+    if (!any) return;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "ph", "C");
+    pj_json_kv_string(json, "name", c->name);
+    pj_json_kv_int(json, "pid", 1);
+    pj_json_kv_double(json, "ts", pj_sql_get_double(sql, 0) * 1e3);
+    pj_json_key(json, "args");
+    pj_json_object_begin(json);
+    for (int i = 0; i < c->count; i++) {
+        double mw = pj_sql_get_double(sql, c->first + i);
+        if (!isnan(mw)) pj_json_kv_double(json, c->members[i], mw / 1e3);
+    }
+    pj_json_object_end(json);
+    pj_json_object_end(json);
+}
+
 static pj_status write_counters(pj_run_view *view, pj_error *err)
 {
-    static const char *const names[] = {"cpu_w", "gpu_w", "ane_w", "dram_w", "total_w"};
-    pj_json *json = view->json;
+    static const counter rails = {"power", 1, 4, {"cpu_w", "gpu_w", "ane_w", "dram_w"}};
+    static const counter total = {"total power", 5, 1, {"total_w"}};
     pj_sql *sql = pj_view_select(view, PJ_TABLE_SAMPLES,
                                  "timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw,"
                                  " dram_power_mw, total_power_mw",
                                  "ORDER BY id", err);
-    while (!json->failed && pj_sql_step(sql)) {
-        bool any = false;
-        for (int c = 0; c < 5; c++) {
-            double mw = pj_sql_get_double(sql, c + 1);
-            if (isnan(mw)) continue;
-            if (!any) {
-                pj_json_object_begin(json);
-                pj_json_kv_string(json, "ph", "C");
-                pj_json_kv_string(json, "name", "power");
-                pj_json_kv_int(json, "pid", 1);
-                pj_json_kv_double(json, "ts", pj_sql_get_double(sql, 0) * 1e3);
-                pj_json_key(json, "args");
-                pj_json_object_begin(json);
-            }
-            any = true;
-            pj_json_kv_double(json, names[c], mw / 1e3);
-        }
-        if (!any) continue;
-        pj_json_object_end(json);
-        pj_json_object_end(json);
+    while (!view->json->failed && pj_sql_step(sql)) {
+        write_counter(view->json, sql, &rails);
+        write_counter(view->json, sql, &total);
     }
     return pj_sql_end(sql, err);
 }
@@ -177,6 +189,7 @@ pj_status pj_export_trace(pj_run_view *view, pj_error *err)
     pj_json_key(json, "otherData");
     pj_json_object_begin(json);
     pj_json_kv_string(json, "run_id", view->info->id);
+    pj_json_kv_double(json, "monotonic_ms", view->info->monotonic_ms);
     pj_json_kv_string(json, "energy_source", pj_quality_name(view->info->quality));
     pj_json_kv_string(json, "method", pj_method_name(view->info->method));
     pj_json_object_end(json);

@@ -128,6 +128,7 @@ static const pj_column run_columns[] = {
     COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),
     COLUMN("cached_tokens", DOUBLE, pj_run_info, cached_tokens),
     COLUMN("allocation", TEXT, pj_run_info, allocation),
+    COLUMN("monotonic_ms", DOUBLE, pj_run_info, monotonic_ms),
     COLUMN("parameters", DOUBLE, pj_run_info, parameters),
     COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),

@@ -200,7 +200,8 @@ typedef struct pj_run_info {
     char id[PJ_UUID_BYTES];
     pj_run_status status;
     pj_depth depth;
-    int64_t created_wall_ns;
+    int64_t created_wall_ns; /* wall time at time 0 of the run */
+    double monotonic_ms;     /* CLOCK_MONOTONIC then; NAN: not a run of this machine's clock */
     const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
     const char *scope, *level; /* see pj_run_facts; NULL: the machine; not attached */
     /* Of a private run (prompt, output_text and token texts are NULL): the JSON objects stored

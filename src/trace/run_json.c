@@ -18,6 +18,7 @@ void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
     if (start_ns) pj_json_kv_int(json, "start_ns", start_ns);
     pj_json_kv_string(json, "id", info->id);
     pj_json_kv_int(json, "created_wall_ns", info->created_wall_ns);
+    pj_json_kv_double(json, "monotonic_ms", info->monotonic_ms);
     pj_json_kv_string(json, "depth", pj_depth_name(info->depth));
     pj_json_kv_string(json, "prompt", info->prompt);
     pj_json_kv_string(json, "prompt_private", info->prompt_private);
@@ -250,6 +251,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     get_int(o, "start_ns", start_ns);
     get_chars(o, "id", info->id, sizeof info->id);
     get_int(o, "created_wall_ns", &info->created_wall_ns);
+    get_double(o, "monotonic_ms", &info->monotonic_ms);
     get_chars(o, "depth", word, sizeof word);
     info->depth = (pj_depth)parsed_or(pj_depth_parse(word), (int)info->depth);
     get_chars(o, "quality", word, sizeof word);

@@ -198,7 +198,7 @@ def check_slice(event, ends):
 
 def check_trace(data, context):
     trace = json.loads(data)
-    ends, named, last, counts = {}, set(), -math.inf, {"counters": 0}
+    ends, named, last, counts = {}, set(), -math.inf, {"power": 0, "total power": 0}
     for event in trace["traceEvents"]:
         claim(isinstance(event.get("pid"), int), f"no process: {event}")
         kind = event.get("ph")
@@ -210,7 +210,10 @@ def check_trace(data, context):
                   f"a counter needs numbers: {event}")
             claim(is_number(event["ts"]) and event["ts"] >= last, f"counters go back: {event}")
             last = event["ts"]
-            counts["counters"] += 1
+            claim((event["name"] == "total power") == ("total_w" in event["args"]) and
+                  (event["name"] == "power" or len(event["args"]) == 1),
+                  f"viewers stack the values of a counter, so the total is apart: {event}")
+            counts[event["name"]] += 1
         elif kind == "M":
             claim(event["name"] in ("process_name", "thread_name", "thread_sort_index"),
                   f"unknown metadata: {event}")
@@ -228,8 +231,10 @@ def check_trace(data, context):
                             ("operations", "deep_operation_metrics")):
         claim(counts.get(category, 0) == context.rows[table],
               f"{counts.get(category, 0)} {category} of {context.rows[table]}")
-    claim(counts["counters"] == context.powered_samples,
-          f"{counts['counters']} counters of {context.powered_samples}")
+    claim((counts["power"], counts["total power"]) == context.powered_samples,
+          f"{counts['power']} and {counts['total power']} counters of {context.powered_samples}")
+    claim(trace["baseTimeNanoseconds"] == context.created_ns and
+          trace["otherData"]["monotonic_ms"] == context.monotonic_ms, "the origin is not that of the run")
 
 
 def broken_trace(data):
@@ -298,9 +303,10 @@ class Context:
                        "deep_operation_metrics", "run_warnings", "run_conditions")
         self.rows = {t: self.ranges.get(t, (0, 0))[1] for t in self.tables}
         self.powered_samples = self.db.execute(
-            "SELECT count(*) FROM power_samples WHERE run_id = ? AND coalesce(cpu_power_mw,"
-            " gpu_power_mw, ane_power_mw, dram_power_mw, total_power_mw) IS NOT NULL",
-            (self.id,)).fetchone()[0]
+            "SELECT count(coalesce(cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw)),"
+            " count(total_power_mw) FROM power_samples WHERE run_id = ?", (self.id,)).fetchone()
+        self.created_ns, self.monotonic_ms = self.db.execute(
+            "SELECT created_ns, monotonic_ms FROM profiling_runs WHERE id = ?", (self.id,)).fetchone()
 
     def select(self, table, columns):
         names = ", ".join(columns)

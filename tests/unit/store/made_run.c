@@ -323,6 +323,7 @@ static void fill_info(maker *m)
     i->status = like->status ? like->status : PJ_RUN_COMPLETED;
     i->depth = like->depth;
     i->created_wall_ns = like->created_wall_ns ? like->created_wall_ns : pj_clock_wall_ns();
+    i->monotonic_ms = 123456.789012;
     i->prompt = like->prompt ? like->prompt : "Once upon a \"time\"";
     i->output_text = " the watt";
     i->model_name = like->model_name ? like->model_name : "made";

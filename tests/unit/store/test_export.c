@@ -203,14 +203,22 @@ static void traces_nest(void **state)
     fixture *f = *state;
     json_t *trace = export_json(f->store, PJ_EXPORT_TRACE);
     json_t *events = json_object_get(trace, "traceEvents");
-    size_t i, spans = 0, counters = 0;
+    size_t i, spans = 0, powers = 0, totals = 0;
     json_t *e;
     double end[1000] = {0};
     json_array_foreach(events, i, e)
     {
         const char *ph = json_string_value(json_object_get(e, "ph"));
         assert_non_null(ph);
-        counters += *ph == 'C';
+        if (*ph == 'C') {
+            bool is_total = json_object_get(json_object_get(e, "args"), "total_w");
+            assert_string_equal(json_string_value(json_object_get(e, "name")),
+                                is_total ? "total power" : "power");
+            if (is_total)
+                totals++;
+            else
+                powers++;
+        }
         if (*ph != 'X') continue;
         int tid = (int)number(e, "tid");
         double start = number(e, "ts");
@@ -218,7 +226,10 @@ static void traces_nest(void **state)
         end[tid] = start + number(e, "dur");
         spans++;
     }
-    assert_int_equal(counters, f->run.samples.count);
+    assert_int_equal(powers, f->run.samples.count);
+    assert_int_equal(totals, f->run.samples.count);
+    assert_true(number(json_object_get(trace, "otherData"), "monotonic_ms") ==
+                f->run.info.monotonic_ms);
     assert_int_equal(spans, f->run.phase_count + f->run.section_count + f->run.token_count +
                                 f->run.layer_count + f->run.component_count +
                                 f->run.operation_count);

@@ -202,7 +202,7 @@ static void version_1_is_taken_along(void **state)
                              .depth = i == 2 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP},
                  &runs[i]);
         runs[i].info.statistics_ms = NAN; /* nobody asked for it then */
-        runs[i].info.cached_tokens = NAN;
+        runs[i].info.cached_tokens = runs[i].info.monotonic_ms = NAN;
         runs[i].info.disturbed_tokens = -1;
         runs[i].info.disturbed_share = NAN;
         for (uint32_t t = 0; t < runs[i].token_count; t++) runs[i].tokens[t].disturbed = -1;
