@@ -1,24 +1,31 @@
 #!/bin/bash
 # Tests of the Python package with real models of torch and transformers: python-torch.sh BUILD [TEST-FOLDER].
 # Uses the python3 that is there when it has both, or the virtual environment ~/.cache/perjoule/torch
-# (PERJOULE_TORCH). `make python-test` makes that environment, once (PERJOULE_TORCH_INSTALL=1): it takes several
-# gigabytes and minutes, so nothing else does. Otherwise the tests are skipped (exit 77) with that reason.
+# (PERJOULE_TORCH). That environment is made once, by `make python-test` (PERJOULE_TORCH_INSTALL=1) or by the tests
+# where CI=true: it takes several gigabytes and minutes. Otherwise the tests are skipped (exit 77) with that
+# reason, and so they are where the packages can't be downloaded in time.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
 tests=${2:-python/tests}
 venv=${PERJOULE_TORCH:-$HOME/.cache/perjoule/torch}
+packages="torch transformers accelerate lightning pandas polars mypy"
 has() { "$1" -c 'import torch, transformers' 2>/dev/null; }
+limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-800}" "$@"; else "$@"; fi; }
+install() {
+    echo "installing $packages into $venv"
+    rm -rf "$venv"
+    mkdir -p "$(dirname "$venv")"
+    # shellcheck disable=SC2086  # the list is words on purpose
+    { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 2 \
+        $packages; } >"$venv.log" 2>&1 || { tail -n 3 "$venv.log"; rm -rf "$venv"; }
+}
+wanted() { [ "${PERJOULE_TORCH_INSTALL:-}" = 1 ] || { [ "${CI:-}" = true ] && [ $# -lt 2 ]; }; }
+
 python=python3
 if ! has $python; then
     python=$venv/bin/python
-    if ! has "$python" && [ "${PERJOULE_TORCH_INSTALL:-}" = 1 ]; then
-        echo "installing torch and transformers into $venv"
-        rm -rf "$venv"
-        mkdir -p "$(dirname "$venv")"
-        { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check \
-            torch transformers; } >"$venv.log" 2>&1 || { tail -n 3 "$venv.log"; rm -rf "$venv"; }
-    fi
+    if ! has "$python" && wanted "$@"; then install; fi
     has "$python" || {
         echo "skipped: python3 has no torch and transformers; make python-test installs them into $venv"
         exit 77

@@ -20,6 +20,7 @@ from .session import Energy, Result, Run, Session
 if TYPE_CHECKING:
     from .profiler import InferencePipelineProfiler
     from .reading import Database, StoredRun, open
+    from .training import TrainingRecorder, lightning_callback, trainer_callback
     from .window import Measured, Measurement, Window, measure
 
 __version__ = "0.1.0"
@@ -33,6 +34,9 @@ _LATER = {
     "Database": "reading",
     "StoredRun": "reading",
     "open": "reading",
+    "TrainingRecorder": "training",
+    "lightning_callback": "training",
+    "trainer_callback": "training",
 }
 __all__ = [
     "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",

@@ -213,7 +213,7 @@ class Window:
 
     def begin_window(self, key: str, sync_execution: bool = True) -> None:
         if sync_execution and self._synchronise:
-            _synchronise_devices()
+            synchronise_devices()
         with self._lock:
             if key in self._open:
                 raise ValueError(f"the window {key!r} is open already")
@@ -227,7 +227,7 @@ class Window:
 
     def end_window(self, key: str, sync_execution: bool = True, cancel: bool = False) -> Measurement:
         if sync_execution and self._synchronise:
-            _synchronise_devices()
+            synchronise_devices()
         with self._lock:
             opened = self._open.pop(key, None)
         if opened is None:
@@ -248,7 +248,7 @@ class Window:
             total=result.energy, energy_source=result.energy_source)
 
 
-def _synchronise_devices() -> None:
+def synchronise_devices() -> None:
     torch = sys.modules.get("torch")
     if torch is None:
         return
