@@ -72,11 +72,6 @@ class Wheel:
         self.zip.close()
 
 
-def entry_points():
-    path = HERE / "entry_points.txt"
-    return path.read_bytes() if path.exists() else None
-
-
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     library = os.environ.get("PERJOULE_WHEEL_LIBRARY")
     platform = platform_of(library)
@@ -93,8 +88,21 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     pure = "false" if library else "true"
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: perjoule\nRoot-Is-Purelib: {pure}\n"
               f"Tag: py3-none-{platform}\n".encode())
-    if entry_points():
-        wheel.add(f"{info}/entry_points.txt", entry_points())
+    wheel.close()
+    return name
+
+
+def build_vllm(wheel_directory):
+    """perjoule-vllm: no code, only the names by which vLLM finds perjoule.vllm. Installing it turns recording on."""
+    name, info = f"perjoule_vllm-{version()}-py3-none-any.whl", f"perjoule_vllm-{version()}.dist-info"
+    wheel = Wheel(pathlib.Path(wheel_directory, name), info)
+    wheel.add(f"{info}/METADATA", (
+        f"Metadata-Version: 2.1\nName: perjoule-vllm\nVersion: {version()}\nSummary: vLLM plugin of perjoule: joules of "
+        f"steps and requests\nLicense: Apache-2.0\nRequires-Python: >=3.9\nRequires-Dist: perjoule (>={version()})\n").encode())
+    wheel.add(f"{info}/LICENSE", license_file())
+    wheel.add(f"{info}/WHEEL", b"Wheel-Version: 1.0\nGenerator: perjoule\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.add(f"{info}/entry_points.txt", b"[vllm.stat_logger_plugins]\nperjoule = perjoule.vllm:EnergyLogger\n\n"
+              b"[vllm.general_plugins]\nperjoule = perjoule.vllm:register\n")
     wheel.close()
     return name
 
@@ -105,8 +113,6 @@ def build_sdist(sdist_directory, config_settings=None):
     files = dict(sources())
     for each in ("pyproject.toml", "backend.py", "README.md"):
         files[each] = (HERE / each).read_bytes()
-    if entry_points():
-        files["entry_points.txt"] = entry_points()
     files["LICENSE"], files["PKG-INFO"] = license_file(), metadata().encode()
     with tarfile.open(pathlib.Path(sdist_directory, name), "w:gz", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(files):
@@ -120,4 +126,4 @@ if __name__ == "__main__":
     import sys
 
     kind, folder = sys.argv[1:3]
-    print(os.path.join(folder, {"wheel": build_wheel, "sdist": build_sdist}[kind](folder)))
+    print(os.path.join(folder, {"wheel": build_wheel, "sdist": build_sdist, "vllm": build_vllm}[kind](folder)))

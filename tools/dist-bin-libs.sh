@@ -1,10 +1,11 @@
 #!/bin/sh
 # Builds the libraries perjoule links against as static archives for one target:
-#   dist-bin-libs.sh SOURCES CC AR HOST OUT
+#   dist-bin-libs.sh SOURCES CC AR HOST OUT [LIBRARY...]
 # SOURCES holds the Debian source packages' archives, CC compiles for the target, HOST is its name for
 # configure scripts. Leaves OUT/lib/*.a, OUT/include and OUT/lib/pkgconfig.
 set -eu
 sources=$1 cc=$2 ar=$3 host=$4 out=$5
+shift 5
 work=$out/work
 rm -rf "$out"
 mkdir -p "$work" "$out/lib/pkgconfig" "$out/include"
@@ -44,7 +45,8 @@ EOF
 version_of() { find "$sources" -name "$1_*.orig.tar.*" | sed -n "s/.*${1}_\([0-9.]*[0-9]\)[.a-z]*\.orig.*/\1/p" | head -n 1; }
 
 build_zlib() {
-    archive z "-DHAVE_UNISTD_H" adler32.c crc32.c deflate.c inffast.c inflate.c inftrees.c trees.c zutil.c \
+    # macOS: a declared fdopen must not become a macro
+    archive z "-DHAVE_UNISTD_H -Dfdopen=fdopen" adler32.c crc32.c deflate.c inffast.c inflate.c inftrees.c trees.c zutil.c \
         compress.c uncompr.c gzclose.c gzlib.c gzread.c gzwrite.c
     cp zlib.h zconf.h "$out/include"
     describe zlib "$(version_of zlib)" z ""
@@ -134,7 +136,7 @@ build_sqlite3() {
     describe sqlite3 "$(version_of sqlite3)" sqlite3 "-lpthread -lm"
 }
 
-for library in zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3; do
+for library in ${*:-zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3}; do
     unpack "$library"
     # no `||` here: inside it the shell would go on after a failed compile
     trap 'echo "dist-bin: $library does not build for $host" >&2' EXIT

@@ -4,6 +4,7 @@
 # linked in. Not a static program on another C library: that could not open NVIDIA's management library.
 #
 #   dist-bin.sh [ARCH...]
+#   dist-bin.sh --library BUILD ARCH     libperjoule alone, for a wheel: build-dist-bin/wheel-ARCH/; also macos-arm64
 #
 # The libraries' sources are the distribution's source packages, fetched and verified by this machine's
 # apt, and compiled with Zig. Mirrors do not always hold every source: what they lack is looked for on the
@@ -11,10 +12,10 @@
 # sources) and checked against the signed description, or put into build-dist-bin/sources by hand.
 set -eu
 cd "$(dirname "$0")/.."
-targets=${*:-x86_64 aarch64}
 glibc=2.28
 out=$PWD/build-dist-bin
 packages="zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3"
+of_library="zlib jansson sqlite3"
 version=$(tools/version.sh)
 mkdir -p "$out/sources" "$out/bin" dist
 
@@ -117,11 +118,14 @@ fetch_runtime() { # arch
 
 # ---- one target -------------------------------------------------------------------------------
 
+triple_of() { # arch: the target's name for the compiler
+    case $1 in macos-arm64) echo aarch64-macos.11.0 ;; *) echo "$1-linux-gnu.$glibc" ;; esac
+}
 make_compiler() { # arch
     cat >"$out/bin/cc-$1" <<EOF
 #!/bin/sh
 export ZIG_GLOBAL_CACHE_DIR="$out/cache" ZIG_LOCAL_CACHE_DIR="$out/cache"
-target=$1-linux-gnu.$glibc
+target=$(triple_of "$1")
 # asked for its predefined macros, zig hands the version to clang, which does not know the form
 case " \$* " in *" -dM "*) target=$1-linux-gnu ;; esac
 # older versions of meson do not know the name by which zig's linker introduces itself; it takes lld's options
@@ -209,6 +213,30 @@ build_target() { # arch
     echo "dist/$name.tar.gz"
 }
 
+# libperjoule with the libraries that it needs inside, from the sources and flags of a configured build.
+build_library() { # build, arch
+    local libs=$out/libs-$2 made=$out/wheel-$2 system=linux name=libperjoule.so.0
+    case $2 in macos-*) system=macos name=libperjoule.0.dylib ;; esac
+    make_compiler "$2"
+    [ -e "$libs/complete" ] || libs=$out/libs-of-library-$2
+    [ -e "$libs/complete" ] || {
+        # shellcheck disable=SC2086  # a list of words
+        tools/dist-bin-libs.sh "$out/sources" "$out/bin/cc-$2" "$out/bin/ar" "$2" "$libs" $of_library >&2
+        : >"$libs/complete"
+    }
+    mkdir -p "$made"
+    python3 tools/wheel_library.py "$1" "$libs" "$out/bin/cc-$2" $system "$made/$name"
+    [ $system != linux ] || check_needs "$made/$name"
+    echo "$made/$name"
+}
+
+if [ "${1:-}" = --library ]; then
+    packages=$of_library
+    fetch_sources
+    zig=$(tools/zig.sh)
+    build_library "$2" "$3"
+    exit
+fi
 fetch_sources
 zig=$(tools/zig.sh)
-for each in $targets; do build_target "$each"; done
+for each in ${*:-x86_64 aarch64}; do build_target "$each"; done

@@ -78,6 +78,14 @@ class StoredRun:
             raise ValueError(f"a table is one of {', '.join(TABLES)}, not {table!r}")
         return self._database._rows(TABLES[table], self.id)
 
+    def requests(self) -> List[dict]:
+        """The requests of a run of a server, each with what it was allocated; None where that is unavailable."""
+        settings = self._row.get("settings")
+        listed = settings.get("requests", []) if isinstance(settings, dict) else []
+        query = "SELECT sequence, sum(energy_mj) AS mj, count(*) - count(energy_mj) AS unknown FROM tokens WHERE run_id = ? GROUP BY 1"
+        shares = {row["sequence"]: row["mj"] if not row["unknown"] else None for row in self._database._rows(query, self.id)}
+        return [{**request, "energy_mj": shares.get(i)} for i, request in enumerate(listed)]
+
     def to_pandas(self, table: str = "tokens"):
         import pandas
 

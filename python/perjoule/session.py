@@ -390,6 +390,8 @@ class Run:
         threads: int = 0,
         layers: int = 0,
         level: Optional[str] = None,
+        batch_rule: Optional[str] = None,
+        scope: Optional[str] = None,
     ) -> None:
         """Facts of the model, as soon as they are known."""
         facts = n.RunFacts(
@@ -402,6 +404,8 @@ class Run:
             threads=threads,
             layer_count=layers,
             level=n.text(level),
+            batch_rule=n.text(batch_rule),
+            scope=n.text(scope),
         )
         error = n.Error()
         n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)

@@ -1,0 +1,177 @@
+"""Records a server that batches continuously, from what it says of each step and of each finished request.
+
+A run is a stretch in which requests were in flight; each step of the engine is a token of it, and each request a
+sequence. Which requests took part in a step is known when they finish (their times of prefill and decode), so steps
+are kept until the run ends. A step's energy is divided by tokens: each prompt token that was computed and each
+generated token weigh the same. A step that did both is recorded as two spans, of prefill and of decode, whose
+lengths are in that proportion. What a request gets is allocated, never measured. Imports nothing of a server.
+"""
+from __future__ import annotations
+
+import array
+import threading
+from dataclasses import asdict, dataclass
+from queue import Queue
+from typing import Any, Callable, List, Optional
+
+from . import _native as n
+from .session import Result, Run, Session, clock_ns
+
+NOWHERE = 0xFFFFFFFF  # in no layer, without detail
+MAX_STEPS = 4096  # of a run: a server that is never idle gets a new one then
+
+
+@dataclass
+class Step:
+    """One iteration of the engine."""
+
+    begin_ns: int
+    end_ns: int
+    prompt_tokens: int  # computed in this step; cached ones cost nothing
+    new_tokens: int
+
+
+@dataclass
+class Request:
+    """A finished request; seconds are its own."""
+
+    id: str
+    reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    queued: float
+    prefill: float
+    decode: float
+    end_ns: int = 0  # its last token, on this process's clock
+
+    @property
+    def first_token_ns(self) -> int:
+        return self.end_ns - int(self.decode * 1e9)
+
+    @property
+    def begin_ns(self) -> int:
+        return self.first_token_ns - int(self.prefill * 1e9)
+
+    @property
+    def computed_tokens(self) -> int:
+        return max(1, self.prompt_tokens - self.cached_tokens)
+
+
+class ServingRecorder:
+    """The runs of one engine. Runs end on a thread of their own: an end waits for the sensors."""
+
+    def __init__(self, session: Session, model_name: Optional[str] = None, engine: str = "vllm",
+                 report: Optional[Callable[[Result], Any]] = None, max_steps: int = MAX_STEPS):
+        self._session, self._model_name, self._engine = session, model_name, engine
+        self._report, self._max_steps = report, max_steps
+        self._run: Optional[Run] = None
+        self._steps: List[Step] = []
+        self._requests: List[Request] = []
+        self._last_ns = 0
+        self._lock = threading.Lock()
+        self._ending: Queue = Queue()
+        self._thread: Optional[threading.Thread] = None
+        self.results: List[Result] = []
+
+    def arrived(self) -> None:
+        """A request came in: its work belongs to the run that is open, or to one that begins now."""
+        with self._lock:
+            if self._run is None:
+                self._begin()
+
+    def stepped(self, prompt_tokens: int, new_tokens: int, finished: List[Request], in_flight: int) -> None:
+        """The engine did a step, after which `in_flight` requests are running or waiting."""
+        now = clock_ns()
+        with self._lock:
+            if self._run is None:
+                if not (prompt_tokens or new_tokens or finished):
+                    return
+                self._begin()  # nobody said that a request came: when its first step began is not known
+            elif prompt_tokens or new_tokens:
+                self._steps.append(Step(self._last_ns, now, prompt_tokens, new_tokens))
+            self._last_ns = now
+            for request in finished:
+                request.end_ns = now
+                self._requests.append(request)
+            if (finished and not in_flight) or len(self._steps) >= self._max_steps:
+                self._end()
+                if in_flight:
+                    self._begin()
+
+    def close(self) -> None:
+        """Ends what is open and waits until all is stored."""
+        with self._lock:
+            self._end()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ending.put(None)
+            thread.join()
+
+    # ---- one run ----
+
+    def _begin(self) -> None:
+        self._run = self._session.run(model_name=self._model_name, engine=self._engine, depth="off")
+        self._steps, self._requests = [], []
+        self._last_ns = clock_ns()
+
+    def _end(self) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._finish_all, name="perjoule", daemon=True)
+            self._thread.start()
+        self._hand_over(run)
+        self._ending.put(run)
+
+    def _hand_over(self, run: Run) -> None:
+        spans, texts = spans_of(self._steps, self._requests)
+        if spans:
+            run.add_spans(spans, texts=texts)
+        told = [{key: value for key, value in asdict(r).items() if key != "end_ns"} for r in self._requests]
+        run.describe(settings={"requests": told, "allocation_rule": "tokens"}, level="coarse", batch_rule="tokens",
+                     scope="machine")
+        run.set_prompts([r.computed_tokens for r in self._requests] + [1])
+        run.set_tokens(sum(s.prompt_tokens for s in self._steps), sum(s.new_tokens for s in self._steps))
+
+    def _finish_all(self) -> None:
+        for run in iter(self._ending.get, None):
+            result = run.end()
+            self.results.append(result)
+            if self._report is not None:
+                self._report(result)
+
+
+def _members(step: Step, requests: List[Request]) -> tuple:
+    """Sequences of the requests whose prompts, and of those whose tokens, the step computed."""
+    middle = (step.begin_ns + step.end_ns) // 2  # the server's clock readings lie a little beside ours
+    prefill, decode = [], []
+    for sequence, r in enumerate(requests):
+        if r.begin_ns < middle <= r.end_ns:
+            (prefill if middle <= r.first_token_ns else decode).append(sequence)
+    return prefill, decode
+
+
+def spans_of(steps: List[Step], requests: List[Request]) -> tuple:
+    """Packed spans of phases and tokens, and the texts that say which sequences share them. The sequence after
+    the last request's is that of all others: not finished, or aborted, when the run ended."""
+    spans, texts = array.array("q"), []
+    other, position = len(requests), 0
+    for step in steps:
+        prefill, decode = _members(step, requests)
+        # the pass that ends a prompt yields a token as well: it is work of the prompt
+        decoded = max(0, step.new_tokens - len(prefill)) if step.prompt_tokens else step.new_tokens
+        unknown = [other] * (decoded > len(decode))
+        weights = ((n.PHASES.index("prefill"), step.prompt_tokens, prefill or [other]),
+                   (n.PHASES.index("decode"), decoded, decode + unknown))
+        total, begin = step.prompt_tokens + decoded, step.begin_ns
+        for phase, tokens, members in weights:
+            if not tokens:
+                continue
+            end = min(step.end_ns, begin + (step.end_ns - step.begin_ns) * tokens // total)
+            spans.extend((begin, end, phase | n.PHASE << 32, NOWHERE))
+            texts += [(len(spans) // 4, sequence, -1, "") for sequence in members]
+            spans.extend((begin, end, position | n.TOKEN << 32, NOWHERE))
+            begin, position = end, position + 1
+    return spans, texts

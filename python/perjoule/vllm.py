@@ -1,0 +1,131 @@
+"""vLLM's plugin: stored runs of what a vLLM server or an offline `LLM` computes, with each request's energy.
+
+The package perjoule-vllm names this module to vLLM (groups `vllm.stat_logger_plugins` and `vllm.general_plugins`);
+installing it turns recording on, VLLM_PLUGINS chooses among plugins as usual. PERJOULE_POWER and PERJOULE_DB hold.
+
+Steps and finished requests come through vLLM's interface for statistics, StatLoggerBase. Arrivals have no
+interface: OutputProcessor.add_request is wrapped where it is as expected; else a run begins with its first
+finished step, and that step's energy is missing from it. Imports vLLM, so it can be imported only beside it.
+"""
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import sys
+import weakref
+from typing import Any, List, Optional
+
+from vllm.v1.metrics.loggers import StatLoggerBase
+
+from .serving import Request, ServingRecorder
+from .session import Result, default_session
+
+log = logging.getLogger("vllm.perjoule")
+_recorders: "weakref.WeakSet[ServingRecorder]" = weakref.WeakSet()
+
+
+def _report(result: Result) -> None:
+    energy = "energy unavailable" if result.energy is None else f"{result.energy} {result.energy_source}"
+    log.info("perjoule: run %s: %d requests, %d tokens, %s", result.run_id,
+             len((result.summary.get("settings") or {}).get("requests") or ()), result.output_tokens, energy)
+
+
+def _name_of(config: Any) -> Optional[str]:
+    model = getattr(getattr(config, "model_config", None), "model", None)
+    return None if model is None else str(model).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _request_of(finished: Any) -> Request:
+    return Request(
+        id=str(getattr(finished, "request_id", None) or ""), reason=str(finished.finish_reason).lower(),
+        prompt_tokens=finished.num_prompt_tokens, cached_tokens=getattr(finished, "num_cached_tokens", 0),
+        output_tokens=finished.num_generation_tokens, queued=finished.queued_time, prefill=finished.prefill_time,
+        decode=finished.decode_time)
+
+
+def _computed(iteration: Any) -> int:
+    """Prompt tokens that the step computed; older versions do not tell the cached ones apart."""
+    stats = getattr(iteration, "prompt_token_stats", None)
+    return stats.computed if stats is not None else iteration.num_prompt_tokens
+
+
+class EnergyLogger(StatLoggerBase):
+    """One engine's steps and requests, as perjoule's runs."""
+
+    def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+        self.recorder: Optional[ServingRecorder] = None
+        try:
+            self.recorder = ServingRecorder(default_session(), _name_of(vllm_config), report=_report)
+            _recorders.add(self.recorder)
+        except Exception as e:  # a server must serve where nothing can be recorded
+            log.warning("perjoule records nothing: %s", e)
+
+    def record(self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None,
+               engine_idx: int = 0) -> None:
+        if self.recorder is None or iteration_stats is None:
+            return
+        try:
+            finished: List[Request] = [_request_of(f) for f in iteration_stats.finished_requests]
+            in_flight = 0 if scheduler_stats is None else (
+                scheduler_stats.num_running_reqs + scheduler_stats.num_waiting_reqs)
+            self.recorder.stepped(_computed(iteration_stats), iteration_stats.num_generation_tokens, finished, in_flight)
+        except Exception as e:
+            log.warning("perjoule stops recording: %s", e)
+            self.recorder = None
+
+    def log_engine_initialized(self) -> None:
+        pass
+
+
+def close() -> None:
+    """Ends and stores what is open; called when Python ends."""
+    for recorder in list(_recorders):
+        recorder.close()
+
+
+atexit.register(close)
+
+
+def _wrap(owner: Any, name: str, make: Any) -> None:
+    inner = getattr(owner, name, None)
+    if inner is not None and not hasattr(inner, "_perjoule"):
+        outer = functools.wraps(inner)(make(inner))
+        outer._perjoule = True
+        setattr(owner, name, outer)
+
+
+def _with_arrival(inner: Any) -> Any:
+    def add_request(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for recorder in list(_recorders):
+            recorder.arrived()
+        return inner(self, *args, **kwargs)
+    return add_request
+
+
+def _with_logger(inner: Any) -> Any:
+    """An offline LLM loads no plugins for statistics: it is given ours, with the statistics that it needs."""
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        args = list(args)
+        if len(args) > 2:
+            args[2] = True
+        else:
+            kwargs["log_stats"] = True
+        if len(args) > 5:
+            args[5] = [*(args[5] or ()), EnergyLogger]
+        else:
+            kwargs["stat_loggers"] = [*(kwargs.get("stat_loggers") or ()), EnergyLogger]
+        inner(self, *args, **kwargs)
+    return init
+
+
+def register() -> None:
+    """What vLLM calls in each of its processes; only the one with the front end has these modules in use."""
+    try:
+        from vllm.v1.engine.output_processor import OutputProcessor
+        _wrap(OutputProcessor, "add_request", _with_arrival)
+    except ImportError as e:
+        log.warning("perjoule sees no arrivals of requests: %s", e)
+    offline = sys.modules.get("vllm.v1.engine.llm_engine")
+    if offline is not None:
+        _wrap(offline.LLMEngine, "__init__", _with_logger)

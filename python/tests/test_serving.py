@@ -1,0 +1,109 @@
+"""A server's steps and requests as runs: who took part in a step, and what each request is allocated."""
+import time
+import unittest
+
+import perjoule
+from perjoule import _native as native
+from perjoule.serving import Request, ServingRecorder, Step, spans_of
+from support import StoredCase
+
+MS = 1_000_000
+
+
+def request(name="r", prompt=8, cached=0, output=3, prefill=0.01, decode=0.02, end_ns=0):
+    return Request(name, "length", prompt, cached, output, 0.0, prefill, decode, end_ns)
+
+
+class Sharing(unittest.TestCase):
+    def shared(self, steps, requests):
+        """(kind, id, begin in ms, end in ms, sequences) of each span."""
+        spans, texts = spans_of(steps, requests)
+        out = []
+        for i in range(len(spans) // 4):
+            begin, end, word, _ = spans[4 * i:4 * i + 4]
+            sequences = [t[1] for t in texts if t[0] == i]
+            out.append((word >> 32, word & 0xFFFFFFFF, begin / MS, end / MS, sequences))
+        return out
+
+    def test_a_step_belongs_to_those_whose_times_contain_it(self):
+        # a: prefill until 10, decode until 30; b: prefill 10 to 20, decode until 40
+        a = request("a", prompt=8, prefill=0.01, decode=0.02, end_ns=30 * MS)
+        b = request("b", prompt=6, cached=3, prefill=0.01, decode=0.02, end_ns=40 * MS)
+        steps = [Step(0, 10 * MS, 8, 1), Step(10 * MS, 20 * MS, 3, 2), Step(20 * MS, 30 * MS, 0, 2),
+                 Step(30 * MS, 40 * MS, 0, 1)]
+        prefill, decode = (native.PHASES.index(p) for p in ("prefill", "decode"))
+        self.assertEqual(self.shared(steps, [a, b]), [
+            (native.PHASE, prefill, 0, 10, []), (native.TOKEN, 0, 0, 10, [0]),
+            # three prompt tokens of b and one generated token of a
+            (native.PHASE, prefill, 10, 17.5, []), (native.TOKEN, 1, 10, 17.5, [1]),
+            (native.PHASE, decode, 17.5, 20, []), (native.TOKEN, 2, 17.5, 20, [0]),
+            (native.PHASE, decode, 20, 30, []), (native.TOKEN, 3, 20, 30, [0, 1]),
+            (native.PHASE, decode, 30, 40, []), (native.TOKEN, 4, 30, 40, [1])])
+
+    def test_work_of_nobody_known_belongs_to_others(self):
+        self.assertEqual(self.shared([Step(0, MS, 0, 1)], [])[1][4], [0])
+        known = request(prefill=0, decode=0.01, end_ns=10 * MS)
+        self.assertEqual(self.shared([Step(4 * MS, 5 * MS, 0, 2)], [known])[1][4], [0, 1])
+        self.assertEqual(self.shared([Step(4 * MS, 5 * MS, 0, 0)], [known]), [])
+
+
+class Serving(StoredCase):
+    def serve(self, recorder, step=0.02):
+        """Two requests: the second comes when the first decodes."""
+        recorder.arrived()
+        time.sleep(2 * step)
+        recorder.stepped(16, 1, [], 1)
+        recorder.arrived()
+        time.sleep(step)
+        recorder.stepped(4, 2, [], 2)
+        time.sleep(step)
+        first = request("first", prompt=16, output=3, prefill=2 * step, decode=2 * step)
+        recorder.stepped(0, 2, [first], 1)
+        time.sleep(step)
+        second = request("second", prompt=10, cached=6, output=3, prefill=step, decode=2 * step)
+        recorder.stepped(0, 1, [second], 0)
+
+    def recorder(self, **options):
+        return ServingRecorder(self.session(power="sim:seed=3,period_ms=1,noise=0.01"), "served", **options)
+
+    def test_requests_get_all_that_the_steps_took(self):
+        reported = []
+        recorder = self.recorder(report=reported.append)
+        self.serve(recorder)
+        recorder.close()
+        result, = recorder.results
+        self.assertEqual(reported, [result])
+        self.assertEqual((result.input_tokens, result.output_tokens, result.status), (20, 6, "completed"))
+        run = perjoule.open(self.db).run()
+        self.assertEqual((run.engine, run.level, run.batch_rule), ("vllm", "coarse", "tokens"))
+        first, second = run.requests()
+        self.assertEqual((first["id"], second["id"], second["cached_tokens"]), ("first", "second", 6))
+        self.assertGreater(first["energy_mj"], second["energy_mj"])
+        steps = sum(r["energy_mj"] for r in run.rows("tokens"))
+        self.assertAlmostEqual(first["energy_mj"] + second["energy_mj"], steps, delta=1e-6 * steps)
+        self.assertGreater(steps, 0.8 * result.energy.mj)
+        self.assertLessEqual({"prefill", "decode"}, {r["phase"] for r in run.rows("phases")})
+        shared = self.rows("SELECT method FROM tokens GROUP BY position HAVING count(*) > 1")
+        self.assertEqual({r["method"] for r in shared}, {"allocated"})
+
+    def test_idle_ends_a_run_and_so_does_a_length(self):
+        recorder = self.recorder(max_steps=3)
+        self.serve(recorder, 0.002)
+        recorder.stepped(0, 0, [], 0)  # nothing happened
+        self.serve(recorder, 0.002)
+        recorder.close()
+        recorder.close()
+        self.assertEqual([r.output_tokens for r in recorder.results], [5, 1, 5, 1])
+
+    def test_without_arrivals_and_without_a_sensor(self):
+        recorder = ServingRecorder(self.session(power="none"))
+        recorder.stepped(4, 1, [], 1)  # nobody said that it came: this step's begin is not known
+        time.sleep(0.01)
+        recorder.stepped(0, 1, [request(prefill=0.005, decode=0.01)], 0)
+        recorder.close()
+        self.assertIsNone(recorder.results[0].energy)
+        self.assertIsNone(perjoule.open(self.db).run().requests()[0]["energy_mj"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+"""The plugin against vLLM's own classes for statistics and its loading of plugins. No engine is started.
+
+Where vLLM can't be imported, the same tests run against a stand-in with the classes of its documented interface.
+What needs a device that vLLM runs on (a server, an offline LLM that generates) is not run in either case.
+"""
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import unittest
+import zipfile
+
+import perjoule
+from support import StoredCase
+
+BACKEND = pathlib.Path(__file__).resolve().parents[1] / "backend.py"
+
+
+def stand_in():
+    """Modules in the shape of those parts of vLLM that the plugin uses."""
+    class StatLoggerBase:
+        def log(self):
+            pass
+
+    class OutputProcessor:
+        def add_request(self, request, prompt, parent_req=None, request_index=0, queue=None):
+            return request
+
+    class LLMEngine:
+        def __init__(self, vllm_config, executor_class, log_stats, aggregate_engine_logging=False, usage_context=None,
+                     stat_loggers=None):
+            self.given = (log_stats, stat_loggers)
+
+    modules = {"vllm.v1.metrics.loggers": dict(StatLoggerBase=StatLoggerBase),
+               "vllm.v1.engine.output_processor": dict(OutputProcessor=OutputProcessor),
+               "vllm.v1.engine.llm_engine": dict(LLMEngine=LLMEngine)}
+    for name in ("vllm", "vllm.v1", "vllm.v1.metrics", "vllm.v1.engine"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = []
+    for name, members in modules.items():
+        sys.modules[name] = types.ModuleType(name)
+        vars(sys.modules[name]).update(members)
+
+
+try:
+    import vllm.v1.engine.llm_engine
+    from vllm.v1.metrics.stats import FinishedRequestStats, IterationStats, SchedulerStats
+    REAL = importlib.metadata.version("vllm")
+except ImportError as e:
+    REAL = None
+    print(f"vLLM can't be imported ({e}): its plugin is tested against a stand-in for its interface")
+    stand_in()
+    FinishedRequestStats = IterationStats = SchedulerStats = None
+
+from perjoule import vllm as plugin  # noqa: E402
+
+
+def iteration(computed, new, *finished):
+    if REAL:
+        stats = IterationStats()
+        stats.prompt_token_stats.computed = computed
+        stats.num_generation_tokens, stats.finished_requests = new, list(finished)
+        return stats
+    return types.SimpleNamespace(num_prompt_tokens=computed, num_generation_tokens=new, finished_requests=list(finished))
+
+
+def finished(name, prompt, output, prefill, decode):
+    fields = dict(request_id=name, finish_reason="stop", num_prompt_tokens=prompt, num_generation_tokens=output,
+                  queued_time=0.0, prefill_time=prefill, decode_time=decode)
+    return FinishedRequestStats(**fields) if REAL else types.SimpleNamespace(**fields)
+
+
+def scheduler(running):
+    if REAL:
+        return SchedulerStats(num_running_reqs=running)
+    return types.SimpleNamespace(num_running_reqs=running, num_waiting_reqs=0)
+
+
+class Plugin(StoredCase):
+    def logger(self):
+        config = types.SimpleNamespace(model_config=types.SimpleNamespace(model="org/small"))
+        logger = plugin.EnergyLogger(config, 0)
+        self.addCleanup(plugin.close)
+        return logger
+
+    def test_the_interface_is_kept(self):
+        from vllm.v1.metrics.loggers import StatLoggerBase
+        self.assertTrue(issubclass(plugin.EnergyLogger, StatLoggerBase))
+        logger = self.logger()
+        logger.log_engine_initialized()
+        logger.log()
+        logger.record(None, None)
+        logger.record(scheduler(0), iteration(0, 0), mm_cache_stats=None, engine_idx=0)
+
+    def test_steps_and_finished_requests_become_a_run(self):
+        plugin.register()
+        logger = self.logger()
+        logger.recorder.arrived()
+        time.sleep(0.03)
+        logger.record(scheduler(1), iteration(12, 1))
+        time.sleep(0.03)
+        logger.record(scheduler(0), iteration(0, 1, finished("a", 12, 2, 0.03, 0.03)))
+        plugin.close()
+        run = perjoule.open(self.db).run()
+        self.assertEqual((run.model_name, run.engine, run.input_tokens, run.output_tokens), ("small", "vllm", 12, 2))
+        only, = run.requests()
+        self.assertEqual(only["id"], "a")
+        self.assertGreater(only["energy_mj"], 0)
+
+    def test_a_failure_to_record_does_not_stop_the_server(self):
+        os.environ["PERJOULE_POWER"] = "nonsense"
+        with self.assertLogs("vllm.perjoule", "WARNING"):
+            logger = self.logger()
+        logger.record(scheduler(0), iteration(1, 1))
+        os.environ["PERJOULE_POWER"] = "sim"
+        logger = self.logger()
+        with self.assertLogs("vllm.perjoule", "WARNING"):
+            logger.record(scheduler(0), types.SimpleNamespace(
+                finished_requests=["of another version"], num_generation_tokens=1, num_prompt_tokens=1))
+        logger.record(scheduler(0), iteration(1, 1))
+
+    def test_arrivals_are_seen_and_an_offline_engine_gets_the_logger(self):
+        from vllm.v1.engine import llm_engine, output_processor
+        plugin.register()
+        plugin.register()  # vLLM may load plugins several times
+        self.assertTrue(output_processor.OutputProcessor.add_request._perjoule)
+        self.assertFalse(hasattr(output_processor.OutputProcessor.add_request.__wrapped__, "_perjoule"))
+        seen = {}
+
+        def own(self, vllm_config, executor_class, log_stats, aggregate_engine_logging=False, usage_context=None,
+                stat_loggers=None):
+            seen.update(log_stats=log_stats, stat_loggers=stat_loggers)
+        init = plugin._with_logger(own)
+        init(None, 1, 2, log_stats=False, stat_loggers=None)
+        self.assertEqual(seen, {"log_stats": True, "stat_loggers": [plugin.EnergyLogger]})
+        init(None, 1, 2, False, False, None, [int])
+        self.assertEqual(seen, {"log_stats": True, "stat_loggers": [int, plugin.EnergyLogger]})
+        self.assertTrue(llm_engine.LLMEngine.__init__._perjoule)
+
+    def test_the_package_names_both_groups(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = subprocess.run([sys.executable, BACKEND, "vllm", folder], check=True, capture_output=True, text=True)
+            path = made.stdout.strip()
+            self.assertRegex(path, r"perjoule_vllm-[\d.]+-py3-none-any\.whl$")
+            with zipfile.ZipFile(path) as wheel:
+                wheel.extractall(folder)
+            found, = importlib.metadata.distributions(name="perjoule-vllm", path=[folder])
+            groups = {e.group: e.load() for e in found.entry_points}
+            self.assertEqual(groups, {"vllm.stat_logger_plugins": plugin.EnergyLogger,
+                                      "vllm.general_plugins": plugin.register})
+            self.assertEqual(len(found.requires), 1)
+            if REAL:
+                sys.path.insert(0, folder)
+                self.addCleanup(sys.path.remove, folder)
+                from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
+                self.assertEqual(load_stat_logger_plugin_factories(), [plugin.EnergyLogger])
+
+
+if __name__ == "__main__":
+    unittest.main()
