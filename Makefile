@@ -71,9 +71,9 @@ dist-bin: ## programs for Linux on x86_64 and aarch64 that need nothing but glib
 	@tools/install-deps.sh --dist-bin
 	@tools/dist-bin.sh
 
-wheel: ## the Python package: source archive and wheels for Linux on x86_64 and aarch64, in dist/
+wheel: all ## the Python package: source archive and wheels for Linux (x86_64, aarch64) and macOS (arm64), in dist/
 	@tools/install-deps.sh --dist-bin
-	@tools/wheel.sh
+	@tools/wheel.sh $(BUILD)
 
 python-test: all ## the Python package installed into a fresh environment, and its tests with real models
 	@tools/install-deps.sh --python

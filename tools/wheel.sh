@@ -1,21 +1,16 @@
 #!/bin/bash
-# Makes the Python package: dist/perjoule-VERSION.tar.gz and wheels with libperjoule inside.
+# Makes the Python package: dist/perjoule-VERSION.tar.gz, perjoule_vllm-VERSION (the names by which vLLM finds the
+# package) and wheels with libperjoule inside.
 #
-#   wheel.sh [--here BUILD] [ARCH...]
+#   wheel.sh BUILD [ARCH...]    wheels for other machines, from the sources and flags of a configured build
+#   wheel.sh --here BUILD       one for this machine alone, from the library in BUILD
 #
-# ARCH is x86_64 or aarch64 (default both): py3-none-manylinux_2_28_ARCH, from the library of `make dist-bin`,
-# which needs nothing but glibc 2.28. --here makes one for this machine alone, from the library in BUILD; on
-# macOS that is the wheel to publish, where its libraries are linked in.
+# ARCH is x86_64, aarch64 (py3-none-manylinux_2_28_ARCH) or macos-arm64 (py3-none-macosx_11_0_arm64), default all:
+# the library needs nothing but the system's C library there. Each wheel is checked (check_wheel.py).
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p dist
 build() { PERJOULE_WHEEL_LIBRARY=$1 PERJOULE_WHEEL_PLATFORM=$2 python3 python/backend.py wheel dist; }
-stripped() { # library, copy: without debugging information, where a tool for it is there
-    cp "$1" "$2"
-    for tool in llvm-strip llvm-strip-14 strip; do
-        if command -v "$tool" >/dev/null && "$tool" -S "$2" 2>/dev/null; then return; fi
-    done
-}
 
 if [ "${1:-}" = --here ]; then
     case $(uname -s) in
@@ -25,13 +20,14 @@ if [ "${1:-}" = --here ]; then
     build "$library" "$platform"
     exit
 fi
+configured=$1
+shift
 python3 python/backend.py sdist dist
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-for arch in ${*:-x86_64 aarch64}; do
-    name=perjoule-$(tools/version.sh)-linux-$arch
-    [ -e "dist/$name.tar.gz" ] || tools/dist-bin.sh "$arch"
-    tar -C "$work" -xzf "dist/$name.tar.gz" "$name/lib"
-    stripped "$(find "$work/$name/lib" -name 'libperjoule.so.0.*' -type f | head -n 1)" "$work/library"
-    build "$work/library" "manylinux_2_28_$arch"
+python3 python/backend.py vllm dist
+for arch in ${*:-x86_64 aarch64 macos-arm64}; do
+    case $arch in macos-*) platform=macosx_11_0_${arch#macos-} ;; *) platform=manylinux_2_28_$arch ;; esac
+    library=$(tools/dist-bin.sh --library "$configured" "$arch" | tail -n 1)
+    wheel=$(build "$library" "$platform")
+    python3 tools/check_wheel.py "$wheel"
+    echo "$wheel"
 done

@@ -4,6 +4,7 @@ import hashlib
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tarfile
@@ -70,6 +71,61 @@ class Archives(unittest.TestCase):
         meson = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
         import perjoule
         self.assertEqual(perjoule.__version__, meson)
+
+
+def mach_o(cpu=0x100000C, needed="/usr/lib/libSystem.B.dylib", oldest=11, signed=True):
+    """The head of a dylib."""
+    name = needed.encode() + b"\0" * (8 - len(needed) % 8)
+    commands = [struct.pack("<IIIIII", 0xC, 24 + len(name), 24, 0, 0, 0) + name,
+                struct.pack("<IIIIII", 0x32, 24, 1, oldest << 16, 0, 0)]
+    if signed:
+        commands.append(struct.pack("<IIII", 0x1D, 16, 0, 0))
+    body = b"".join(commands)
+    return struct.pack("<IIIIIIII", 0xFEEDFACF, cpu, 0, 6, len(commands), len(body), 0, 0) + body
+
+
+@unittest.skipUnless((ROOT / "tools/check_wheel.py").exists(), "needs the source tree")
+class Checks(unittest.TestCase):
+    """check_wheel.py tells libraries that run where the tag says from others."""
+
+    def setUp(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        self.addCleanup(sys.path.remove, str(ROOT / "tools"))
+        import check_wheel
+        self.check = check_wheel
+
+    def test_macos(self):
+        def problems(tag="macosx_11_0_arm64", **shape):
+            return self.check.library_of(mach_o(**shape)).problems(tag)
+        self.assertEqual(problems(), [])
+        self.assertEqual(problems(needed="/opt/x.dylib"), ["needs /opt/x.dylib"])
+        self.assertEqual(problems(oldest=12), ["needs macOS 12.0"])
+        self.assertEqual(problems(signed=False), ["has no code signature"])
+        self.assertEqual(problems(cpu=0x1000007), ["the library is for macOS on x86_64"])
+        self.assertEqual(problems("manylinux_2_28_aarch64"), ["the library is for macOS on arm64"])
+
+    @unittest.skipUnless(os.environ.get("PERJOULE_LIBRARY", "").endswith("so.0") and sys.platform == "linux",
+                         "needs a Linux library of this build")
+    def test_linux(self):
+        library = self.check.library_of(pathlib.Path(os.environ["PERJOULE_LIBRARY"]).read_bytes())
+        machine = os.uname().machine
+        self.assertEqual(library.problems(f"linux_{machine}"), [])
+        self.assertIn("pj_run_begin", library.exports)
+        self.assertIn("needs GLIBC_2.4", library.problems(f"manylinux_2_3_{machine}")
+                      + ["needs GLIBC_2.4"] * (machine != "x86_64"))
+        self.assertIn("needs libfoo.so.1", self.with_need(library, "libfoo.so.1").problems(f"manylinux_2_99_{machine}"))
+        self.assertTrue(library.problems("linux_riscv64"))
+
+    @staticmethod
+    def with_need(library, name):
+        library.needed.append(name)
+        return library
+
+    def test_a_wheel_with_something_else_inside(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = build("wheel", folder, PERJOULE_WHEEL_LIBRARY=__file__, PERJOULE_WHEEL_PLATFORM="linux_x86_64")
+            self.assertEqual(self.check.problems_of(str(path)), ["its library is no ELF or Mach-O file"])
+            self.assertEqual(self.check.problems_of(str(build("wheel", folder))), ["0 libraries are inside"])
 
 
 if __name__ == "__main__":
