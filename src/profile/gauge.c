@@ -24,6 +24,8 @@ struct pj_gauge {
     pj_division *division; /* NULL: nobody uses the sensors */
     pj_tap *taps;
     uint32_t users, windows, members, open_runs;
+    double shared_ns; /* time with runs, divided by their number */
+    int64_t shared_at_ns;
     bool seen[PJ_MAX_RAILS]; /* a value since the sensors were started */
     bool has_lost;           /* some rail is gone: waiting for it is in vain */
     pthread_t thread;        /* pulls while windows are open */
@@ -167,6 +169,13 @@ pj_status pj_gauge_join(pj_gauge *g, pj_tap *tap, pj_error *err)
     return status;
 }
 
+/* One sampler serves all open runs: each counts an equal part of its time. */
+static void advance_shared_time(pj_gauge *g, int64_t at_ns)
+{
+    if (g->open_runs) g->shared_ns += (double)(at_ns - g->shared_at_ns) / g->open_runs;
+    g->shared_at_ns = at_ns;
+}
+
 /* Simulated sensors know no spans of several runs: what they show is the truth then. */
 static void show_activity(pj_gauge *g, int change)
 {
@@ -183,6 +192,8 @@ int64_t pj_gauge_begin(pj_gauge *g, pj_tap *tap, double weight)
     tap->member = pj_division_enter(g->division, &at_ns, weight);
     if (tap->member) {
         g->members++;
+        advance_shared_time(g, at_ns);
+        tap->sampled_ns = -g->shared_ns;
         show_activity(g, 1);
     }
     pthread_mutex_unlock(&g->mutex);
@@ -202,6 +213,8 @@ int64_t pj_gauge_end(pj_gauge *g, pj_tap *tap)
     int64_t at_ns = pj_clock_ns();
     if (tap->member) {
         pj_division_leave(g->division, tap->member, &at_ns);
+        advance_shared_time(g, at_ns);
+        tap->sampled_ns += g->shared_ns;
         show_activity(g, -1);
     }
     pthread_mutex_unlock(&g->mutex);

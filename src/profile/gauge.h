@@ -26,6 +26,8 @@ typedef struct pj_tap {
     struct pj_tap *next;
     pj_ring readings, events; /* of pj_reading, pj_meter_event */
     pj_division_member *member;
+    double
+        sampled_ns; /* once it has ended: its share of the time that sensors were read for runs */
     bool joined;
 } pj_tap;
 

@@ -612,9 +612,10 @@ pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output
 /* ---- ending -------------------------------------------------------------------------------- */
 
 /* CPU time that recording cost: spans at the unit cost measured when the session opened, the time
- * that recording threads spent on statistics, and the run's two service threads. All of it is part
- * of the process's CPU time, which bounds the estimated parts. */
-static void account_overhead(pj_run *run, int64_t end_ns)
+ * that recording threads spent on statistics, the run's collector, and its part of the sampler,
+ * which serves all runs. All of it is part of the process's CPU time, which bounds the estimated
+ * parts. */
+static void account_overhead(pj_run *run)
 {
     pj_recorder_counts counts = pj_recorder_count(&run->recorder);
     pj_run_info *info = &run->info;
@@ -629,7 +630,7 @@ static void account_overhead(pj_run *run, int64_t end_ns)
         info->sampler_jitter_us = cost.jitter_us;
         info->samples_missed =
             cost.missed + cost.lost - run->missed_before + pj_tap_lost(&run->tap);
-        ms += cost.cpu_share * (double)(end_ns - run->start_ns) / 1e6;
+        ms += cost.cpu_share * run->tap.sampled_ns / 1e6;
     }
     ms = fmin(ms, process_ms);
     info->statistics_ms = fmin((double)counts.statistics_ns / 1e6, process_ms - ms);
@@ -668,7 +669,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
         pj_gauge_part(session->gauge, &run->tap, end_ns);
         pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
     }
-    account_overhead(run, end_ns);
+    account_overhead(run);
     listen_with_model(run);
     append_info(run, NULL);
     pj_buffer buffer;

@@ -116,6 +116,31 @@ static pj_session *open_session(const char *power, const char *rule)
     return session;
 }
 
+/* The sampler's cost is counted once, however many runs it serves. */
+static void runs_share_the_time_of_the_sampler(void **state)
+{
+    pj_error err = {0};
+    pj_session *session = open_session(steady, NULL);
+    pj_tap a = {0}, b = {0};
+    assert_int_equal(pj_gauge_join(session->gauge, &a, &err), PJ_OK);
+    assert_int_equal(pj_gauge_join(session->gauge, &b, &err), PJ_OK);
+    int64_t a_begin = pj_gauge_begin(session->gauge, &a, 1);
+    usleep(3000);
+    int64_t b_begin = pj_gauge_begin(session->gauge, &b, 1);
+    usleep(5000);
+    int64_t a_end = pj_gauge_end(session->gauge, &a);
+    usleep(2000);
+    int64_t b_end = pj_gauge_end(session->gauge, &b);
+    double both = (double)(a_end - b_begin) / 2;
+    assert_true(fabs(a.sampled_ns - ((double)(b_begin - a_begin) + both)) < 1);
+    assert_true(fabs(b.sampled_ns - ((double)(b_end - a_end) + both)) < 1);
+    pj_gauge_part(session->gauge, &a, a_end);
+    pj_gauge_part(session->gauge, &b, b_end);
+    pj_tap_fini(session->gauge, &a);
+    pj_tap_fini(session->gauge, &b);
+    pj_session_close(session);
+}
+
 /* ---- runs ----------------------------------------------------------------------------------- */
 
 static pj_run *begin(pj_session *session, double weight)
@@ -498,6 +523,7 @@ static void windows_can_be_repeated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_share_the_time_of_the_sampler),
         cmocka_unit_test(runs_that_overlap_divide_the_energy),
         cmocka_unit_test(weights_count_where_the_rule_says_so),
         cmocka_unit_test(runs_one_after_the_other_are_alone),
