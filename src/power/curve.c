@@ -320,11 +320,18 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
 
 /* ---- overlapping windows, at the end ----------------------------------------------------- */
 
+/* Most windows, and the first one, begin well before the one before them ends. A single long one is
+ * a late reading. */
 static bool windows_overlap(const pj_curve *c)
 {
-    return c->rail.kind != PJ_RAIL_COUNTER && c->rail.lag_ns == 0 && c->window_count >= 2 &&
-           c->period_ns > 0 &&
-           (c->windows[0].end_ns - c->windows[0].begin_ns) * 2 > c->period_ns * 3;
+    size_t overlapping = 0;
+    if (c->rail.kind == PJ_RAIL_COUNTER || c->rail.lag_ns != 0 || c->window_count < 2 ||
+        c->period_ns <= 0 ||
+        (c->windows[0].end_ns - c->windows[0].begin_ns) * 2 <= c->period_ns * 3)
+        return false;
+    for (size_t i = 1; i < c->window_count; i++)
+        overlapping += (c->windows[i - 1].end_ns - c->windows[i].begin_ns) * 2 > c->period_ns;
+    return overlapping * 2 >= c->window_count - 1;
 }
 
 static pj_status rebuild(pj_curve *c, const pj_block *blocks, size_t count, pj_error *err)

@@ -21,12 +21,14 @@ typedef struct system {
 } system_t;
 
 /* Blocks of one contiguous series of windows: period steps back over the first window, then from
- * end to end. */
+ * end to end. Where the first window is too long for that its first block takes the rest, so that a
+ * series has at most MAX_BANDS blocks more than windows. */
 static size_t lay_blocks(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks)
 {
     size_t n = 0;
     int64_t back = (w[0].end_ns - w[0].begin_ns + period / 2) / period;
     if (back < 1) back = 1;
+    if (back > MAX_BANDS) back = MAX_BANDS;
     for (int64_t i = back; i > 0; i--) {
         int64_t begin = i == back ? w[0].begin_ns : w[0].end_ns - i * period;
         blocks[n++] = (pj_block){begin, w[0].end_ns - (i - 1) * period, 0};
@@ -37,23 +39,46 @@ static size_t lay_blocks(const pj_curve_point *w, size_t count, int64_t period, 
     return n;
 }
 
+/* The blocks that a window covers: how many, and from *first on, which was that of the window
+ * before. Windows are in order of their ends; their lengths vary where readings are late. */
+static size_t covered(const system_t *s, const pj_curve_point *w, size_t *first)
+{
+    size_t j;
+    while (*first && s->blocks[*first - 1].end_ns > w->begin_ns) (*first)--;
+    while (*first + 1 < s->n && s->blocks[*first].end_ns <= w->begin_ns) (*first)++;
+    for (j = *first; j < s->n && s->blocks[j].begin_ns < w->end_ns;) j++;
+    return j - *first;
+}
+
+/* As many bands as the widest window needs, within reason: wider ones are left out. */
+static size_t bands_for(const system_t *s, const pj_curve_point *w, size_t count)
+{
+    size_t widest = 2, first = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t blocks = covered(s, &w[i], &first);
+        if (blocks > widest && blocks <= MAX_BANDS + 1) widest = blocks;
+    }
+    return widest - 1;
+}
+
 static double *cell(const system_t *s, size_t row, size_t column)
 {
     return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
 }
 
-/* Adds one window's weighted equation to the normal equations. *first advances with the windows. */
+/* Adds one window's weighted equation to the normal equations. Of a window that reaches beyond the
+ * blocks, or over more of them than there are bands, nothing can be said. *first advances with the
+ * windows. */
 static void add_window(const system_t *s, const pj_curve_point *w, double weight, size_t *first)
 {
-    while (*first + 1 < s->n && s->blocks[*first].end_ns <= w->begin_ns) (*first)++;
-    double a[MAX_BANDS + 2], length = (double)(w->end_ns - w->begin_ns);
-    size_t used = 0;
-    for (size_t j = *first; j < s->n && used <= s->bands && s->blocks[j].begin_ns < w->end_ns;
-         j++) {
-        int64_t b = s->blocks[j].begin_ns, e = s->blocks[j].end_ns;
+    double a[MAX_BANDS + 1], length = (double)(w->end_ns - w->begin_ns);
+    size_t used = covered(s, w, first);
+    if (used == 0 || used > s->bands + 1 || w->begin_ns < s->blocks[0].begin_ns) return;
+    for (size_t i = 0; i < used; i++) {
+        int64_t b = s->blocks[*first + i].begin_ns, e = s->blocks[*first + i].end_ns;
         b = b > w->begin_ns ? b : w->begin_ns;
         e = e < w->end_ns ? e : w->end_ns;
-        a[used++] = e > b ? (double)(e - b) / length : 0;
+        a[i] = e > b ? (double)(e - b) / length : 0;
     }
     for (size_t i = 0; i < used; i++) {
         s->x[*first + i] += weight * a[i] * w->power_mw;
@@ -116,7 +141,7 @@ static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, 
     system_t s = {.blocks = blocks + *block_count};
     s.n = lay_blocks(w, count, period, s.blocks);
     double per_window = (double)(w[0].end_ns - w[0].begin_ns) / (double)period;
-    s.bands = (size_t)per_window + 3;
+    s.bands = bands_for(&s, w, count);
     pj_status status = PJ_OK;
     s.matrix = pj_alloc(s.n, (s.bands + 1) * sizeof(double));
     s.x = pj_alloc(s.n, sizeof(double));
@@ -149,7 +174,7 @@ pj_status pj_deconvolve(const pj_curve_point *windows, size_t count, int64_t per
     size_t stretches = 1;
     for (size_t i = 1; i < count; i++)
         stretches += windows[i].end_ns - windows[i - 1].end_ns > MAX_HOLE_PERIODS * period_ns;
-    size_t room = count + stretches * (size_t)(length / period_ns + 2);
+    size_t room = count + stretches * MAX_BANDS;
     *blocks = pj_alloc(room, sizeof **blocks);
     if (!*blocks) return pj_fail_memory(err, "resolving an averaging sensor");
     pj_status status = PJ_OK;

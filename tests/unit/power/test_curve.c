@@ -7,8 +7,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/random.h"
-#include "power/curve.h"
+#include "power/deconvolve.h"
 
 #include <math.h>
 
@@ -244,6 +245,36 @@ static void ticks_seen_late_widen_the_interval(void **state)
     pj_curve_free(curve);
 }
 
+/* On a busy machine readings are late, windows then longer than others, also the first one after a
+ * gap, and begin before the window before them. Whatever their lengths, a constant stays one. */
+static void windows_of_any_length_are_resolved(void **state)
+{
+    enum { COUNT = 400 };
+    pj_curve_point windows[COUNT];
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        pj_random random = {.state = seed};
+        int64_t end = 100 * MS;
+        for (size_t i = 0; i < COUNT; i++) {
+            double late = pj_random_unit(&random), length = pj_random_unit(&random);
+            end += (int64_t)((0.5 + late) * MS) + (late > 0.98 ? 50 * MS : 0);
+            int64_t window = (int64_t)((1 + 10 * length) * MS);
+            if (late > 0.97) window = (int64_t)(200 * length * MS);
+            windows[i] = (pj_curve_point){
+                .begin_ns = end - (i ? window : 3 * MS), .end_ns = end, .power_mw = 10000};
+        }
+        pj_error err = {0};
+        pj_block *blocks;
+        size_t count;
+        assert_int_equal(pj_deconvolve(windows, COUNT, MS, &blocks, &count, &err), PJ_OK);
+        assert_true(count >= COUNT);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(blocks[i].end_ns > blocks[i].begin_ns);
+            NEAR(blocks[i].mw, 10000, 1);
+        }
+        pj_free(blocks);
+    }
+}
+
 static void long_averages_are_resolved(void **state)
 {
     (void)state;
@@ -357,6 +388,7 @@ int main(void)
         cmocka_unit_test(repeats_extend_what_is_known),
         cmocka_unit_test(lag_is_undone),
         cmocka_unit_test(ticks_seen_late_widen_the_interval),
+        cmocka_unit_test(windows_of_any_length_are_resolved),
         cmocka_unit_test(long_averages_are_resolved),
         cmocka_unit_test(long_curves_can_be_thinned),
         cmocka_unit_test(energy_is_monotone),
