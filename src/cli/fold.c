@@ -2,6 +2,7 @@
 #include "cli/fold.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "cli/terminal.h"
 
 #include <limits.h>
@@ -16,6 +17,13 @@ enum { MAX_BYTES = 64 << 20, MAX_INDENT = 24 };
 static FILE *collected_stream; /* NULL: none is collected */
 static int terminal = -1;      /* descriptor of the terminal while output is collected */
 static int terminal_width;
+
+/* Lines that are folded as they come go through a pipe, which a thread reads. */
+static struct {
+    bool active, truncated;
+    pthread_t thread;
+    FILE *in, *out;
+} lines;
 
 /* Bytes of the escape sequence at `p`, 0: there is none. */
 static size_t escape_bytes(const char *p)
@@ -101,20 +109,22 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int width)
     }
 }
 
-void pj_fold_text(FILE *out, const char *text, int width)
+bool pj_fold_text(FILE *out, const char *text, int width)
 {
-    bool json = *text == '{' || *text == '[';
+    bool json = *text == '{' || *text == '[', truncated = false;
     while (*text) {
         size_t bytes = strcspn(text, "\n");
         if (json || columns_of(text, bytes) <= width)
             fwrite(text, 1, bytes, out);
-        else if (is_row(text, bytes))
+        else if (is_row(text, bytes)) {
             print_cut(out, text, bytes, width);
-        else
+            truncated = true;
+        } else
             print_folded(out, text, bytes, width);
         text += bytes;
         if (*text == '\n') putc(*text++, out);
     }
+    return truncated;
 }
 
 void pj_say(const char *format, ...)
@@ -168,9 +178,73 @@ void pj_fold_begin(FILE *stream)
     fclose(collected);
 }
 
+/* ---- lines as they come --------------------------------------------------------------------- */
+
+static void *fold_lines(void *context)
+{
+    char *line = NULL;
+    size_t bytes = 0;
+    (void)context;
+    while (getline(&line, &bytes, lines.in) > 0) {
+        lines.truncated |= pj_fold_text(lines.out, line, terminal_width);
+        fflush(lines.out);
+    }
+    free(line); /* getline's, not ours */
+    return NULL;
+}
+
+static void close_lines(void)
+{
+    if (lines.in) fclose(lines.in);
+    if (lines.out) fclose(lines.out);
+    if (terminal >= 0) close(terminal);
+    terminal = -1;
+    lines.active = false;
+}
+
+void pj_fold_lines_begin(FILE *stream)
+{
+    int ends[2];
+    if (terminal >= 0 || !pj_terminal_is(stream) || pipe(ends) != 0) return;
+    fflush(stream);
+    terminal_width = pj_terminal_width(stream);
+    terminal = dup(fileno(stream));
+    lines.in = fdopen(ends[0], "r");
+    lines.out = fdopen(dup(terminal), "w");
+    lines.active = lines.in && lines.out &&
+                   pj_thread_start(&lines.thread, "fold", fold_lines, NULL, NULL) == PJ_OK;
+    if (lines.active) {
+        pj_terminal_remember(stream);
+        collected_stream = stream;
+        dup2(ends[1], fileno(stream));
+        setvbuf(stream, NULL, _IOLBF, BUFSIZ); /* the pipe is not a terminal */
+    } else {
+        close_lines(); /* fallback: unchanged output */
+    }
+    close(ends[1]);
+}
+
+/* Whoever else holds the pipe's end, a child for example, must have ended. */
+static void end_lines(void)
+{
+    static const char note[] = "rows are truncated to the terminal's width; all columns: in a "
+                               "wider one, in a pipe, or with --json\n";
+    fflush(collected_stream);
+    dup2(terminal, fileno(collected_stream));
+    pthread_join(lines.thread, NULL);
+    close_lines();
+    pj_terminal_remember(NULL);
+    if (lines.truncated) pj_fold_text(collected_stream, note, terminal_width);
+    fflush(collected_stream);
+}
+
 void pj_fold_end(void)
 {
     if (terminal < 0) return;
+    if (lines.active) {
+        end_lines();
+        return;
+    }
     FILE *stream = collected_stream;
     fflush(stream);
     off_t bytes = lseek(fileno(stream), 0, SEEK_END);

@@ -2,12 +2,16 @@
 #ifndef PJ_CLI_FOLD_H
 #define PJ_CLI_FOLD_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Collects what is written to `stream` (stdout or stderr) from now on; pj_fold_end prints it. Does
  * nothing in a pipe or file, nor while another stream is collected. Not around live output. */
 void pj_fold_begin(FILE *stream);
-void pj_fold_end(void); /* may be called without pj_fold_begin */
+/* The same for a command whose lines come slowly: each is printed as soon as it is complete. */
+void pj_fold_lines_begin(FILE *stream);
+/* Ends either; may be called without. Says so when rows of fold_lines were truncated. */
+void pj_fold_end(void);
 
 /* A message on standard error; continues on further lines where the terminal is narrow. */
 __attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
@@ -16,7 +20,7 @@ __attribute__((format(printf, 2, 3))) void pj_live_line(FILE *terminal, const ch
 
 /* Prints text with no line wider than `width` columns: a table row (columns separated by two or
  * more blanks) is truncated, a sentence continues on the next line with its own indentation. JSON
- * is left unchanged. */
-void pj_fold_text(FILE *out, const char *text, int width);
+ * is left unchanged. Returns whether a row was truncated. */
+bool pj_fold_text(FILE *out, const char *text, int width);
 
 #endif

@@ -102,7 +102,9 @@ static bool is_printed_whole(int argc, char **argv)
 static int run_program(int argc, char **argv)
 {
     if (argc < 2) {
+        pj_fold_begin(stderr);
         print_overview(stderr);
+        pj_fold_end();
         return PJ_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
@@ -120,7 +122,12 @@ static int run_program(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    if (is_printed_whole(argc - 1, argv + 1)) pj_fold_begin(stdout);
+    if (is_printed_whole(argc - 1, argv + 1))
+        pj_fold_begin(stdout);
+    else if (strcmp(argv[1], "bench") == 0 && argc > 2)
+        pj_fold_lines_begin(stdout);
+    else if (strcmp(argv[1], "bench") == 0)
+        pj_fold_begin(stderr); /* the list of benchmarks */
     int code = command->run(command, argc - 1, argv + 1);
     pj_fold_end();
     return code;
