@@ -16,7 +16,7 @@ version=$(sed -n "s/.*version: '\([0-9.]*\)'.*/\1/p" meson.build | head -n 1)
 cat >"$out/texts.h" <<EOF
 #define PJ_VERSION_TEXT "$version"
 #define PJ_DATADIR "/usr/local/share/perjoule"
-#define PJ_LIBDIR "/usr/local/lib"
+#define PJ_INJECTED_DIR "/usr/local/lib/perjoule"
 EOF
 common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc"
 

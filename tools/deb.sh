@@ -14,9 +14,9 @@ ninja -C build-deb
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null
 library=$(find "$tree/usr/lib" -name 'libperjoule.so.*.*.*')
 strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/perjoule" "$library" \
-    "$tree/usr/lib/$triplet/libperjoule-nvtx.so" "$tree/usr/lib/$triplet/libperjoule-llama.so"
+    "$tree/usr/lib/$triplet/perjoule"/*.so
 strip --strip-debug "$tree/usr/lib/$triplet/libperjoule.a"
-chmod 644 "$library" "$tree/usr/lib/$triplet/libperjoule-nvtx.so" "$tree/usr/lib/$triplet/libperjoule-llama.so"
+chmod 644 "$library" "$tree/usr/lib/$triplet/perjoule"/*.so
 gzip -9n "$tree"/usr/share/man/man1/*.1
 
 doc=$tree/usr/share/doc/perjoule
@@ -67,6 +67,6 @@ EOF
 echo "libperjoule 0 perjoule (>= $version)" >"$tree/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$tree/DEBIAN/triggers"
 (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-chmod 644 "$library" "$tree/usr/lib/$triplet/libperjoule-nvtx.so" "$tree/usr/lib/$triplet/libperjoule-llama.so"
+chmod 644 "$library" "$tree/usr/lib/$triplet/perjoule"/*.so
 dpkg-deb --root-owner-group --build "$tree" "dist/perjoule_${version}_${arch}.deb" >/dev/null
 echo "dist/perjoule_${version}_${arch}.deb"

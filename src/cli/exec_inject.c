@@ -13,7 +13,7 @@
 
 static bool find_library(const char *name, char *path, size_t bytes)
 {
-    static const char *const places[] = {"%s/%s", "%s/../lib/%s"};
+    static const char *const places[] = {"%s/%s", "%s/../lib/perjoule/%s"};
     char folder[PATH_MAX];
     if (pj_process_path(folder, sizeof folder, NULL) != PJ_OK) folder[0] = 0;
     char *slash = strrchr(folder, '/');
@@ -22,7 +22,7 @@ static bool find_library(const char *name, char *path, size_t bytes)
         snprintf(path, bytes, i ? places[1] : places[0], folder, name);
         if (access(path, R_OK) == 0) return true;
     }
-    snprintf(path, bytes, "%s/%s", PJ_LIBDIR, name);
+    snprintf(path, bytes, "%s/%s", PJ_INJECTED_DIR, name);
     return access(path, R_OK) == 0;
 }
 

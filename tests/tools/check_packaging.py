@@ -46,7 +46,7 @@ def installation(folder):
     output(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
     files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()]
     for wanted in ("bin/perjoule", "include/perjoule.h", "include/perjoule/base.h", "pkgconfig/perjoule.pc", "libperjoule.a",
-                   *(["libperjoule-nvtx.so", "libperjoule-llama.so"] if sys.platform == "linux" else []),
+                   *(["/perjoule/libperjoule-nvtx.so", "/perjoule/libperjoule-llama.so"] if sys.platform == "linux" else []),
                    "models/demo/config.json", "models/demo/tokenizer.json",
                    "models/demo/model.safetensors", "systemd/user/perjoule.service"):
         expect(any(f.endswith(wanted) for f in files), f"{wanted} is installed")
