@@ -44,14 +44,18 @@ static void add(fit *f, const double x[TERMS], double y, double weight)
 /* Non-negative least squares by coordinate descent: no work costs less than nothing. */
 static void solve(const fit *f, double c[TERMS])
 {
-    for (int s = 0; s < SWEEPS; s++)
+    bool moved = true;
+    for (int s = 0; s < SWEEPS && moved; s++) {
+        moved = false;
         for (int i = 0; i < TERMS; i++) {
-            double rest = f->right[i];
+            double rest = f->right[i], old = c[i];
             if (!(f->normal[i][i] > 0)) continue;
             for (int k = 0; k < TERMS; k++)
                 if (k != i) rest -= f->normal[i][k] * c[k];
             c[i] = fmax(rest / f->normal[i][i], 0);
+            moved |= fabs(c[i] - old) > 1e-12 * fabs(c[i]);
         }
+    }
 }
 
 static double value_of(const double c[TERMS], const double x[TERMS])
@@ -105,6 +109,37 @@ static void predict_one(const double (*x)[TERMS], const double *y, size_t n, con
 
 /* ---- what was seen -------------------------------------------------------------------------- */
 
+static void sizes_of(const pj_request_work *w, double sizes[BOUNDS])
+{
+    sizes[0] = w->weight_bytes, sizes[1] = w->flops_per_token, sizes[2] = w->input;
+    sizes[3] = w->output, sizes[4] = w->batch;
+}
+
+/* Sum of squares of the ratios' logarithms. */
+static double distance(const pj_request_work *a, const pj_request_work *b)
+{
+    double x[BOUNDS], y[BOUNDS], sum = 0;
+    sizes_of(a, x);
+    sizes_of(b, y);
+    for (int i = 0; i < BOUNDS; i++) sum += pow(log(x[i] / y[i]), 2);
+    return isfinite(sum) ? sum : INFINITY;
+}
+
+static void find_nearest(const pj_known_run *runs, size_t count, const pj_request_work *w,
+                         pj_prediction *p)
+{
+    for (size_t i = 0; i < count; i++) {
+        double own = distance(&runs[i].work, w);
+        size_t at = p->nearest_count;
+        while (at > 0 && own < distance(&runs[p->nearest[at - 1]].work, w)) at--;
+        if (at == PJ_PREDICT_NEAREST) continue;
+        if (p->nearest_count < PJ_PREDICT_NEAREST) p->nearest_count++;
+        memmove(p->nearest + at + 1, p->nearest + at,
+                (p->nearest_count - 1 - at) * sizeof *p->nearest);
+        p->nearest[at] = i;
+    }
+}
+
 static const char *outside(const pj_known_run *runs, size_t count, const pj_request_work *w)
 {
     static const char *const names[BOUNDS] = {
@@ -113,13 +148,12 @@ static const char *outside(const pj_known_run *runs, size_t count, const pj_requ
         "no run of this machine has a prompt of about this length",
         "no run of this machine has an output of about this length",
         "no run of this machine has a batch of about this size"};
-    const double own[BOUNDS] = {w->weight_bytes, w->flops_per_token, w->input, w->output, w->batch};
+    double own[BOUNDS], theirs[BOUNDS];
+    sizes_of(w, own);
     for (int b = 0; b < BOUNDS; b++) {
         double least = INFINITY, most = 0;
         for (size_t i = 0; i < count; i++) {
-            const pj_request_work *k = &runs[i].work;
-            const double theirs[BOUNDS] = {k->weight_bytes, k->flops_per_token, k->input, k->output,
-                                           k->batch};
+            sizes_of(&runs[i].work, theirs);
             least = fmin(least, theirs[b]);
             most = fmax(most, theirs[b]);
         }
@@ -140,6 +174,7 @@ void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *w
                          .seconds_hi = NAN,
                          .median_error = NAN,
                          .runs = count};
+    find_nearest(runs, count, work, p);
     if (count < PJ_PREDICT_LEAST) {
         p->refusal = "fewer than eight runs of this machine to go by";
         return;

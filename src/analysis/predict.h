@@ -8,11 +8,13 @@
 #ifndef PJ_ANALYSIS_PREDICT_H
 #define PJ_ANALYSIS_PREDICT_H
 
+#include "base/ids.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PJ_PREDICT_TERMS = 5, PJ_PREDICT_LEAST = 8 };
+enum { PJ_PREDICT_TERMS = 5, PJ_PREDICT_LEAST = 8, PJ_PREDICT_NEAREST = 3 };
 
 /* What a request makes a machine do; from architecture and lengths. */
 typedef struct pj_request_work {
@@ -24,6 +26,7 @@ typedef struct pj_request_work {
 typedef struct pj_known_run {
     pj_request_work work;
     double joules, seconds; /* of the request */
+    char id[PJ_UUID_BYTES]; /* "": unknown */
 } pj_known_run;
 
 typedef struct pj_prediction {
@@ -32,6 +35,8 @@ typedef struct pj_prediction {
     double median_error; /* relative, of runs left out */
     size_t runs;
     const char *refusal; /* NULL: predicted */
+    /* Indices of the runs whose work is most like what was asked, nearest first. */
+    size_t nearest[PJ_PREDICT_NEAREST], nearest_count;
 } pj_prediction;
 
 void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *work,

@@ -120,7 +120,9 @@ static const pj_param_rule predict_rules[] = {{"model"},
                                               {"input", PJ_PARAM_INT, 1, 1e7},
                                               {"output", PJ_PARAM_INT, 1, 1e7},
                                               {"batch", PJ_PARAM_INT, 1, 65536},
+                                              {"map", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                               {0}};
+static const pj_param_rule laws_rules[] = {{"machine"}, {0}};
 static const pj_param_rule report_rules[] = {
     {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, {0}};
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
@@ -586,6 +588,7 @@ static const route table[] = {
     {"POST", API "experiments/{id}/resume", answer_resume, PJ_VIEW_EXPERIMENT, resume_rules},
     {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
     {"GET", API "predict", answer_view, PJ_VIEW_PREDICT, predict_rules},
+    {"GET", API "laws", answer_view, PJ_VIEW_LAWS, laws_rules},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},

@@ -26,7 +26,8 @@ typedef enum pj_view {
     PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
-    PJ_VIEW_PREDICT,   /* parameters model, dtype, input, output, batch */
+    PJ_VIEW_PREDICT,   /* parameters model, dtype, input, output, batch, map */
+    PJ_VIEW_LAWS,      /* parameter machine */
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */
     PJ_VIEW_RUN,       /* from here on: views of one run */
     PJ_VIEW_SUMMARY,

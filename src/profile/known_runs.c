@@ -30,6 +30,7 @@ bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
                                   (double)info->input_tokens / batch,
                                   (double)info->output_tokens / batch,
                                   batch};
+    memcpy(run->id, info->id, sizeof run->id);
     run->joules = info->request_mj / 1e3;
     run->seconds = info->request_ms / 1e3;
     json_decref(model);

@@ -10,6 +10,7 @@ typedef struct pj_predict_ask {
     const char *models; /* folder of models, NULL: the usual one */
     const char *dtype;  /* NULL: as stored */
     uint32_t input, output, batch;
+    bool map; /* also over all lengths that were seen */
 } pj_predict_ask;
 
 /* With nothing to go by, `refusal` says why and the figures are null. */

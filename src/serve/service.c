@@ -4,6 +4,7 @@
 #include "profile/advice.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
+#include "profile/laws.h"
 #include "profile/predict.h"
 #include "profile/preflight.h"
 #include "profile/report.h"
@@ -265,11 +266,13 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
                               pj_json *out, pj_error *err)
 {
     char path[4096];
+    const char *map = pj_params_text(p, "map");
     pj_predict_ask ask = {.model = path,
                           .dtype = pj_params_text(p, "dtype"),
                           .input = (uint32_t)pj_params_int(p, "input", 0),
                           .output = (uint32_t)pj_params_int(p, "output", 0),
-                          .batch = (uint32_t)pj_params_int(p, "batch", 1)};
+                          .batch = (uint32_t)pj_params_int(p, "batch", 1),
+                          .map = map && strcmp(map, "true") == 0};
     if (!ask.input || !ask.output)
         return pj_fail(err, PJ_E_INVALID, "input and output must say how many tokens");
     pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), ask.dtype,
@@ -300,6 +303,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         pj_experiments_live(serve->experiments, r->id, &live);
         return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
+    case PJ_VIEW_LAWS: return pj_insight_laws(store, pj_params_text(p, "machine"), out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:

@@ -83,6 +83,13 @@ static void nothing_is_said_outside_of_what_was_seen(void **state)
     far.output = 1e6;
     pj_predict(runs, RUNS, &far, &p);
     assert_non_null(p.refusal);
+    /* The nearest runs are named in order, whether or not anything is predicted. */
+    far = runs[9].work;
+    far.input *= 1.0001;
+    pj_predict(runs, RUNS, &far, &p);
+    assert_int_equal(p.nearest_count, PJ_PREDICT_NEAREST);
+    assert_int_equal(p.nearest[0], 9);
+    assert_true(p.nearest[1] != p.nearest[0] && p.nearest[2] != p.nearest[1]);
     pj_predict(runs, 7, &runs[0].work, &p);
     assert_non_null(p.refusal);
     pj_predict(runs, RUNS, &runs[0].work, &p);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "profile/insight.h"
+#include "profile/laws.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -222,9 +223,84 @@ static void single_runs_are_only_themselves(void **state)
     pj_buffer_fini(&out);
 }
 
+/* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
+static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
+                       const char *settings)
+{
+    static char model[256], name[32];
+    pj_run_data data = {0};
+    made_run like = {.seed = seed, .tokens = 4, .layers = 1, .samples = 4, .energy_factor = 1};
+    make_run(&like, &data);
+    pj_run_info *i = &data.info;
+    snprintf(name, sizeof name, "model-%.0f", parameters);
+    snprintf(model, sizeof model,
+             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":2,\"attention\":\"%s\"}",
+             parameters, parameters, parameters > 3e8 ? "gqa" : "mha");
+    i->model_name = name;
+    i->model_json = model;
+    i->settings_json = settings;
+    i->machine = "one";
+    i->engine = "perjoule";
+    i->dtype = "bf16";
+    i->quality = PJ_MEASURED;
+    i->disturbed_share = 0;
+    i->disturbed_tokens = 0;
+    i->batch_size = batch;
+    i->input_tokens = 8 * batch;
+    i->output_tokens = 10 * batch;
+    i->request_mj = pow(parameters, 0.8) * 1e-3 * i->output_tokens / sqrt(batch) *
+                    (settings ? 50 : 1 + 0.004 * (double)(seed % 5));
+    assert_int_equal(pj_store_save(p->store, &data, NULL), PJ_OK);
+    pj_run_data_fini(&data);
+}
+
+static json_t *law_over(const json_t *tree, const char *name)
+{
+    size_t i;
+    json_t *law;
+    json_array_foreach(json_object_get(tree, "laws"), i,
+                       law) if (strcmp(text(law, "over"), name) == 0) return law;
+    fail_msg("no law over %s", name);
+    return NULL;
+}
+
+static void laws_hold_all_else_equal(void **state)
+{
+    place *p = *state;
+    pj_buffer out;
+    pj_json json;
+    uint64_t seed = 100;
+    static const double sizes[] = {1e8, 2e8, 4e8, 8e8};
+    for (int s = 0; s < 4; s++)
+        for (int k = 0; k < 3; k++) save_model(p, ++seed, sizes[s], 1, NULL);
+    for (uint32_t batch = 2; batch <= 8; batch *= 2) save_model(p, ++seed, 1e8, batch, NULL);
+    /* What leaves a part out is no run of the model. */
+    save_model(p, ++seed, 1.6e9, 1, "{\"ablate\":\"mlp\"}");
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL), *law = law_over(tree, "parameters");
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 4);
+    assert_int_equal((int)number(at(law, "points", 0), "runs"), 3);
+    assert_true(number(law, "exponent_lo") <= 0.8 && number(law, "exponent_hi") >= 0.8);
+    assert_true(fabs(number(law, "exponent") - 0.8) < 0.01 && number(law, "r2") > 0.999);
+    assert_int_equal((int)number(json_object_get(law, "held"), "batch"), 1);
+    law = law_over(tree, "batch");
+    assert_true(fabs(number(law, "exponent") + 0.5) < 0.02);
+    assert_string_equal(text(json_object_get(law, "held"), "model"), "model-100000000");
+    assert_non_null(text(law_over(tree, "layers"), "refusal"));
+    assert_true(json_is_null(json_object_get(law_over(tree, "input"), "exponent")));
+    json_t *attention = json_object_get(tree, "attention");
+    assert_null(text(attention, "refusal"));
+    assert_int_equal(json_array_size(json_object_get(attention, "kinds")), 2);
+    json_decref(tree);
+    pj_buffer_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
