@@ -199,6 +199,7 @@ build_target() { # arch
     mv "$out/tree/usr/local" "$tree"
     rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
     check_needs "$tree/bin/perjoule"
+    for injected in "$tree"/lib/perjoule/*.so; do check_needs "$injected"; done
     # manual pages and completions are the same everywhere; a program that runs here writes them
     if [ "$arch" = "$(uname -m)" ]; then
         rm -rf "$out/texts"
