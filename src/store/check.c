@@ -2,6 +2,8 @@
  * the schema. */
 #include "store/check.h"
 
+#include "base/memory.h"
+#include "store/aggregate.h"
 #include "store/rows.h"
 #include "store/sql.h"
 
@@ -88,6 +90,33 @@ static pj_status check_sums(pj_store *store, const char *id, pj_store_check_resu
     return pj_sql_end(sql, err);
 }
 
+/* The sums that are stored for charts: a run whose sums are damaged cannot be shown. */
+static pj_status check_charts(pj_store *store, const char *id, pj_store_check_result *result,
+                              pj_error *err)
+{
+    static const char all[] = "SELECT run_id, data FROM run_charts WHERE chart = 'nodes'";
+    static const char one[] =
+        "SELECT run_id, data FROM run_charts WHERE chart = 'nodes' AND run_id = ?";
+    pj_sql *sql = pj_sql_begin(store, id ? one : all, err);
+    if (id) pj_sql_text(sql, 1, id);
+    while (pj_sql_step(sql)) {
+        char text[200];
+        size_t bytes, id_bytes;
+        pj_sum_nodes nodes;
+        pj_arena arena;
+        const char *run = pj_sql_get_text(sql, 0, &id_bytes);
+        const void *data = pj_sql_get_blob(sql, 1, &bytes);
+        pj_arena_init(&arena, 0);
+        if (pj_nodes_read(data, bytes, &arena, &nodes, NULL) == PJ_E_INVALID) {
+            snprintf(text, sizeof text, "the stored sums of run %.40s are damaged",
+                     run ? run : "?");
+            find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+        }
+        pj_arena_fini(&arena);
+    }
+    return pj_sql_end(sql, err);
+}
+
 pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result *result,
                          pj_error *err)
 {
@@ -100,5 +129,6 @@ pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result 
     result->runs = (uint64_t)runs;
     if (status == PJ_OK) status = check_tables(store, result, err);
     if (status == PJ_OK) status = check_sums(store, id, result, err);
+    if (status == PJ_OK) status = check_charts(store, id, result, err);
     return status;
 }
