@@ -1,9 +1,10 @@
 /*
  * perjoule bench attach: what the proxy of `perjoule attach --listen` adds. A server and a client
  * in this process communicate directly and through the proxy alternately; what it adds to a
- * request is the difference of the medians of their times, and what it costs per chunk is the
- * processor time of its thread over the chunks of a long stream. Simulated sensors are read and
- * every request is recorded, as in real use; nothing is stored.
+ * request is the difference of the medians of their times; what it costs per chunk is the
+ * processor time of its thread over the chunks of a long stream; what it delays a chunk is the
+ * difference of the medians of the times that chunks of paced streams are on their way. Simulated
+ * sensors are read and every request is recorded, as in real use; nothing is stored.
  */
 #include "attach/client.h"
 #include "attach/proxy.h"
@@ -24,7 +25,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024 };
+enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024, PACED_CHUNKS = 50 };
+#define PACE_NS (20 * PJ_NS_PER_MS) /* between the chunks of a paced stream */
 
 typedef struct bench {
     int64_t requests, chunks, streams;
@@ -32,13 +34,16 @@ typedef struct bench {
     int server, listener;
     pj_url server_url, proxy_url;
     _Atomic bool stop;
+    bool is_paced;
     pthread_t server_thread, proxy_thread;
     pj_session *session;
     pj_requests *recorder;
     int64_t proxy_cpu_ns; /* of its thread, when it has ended */
     pj_proxy_options options;
     double direct_us[MOST_REQUESTS], through_us[MOST_REQUESTS];
-    double idle_cpu_ns, chunk_us, direct_stream_ms, through_stream_ms;
+    double *direct_delay_us, *through_delay_us; /* [streams * PACED_CHUNKS] */
+    uint32_t direct_delays, through_delays;
+    double chunk_us, direct_stream_ms, through_stream_ms;
 } bench;
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -47,7 +52,8 @@ typedef struct peer {
     int fd;
     char in[4096];
     size_t have;
-    int64_t left; /* chunks of a stream still to be sent */
+    int64_t left;    /* chunks of a stream still to be sent */
+    int64_t next_ns; /* when the next one is due */
 } peer;
 
 static bool send_whole(int fd, const char *bytes, size_t count)
@@ -69,14 +75,18 @@ static bool send_chunk(const peer *p, const char *data)
     return send_whole(p->fd, text, (size_t)n);
 }
 
+/* The text of a piece is the time at which it is sent. */
 static bool send_piece(peer *p)
 {
-    static const char piece[] =
+    static const char form[] =
         "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","
-        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\" "
-        "token\"},\"finish_reason\":null}]}\n\n";
+        "\"choices\":[{\"index\":0,\"delta\":{\"content\":\" %lld\"},"
+        "\"finish_reason\":null}]}\n\n";
+    char piece[CHUNK_TEXT / 2];
     static const char usage[] = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,"
                                 "\"completion_tokens\":9}}\n\ndata: [DONE]\n\n";
+    snprintf(piece, sizeof piece, form, (long long)pj_clock_ns());
+    p->next_ns += PACE_NS;
     if (--p->left > 0) return send_chunk(p, piece);
     return send_chunk(p, usage) && send_whole(p->fd, "0\r\n\r\n", 5);
 }
@@ -91,7 +101,8 @@ static bool begin_answer(const bench *b, peer *p)
                                "Transfer-Encoding: chunked\r\n\r\n";
     bool stream = strstr(p->in, "\"stream\"") != NULL;
     p->have = 0;
-    p->left = stream ? b->chunks : 0;
+    p->left = !stream ? 0 : b->is_paced ? PACED_CHUNKS + 1 : b->chunks;
+    p->next_ns = pj_clock_ns();
     return stream ? send_whole(p->fd, head, strlen(head)) : send_whole(p->fd, whole, strlen(whole));
 }
 
@@ -122,11 +133,12 @@ static void *serve(void *context)
             busy |= peers[i].left > 0;
         }
         polls[count] = (struct pollfd){.fd = b->server, .events = POLLIN};
-        poll(polls, count + 1, busy ? 0 : 20);
+        poll(polls, count + 1, busy ? b->is_paced : 20);
+        int64_t now_ns = b->is_paced ? pj_clock_ns() : INT64_MAX;
         bool more = polls[count].revents & POLLIN;
         for (uint32_t i = count; i-- > 0;) {
             bool ok = !polls[i].revents || listen_to(b, &peers[i]);
-            if (ok && peers[i].left > 0) ok = send_piece(&peers[i]);
+            if (ok && peers[i].left > 0 && now_ns >= peers[i].next_ns) ok = send_piece(&peers[i]);
             if (ok) continue;
             close(peers[i].fd);
             peers[i] = peers[--count];
@@ -223,7 +235,9 @@ static void stop_proxy(bench *b)
 
 typedef struct load {
     const char *body;
-    double *us; /* [requests] */
+    double *us;       /* [requests] */
+    double *delay_us; /* [most_delays] of chunks */
+    uint32_t delays, most_delays;
     int64_t begun_ns;
     uint32_t done;
 } load;
@@ -238,10 +252,18 @@ static const char *load_body(void *context, uint32_t index, size_t *bytes)
 static void *load_begin(void *context, uint32_t index, pj_exchange *exchange)
 {
     ((load *)context)->begun_ns = pj_clock_ns();
-    return NULL;
+    return exchange;
 }
 
-static void load_progress(void *context, void *request) {}
+/* A chunk's text ends with the time at which it was sent. */
+static void load_progress(void *context, void *request)
+{
+    load *l = context;
+    int64_t now_ns = pj_clock_ns();
+    const char *last = l->delay_us ? strrchr(pj_exchange_text(request), ' ') : NULL;
+    if (!last || l->delays >= l->most_delays) return;
+    l->delay_us[l->delays++] = (double)(now_ns - strtoll(last, NULL, 10)) / 1e3;
+}
 
 static void load_end(void *context, void *request, pj_exchange *exchange)
 {
@@ -298,6 +320,32 @@ static pj_status measure_streams(bench *b, pj_error *err)
     return status;
 }
 
+static pj_status measure_delay(bench *b, const pj_url *url, double **us, uint32_t *count,
+                               pj_error *err)
+{
+    load l = {.most_delays = (uint32_t)b->streams * PACED_CHUNKS};
+    *us = l.delay_us = pj_alloc(l.most_delays, sizeof *l.delay_us);
+    if (!l.delay_us) return pj_fail_memory(err, "the bench");
+    pj_status status =
+        put_load(url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
+    *count = l.delays;
+    if (status == PJ_OK && l.delays < l.most_delays / 2)
+        status = pj_fail(err, PJ_E_INTERNAL, "some streams of the bench failed");
+    return status;
+}
+
+static pj_status measure_delays(bench *b, pj_error *err)
+{
+    b->is_paced = true;
+    pj_status status = start_proxy(b, err);
+    if (status != PJ_OK) return status;
+    status = measure_delay(b, &b->server_url, &b->direct_delay_us, &b->direct_delays, err);
+    if (status == PJ_OK)
+        status = measure_delay(b, &b->proxy_url, &b->through_delay_us, &b->through_delays, err);
+    stop_proxy(b);
+    return status;
+}
+
 static pj_status measure(bench *b, pj_error *err)
 {
     pj_url_parse_listen("127.0.0.1:0", &b->server_url, err);
@@ -315,7 +363,7 @@ static pj_status measure(bench *b, pj_error *err)
     status = measure_streams(b, err);
     stop_proxy(b);
     b->chunk_us = (double)b->proxy_cpu_ns / 1e3 / (double)(b->chunks * b->streams);
-    return status;
+    return status == PJ_OK ? measure_delays(b, err) : status;
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */
@@ -338,6 +386,8 @@ static void print(bench *b)
     double through = quantile(b->through_us, b->requests, 0.5);
     double slow =
         quantile(b->through_us, b->requests, 0.95) - quantile(b->direct_us, b->requests, 0.95);
+    double delay = quantile(b->direct_delay_us, b->direct_delays, 0.5);
+    double added = quantile(b->through_delay_us, b->through_delays, 0.5) - delay;
     pj_buffer buffer;
     pj_json json;
     if (!b->json) {
@@ -348,6 +398,9 @@ static void print(bench *b)
                "%.0f ms through)\n",
                b->chunk_us, (long long)b->streams, (long long)b->chunks, b->direct_stream_ms,
                b->through_stream_ms);
+        printf("          %.1f us later (%lld streams with a chunk every %d ms; %.1f us on the way "
+               "direct)\n",
+               added, (long long)b->streams, (int)(PACE_NS / PJ_NS_PER_MS), delay);
         return;
     }
     pj_buffer_init(&buffer, 1 << 16);
@@ -358,6 +411,8 @@ static void print(bench *b)
     pj_json_kv_double(&json, "request_added_us", through - direct);
     pj_json_kv_double(&json, "request_added_p95_us", slow);
     pj_json_kv_double(&json, "chunk_cpu_us", b->chunk_us);
+    pj_json_kv_double(&json, "chunk_direct_us", delay);
+    pj_json_kv_double(&json, "chunk_added_us", added);
     pj_json_kv_int(&json, "streams", b->streams);
     pj_json_kv_int(&json, "chunks", b->chunks);
     pj_json_object_end(&json);
@@ -389,6 +444,8 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
         b->requests -= b->requests % 10;
         pj_status status = measure(b, &err);
         if (status == PJ_OK) print(b);
+        pj_free(b->direct_delay_us);
+        pj_free(b->through_delay_us);
         pj_requests_close(b->recorder);
         pj_session_close(b->session);
         if (b->server >= 0) close(b->server);
@@ -406,6 +463,6 @@ const pj_command pj_bench_attach = {
     .text = "A server and a client in this process talk to each other directly and through the "
             "proxy of `perjoule attach --listen`, in turns, with simulated sensors and without a "
             "database. Prints the median time of a small request both ways, and the processor time "
-            "of the proxy's thread per chunk of a stream.",
+            "of the proxy's thread per chunk of a stream, and how much later a chunk comes.",
     .examples = "perjoule bench attach\nperjoule bench attach --streams 200 --chunks 200 --json\n",
 };
