@@ -25,8 +25,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024, PACED_CHUNKS = 50 };
-#define PACE_NS (20 * PJ_NS_PER_MS) /* between the chunks of a paced stream */
+enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024, PACED_CHUNKS = 40 };
+#define PACE_NS (50 * PJ_NS_PER_MS) /* between the chunks of a paced stream */
 
 typedef struct bench {
     int64_t requests, chunks, streams;
@@ -329,7 +329,7 @@ static pj_status measure_delay(bench *b, const pj_url *url, double **us, uint32_
     pj_status status =
         put_load(url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
     *count = l.delays;
-    if (status == PJ_OK && l.delays < l.most_delays / 2)
+    if (status == PJ_OK && !l.delays)
         status = pj_fail(err, PJ_E_INTERNAL, "some streams of the bench failed");
     return status;
 }
