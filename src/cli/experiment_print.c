@@ -106,4 +106,9 @@ void pj_experiment_print(const json_t *view)
     if (json_is_object(optimum))
         printf("\n%sLeast energy per token: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
                pj_member_text(optimum, "name"), pj_style_off(stdout));
+    const json_t *ties = json_object_get(optimum, "ties");
+    if (json_array_size(ties)) printf("Not distinguishable from it:");
+    json_array_foreach(ties, i, item)
+        printf("%s %s", i ? ";" : "", cell_name(view, json_number_value(item)));
+    if (json_array_size(ties)) printf(". More blocks would tell.\n");
 }

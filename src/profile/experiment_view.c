@@ -126,16 +126,35 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
 
 /* ---- what follows --------------------------------------------------------------------------- */
 
+static bool may_be_best(const result *r, uint32_t index)
+{
+    const figures *f = &r->cells[index];
+    return !isnan(f->mean) && pj_plan_whole_cell(&r->plan, index) == index &&
+           !(r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms));
+}
+
+/* Cells that the runs do not tell from the best one. */
+static void write_ties(const result *r, uint32_t best, pj_json *json)
+{
+    const figures *first = &r->cells[best];
+    pj_json_key(json, "ties");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_ratio ratio;
+        if (i == best || !may_be_best(r, i)) continue;
+        pj_ratio_compare(first->joules, first->n, r->cells[i].joules, r->cells[i].n, 0, &ratio);
+        if (!(ratio.p < PJ_LEVEL)) pj_json_uint(json, i);
+    }
+    pj_json_array_end(json);
+}
+
 /* The least energy among cells that keep the latency limit. */
 static void write_best(const result *r, pj_json *json)
 {
     uint32_t best = r->count;
     for (uint32_t i = 0; i < r->count; i++) {
-        const figures *f = &r->cells[i];
-        if (isnan(f->mean) || pj_plan_whole_cell(&r->plan, i) != i ||
-            (r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms)))
-            continue;
-        if (best == r->count || f->mean < r->cells[best].mean) best = i;
+        if (!may_be_best(r, i)) continue;
+        if (best == r->count || r->cells[i].mean < r->cells[best].mean) best = i;
     }
     pj_json_key(json, "optimum");
     if (best == r->count) {
@@ -149,6 +168,7 @@ static void write_best(const result *r, pj_json *json)
     pj_json_kv_string(json, "name", name);
     pj_json_kv_double(json, "joules_per_token", r->cells[best].mean);
     pj_json_kv_double(json, "token_latency_ms", r->cells[best].latency_ms);
+    write_ties(r, best, json);
     pj_json_object_end(json);
 }
 

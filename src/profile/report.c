@@ -523,7 +523,7 @@ static void write_ablations(pj_document *d, const json_t *view)
     pj_document_heading(d, "What the missing parts take");
     pj_document_text(d, "Per token, two independent measurements: the difference between runs with "
                         "and without the part, and what attribution assigns to it in whole runs.");
-    pj_document_table(d, "cell|by difference|by attribution|");
+    pj_document_table(d, "cell|by difference|by attribution|verdict");
     json_array_foreach(all, i, a)
     {
         char difference[96], attributed[96];
@@ -542,28 +542,104 @@ static void write_ablations(pj_document *d, const json_t *view)
     pj_document_table_end(d);
 }
 
+static const char *cell_name(const json_t *view, double index)
+{
+    return text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
+}
+
+/* The optimum, with the cells that the runs do not tell from it. */
+static void name_optimum(const json_t *view, char *line, size_t bytes)
+{
+    size_t i;
+    const json_t *tie, *optimum = json_object_get(view, "optimum");
+    const json_t *ties = json_object_get(optimum, "ties");
+    if (!json_is_object(optimum)) {
+        snprintf(line, bytes, "No energy was measured.");
+        return;
+    }
+    size_t n = (size_t)snprintf(line, bytes, "Least energy per token: %s, %.4g J%s",
+                                text(optimum, "name"), number(optimum, "joules_per_token"),
+                                json_array_size(ties) ? ". Not distinguishable from it: " : ".");
+    json_array_foreach(ties, i, tie) if (n < bytes) n += (size_t)snprintf(
+        line + n, bytes - n, "%s%s%s", i ? "; " : "", cell_name(view, json_number_value(tie)),
+        i + 1 == json_array_size(ties) ? "." : "");
+}
+
+static void write_cell_comparisons(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *c, *all = json_object_get(view, "comparisons");
+    if (!json_array_size(all)) return;
+    pj_document_heading(d, "Against the first cell");
+    pj_document_text(d,
+                     "Energy per token, times that of %s; p by Benjamini and Hochberg over all "
+                     "cells.",
+                     cell_name(view, 0));
+    pj_document_table(d, "cell|ratio|95 %|adjusted p|verdict");
+    json_array_foreach(all, i, c)
+    {
+        pj_document_row(d);
+        pj_document_cell(d, "%s", cell_name(view, number(c, "b")));
+        pj_document_cell(d, "%.4g", number(c, "ratio"));
+        pj_document_cell(d, "%.4g to %.4g", number(c, "ratio_lo"), number(c, "ratio_hi"));
+        pj_document_cell(d, "%.2g", number(c, "p_adjusted"));
+        pj_document_cell(d, "%s",
+                         json_is_true(json_object_get(c, "different")) ? "different"
+                                                                       : "not distinguishable");
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static double disturbed_runs(const json_t *view)
+{
+    size_t i;
+    const json_t *c;
+    double sum = 0;
+    json_array_foreach(json_object_get(view, "cells"), i, c) sum += number(c, "disturbed_runs");
+    return sum;
+}
+
+/* One line per member of the plan. */
+static void write_plan(pj_document *d, const json_t *plan)
+{
+    char all[4096] = "{";
+    size_t n = 1;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)plan, name, value)
+    {
+        char *one = json_dumps(value, JSON_ENCODE_ANY);
+        if (one && n < sizeof all)
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s\n \"%s\": %s", n > 1 ? "," : "",
+                                  name, one);
+        free(one);
+    }
+    if (n + 3 < sizeof all) snprintf(all + n, sizeof all - n, "\n}");
+    if (n + 3 < sizeof all) pj_document_code(d, all);
+}
+
 static void write_experiment(pj_document *d, const json_t *view)
 {
-    char line[400];
-    const json_t *optimum = json_object_get(view, "optimum");
+    char line[2048];
     const json_t *first = json_array_get(json_object_get(view, "cells"), 0);
-    if (json_is_object(optimum))
-        snprintf(line, sizeof line, "Least energy per token: %s, %.4g J.", text(optimum, "name"),
-                 number(optimum, "joules_per_token"));
-    else
-        snprintf(line, sizeof line, "No energy was measured.");
+    name_optimum(view, line, sizeof line);
     pj_document_verdict(d, line);
     pj_document_text(
         d, "The experiment is %s: %.0f of %.0f runs in randomised complete blocks; energy is %s.",
         text(view, "state"), number(view, "done"), number(view, "total"),
         *text(first, "energy_source") ? text(first, "energy_source") : "unknown");
+    if (disturbed_runs(view) > 0)
+        pj_document_text(d,
+                         "The machine was busy with something else during %.0f of these runs: "
+                         "they are counted, and widen the intervals.",
+                         disturbed_runs(view));
     write_cells(d, view);
+    write_cell_comparisons(d, view);
     write_ablations(d, view);
     write_method(d);
     pj_document_heading(d, "How to repeat");
-    char *plan = json_dumps(json_object_get(view, "plan"), JSON_INDENT(1));
-    if (plan) pj_document_code(d, plan);
-    free(plan);
+    write_plan(d, json_object_get(view, "plan"));
     snprintf(line, sizeof line, "perjoule experiment --name %s --again", text(view, "name"));
     pj_document_code(d, line);
     pj_document_text(d, "perjoule %s.", pj_version());

@@ -566,7 +566,13 @@ export interface Experiment {
   total: number;
   plan: Plan;
   cells: ExperimentCell[];
-  optimum: { cell: number; name: string; joules_per_token: N; token_latency_ms: N } | null;
+  optimum: {
+    cell: number;
+    name: string;
+    joules_per_token: N;
+    token_latency_ms: N;
+    ties?: number[];
+  } | null;
   knees: { over: string; first_cell: number; cell: number; batch: number }[];
   comparisons: {
     a: number;
