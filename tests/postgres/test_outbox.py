@@ -9,7 +9,7 @@ import time
 import server as servers
 from common import HOME, call, record, waiting
 
-KILLS = int(os.environ.get("PERJOULE_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("PERJOULE_TEST_KILLS", "5"))
 
 # Without fsync what was committed still survives the death of the server, though not of the machine.
 with_server = servers.started(settings=["fsync=off"])
