@@ -72,3 +72,15 @@ void pj_rails_contain(pj_rail *rails, uint32_t count)
     fill_modules(rails, count);
     fill_apus(rails, count);
 }
+
+int pj_rails_misplaced(const pj_rail *rails, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int parent = rails[i].parent;
+        for (uint32_t hops = 0; parent >= 0; hops++) {
+            if (parent >= (int)count || hops == count) return (int)i;
+            parent = rails[parent].parent;
+        }
+    }
+    return -1;
+}

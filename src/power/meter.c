@@ -235,6 +235,12 @@ static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_erro
     if (status != PJ_OK) goto fail;
     s->open = true;
     s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    int misplaced = pj_rails_misplaced(s->rails, s->rail_count);
+    if (misplaced >= 0) {
+        status = pj_fail(err, PJ_E_INTERNAL, "the rail %s of the source %s contains itself",
+                         s->rails[misplaced].name, s->source->name);
+        goto fail;
+    }
     pj_gain_apply(s->rails, s->rail_count);
     for (uint32_t i = 0; i < s->rail_count; i++) s->unstated[i] = s->rails[i].period_ns == 0;
     status = characterise(m, s, err);

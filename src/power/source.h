@@ -78,7 +78,7 @@ typedef struct pj_power_source {
     /* Fills up to `max` rails and returns how many. Where a device has both a counter and a power
      * reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with the
      * same device and scope; the meter compares the two. `parent` is an index in this array, or -1
-     * (left at 0, the first rail would contain itself and count nowhere); `kind` says what values
+     * (left at 0, the first rail contains itself, which the meter refuses); `kind` says what values
      * are; `source` is the source's name. Rails and their order are fixed from open to close. */
     uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
     /* Raw values now. A polled source gives one reading per rail; a stream (subprocess, recording)

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "power/checks.h"
 #include "power/conditions.h"
+#include "power/containment.h"
 #include "power/meter.h"
 
 #include <fcntl.h>
@@ -514,6 +515,21 @@ static void nothing_to_find(void **state)
     pj_meter_close(m.meter);
 }
 
+/* A chain of parents ends; a rail within itself would be counted nowhere. */
+static void parents_end(void **state)
+{
+    (void)state;
+    pj_rail rails[3] = {{.parent = -1}, {.parent = 0}, {.parent = 1}};
+    assert_int_equal(pj_rails_misplaced(rails, 3), -1);
+    rails[0].parent = 0;
+    assert_int_equal(pj_rails_misplaced(rails, 3), 0);
+    rails[0].parent = 2;
+    assert_int_equal(pj_rails_misplaced(rails, 3), 0);
+    rails[0].parent = -1;
+    rails[1].parent = 3;
+    assert_int_equal(pj_rails_misplaced(rails, 3), 1);
+}
+
 /* A baseline taken on a busy machine is not idle power, except for simulated rails. */
 static void busy_baseline(void **state)
 {
@@ -632,6 +648,7 @@ int main(void)
         cmocka_unit_test(recordings),
         cmocka_unit_test(contradictions),
         cmocka_unit_test(nothing_to_find),
+        cmocka_unit_test(parents_end),
         cmocka_unit_test(busy_baseline),
         cmocka_unit_test(conditions),
     };
