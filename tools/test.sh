@@ -41,5 +41,5 @@ setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=deb
     -Ddashboard=disabled
 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     suite "under the address and undefined sanitizers" build-asan --suite unit --suite corpus \
-    --suite cli --timeout-multiplier 8
+    --suite cli --no-suite again --timeout-multiplier 8
 exec python3 tools/count_tests.py "$results"

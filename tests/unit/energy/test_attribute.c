@@ -1,5 +1,6 @@
 /* The estimator against known truth: its accuracy with each kind of sensor, the coverage of its
  * intervals, and that shared energy adds up exactly. */
+#include "../sanitized.h"
 #include "truth.h"
 
 #include "base/memory.h"
@@ -20,6 +21,9 @@ typedef struct score {
     size_t count;
     unsigned covered, judged;
 } score;
+
+/* Runs per sensor; under sanitizers too few to judge errors by. */
+enum { USUAL_RUNS = PJ_SANITIZED ? 2 : 12 };
 
 static int by_size(const void *a, const void *b)
 {
@@ -105,7 +109,7 @@ static void errors_stay_below_the_table(void **state)
     };
     static score s;
     const char *more = getenv("PJ_RUNS");
-    unsigned runs = more ? (unsigned)atoi(more) : 12;
+    unsigned runs = more ? (unsigned)atoi(more) : USUAL_RUNS;
     unsigned covered = 0, judged = 0;
     printf("%-26s %8s %8s %9s %9s\n", "sensor", "token ms", "p95", "limit", "coverage");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -117,10 +121,10 @@ static void errors_stay_below_the_table(void **state)
                100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
         covered += s.covered;
         judged += s.judged;
-        if (!more) assert_true(error <= rows[i].limit);
+        if (!more && !PJ_SANITIZED) assert_true(error <= rows[i].limit);
     }
     printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
-    assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
+    if (!PJ_SANITIZED) assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
 }
 
 /* Cumulative readings: rounding or a late read moves energy from one window to the next, so that
@@ -140,7 +144,7 @@ static void errors_of_a_counters_readings_cancel(void **state)
     };
     static score s;
     const char *more = getenv("PJ_RUNS");
-    unsigned runs = more ? (unsigned)atoi(more) : 12, covered = 0, judged = 0;
+    unsigned runs = more ? (unsigned)atoi(more) : USUAL_RUNS, covered = 0, judged = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         s = (score){0};
         for (unsigned k = 0; k < runs; k++)
@@ -150,10 +154,10 @@ static void errors_of_a_counters_readings_cancel(void **state)
                100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
         covered += s.covered;
         judged += s.judged;
-        if (!more) assert_true(error <= rows[i].limit);
+        if (!more && !PJ_SANITIZED) assert_true(error <= rows[i].limit);
     }
     printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
-    assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
+    if (!PJ_SANITIZED) assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
 }
 
 static void a_calibration_that_does_not_explain_is_seen(void **state)
