@@ -178,12 +178,19 @@ static double column(const machine *m, pj_rail_class c)
     return pj_rail_column_sum(m->rails, m->count, m->mw, c);
 }
 
-/* Listens again where there is no total: on a busy machine polls may come so late that too much of
- * such a short time is unknown. */
+static bool all_known(const machine *m)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (isnan(m->mw[i])) return false;
+    return true;
+}
+
+/* Listens again where a rail is unknown: on a busy machine polls may come so late that too much of
+ * such a short time is. */
 static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
 {
     machine m = listen_once(sources, interval_ns, ms);
-    for (int i = 0; i < 5 && isnan(column(&m, PJ_RAIL_TOTAL)); i++) {
+    for (int i = 0; i < 5 && !all_known(&m); i++) {
         pj_meter_close(m.meter);
         m = listen_once(sources, interval_ns, ms);
     }
