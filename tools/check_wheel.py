@@ -101,7 +101,8 @@ class MachO:
             said.append(f"needs macOS {self.oldest[0]}.{self.oldest[1]}")
         if not self.signed and self.machine == "arm64":
             said.append("has no code signature")
-        return said + [f"exports {name}" for name in self.exports if not name.startswith("_pj_")]
+        own = ("__mh_dylib_header", "___dso_handle")  # the linker puts them into every library
+        return said + [f"exports {name}" for name in self.exports if not name.startswith("_pj_") and name not in own]
 
 
 def library_of(data):

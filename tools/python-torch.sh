@@ -33,4 +33,4 @@ if ! has $python; then
 fi
 PERJOULE_LIBRARY=$(find "$(cd "$build" && pwd)" -maxdepth 1 \( -name 'libperjoule.so.0' -o -name 'libperjoule.0.dylib' \) | head -n 1)
 export PERJOULE_LIBRARY PERJOULE_PROGRAM="$build/perjoule" PYTHONPATH=$PWD/python:$PWD/python/tests
-exec "$python" -m unittest discover -s "$tests" -p 'test_torch*.py'
+exec "$python" -m unittest discover -s "$tests" -p 'test_[rtv]*.py' # models, and what reads with pandas and polars
