@@ -104,15 +104,14 @@ class Checks(unittest.TestCase):
         self.assertEqual(problems(cpu=0x1000007), ["the library is for macOS on x86_64"])
         self.assertEqual(problems("manylinux_2_28_aarch64"), ["the library is for macOS on arm64"])
 
-    @unittest.skipUnless(os.environ.get("PERJOULE_LIBRARY", "").endswith("so.0") and sys.platform == "linux",
+    @unittest.skipUnless(".so" in os.environ.get("PERJOULE_LIBRARY", "") and sys.platform == "linux",
                          "needs a Linux library of this build")
     def test_linux(self):
         library = self.check.library_of(pathlib.Path(os.environ["PERJOULE_LIBRARY"]).read_bytes())
         machine = os.uname().machine
         self.assertEqual(library.problems(f"linux_{machine}"), [])
         self.assertIn("pj_run_begin", library.exports)
-        self.assertIn("needs GLIBC_2.4", library.problems(f"manylinux_2_3_{machine}")
-                      + ["needs GLIBC_2.4"] * (machine != "x86_64"))
+        self.assertTrue([p for p in library.problems(f"manylinux_2_2_{machine}") if p.startswith("needs GLIBC_2")])
         self.assertIn("needs libfoo.so.1", self.with_need(library, "libfoo.so.1").problems(f"manylinux_2_99_{machine}"))
         self.assertTrue(library.problems("linux_riscv64"))
 

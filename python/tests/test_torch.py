@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 import weakref
@@ -86,6 +87,33 @@ class Profiling(StoredCase):
         rows = self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE run_id = ?", run)
         inside = sum(abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] + 1e-9 for r in rows)
         self.assertGreaterEqual(inside, 0.8 * len(rows))
+
+    def test_a_component_of_known_cost_gets_it(self):
+        """One projection burns 20 ms in every step: its time, and the energy planted there, come back as its own."""
+        model = make()
+        projection = model.model.layers[1].mlp.down_proj
+        inner = projection.forward
+
+        def slow(x):
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+            return inner(x)
+        projection.forward = slow
+        profiler = self.profiler(model, session=self.session(power="sim:seed=4,period_ms=5,noise=0.01"))
+        with profiler.run():
+            self.generate(model, count=30)
+        rows = self.rows("SELECT l.layer_index, c.* FROM component_metrics c JOIN layer_metrics l ON l.id = c.layer_metric_id")
+        ours = [r for r in rows if (r["layer_index"], r["component_name"]) == (1, "down_proj")]
+        self.assertEqual(len(ours), 30)
+        self.assertGreaterEqual(min(r["time_ms"] for r in ours), 20)
+        inside = [abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] for r in ours]
+        self.assertGreaterEqual(sum(inside), 24)  # of nominally 95 % of 30
+        planted, found = (sum(r[name] for r in ours) for name in ("planted_mj", "energy_mj"))
+        self.assertAlmostEqual(found, planted, delta=0.03 * planted)
+        others = max(sum(r["energy_mj"] for r in rows if (r["layer_index"], r["component_name"]) == other)
+                     for other in {(r["layer_index"], r["component_name"]) for r in rows} - {(1, "down_proj")})
+        self.assertGreater(found, others)
 
     def test_phases_tokens_and_texts(self):
         model = make()
