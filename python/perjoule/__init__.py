@@ -40,15 +40,18 @@ _LATER = {
 }
 __all__ = [
     "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",
-    "PartlyRecognised", "PerjouleError", "Result", "Run", "Session", "__version__", *_LATER,
+    "PartlyRecognised", "PerjouleError", "Result", "Run", "Session", "__version__",
+    # of _LATER; by name, for type checkers
+    "Database", "InferencePipelineProfiler", "Measured", "Measurement", "StoredRun", "TrainingRecorder", "Window",
+    "lightning_callback", "measure", "open", "trainer_callback",
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> object:
     if name in _LATER:
         return getattr(importlib.import_module("." + _LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))

@@ -9,7 +9,7 @@ The model computes what it computes without the profiler; nothing of it is left 
 """
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 from .errors import CoarseRecording, PartlyRecognised
 from .names import plan_of
@@ -103,7 +103,8 @@ class InferencePipelineProfiler:
 class ProfiledRun:
     """One run of a profiler; `result` when it has ended."""
 
-    def __init__(self, profiler: InferencePipelineProfiler, prompt, tags, experiment_name, settings: dict):
+    def __init__(self, profiler: InferencePipelineProfiler, prompt: Union[str, Sequence[str], None], tags: Iterable[str],
+                 experiment_name: Optional[str], settings: Dict[str, Any]):
         self.profiler, self.settings = profiler, settings
         self._about = dict(tags=tags, experiment_name=experiment_name)
         self._prompts = [prompt] if prompt is None or isinstance(prompt, str) else list(prompt)
@@ -148,7 +149,7 @@ class ProfiledRun:
         self._run.describe(dtype=_dtype_of(p.model), device=self._watch.device, model=_facts_of(p.model),
                            threads=torch.get_num_threads(), layers=layers)
 
-    def __exit__(self, kind, exc, trace) -> None:
+    def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
         try:
             said = self._watch.finish()
             self._run.describe(settings={**self.settings, "torch": self._torch_version(), **said}, level=said["level"])

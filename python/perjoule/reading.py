@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from .notebook import picture_of, table_of
 
@@ -72,13 +72,13 @@ class StoredRun:
     def keys(self) -> List[str]:
         return list(self._row)
 
-    def rows(self, table: str = "tokens") -> List[dict]:
+    def rows(self, table: str = "tokens") -> List[Dict[str, Any]]:
         """The rows of one of TABLES."""
         if table not in TABLES:
             raise ValueError(f"a table is one of {', '.join(TABLES)}, not {table!r}")
         return self._database._rows(TABLES[table], self.id)
 
-    def requests(self) -> List[dict]:
+    def requests(self) -> List[Dict[str, Any]]:
         """The requests of a run of a server, each with what it was allocated; None where that is unavailable."""
         settings = self._row.get("settings")
         listed = settings.get("requests", []) if isinstance(settings, dict) else []
@@ -86,13 +86,13 @@ class StoredRun:
         shares = {row["sequence"]: row["mj"] if not row["unknown"] else None for row in self._database._rows(query, self.id)}
         return [{**request, "energy_mj": shares.get(i)} for i, request in enumerate(listed)]
 
-    def to_pandas(self, table: str = "tokens"):
-        import pandas
+    def to_pandas(self, table: str = "tokens") -> Any:
+        import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         return pandas.DataFrame(self.rows(table))
 
-    def to_polars(self, table: str = "tokens"):
-        import polars
+    def to_polars(self, table: str = "tokens") -> Any:
+        import polars  # type: ignore[import-not-found,unused-ignore]
 
         return polars.DataFrame(self.rows(table), infer_schema_length=None)
 
@@ -113,16 +113,16 @@ class StoredRun:
         return picture_of(self._row, self.rows("phases"), self.rows("energy_by_component"))
 
 
-class Runs(list):
+class Runs(List["StoredRun"]):
     """Runs, newest first."""
 
-    def to_pandas(self):
-        import pandas
+    def to_pandas(self) -> Any:
+        import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         return pandas.DataFrame([dict(r._row) for r in self])
 
-    def to_polars(self):
-        import polars
+    def to_polars(self) -> Any:
+        import polars  # type: ignore[import-not-found,unused-ignore]
 
         flat = [{k: v for k, v in r._row.items() if not isinstance(v, (dict, list))} for r in self]
         return polars.DataFrame(flat, infer_schema_length=None)
@@ -140,7 +140,7 @@ class Database:
             raise FileNotFoundError(f"{self.path} does not exist: no run has been stored there")
         self._rows("SELECT id FROM profiling_runs LIMIT 1")  # is it one of ours?
 
-    def _rows(self, query: str, *values) -> List[dict]:
+    def _rows(self, query: str, *values: Any) -> List[Dict[str, Any]]:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
         try:
             connection.row_factory = sqlite3.Row

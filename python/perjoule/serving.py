@@ -146,7 +146,8 @@ class ServingRecorder:
 def _members(step: Step, requests: List[Request]) -> tuple:
     """Sequences of the requests whose prompts, and of those whose tokens, the step computed."""
     middle = (step.begin_ns + step.end_ns) // 2  # the server's clock readings lie a little beside ours
-    prefill, decode = [], []
+    prefill: List[int] = []
+    decode: List[int] = []
     for sequence, r in enumerate(requests):
         if r.begin_ns < middle <= r.end_ns:
             (prefill if middle <= r.first_token_ns else decode).append(sequence)

@@ -238,7 +238,7 @@ class Session:
         n.check(self._native.pj_window_begin(self._open(), c.byref(handle), c.byref(error)), error)
         return OpenWindow(self, handle)
 
-    def _open(self):
+    def _open(self) -> Any:
         if self._handle is None:
             raise RuntimeError("the session is closed")
         return self._handle
@@ -256,7 +256,7 @@ class Session:
     def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self.close()
 
     def __del__(self):
@@ -267,7 +267,7 @@ class Session:
 class OpenWindow:
     """A window that goes on; made by Session.window."""
 
-    def __init__(self, session: Session, handle):
+    def __init__(self, session: Session, handle: Any):
         self._session, self._handle = session, handle
 
     def end(self) -> WindowResult:
@@ -286,15 +286,15 @@ class _Span:
 
     __slots__ = ("run", "kind", "id", "name", "text", "begun")
 
-    def __init__(self, run: "Run", kind: int, id: int, text=None):
+    def __init__(self, run: "Run", kind: int, id: int, text: Any = None):
         self.run, self.kind, self.id, self.text = run, kind, id, text
 
-    def __enter__(self):
+    def __enter__(self) -> "_Span":
         lane = self.run.lane()
         self.run._native.pj_span_begin(lane, self.kind, self.id)
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         lane, native = self.run.lane(), self.run._native
         if self.text is not None:
             sequence, token_id, words = self.text
@@ -305,7 +305,7 @@ class _Span:
 class Run:
     """One recorded inference; made by Session.run."""
 
-    def __init__(self, session: Session, handle, depth: str):
+    def __init__(self, session: Session, handle: Any, depth: str):
         self._session, self._native, self._handle = session, session._native, handle
         self._lanes = threading.local()
         self._names: dict = {}
@@ -338,7 +338,7 @@ class Run:
 
     # ---- many spans at once ----
 
-    def add_spans(self, records, details: bytes = b"", texts: Sequence[tuple] = ()) -> None:
+    def add_spans(self, records: Any, details: bytes = b"", texts: Sequence[Any] = ()) -> None:
         """Adds finished spans in one call: `records` is an array("q") or bytes of 32-byte records as
         pj_packed_span in perjoule.h says, `details` bytes of pj_span_detail, `texts` tuples (index of
         the span, sequence, token id, text) in the order of their spans."""
@@ -453,7 +453,7 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, kind, exc, trace) -> None:
+    def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
         if self._handle is None:
             return
         if kind is None:
@@ -463,12 +463,12 @@ class Run:
         else:
             self.fail(f"{kind.__name__}: {exc}" if str(exc) else kind.__name__)
 
-    def _open(self):
+    def _open(self) -> Any:
         if self._handle is None:
             raise RuntimeError("the run has ended")
         return self._handle
 
-    def lane(self):
+    def lane(self) -> Any:
         """This thread's place to record spans, as the library's pointer."""
         lane = getattr(self._lanes, "lane", None)
         if lane is None:

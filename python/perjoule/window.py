@@ -63,7 +63,7 @@ atexit.register(lambda: _shared.close())
 class Measured:
     """What a measured block took; filled in when it ends."""
 
-    def __init__(self, name: Optional[str]):
+    def __init__(self, name: Optional[str]) -> None:
         self.name = name
         self.result: Optional[WindowResult] = None
 
@@ -114,13 +114,13 @@ class measure:
             functools.update_wrapper(self, self._function)
             self._call = self._wrap(self._function)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is not None:
             return self._call(*args, **kwargs)
         function, = args
         return self._wrap(function)
 
-    def __get__(self, instance, owner=None):
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
         if self._function is None or instance is None:
             return self
         return functools.partial(self._call, instance)
@@ -147,7 +147,7 @@ class measure:
         stack.append(_Block(self._name, self._report))
         return stack[-1].__enter__()
 
-    def __exit__(self, *exc) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self._open.stack.pop().__exit__(*exc)
 
     async def __aenter__(self) -> Measured:
@@ -155,7 +155,7 @@ class measure:
         self.__dict__.setdefault("_tasks", {})[asyncio.current_task()] = block
         return block.__enter__()
 
-    async def __aexit__(self, *exc) -> None:
+    async def __aexit__(self, *exc: Any) -> None:
         self._tasks.pop(asyncio.current_task()).__exit__(*exc)
 
 
@@ -169,7 +169,7 @@ class _Block:
         self._window = _shared.begin()
         return self.measured
 
-    def __exit__(self, kind, exc, trace) -> None:
+    def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
         self.measured.result = self._window.end()
         if self._report is not None:
             self._report(self.measured)
