@@ -11,7 +11,7 @@ tests=${2:-python/tests}
 venv=${PERJOULE_TORCH:-$HOME/.cache/perjoule/torch}
 packages="torch transformers accelerate lightning pandas polars mypy"
 has() { "$1" -c 'import torch, transformers' 2>/dev/null; }
-limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-800}" "$@"; else "$@"; fi; }
+limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-400}" "$@"; else "$@"; fi; }
 install() {
     echo "installing $packages into $venv"
     rm -rf "$venv"
