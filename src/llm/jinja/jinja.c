@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum { MAX_TEMPLATE_BYTES = 4 << 20, TREE_BYTES = 256 << 20, BYTES_PER_INPUT_BYTE = 64 };
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* loops up to the limits would take all the time \
-                                                 */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+/* Loops up to the usual limits would take all the time. */
 enum { MAX_STEPS = 10000, BASE_BYTES = 1 << 20 };
 #else
 enum { MAX_STEPS = 20 << 20, BASE_BYTES = 64 << 20 };
