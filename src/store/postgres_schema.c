@@ -61,7 +61,7 @@
     REAL("active_parameters") REAL("joules_per_token_sd") TEXT("total_rails")                \
     TEXT("partial_rails") TEXT("batch_rule") TEXT("conditions")                              \
     TEXT("prompt_private") TEXT("output_private") TEXT("scope") TEXT("level")                \
-    REAL("cached_tokens") TEXT("allocation") NN_INTEGER("rowid")                             \
+    REAL("cached_tokens") TEXT("allocation") REAL("monotonic_ms") NN_INTEGER("rowid")        \
     OF_MACHINE " PRIMARY KEY (id, machine_id)) PARTITION BY RANGE (id);"                     \
     "CREATE TABLE run_texts ("                                                               \
     RUN_ID TEXT("output_text") TEXT("machine_info")                                          \

@@ -1,12 +1,26 @@
 #!/usr/bin/env python3
 """What `setup --postgres [--citus]` prints works as it is: roles with just enough rights; distributed tables."""
+import sqlite3
+
 import server as servers
-from common import call, record
+from common import HOME, call, record
+
+RUN_TABLES = ["profiling_runs", "run_rails", "power_samples", "run_rail_energy", "run_phases", "run_classes", "tokens",
+              "pipeline_sections", "layer_metrics", "component_metrics", "deep_operation_metrics", "run_warnings",
+              "run_conditions"]
 
 with_server = servers.started(settings=["fsync=off"])
 try:
     with_server.psql("CREATE DATABASE fleet")
     with_server.psql(call("setup", "--postgres")[0], "fleet")
+    # A column that only SQLite's schema has would be added by the first writer, who may not.
+    record(HOME / "local.db")
+    with sqlite3.connect(HOME / "local.db") as local:
+        for table in RUN_TABLES:
+            there = with_server.psql(f"SELECT string_agg(column_name, ' ') FROM information_schema.columns"
+                                     f" WHERE table_name = '{table}'", "fleet").split()
+            missing = {row[1] for row in local.execute(f"PRAGMA table_info({table})")} - set(there)
+            assert there and not missing, (table, missing)
     with_server.psql("CREATE ROLE machine LOGIN; GRANT perjoule_writer TO machine;"
                      "CREATE ROLE analyst LOGIN; GRANT perjoule_reader TO analyst", "fleet")
     writer, reader = (with_server.url("fleet", user) for user in ("machine", "analyst"))

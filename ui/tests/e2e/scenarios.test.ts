@@ -685,7 +685,7 @@ describe.skipIf(why)('the dashboard', () => {
       await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
       await dialog.getByRole('button', { name: 'Delete' }).click();
       await page.getByText('No run matches these filters.').waitFor();
-      expect(query().get('ids')).toBe(null);
+      await expect.poll(() => query().get('ids')).toBe(null);
     });
 
     test('two to four runs are ticked and compared', async () => {
