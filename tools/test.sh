@@ -5,7 +5,8 @@
 # Time limits are there to end what hangs, so they leave room for slow and busy machines.
 set -eu
 build=$1
-jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# One more than processors: two fifths of the time of a test are waits.
+jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1))
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
