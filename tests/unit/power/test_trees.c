@@ -163,9 +163,15 @@ static machine listen_once(const char *sources, int64_t interval_ns, int64_t ms)
     for (uint32_t i = 0; i < m.count; i++) pj_curve_free(curves[i]);
     m.span_ns = end - begin;
     pj_meter_event event;
+    uint64_t late = 0; /* rails, a bit each */
     while (pj_meter_next_event(m.meter, &event)) {
         char text[1024];
-        if (event.kind == PJ_METER_PERIOD_CHANGED) continue; /* seen where polls come late */
+        /* Where polls come late a counter seems to update more rarely: that is not what these tests
+         * are about, nor is its repetition. */
+        if (event.kind == PJ_METER_PERIOD_CHANGED) late |= UINT64_C(1) << event.rail % PJ_MAX_RAILS;
+        if (event.kind == PJ_METER_PERIOD_CHANGED ||
+            (event.kind == PJ_METER_REPEATED && late >> event.rail % PJ_MAX_RAILS & 1))
+            continue;
         pj_meter_event_text(m.meter, &event, text, sizeof text);
         size_t used = strlen(m.events);
         snprintf(m.events + used, sizeof m.events - used, "%s\n", text);
