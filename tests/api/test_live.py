@@ -180,6 +180,8 @@ class Live(unittest.TestCase):
                 self.assertEqual((answer.status, answer.json()["status"]), (202, "stopping" if w["run_id"] == first else "cancelled"))
             ws.until("inference_complete", first)
             self.assertEqual(server.get(f"/api/profiling/run/{first}").json()["status"], "cancelled")
+            # a run is stored a moment before its place is free
+            server.wait_until(lambda: server.get("/healthz").json()["running"] != first, "end")
             self.assertEqual(server.ask("POST", f"/api/profiling/run/{first}/cancel").status, 409)
             self.assertEqual(server.stop(), 0)
 
