@@ -9,6 +9,7 @@
 
 enum {
     CELL_NS = 20 * PJ_NS_PER_MS,
+    ESTIMATE_CELLS = 64,          /* at most, of an estimate before its last second */
     KEEP_NS = 120 * 1000000000ll, /* of the curves before what is settled */
     POINTS_MAX = 1 << 16          /* of one entry; beyond it, time is resolved half as finely */
 };
@@ -113,16 +114,22 @@ pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
     return pj_curve_add(l->curves[reading->rail], reading, err);
 }
 
-int64_t pj_ledger_known_ns(const pj_ledger *l)
+/* Until when the rails that count in the total are known, or all rails. */
+static int64_t known_until(const pj_ledger *l, bool all)
 {
     int64_t known = INT64_MAX;
     for (uint32_t r = 0; r < l->rail_count; r++) {
         int64_t begin_ns, end_ns;
-        if (!l->in_total[r]) continue;
+        if (!all && !l->in_total[r]) continue;
         if (!pj_curve_span(l->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
         if (end_ns < known) known = end_ns;
     }
     return known == INT64_MAX ? INT64_MIN : known;
+}
+
+int64_t pj_ledger_known_ns(const pj_ledger *l)
+{
+    return known_until(l, false);
 }
 
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
@@ -266,14 +273,32 @@ static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t 
     return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
+/* The last step not after a time, which lies between the first step and the last. Most look-ups
+ * are a little after the previous one. */
+static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
+{
+    enum { NEAR = 4 };
+    const work_step *s = e->steps;
+    size_t low = 0, high = e->step_count - 1; /* s[low] <= t < s[high] */
+    if (e->cursor < high && s[e->cursor].t_ns <= t_ns) low = e->cursor;
+    for (size_t i = 0; i < NEAR; i++, low++)
+        if (s[low + 1].t_ns > t_ns) return low;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (s[middle].t_ns <= t_ns)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *s = e->steps;
     if (t_ns <= s[0].t_ns) return 0;
     if (t_ns >= s[e->step_count - 1].t_ns) return work_beyond(l, e, t_ns);
-    size_t i = e->cursor < e->step_count ? e->cursor : 0; /* look-ups go forward */
-    if (s[i].t_ns > t_ns) i = 0;
-    while (i + 1 < e->step_count && s[i + 1].t_ns <= t_ns) i++;
+    size_t i = step_before(e, t_ns);
     e->cursor = i;
     double part = (double)(t_ns - s[i].t_ns) / (double)(s[i + 1].t_ns - s[i].t_ns);
     return s[i].work + part * (s[i + 1].work - s[i].work);
@@ -298,9 +323,16 @@ static bool is_decoding(const pj_ledger_entry *e, const cell *c)
     return e->first_ns && e->first_ns <= c->begin_ns;
 }
 
-static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns)
+/* The last edge of the grid that is not after a time. */
+static int64_t grid_before(int64_t t_ns, int64_t width_ns)
 {
-    int64_t edge = from_ns + CELL_NS - (from_ns % CELL_NS + CELL_NS) % CELL_NS;
+    return t_ns - (t_ns % width_ns + width_ns) % width_ns;
+}
+
+/* The end of a cell of at most the given width. */
+static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, int64_t width_ns)
+{
+    int64_t edge = grid_before(from_ns, width_ns) + width_ns;
     if (edge > until_ns) edge = until_ns;
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
@@ -455,12 +487,23 @@ static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
     if (e->first_ns && ns > 0) l->prefill_rate += (e->prompt_work / ns - l->prefill_rate) / 4;
 }
 
+int64_t pj_ledger_certain_ns(const pj_ledger *l)
+{
+    int64_t certain_ns = l->entries ? known_until(l, true) : INT64_MIN;
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
+        int64_t last_ns = e->steps[e->step_count - 1].t_ns;
+        if (!e->end_ns && last_ns < certain_ns) certain_ns = last_ns;
+    }
+    return certain_ns == INT64_MIN ? INT64_MIN : grid_before(certain_ns, CELL_NS);
+}
+
 pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
 {
     bool ok = true;
     if (l->settled_ns == INT64_MIN || until_ns <= l->settled_ns) return PJ_OK;
     while (ok && l->settled_ns < until_ns) {
-        cell c = {.begin_ns = l->settled_ns, .end_ns = next_edge(l, l->settled_ns, until_ns)};
+        cell c = {.begin_ns = l->settled_ns,
+                  .end_ns = next_edge(l, l->settled_ns, until_ns, CELL_NS)};
         ok = settle_cell(l, &c);
         l->settled_ns = c.end_ns;
     }
@@ -506,28 +549,64 @@ double pj_ledger_divided_mj(const pj_ledger *l)
     return l->divided_mj;
 }
 
-/* Everything from what is settled to what is known, without settling it. */
+static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
+{
+    double total = 0;
+    weigh(l, c);
+    if (!c->live) return;
+    for (uint32_t r = 0; r < l->rail_count; r++)
+        if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
+    for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+        if (!is_live(e, c)) continue;
+        double mj = total * part_of(l, e, c);
+        e->soft_mj += mj;
+        e->shared |= c->live > 1;
+        if (!is_decoding(e, c)) e->soft_input_mj += mj;
+        if (!is_recent) continue;
+        e->recent_mj += mj;
+        e->recent_ns += c->end_ns - c->begin_ns;
+    }
+}
+
+static void estimate_cells(pj_ledger *l, int64_t from_ns, int64_t until_ns, int64_t width_ns,
+                           bool is_recent)
+{
+    for (int64_t at = from_ns; at < until_ns;) {
+        cell c = {.begin_ns = at, .end_ns = next_edge(l, at, until_ns, width_ns)};
+        at = c.end_ns;
+        estimate_cell(l, &c, is_recent);
+    }
+}
+
+/* Everything from what is settled to what is known, without settling it. A request that has been
+ * working on its prompt for long keeps much from being settled: it is then seen in wider cells, so
+ * that an estimate costs no more. */
 static void estimate_known(pj_ledger *l, int64_t known_ns)
 {
-    for (int64_t at = l->settled_ns; at < known_ns;) {
-        cell c = {.begin_ns = at, .end_ns = next_edge(l, at, known_ns)};
-        double total = 0;
-        at = c.end_ns;
-        weigh(l, &c);
-        if (!c.live) continue;
-        for (uint32_t r = 0; r < l->rail_count; r++)
-            if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c.begin_ns, c.end_ns);
-        for (pj_ledger_entry *e = l->entries; e; e = e->next) {
-            if (!is_live(e, &c)) continue;
-            double mj = total * part_of(l, e, &c);
-            e->soft_mj += mj;
-            e->shared |= c.live > 1;
-            if (!is_decoding(e, &c)) e->soft_input_mj += mj;
-            if (c.begin_ns < known_ns - RATE_NS) continue;
-            e->recent_mj += mj;
-            e->recent_ns += c.end_ns - c.begin_ns;
-        }
+    int64_t recent_ns = grid_before(known_ns - RATE_NS, CELL_NS);
+    if (recent_ns < l->settled_ns) recent_ns = l->settled_ns;
+    int64_t cells = (recent_ns - l->settled_ns) / CELL_NS;
+    estimate_cells(l, l->settled_ns, recent_ns, (cells / ESTIMATE_CELLS + 1) * CELL_NS, false);
+    estimate_cells(l, recent_ns, known_ns, CELL_NS, true);
+}
+
+/* Adds what an entry took of the last second in settled time. */
+static void add_settled_recent(const pj_ledger *l, pj_ledger_entry *e, int64_t known_ns)
+{
+    size_t low = 0, last = e->point_count ? e->point_count - 1 : 0, rails = l->rail_count;
+    for (size_t high = last; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (e->t_ns[middle] < known_ns - RATE_NS)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    double mj = 0;
+    for (size_t r = 0; r < rails && low < last; r++)
+        if (l->in_total[r]) mj += e->mj[last * rails + r] - e->mj[low * rails + r];
+    if (low >= last || isnan(mj)) return;
+    e->recent_mj += mj;
+    e->recent_ns += e->t_ns[last] - e->t_ns[low];
 }
 
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
@@ -540,6 +619,7 @@ static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, doubl
     double so_far = taken(l, e) + e->soft_mj, share = 0;
     pj_ledger_machine(l, e->begin_ns, to, &machine);
     if (machine.energy_mj > 0) share = fmin(1, so_far / machine.energy_mj);
+    add_settled_recent(l, e, known_ns);
     bool has_rate = e->recent_ns > 0;
     *f = (pj_ledger_figure){
         .input_mj = e->input_mj + e->soft_input_mj,

@@ -62,6 +62,10 @@ void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
 /* Divides all time up to `until_ns`, whether it is known or not: what is not known by then stays
  * unknown in every part. */
 pj_status pj_ledger_settle(pj_ledger *ledger, int64_t until_ns, pj_error *err);
+/* Until when shares no longer change: every rail is known, and so is the work that every request in
+ * flight has done. Settling up to there now and then changes no share, and leaves less to be
+ * estimated. INT64_MIN: nothing is known. */
+int64_t pj_ledger_certain_ns(const pj_ledger *ledger);
 /* Estimates for all entries as of now, from known energy and the rates of the last second. */
 void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
 

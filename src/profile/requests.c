@@ -32,6 +32,9 @@ struct pj_request {
     pj_spool spool;
     bool has_spool, spool_failed;
     pj_buffer pending; /* records to be written to it */
+    pj_buffer writing; /* being written, without the lock, while is_writing */
+    bool is_writing;
+    pj_request *next_writing;
     uint32_t serial;
     int64_t last_token_ns;
     pj_request_warning warnings[PJ_REQUEST_WARNINGS];
@@ -205,20 +208,51 @@ static pj_status open_spool(pj_request *r)
 
 static void write_spool(pj_request *r)
 {
-    if (!r->owner->options.session->spool_dir || r->spool_failed) return;
+    if (r->spool_failed) return;
     if (!r->has_spool && open_spool(r) != PJ_OK) {
         r->spool_failed = true;
         return;
     }
-    for (size_t at = 0; at + 8 <= r->pending.length;) {
+    for (size_t at = 0; at + 8 <= r->writing.length;) {
         uint32_t head[2];
-        memcpy(head, r->pending.data + at, sizeof head);
-        pj_spool_append(&r->spool, (pj_record_type)head[0], r->pending.data + at + 8, head[1],
+        memcpy(head, r->writing.data + at, sizeof head);
+        pj_spool_append(&r->spool, (pj_record_type)head[0], r->writing.data + at + 8, head[1],
                         NULL);
         at += 8 + head[1];
     }
-    pj_buffer_clear(&r->pending);
     pj_spool_flush(&r->spool, NULL);
+}
+
+/* The open requests that have records to be written. They are not freed while is_writing. */
+static pj_request *take_pending(pj_requests *q)
+{
+    pj_request *first = NULL;
+    if (!q->options.session->spool_dir) return NULL;
+    for (pj_request *r = q->open; r; r = r->next) {
+        if (r->has_ended || !r->pending.length) continue;
+        pj_buffer empty = r->writing;
+        r->writing = r->pending;
+        r->pending = empty;
+        r->is_writing = true;
+        r->next_writing = first;
+        first = r;
+    }
+    return first;
+}
+
+/* The caller holds the lock, which is released while files are written: a disk must not delay
+ * whoever transfers bytes. */
+static void write_spools(pj_requests *q)
+{
+    pj_request *first = take_pending(q);
+    if (!first) return;
+    pthread_mutex_unlock(&q->mutex);
+    for (pj_request *r = first; r; r = r->next_writing) write_spool(r);
+    pthread_mutex_lock(&q->mutex);
+    for (pj_request *r = first; r; r = r->next_writing) {
+        pj_buffer_clear(&r->writing);
+        r->is_writing = false;
+    }
 }
 
 /* ---- the metering thread -------------------------------------------------------------------- */
@@ -235,11 +269,10 @@ static void read_meter(pj_requests *q)
         }
 }
 
-/* Settles in the order of ends, so that the shares of what is still open are known as well as they
- * can be. */
+/* Settles what cannot change any more, and all until the last request that has ended. */
 static void settle(pj_requests *q, int64_t now_ns)
 {
-    int64_t known_ns = pj_ledger_known_ns(q->ledger), until_ns = INT64_MIN;
+    int64_t known_ns = pj_ledger_known_ns(q->ledger), until_ns = pj_ledger_certain_ns(q->ledger);
     for (pj_request *r = q->open; r; r = r->next) {
         if (!r->has_ended || r->is_done) continue;
         if ((r->end_ns <= known_ns || now_ns > r->end_ns + q->patience_ns) && r->end_ns > until_ns)
@@ -270,8 +303,7 @@ static void *meter_requests(void *context)
             settle(q, now_ns);
             pj_ledger_estimate(q->ledger, now_ns);
         }
-        for (pj_request *r = q->open; r; r = r->next)
-            if (!r->has_ended) write_spool(r);
+        write_spools(q);
         pthread_cond_broadcast(&q->changed);
         pthread_mutex_unlock(&q->mutex);
         pj_clock_sleep_until(next_ns + TICK_NS);
@@ -298,13 +330,14 @@ static void free_request(pj_request *r)
     if (r->entry) pj_ledger_drop(r->owner->ledger, r->entry);
     if (r->has_spool) pj_spool_close(&r->spool, false);
     pj_buffer_fini(&r->pending);
+    pj_buffer_fini(&r->writing);
     pj_exchange_free(r->exchange);
     pj_free(r);
 }
 
-static bool is_settled(const pj_request *r)
+static bool can_be_stored(const pj_request *r)
 {
-    return !r->entry || !pj_ledger_of(r->owner->ledger, r->entry).provisional;
+    return !r->is_writing && (!r->entry || !pj_ledger_of(r->owner->ledger, r->entry).provisional);
 }
 
 /* The one that ended first among those that can be stored. */
@@ -312,7 +345,8 @@ static pj_request *next_ready(pj_requests *q)
 {
     pj_request *found = NULL;
     for (pj_request *r = q->open; r; r = r->next)
-        if (r->has_ended && !r->is_done && is_settled(r) && (!found || r->end_ns < found->end_ns))
+        if (r->has_ended && !r->is_done && can_be_stored(r) &&
+            (!found || r->end_ns < found->end_ns))
             found = r;
     return found;
 }
@@ -487,6 +521,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     r->final = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, r->begin_ns, false, false};
     pj_uuid7(r->id);
     pj_buffer_init(&r->pending, PENDING_MAX_BYTES);
+    pj_buffer_init(&r->writing, PENDING_MAX_BYTES);
     warn_about_power(r);
     if (q->options.session->spool_dir) keep_facts(r);
     pthread_mutex_lock(&q->mutex);

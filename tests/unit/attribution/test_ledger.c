@@ -247,6 +247,113 @@ static void test_short(void **state)
     pj_ledger_free(l);
 }
 
+/* Three streams, the third of which hangs in its prompt for most of the time. Settles what is
+ * certain every `settle_ms`, or only at the end (0). */
+static void run_streams(pj_ledger *l, int settle_ms, pj_ledger_entry **e)
+{
+    const int64_t begin[] = {1000 * MS, 1003 * MS, 6000 * MS}, first[] = {1100, 1450, 9000};
+    const int64_t gap[] = {17, 41, 23};
+    int settled = 0;
+    for (int64_t ms = 1000; ms < 10000; ms++) {
+        for (int i = 0; i < 3; i++) {
+            if (ms * MS == begin[i]) e[i] = pj_ledger_enter(l, begin[i], 50 * (i + 1));
+            if (ms >= first[i] && (ms - first[i]) % gap[i] == 0) pj_ledger_tokens(e[i], ms * MS, 1);
+        }
+        if (settle_ms && ms % settle_ms == 0 && pj_ledger_certain_ns(l) != INT64_MIN)
+            settled += pj_ledger_settle(l, fmin(pj_ledger_certain_ns(l), ms * MS), NULL) == PJ_OK;
+    }
+    assert_true(!settle_ms || settled > 0);
+    for (int i = 0; i < 3; i++) pj_ledger_leave(e[i], (10000 + i) * MS);
+}
+
+/* Settling what is certain from time to time gives the shares that settling all at the end does. */
+static void test_certain(void **state)
+{
+    (void)state;
+    for (int rule = PJ_BATCH_TOKENS; rule <= PJ_BATCH_EQUAL; rule++) {
+        pj_ledger_entry *often[3], *once[3];
+        pj_ledger *a = make((pj_batch_rule)rule, NULL, 1e6, 10), *b;
+        assert_true(pj_ledger_certain_ns(a) == INT64_MIN);
+        read_until(a, 0, 12000 * MS, 20000);
+        run_streams(a, 7, often);
+        b = make((pj_batch_rule)rule, NULL, 1e6, 10);
+        read_until(b, 0, 12000 * MS, 20000);
+        run_streams(b, 0, once);
+        assert_int_equal(pj_ledger_settle(a, 10002 * MS, NULL), PJ_OK);
+        assert_int_equal(pj_ledger_settle(b, 10002 * MS, NULL), PJ_OK);
+        for (int i = 0; i < 3; i++) {
+            pj_ledger_figure f = pj_ledger_of(a, often[i]), g = pj_ledger_of(b, once[i]);
+            assert_true(f.total_mj > 0 && fabs(f.total_mj - g.total_mj) <= 1e-12 * g.total_mj);
+            assert_true(fabs(f.input_mj - g.input_mj) <= 1e-12 * g.input_mj);
+            assert_int_equal(pj_ledger_series_of(a, often[i]).count,
+                             pj_ledger_series_of(b, once[i]).count);
+        }
+        pj_ledger_free(a);
+        pj_ledger_free(b);
+    }
+}
+
+/* A rail that is read late keeps time from being certain: its part would be unknown. */
+static void test_certain_of_all_rails(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 1500 * MS, 20000);
+    pj_ledger_entry *e = pj_ledger_enter(l, 1000 * MS, 10);
+    assert_int_equal(pj_ledger_certain_ns(l), 1000 * MS); /* its prompt */
+    pj_ledger_tokens(e, 1333 * MS, 1);
+    assert_int_equal(pj_ledger_certain_ns(l), 1320 * MS);
+    pj_ledger_tokens(e, 1990 * MS, 1);
+    for (int64_t t = 1510 * MS; t <= 1980 * MS; t += 10 * MS) { /* the first rail alone */
+        pj_reading r = {.before_ns = t, .after_ns = t, .fresh_ns = t, .value = 1e9 + (double)t};
+        pj_ledger_read(l, &r, NULL);
+    }
+    assert_int_equal(pj_ledger_certain_ns(l), 1500 * MS);
+    pj_ledger_leave(e, 2000 * MS);
+    assert_int_equal(pj_ledger_certain_ns(l), 1500 * MS);
+    pj_ledger_free(l);
+}
+
+/* A prompt that takes minutes is estimated in wider cells: the parts still add up, and the rate is
+ * that of the last second. */
+static void test_long_prompt(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 101000 * MS, 20000);
+    pj_ledger_entry *slow = pj_ledger_enter(l, 1000 * MS, 1e6);
+    pj_ledger_entry *e = pj_ledger_enter(l, 1000 * MS, 10);
+    for (int64_t ms = 1100; ms < 101000; ms += 50) pj_ledger_tokens(e, ms * MS, 1);
+    pj_ledger_estimate(l, 101000 * MS);
+    pj_ledger_figure f = pj_ledger_of(l, slow), g = pj_ledger_of(l, e);
+    double whole = machine(l, 1000 * MS, 101000 * MS);
+    double last_mw = machine(l, 100000 * MS, 101000 * MS);
+    assert_true(fabs(f.total_mj + g.total_mj - whole) <= 1e-9 * whole);
+    assert_true(fabs(f.rate_mw + g.rate_mw - last_mw) <= 0.02 * last_mw);
+    pj_ledger_free(l);
+}
+
+/* The rate of a request goes on from what is settled, too. */
+static void test_settled_rate(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 5000 * MS, 20000);
+    pj_ledger_entry *fast = pj_ledger_enter(l, 1000 * MS, 10);
+    pj_ledger_entry *slow = pj_ledger_enter(l, 1000 * MS, 10);
+    for (int64_t ms = 1010; ms <= 5000; ms += 10) {
+        pj_ledger_tokens(fast, ms * MS, 3);
+        pj_ledger_tokens(slow, ms * MS, 1);
+    }
+    assert_int_equal(pj_ledger_settle(l, pj_ledger_certain_ns(l), NULL), PJ_OK);
+    pj_ledger_estimate(l, 5000 * MS);
+    pj_ledger_figure f = pj_ledger_of(l, fast), g = pj_ledger_of(l, slow);
+    assert_true(f.provisional && fabs(f.rate_mw / g.rate_mw - 3) < 0.01);
+    double last_mw = machine(l, 4000 * MS, 5000 * MS);
+    assert_true(fabs(f.rate_mw + g.rate_mw - last_mw) <= 0.02 * last_mw);
+    pj_ledger_free(l);
+}
+
 /* More points than are kept: the sums stay. */
 static void test_long(void **state)
 {
@@ -272,10 +379,17 @@ static void test_long(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conservation), cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_contexts),     cmocka_unit_test(test_estimates),
-        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_nothing_known),
-        cmocka_unit_test(test_short),        cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_conservation),
+                                       cmocka_unit_test(test_rates),
+                                       cmocka_unit_test(test_contexts),
+                                       cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_gaps),
+                                       cmocka_unit_test(test_nothing_known),
+                                       cmocka_unit_test(test_short),
+                                       cmocka_unit_test(test_certain),
+                                       cmocka_unit_test(test_certain_of_all_rails),
+                                       cmocka_unit_test(test_long_prompt),
+                                       cmocka_unit_test(test_settled_rate),
+                                       cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
