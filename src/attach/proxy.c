@@ -49,6 +49,7 @@ static pj_pair *new_pair(int fd)
     pj_buffer_init(&p->to_client.bytes, 1u << 30);
     pj_buffer_init(&p->to_server.bytes, 1u << 30);
     pj_buffer_init(&p->body, PJ_PAIR_BODY_BYTES);
+    pj_buffer_init(&p->unseen, 2 * READ_BYTES);
     pj_buffer_init(&p->head, IN_BYTES);
     pj_buffer_init(&p->hold, PJ_PAIR_WHOLE_BYTES + (1 << 20));
     pj_buffer_init(&p->late, 1 << 24);
@@ -78,6 +79,7 @@ static void free_pair(proxy *x, pj_pair *p, const char *why)
     pj_buffer_fini(&p->to_client.bytes);
     pj_buffer_fini(&p->to_server.bytes);
     pj_buffer_fini(&p->body);
+    pj_buffer_fini(&p->unseen);
     pj_buffer_fini(&p->head);
     pj_buffer_fini(&p->hold);
     pj_buffer_fini(&p->late);
@@ -369,7 +371,6 @@ static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
 static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, int64_t now_ns)
 {
     const char *why = "";
-    const pj_proxy_hooks *hooks = &x->o->hooks;
     while (!p->has_head) {
         if (count) pj_buffer_append(&p->head, bytes, count);
         count = 0;
@@ -391,7 +392,6 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
     }
     pj_answer_step step =
         p->answer_body.done ? PJ_STEP_DONE : pj_pair_take_body(x->o, p, bytes, count, now_ns);
-    if (p->request_hook && !p->ended) hooks->progress(hooks->context, p->request_hook);
     after_step(x, p, step);
 }
 
@@ -569,6 +569,7 @@ static void turn(proxy *x, bool *ticked, int64_t *tick_ns)
         free_pair(x, p, "the client closed the connection");
         x->pairs[i] = x->pairs[--x->count];
     }
+    for (uint32_t i = 0; i < x->count; i++) pj_pair_look(x->o, x->pairs[i]);
     if (ready > 0 && x->polls[n - 1].revents) accept_all(x);
 }
 

@@ -84,10 +84,34 @@ void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count)
     pj_buffer_append(&to->bytes, bytes, count);
 }
 
+/* ---- looking in ----------------------------------------------------------------------------- */
+
+void pj_pair_look(const pj_proxy_options *o, pj_pair *p)
+{
+    if (!p->unseen.length) return;
+    pj_exchange_payload(p->exchange, p->unseen.data, p->unseen.length, p->unseen_ns);
+    pj_buffer_clear(&p->unseen);
+    if (p->request_hook) o->hooks.progress(o->hooks.context, p->request_hook);
+}
+
+/* What an answer says is only parsed once its bytes are on their way to the client. */
+static void look_later(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
+                       int64_t now_ns)
+{
+    if (!p->exchange) return;
+    if (p->unseen_ns != now_ns) pj_pair_look(o, p);
+    p->unseen_ns = now_ns;
+    if (pj_buffer_append(&p->unseen, bytes, count)) return;
+    p->unseen.failed = false; /* memory is out: look at once, at what is kept first */
+    pj_pair_look(o, p);
+    pj_exchange_payload(p->exchange, bytes, count, now_ns);
+}
+
 void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_outcome outcome,
                           const char *why, int64_t now_ns)
 {
     if (!p->exchange || p->ended) return;
+    pj_pair_look(o, p);
     p->ended = true;
     p->ended_ns = now_ns;
     pj_exchange_end(p->exchange, outcome, why, now_ns);
@@ -243,10 +267,11 @@ static void queue_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
                       int64_t now_ns)
 {
-    if (p->answer_body.kind == PJ_BODY_UNTIL_CLOSE) {
-        mark_spots(o, p, bytes, count);
+    if (p->answer_body.kind == PJ_BODY_UNTIL_CLOSE) mark_spots(o, p, bytes, count);
+    if (p->spot_count) {
         pj_buffer grown;
         pj_buffer_init(&grown, count + 64 * 1024);
+        pj_pair_look(o, p);
         bool is_grown = insert(o, p, bytes, count, now_ns, &grown);
         pj_pair_queue(&p->to_client, is_grown ? grown.data : bytes,
                       is_grown ? grown.length : count);
@@ -262,12 +287,13 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
 {
     bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
     if (part.kind == PJ_WIRE_DATA) {
-        if (p->exchange) pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        look_later(o, p, bytes, part.bytes, now_ns);
         if (!chunked) {
             pass_data(o, p, bytes, part.bytes, now_ns);
             return PJ_STEP_MORE;
         }
         mark_spots(o, p, bytes, part.bytes);
+        if (p->spot_count) pj_pair_look(o, p); /* the figure counts the tokens before it */
         if (!p->hold.length) p->hold_ns = now_ns;
         pj_buffer_append(&p->hold, bytes, part.bytes);
         p->chunk_bytes -= part.bytes;
@@ -336,7 +362,7 @@ static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_
                                       const char *bytes, int64_t now_ns)
 {
     if (part.kind == PJ_WIRE_DATA) {
-        if (p->exchange) pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        look_later(o, p, bytes, part.bytes, now_ns);
         mark_spots(o, p, bytes, part.bytes);
     }
     pj_buffer_append(&p->hold, bytes, part.bytes);
@@ -354,8 +380,7 @@ static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_wire_p
     } else if (p->mode == PJ_ANSWER_WHOLE) {
         return take_whole_part(o, p, part, bytes, now_ns);
     } else {
-        if (part.kind == PJ_WIRE_DATA && p->exchange)
-            pj_exchange_payload(p->exchange, bytes, part.bytes, now_ns);
+        if (part.kind == PJ_WIRE_DATA) look_later(o, p, bytes, part.bytes, now_ns);
         pj_pair_queue(&p->to_client, bytes, part.bytes);
     }
     if (step == PJ_STEP_MORE && p->answer_body.done) {

@@ -48,6 +48,8 @@ typedef struct pj_pair {
     char target[2048];
     pj_exchange *exchange;
     void *request_hook;
+    pj_buffer unseen; /* of the answer's payload: passed on, not parsed yet */
+    int64_t unseen_ns;
     /* the answer */
     pj_buffer head; /* until it is complete */
     pj_wire_head answer;
@@ -90,6 +92,8 @@ void pj_pair_flush_hold(pj_pair *p);
 /* Its energy is final, or there is no more time: queues what waited. DONE, or MORE for a stream
  * that goes on. */
 pj_answer_step pj_pair_go_on(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
+/* Parses what has been passed on. */
+void pj_pair_look(const pj_proxy_options *o, pj_pair *p);
 /* Ends the exchange, once. */
 void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_outcome outcome,
                           const char *why, int64_t now_ns);

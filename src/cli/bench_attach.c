@@ -337,6 +337,7 @@ static pj_status measure_delay(bench *b, const pj_url *url, double **us, uint32_
 static pj_status measure_delays(bench *b, pj_error *err)
 {
     b->is_paced = true;
+    pj_requests_drain(b->recorder); /* storing what ended before would delay chunks of now */
     pj_status status = start_proxy(b, err);
     if (status != PJ_OK) return status;
     status = measure_delay(b, &b->server_url, &b->direct_delay_us, &b->direct_delays, err);
