@@ -52,6 +52,7 @@ need_for_tests() {
     have curl || need curl-tool
     have initdb || set -- /usr/lib/postgresql/*/bin/initdb
     have initdb || [ -x "${1:-}" ] || need postgresql
+    macos || have prometheus || need prometheus
 }
 need_for_lint() {
     have clang || need clang

@@ -5,7 +5,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/random.h"
+#include "cli/bench_store_run.h"
+#include "cli/bench_store_writers.h"
 #include "cli/options.h"
 #include "profile/find_model.h"
 #include "profile/generate.h"
@@ -21,219 +22,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const components[] = {
-    "input_layernorm",          "q_proj",    "k_proj",  "v_proj", "attention", "o_proj",
-    "post_attention_layernorm", "gate_proj", "up_proj", "act",    "down_proj"};
-static const char *const attention_parts[] = {
-    "rope", "qk_matmul", "scale", "mask_apply", "softmax", "attn_dropout", "value_matmul"};
-static const char *const other_parts[] = {"matmul", "dequantise", "residual_add"};
-
-enum { COMPONENTS = 11, OPERATIONS_A_LAYER = 7 + 10 * 2 + 3 * 2, HEADS = 32, HEAD_FIGURES = 3 };
-
-/* ---- the synthetic run ------------------------------------------------------------------ */
-
-typedef struct maker {
-    pj_run_data *data;
-    pj_random random;
-    double now_ms;
-} maker;
-
-static pj_stats some_stats(maker *m)
-{
-    float x = (float)pj_random_unit(&m->random);
-    return (pj_stats){x, x / 9, x * 2, x * 30, x / 5, 0, 0};
-}
-
-static pj_energy some_energy(maker *m)
-{
-    int64_t nj = 1000 + (int64_t)(pj_random_unit(&m->random) * 1e5);
-    float sd = (float)nj * 1e-7f;
-    return (pj_energy){.gross_nj = nj,
-                       .net_nj = nj / 2,
-                       .self_nj = nj,
-                       .planted_nj = PJ_NJ_UNKNOWN,
-                       .sd_mj = sd,
-                       .net_sd_mj = sd,
-                       .sd = {sd * 0.8f, sd * 0.4f, sd * 0.2f},
-                       .net_sd = {sd * 0.8f, sd * 0.5f, sd * 0.1f},
-                       .upper_mj = NAN,
-                       .method = PJ_METHOD_FIT};
-}
-
-static void add(pj_energy *whole, const pj_energy *part)
-{
-    whole->gross_nj += part->gross_nj;
-    whole->net_nj += part->net_nj;
-}
-
-/* As the engine records them in a deep run: per-head figures of every attention. */
-static void add_extras(maker *m, pj_operation_row *o)
-{
-    static const char *const names[] = {"attention_entropy_head", "attention_largest_head",
-                                        "attention_sparsity_head"};
-    pj_run_data *d = m->data;
-    o->extra_begin = d->extra_count;
-    d->extras[d->extra_count++] = (pj_extra_row){"attention_entropy", PJ_EXTRA_SCALAR,
-                                                 (double)(float)pj_random_unit(&m->random)};
-    for (uint32_t i = 0; i < HEADS * HEAD_FIGURES; i++)
-        d->extras[d->extra_count++] = (pj_extra_row){names[i % HEAD_FIGURES], i / HEAD_FIGURES,
-                                                     (double)(float)pj_random_unit(&m->random)};
-    o->extra_count = d->extra_count - o->extra_begin;
-}
-
-static void add_operation(maker *m, uint32_t component, const char *name, bool extras)
-{
-    pj_run_data *d = m->data;
-    pj_operation_row *o = &d->operations[d->operation_count++];
-    *o = (pj_operation_row){.component = component,
-                            .class_ = d->operation_count % d->class_count,
-                            .name = name,
-                            .start_ms = m->now_ms,
-                            .duration_ms = (double)(int)(pj_random_unit(&m->random) * 90000) / 1e6,
-                            .flops = 4.2e6,
-                            .bytes = 2.1e6,
-                            .energy = some_energy(m),
-                            .has_stats = true,
-                            .stats = some_stats(m)};
-    m->now_ms += o->duration_ms;
-    add(&d->components[component].energy, &o->energy);
-    if (extras) add_extras(m, o);
-}
-
-static void add_component(maker *m, uint32_t layer, int which)
-{
-    pj_run_data *d = m->data;
-    uint32_t at = d->component_count++;
-    bool attention = which == 4;
-    d->components[at] = (pj_component_row){.layer = layer,
-                                           .section = PJ_NO_PARENT,
-                                           .token = d->layers[layer].token,
-                                           .step = PJ_NO_PARENT,
-                                           .class_ = (uint32_t)which % d->class_count,
-                                           .name = components[which],
-                                           .start_ms = m->now_ms,
-                                           .flops = 8.4e6,
-                                           .bytes = 4.2e6,
-                                           .energy = some_energy(m),
-                                           .has_stats = true,
-                                           .stats = some_stats(m)};
-    int count = attention ? 7 : 2 + (which % 5 == 0) * 2;
-    for (int i = 0; i < count; i++)
-        add_operation(m, at, attention ? attention_parts[i] : other_parts[i % 3],
-                      attention && i == 4);
-    d->components[at].duration_ms = m->now_ms - d->components[at].start_ms;
-    add(&d->layers[layer].energy, &d->components[at].energy);
-}
-
-static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t layers)
-{
-    pj_run_data *d = m->data;
-    uint32_t token = d->token_count++;
-    d->tokens[token] = (pj_token_row){.phase = phase,
-                                      .step = PJ_NO_PARENT,
-                                      .share = NAN,
-                                      .context_share = NAN,
-                                      .position = position,
-                                      .token_id = 42,
-                                      .text = " word",
-                                      .start_ms = m->now_ms,
-                                      .power_mw = 30000,
-                                      .energy = some_energy(m)};
-    for (uint32_t l = 0; l < layers; l++) {
-        uint32_t at = d->layer_count++;
-        d->layers[at] = (pj_layer_row){.token = token,
-                                       .step = PJ_NO_PARENT,
-                                       .layer_index = l,
-                                       .start_ms = m->now_ms,
-                                       .energy = some_energy(m),
-                                       .has_stats = true,
-                                       .stats = some_stats(m)};
-        for (int c = 0; c < COMPONENTS; c++) add_component(m, at, c);
-        d->layers[at].duration_ms = m->now_ms - d->layers[at].start_ms;
-        d->layers[at].attention_ms = d->layers[at].duration_ms / 3;
-        d->layers[at].mlp_ms = d->layers[at].duration_ms / 2;
-        add(&d->tokens[token].energy, &d->layers[at].energy);
-    }
-    d->tokens[token].duration_ms = m->now_ms - d->tokens[token].start_ms;
-    add(&d->phases[phase].energy, &d->tokens[token].energy);
-}
-
-static bool make_room(pj_run_data *d, uint32_t tokens, uint32_t layers, uint32_t samples)
-{
-    size_t all = (size_t)tokens * layers;
-    d->phases = pj_arena_alloc(&d->arena, 2, sizeof *d->phases);
-    d->tokens = pj_arena_alloc(&d->arena, tokens + 1, sizeof *d->tokens);
-    d->layers = pj_arena_alloc(&d->arena, all + 1, sizeof *d->layers);
-    d->components = pj_arena_alloc(&d->arena, all * COMPONENTS + 1, sizeof *d->components);
-    d->operations = pj_arena_alloc(&d->arena, all * OPERATIONS_A_LAYER + 1, sizeof *d->operations);
-    d->extras = pj_arena_alloc(&d->arena, all * (1 + HEADS * HEAD_FIGURES) + 1, sizeof *d->extras);
-    d->classes = pj_arena_alloc(&d->arena, 16, sizeof *d->classes);
-    d->samples.t_ms = pj_arena_alloc(&d->arena, samples + 1, sizeof(double));
-    d->samples.phase = pj_arena_alloc(&d->arena, samples + 1, 1);
-    d->samples.phase_confidence = pj_arena_alloc(&d->arena, samples + 1, sizeof(float));
-    d->samples.mw[0] = pj_arena_alloc(&d->arena, samples + 1, sizeof(double));
-    d->samples.columns[PJ_RAIL_CPU] = d->samples.columns[PJ_RAIL_TOTAL] = d->samples.mw[0];
-    return d->phases && d->tokens && d->layers && d->components && d->operations && d->extras &&
-           d->classes && d->samples.t_ms && d->samples.phase && d->samples.phase_confidence &&
-           d->samples.mw[0];
-}
-
-static bool make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t layers,
-                     uint32_t samples)
-{
-    maker m = {.data = d, .random = {seed}};
-    *d = (pj_run_data){0};
-    pj_arena_init(&d->arena, 0);
-    if (!make_room(d, tokens, layers, samples)) return false;
-    for (int i = 0; i < 16; i++)
-        d->classes[d->class_count++] = (pj_class_row){
-            .name = components[i % COMPONENTS], .phase = PJ_PHASE_DECODE, .time_ms = i};
-    for (uint32_t p = 0; p < 2; p++) {
-        d->phases[d->phase_count++] =
-            (pj_phase_row){.phase = p ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL,
-                           .start_ms = m.now_ms,
-                           .energy = some_energy(&m)};
-        for (uint32_t t = p; t < (p ? tokens : 1); t++) add_token(&m, p, t, layers);
-        d->phases[p].duration_ms = m.now_ms - d->phases[p].start_ms;
-    }
-    d->rail_count = 1;
-    d->rails[0] = (pj_rail){.name = "cpu", .source = "sim", .quality = PJ_MODELLED, .parent = -1};
-    d->baseline_mw[0] = d->baseline_sd_mw[0] = NAN;
-    for (uint32_t i = 0; i < samples; i++) {
-        d->samples.t_ms[i] = m.now_ms * i / samples;
-        d->samples.phase[i] = PJ_PHASE_DECODE;
-        d->samples.phase_confidence[i] = 1;
-        d->samples.mw[0][i] = 30000 + 9000 * pj_random_unit(&m.random);
-    }
-    d->samples.count = samples;
-    pj_uuid7(d->info.id);
-    static const char *const models[] = {"llama-3.2-1b", "qwen3-0.6b", "phi-2", "demo"};
-    static const char *const prompts[] = {"Once upon a time in a data centre", "What is a joule?",
-                                          "Explain attention to a child", "Write a poem of heat"};
-    d->info.status = PJ_RUN_COMPLETED;
-    d->info.depth = PJ_DEPTH_DEEP;
-    d->info.created_wall_ns = pj_clock_wall_ns() - (int64_t)(pj_random_unit(&m.random) * 1e16);
-    d->info.prompt = prompts[seed % 4];
-    d->info.model_name = models[seed / 3 % 4];
-    d->info.engine = "synthetic (bench store)";
-    d->info.quality = PJ_MODELLED;
-    d->info.method = PJ_METHOD_FIT;
-    d->info.input_tokens = 9;
-    d->info.output_tokens = tokens;
-    d->info.total_ms = m.now_ms;
-    d->info.prefill_ms = d->phases[0].duration_ms;
-    d->info.decode_ms = d->phases[1].duration_ms;
-    d->info.total_mj = pj_mj_of_nj(d->phases[0].energy.gross_nj + d->phases[1].energy.gross_nj);
-    d->info.decode_mj = pj_mj_of_nj(d->phases[1].energy.gross_nj);
-    return true;
-}
-
 /* ---- measuring --------------------------------------------------------------------------------
  */
 
 typedef struct bench {
     int64_t tokens, layers, runs;
-    const char *model; /* of the real run; NULL: synthetic */
+    const char *model;        /* of the real run; NULL: synthetic */
+    const char *server;       /* address of a database server; NULL: SQLite */
+    int64_t writers, seconds; /* that store at the same time; 0: none */
     char path[256], real_path[256];
     int64_t last_token_ns;
     pj_store *store;
@@ -259,16 +55,40 @@ static double file_bytes(const char *path)
     return stat(path, &info) == 0 ? (double)info.st_size : NAN;
 }
 
+/* On a server: without the stay in the local outbox, then with it, as a run of a user goes. */
+static pj_status bench_save_on_server(bench *b, const pj_run_data *run, pj_error *err)
+{
+    pj_store *store = NULL;
+    int64_t begin = pj_clock_ns();
+    pj_status status = pj_store_save(b->store, run, err);
+    if (status == PJ_OK)
+        report(b, "save_seconds", seconds_since(begin), "s", "the whole run, one transaction");
+    if (status == PJ_OK)
+        status = pj_store_open(&(pj_store_options){.path = b->server}, &store, err);
+    begin = pj_clock_ns();
+    if (status == PJ_OK) status = pj_store_save(store, run, err);
+    if (status == PJ_OK)
+        report(b, "save_with_outbox_seconds", seconds_since(begin), "s",
+               "replacing it, by way of this machine's outbox");
+    pj_store_close(store);
+    return status;
+}
+
 static pj_status bench_save(bench *b, pj_error *err)
 {
     pj_run_data run;
-    if (!make_run(&run, 1, (uint32_t)b->tokens, (uint32_t)b->layers, 50000))
+    if (!pj_bench_make_run(&run, 1, (uint32_t)b->tokens, (uint32_t)b->layers, 50000))
         return pj_fail_memory(err, "the synthetic run");
     double rows = (double)run.layer_count + run.component_count + run.operation_count;
     report(b, "rows", rows, "", "layers, components, operations");
     report(b, "operations", run.operation_count, "", "");
     double raw = 0, best = INFINITY, cpu = INFINITY;
     pj_status status = PJ_OK;
+    if (b->server) {
+        status = bench_save_on_server(b, &run, err);
+        pj_run_data_fini(&run);
+        return status;
+    }
     for (int round = 0; round < 2 && status == PJ_OK; round++) {
         double seconds;
         status = pj_store_measure_inserts(b->path, (uint64_t)rows, &seconds, err);
@@ -430,7 +250,7 @@ static pj_status bench_lists(bench *b, pj_error *err)
     int64_t begin = pj_clock_ns();
     for (int64_t i = 0; i < b->runs && status == PJ_OK; i++) {
         pj_run_data run;
-        if (!make_run(&run, (uint64_t)i + 2, 2, 0, 0))
+        if (!pj_bench_make_run(&run, (uint64_t)i + 2, 2, 0, 0))
             return pj_fail_memory(err, "a synthetic run");
         status = pj_store_save(b->store, &run, err);
         pj_run_data_fini(&run);
@@ -555,9 +375,83 @@ static pj_status bench_real(bench *b, pj_error *err)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
+static pj_status open_folder(bench *b, const char *folder_option, pj_error *err)
+{
+    char folder[200];
+    const char *base = folder_option ? folder_option : getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.150s/perjoule-bench-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(folder))
+        return pj_fail_errno(err, errno, "can't make a folder for the bench in %s",
+                             base ? base : "/tmp");
+    snprintf(b->path, sizeof b->path, "%s/bench.db", folder);
+    snprintf(b->real_path, sizeof b->real_path, "%s/real.db", folder);
+    name_files(b, folder);
+    watch_signals();
+    return PJ_OK;
+}
+
+static pj_status open_server(bench *b, pj_error *err)
+{
+    pj_run_list list = {0};
+    if (!pj_store_is_server(b->server))
+        return pj_fail(err, PJ_E_INVALID,
+                       "--db takes the address of a server; for SQLite leave it "
+                       "out (see --folder)");
+    pj_status status =
+        pj_store_open(&(pj_store_options){.path = b->server, .is_direct = true}, &b->store, err);
+    if (status == PJ_OK) status = pj_store_list(b->store, &(pj_run_query){.limit = 1}, &list, err);
+    bool is_empty = list.total == 0;
+    pj_run_list_fini(&list);
+    if (status != PJ_OK || is_empty) return status;
+    return pj_fail(err, PJ_E_STATE,
+                   "the benchmark fills a database with synthetic runs, and %s holds runs already: "
+                   "create an empty one for it",
+                   b->server);
+}
+
+static pj_status measure(bench *b, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    if (b->server) {
+        status = open_server(b, err);
+    } else {
+        status = bench_real(b, err);
+        if (status == PJ_OK)
+            status = pj_store_open(&(pj_store_options){.path = b->path}, &b->store, err);
+    }
+    if (status == PJ_OK) status = bench_save(b, err);
+    if (status == PJ_OK) status = bench_charts(b, err);
+    if (status == PJ_OK && b->runs) status = bench_lists(b, err);
+    if (status != PJ_OK || !b->writers) return status;
+    pj_bench_writers writers = {.database = b->server ? b->server : b->path,
+                                .count = (uint32_t)b->writers,
+                                .seconds = (double)b->seconds};
+    status = pj_bench_writers_run(&writers, err);
+    if (status != PJ_OK) return status;
+    report(b, "writers", (double)b->writers, "", "connections that stored at the same time");
+    report(b, "writers_seconds", writers.seconds, "s", "");
+    report(b, "writers_saved", (double)writers.saved, "", "runs, a tenth of them replaced once");
+    report(b, "writers_failed", (double)writers.failed, "", "refused, locked out or deadlocked");
+    report(b, "writers_lost", (double)writers.lost, "", "saved, and not there afterwards");
+    report(b, "writers_slowest_ms", writers.slowest_ms, "ms", "the longest save");
+    return PJ_OK;
+}
+
+static void finish(bench *b, pj_status status, bool keep, pj_buffer *out)
+{
+    if (keep && status == PJ_OK && !b->json && !b->server) printf("stored in %s\n", b->path);
+    if (b->json && status == PJ_OK) {
+        if (keep) pj_json_kv_string(b->json, "database", b->server ? b->server : b->path);
+        pj_json_object_end(b->json);
+        printf("%s\n", pj_buffer_get(out));
+    }
+    pj_store_close(b->store);
+    if (!b->server && (!keep || status != PJ_OK)) remove_files();
+}
+
 static int run_bench_store(const pj_command *command, int argc, char **argv)
 {
-    bench b = {.tokens = 1000, .layers = 32, .runs = 10000};
+    bench b = {.tokens = 1000, .layers = 32, .runs = 10000, .seconds = 60};
     const char *folder_option = NULL;
     bool as_json = false, keep = false;
     const pj_option options[] = {
@@ -565,7 +459,12 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
         {"layers", 0, PJ_OPTION_INT, &b.layers, "N", "layers of its model", 1, 1000},
         {"model", 'm', PJ_OPTION_TEXT, &b.model, "MODEL",
          "of the real run (a synthetic smollm2-360m with those layers)"},
-        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "small runs to list", 1, 1e6},
+        {"runs", 0, PJ_OPTION_INT, &b.runs, "N", "small runs to list", 0, 1e6},
+        {"db", 0, PJ_OPTION_TEXT, &b.server, "URL",
+         "measure this PostgreSQL database instead; it must be empty, and the runs stay there"},
+        {"writers", 0, PJ_OPTION_INT, &b.writers, "N", "then store from N connections at once", 1,
+         500},
+        {"seconds", 0, PJ_OPTION_INT, &b.seconds, "N", "for this long (60)", 1, 86400},
         {"folder", 0, PJ_OPTION_TEXT, &folder_option, "DIR",
          "where the database is made (default "
          "$TMPDIR or /tmp)"},
@@ -579,36 +478,13 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     pj_buffer out;
     pj_json json;
     pj_error err = {0};
-    pj_status status = PJ_OK;
-    char folder[200];
-    const char *base = folder_option ? folder_option : getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.150s/perjoule-bench-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(folder)) {
-        pj_fail_errno(&err, errno, "can't make a folder for the bench in %s", base ? base : "/tmp");
-        return pj_command_failed(command, &err);
-    }
-    snprintf(b.path, sizeof b.path, "%s/bench.db", folder);
-    snprintf(b.real_path, sizeof b.real_path, "%s/real.db", folder);
-    name_files(&b, folder);
-    watch_signals();
+    pj_status status = b.server ? PJ_OK : open_folder(&b, folder_option, &err);
     pj_buffer_init(&out, 1 << 20);
     pj_json_init(&json, &out);
     b.json = as_json ? &json : NULL;
     if (as_json) pj_json_object_begin(&json);
-    status = bench_real(&b, &err);
-    if (status == PJ_OK)
-        status = pj_store_open(&(pj_store_options){.path = b.path}, &b.store, &err);
-    if (status == PJ_OK) status = bench_save(&b, &err);
-    if (status == PJ_OK) status = bench_charts(&b, &err);
-    if (status == PJ_OK) status = bench_lists(&b, &err);
-    if (keep && status == PJ_OK && !as_json) printf("stored in %s\n", b.path);
-    if (as_json && status == PJ_OK) {
-        if (keep) pj_json_kv_string(&json, "database", b.path);
-        pj_json_object_end(&json);
-        printf("%s\n", pj_buffer_get(&out));
-    }
-    pj_store_close(b.store);
-    if (!keep || status != PJ_OK) remove_files();
+    if (status == PJ_OK) status = measure(&b, &err);
+    finish(&b, status, keep, &out);
     pj_buffer_fini(&out);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
@@ -621,6 +497,11 @@ const pj_command pj_bench_store = {
     .text = "Makes a database in a temporary folder. Runs a model of 32 layers for 1000 tokens at "
             "depth deep and prints how long after the last token everything was stored; stores a "
             "synthetic run of that size, compared with as many plain inserts in the same "
-            "process; computes all its charts; then lists 10,000 runs.",
-    .examples = "perjoule bench store\nperjoule bench store --tokens 100 --runs 1000 --json\n",
+            "process; computes all its charts; then lists 10,000 runs.\n"
+            "With --db it measures the same on a PostgreSQL server, without the real run; with "
+            "--writers\nit then stores small runs from many connections at once and counts what "
+            "was lost.",
+    .examples = "perjoule bench store\nperjoule bench store --tokens 100 --runs 1000 --json\n"
+                "perjoule bench store --db postgresql://db.lab/scratch --runs 100000 --writers 20 "
+                "--seconds 600\n",
 };

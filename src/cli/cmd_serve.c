@@ -5,6 +5,8 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/server.h"
+#include "serve/beats.h"
+#include "serve/otlp.h"
 #include "serve/service.h"
 #include "store/outbox.h"
 
@@ -22,9 +24,9 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *database, *models, *power, *token;
+    const char *host, *database, *models, *power, *token, *otlp;
     int64_t port, queue, threads, interval_ns;
-    pj_text_list allow_origin, allow_host;
+    pj_text_list allow_origin, allow_host, otlp_names;
     bool open, is_private;
 } serve_args;
 
@@ -33,6 +35,8 @@ typedef struct serve_state {
     pj_service service;
     pj_session *session;
     pj_pusher *pusher; /* of runs that a server could not take; NULL: none */
+    pj_beats *beats;
+    pj_otlp *otlp; /* NULL: no telemetry is sent */
     pj_hub *hub;
     pj_server *server;
 } serve_state;
@@ -157,6 +161,11 @@ static void say_recovery(void *context, const char *text)
     pj_say("perjoule serve: %s", text);
 }
 
+static void say_telemetry(const char *text)
+{
+    pj_say("perjoule serve: %s", text);
+}
+
 static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
 {
     pj_session_options session = {
@@ -166,11 +175,30 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.meter = s->session->meter;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
-    if (s->session->store) s->pusher = pj_pusher_start(pj_store_path(s->session->store));
+    s->serve.place = s->session->store ? pj_store_path(s->session->store) : "";
+    s->pusher = pj_pusher_start(s->serve.place);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
     if (status != PJ_OK) return status;
     if (s->session->meter) {
         status = pj_idle_meter_open(s->session->meter, &s->serve.idle_meter, err);
+        if (status != PJ_OK) return status;
+    }
+    if (s->session->store) {
+        pj_beats_options beats = {.database = s->serve.place,
+                                  .session = s->session,
+                                  .log = pj_idle_meter_log(s->serve.idle_meter)};
+        status = pj_beats_open(&beats, &s->beats, err);
+        if (status != PJ_OK) return status;
+    }
+    if (a->otlp) {
+        pj_otlp_options otlp = {.url = a->otlp,
+                                .host = s->session->machine.name,
+                                .names = {a->otlp_names.items},
+                                .service = &s->service,
+                                .log = pj_idle_meter_log(s->serve.idle_meter),
+                                .say = say_telemetry};
+        status = pj_otlp_open(&otlp, &s->otlp, err);
+        if (status == PJ_OK) status = pj_session_add_sink(s->session, pj_otlp_sink(s->otlp), err);
         if (status != PJ_OK) return status;
     }
     pj_experiments_options experiments = {.session = s->session,
@@ -189,7 +217,8 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
                                   .is_private = a->is_private,
                                   .changed = queue_changed,
                                   .context = s->serve.live};
-    return pj_run_queue_open(&queue, &s->serve.queue, err);
+    status = pj_run_queue_open(&queue, &s->serve.queue, err);
+    return status == PJ_OK && s->otlp ? pj_otlp_start(s->otlp, err) : status;
 }
 
 static pj_status start_live(serve_state *s, pj_error *err)
@@ -228,10 +257,12 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
  * their connections close. */
 static void stop(serve_state *s)
 {
+    pj_beats_close(s->beats);
     pj_pusher_stop(s->pusher);
     if (s->serve.queue) pj_run_queue_stop(s->serve.queue);
     pj_server_close(s->server);
     pj_hub_close(s->hub);
+    pj_otlp_close(s->otlp);
     pj_run_queue_close(s->serve.queue);
     pj_experiments_close(s->serve.experiments);
     pj_idle_meter_close(s->serve.idle_meter);
@@ -301,6 +332,11 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          256},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},
+        {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
+         "send metrics and a span per run to this OpenTelemetry collector"},
+        {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
+         "send a metric or attribute under another name, e.g. hw.energy=acme.energy; may be "
+         "repeated"},
         {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the dashboard in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
          "accept requests for this host name, e.g. that of a proxy; may be repeated"},

@@ -101,6 +101,8 @@ static void work(const pj_metrics *m, pj_buffer *out)
     single(out, "run_seconds_total", "counter", "Time spent in runs.", m->run_seconds);
     single(out, "queue_length", "gauge", "Queued runs.", m->queued);
     single(out, "queue_limit", "gauge", "Maximum number of queued runs.", m->queue_limit);
+    single(out, "runs_waiting", "gauge", "Runs that the database's server has not got yet.",
+           (double)m->waiting);
     single(out, "run_active", "gauge", "1 while a run is in progress.", m->running);
 }
 

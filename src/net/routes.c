@@ -148,6 +148,7 @@ static enum MHD_Result answer_health(const pj_routes *routes, const route *r, pj
     pj_json_kv_string(&json, "version", pj_version());
     pj_json_kv_uint(&json, "queue", state.queued);
     pj_json_kv_string(&json, "running", state.running[0] ? state.running : NULL);
+    pj_json_kv_uint(&json, "waiting", state.waiting);
     pj_json_object_end(&json);
     pj_json_finish(&json);
     return pj_http_reply_json(http, 200, &buffer);
@@ -589,6 +590,7 @@ static const route table[] = {
     {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
     {"GET", API "predict", answer_view, PJ_VIEW_PREDICT, predict_rules},
     {"GET", API "laws", answer_view, PJ_VIEW_LAWS, laws_rules},
+    {"GET", API "machines", answer_view, PJ_VIEW_MACHINES},
     {"GET", API "models", answer_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
     {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},

@@ -24,6 +24,7 @@ typedef enum pj_view {
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
     PJ_VIEW_REPORT,     /* by `report`, not `view` */
     PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
+    PJ_VIEW_MACHINES,
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
     PJ_VIEW_PREDICT,   /* parameters model, dtype, input, output, batch, map */
@@ -58,6 +59,7 @@ typedef struct pj_experiment_request {
 typedef struct pj_work_state {
     uint32_t queued;             /* waiting runs */
     char running[PJ_UUID_BYTES]; /* "": none */
+    uint64_t waiting;            /* runs that the database's server has not got yet */
 } pj_work_state;
 
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
@@ -80,6 +82,7 @@ typedef struct pj_metrics {
     double run_seconds;
     uint32_t queued, queue_limit;
     bool running;
+    uint64_t waiting; /* runs that the database's server has not got yet */
     double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
     uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
 } pj_metrics;

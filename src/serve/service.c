@@ -10,6 +10,8 @@
 #include "profile/report.h"
 #include "serve/machine.h"
 #include "store/export.h"
+#include "store/machines.h"
+#include "store/outbox.h"
 #include "store/views.h"
 #include "trace/summary.h"
 
@@ -304,6 +306,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
     case PJ_VIEW_LAWS: return pj_insight_laws(store, pj_params_text(p, "machine"), out, err);
+    case PJ_VIEW_MACHINES: return pj_view_machines(store, NULL, NULL, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:
@@ -601,6 +604,7 @@ static void state(void *context, pj_work_state *out)
     if (!totals) return;
     pj_run_queue_get_totals(serve->queue, totals);
     out->queued = totals->waiting;
+    out->waiting = pj_outbox_count(serve->place);
     memcpy(out->running, totals->running, sizeof out->running);
     pj_free(totals);
 }
@@ -665,6 +669,7 @@ static void metrics(void *context, pj_metrics *m)
     m->queued = totals->waiting;
     m->queue_limit = serve->queue_limit;
     m->running = totals->running[0] != 0;
+    m->waiting = pj_outbox_count(serve->place);
     fill_sampler(serve, m);
     pj_free(totals);
 }

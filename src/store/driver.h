@@ -32,7 +32,7 @@
 #include "trace/run_data.h"
 
 /* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_STORE_DRIVER_VERSION = 2 };
+enum { PJ_STORE_DRIVER_VERSION = 3 };
 
 typedef enum pj_transaction {
     PJ_READ = 0,
@@ -125,6 +125,8 @@ typedef struct pj_store_driver {
     void (*setup)(pj_buffer *out, const char *schema, bool is_distributed);
     /* Deletes a run with its rows, where deleting from profiling_runs does not do that. */
     pj_status (*remove_run)(void *db, const char *run_id, pj_error *err);
+    /* The server's wall clock, nanoseconds since 1970; for engines that are servers. */
+    pj_status (*clock)(void *db, int64_t *wall_ns, pj_error *err);
 } pj_store_driver;
 
 extern const pj_store_driver *const pj_store_drivers[]; /* NULL at the end */

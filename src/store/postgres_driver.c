@@ -283,14 +283,24 @@ static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *t
     return PJ_OK;
 }
 
+/* Reads every row of every run, which may take longer than a statement usually may. */
 static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
 {
-    pj_status status = pj_pg_ensure(db, err);
+    pj_status status = pj_pg_run(db, "SET statement_timeout = 0", err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
         status = check_table(db, pj_tables[t].name, take, context, err);
     for (int t = 0; t < BESIDE && status == PJ_OK; t++)
         status = check_table(db, beside[t], take, context, err);
+    if (status == PJ_OK) status = pj_pg_run(db, "SET statement_timeout = '120s'", err);
     return status;
+}
+
+static pj_status server_clock(void *db, int64_t *wall_ns, pj_error *err)
+{
+    pj_status status = pj_pg_ensure(db, err);
+    if (status != PJ_OK) return status;
+    return ask_int(db, "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint", wall_ns,
+                   err);
 }
 
 static const char *const prefixes[] = {"postgresql:", "postgres:", NULL};
@@ -326,4 +336,5 @@ const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                             .setup = pj_pg_setup,
                                             .enter_run = enter_run,
                                             .reserve_ids = reserve_ids,
-                                            .remove_run = remove_run};
+                                            .remove_run = remove_run,
+                                            .clock = server_clock};

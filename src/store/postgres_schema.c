@@ -456,6 +456,17 @@ static const char version_1[] =
     "REVOKE ALL ON FUNCTION perjoule_make_partitions(date) FROM PUBLIC;"
     "REVOKE ALL ON FUNCTION perjoule_reserve(text[], bigint[]) FROM PUBLIC;"
     VIEWS;
+
+/* What machines last said of themselves (store/machines.h). Where the roles of
+ * `perjoule setup --postgres` exist already, they get their rights here. */
+static const char version_2[] =
+    "CREATE TABLE machine_states (" NN_TEXT("name") NN_INTEGER("seen_ns") TEXT("version")
+    TEXT("sensors") TEXT("energy_source") TEXT("day") REAL("energy_mj") TEXT("throttle")
+    REAL("clock_offset_ms") REAL("clock_uncertainty_ms") " PRIMARY KEY (name));"
+    "DO $$BEGIN IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'perjoule_writer') THEN"
+    "  GRANT SELECT, INSERT, UPDATE, DELETE ON machine_states TO perjoule_writer; END IF;"
+    " IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'perjoule_reader') THEN"
+    "  GRANT SELECT ON machine_states TO perjoule_reader; END IF; END$$;";
 /* clang-format on */
 
-const char *const pj_postgres_schema[] = {version_1, NULL};
+const char *const pj_postgres_schema[] = {version_1, version_2, NULL};

@@ -74,7 +74,7 @@ static void put_tables(pj_buffer *out)
 
 static void put_list(pj_buffer *out)
 {
-    pj_buffer_text(out, "profiling_runs, experiments, run_queue");
+    pj_buffer_text(out, "profiling_runs, experiments, run_queue, machine_states");
     for (int i = 0; of_runs[i]; i++) pj_buffer_printf(out, ", %s", of_runs[i]);
 }
 
@@ -103,6 +103,7 @@ static void put_distribution(pj_buffer *out)
                          "'profiling_runs');\n",
                          of_runs[i]);
     pj_buffer_text(out, "SELECT create_reference_table('experiments');\n"
+                        "SELECT create_reference_table('machine_states');\n"
                         "SELECT create_reference_table('run_queue');\n");
 }
 

@@ -564,6 +564,12 @@ static const char version_14[] = "ALTER TABLE experiments ADD COLUMN state TEXT;
                                  "ALTER TABLE experiments ADD COLUMN queued_ns INTEGER;"
                                  "ALTER TABLE experiments ADD COLUMN error TEXT;";
 
+/* What machines last said of themselves (store/machines.h). */
+static const char version_15[] =
+    "CREATE TABLE machine_states (name TEXT PRIMARY KEY NOT NULL, seen_ns INTEGER NOT NULL,"
+    " version TEXT, sensors TEXT, energy_source TEXT, day TEXT, energy_mj REAL, throttle TEXT,"
+    " clock_offset_ms REAL, clock_uncertainty_ms REAL) WITHOUT ROWID;";
+
 const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4,  version_5,
                                         version_6,  version_7,  version_8,  version_9,  version_10,
-                                        version_11, version_12, version_13, version_14, NULL};
+                                        version_11, version_12, version_13, version_14, version_15, NULL};

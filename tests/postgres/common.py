@@ -1,7 +1,9 @@
 """What the tests over a server share: the program, a place of its own, runs."""
+import contextlib
 import json
 import os
 import pathlib
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -32,4 +34,9 @@ def record(db, *words, **more):
 
 
 def waiting(db):
-    return json.loads(call("check", "--db", db, "--json", code=None)[1])["waiting"]
+    """Runs that this machine keeps for servers. In a database of its own for each, as users may see it too."""
+    count = 0
+    for box in (HOME / "data" / "perjoule").glob("outbox-*.db"):
+        with contextlib.closing(sqlite3.connect(box)) as kept:
+            count += kept.execute("SELECT count(*) FROM profiling_runs").fetchone()[0]
+    return count

@@ -63,9 +63,10 @@ try:
     with_server.psql("CREATE DATABASE shared")
     with_server.psql("CREATE TABLE unrelated (id int)", "shared")
     record(with_server.url("shared"))
+    present = with_server.psql("SELECT version FROM perjoule_schema", "shared")
     with_server.psql("UPDATE perjoule_schema SET version = 99", "shared")
     refused(with_server.url("shared"), "newer perjoule")
-    with_server.psql("UPDATE perjoule_schema SET version = 1", "shared")
+    with_server.psql(f"UPDATE perjoule_schema SET version = {present}", "shared")
     # A role without rights: refused at the door; the run that could not be stored is kept here.
     with_server.psql("CREATE ROLE guest LOGIN", "shared")
     refused(with_server.url("shared", "guest"), "setup --postgres")

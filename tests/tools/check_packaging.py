@@ -48,7 +48,9 @@ def installation(folder):
     for wanted in ("bin/perjoule", "include/perjoule.h", "include/perjoule/base.h", "pkgconfig/perjoule.pc", "libperjoule.a",
                    *(["/perjoule/libperjoule-nvtx.so", "/perjoule/libperjoule-llama.so"] if sys.platform == "linux" else []),
                    "models/demo/config.json", "models/demo/tokenizer.json",
-                   "models/demo/model.safetensors", "systemd/user/perjoule.service"):
+                   "models/demo/model.safetensors", "prometheus/perjoule.rules.yml", "grafana/perjoule.json",
+                   *(["systemd/user/perjoule.service", "systemd/system/perjoule-meter.service"]
+                     if sys.platform == "linux" else [])):
         expect(any(f.endswith(wanted) for f in files), f"{wanted} is installed")
     commands = re.findall(r"^  ([a-z]+)  +\S", output(program, "--help"), re.M)
     expect(len(commands) > 10, f"the help lists {len(commands)} commands")

@@ -1,6 +1,8 @@
 /* Views: each is JSON, and its sums are those of the rows. */
 #include "made_run.h"
 
+#include "base/clock.h"
+#include "store/machines.h"
 #include "store/store.h"
 #include "store/view.h"
 #include "store/views.h"
@@ -495,11 +497,80 @@ static void without_sensors_all_else_is_there(void **state)
     json_decref(v);
 }
 
+/* ---- machines ---------------------------------------------------------------------------------
+ */
+
+static bool is_first(void *context, const char *name)
+{
+    return strcmp(name, context) == 0;
+}
+
+static const json_t *machine_of(const json_t *all, const char *name)
+{
+    size_t i;
+    const json_t *m;
+    json_array_foreach(all, i, m) if (strcmp(json_string_value(json_object_get(m, "name")), name) ==
+                                      0) return m;
+    return NULL;
+}
+
+static void machines_are_known_by_runs_and_beats(void **state)
+{
+    fixture *f = *state;
+    pj_error wrong;
+    pj_run_data run;
+    char first[] = "always-on";
+    /* A run of now, of a machine that never says anything, and one from last year. */
+    for (int i = 0; i < 2; i++) {
+        make_run(&(made_run){.seed = 20 + (uint64_t)i, .tokens = 2, .layers = 1}, &run);
+        run.info.machine = "o'brien \"quoted\"; --";
+        run.info.power_sources = "rapl,nvml";
+        run.info.total_mj = 5000;
+        run.info.created_wall_ns = pj_clock_wall_ns() - i * (int64_t)366 * 86400 * PJ_NS_PER_S;
+        assert_int_equal(pj_store_save(f->store, &run, &wrong), PJ_OK);
+        pj_run_data_fini(&run);
+    }
+    pj_machine_beat beat = {.name = "always-on",
+                            .version = "9.9",
+                            .sensors = "",
+                            .quality = PJ_MEASURED,
+                            .drawn_mj = NAN,
+                            .throttle = NULL};
+    assert_int_equal(pj_store_machine_beat(f->store, &beat, &wrong), PJ_OK);
+    json_t *v = VIEW(pj_view_machines(f->store, is_first, first, json, &err));
+    const json_t *m = machine_of(v, "always-on");
+    assert_true(json_is_null(json_object_get(m, "energy_today_mj"))); /* unknown, not 0 */
+    assert_true(json_is_null(json_object_get(m, "throttle")));
+    assert_int_equal(json_array_size(json_object_get(m, "sensors")), 0);
+    assert_true(json_is_true(json_object_get(m, "live")));
+    m = machine_of(v, "o'brien \"quoted\"; --");
+    assert_int_equal(number(m, "runs"), 2);
+    assert_true(number(m, "energy_today_mj") == 5000); /* of today's run alone */
+    assert_string_equal(json_string_value(json_object_get(m, "energy_today_of")), "runs");
+    assert_int_equal(json_array_size(json_object_get(m, "sensors")), 2);
+    assert_true(json_is_false(json_object_get(m, "live")));
+    json_decref(v);
+    /* Energy of beats adds up; one without any adds nothing. */
+    static const double drawn[] = {1500, NAN, 250};
+    beat.throttle = "power,thermal";
+    for (int i = 0; i < 3; i++) {
+        beat.drawn_mj = drawn[i];
+        assert_int_equal(pj_store_machine_beat(f->store, &beat, &wrong), PJ_OK);
+    }
+    v = VIEW(pj_view_machines(f->store, NULL, NULL, json, &err));
+    m = machine_of(v, "always-on");
+    assert_true(number(m, "energy_today_mj") == 1750);
+    assert_string_equal(json_string_value(json_object_get(m, "energy_today_of")), "meter");
+    assert_int_equal(json_array_size(json_object_get(m, "throttle")), 2);
+    json_decref(v);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(machines_are_known_by_runs_and_beats),
         TEST(pipeline_tells_phases_and_sections),
         TEST(thinned_power_keeps_the_extremes),
         TEST(tokens_accumulate),

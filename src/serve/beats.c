@@ -1,0 +1,124 @@
+#include "serve/beats.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "store/machines.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A file on this machine's own disk is written less often than a server is told. */
+enum { SERVER_PERIOD_S = 15, FILE_PERIOD_S = 60 };
+
+struct pj_beats {
+    pj_beats_options options;
+    pj_store *store;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool is_stopping, succeeded;
+    double told_mj[PJ_MAX_RAILS]; /* by rail, as of the last beat */
+};
+
+/* Energy since the last beat by rail, and their total. NAN: no meter, or a rail is unavailable. */
+static double read_energy(const pj_beats *b, double now_mj[PJ_MAX_RAILS])
+{
+    double delta[PJ_MAX_RAILS];
+    uint32_t count = 0;
+    const pj_rail *rails = b->options.log ? pj_power_log_rails(b->options.log, &count) : NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        now_mj[i] = pj_power_log_energy_mj(b->options.log, i);
+        delta[i] = now_mj[i] - b->told_mj[i];
+    }
+    return count ? pj_rail_column_sum(rails, count, delta, PJ_RAIL_TOTAL) : NAN;
+}
+
+/* "power,thermal" of all devices; "" when none is throttled; NULL when none says. */
+static const char *read_throttle(pj_session *session, char *text, size_t bytes)
+{
+    pj_condition rows[PJ_CONDITION_DEVICES];
+    uint32_t known = 0, throttle = 0;
+    if (!session->conditions) return NULL;
+    pthread_mutex_lock(&session->conditions_mutex);
+    uint32_t count = pj_conditions_read(session->conditions, rows);
+    pthread_mutex_unlock(&session->conditions_mutex);
+    for (uint32_t i = 0; i < count; i++) {
+        known |= rows[i].throttle_known;
+        throttle |= rows[i].throttle & rows[i].throttle_known;
+    }
+    pj_throttle_names(throttle, text, bytes);
+    return known ? text : NULL;
+}
+
+static bool tell(pj_beats *b)
+{
+    double now_mj[PJ_MAX_RAILS] = {0};
+    char throttle[64];
+    pj_session *session = b->options.session;
+    pj_store_options options = {
+        .path = b->options.database, .may_be_away = true, .is_direct = true};
+    if (!b->store && pj_store_open(&options, &b->store, NULL) != PJ_OK) return false;
+    const pj_meter *meter = session->meter;
+    pj_machine_beat beat = {.name = session->machine.name,
+                            .version = pj_version(),
+                            .sensors = meter ? pj_meter_sources(meter) : "",
+                            .quality = meter ? pj_meter_quality(meter) : PJ_UNAVAILABLE,
+                            .drawn_mj = read_energy(b, now_mj),
+                            .throttle = read_throttle(session, throttle, sizeof throttle)};
+    if (pj_store_machine_beat(b->store, &beat, NULL) != PJ_OK) return false;
+    memcpy(b->told_mj, now_mj, sizeof b->told_mj);
+    return true;
+}
+
+static void *beat_always(void *context)
+{
+    pj_beats *b = context;
+    int64_t period_s = pj_store_is_server(b->options.database ? b->options.database : "")
+                           ? SERVER_PERIOD_S
+                           : FILE_PERIOD_S;
+    pthread_mutex_lock(&b->mutex);
+    while (!b->is_stopping) {
+        pthread_mutex_unlock(&b->mutex);
+        b->succeeded = tell(b);
+        pthread_mutex_lock(&b->mutex);
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += period_s;
+        while (!b->is_stopping && pthread_cond_timedwait(&b->changed, &b->mutex, &until) == 0) {
+        }
+    }
+    pthread_mutex_unlock(&b->mutex);
+    if (b->succeeded) tell(b);
+    pj_store_close(b->store);
+    return NULL;
+}
+
+pj_status pj_beats_open(const pj_beats_options *options, pj_beats **beats, pj_error *err)
+{
+    pj_beats *b = pj_alloc(1, sizeof *b);
+    if (!b) return pj_fail_memory(err, "the beats of this machine");
+    b->options = *options;
+    pthread_mutex_init(&b->mutex, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    pj_status status = pj_thread_start(&b->thread, "pj-beats", beat_always, b, err);
+    if (status == PJ_OK)
+        *beats = b;
+    else
+        pj_free(b);
+    return status;
+}
+
+void pj_beats_close(pj_beats *b)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->mutex);
+    b->is_stopping = true;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->mutex);
+    pthread_join(b->thread, NULL);
+    pthread_mutex_destroy(&b->mutex);
+    pthread_cond_destroy(&b->changed);
+    pj_free(b);
+}

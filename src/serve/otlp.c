@@ -1,0 +1,301 @@
+#include "serve/otlp.h"
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "serve/curl.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PERIOD_MS = 15000,
+    MAX_PERIOD_MS = 120000,
+    TIMEOUT_MS = 10000,
+    LAST_TIMEOUT_MS = 400, /* while the server stops */
+    BODY_MAX = 16 << 20,
+    HEADERS_MAX = 16,
+    URL_BYTES = 1024
+};
+
+struct pj_otlp {
+    pj_otlp_options options;
+    pj_otlp_resource resource;
+    pj_live_sink sink;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    atomic_bool is_stopping;
+    bool is_started, has_failed;
+    int64_t period_ms, start_ns;
+    json_t *ended[PJ_OTLP_RUNS]; /* summaries of runs whose span is still to be sent */
+    uint32_t ended_count;
+    uint64_t dropped;
+    char instance[PJ_UUID_BYTES], header_text[URL_BYTES];
+    const char *headers[HEADERS_MAX + 2];
+};
+
+/* ---- sending ----------------------------------------------------------------------------------
+ */
+
+static pj_status post(pj_otlp *o, const char *path, const pj_buffer *body, pj_error *err)
+{
+    char url[URL_BYTES + 32];
+    long answer;
+    size_t length = strlen(o->options.url);
+    while (length && o->options.url[length - 1] == '/') length--;
+    snprintf(url, sizeof url, "%.*s%s", (int)length, o->options.url, path);
+    pj_curl_request request = {.url = url,
+                               .headers = o->headers,
+                               .body = body->data,
+                               .body_bytes = body->length,
+                               .timeout_ms = o->is_stopping ? LAST_TIMEOUT_MS : TIMEOUT_MS};
+    return pj_curl_post(&request, &answer, err);
+}
+
+/* The machine's energy and power: the sum over the rails that the total is of. */
+static void read_host(pj_power_log *log, pj_otlp_moment *moment)
+{
+    double mj[PJ_MAX_RAILS], mw[PJ_MAX_RAILS];
+    uint32_t count = 0;
+    const pj_rail *rails = log ? pj_power_log_rails(log, &count) : NULL;
+    int64_t now = pj_clock_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        mj[i] = pj_power_log_energy_mj(log, i);
+        mw[i] = pj_power_log_now_mw(log, i, now);
+    }
+    moment->host_mj = count ? pj_rail_column_sum(rails, count, mj, PJ_RAIL_TOTAL) : NAN;
+    moment->host_mw = count ? pj_rail_column_sum(rails, count, mw, PJ_RAIL_TOTAL) : NAN;
+}
+
+static pj_status send_metrics(pj_otlp *o, pj_error *err)
+{
+    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
+    if (!metrics) return pj_fail_memory(err, "telemetry");
+    pj_otlp_moment moment = {.start_ns = o->start_ns, .now_ns = pj_clock_wall_ns()};
+    pj_buffer body;
+    pj_json json;
+    o->options.service->metrics(o->options.service->context, metrics);
+    read_host(o->options.log, &moment);
+    pj_buffer_init(&body, BODY_MAX);
+    pj_json_init(&json, &body);
+    pj_otlp_write_metrics(&o->resource, metrics, &moment, &json);
+    pj_status status = pj_json_finish(&json) ? post(o, "/v1/metrics", &body, err)
+                                             : pj_fail_memory(err, "telemetry");
+    pj_buffer_fini(&body);
+    pj_free(metrics);
+    return status;
+}
+
+/* Phases come from the stored run; NULL where it is not at hand. */
+static json_t *read_pipeline(const pj_otlp *o, const char *run_id)
+{
+    const pj_service *service = o->options.service;
+    pj_params none = {0};
+    pj_view_request request = {PJ_VIEW_PIPELINE, run_id, &none};
+    uint64_t total = 0;
+    pj_buffer text;
+    pj_json json;
+    json_t *tree = NULL;
+    pj_buffer_init(&text, BODY_MAX);
+    pj_json_init(&json, &text);
+    if (service->view(service->context, &request, &json, &total, NULL) == PJ_OK &&
+        pj_json_finish(&json))
+        tree = json_loadb(text.data, text.length, 0, NULL);
+    pj_buffer_fini(&text);
+    return tree;
+}
+
+static pj_status send_run(pj_otlp *o, const json_t *summary, pj_error *err)
+{
+    const char *run_id = json_string_value(json_object_get(summary, "id"));
+    json_t *pipeline = run_id ? read_pipeline(o, run_id) : NULL;
+    pj_buffer body;
+    pj_json json;
+    pj_status status = PJ_OK;
+    pj_buffer_init(&body, BODY_MAX);
+    pj_json_init(&json, &body);
+    if (pj_otlp_write_run(&o->resource, summary, pipeline, &json) && pj_json_finish(&json))
+        status = post(o, "/v1/traces", &body, err);
+    pj_buffer_fini(&body);
+    json_decref(pipeline);
+    return status;
+}
+
+/* Sends spans, oldest first, until one fails; that one stays. */
+static pj_status send_runs(pj_otlp *o, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    while (status == PJ_OK) {
+        pthread_mutex_lock(&o->mutex);
+        json_t *summary = o->ended_count ? json_incref(o->ended[0]) : NULL;
+        pthread_mutex_unlock(&o->mutex);
+        if (!summary) break;
+        status = send_run(o, summary, err);
+        pthread_mutex_lock(&o->mutex);
+        /* it may have been dropped meanwhile */
+        if (status == PJ_OK && o->ended_count && o->ended[0] == summary) {
+            json_decref(summary);
+            memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
+        }
+        pthread_mutex_unlock(&o->mutex);
+        json_decref(summary);
+    }
+    return status;
+}
+
+static void report(pj_otlp *o, pj_status status, const pj_error *err)
+{
+    char text[PJ_ERROR_TEXT_BYTES + 100];
+    bool failed = status != PJ_OK;
+    if (failed == o->has_failed || !o->options.say) return;
+    o->has_failed = failed;
+    if (failed)
+        snprintf(text, sizeof text, "telemetry is not sent, and will be tried again: %s",
+                 err->text);
+    else
+        snprintf(text, sizeof text, "telemetry is sent again; %llu spans were lost",
+                 (unsigned long long)o->dropped);
+    o->options.say(text);
+}
+
+static pj_status send_all(pj_otlp *o)
+{
+    pj_error err = {0};
+    pj_status status = send_metrics(o, &err);
+    if (status == PJ_OK) status = send_runs(o, &err);
+    if (!o->is_stopping) report(o, status, &err);
+    return status;
+}
+
+static void *send_always(void *context)
+{
+    pj_otlp *o = context;
+    int64_t pause_ms = o->period_ms;
+    pthread_mutex_lock(&o->mutex);
+    while (!o->is_stopping) {
+        pthread_mutex_unlock(&o->mutex);
+        bool sent = send_all(o) == PJ_OK;
+        pause_ms = sent ? o->period_ms : 2 * pause_ms;
+        if (pause_ms > MAX_PERIOD_MS) pause_ms = MAX_PERIOD_MS;
+        int64_t until_ns = pj_clock_wall_ns() + pause_ms * PJ_NS_PER_MS;
+        struct timespec until = {until_ns / PJ_NS_PER_S, until_ns % PJ_NS_PER_S};
+        pthread_mutex_lock(&o->mutex);
+        while (!o->is_stopping && pthread_cond_timedwait(&o->changed, &o->mutex, &until) == 0) {
+        }
+    }
+    pthread_mutex_unlock(&o->mutex);
+    if (!o->has_failed) send_all(o);
+    return NULL;
+}
+
+/* ---- ended runs -------------------------------------------------------------------------------
+ */
+
+static void run_end(void *context, const char *run_id, const pj_live_end *end)
+{
+    pj_otlp *o = context;
+    json_t *summary = end->summary_json ? json_loads(end->summary_json, 0, NULL) : NULL;
+    if (!summary) return;
+    pthread_mutex_lock(&o->mutex);
+    if (o->ended_count == PJ_OTLP_RUNS) {
+        json_decref(o->ended[0]);
+        memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
+        o->dropped++;
+    }
+    o->ended[o->ended_count++] = summary;
+    pthread_mutex_unlock(&o->mutex);
+}
+
+const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp)
+{
+    return &otlp->sink;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+/* OTEL_EXPORTER_OTLP_HEADERS, as OpenTelemetry defines it: "name=value,name=value". */
+static void read_headers(pj_otlp *o)
+{
+    const char *given = getenv("OTEL_EXPORTER_OTLP_HEADERS");
+    int count = 0;
+    size_t used = 0;
+    o->headers[count++] = "Content-Type: application/json";
+    for (const char *p = given; p && *p && count <= HEADERS_MAX;) {
+        size_t length = strcspn(p, ","), name = strcspn(p, "=");
+        if (name < length && used + length + 2 < sizeof o->header_text) {
+            char *line = o->header_text + used;
+            used += (size_t)snprintf(line, sizeof o->header_text - used, "%.*s: %.*s", (int)name, p,
+                                     (int)(length - name - 1), p + name + 1) +
+                    1;
+            o->headers[count++] = line;
+        }
+        p += length + (p[length] == ',');
+    }
+    o->headers[count] = NULL;
+}
+
+static int64_t read_period_ms(void)
+{
+    const char *given = getenv("OTEL_METRIC_EXPORT_INTERVAL");
+    int64_t ms = given ? strtoll(given, NULL, 10) : 0;
+    return ms >= 100 && ms <= MAX_PERIOD_MS ? ms : PERIOD_MS;
+}
+
+static pj_status check_url(const char *url, pj_error *err)
+{
+    if ((strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0) &&
+        strlen(url) < URL_BYTES)
+        return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "--otlp takes the address of a collector, like "
+                   "http://localhost:4318");
+}
+
+pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err)
+{
+    pj_status status = check_url(options->url, err);
+    if (status == PJ_OK) status = pj_otlp_names_check(&options->names, err);
+    if (status == PJ_OK) status = pj_curl_load(err);
+    if (status != PJ_OK) return status;
+    pj_otlp *o = pj_alloc(1, sizeof *o);
+    if (!o) return pj_fail_memory(err, "telemetry");
+    o->options = *options;
+    o->period_ms = read_period_ms();
+    o->start_ns = pj_clock_wall_ns();
+    o->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = o, .run_end = run_end};
+    pj_uuid7(o->instance);
+    o->resource =
+        (pj_otlp_resource){.host = options->host, .instance = o->instance, .names = options->names};
+    read_headers(o);
+    pthread_mutex_init(&o->mutex, NULL);
+    pthread_cond_init(&o->changed, NULL);
+    *otlp = o;
+    return PJ_OK;
+}
+
+pj_status pj_otlp_start(pj_otlp *o, pj_error *err)
+{
+    pj_status status = pj_thread_start(&o->thread, "pj-otlp", send_always, o, err);
+    o->is_started = status == PJ_OK;
+    return status;
+}
+
+void pj_otlp_close(pj_otlp *o)
+{
+    if (!o) return;
+    pthread_mutex_lock(&o->mutex);
+    o->is_stopping = true;
+    pthread_cond_broadcast(&o->changed);
+    pthread_mutex_unlock(&o->mutex);
+    if (o->is_started) pthread_join(o->thread, NULL);
+    for (uint32_t i = 0; i < o->ended_count; i++) json_decref(o->ended[i]);
+    pthread_mutex_destroy(&o->mutex);
+    pthread_cond_destroy(&o->changed);
+    pj_free(o);
+}

@@ -1,0 +1,426 @@
+#include "serve/otlp_json.h"
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "trace/phases.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CUMULATIVE = 2, KIND_INTERNAL = 1, STATUS_ERROR = 2, NANOS_BYTES = 24 };
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static const char *const known[] = {"hw.energy",
+                                    "hw.power",
+                                    "hw.host.energy",
+                                    "hw.host.power",
+                                    "perjoule.run.energy",
+                                    "perjoule.tokens",
+                                    "perjoule.runs",
+                                    "gen_ai.infrastructure.energy",
+                                    NULL};
+
+pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err)
+{
+    for (const char *const *rename = names->renames; rename && *rename; rename++) {
+        size_t length = strcspn(*rename, "=");
+        bool found = false;
+        for (int i = 0; known[i]; i++)
+            found |= strlen(known[i]) == length && strncmp(known[i], *rename, length) == 0;
+        if (!found || !(*rename)[length] || !(*rename)[length + 1])
+            return pj_fail(err, PJ_E_INVALID,
+                           "--otlp-name %s: say OLD=NEW, where OLD is one of hw.energy, hw.power, "
+                           "hw.host.energy, hw.host.power, perjoule.run.energy, perjoule.tokens, "
+                           "perjoule.runs, gen_ai.infrastructure.energy",
+                           *rename);
+    }
+    return PJ_OK;
+}
+
+static const char *name_of(const pj_otlp_resource *r, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *const *rename = r->names.renames; rename && *rename; rename++)
+        if (strncmp(*rename, name, length) == 0 && (*rename)[length] == '=')
+            return *rename + length + 1;
+    return name;
+}
+
+/* ---- parts of documents ---------------------------------------------------------------------- */
+
+/* 64-bit integers are strings in OTLP's JSON. */
+static void kv_int64(pj_json *out, const char *key, int64_t value)
+{
+    char text[NANOS_BYTES];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    pj_json_kv_string(out, key, text);
+}
+
+static void attribute_text(pj_json *out, const char *key, const char *value)
+{
+    if (!value) return;
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "key", key);
+    pj_json_key(out, "value");
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "stringValue", value);
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+static void attribute_double(pj_json *out, const char *key, double value)
+{
+    if (isnan(value)) return;
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "key", key);
+    pj_json_key(out, "value");
+    pj_json_object_begin(out);
+    pj_json_kv_double(out, "doubleValue", value);
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+static void attribute_int(pj_json *out, const char *key, int64_t value)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "key", key);
+    pj_json_key(out, "value");
+    pj_json_object_begin(out);
+    kv_int64(out, "intValue", value);
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+static void begin_attributes(pj_json *out)
+{
+    pj_json_key(out, "attributes");
+    pj_json_array_begin(out);
+}
+
+/* Opens {"resource...": [{"resource": ..., "scope...": [{"scope": ..., LIST: [. */
+static void open_document(const pj_otlp_resource *r, const char *resources, const char *scopes,
+                          const char *list, pj_json *out)
+{
+    pj_json_object_begin(out);
+    pj_json_key(out, resources);
+    pj_json_array_begin(out);
+    pj_json_object_begin(out);
+    pj_json_key(out, "resource");
+    pj_json_object_begin(out);
+    begin_attributes(out);
+    attribute_text(out, "service.name", "perjoule");
+    attribute_text(out, "service.version", pj_version());
+    attribute_text(out, "service.instance.id", r->instance);
+    attribute_text(out, "host.name", r->host);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+    pj_json_key(out, scopes);
+    pj_json_array_begin(out);
+    pj_json_object_begin(out);
+    pj_json_key(out, "scope");
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", "perjoule");
+    pj_json_kv_string(out, "version", pj_version());
+    pj_json_object_end(out);
+    pj_json_key(out, list);
+    pj_json_array_begin(out);
+}
+
+static void close_document(pj_json *out)
+{
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+}
+
+/* ---- metrics ----------------------------------------------------------------------------------
+ */
+
+static void begin_metric(const pj_otlp_resource *r, const char *name, const char *unit,
+                         const char *text, bool is_counter, pj_json *out)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "name", name_of(r, name));
+    pj_json_kv_string(out, "unit", unit);
+    pj_json_kv_string(out, "description", text);
+    pj_json_key(out, is_counter ? "sum" : "gauge");
+    pj_json_object_begin(out);
+    if (is_counter) {
+        pj_json_kv_int(out, "aggregationTemporality", CUMULATIVE);
+        pj_json_kv_bool(out, "isMonotonic", true);
+    }
+    pj_json_key(out, "dataPoints");
+    pj_json_array_begin(out);
+}
+
+static void end_metric(pj_json *out)
+{
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+/* The caller continues inside "attributes" and ends with end_point. */
+static void begin_point(const pj_otlp_moment *m, bool is_counter, double value, pj_json *out)
+{
+    pj_json_object_begin(out);
+    if (is_counter) kv_int64(out, "startTimeUnixNano", m->start_ns);
+    kv_int64(out, "timeUnixNano", m->now_ns);
+    pj_json_kv_double(out, "asDouble", value);
+    begin_attributes(out);
+}
+
+static void end_point(pj_json *out)
+{
+    pj_json_array_end(out);
+    pj_json_object_end(out);
+}
+
+/* OpenTelemetry's words for kinds of hardware. */
+static const char *hardware_type(const char *class_name)
+{
+    if (strcmp(class_name, "dram") == 0) return "memory";
+    if (strcmp(class_name, "cpu") == 0 || strcmp(class_name, "gpu") == 0) return class_name;
+    return strcmp(class_name, "ane") == 0 ? "gpu" : "enclosure";
+}
+
+static void rail_attributes(const pj_metric_rail *rail, pj_json *out)
+{
+    char id[64];
+    snprintf(id, sizeof id, "%s/%s", rail->source, rail->rail);
+    attribute_text(out, "hw.id", id);
+    attribute_text(out, "hw.name", rail->rail);
+    attribute_text(out, "hw.type", hardware_type(rail->class_name));
+    attribute_text(out, "perjoule.rail.source", rail->source);
+    attribute_text(out, "perjoule.rail.class", rail->class_name);
+    attribute_text(out, "perjoule.energy.source", rail->modelled ? "modelled" : "measured");
+}
+
+static void write_rails(const pj_otlp_resource *r, const pj_metrics *metrics,
+                        const pj_otlp_moment *m, pj_json *out)
+{
+    begin_metric(r, "hw.energy", "J", "Energy that a rail has drawn, with or without a run", true,
+                 out);
+    for (uint32_t i = 0; i < metrics->rail_count; i++) {
+        begin_point(m, true, metrics->rails[i].drawn_mj / 1e3, out);
+        rail_attributes(&metrics->rails[i], out);
+        end_point(out);
+    }
+    end_metric(out);
+    begin_metric(r, "hw.power", "W", "Mean power of a rail over the last seconds", false, out);
+    for (uint32_t i = 0; i < metrics->rail_count; i++) {
+        if (isnan(metrics->rails[i].power_mw)) continue;
+        begin_point(m, false, metrics->rails[i].power_mw / 1e3, out);
+        rail_attributes(&metrics->rails[i], out);
+        end_point(out);
+    }
+    end_metric(out);
+}
+
+static void write_host(const pj_otlp_resource *r, const pj_otlp_moment *m, pj_json *out)
+{
+    if (!isnan(m->host_mj)) {
+        begin_metric(r, "hw.host.energy", "J", "Energy of the machine, as far as rails see it",
+                     true, out);
+        begin_point(m, true, m->host_mj / 1e3, out);
+        attribute_text(out, "hw.id", r->host);
+        end_point(out);
+        end_metric(out);
+    }
+    if (!isnan(m->host_mw)) {
+        begin_metric(r, "hw.host.power", "W", "Power of the machine, as far as rails see it", false,
+                     out);
+        begin_point(m, false, m->host_mw / 1e3, out);
+        attribute_text(out, "hw.id", r->host);
+        end_point(out);
+        end_metric(out);
+    }
+}
+
+static void write_run_energy(const pj_otlp_resource *r, const pj_metrics *metrics,
+                             const pj_otlp_moment *m, pj_json *out)
+{
+    begin_metric(r, "perjoule.run.energy", "J", "Energy of runs by rail and phase", true, out);
+    for (uint32_t i = 0; i < metrics->rail_count; i++)
+        for (int p = 0; p < PJ_PHASE_COUNT; p++) {
+            begin_point(m, true, metrics->rails[i].energy_mj[p] / 1e3, out);
+            rail_attributes(&metrics->rails[i], out);
+            attribute_text(out, "perjoule.phase", pj_phase_name((pj_phase)p));
+            end_point(out);
+        }
+    end_metric(out);
+}
+
+static void write_work(const pj_otlp_resource *r, const pj_metrics *metrics,
+                       const pj_otlp_moment *m, pj_json *out)
+{
+    static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
+                                                             "cancelled", "interrupted"};
+    begin_metric(r, "perjoule.tokens", "{token}", "Tokens of runs", true, out);
+    for (int kind = 0; kind < 2; kind++) {
+        begin_point(m, true, (double)(kind ? metrics->output_tokens : metrics->input_tokens), out);
+        attribute_text(out, "gen_ai.token.type", kind ? "output" : "input");
+        end_point(out);
+    }
+    end_metric(out);
+    begin_metric(r, "perjoule.runs", "{run}", "Runs that have ended", true, out);
+    for (int i = 1; i < PJ_METRIC_STATUSES; i++) {
+        begin_point(m, true, (double)metrics->runs[i], out);
+        attribute_text(out, "perjoule.status", statuses[i]);
+        end_point(out);
+    }
+    end_metric(out);
+}
+
+void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
+                           const pj_otlp_moment *m, pj_json *out)
+{
+    open_document(r, "resourceMetrics", "scopeMetrics", "metrics", out);
+    if (metrics->rail_count) {
+        write_rails(r, metrics, m, out);
+        write_run_energy(r, metrics, m, out);
+    }
+    write_host(r, m, out);
+    write_work(r, metrics, m, out);
+    close_document(out);
+}
+
+/* ---- spans ------------------------------------------------------------------------------------
+ */
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+/* The trace is the run: its UUID without hyphens. */
+static bool trace_id(const char *run_id, char out[33])
+{
+    size_t n = 0;
+    for (; *run_id && n < 32; run_id++)
+        if (*run_id != '-') out[n++] = *run_id;
+    out[n] = 0;
+    return n == 32 && strspn(out, "0123456789abcdef") == 32;
+}
+
+static void span_id(const char *run_id, uint64_t number_in_run, char out[17])
+{
+    uint64_t hash = pj_hash64(number_in_run + 1, run_id, strlen(run_id));
+    snprintf(out, 17, "%016" PRIx64, hash ? hash : 1);
+}
+
+typedef struct span {
+    const char *name, *trace, *id, *parent;
+    int64_t begin_ns;
+    double duration_ms;
+} span;
+
+/* The caller continues inside "attributes" and ends with end_span. */
+static void begin_span(const span *s, pj_json *out)
+{
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "traceId", s->trace);
+    pj_json_kv_string(out, "spanId", s->id);
+    if (s->parent) pj_json_kv_string(out, "parentSpanId", s->parent);
+    pj_json_kv_string(out, "name", s->name);
+    pj_json_kv_int(out, "kind", KIND_INTERNAL);
+    kv_int64(out, "startTimeUnixNano", s->begin_ns);
+    kv_int64(out, "endTimeUnixNano",
+             s->begin_ns + (int64_t)(isnan(s->duration_ms) ? 0 : s->duration_ms * 1e6));
+    begin_attributes(out);
+}
+
+static void end_span(const char *failure, pj_json *out)
+{
+    pj_json_array_end(out);
+    pj_json_key(out, "status");
+    pj_json_object_begin(out);
+    if (failure) {
+        pj_json_kv_int(out, "code", STATUS_ERROR);
+        pj_json_kv_string(out, "message", failure);
+    }
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+static void write_run_attributes(const pj_otlp_resource *r, const json_t *s, pj_json *out)
+{
+    const char *energy = name_of(r, "gen_ai.infrastructure.energy");
+    attribute_text(out, "gen_ai.operation.name", "text_completion");
+    attribute_text(out, "gen_ai.provider.name", text(s, "engine"));
+    attribute_text(out, "gen_ai.request.model", text(s, "model_name"));
+    if (!isnan(number(s, "input_tokens")))
+        attribute_int(out, "gen_ai.usage.input_tokens", (int64_t)number(s, "input_tokens"));
+    if (!isnan(number(s, "output_tokens")))
+        attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)number(s, "output_tokens"));
+    attribute_double(out, energy, number(s, "total_energy_mj") / 1e3);
+    attribute_double(out, "perjoule.energy.sd", number(s, "total_energy_sd_mj") / 1e3);
+    attribute_double(out, "perjoule.request.energy", number(s, "request_energy_mj") / 1e3);
+    attribute_double(out, "perjoule.joules_per_token", number(s, "joules_per_token"));
+    attribute_text(out, "perjoule.energy.source", text(s, "energy_source"));
+    attribute_text(out, "perjoule.run.id", text(s, "id"));
+    attribute_text(out, "perjoule.run.status", text(s, "status"));
+    attribute_text(out, "perjoule.dtype", text(s, "dtype"));
+    attribute_text(out, "perjoule.experiment", text(s, "experiment_name"));
+}
+
+static void write_phase(const pj_otlp_resource *r, const json_t *phase, const span *whole,
+                        uint64_t index, pj_json *out)
+{
+    char id[17];
+    double start_ms = number(phase, "start_ms");
+    if (isnan(start_ms) || !text(phase, "phase")) return;
+    span_id(whole->trace, index, id);
+    span s = {.name = text(phase, "phase"),
+              .trace = whole->trace,
+              .id = id,
+              .parent = whole->id,
+              .begin_ns = whole->begin_ns + (int64_t)(start_ms * 1e6),
+              .duration_ms = number(phase, "duration_ms")};
+    begin_span(&s, out);
+    attribute_text(out, "perjoule.phase", s.name);
+    attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"),
+                     number(phase, "energy_mj") / 1e3);
+    attribute_double(out, "perjoule.energy.sd", number(phase, "energy_sd_mj") / 1e3);
+    attribute_text(out, "perjoule.method", text(phase, "method"));
+    end_span(NULL, out);
+}
+
+bool pj_otlp_write_run(const pj_otlp_resource *r, const json_t *summary, const json_t *pipeline,
+                       pj_json *out)
+{
+    char trace[33], id[17], name[160];
+    const char *run_id = text(summary, "id"), *created = text(summary, "created_at");
+    int64_t begin_ns;
+    if (!run_id || !created || !trace_id(run_id, trace) || !pj_clock_parse_iso(created, &begin_ns))
+        return false;
+    const char *model = text(summary, "model_name");
+    snprintf(name, sizeof name, "text_completion%s%s", model ? " " : "", model ? model : "");
+    span_id(trace, 0, id);
+    span whole = {.name = name,
+                  .trace = trace,
+                  .id = id,
+                  .begin_ns = begin_ns,
+                  .duration_ms = number(summary, "total_duration_ms")};
+    const json_t *phases = json_object_get(pipeline, "phases"), *phase;
+    size_t i;
+    open_document(r, "resourceSpans", "scopeSpans", "spans", out);
+    begin_span(&whole, out);
+    write_run_attributes(r, summary, out);
+    end_span(text(summary, "failure"), out);
+    json_array_foreach(phases, i, phase) write_phase(r, phase, &whole, i + 1, out);
+    close_document(out);
+    return true;
+}

@@ -1,0 +1,42 @@
+/*
+ * The server's metrics and its runs as OpenTelemetry Protocol documents (OTLP/HTTP, JSON encoding).
+ *
+ * Metrics have the names of OpenTelemetry's hardware conventions: hw.energy and hw.power for each
+ * rail, hw.host.energy and hw.host.power for the machine. The machine's figures contain those of
+ * the rails: never add the two. A run is a span with the GenAI attributes, its phases are children.
+ * A figure that is unavailable is left out, never sent as 0.
+ */
+#ifndef PJ_SERVE_OTLP_JSON_H
+#define PJ_SERVE_OTLP_JSON_H
+
+#include "base/json.h"
+#include "net/service.h"
+
+#include <jansson.h>
+
+/* Other names for metrics and attributes: "hw.energy=acme.energy", NULL-terminated; NULL: none. */
+typedef struct pj_otlp_names {
+    const char *const *renames;
+} pj_otlp_names;
+
+/* Whether every rename is OLD=NEW with an OLD that is sent. */
+pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err);
+
+typedef struct pj_otlp_resource {
+    const char *host, *instance; /* the machine's name; changes with every start of the server */
+    pj_otlp_names names;
+} pj_otlp_resource;
+
+typedef struct pj_otlp_moment {
+    int64_t start_ns, now_ns; /* wall clock; counters count from `start_ns` */
+    double host_mj, host_mw;  /* of the machine; NAN: unavailable */
+} pj_otlp_moment;
+
+void pj_otlp_write_metrics(const pj_otlp_resource *resource, const pj_metrics *metrics,
+                           const pj_otlp_moment *moment, pj_json *out);
+/* Spans of one run: its summary, and the phases of its pipeline view (NULL: unknown). False: the
+ * summary lacks what a span needs. */
+bool pj_otlp_write_run(const pj_otlp_resource *resource, const json_t *summary,
+                       const json_t *pipeline, pj_json *out);
+
+#endif

@@ -1,0 +1,235 @@
+/* The table machine_states, and machines as a view over it and the runs. */
+#include "store/machines.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/sql.h"
+#include "store/store_impl.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ISO_BYTES = 40, DAY_BYTES = 11, MAX_MACHINES = 10000 };
+
+/* "2026-01-31" of a wall clock time, UTC. */
+static void day_of(int64_t wall_ns, char day[ISO_BYTES])
+{
+    pj_clock_format_iso(wall_ns, day);
+    day[DAY_BYTES - 1] = 0;
+}
+
+/* ---- beats ---------------------------------------------------------------------------------- */
+
+/* This machine's clock less the server's, from one round trip: the server read its clock somewhere
+ * within it, so that half of it is the uncertainty. NAN without a server. */
+static void compare_clocks(pj_store *store, double *offset_ms, double *uncertainty_ms)
+{
+    int64_t server_ns;
+    *offset_ms = *uncertainty_ms = NAN;
+    if (!store->driver->clock) return;
+    int64_t before = pj_clock_wall_ns();
+    if (store->driver->clock(store->db, &server_ns, NULL) != PJ_OK) return;
+    int64_t after = pj_clock_wall_ns();
+    *offset_ms = (double)(before + (after - before) / 2 - server_ns) / 1e6;
+    *uncertainty_ms = (double)(after - before) / 2e6;
+}
+
+pj_status pj_store_machine_beat(pj_store *store, const pj_machine_beat *beat, pj_error *err)
+{
+    static const char put[] =
+        "INSERT INTO machine_states (name, seen_ns, version, sensors, energy_source, day,"
+        " energy_mj, throttle, clock_offset_ms, clock_uncertainty_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+        " seen_ns = excluded.seen_ns, version = excluded.version, sensors = excluded.sensors,"
+        " energy_source = excluded.energy_source, throttle = excluded.throttle,"
+        " clock_offset_ms = excluded.clock_offset_ms,"
+        " clock_uncertainty_ms = excluded.clock_uncertainty_ms,"
+        " energy_mj = CASE WHEN machine_states.day = excluded.day AND machine_states.energy_mj IS"
+        "  NOT NULL THEN machine_states.energy_mj + coalesce(excluded.energy_mj, 0)"
+        "  ELSE excluded.energy_mj END, day = excluded.day";
+    char day[ISO_BYTES];
+    double offset_ms, uncertainty_ms;
+    pj_status status = pj_store_connect(store, err);
+    if (status != PJ_OK) return status;
+    compare_clocks(store, &offset_ms, &uncertainty_ms);
+    int64_t now = pj_clock_wall_ns();
+    day_of(now, day);
+    pj_sql *sql = pj_sql_begin(store, put, err);
+    pj_sql_text(sql, 1, beat->name);
+    pj_sql_int(sql, 2, now);
+    pj_sql_text(sql, 3, beat->version);
+    pj_sql_text(sql, 4, beat->sensors);
+    pj_sql_text(sql, 5, pj_quality_name(beat->quality));
+    pj_sql_text(sql, 6, day);
+    pj_sql_double(sql, 7, beat->drawn_mj);
+    pj_sql_text(sql, 8, beat->throttle);
+    pj_sql_double(sql, 9, offset_ms);
+    pj_sql_double(sql, 10, uncertainty_ms);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+/* ---- the view ------------------------------------------------------------------------------- */
+
+typedef struct machine {
+    char *name, *sensors, *source, *throttle, *version;
+    char last_run[PJ_UUID_BYTES];
+    int64_t runs, run_ns, beat_ns;
+    double today_runs_mj, today_meter_mj, offset_ms, uncertainty_ms;
+} machine;
+
+typedef struct machines {
+    pj_arena arena;
+    machine *items;
+    uint32_t count;
+    char today[ISO_BYTES];
+    int64_t today_ns;
+} machines;
+
+static char *keep(machines *all, const char *text)
+{
+    return text ? pj_arena_strndup(&all->arena, text, strlen(text)) : NULL;
+}
+
+static machine *find_or_add(machines *all, const char *name)
+{
+    for (uint32_t i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].name, name) == 0) return &all->items[i];
+    if (all->count == MAX_MACHINES) return NULL;
+    machine *m = &all->items[all->count];
+    *m = (machine){.name = keep(all, name),
+                   .today_runs_mj = NAN,
+                   .today_meter_mj = NAN,
+                   .offset_ms = NAN,
+                   .uncertainty_ms = NAN};
+    if (!m->name) return NULL;
+    all->count++;
+    return m;
+}
+
+static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(
+        store,
+        "SELECT machine, count(*), max(created_ns), sum(CASE WHEN created_ns >= ? THEN"
+        " total_energy_mj END) FROM profiling_runs WHERE machine IS NOT NULL GROUP BY machine"
+        " ORDER BY 3 DESC",
+        err);
+    pj_sql_int(sql, 1, all->today_ns);
+    while (pj_sql_step(sql)) {
+        machine *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        if (!m) break;
+        m->runs = pj_sql_get_int(sql, 1);
+        m->run_ns = pj_sql_get_int(sql, 2);
+        m->today_runs_mj = pj_sql_get_double(sql, 3);
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status read_last_run(pj_store *store, machines *all, machine *m, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT id, power_sources, energy_source FROM profiling_runs"
+                               " WHERE machine = ? AND created_ns = ? LIMIT 1",
+                               err);
+    pj_sql_text(sql, 1, m->name);
+    pj_sql_int(sql, 2, m->run_ns);
+    if (pj_sql_step(sql)) {
+        const char *id = pj_sql_get_text(sql, 0, NULL);
+        if (id) snprintf(m->last_run, sizeof m->last_run, "%s", id);
+        m->sensors = keep(all, pj_sql_get_text(sql, 1, NULL));
+        m->source = keep(all, pj_sql_get_text(sql, 2, NULL));
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT name, seen_ns, version, sensors, energy_source, throttle,"
+                               " CASE WHEN day = ? THEN energy_mj END, clock_offset_ms,"
+                               " clock_uncertainty_ms FROM machine_states ORDER BY seen_ns DESC",
+                               err);
+    pj_sql_text(sql, 1, all->today);
+    while (pj_sql_step(sql)) {
+        machine *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        if (!m) break;
+        m->beat_ns = pj_sql_get_int(sql, 1);
+        m->version = keep(all, pj_sql_get_text(sql, 2, NULL));
+        m->sensors = keep(all, pj_sql_get_text(sql, 3, NULL));
+        m->source = keep(all, pj_sql_get_text(sql, 4, NULL));
+        m->throttle = keep(all, pj_sql_get_text(sql, 5, NULL));
+        m->today_meter_mj = pj_sql_get_double(sql, 6);
+        m->offset_ms = pj_sql_get_double(sql, 7);
+        m->uncertainty_ms = pj_sql_get_double(sql, 8);
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* "a,b" as ["a", "b"]; NULL: null. */
+static void write_names(pj_json *json, const char *key, const char *names)
+{
+    pj_json_key(json, key);
+    if (!names) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_array_begin(json);
+    for (const char *p = names; *p;) {
+        size_t n = strcspn(p, ",");
+        if (n) pj_json_string_n(json, p, n);
+        p += n + (p[n] == ',');
+    }
+    pj_json_array_end(json);
+}
+
+static void write_machine(const machine *m, bool is_live, pj_json *json)
+{
+    char seen[ISO_BYTES];
+    bool by_meter = m->beat_ns >= m->run_ns, has_meter = !isnan(m->today_meter_mj);
+    double today_mj = has_meter ? m->today_meter_mj : m->today_runs_mj;
+    pj_clock_format_iso(by_meter ? m->beat_ns : m->run_ns, seen);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "name", m->name);
+    pj_json_kv_string(json, "last_seen", seen);
+    pj_json_kv_string(json, "last_seen_by", by_meter ? "server" : "run");
+    pj_json_kv_int(json, "runs", m->runs);
+    pj_json_kv_string(json, "last_run", m->last_run[0] ? m->last_run : NULL);
+    pj_json_kv_string(json, "version", m->version);
+    write_names(json, "sensors", m->sensors);
+    pj_json_kv_string(json, "energy_source", m->source);
+    pj_json_kv_double(json, "energy_today_mj", today_mj);
+    pj_json_kv_string(json, "energy_today_of",
+                      isnan(today_mj) ? NULL
+                      : has_meter     ? "meter"
+                                      : "runs");
+    write_names(json, "throttle", m->throttle);
+    pj_json_kv_double(json, "clock_offset_ms", m->offset_ms);
+    pj_json_kv_double(json, "clock_uncertainty_ms", m->uncertainty_ms);
+    pj_json_kv_bool(json, "live", is_live);
+    pj_json_object_end(json);
+}
+
+pj_status pj_view_machines(pj_store *store, pj_machine_is_live *is_live, void *context,
+                           pj_json *json, pj_error *err)
+{
+    machines all = {0};
+    pj_arena_init(&all.arena, 0);
+    day_of(pj_clock_wall_ns(), all.today);
+    pj_clock_parse_iso(all.today, &all.today_ns);
+    all.items = pj_arena_alloc(&all.arena, MAX_MACHINES, sizeof *all.items);
+    pj_status status = all.items ? PJ_OK : pj_fail_memory(err, "the list of machines");
+    if (status == PJ_OK) status = pj_store_connect(store, err);
+    if (status == PJ_OK) status = read_runs(store, &all, err);
+    for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
+        status = read_last_run(store, &all, &all.items[i], err);
+    if (status == PJ_OK) status = read_beats(store, &all, err);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
+        write_machine(&all.items[i], is_live && is_live(context, all.items[i].name), json);
+    pj_json_array_end(json);
+    pj_arena_fini(&all.arena);
+    return status;
+}
