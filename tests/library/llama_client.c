@@ -7,6 +7,7 @@
  * plain step after which the counters are reset; so it is with process and in OLD versions.
  * FAKE_RESULT=logits|synchronize: how the last result before the pause is waited for.
  * "generated" on standard error tells when it pauses.
+ * FAKE_BATCHES=1: many other batches are filled and freed before it begins.
  * FAKE_CONTEXTS=1: a second context beside the first, and a third afterwards. */
 #include "fake_llama.h"
 
@@ -54,6 +55,17 @@ static int process_two(struct llama_context *c, int32_t count)
         if (i == 0 || i == count - 1) llama_batch_ext_set_output_logits(extended, index, true);
     }
     return llama_process(c, 1, extended) - 1;
+}
+
+static void use_other_batches(struct llama_context *c)
+{
+    enum { OTHERS = 40 };
+    struct llama_batch_ext *others[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = llama_batch_ext_init(c);
+        llama_batch_ext_add_token(others[i], 0, i);
+    }
+    for (int i = 0; i < OTHERS; i++) llama_batch_ext_free(others[i]);
 }
 #else
 static int process(struct llama_context *c, int32_t first, int32_t count)
@@ -161,6 +173,7 @@ int main(int argc, char **argv)
     struct llama_context *c = llama_init();
 #ifndef OLD
     extended = llama_batch_ext_init(c);
+    if (getenv("FAKE_BATCHES")) use_other_batches(c);
 #endif
     warm_up(c);
     decode(c, 5, 4);

@@ -123,6 +123,9 @@ def with_each_interface(folder):
             run, alone = alone_and(folder, *words, depth=depth)
             check_steps(run, alone)
         check_layers(run, 9)
+    # batches that are gone take no room from those to come
+    run, alone = alone_and(folder, client, "5", "process", env={"FAKE_BATCHES": "1"}, depth="off")
+    check_steps(run, alone)
     run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
     check_steps(run, alone)
     check_layers(run, 9)
