@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build=$1
 tests=${2:-python/tests}
 venv=${PERJOULE_TORCH:-$HOME/.cache/perjoule/torch}
-packages="torch transformers accelerate lightning pandas polars mypy"
+packages="torch transformers accelerate lightning pandas polars mypy nvtx"
 has() { "$1" -c 'import torch, transformers' 2>/dev/null; }
 limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-400}" "$@"; else "$@"; fi; }
 install() {
