@@ -105,6 +105,16 @@ static void describe_run(pj_exec_run *e)
     describe_model(e);
 }
 
+/* Libraries that stamp their events write them in batches, the last one when the program exits. */
+static void warn_about_cut(pj_exec_run *e)
+{
+    if (!e->child.signal || !pj_markers_count(e->markers).has_times) return;
+    pj_run_warn(e->run, "markers_cut",
+                "the program was killed by signal %d: spans that it had recorded and not yet "
+                "written are missing, and how many is not known",
+                e->child.signal);
+}
+
 static pj_run_status status_of(const pj_child *child)
 {
     if (child->signal == SIGINT) return PJ_RUN_CANCELLED;
@@ -142,6 +152,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     pj_child_wait(&e->child, take_markers, e->markers);
     pj_busy_get(env, &e->busy_after);
     pj_markers_finish(e->markers, e->child.end_ns);
+    warn_about_cut(e);
     describe_run(e);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);

@@ -394,6 +394,7 @@ static bool apply(pj_markers *m, const event *e, int64_t now_ns)
     marker_lane *l = lane_of(m, e->lane);
     if (!l) return false;
     int64_t at_ns = sound_time(m, l, e->begin_ns, now_ns);
+    m->counts.has_times |= e->begin_ns >= 0;
     if (e->verb == VERB_END) {
         if (!l->depth) return false;
         close_span(m, l, l->last_ns = at_ns);

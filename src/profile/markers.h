@@ -26,6 +26,7 @@ typedef struct pj_markers_counts {
     uint64_t input_tokens, output_tokens; /* from a `tokens` line, else the number of token spans */
     bool has_tokens;                      /* a `tokens` line came */
     uint64_t lost;                        /* spans that the program could not write */
+    bool has_times; /* some came with a time of their own: written later than they happened */
 } pj_markers_counts;
 
 /* What the program says of itself; "" and 0: nothing. */

@@ -1,9 +1,10 @@
 /* A program with NVTX ranges, without NVTX: loads the injection library as NVTX's header does and
  * calls through the slots that it fills. With a number: so many push and pop pairs, and their cost.
  * With "flood" and a number: so many of each kind of range, nested, while nobody reads; then "go"
- * is printed and a line awaited. */
+ * is printed and a line awaited. With "kill" and a number: so many pairs, then SIGKILL. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -118,6 +119,7 @@ int main(int argc, char **argv)
         printf("not injected: %s\n", library ? "refused" : path ? dlerror() : "no path");
         return 3;
     }
+    if (argc > 2 && strcmp(argv[1], "kill") == 0) return measure(atoi(argv[2])), raise(SIGKILL);
     if (argc > 2) return flood(atoi(argv[2]));
     if (argc > 1) return measure(atoi(argv[1]));
     pthread_t thread;

@@ -97,6 +97,12 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.returncode == 0 and "ns per range" in done.stdout, done
     print(f"nvtx from C: {done.stdout.strip()}, {count} of 20000 ranges recorded")
     assert count > 0
+    # what a killed program had not written yet is missing, and the run says so; what came is kept
+    done, sections, count, warnings = run(database, client, "kill", "20000")
+    assert done.returncode == 128 + 9 and 0 < count <= 20000 and set(sections) == {"range"}, (done, sections, count)
+    assert [w for w in warnings if "killed by signal 9" in w and "not known" in w], warnings
+    done, _, _, _ = run(database, "sh", "-c", 'echo begin section s >&"$PERJOULE_MARKERS"; kill -9 $$')
+    assert done.returncode == 128 + 9 and "not known" not in done.stderr, done
     # somebody else's injection library is left alone, and that is said
     done, _, _, warnings = run(database, client, NVTX_INJECTION64_PATH="/nowhere/other.so")
     assert done.returncode == 3 and "/nowhere/other.so" in done.stdout, done
