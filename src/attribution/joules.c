@@ -152,6 +152,15 @@ static void withdraw(pj_joules *j, pj_energy *e, double ms, bool observed)
     e->absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
+/* Whether a run is so short that its energy depends on when the sensor looked, and nothing tells
+ * when that was: neither a declaration that the readings confirm, nor the readings themselves. */
+static bool may_be_missed(const pj_joules *j, const pj_rail_result *result, int64_t run_ns)
+{
+    const pj_rail *rail = &j->d->rails[result->rail];
+    if (result->settled) return false;
+    return run_ns < (rail->window_ns > 0 ? rail->window_ns : 2 * result->period_ns);
+}
+
 /* Whether the rails covered enough of the run. A run with few readings, none of which stands out,
  * may have been missed altogether. */
 static bool is_observed(const pj_joules *j)
@@ -164,6 +173,7 @@ static bool is_observed(const pj_joules *j)
         if (result->observed < (is_short ? LEAST_OBSERVED_SHORT : LEAST_OBSERVED)) return false;
         const pj_rail *rail = &j->d->rails[result->rail];
         bool sees_part = rail->window_ns > 0 && rail->window_ns * 10 < rail->period_ns * 9;
+        if (may_be_missed(j, result, run_ns)) return false;
         if (is_short && sees_part && net_mj < 3 * (double)j->run.net_sd_mj) return false;
     }
     return true;

@@ -40,6 +40,8 @@ typedef struct pj_rail_result {
     uint32_t gain_group;             /* rails of one group share their gain */
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
+    int64_t period_ns;               /* typical time between two readings */
+    bool settled;                    /* when the sensor looked is known or shows in its readings */
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -138,7 +140,8 @@ double pj_joules_share_of(const pj_joules *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows, likeliest first; returns how many. */
 uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS]);
+                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
+                           bool *settled);
 
 /* Uncertainties of all nodes of the tree; below, of any other set of leaves. */
 pj_status pj_joules_judge(pj_joules *j, pj_error *err);

@@ -48,16 +48,6 @@ static const pj_rail *rail_of(const pj_joules *j, const pj_rail_result *result)
     return &j->d->rails[result->rail];
 }
 
-/* A lagging sensor is corrected as P = y + tau y', so its energy behaves like a counter's: the
- * noise of a reading times the lag enters the window that it ends and the next one with opposite
- * signs. */
-static double lag_noise_mj(const pj_curve_window *seen, const pj_rail *rail)
-{
-    double seconds = (double)(seen->end_ns - seen->begin_ns) * 1e-9;
-    if (rail->lag_ns <= 0 || !(seconds > 0)) return 0;
-    return PJ_USUAL_POWER_NOISE * fabs(seen->energy_mj) / seconds * (double)rail->lag_ns * 1e-9;
-}
-
 static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, bool counter)
 {
     double step_sd = isnan(seen->resolution_mj) ? 0 : seen->resolution_mj / sqrt(12);
@@ -66,7 +56,8 @@ static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, boo
                        .energy_mj = seen->energy_mj,
                        .sd_mj = counter ? 0 : step_sd,
                        .shift_s = seen->shift_s,
-                       .reading_mj = counter ? hypot(step_sd, lag_noise_mj(seen, rail)) : 0,
+                       .reading_mj = counter ? step_sd : 0,
+                       .lag_s = (double)rail->lag_ns * 1e-9,
                        .begin_s = seen->begin_s,
                        .end_s = seen->end_s};
 }
@@ -515,8 +506,8 @@ static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t perio
 {
     pj_timing timings[PJ_MAX_TIMINGS];
     set_reach(j, result, period);
-    uint32_t count =
-        pj_joules_timings(j, result, result->windows, result->window_count, period, timings);
+    uint32_t count = pj_joules_timings(j, result, result->windows, result->window_count, period,
+                                       timings, &result->settled);
     pj_window *given = NULL;
     pj_status status = PJ_OK;
     if (count > 1 || timings[0].shift_ns || timings[0].window_ns) {
@@ -555,7 +546,7 @@ pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
                                .gain_group = gain_group(j, rail)};
     pj_status status = get_windows(j, result, err);
     if (status != PJ_OK) return status;
-    int64_t period = period_of(j, result);
+    int64_t period = result->period_ns = period_of(j, result);
     if (!result->counter) drop_busy_margins(j, result, period);
     status = try_timings(j, result, period, err);
     if (status != PJ_OK) return status;

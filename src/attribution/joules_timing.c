@@ -9,6 +9,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
@@ -20,6 +21,8 @@ enum { CLIMB_ROUNDS = 8, MOST_REFINED = 100 };
 /* prior probability of the usual values if undeclared: no delay, window = period */
 #define UNSURE   0.5
 #define LIGHTEST 0.02 /* less likely timings are dropped */
+#define AGREED   0.9  /* weight of one window length that settles it */
+#define CLEAR    7    /* range of readings, in standard deviations of their noise */
 
 typedef struct candidate {
     int64_t shift_ns, window_ns;
@@ -325,6 +328,32 @@ static bool has_edges(const pj_window *windows, size_t count)
     return most - least > LEAST_EDGE * fmax(fabs(most), fabs(least));
 }
 
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whether some readings differ from the others by more than their noise, taken from the median
+ * difference of neighbours. Of a run shorter than a window, which few readings can show. */
+static bool stands_out(const pj_window *windows, size_t count)
+{
+    double *steps = pj_alloc(count, sizeof *steps), least = INFINITY, most = -INFINITY, before = 0;
+    if (!steps) return false;
+    for (size_t i = 0; i < count; i++) {
+        double mw =
+            windows[i].energy_mj / ((double)(windows[i].end_ns - windows[i].begin_ns) * 1e-9);
+        if (i > 0) steps[i - 1] = fabs(mw - before);
+        least = fmin(least, mw);
+        most = fmax(most, mw);
+        before = mw;
+    }
+    qsort(steps, count - 1, sizeof *steps, by_value);
+    double noise = steps[(count - 1) / 2] / (0.6745 * M_SQRT2);
+    pj_free(steps);
+    return most - least > CLEAR * noise;
+}
+
 /* Clamps timings to the range of delays that were tried. */
 static void keep_within(const pj_rail *rail, pj_timing *timings, uint32_t count, int64_t period)
 {
@@ -335,15 +364,27 @@ static void keep_within(const pj_rail *rail, pj_timing *timings, uint32_t count,
     }
 }
 
+/* Whether the readings agree on one window length. */
+static bool agree_on_window(const pj_timing *timings, uint32_t count)
+{
+    double alike = 0, sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += timings[i].weight;
+        if (timings[i].window_ns == timings[0].window_ns) alike += timings[i].weight;
+    }
+    return alike >= AGREED * sum;
+}
+
 uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS])
+                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
+                           bool *settled)
 {
     timings[0] = (pj_timing){0, 0, 1};
     const pj_rail *rail = &j->d->rails[result->rail];
     /* computed from the clock: nothing to infer */
     bool computed = strcmp(rail->source, "estimate") == 0;
-    bool told = result->counter || rail->lag_ns > 0 || j->options->trusted;
-    if (computed || told || count < 2 || period_ns <= 0 || !has_edges(windows, count)) return 1;
+    *settled = computed || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    if (*settled || count < 2 || period_ns <= 0 || !has_edges(windows, count)) return 1;
     search *s = pj_alloc(1, sizeof *s);
     uint32_t chosen = 1;
     if (!s) return 1;
@@ -364,6 +405,8 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
         if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
             chosen = refine(s, j, period_ns, timings, chosen);
         keep_within(rail, timings, chosen, period_ns);
+        *settled =
+            (rail->window_ns > 0 || agree_on_window(timings, chosen)) && stands_out(windows, count);
     }
     pj_free(s->windows);
     pj_free(s->priors);

@@ -31,6 +31,10 @@ typedef struct pj_window {
     double reading_mj;     /* 1 sigma of each reading: rounding; 0: none */
     double begin_s, end_s; /* 1 sigma of when they were taken; 0: known exactly */
     double parts;          /* merged windows: how many, each with noise of its own; 0: not merged */
+    /* Time constant of a sensor that follows power with a first-order lag; 0: none. Such a window
+     * is computed from the readings at both ends (pj_lag_decay), so that it weighs late power more
+     * than early power, and that the noise of a reading enters both windows that it borders. */
+    double lag_s;
 } pj_window;
 
 /* An interval of work of one class. Leaves are sorted by begin_ns; they may overlap when several
@@ -41,6 +45,11 @@ typedef struct pj_leaf {
     uint32_t class_;
     uint32_t node; /* for the caller: the span that the time belongs to */
 } pj_leaf;
+
+/* What is left of a lagging sensor's deviation after a window. */
+double pj_lag_decay(const pj_window *window);
+/* Seconds of a leaf in a window, as the window weighs them. */
+double pj_window_part_s(const pj_window *window, const pj_leaf *leaf);
 
 /* Typical relative noise of a power reading: board sensors have 0.1 to 2 %. */
 #define PJ_USUAL_POWER_NOISE 0.005

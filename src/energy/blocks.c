@@ -20,6 +20,7 @@ void pj_blocks_fini(pj_blocks *b)
     pj_free(b->squares);
     pj_free(b->noise_var);
     pj_free(b->reading_var);
+    pj_free(b->closing);
     pj_free(b->weight);
     pj_free(b->unseen_var);
     pj_free(b->observed_s);
@@ -38,12 +39,14 @@ static bool allocate(pj_blocks *b, size_t room, size_t windows)
     b->squares = pj_alloc(room, sizeof(double));
     b->noise_var = pj_alloc(room, sizeof(double));
     b->reading_var = pj_alloc(room + 1, sizeof(double));
+    b->closing = pj_alloc(room, sizeof(double));
     b->weight = pj_alloc(room, sizeof(double));
     b->unseen_var = pj_alloc(room, sizeof(double));
     b->observed_s = pj_alloc(room, sizeof(double));
     b->window_var = pj_alloc(windows, sizeof(double));
     return b->segments && b->window_of && b->expected_mj && b->squares && b->noise_var &&
-           b->reading_var && b->weight && b->unseen_var && b->observed_s && b->window_var;
+           b->reading_var && b->closing && b->weight && b->unseen_var && b->observed_s &&
+           b->window_var;
 }
 
 /* ---- laying blocks ------------------------------------------------------------------------- */
@@ -132,6 +135,16 @@ static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
     return from;
 }
 
+/* The same of a window, as its readings weigh the leaves. */
+static double expect_window(const pj_blocks_input *in, size_t from, const pj_window *w)
+{
+    double sum = 0;
+    if (!(w->lag_s > 0)) return expect(in, from, w->begin_ns, w->end_ns, NULL);
+    for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < w->end_ns; i++)
+        sum += in->power_mw[in->leaves[i].class_] * pj_window_part_s(w, &in->leaves[i]);
+    return sum;
+}
+
 static void expect_blocks(pj_blocks *b, const pj_blocks_input *in)
 {
     size_t from = 0;
@@ -168,8 +181,7 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
         const pj_window *w = &in->windows[b->window_of[k]];
         int64_t length = w->end_ns - w->begin_ns;
         from = skip_leaves(in, from, w->begin_ns);
-        double mj =
-            w->energy_mj - idle_of(in, length) - expect(in, from, w->begin_ns, w->end_ns, NULL);
+        double mj = w->energy_mj - idle_of(in, length) - expect_window(in, from, w);
         residual[k] = mj / ((double)length * 1e-9);
         squares += residual[k] * residual[k];
         used++;
@@ -194,7 +206,13 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
     double block_s = (double)(s->end_ns - s->begin_ns) * 1e-9, seen_s = PJ_OVERLAP_S(w, s);
     double window_s = (double)(w->end_ns - w->begin_ns) * 1e-9;
     double unseen_s = block_s - seen_s;
-    if (unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s) {
+    bool whole = unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s;
+    if (whole && w->lag_s > 0) {
+        s->energy_mj =
+            idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * block_s;
+        b->weight[k] = block_s / window_s;
+        unseen_s = 0;
+    } else if (whole) {
         s->energy_mj = w->energy_mj * (block_s / window_s);
         b->weight[k] = block_s / window_s;
         unseen_s = 0;
@@ -212,13 +230,33 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
     if (s->end_ns > w->end_ns) b->unseen_var[k] += edge_variance(in, w->end_ns, s->end_ns);
 }
 
+/* The error of a lagging sensor's reading between two blocks, as the energy of a block. Readings
+ * follow the power of the blocks before. */
+static void judge_answer(pj_blocks *b, const pj_blocks_input *in, size_t k, double *answer_mw)
+{
+    const pj_window *w = &in->windows[b->window_of[k]];
+    double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9, decay = pj_lag_decay(w);
+    double mw = fabs(w->energy_mj) / seconds;
+    if (isnan(*answer_mw)) *answer_mw = mw;
+    double first = in->noise * *answer_mw * seconds;
+    *answer_mw = decay * *answer_mw + (1 - decay) * mw;
+    double last = in->noise * *answer_mw * seconds, rounding = w->reading_mj * w->reading_mj;
+    b->closing[k] = 1 / (1 - decay);
+    if (k == 0 || b->window_of[k - 1] == SIZE_MAX) b->reading_var[k] = first * first + rounding;
+    b->reading_var[k + 1] = last * last + rounding;
+}
+
 static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual)
 {
-    double rms, alike = judge_residuals(b, in, residual, &rms);
+    double rms, alike = judge_residuals(b, in, residual, &rms), answer_mw = NAN;
     for (size_t k = 0; k < b->count; k++) {
         if (b->window_of[k] == SIZE_MAX) continue;
         const pj_window *w = &in->windows[b->window_of[k]];
         fill_block(b, in, k, residual[k], rms, alike);
+        if (w->lag_s > 0) {
+            judge_answer(b, in, k, &answer_mw);
+            continue;
+        }
         b->noise_var[k] = window_variance(w, in->noise);
         double mw = fabs(w->energy_mj) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
         double early = mw * w->begin_s, late = mw * w->end_s;
@@ -409,13 +447,14 @@ double pj_blocks_influence(const pj_blocks *b, size_t first, size_t count, const
 {
     if (b->factor)
         return influence_overlapping(b, first, count, f, scratch, c, window_first, window_last);
-    double variance = 0, before = 0;
+    double variance = 0, before = 0; /* weight of the reading at the begin in the block before */
     *window_first = b->window_count;
     *window_last = 0;
     for (size_t i = 0; i < count; i++) {
         size_t k = first + i, w = b->window_of[k];
-        variance += (f[i] - before) * (f[i] - before) * b->reading_var[k];
-        before = f[i];
+        double close = b->closing[k], open = close > 0 ? close - 1 : 1;
+        variance += (f[i] * open - before) * (f[i] * open - before) * b->reading_var[k];
+        before = f[i] * (close > 0 ? close : 1);
         variance += f[i] * f[i] * b->unseen_var[k];
         if (w == SIZE_MAX) continue;
         c[w] = f[i] * b->weight[k];

@@ -41,10 +41,13 @@ typedef struct pj_blocks {
     double *expected_mj;  /* [count] net, predicted from class powers */
     double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
     double *noise_var;    /* [count] of the window that ends with the block, mJ^2 */
-    double *reading_var;  /* [count + 1] of the reading between two blocks (counters), mJ^2 */
-    double *weight;       /* [count] influence of that window on the block */
-    double *unseen_var;   /* [count] of the part that no window saw */
-    double *observed_s;   /* [count] seconds that windows saw */
+    double *reading_var;  /* [count + 1] of the reading between two blocks, mJ^2 */
+    /* [count] weight of its error in the block that it closes; in the next one it is 1 less for a
+     * lagging sensor, the same for a counter */
+    double *closing;
+    double *weight;     /* [count] influence of that window on the block */
+    double *unseen_var; /* [count] of the part that no window saw */
+    double *observed_s; /* [count] seconds that windows saw */
     /* overlapping windows only */
     size_t bands;
     double *factor; /* banded Cholesky of the normal matrix */

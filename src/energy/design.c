@@ -82,7 +82,7 @@ static void add_seen(sweep *s)
         while (first < in->leaf_count && s->reach[first] <= in->windows[w].begin_ns) first++;
         for (size_t i = first; i < in->leaf_count; i++) {
             if (in->leaves[i].begin_ns >= in->windows[w].end_ns) break;
-            s->seen_s[i] += PJ_OVERLAP_S(&in->leaves[i], &in->windows[w]);
+            s->seen_s[i] += pj_window_part_s(&in->windows[w], &in->leaves[i]);
         }
     }
 }
@@ -96,7 +96,7 @@ static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
     for (size_t i = first; i < s->input->leaf_count; i++) {
         const pj_leaf *leaf = &s->input->leaves[i];
         if (leaf->begin_ns >= w->end_ns) break;
-        double part_s = PJ_OVERLAP_S(leaf, w);
+        double part_s = pj_window_part_s(w, leaf);
         if (!(part_s > 0)) continue;
         if (seconds[leaf->class_] == 0) s->touched[count++] = leaf->class_;
         seconds[leaf->class_] += part_s;

@@ -30,7 +30,7 @@ size_t pj_windows_merge(pj_window *windows, size_t count, const pj_leaf *leaves,
         while (first < leaf_count && leaves[first].end_ns <= w.begin_ns) first++;
         size_t leaf = only_leaf(&w, leaves, leaf_count, first);
         bool outside = leaf == 0 || leaf + 1 == leaf_count; /* before and after the run */
-        bool joins = used > 0 && windows[used - 1].end_ns == w.begin_ns;
+        bool joins = used > 0 && windows[used - 1].end_ns == w.begin_ns && !(w.lag_s > 0);
         if (leaf != SIZE_MAX && !outside && leaf == before && joins)
             append(&windows[used - 1], &w);
         else

@@ -74,9 +74,9 @@ static void free_batch(pj_row_batch *b)
 
 void pj_regression_fini(pj_regression *r)
 {
-    double *const arrays[] = {r->own,  r->bound,  r->y,      r->level,  r->known, r->link,
-                              r->m0,   r->d0,     r->common, r->around, r->pull,  r->weight,
-                              r->step, r->normal, r->rhs,    r->factor, r->vector};
+    double *const arrays[] = {r->own,  r->bound,  r->y,      r->level,  r->known,  r->link,
+                              r->m0,   r->d0,     r->common, r->around, r->pull,   r->weight,
+                              r->step, r->normal, r->rhs,    r->factor, r->vector, r->answer};
     pj_design_fini(&r->design);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
     pj_free(r->calibrated);
@@ -90,11 +90,11 @@ static bool allocate(pj_regression *r)
     const struct {
         double **array;
         size_t count;
-    } arrays[] = {{&r->y, rows},      {&r->level, rows}, {&r->known, rows},  {&r->link, rows},
-                  {&r->own, rows},    {&r->bound, rows}, {&r->weight, rows}, {&r->step, rows},
-                  {&r->m0, n},        {&r->d0, n},       {&r->common, n},    {&r->around, n},
-                  {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},    {&r->normal, n * n},
-                  {&r->factor, n * n}};
+    } arrays[] = {{&r->answer, rows},  {&r->y, rows},      {&r->level, rows}, {&r->known, rows},
+                  {&r->link, rows},    {&r->own, rows},    {&r->bound, rows}, {&r->weight, rows},
+                  {&r->step, rows},    {&r->m0, n},        {&r->d0, n},       {&r->common, n},
+                  {&r->around, n},     {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},
+                  {&r->normal, n * n}, {&r->factor, n * n}};
     r->calibrated = pj_alloc(n, sizeof *r->calibrated);
     bool ok = r->calibrated && allocate_batch(&r->batch, n);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -186,14 +186,42 @@ static double reading_variance(const pj_regression *r, double reading_mj, double
     return rounding * rounding + early * early;
 }
 
+/* Of a window that a lagging sensor closes at its end: the weight of a reading's error there, and,
+ * as the negative of what is returned, at its begin. They differ by 1. */
+static double closing(const pj_window *w)
+{
+    return 1 / (1 - pj_lag_decay(w));
+}
+static double opening(const pj_window *w)
+{
+    return closing(w) - 1;
+}
+
+static bool is_linked(const pj_regression *r, size_t w)
+{
+    const pj_window *window = &r->in->windows[w];
+    return w > 0 && window[-1].end_ns == window->begin_ns && !is_empty(&r->design, w - 1) &&
+           !is_empty(&r->design, w);
+}
+
+/* What a lagging sensor reads at the end of every window, and the rounding of its readings. */
+static void judge_answers(pj_regression *r, size_t w)
+{
+    const pj_window *window = &r->in->windows[w];
+    double decay = pj_lag_decay(window), rounding = window->reading_mj / r->scale;
+    double before = is_linked(r, w) ? r->answer[w - 1] : r->level[w];
+    r->answer[w] = decay * before + (1 - decay) * r->level[w];
+    double variance = rounding * rounding, close = closing(window), open = opening(window);
+    r->known[w] += variance * (close * close + open * open);
+    if (is_linked(r, w)) r->link[w] = -variance * closing(window - 1) * open;
+}
+
 /* Adds the variances of both readings of a window, and the covariance with the window before. */
 static void judge_readings(pj_regression *r, size_t w)
 {
-    const pj_window *window = &r->in->windows[w], *before = w > 0 ? window - 1 : NULL;
+    const pj_window *window = &r->in->windows[w], *before = window - 1;
     double seconds = window_seconds(r, w), mw = r->level[w] / seconds;
-    bool linked = before && before->end_ns == window->begin_ns && !is_empty(&r->design, w - 1) &&
-                  !is_empty(&r->design, w);
-    if (linked) { /* the window before counted the shared reading as its own */
+    if (is_linked(r, w)) { /* the window before counted the shared reading as its own */
         double last_seconds = window_seconds(r, w - 1), last_mw = r->level[w - 1] / last_seconds;
         double alone = reading_variance(r, before->reading_mj, last_mw, before->end_s);
         double mean_mw = (r->level[w - 1] + r->level[w]) / (last_seconds + seconds);
@@ -223,7 +251,10 @@ static void judge_windows(pj_regression *r)
         double shift = w > 0 ? (mw - before_mw) * window->shift_s : 0;
         r->known[w] = sd * sd + shift * shift;
         r->link[w] = 0;
-        judge_readings(r, w);
+        if (window->lag_s > 0)
+            judge_answers(r, w);
+        else
+            judge_readings(r, w);
         before_mw = mw;
     }
 }
@@ -393,10 +424,32 @@ static void accumulate(pj_regression *r)
                 r->normal[i * n + k] + r->normal[k * n + i];
 }
 
+/* Of the noise of its readings. */
+static double noise_variance(const pj_regression *r, size_t w)
+{
+    const pj_window *window = &r->in->windows[w];
+    if (window->lag_s > 0) {
+        double begin = is_linked(r, w) ? r->answer[w - 1] : r->answer[w];
+        double late = r->noise * r->answer[w] * closing(window);
+        double early = r->noise * begin * opening(window);
+        return late * late + early * early;
+    }
+    double sd = r->noise * r->level[w];
+    return window->parts > 1 ? sd * sd / window->parts : sd * sd;
+}
+
+/* Covariance with the window before: noise that depends on the readings, and what is known. */
+static double link_of(const pj_regression *r, size_t w)
+{
+    const pj_window *window = &r->in->windows[w];
+    if (!(window->lag_s > 0) || !is_linked(r, w)) return r->link[w];
+    double shared = r->noise * r->answer[w - 1];
+    return r->link[w] - shared * shared * closing(window - 1) * opening(window);
+}
+
 static double window_variance(const pj_regression *r, size_t w, bool bounded)
 {
-    double sd = r->noise * r->level[w], parts = r->in->windows[w].parts;
-    double v = (parts > 1 ? sd * sd / parts : sd * sd) + r->known[w];
+    double v = noise_variance(r, w) + r->known[w];
     v += r->spread * r->spread * (bounded ? r->bound[w] : r->own[w]);
     return v > 0 ? v : 1e-24;
 }
@@ -407,7 +460,7 @@ void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool
     r->spread = spread;
     for (size_t w = 0; w < r->design.rows; w++) {
         r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w, bounded);
-        r->step[w] = r->link[w];
+        r->step[w] = link_of(r, w);
     }
     if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
     accumulate(r);

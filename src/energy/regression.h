@@ -9,6 +9,7 @@
  *   e ~ N(0, V)            V[w, w] = (noise x energy of w)^2 + known variance of w
  *                                    + spread^2 x the leaves in w (design.h)
  *                          V[w, w - 1] = -(variance of the counter's reading between them)
+ *                          both with the weights of lag.c where a sensor lags
  *
  * The error of a counter's reading (rounding, time of reading) enters the window that it closes and
  * the one that it opens with opposite signs: V is tridiagonal, and long sums are known as well as
@@ -34,6 +35,7 @@ typedef struct pj_regression {
     double *own, *bound;      /* [rows] variance for a spread of 1: as it is, bounded (design.h) */
     double own_total;         /* the same for the whole run */
     double *link;             /* [rows] covariance with the window before; 0: independent */
+    double *answer;           /* [rows] of a lagging sensor: its reading at the end, as an energy */
     double loose;             /* variance of the readings that belong to one window only */
     double *m0, *d0;          /* [n] prior means and the diagonal of their variances */
     double *common;           /* [n] common direction of the group; 0: not part of it */

@@ -213,8 +213,8 @@ static pj_status add_lagged(pj_curve *c, const pj_reading *r, int64_t tick, pj_e
     if (!c->armed || (c->period_ns > 0 && tick - c->last_tick_ns > MAX_FILL_PERIODS * c->period_ns))
         return PJ_OK;
     double seconds = (double)(tick - c->last_tick_ns) * 1e-9;
-    double lag_s = (double)c->rail.lag_ns * 1e-9;
-    double mj = (c->last_value + r->value) / 2 * seconds + lag_s * (r->value - c->last_value);
+    double left = exp(-seconds / ((double)c->rail.lag_ns * 1e-9));
+    double mj = (r->value - left * c->last_value) / (1 - left) * seconds;
     return add_piece(c, c->last_tick_ns, tick, mj, (double)r->fresh_error_ns, 0, err);
 }
 
@@ -529,14 +529,12 @@ static size_t window_at(const pj_curve *c, int64_t at_ns)
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
 {
     const piece *p = &c->pieces[i];
-    double lag_step =
-        c->rail.kind == PJ_RAIL_COUNTER
-            ? 0
-            : c->rail.resolution * (double)c->rail.lag_ns * 1e-9; /* for P = y + tau y' */
+    bool counter = c->rail.kind == PJ_RAIL_COUNTER;
     return (pj_curve_window){.begin_ns = p->begin_ns,
                              .end_ns = p->end_ns,
                              .energy_mj = p->energy_mj,
-                             .resolution_mj = resolution_mj(c, 0) + lag_step,
+                             .resolution_mj =
+                                 resolution_mj(c, counter ? 0 : (double)(p->end_ns - p->begin_ns)),
                              .begin_s = begin_edge_ns(c, i) * 1e-9 / sqrt(3),
                              .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }

@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -423,6 +424,75 @@ static void what_no_window_saw_is_unavailable(void **state)
         }
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
+    }
+}
+
+/* A run far shorter than the sensor's window, of which nothing tells when it was: its energy could
+ * be any. Known if the sensor is as declared, or if its readings show the window. */
+static void what_may_have_been_missed_is_unavailable(void **state)
+{
+    static const struct {
+        const char *sim;
+        bool known;
+    } cases[] = {{"kind=power,period_ms=100,noise=0.005", true},
+                 {"kind=power,period_ms=100,noise=0.005,declare_window_ms=0", false},
+                 {"kind=power,period_ms=100,window_ms=25,noise=0.005,declare_window_ms=0", false},
+                 {"kind=power,period_ms=20,window_ms=200,noise=0.005,declare_window_ms=0", true},
+                 /* 10 ms of 40 W in a mean over 5 s, beside 10 W: lost in the noise */
+                 {"kind=power,period_ms=100,window_ms=5000,noise=0.01", false},
+                 {"kind=power,period_ms=4,noise=0.005,declare_window_ms=0", true}};
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        begin_run(&w, &sim, cases[k].sim);
+        put_run(&w, 4, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        bool known = d.info.absence == PJ_ABSENT_NOT;
+        if (known != cases[k].known) fail_msg("%s", cases[k].sim);
+        if (!known) assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
+        end_run(&w, &d);
+    }
+}
+
+/* Readings of a lagging sensor weigh late power more than early power, and each one's noise enters
+ * two windows: over many machines the interval of a run and of its phases holds the truth, and is
+ * hardly wider than the noise of as many readings. */
+static void a_lagging_sensor_is_covered(void **state)
+{
+    enum { MACHINES = 60 };
+    static const double noises[] = {0.002, 0.02};
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        int covered = 0, phases = 0, covered_phases = 0;
+        for (int seed = 1; seed <= MACHINES; seed++) {
+            char text[128];
+            writer w;
+            pj_run_data d;
+            pj_sim_spec sim;
+            snprintf(text, sizeof text, "kind=power,period_ms=0.05,lag_ms=0.35,noise=%g,seed=%d",
+                     noises[n], seed);
+            begin_run(&w, &sim, text);
+            put_run(&w, 40, 1);
+            put_end(&w, 10001000);
+            assert_int_equal(build(&w, &sim, &d), PJ_OK);
+            double truth = 0;
+            for (uint32_t i = 0; i < d.phase_count; i++) {
+                const pj_energy *e = &d.phases[i].energy;
+                truth += pj_mj_of_nj(e->planted_nj);
+                phases++;
+                covered_phases +=
+                    fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
+            }
+            covered += fabs(d.info.total_mj - truth) <= 1.96 * d.info.total_sd_mj;
+            /* 200 readings */
+            assert_true(d.info.total_sd_mj < 2 * noises[n] * truth / sqrt(200));
+            end_run(&w, &d);
+        }
+        assert_in_range(covered, 52, MACHINES);
+        assert_true(covered_phases >= 0.87 * phases);
     }
 }
 
@@ -844,6 +914,8 @@ int main(void)
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
         cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
         cmocka_unit_test(what_no_window_saw_is_unavailable),
+        cmocka_unit_test(what_may_have_been_missed_is_unavailable),
+        cmocka_unit_test(a_lagging_sensor_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(thousands_of_names_cost_little),
         cmocka_unit_test(a_large_run_is_made_by_several_threads),

@@ -339,6 +339,34 @@ static void windows_inside_one_leaf_are_merged(void **state)
     assert_int_equal(pj_windows_merge(windows, 2, one, 3), 2); /* a gap between them */
 }
 
+/* What a window computes from a lagging sensor's readings is what its leaves add up to, weighed as
+ * the window weighs them, wherever power changes. */
+static void a_lagging_window_weighs_its_leaves(void **state)
+{
+    static const double lags_s[] = {1e-9, 20e-9, 1e-6};
+    const pj_leaf leaves[] = {{0, 13, 0}, {13, 14, 1}, {14, 70, 2}, {70, 100, 3}};
+    const double mw[] = {40, 900, 5, 60};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        pj_window w = {30, 90, .lag_s = lags_s[k]};
+        double answer = 17, first = NAN, energy = 0, whole = 0;
+        for (int t = 0; t < 90; t++) { /* exact for power that is constant over each step */
+            int leaf = t < 13 ? 0 : t < 14 ? 1 : t < 70 ? 2 : 3;
+            if (t == 30) first = answer;
+            answer = mw[leaf] + (answer - mw[leaf]) * exp(-1e-9 / lags_s[k]);
+        }
+        double left = pj_lag_decay(&w);
+        for (int i = 0; i < 4; i++) {
+            energy += mw[i] * pj_window_part_s(&w, &leaves[i]);
+            whole += pj_window_part_s(&w, &leaves[i]);
+        }
+        assert_true(fabs(whole - 60e-9) < 1e-18);
+        assert_true(fabs((answer - left * first) / (1 - left) * 60e-9 - energy) < 1e-9 * energy);
+        w.lag_s = 0;
+        assert_true(fabs(pj_window_part_s(&w, &leaves[2]) - 40e-9) < 1e-18);
+    }
+}
+
 enum { VARIED = 3, ROUNDS = 60, VARIED_LEAVES = VARIED * ROUNDS + 2 };
 
 typedef struct varied {
@@ -522,6 +550,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_inside_one_leaf_are_merged),
+        cmocka_unit_test(a_lagging_window_weighs_its_leaves),
         cmocka_unit_test(powers_that_vary_within_a_class_are_covered),
         cmocka_unit_test(errors_stay_below_the_table),
         cmocka_unit_test(errors_of_a_counters_readings_cancel),
