@@ -622,7 +622,7 @@ static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, doubl
     add_settled_recent(l, e, known_ns);
     bool has_rate = e->recent_ns > 0;
     *f = (pj_ledger_figure){
-        .input_mj = e->input_mj + e->soft_input_mj,
+        .input_mj = to > e->begin_ns ? e->input_mj + e->soft_input_mj : NAN, /* nothing is known */
         .total_mj = so_far,
         .sd_mj = to > e->begin_ns && machine.energy_mj > 0 ? machine.sd_mj * share : 0,
         .rate_mw = has_rate ? e->recent_mj / ((double)e->recent_ns * 1e-9)
@@ -653,11 +653,16 @@ void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 
 pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
 {
-    if (!e->settled) return e->figure;
+    if (!e->settled) {
+        pj_ledger_figure early = e->figure; /* of a moment when its first token may not have come */
+        early.first_ns = e->first_ns;
+        return early;
+    }
     pj_ledger_figure f = {.input_mj = e->input_mj,
                           .total_mj = taken(l, e),
                           .rate_mw = 0,
                           .at_ns = e->end_ns,
+                          .first_ns = e->first_ns,
                           .shared = e->shared};
     pj_curve_energy machine;
     pj_ledger_machine(l, e->begin_ns, e->end_ns, &machine);
@@ -666,17 +671,16 @@ pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
     return f;
 }
 
-pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns, bool is_output)
+pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns)
 {
     pj_ledger_figure f = *figure;
     double seconds = (double)(now_ns - f.at_ns) * 1e-9;
     if (!f.provisional || seconds <= 0) return f;
     double more = f.rate_mw * seconds;
+    double of_input = f.first_ns ? (double)(f.first_ns - f.at_ns) * 1e-9 : seconds;
     f.total_mj += more;
-    if (is_output)
-        f.output_mj = f.total_mj - f.input_mj;
-    else
-        f.input_mj += more;
+    f.input_mj += f.rate_mw * fmax(0, fmin(of_input, seconds));
+    f.output_mj = f.first_ns ? f.total_mj - f.input_mj : NAN;
     f.sd_mj = hypot(f.sd_mj, RATE_UNCERTAINTY * more);
     f.at_ns = now_ns;
     return f;

@@ -75,12 +75,13 @@ typedef struct pj_ledger_figure {
     double total_mj, sd_mj;
     double rate_mw;   /* at which it grows */
     int64_t at_ns;    /* as of when */
+    int64_t first_ns; /* first token; 0: not yet */
     bool provisional; /* some of it is estimated */
     bool shared;      /* others were in flight at the same time */
 } pj_ledger_figure;
 pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
-/* Carries an estimate on to a later moment at its rate. */
-pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns, bool is_output);
+/* Carries an estimate on to a later moment at its rate: until the first token it is input's. */
+pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns);
 
 /* The energy of a settled entry per rail, cumulative from its begin: points in order of time, the
  * first at its begin with 0 everywhere, the last at its end. mj[point * rail_count + rail], NAN

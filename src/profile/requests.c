@@ -518,7 +518,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     r->spool.fd = -1;
     r->begin_ns = pj_exchange_sent_ns(exchange);
     r->wall_ns = pj_clock_wall_ns() - (pj_clock_ns() - r->begin_ns);
-    r->final = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, r->begin_ns, false, false};
+    r->final = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, r->begin_ns, 0, false, false};
     pj_uuid7(r->id);
     pj_buffer_init(&r->pending, PENDING_MAX_BYTES);
     pj_buffer_init(&r->writing, PENDING_MAX_BYTES);
@@ -620,8 +620,7 @@ pj_ledger_figure pj_request_energy(pj_request *r, int64_t now_ns)
         f = r->final;
     } else if (r->entry) {
         f = pj_ledger_of(q->ledger, r->entry);
-        f = pj_ledger_at(&f, r->has_ended && r->end_ns < now_ns ? r->end_ns : now_ns,
-                         r->tokens > 0);
+        f = pj_ledger_at(&f, r->has_ended && r->end_ns < now_ns ? r->end_ns : now_ns);
     }
     pthread_mutex_unlock(&q->mutex);
     return f;

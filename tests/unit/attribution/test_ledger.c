@@ -180,7 +180,7 @@ static void test_estimates(void **state)
     pj_ledger_estimate(l, 2000 * MS);
     pj_ledger_figure early = pj_ledger_of(l, e);
     assert_true(early.provisional);
-    early = pj_ledger_at(&early, 2000 * MS, true);
+    early = pj_ledger_at(&early, 2000 * MS);
     read_until(l, 1910 * MS, 2100 * MS, 22000);
     assert_int_equal(pj_ledger_settle(l, 2000 * MS, NULL), PJ_OK);
     pj_ledger_figure final = pj_ledger_of(l, e);
@@ -238,8 +238,8 @@ static void test_short(void **state)
     pj_ledger_entry *b = pj_ledger_enter(l, 1000 * MS, 1);
     pj_ledger_figure f = pj_ledger_of(l, a), g = pj_ledger_of(l, b);
     assert_true(f.provisional && !f.shared && g.shared && isnan(f.input_mj));
-    f = pj_ledger_at(&f, 1002 * MS, true);
-    g = pj_ledger_at(&g, 1002 * MS, true);
+    f = pj_ledger_at(&f, 1002 * MS);
+    g = pj_ledger_at(&g, 1002 * MS);
     assert_true(fabs(f.total_mj - mw * 2e-3) < 1e-6 && fabs(g.total_mj - mw * 1e-3) < 1e-6);
     assert_true(f.sd_mj > 0 && isnan(f.output_mj));
     pj_ledger_drop(l, a);
@@ -333,6 +333,29 @@ static void test_long_prompt(void **state)
     pj_ledger_free(l);
 }
 
+/* What no sensor has seen yet is input until the first token and output afterwards, in an estimate;
+ * of a request of which nothing at all is known, the parts are unknown, not zero. */
+static void test_early_parts(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    read_until(l, 0, 1100 * MS, 20000);
+    pj_ledger_entry *e = pj_ledger_enter(l, 1000 * MS, 10), *late;
+    pj_ledger_tokens(e, 1200 * MS, 1);
+    pj_ledger_tokens(e, 1300 * MS, 5);
+    late = pj_ledger_enter(l, 1250 * MS, 10);
+    pj_ledger_tokens(late, 1260 * MS, 1);
+    pj_ledger_estimate(l, 1300 * MS);
+    pj_ledger_figure f = pj_ledger_of(l, e), g = pj_ledger_of(l, late);
+    f = pj_ledger_at(&f, 1400 * MS);
+    double known = machine(l, 1000 * MS, 1100 * MS), mw = known / 0.1;
+    assert_true(fabs(f.input_mj - mw * 0.2) < 1e-6 * mw);
+    assert_true(fabs(f.output_mj - mw * 0.2) < 1e-6 * mw);
+    g = pj_ledger_at(&g, 1400 * MS);
+    assert_true(g.total_mj > 0 && isnan(g.input_mj) && isnan(g.output_mj));
+    pj_ledger_free(l);
+}
+
 /* The rate of a request goes on from what is settled, too. */
 static void test_settled_rate(void **state)
 {
@@ -390,6 +413,7 @@ int main(void)
                                        cmocka_unit_test(test_certain_of_all_rails),
                                        cmocka_unit_test(test_long_prompt),
                                        cmocka_unit_test(test_settled_rate),
+                                       cmocka_unit_test(test_early_parts),
                                        cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
