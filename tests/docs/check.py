@@ -12,7 +12,7 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
    per document, with its own home and data folders, `models/demo` and `examples` available and no
    sensors. A fenced block with a file's name after its language (```python budget.py) becomes
    that file. Remarks after a command: `# exits N` expects that code; `# not here: WHY` leaves the
-   line out. Lines of make, sudo and git are left out always: they build, or change the machine.
+   line out. The server of another engine that a document has at port 8080 is a stand-in. Lines of make, sudo and git are left out always: they build, or change the machine.
    Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads.
 6. Every query of the ```sql blocks finds something in a database with one run.
 """
@@ -27,7 +27,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "attach"))
+import engine  # noqa: E402
+
+ENGINE = engine.Engine()
 PROGRAM, ROOT, LIBRARY = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = [ROOT / "README.md", ROOT / "docs/guide.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
@@ -241,8 +246,31 @@ def serve(line, folder, env):
     return "" if good else f"exit code {server.returncode}: {said}{rest}"
 
 
+def pass_through(line, folder, env):
+    """Starts the proxy, sends a request through it, ends it; what went wrong, or ""."""
+    words = shlex.split(re.sub(r"(--listen 127.0.0.1):\d+", r"\1:0", line))
+    question = json.dumps({"messages": [{"role": "user", "content": "Hi"}]}).encode()
+    with subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as proxy:
+        said, url = "", None
+        while not url and (words := proxy.stdout.readline()):
+            said += words
+            url = re.search(r"listening at (http://[^\s,]+)", words)
+        answer = {}
+        if url:
+            ask = urllib.request.Request(url[1] + "/v1/chat/completions", question, {"Content-Type": "application/json"})
+            answer = json.load(urllib.request.urlopen(ask, timeout=SECONDS))
+        proxy.send_signal(signal.SIGINT)
+        rest, _ = proxy.communicate(timeout=SECONDS)
+    good = "energy_joules" in answer.get("usage", {}) and "1 request" in rest and proxy.returncode == 0
+    return "" if good else f"exit code {proxy.returncode}, answer {answer}: {said}{rest}"
+
+
 def run(line, folder, env):
     """What went wrong, or ""."""
+    line = line.replace("http://127.0.0.1:8080", ENGINE.url)
+    if " --listen " in line:
+        return pass_through(line, folder, env)
     if re.match(r"(\w+=\S+ )*perjoule serve\b", line):
         return serve(line, folder, env)
     wanted = re.search(r"# exits (\d+)", line)
