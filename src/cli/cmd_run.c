@@ -436,7 +436,11 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_ask_option(ask, "top_k"),
         pj_ask_option(ask, "top_p"),
         pj_ask_option(ask, "min_p"),
+        pj_ask_option(ask, "typical_p"),
         pj_ask_option(ask, "repetition_penalty"),
+        pj_ask_option(ask, "frequency_penalty"),
+        pj_ask_option(ask, "presence_penalty"),
+        pj_ask_option(ask, "logit_bias"),
         pj_ask_option(ask, "seed"),
         pj_ask_option(ask, "stop"),
         pj_ask_option(ask, "chat"),
@@ -451,6 +455,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
         pj_ask_option(ask, "batch_size"),
         pj_ask_option(ask, "batch_rule"),
+        pj_ask_option(ask, "statistics"),
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
@@ -485,7 +490,8 @@ const pj_command pj_command_run = {
         "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
         "is a "
         "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
-        "Text is chosen greedily unless --temp, --top-k, --top-p or --min-p is given. Ctrl-C ends "
+        "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is "
+        "given. Ctrl-C ends "
         "a run and stores it.",
     .examples =
         "perjoule run \"Once upon a time\"                  # the demonstration model\n"

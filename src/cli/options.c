@@ -448,6 +448,7 @@ pj_option pj_ask_option(pj_generate_ask *ask, const char *field)
         [PJ_ASK_TEXT] = PJ_OPTION_TEXT, [PJ_ASK_CHOICE] = PJ_OPTION_CHOICE,
         [PJ_ASK_INT] = PJ_OPTION_INT,   [PJ_ASK_NUMBER] = PJ_OPTION_DOUBLE,
         [PJ_ASK_FLAG] = PJ_OPTION_FLAG, [PJ_ASK_LIST] = PJ_OPTION_LIST,
+        [PJ_ASK_MAP] = PJ_OPTION_LIST,
     };
     const pj_ask_field *f = pj_ask_field_find(field);
     bool is_number = f->kind == PJ_ASK_INT || f->kind == PJ_ASK_NUMBER;

@@ -241,29 +241,34 @@ static void run_units(void *context, unsigned thread)
         stage_mask(a, &u, scores, thread);
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
-        if (a->s->seam->module) sum_attended(a, &u, thread);
+        if (a->s->seam->statistics) sum_attended(a, &u, thread);
     }
 }
 
 /* ---- separate stages with statistics ------------------------------------------------------ */
 
-/* Statistics of prefill sample only some rows, always including the last. */
-static bool row_is_looked_at(const unit *u, uint32_t i)
+/* Every step-th row of a segment, always including the last. */
+static bool row_is_looked_at(const unit *u, uint32_t i, size_t step)
 {
-    uint32_t count = u->segment->count, step = (uint32_t)pj_look_step(count);
     uint32_t row = u->first + i / u->heads - u->segment->row;
-    return (count - 1 - row) % step == 0;
+    return pj_look_at(row, u->segment->count, step);
 }
 
-/* Statistics of scores, before and after scaling, and of weights, for the sampled rows. */
+/* Statistics of the visible scores, before and after scaling, and of weights: sums of sampled rows,
+ * or of all, and bounds of all. */
 static void sum_rows(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
+    const pj_kernels *k = a->s->kernels;
+    size_t step = pj_seam_step(a->s->seam, u->segment->count);
+    pj_value_sums *sums = pj_seam_sums(a->s->seam, thread);
     for (uint32_t i = 0; i < u->rows; i++) {
-        if (!row_is_looked_at(u, i)) continue;
         pj_visible v = visible(a, u, i);
         uint32_t keys = v.end - v.begin;
-        a->s->kernels->value_sums(scores + i * row_floats(a, u->keys) + v.begin, 1, keys, keys,
-                                  PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
+        const float *row = scores + i * row_floats(a, u->keys) + v.begin;
+        if (row_is_looked_at(u, i, step))
+            k->value_sums(row, 1, keys, keys, PJ_SPARSITY_TAU, sums);
+        else
+            k->value_bounds(row, 1, keys, keys, sums);
     }
 }
 
@@ -287,8 +292,9 @@ static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys
 static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
     pj_head_figures *figures = a->s->state->figures + (size_t)thread * a->layer->heads;
+    size_t step = pj_look_step(u->segment->count);
     for (uint32_t i = 0; i < u->rows; i++) {
-        if (!row_is_looked_at(u, i)) continue;
+        if (!row_is_looked_at(u, i, step)) continue;
         pj_visible v = visible(a, u, i);
         look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, v.end - v.begin,
                     &figures[u->head + i % u->heads]);
@@ -304,6 +310,7 @@ static void run_stage(void *context, unsigned thread)
         unit u = unit_at(a, a->begin + (uint32_t)i);
         float *scores = a->s->state->scores + i * a->unit_floats;
         a->stage(a, &u, scores, thread);
+        if (!a->s->seam->statistics) continue;
         if (a->stage == stage_values) sum_attended(a, &u, thread);
         int64_t look = pj_look_begin();
         if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softcap ||
@@ -370,7 +377,7 @@ static void record_extras(const attention *a, pj_seam_name stage)
     if (stage == PJ_N_OP_SOFTMAX) record_figures(a);
     if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE && stage != PJ_N_OP_SOFTCAP) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        uint32_t count = s->pass->segments[i].count, step = (uint32_t)pj_look_step(count);
+        size_t count = s->pass->segments[i].count, step = pj_seam_step(s->seam, count);
         rows += (count + step - 1) / step;
     }
     pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
@@ -445,11 +452,11 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
             pj_seam_operation(r, stage->name);
             if (stage->run) {
                 pj_team_run(s->team, run_stage, a);
-                pj_seam_take_sums(r, &sums);
+                pj_seam_take_sums(r, 0, &sums);
             }
-            if (stage->run == stage_values) pj_seam_add_sums(attended, &sums);
+            if (stage->run == stage_values) pj_value_sums_add(attended, &sums);
             int64_t look = pj_look_begin();
-            if (a->end == a->units) record_extras(a, stage->name);
+            if (r->statistics && a->end == a->units) record_extras(a, stage->name);
             pj_look_end(look);
             pj_work work = {
                 .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
@@ -460,7 +467,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
                 stats = pj_stats_of_sums(&sums);
                 work.stats = &stats;
             }
-            pj_seam_end_work(r, &work);
+            pj_seam_end_work(r, &work, 0);
         }
     }
 }
@@ -608,7 +615,7 @@ static void run(attention *a, pj_value_sums *attended)
         return;
     }
     pj_team_offer(s->team, run_units, a);
-    if (s->seam->module) pj_seam_take_sums(s->seam, attended);
+    if (s->seam->statistics) pj_seam_take_sums(s->seam, 0, attended);
 }
 
 void pj_steps_attention(const pj_steps *s, const pj_layer *l)
@@ -639,6 +646,6 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                     .rows = s->rows,
                     .cols = l->heads * dim,
                     .stride = l->heads * dim};
-    if (s->seam->module) pj_seam_keep(s->seam, &done, &attended);
+    if (s->seam->statistics) pj_seam_keep(s->seam, &done, &attended);
     pj_seam_module_end(s->seam, done);
 }

@@ -135,8 +135,10 @@ static pj_status prepare(work *w, pj_error *err)
     if (status == PJ_OK && !w->compute.backend->prepare)
         status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s can't run components one by one",
                          w->compute.backend->name);
-    if (status == PJ_OK) status = pj_seam_init(&w->silent, NULL, e->kernels, e->team, err);
-    if (status == PJ_OK) status = pj_seam_init(&w->seam, q->run, e->kernels, e->team, err);
+    if (status == PJ_OK)
+        status = pj_seam_init(&w->silent, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+    if (status == PJ_OK)
+        status = pj_seam_init(&w->seam, q->run, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
     if (status != PJ_OK) return status;
     w->preparation = pj_run_name(q->run, "preparation");
     bench fill;

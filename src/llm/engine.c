@@ -418,7 +418,7 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
     pj_compute compute;
     status = pj_engine_compute(e, &options, &compute, err);
     if (status) return status;
-    status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, err);
+    status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk;
         /* one by one, the sequence is as long as what was fed; at once, as long as it will be */

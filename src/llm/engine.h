@@ -9,6 +9,7 @@
 #include "llm/config.h"
 #include "llm/dtype.h"
 #include "llm/sampling.h"
+#include "llm/statistics_rows.h"
 
 #include <perjoule.h>
 #include <stdatomic.h>
@@ -104,6 +105,7 @@ typedef struct pj_generate_request {
     const char *system, *chat_variables; /* with `chat`: as in pj_chat_request; or NULL */
     bool ignore_eos;                     /* continue to max_tokens */
     pj_sampling sampling;
+    pj_statistics_rows statistics;
     pj_ablation without;     /* parts of the model that are left out */
     const char *const *stop; /* NULL-terminated list, or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */

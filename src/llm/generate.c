@@ -154,7 +154,7 @@ static pj_status prepare_speaker(generation *g, uint32_t index)
     sampling.seed = seed_of_stream(sampling.seed, (uint64_t)g->request->first_stream + index);
     pj_status status = pj_sampler_init(&s->sampler, &sampling, vocab, g->err);
     for (uint32_t i = 0; i < r->prompt_count && !status; i++)
-        pj_sampler_accept(&s->sampler, r->prompt_ids[i]);
+        pj_sampler_accept(&s->sampler, r->prompt_ids[i], false);
     if (!status && e->tokenizer)
         status = pj_token_stream_new(e->tokenizer, true, &s->stream, g->err);
     if (status) return status;
@@ -231,7 +231,7 @@ static pj_status draw(generation *g, uint32_t index, float *logits)
     size_t vocab = g->engine->model.config.vocab;
     g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
     int32_t id = pj_sampler_draw(&s->sampler, logits);
-    pj_sampler_accept(&s->sampler, id);
+    pj_sampler_accept(&s->sampler, id, true);
     r->ids[r->count++] = id;
     g->result->output_tokens++;
     pj_status status = PJ_OK;
@@ -485,7 +485,8 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     *result = (pj_generate_result){0};
     pj_status status = check_request(request, err);
     if (!status)
-        status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team, err);
+        status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team,
+                              request->statistics, err);
     if (status) goto end_pre_inference;
     if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
     uint32_t count = request->sequences ? request->sequences : request->prompt_count;

@@ -73,6 +73,7 @@ static void activate_and_multiply_row(void *context, size_t row)
 /* Every thread counts its share of the rows. */
 typedef struct count_task {
     const activation *a;
+    const pj_done *done;
     size_t rows;
     struct {
         _Alignas(64) pj_gate_counts counts;
@@ -90,9 +91,10 @@ static void activate_and_count_share(void *context, unsigned thread)
     for (size_t row = begin; row < end; row++) {
         const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
+        if (!a->s->seam->statistics) continue;
+        pj_seam_look(a->s->seam, t->done, row, row + 1, pj_seam_sums(a->s->seam, thread));
         if (!pj_look_at(row, t->rows, step)) continue;
         int64_t look = pj_look_begin();
-        k->value_sums(act, 1, a->f, a->f, PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
         k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL,
                        a->f, PJ_SPARSITY_TAU, &t->thread[thread].counts);
         pj_look_end(look);
@@ -101,11 +103,12 @@ static void activate_and_count_share(void *context, unsigned thread)
 
 static void activate_and_count(const activation *a, size_t rows, const pj_done *done)
 {
-    count_task task = {.a = a, .rows = rows};
+    count_task task = {.a = a, .done = done, .rows = rows};
     pj_gate_counts all = {0};
     pj_seam *r = a->s->seam;
     pj_team_run(a->s->team, activate_and_count_share, &task);
-    pj_seam_keep_sums(r, done);
+    if (!r->statistics) return;
+    pj_seam_keep_sums(r, 0, done);
     for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {
         all.count += task.thread[t].counts.count;
         all.killed += task.thread[t].counts.killed;

@@ -25,6 +25,28 @@ pj_status pj_sampling_check(const pj_sampling *s, pj_error *err)
     if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 100))
         return pj_fail(err, PJ_E_INVALID, "repetition penalty %g is not above 0 and at most 100",
                        s->repetition_penalty);
+    if (!(s->typical_p >= 0 && s->typical_p <= 1))
+        return pj_fail(err, PJ_E_INVALID, "typical_p %g is not within 0 to 1", s->typical_p);
+    if (!(fabs(s->frequency_penalty) <= 2))
+        return pj_fail(err, PJ_E_INVALID, "frequency penalty %g is not within -2 to 2",
+                       s->frequency_penalty);
+    if (!(fabs(s->presence_penalty) <= 2))
+        return pj_fail(err, PJ_E_INVALID, "presence penalty %g is not within -2 to 2",
+                       s->presence_penalty);
+    for (uint32_t i = 0; i < s->bias_count; i++)
+        if (s->biases[i].id < 0 || !(fabsf(s->biases[i].bias) <= 100))
+            return pj_fail(err, PJ_E_INVALID,
+                           "a logit bias is ID=BIAS: a token id and a number from -100 to 100");
+    return PJ_OK;
+}
+
+static pj_status check_biases(const pj_sampling *s, uint32_t vocab, pj_error *err)
+{
+    for (uint32_t i = 0; i < s->bias_count; i++)
+        if ((uint32_t)s->biases[i].id >= vocab)
+            return pj_fail(err, PJ_E_INVALID,
+                           "the logit bias is for token %d, and the model has tokens 0 to %u",
+                           (int)s->biases[i].id, vocab - 1);
     return PJ_OK;
 }
 
@@ -33,6 +55,7 @@ pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint
 {
     *sampler = (pj_sampler){.settings = *settings, .vocab = vocab};
     pj_status status = pj_sampling_check(settings, err);
+    if (!status) status = check_biases(settings, vocab, err);
     if (status) return status;
     sampler->random.state = settings->seed;
     if (settings->temperature > 0) {
@@ -46,6 +69,13 @@ pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint
             return pj_fail_memory(err, "the sampler");
         }
     }
+    if (settings->frequency_penalty != 0 || settings->presence_penalty != 0) {
+        sampler->generated = pj_alloc(vocab, sizeof *sampler->generated);
+        if (!sampler->generated) {
+            pj_sampler_fini(sampler);
+            return pj_fail_memory(err, "the sampler");
+        }
+    }
     return PJ_OK;
 }
 
@@ -53,13 +83,30 @@ void pj_sampler_fini(pj_sampler *sampler)
 {
     pj_free(sampler->order);
     pj_free(sampler->seen);
+    pj_free(sampler->generated);
     sampler->order = NULL;
     sampler->seen = NULL;
+    sampler->generated = NULL;
 }
 
-void pj_sampler_accept(pj_sampler *sampler, int32_t id)
+void pj_sampler_accept(pj_sampler *sampler, int32_t id, bool generated)
 {
-    if (sampler->seen && id >= 0 && (uint32_t)id < sampler->vocab) sampler->seen[id] = 1;
+    if (id < 0 || (uint32_t)id >= sampler->vocab) return;
+    if (sampler->seen) sampler->seen[id] = 1;
+    if (sampler->generated && generated) sampler->generated[id]++;
+}
+
+static void add_biases(const pj_sampling *s, float *logits)
+{
+    for (uint32_t i = 0; i < s->bias_count; i++) logits[s->biases[i].id] += s->biases[i].bias;
+}
+
+static void penalise_generated(const pj_sampler *sampler, float *logits)
+{
+    float each = (float)sampler->settings.frequency_penalty;
+    float once = (float)sampler->settings.presence_penalty;
+    for (uint32_t i = 0; i < sampler->vocab; i++)
+        if (sampler->generated[i]) logits[i] -= each * (float)sampler->generated[i] + once;
 }
 
 /* Moves logits towards less likely, whatever their sign. */
@@ -134,6 +181,30 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_toke
     return n;
 }
 
+/* Keeps the tokens whose surprise -ln p is nearest to its mean, up to a share of the probability:
+ * locally typical sampling. What is kept lies at the end of the array, the nearest last. */
+static uint32_t keep_typical(pj_ranked_token *tokens, uint32_t count, double share)
+{
+    double total = 0, entropy = 0, sum = 0;
+    for (uint32_t i = 0; i < count; i++) total += tokens[i].weight;
+    for (uint32_t i = 0; i < count; i++) {
+        double p = tokens[i].weight / total;
+        if (p > 0) entropy -= p * log(p);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        double p = tokens[i].weight / total;
+        tokens[i].logit = p > 0 ? (float)-fabs(-log(p) - entropy) : -INFINITY;
+    }
+    for (uint32_t i = count / 2; i-- > 0;) sift_down(tokens, count, i);
+    uint32_t n = 0;
+    while (n < count && (n == 0 || sum < share * total || /* equally near ones are kept together */
+                         tokens[0].logit == tokens[count - n].logit)) {
+        pop(tokens, count - n, 1);
+        sum += tokens[count - 1 - n++].weight;
+    }
+    return n;
+}
+
 static int32_t draw_from(pj_random *random, const pj_ranked_token *first, int step, uint32_t count)
 {
     double total = 0, sum = 0;
@@ -153,7 +224,9 @@ static int32_t draw_from(pj_random *random, const pj_ranked_token *first, int st
 int32_t pj_sampler_draw(pj_sampler *sampler, float *logits)
 {
     const pj_sampling *s = &sampler->settings;
+    add_biases(s, logits);
     if (sampler->seen) penalise(sampler, logits);
+    if (sampler->generated) penalise_generated(sampler, logits);
     int32_t best = argmax(logits, sampler->vocab);
     if (s->temperature == 0) return best;
     float inverse = (float)(1 / s->temperature), largest = logits[best];
@@ -166,8 +239,12 @@ int32_t pj_sampler_draw(pj_sampler *sampler, float *logits)
     }
     if (count == 0) return best;
     pj_ranked_token *kept = sampler->order;
-    if ((s->top_k == 0 || s->top_k >= count) && s->top_p >= 1 && s->min_p <= 0)
-        return draw_from(&sampler->random, kept, 1, count);
-    count = filter(sampler, count, &kept);
-    return draw_from(&sampler->random, kept, -1, count);
+    bool filtered = (s->top_k > 0 && s->top_k < count) || s->top_p < 1 || s->min_p > 0;
+    if (filtered) count = filter(sampler, count, &kept);
+    if (s->typical_p > 0 && s->typical_p < 1) {
+        pj_ranked_token *all = filtered ? kept - (count - 1) : kept;
+        uint32_t typical = keep_typical(all, count, s->typical_p);
+        return draw_from(&sampler->random, &all[count - 1], -1, typical);
+    }
+    return draw_from(&sampler->random, kept, filtered ? -1 : 1, count);
 }

@@ -11,7 +11,7 @@
 enum { TEAM_VALUES = 32768 };
 
 pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
-                       pj_error *err)
+                       pj_statistics_rows rows, pj_error *err)
 {
     memset(r, 0, sizeof *r);
     r->kernels = kernels;
@@ -25,80 +25,81 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
         r->names[i] = pj_run_name(run, pj_seam_text((pj_seam_name)i));
         if (r->names[i] == 0) return pj_fail_memory(err, "the names of spans");
     }
-    r->sums = pj_alloc_aligned(64, pj_team_threads(team), sizeof *r->sums);
-    if (r->module) pj_look_start();
+    r->statistics = r->module && rows != PJ_STATISTICS_OFF;
+    r->all_rows = rows == PJ_STATISTICS_ALL || (rows == PJ_STATISTICS_BY_DEPTH && r->deep);
+    r->sums = pj_alloc_aligned(64, (size_t)PJ_SEAM_JOBS * pj_team_threads(team), sizeof *r->sums);
+    if (r->statistics) pj_look_start();
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");
 }
 
 void pj_seam_fini(pj_seam *r)
 {
     /* The rest of the team does an equal share in the meantime, or spins. */
-    if (r->module) pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
+    if (r->statistics)
+        pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
     pj_free(r->sums);
     r->sums = NULL;
     r->lane = NULL;
-    r->module = r->deep = false;
+    r->module = r->deep = r->statistics = false;
+}
+
+void pj_seam_look(const pj_seam *r, const pj_done *of, size_t begin, size_t end,
+                  pj_value_sums *sums)
+{
+    size_t step = pj_seam_step(r, of->rows);
+    const float *x = of->x + begin * of->stride;
+    int64_t look = pj_look_begin();
+    if (step == 1) {
+        r->kernels->value_sums(x, end - begin, of->cols, of->stride, PJ_SPARSITY_TAU, sums);
+    } else {
+        pj_value_sums sampled = {0};
+        size_t first = (of->rows - 1 - begin) % step; /* sampled row from `begin` on */
+        if (first < end - begin)
+            r->kernels->value_sums(x + first * of->stride, (end - begin - first + step - 1) / step,
+                                   of->cols, of->stride * step, PJ_SPARSITY_TAU, &sampled);
+        sampled.nan = sampled.inf = 0; /* counted with the bounds */
+        r->kernels->value_bounds(x, end - begin, of->cols, of->stride, &sampled);
+        pj_value_sums_add(sums, &sampled);
+    }
+    pj_look_end(look);
 }
 
 typedef struct sums_task {
     pj_seam *r;
-    const float *x;
-    size_t rows, cols, stride;
+    const pj_done *done;
 } sums_task;
-
-static void sum_rows(const sums_task *t, size_t begin, size_t end, pj_value_sums *sums)
-{
-    size_t step = pj_look_step(t->rows);
-    begin += (t->rows - 1 - begin) % step; /* the first sampled row from there on */
-    if (begin >= end) return;
-    int64_t look = pj_look_begin();
-    t->r->kernels->value_sums(t->x + begin * t->stride, (end - begin + step - 1) / step, t->cols,
-                              t->stride * step, PJ_SPARSITY_TAU, sums);
-    pj_look_end(look);
-}
 
 static void sum_share(void *context, unsigned thread)
 {
     const sums_task *t = context;
     size_t begin, end;
-    pj_team_share(t->r->team, thread, t->rows, 1, &begin, &end);
-    sum_rows(t, begin, end, pj_seam_sums(t->r, thread));
+    pj_team_share(t->r->team, thread, t->done->rows, 1, &begin, &end);
+    if (begin < end) pj_seam_look(t->r, t->done, begin, end, pj_seam_sums(t->r, thread));
 }
 
-void pj_seam_add_sums(pj_value_sums *into, const pj_value_sums *part)
+void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums)
 {
-    into->sum += part->sum;
-    into->sum_abs += part->sum_abs;
-    into->sum_square += part->sum_square;
-    into->max_abs = fmaxf(into->max_abs, part->max_abs);
-    into->count += part->count;
-    into->below += part->below;
-    into->nan += part->nan;
-    into->inf += part->inf;
-}
-
-void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums)
-{
-    memset(sums, 0, sizeof *sums);
-    for (unsigned t = 0; t < pj_team_threads(r->team); t++) {
-        pj_seam_add_sums(sums, &r->sums[t].sums);
-        memset(&r->sums[t].sums, 0, sizeof r->sums[t].sums);
+    pj_thread_sums *parts = pj_seam_job_sums(r, job);
+    *sums = parts[0].sums;
+    memset(&parts[0].sums, 0, sizeof parts[0].sums);
+    for (unsigned t = 1; t < pj_team_threads(r->team); t++) {
+        pj_value_sums_add(sums, &parts[t].sums);
+        memset(&parts[t].sums, 0, sizeof parts[t].sums);
     }
 }
 
 /* Sums of an output without statistics so far. */
 static void sum_output(pj_seam *r, const pj_done *done)
 {
-    sums_task task = {r, done->x, done->rows, done->cols, done->stride};
     if (done->rows * done->cols < TEAM_VALUES || done->rows == 1)
-        sum_rows(&task, 0, done->rows, pj_seam_sums(r, 0));
+        pj_seam_look(r, done, 0, done->rows, pj_seam_sums(r, 0));
     else
-        pj_team_run(r->team, sum_share, &task);
+        pj_team_run(r->team, sum_share, &(sums_task){r, done});
 }
 
 pj_stats pj_stats_of_sums(const pj_value_sums *s)
 {
-    double finite = (double)(s->count - s->nan - s->inf);
+    double finite = (double)(s->count - s->skipped);
     if (finite <= 0) return (pj_stats){NAN, NAN, NAN, NAN, NAN, (uint32_t)s->nan, (uint32_t)s->inf};
     double mean = s->sum / finite;
     double variance = fmax(s->sum_square / finite - mean * mean, 0);
@@ -111,10 +112,10 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
                       .inf_count = (uint32_t)s->inf};
 }
 
-void pj_seam_begin_component(pj_seam *r, pj_seam_name name)
+void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns)
 {
-    memset(r->kept, 0, sizeof r->kept);
-    pj_span_begin(r->lane, PJ_SPAN_COMPONENT, r->names[name]);
+    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++) r->kept[i].x = NULL;
+    pj_span_begin_at(r->lane, PJ_SPAN_COMPONENT, r->names[name], now_ns ? now_ns : pj_clock_ns());
 }
 
 static pj_kept_stats *find_kept(pj_seam *r, const float *x)
@@ -141,7 +142,7 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
     bool same = slot && slot->rows == done->rows && slot->cols == done->cols;
     if (!same || (r->operation_open && !slot->fresh)) {
         sum_output(r, done);
-        pj_seam_keep_sums(r, done);
+        pj_seam_keep_sums(r, 0, done);
         slot = find_kept(r, done->x);
     }
     slot->fresh = false;
@@ -150,18 +151,18 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
     return &slot->stats;
 }
 
-void pj_seam_end_done(pj_seam *r, const pj_done *done)
+void pj_seam_end_done(pj_seam *r, const pj_done *done, int64_t now_ns)
 {
     pj_work work = {.flops = done->flops, .bytes = done->bytes};
-    if (done->x && done->rows > 0) work.stats = stats_of(r, done);
-    pj_seam_end_work(r, &work);
+    if (r->statistics && done->x && done->rows > 0) work.stats = stats_of(r, done);
+    pj_seam_end_work(r, &work, now_ns);
 }
 
-void pj_seam_end_work(pj_seam *r, pj_work *work)
+void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns)
 {
     work->extras = r->extras;
     work->extra_count = r->extra_count;
-    pj_span_end(r->lane, work);
+    pj_span_end_at(r->lane, work, now_ns ? now_ns : pj_clock_ns());
     r->extra_count = 0;
     r->operation_open = false;
 }

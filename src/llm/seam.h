@@ -10,17 +10,18 @@
 
 #include "llm/kernels/kernels.h"
 #include "llm/names.h"
+#include "llm/statistics_rows.h"
 #include "llm/team.h"
 
 #include <math.h>
 #include <perjoule.h>
 
-/* Statistics and extras of passes of up to 64 rows use all rows; longer passes are sampled at about
- * 32 evenly spaced rows, every step-th, always including the last. */
+/* Where rows are sampled, passes of up to 64 rows use all of them; longer ones 32 to 64 evenly
+ * spaced rows: every step-th, always including the last. Extras are always sampled. */
 enum { PJ_LOOK_ALL = 64, PJ_LOOK_SOME = 32 };
 static inline size_t pj_look_step(size_t rows)
 {
-    return rows <= PJ_LOOK_ALL ? 1 : (rows + PJ_LOOK_SOME - 1) / PJ_LOOK_SOME;
+    return rows <= PJ_LOOK_ALL ? 1 : rows / PJ_LOOK_SOME;
 }
 static inline bool pj_look_at(size_t row, size_t rows, size_t step)
 {
@@ -30,7 +31,7 @@ static inline bool pj_look_at(size_t row, size_t rows, size_t step)
 /* Threshold of sparsity, and of dead activations, as documented for these figures. */
 #define PJ_SPARSITY_TAU 0.01f
 
-enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4 };
+enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4, PJ_SEAM_JOBS = 4 };
 
 /* Statistics of one buffer, computed at the end of an operation. */
 typedef struct pj_kept_stats {
@@ -44,12 +45,14 @@ typedef struct pj_kept_stats {
 typedef struct pj_seam {
     pj_lane *lane;     /* NULL: nothing is recorded */
     bool module, deep; /* components and their statistics; operations and their extras */
+    bool statistics;   /* of outputs, and extras: not switched off */
+    bool all_rows;     /* statistics from all rows; else sampled */
     const pj_kernels *kernels;
     pj_team *team;
     uint32_t names[PJ_N_COUNT]; /* interned */
     uint32_t extra_count;
     pj_extra extras[PJ_SEAM_EXTRAS];
-    pj_thread_sums *sums; /* [threads], zero between dispatches */
+    pj_thread_sums *sums; /* [PJ_SEAM_JOBS][threads], zero between dispatches */
     /* Statistics from operations of the current component: the last one's output is often the
      * component's own, so they can be reused. */
     pj_kept_stats kept[PJ_SEAM_KEPT];
@@ -59,7 +62,7 @@ typedef struct pj_seam {
 
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
 pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj_team *team,
-                       pj_error *err);
+                       pj_statistics_rows rows, pj_error *err);
 void pj_seam_fini(pj_seam *seam); /* may run twice */
 
 /* Work of a span, until it ends. */
@@ -81,10 +84,10 @@ static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
     if (r->module) pj_span_begin(r->lane, PJ_SPAN_LAYER, layer);
 }
-void pj_seam_begin_component(pj_seam *r, pj_seam_name name);
+void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns);
 static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 {
-    if (r->module) pj_seam_begin_component(r, name);
+    if (r->module) pj_seam_begin_component(r, name, 0);
 }
 static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
 {
@@ -92,37 +95,50 @@ static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
     pj_span_begin(r->lane, PJ_SPAN_OPERATION, r->names[name]);
     r->operation_open = true;
 }
-void pj_seam_end_done(pj_seam *r, const pj_done *done);
+/* `now_ns`: the end, 0: the present time. */
+void pj_seam_end_done(pj_seam *r, const pj_done *done, int64_t now_ns);
 /* Ends a layer or component, with its statistics and the extras recorded since the last end. */
 static inline void pj_seam_module_end(pj_seam *r, pj_done done)
 {
-    if (r->module) pj_seam_end_done(r, &done);
+    if (r->module) pj_seam_end_done(r, &done, 0);
 }
 static inline void pj_seam_operation_end(pj_seam *r, pj_done done)
 {
-    if (r->deep) pj_seam_end_done(r, &done);
+    if (r->deep) pj_seam_end_done(r, &done, 0);
 }
 /* Records an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is ignored. */
 void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value);
 
+/* Distance between the rows of an output that are summed. */
+static inline size_t pj_seam_step(const pj_seam *r, size_t rows)
+{
+    return r->all_rows ? 1 : pj_look_step(rows);
+}
+/* Adds rows [begin, end) of an output of `rows` rows to `sums`. */
+void pj_seam_look(const pj_seam *r, const pj_done *of, size_t begin, size_t end,
+                  pj_value_sums *sums);
+
 /* Statistics computed by the threads that produce an output, while it is in their caches: during a
  * dispatch each thread adds to its own sums; afterwards the caller merges them as the statistics of
  * the open span's output buffer. */
+static inline pj_thread_sums *pj_seam_job_sums(pj_seam *r, size_t job)
+{
+    return r->sums + job * pj_team_threads(r->team);
+}
 static inline pj_value_sums *pj_seam_sums(pj_seam *r, unsigned thread)
 {
     return &r->sums[thread].sums;
 }
-void pj_seam_take_sums(pj_seam *r, pj_value_sums *sums); /* and resets them */
-void pj_seam_add_sums(pj_value_sums *into, const pj_value_sums *part);
+void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums); /* and resets them */
 void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums);
-static inline void pj_seam_keep_sums(pj_seam *r, const pj_done *done)
+static inline void pj_seam_keep_sums(pj_seam *r, size_t job, const pj_done *done)
 {
     pj_value_sums sums;
-    pj_seam_take_sums(r, &sums);
+    pj_seam_take_sums(r, job, &sums);
     pj_seam_keep(r, done, &sums);
 }
 /* Ends an operation, with the extras recorded since the last end. */
-void pj_seam_end_work(pj_seam *r, pj_work *work);
+void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns);
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Below this number of values the calling thread works alone: a dispatch costs about a
  * microsecond. */
-enum { TEAM_VALUES = 16384 };
+enum { TEAM_VALUES = 16384, FEW_ROWS = 8 };
 
 /* ---- rows on the team --------------------------------------------------------------------- */
 
@@ -23,13 +23,18 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
 {
     const pj_done *done = t->done;
     size_t parts = done ? t->rows / done->rows : 1, cols = done ? done->cols / parts : 0;
-    size_t step = done ? pj_look_step(done->rows) : 1;
+    const pj_kernels *k = t->s->kernels;
+    size_t step = done ? pj_seam_step(t->s->seam, done->rows) : 1;
+    pj_value_sums *sums = done ? pj_seam_sums(t->s->seam, thread) : NULL;
     for (size_t row = begin; row < end; row++) {
         t->run(t->context, row);
-        if (!done || !pj_look_at(row / parts, done->rows, step)) continue;
+        if (!done) continue;
+        const float *x = done->x + row / parts * done->stride + row % parts * cols;
         int64_t look = pj_look_begin();
-        t->s->kernels->value_sums(done->x + row / parts * done->stride + row % parts * cols, 1,
-                                  cols, cols, PJ_SPARSITY_TAU, pj_seam_sums(t->s->seam, thread));
+        if (pj_look_at(row / parts, done->rows, step))
+            k->value_sums(x, 1, cols, cols, PJ_SPARSITY_TAU, sums);
+        else
+            k->value_bounds(x, 1, cols, cols, sums);
         pj_look_end(look);
     }
 }
@@ -57,9 +62,9 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
                           void *context, const pj_done *done)
 {
-    bool summed = s->seam->module && rows > 0;
+    bool summed = s->seam->statistics && rows > 0;
     run_task(&(rows_task){s, rows, run, context, summed ? done : NULL}, work);
-    if (summed) pj_seam_keep_sums(s->seam, done);
+    if (summed) pj_seam_keep_sums(s->seam, 0, done);
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -195,9 +200,10 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
                     .stride = step->y_stride};
     pj_seam_component(s->seam, step->norm->name);
     pj_seam_operation(s->seam, PJ_N_OP_NORM);
-    pj_steps_rows_summed(s, step->rows, values, s->seam->deep ? norm_row_looked_at : norm_row,
-                         &task, &done);
-    if (s->seam->deep) record_ratios(s, step);
+    bool ratios = s->seam->deep && s->seam->statistics;
+    pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : norm_row, &task,
+                         &done);
+    if (ratios) record_ratios(s, step);
     pj_seam_operation_end(s->seam, done);
     if (step->residual) pj_steps_add(s, step->residual, step->y, step->rows, step->n);
     pj_seam_module_end(s->seam, done);
@@ -229,19 +235,28 @@ static void add_bias_row(void *context, size_t row)
                     t->product->projection->w.rows);
 }
 
+/* Job `index` of a dispatch, with statistics of its output if `summed`. */
+static pj_linear_job job_of(const pj_steps *s, const pj_product *p, size_t rows, size_t index,
+                            bool summed)
+{
+    return (pj_linear_job){.weights = &p->projection->w,
+                           .bias = p->projection->bias,
+                           .y = p->y,
+                           .y_stride = p->y_stride,
+                           .sums = summed ? pj_seam_job_sums(s->seam, index) : NULL,
+                           .look_step = pj_seam_step(s->seam, rows),
+                           .tau = PJ_SPARSITY_TAU};
+}
+
 /* Runs one product, with statistics of its output if recorded. */
 static void product_alone(const pj_steps *s, const pj_product *p, const float *bias,
                           const pj_packed *packed, const pj_done *done)
 {
-    pj_linear_job job = {.weights = &p->projection->w,
-                         .bias = bias,
-                         .y = p->y,
-                         .y_stride = p->y_stride,
-                         .sums = done ? s->seam->sums : NULL,
-                         .look_step = pj_look_step(packed->tokens),
-                         .tau = PJ_SPARSITY_TAU};
+    bool summed = done && s->seam->statistics;
+    pj_linear_job job = job_of(s, p, packed->tokens, 0, summed);
+    job.bias = bias;
     pj_linear_run(s->kernels, s->team, packed, &job, 1);
-    if (done) pj_seam_keep_sums(s->seam, done);
+    if (summed) pj_seam_keep_sums(s->seam, 0, done);
 }
 
 /* One product with its operations as separate spans. */
@@ -293,25 +308,44 @@ static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
     if (p->residual) pj_steps_add(s, p->residual, p->y, rows, p->projection->w.rows);
 }
 
-/* All products in one dispatch, if they need not be recorded separately and read the same form. */
+/* Records products that ran together as components, each from where work on it began to where work
+ * on the next one did: begun[count] is the end of the last. */
+static void record_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
+                            size_t count, int64_t *begun)
+{
+    pj_seam *r = s->seam;
+    for (size_t i = 0; i < count; i++) {
+        pj_done done = product_done(&products[i], rows->count);
+        /* threads may have read the clock in another order than they took the rows */
+        if (begun[i + 1] < begun[i]) begun[i + 1] = begun[i];
+        pj_seam_begin_component(r, products[i].projection->name, begun[i]);
+        if (r->statistics) pj_seam_keep_sums(r, i, &done);
+        pj_seam_end_done(r, &done, begun[i + 1]);
+    }
+}
+
+/* All products in one dispatch, if they read the same form. */
 static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
-                              size_t count)
+                              size_t count, bool recorded)
 {
     pj_linear_job jobs[PJ_MAX_PRODUCTS];
+    int64_t begun[PJ_MAX_PRODUCTS + 1];
     pj_packed packed;
     const pj_matrix *first = &products[0].projection->w;
     for (size_t i = 0; i < count; i++) {
-        const pj_projection *p = products[i].projection;
-        if (pj_linear_form(s->kernels, p->w.type) != pj_linear_form(s->kernels, first->type))
+        pj_dtype type = products[i].projection->w.type;
+        if (pj_linear_form(s->kernels, type) != pj_linear_form(s->kernels, first->type))
             return false;
-        jobs[i] = (pj_linear_job){.weights = &p->w,
-                                  .bias = p->bias,
-                                  .y = products[i].y,
-                                  .y_stride = products[i].y_stride};
+        jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
+        if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
+    if (recorded) begun[0] = pj_clock_ns();
     pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
     pj_linear_run(s->kernels, s->team, &packed, jobs, count);
     for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);
+    if (!recorded) return true;
+    begun[count] = pj_clock_ns();
+    record_together(s, rows, products, count, begun);
     return true;
 }
 
@@ -346,8 +380,11 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
         if (products[i].projection->w.data && pj_steps_want(s, products[i].projection->name))
             present[n++] = products[i];
     if (n == 0) return;
-    bool apart = s->seam->deep || (s->seam->module && present[0].projection->name);
-    if (apart || !products_together(s, rows, present, n)) products_in_turn(s, rows, present, n);
+    bool recorded = s->seam->module && present[0].projection->name;
+    /* a component includes the addition to the residual stream */
+    bool apart = s->seam->deep || (recorded && (n == 1 || present[0].residual));
+    if (apart || !products_together(s, rows, present, n, recorded))
+        products_in_turn(s, rows, present, n);
 }
 
 void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
@@ -386,9 +423,13 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .rows = rows,
                     .cols = n,
                     .stride = n};
+    add_task task = {s->kernels, y, x, n, scale};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
-    /* also computed at depth `module`: a layer ends with its last addition */
-    pj_steps_rows_summed(s, rows, rows * n, add_row, &(add_task){s->kernels, y, x, n, scale},
-                         &done);
+    /* At depth `module` only a layer's last addition is of use: many rows are looked at while they
+     * are in cache, few when the layer ends. */
+    if (s->seam->deep || rows > FEW_ROWS)
+        pj_steps_rows_summed(s, rows, rows * n, add_row, &task, &done);
+    else
+        pj_steps_rows(s, rows, rows * n, add_row, &task);
     pj_seam_operation_end(s->seam, done);
 }

@@ -46,6 +46,18 @@ static void write_model(pj_json *json, const pj_engine_facts *f)
     pj_json_object_end(json);
 }
 
+static void write_biases(pj_json *json, const pj_sampling *s)
+{
+    pj_json_key(json, "logit_bias");
+    pj_json_object_begin(json);
+    for (uint32_t i = 0; i < s->bias_count; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", (int)s->biases[i].id);
+        pj_json_kv_double(json, id, (double)s->biases[i].bias);
+    }
+    pj_json_object_end(json);
+}
+
 static void write_sampling(pj_json *json, const pj_sampling *s)
 {
     pj_json_kv_double(json, "temperature", s->temperature);
@@ -53,7 +65,20 @@ static void write_sampling(pj_json *json, const pj_sampling *s)
     pj_json_kv_double(json, "top_p", s->top_p);
     pj_json_kv_double(json, "min_p", s->min_p);
     pj_json_kv_double(json, "repetition_penalty", s->repetition_penalty);
+    pj_json_kv_double(json, "typical_p", s->typical_p > 0 ? s->typical_p : 1);
+    pj_json_kv_double(json, "frequency_penalty", s->frequency_penalty);
+    pj_json_kv_double(json, "presence_penalty", s->presence_penalty);
+    if (s->bias_count) write_biases(json, s);
     pj_json_kv_uint(json, "seed", s->seed);
+}
+
+static const char *statistics_name(const pj_profile_options *o)
+{
+    static const char *const names[] = {NULL, "off", "sampled", "all"};
+    if (o->depth < PJ_DEPTH_MODULE) return "off";
+    if (o->statistics == PJ_STATISTICS_BY_DEPTH)
+        return o->depth == PJ_DEPTH_DEEP ? "all" : "sampled";
+    return names[o->statistics];
 }
 
 /* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
@@ -88,6 +113,7 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
                       session->power_env.interval_ns ? (double)session->power_env.interval_ns / 1e6
                                                      : NAN);
     pj_json_kv_uint(json, "warmup", o->warmup);
+    pj_json_kv_string(json, "statistics", statistics_name(o));
     if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
     pj_profile_place_write(o->place, json);
     pj_json_object_end(json);
@@ -236,6 +262,7 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .cancel = o->cancel,
                                    .run = run,
                                    .is_private = o->is_private,
+                                   .statistics = o->statistics,
                                    .in_pre_inference = run != NULL};
     if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
     pj_status status = pj_ablation_parse(o->ablate, &request.without, err);

@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(member) offsetof(pj_generate_ask, member)
@@ -19,6 +21,10 @@ const pj_ask_field pj_ask_fields[] = {
      .standard_text = "module", .option = "depth", .letter = 'd', .value_name = "DEPTH",
      .help = "what is recorded: off (nothing), module (phases, tokens, layers and components; "
              "default) or deep (single operations too)"},
+    {"statistics", PJ_ASK_CHOICE, AT(statistics), .choices = "off sampled all",
+     .option = "statistics", .value_name = "ROWS",
+     .help = "rows of outputs that statistics are computed from: all (default at depth deep), "
+             "sampled (at least 32; default at module) or off (no statistics)"},
     {"max_length", PJ_ASK_INT, AT(max_tokens), 1, 1 << 20, .standard = 100, .option = "tokens",
      .letter = 'n', .value_name = "N", .help = "new tokens (100)"},
     {"tags", PJ_ASK_LIST, AT(tags), .most = MAX_NAME, .option = "tag", .value_name = "TAG",
@@ -33,9 +39,20 @@ const pj_ask_field pj_ask_fields[] = {
      .help = "sample from this share of probability"},
     {"min_p", PJ_ASK_NUMBER, AT(min_p), 0, 1, .standard = NAN, .option = "min-p", .value_name = "P",
      .help = "drop what is below P x the most likely"},
+    {"typical_p", PJ_ASK_NUMBER, AT(typical_p), 0.001, 1, .standard = NAN, .option = "typical-p",
+     .value_name = "P",
+     .help = "sample from the share of probability whose surprise is nearest to its mean"},
     {"repetition_penalty", PJ_ASK_NUMBER, AT(repetition_penalty), 0.01, 100, .standard = NAN,
      .option = "repeat-penalty", .value_name = "F",
      .help = "penalty of tokens that have occurred (1: none)"},
+    {"frequency_penalty", PJ_ASK_NUMBER, AT(frequency_penalty), -2, 2, .standard = NAN,
+     .option = "frequency-penalty", .value_name = "F",
+     .help = "subtracted from a token's logit for each time it was generated (0)"},
+    {"presence_penalty", PJ_ASK_NUMBER, AT(presence_penalty), -2, 2, .standard = NAN,
+     .option = "presence-penalty", .value_name = "F",
+     .help = "subtracted once from the logits of tokens that were generated (0)"},
+    {"logit_bias", PJ_ASK_MAP, AT(logit_bias), -100, 100, .option = "logit-bias",
+     .value_name = "ID=BIAS", .help = "added to a token's logit, -100 to 100; may be repeated"},
     {"seed", PJ_ASK_INT, AT(seed), 0, (double)(1LL << 53), .standard = -1, .option = "seed",
      .value_name = "N", .help = "seed of sampling; same seed, same text"},
     {"stop", PJ_ASK_LIST, AT(stop), .most = MAX_NAME, .option = "stop", .value_name = "TEXT",
@@ -165,6 +182,27 @@ static pj_status take_list(parse *p, const pj_ask_field *f, const json_t *value,
     return PJ_OK;
 }
 
+static pj_status take_map(parse *p, const pj_ask_field *f, json_t *value, pj_text_list *list)
+{
+    const char *key;
+    json_t *item;
+    if (!json_is_object(value) || json_object_size(value) > PJ_LIST_MAX)
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be an object of at most %d numbers", f->name,
+                       PJ_LIST_MAX);
+    json_object_foreach(value, key, item)
+    {
+        double number = json_is_number(item) ? json_number_value(item) : NAN;
+        if (!(number >= f->least && number <= f->most))
+            return pj_fail(p->err, PJ_E_INVALID, "%s must have numbers from %.16g to %.16g",
+                           f->name, f->least, f->most);
+        char text[64];
+        int length = snprintf(text, sizeof text, "%.32s=%.9g", key, number);
+        list->items[list->count] = pj_arena_strndup(p->arena, text, (size_t)length);
+        if (!list->items[list->count++]) return pj_fail_memory(p->err, "a request");
+    }
+    return PJ_OK;
+}
+
 static pj_status take_prompt(parse *p, const pj_ask_field *f, const json_t *value)
 {
     pj_status status = take_text(p, f, value, &p->ask->prompt);
@@ -191,7 +229,7 @@ static pj_status take_ids(parse *p, const pj_ask_field *f, const json_t *value)
 }
 
 /* null means absent. */
-static pj_status take_value(parse *p, const pj_ask_field *f, const json_t *value)
+static pj_status take_value(parse *p, const pj_ask_field *f, json_t *value)
 {
     void *at = place(p->ask, f);
     if (json_is_null(value)) return PJ_OK;
@@ -202,6 +240,7 @@ static pj_status take_value(parse *p, const pj_ask_field *f, const json_t *value
     case PJ_ASK_NUMBER: return take_number(p, f, value, at);
     case PJ_ASK_FLAG: return take_flag(p, f, value, at);
     case PJ_ASK_LIST: return take_list(p, f, value, at);
+    case PJ_ASK_MAP: return take_map(p, f, value, at);
     case PJ_ASK_PROMPT: return take_prompt(p, f, value);
     case PJ_ASK_IDS: return take_ids(p, f, value);
     }
@@ -272,6 +311,19 @@ static void write_list(const pj_text_list *list, pj_json *json)
     pj_json_array_end(json);
 }
 
+static void write_map(const pj_text_list *list, pj_json *json)
+{
+    pj_json_object_begin(json);
+    for (int i = 0; i < list->count; i++) {
+        char key[64];
+        const char *value = strchr(list->items[i], '=');
+        if (!value) continue;
+        snprintf(key, sizeof key, "%.*s", (int)(value - list->items[i]), list->items[i]);
+        pj_json_kv_double(json, key, strtod(value + 1, NULL));
+    }
+    pj_json_object_end(json);
+}
+
 static bool is_given(const pj_generate_ask *ask, const pj_ask_field *f)
 {
     const void *at = place_const(ask, f);
@@ -282,6 +334,7 @@ static bool is_given(const pj_generate_ask *ask, const pj_ask_field *f)
     case PJ_ASK_NUMBER: return !isnan(*(const double *)at);
     case PJ_ASK_PROMPT: return ask->prompt && !ask->prompt_ids;
     case PJ_ASK_IDS: return ask->prompt_ids != NULL;
+    case PJ_ASK_MAP: return ((const pj_text_list *)at)->count > 0;
     case PJ_ASK_FLAG:
     case PJ_ASK_LIST: return true;
     }
@@ -302,6 +355,7 @@ void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json)
         case PJ_ASK_NUMBER: pj_json_double(json, *(const double *)at); break;
         case PJ_ASK_FLAG: pj_json_bool(json, *(const bool *)at); break;
         case PJ_ASK_LIST: write_list(at, json); break;
+        case PJ_ASK_MAP: write_map(at, json); break;
         case PJ_ASK_PROMPT: pj_json_string_n(json, ask->prompt, ask->prompt_bytes); break;
         case PJ_ASK_IDS: write_ids(ask, json); break;
         }
@@ -335,7 +389,8 @@ bool pj_generate_ask_copy(pj_generate_ask *copy, const pj_generate_ask *ask, pj_
         pj_text_list *list = place(copy, f);
         if ((f->kind == PJ_ASK_TEXT || f->kind == PJ_ASK_CHOICE) && *text)
             ok = copy_text(text, strlen(*text), arena);
-        for (int i = 0; f->kind == PJ_ASK_LIST && i < list->count && ok; i++)
+        bool is_list = f->kind == PJ_ASK_LIST || f->kind == PJ_ASK_MAP;
+        for (int i = 0; is_list && i < list->count && ok; i++)
             ok = copy_text(&list->items[i], strlen(list->items[i]), arena);
     }
     return ok;

@@ -25,10 +25,12 @@ typedef struct pj_generate_ask {
     size_t prompt_bytes;
     const int32_t *prompt_ids;
     uint32_t prompt_id_count;
-    const char *depth, *experiment, *dtype, *kv, *system, *batch_rule;
+    const char *depth, *experiment, *dtype, *kv, *system, *batch_rule, *statistics;
     int64_t max_tokens, batch, top_k, seed;
-    double temperature, top_p, min_p, repetition_penalty;
+    double temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty,
+        presence_penalty;
     pj_text_list tags, stop;
+    pj_text_list logit_bias; /* "ID=BIAS" */
     bool chat, ignore_eos;
     bool wait; /* the client waits for the result */
 } pj_generate_ask;
@@ -40,6 +42,7 @@ typedef enum pj_ask_kind {
     PJ_ASK_NUMBER, /* double */
     PJ_ASK_FLAG,   /* bool */
     PJ_ASK_LIST,   /* pj_text_list */
+    PJ_ASK_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
     PJ_ASK_PROMPT, /* prompt and prompt_bytes */
     PJ_ASK_IDS     /* prompt_ids and prompt_id_count */
 } pj_ask_kind;

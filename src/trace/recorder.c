@@ -258,6 +258,16 @@ void pj_span_end(pj_lane *lane, const pj_work *work)
     if (lane) pj_lane_end(lane, work, pj_clock_ns(), 0);
 }
 
+void pj_span_begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
+{
+    if (lane) pj_lane_begin(lane, kind, id, now_ns);
+}
+
+void pj_span_end_at(pj_lane *lane, const pj_work *work, int64_t now_ns)
+{
+    if (lane) pj_lane_end(lane, work, now_ns, 0);
+}
+
 void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id)
 {
     if (!lane) return;

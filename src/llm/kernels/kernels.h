@@ -22,14 +22,19 @@
 enum { PJ_ATTENTION_SCRATCH_BYTES = 1 << 20 };
 
 /* Sums over values of an activation; zeroed by the caller, accumulated by every call. NaN and Inf
- * are counted and excluded from the sums. */
+ * are counted and excluded from the sums. The bounds may cover more values than the sums do. */
 typedef struct pj_value_sums {
+    /* sums */
     double sum, sum_abs, sum_square;
-    float max_abs;
-    uint64_t count; /* all values, including NaN and Inf */
-    uint64_t below; /* finite with |x| < tau */
+    uint64_t count;   /* values summed, including NaN and Inf */
+    uint64_t skipped; /* of those, NaN and Inf */
+    uint64_t below;   /* finite with |x| < tau */
+    /* bounds */
+    float max_abs; /* largest finite magnitude */
     uint64_t nan, inf;
 } pj_value_sums;
+
+void pj_value_sums_add(pj_value_sums *into, const pj_value_sums *part);
 
 /* One thread's sums, on cache lines of their own (avoids false sharing). */
 typedef struct pj_thread_sums {
@@ -125,9 +130,11 @@ typedef struct pj_kernels {
                              size_t rows, const pj_kv_rows *values, size_t n, size_t head_dim,
                              bool add, void *scratch);
 
-    /* Statistics. */
+    /* Statistics: sums and bounds, or bounds alone, which costs a third. */
     void (*value_sums)(const float *x, size_t rows, size_t cols, size_t stride, float tau,
                        pj_value_sums *sums);
+    void (*value_bounds)(const float *x, size_t rows, size_t cols, size_t stride,
+                         pj_value_sums *sums);
     void (*attention_figures)(const float *p, size_t n, float tau, pj_attention_figures *figures);
     /* `activated` is act(gate); `up` NULL for an MLP without a gate product. */
     void (*gate_counts)(const float *gate, const float *activated, const float *up, size_t n,

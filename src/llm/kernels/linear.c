@@ -17,6 +17,19 @@
 
 #include <string.h>
 
+void pj_value_sums_add(pj_value_sums *into, const pj_value_sums *part)
+{
+    into->sum += part->sum;
+    into->sum_abs += part->sum_abs;
+    into->sum_square += part->sum_square;
+    into->count += part->count;
+    into->skipped += part->skipped;
+    into->below += part->below;
+    into->max_abs = part->max_abs > into->max_abs ? part->max_abs : into->max_abs;
+    into->nan += part->nan;
+    into->inf += part->inf;
+}
+
 enum {
     BLOCK_MAX_ROWS = 128,
     /* block, a stretch of a panel and the next: L2 is 1 MiB, and also holds results and the next
@@ -168,6 +181,37 @@ typedef struct product {
     cut cuts[PJ_LINEAR_MAX_JOBS];
 } product;
 
+/* Adds rows [begin, end) of the output of some tokens to the statistics: all of them, or the sums
+ * of sampled tokens and the bounds of all. `sums`: the same values without bias in L1, transposed
+ * ([rows][PJ_TILE_MAX_TOKENS]); y's rows are far apart and mostly evicted. */
+static void look_at(const product *p, const pj_linear_job *job, size_t token, size_t tokens,
+                    size_t begin, size_t end, const float *sums, pj_value_sums *to)
+{
+    const pj_kernels *k = p->kernels;
+    size_t step = job->look_step > 1 ? job->look_step : 1, rows = end - begin;
+    float *y = job->y + token * job->y_stride + begin;
+    int64_t look = pj_look_begin();
+    if (step == 1) {
+        if (sums && !job->bias)
+            k->value_sums(sums, rows, tokens, PJ_TILE_MAX_TOKENS, job->tau, to);
+        else
+            k->value_sums(y, tokens, rows, job->y_stride, job->tau, to);
+    } else {
+        pj_value_sums sampled = {0};
+        size_t first = (p->x->tokens - 1 - token) % step; /* of the sampled tokens from here on */
+        if (first < tokens)
+            k->value_sums(y + first * job->y_stride, (tokens - first + step - 1) / step, rows,
+                          job->y_stride * step, job->tau, &sampled);
+        sampled.nan = sampled.inf = 0; /* counted with the bounds */
+        if (sums && !job->bias)
+            k->value_bounds(sums, rows, tokens, PJ_TILE_MAX_TOKENS, &sampled);
+        else
+            k->value_bounds(y, tokens, rows, job->y_stride, &sampled);
+        pj_value_sums_add(to, &sampled);
+    }
+    pj_look_end(look);
+}
+
 static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
                      void *scratch, pj_value_sums *output_sums)
 {
@@ -180,11 +224,7 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
                   .y_stride = job->y_stride,
                   .scratch = scratch};
     p->kernels->linear[job->weights->type]->dot(&dot);
-    if (!output_sums) return;
-    int64_t look = pj_look_begin();
-    p->kernels->value_sums(job->y + begin, p->x->tokens, end - begin, job->y_stride, job->tau,
-                           output_sums);
-    pj_look_end(look);
+    if (output_sums) look_at(p, job, 0, p->x->tokens, begin, end, NULL, output_sums);
 }
 
 /* The stored weights of the block that this thread will probably process next, for prefetching. */
@@ -353,18 +393,7 @@ static void block_panel(const product *p, const block *b, const pj_linear_job *j
     if (b->col + b->cols < padded) return;
     p->kernels->tile_store(sums, b->end - b->begin, tokens, job->bias ? job->bias + b->begin : NULL,
                            to.y, job->y_stride);
-    size_t panels_behind = (x->tokens - 1 - token) / panel;
-    if (!b->output_sums) return;
-    if (job->look_step > 1 && panels_behind % job->look_step) return;
-    int64_t look = pj_look_begin();
-    /* The buffer is in L1; y's rows are far apart and mostly evicted. */
-    if (!job->bias)
-        p->kernels->value_sums(sums, b->end - b->begin, tokens, PJ_TILE_MAX_TOKENS, job->tau,
-                               b->output_sums);
-    else
-        p->kernels->value_sums(to.y, tokens, b->end - b->begin, job->y_stride, job->tau,
-                               b->output_sums);
-    pj_look_end(look);
+    if (b->output_sums) look_at(p, job, token, tokens, b->begin, b->end, sums, b->output_sums);
 }
 
 /* After columns [col, col + chunk) of rows [begin, end): the next columns of the same rows, or the
@@ -431,6 +460,7 @@ static void multiply_some(void *context, unsigned thread)
         size_t last =
             smaller(first + (unit < c->whole ? c->grain : c->fine), p->jobs[j].weights->rows);
         pj_thread_sums *sums = p->jobs[j].sums;
+        if (unit == 0 && p->jobs[j].begun_ns) *p->jobs[j].begun_ns = pj_clock_ns();
         (p->x->panels ? tile_unit : dot_unit)(p, &p->jobs[j], first, last, scratch,
                                               sums ? &sums[thread].sums : NULL);
     }

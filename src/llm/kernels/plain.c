@@ -185,8 +185,10 @@ static void row_sums(const float *x, size_t n, float tau, pj_value_sums *sums)
         float magnitude = fabsf(x[i]);
         if (isnan(x[i])) {
             sums->nan++;
+            sums->skipped++;
         } else if (isinf(x[i])) {
             sums->inf++;
+            sums->skipped++;
         } else {
             sums->sum += x[i];
             sums->sum_abs += magnitude;
@@ -201,6 +203,18 @@ static void value_sums(const float *x, size_t rows, size_t cols, size_t stride, 
                        pj_value_sums *sums)
 {
     for (size_t r = 0; r < rows; r++) row_sums(x + r * stride, cols, tau, sums);
+}
+
+static void value_bounds(const float *x, size_t rows, size_t cols, size_t stride,
+                         pj_value_sums *sums)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < cols; i++) {
+            float v = x[r * stride + i];
+            sums->nan += isnan(v) != 0;
+            sums->inf += isinf(v) != 0;
+            if (isfinite(v)) sums->max_abs = fmaxf(sums->max_abs, fabsf(v));
+        }
 }
 
 static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)
@@ -360,6 +374,7 @@ const pj_kernels pj_kernels_c = {
     .attention_softmax = attention_softmax,
     .attention_values = attention_values,
     .value_sums = value_sums,
+    .value_bounds = value_bounds,
     .attention_figures = attention_figures,
     .gate_counts = gate_counts,
     .linear = {[PJ_F32] = &by_float,

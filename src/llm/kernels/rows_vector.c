@@ -244,8 +244,10 @@ static void value_sums_one_by_one(const float *x, size_t n, float tau, pj_value_
     for (size_t i = 0; i < n; i++) {
         if (isnan(x[i])) {
             sums->nan++;
+            sums->skipped++;
         } else if (isinf(x[i])) {
             sums->inf++;
+            sums->skipped++;
         } else {
             sums->sum += (double)x[i];
             sums->sum_abs += (double)fabsf(x[i]);
@@ -319,6 +321,49 @@ static void value_sums(const float *x, size_t rows, size_t cols, size_t stride, 
             sum_stretch(x + r * stride + at, some,
                         cols - at < SUMS_STRETCH ? cols - at : SUMS_STRETCH, stride, tau, sums);
     }
+}
+
+static void count_not_finite(const float *x, size_t n, pj_value_sums *sums)
+{
+    for (size_t i = 0; i < n; i++) {
+        sums->nan += isnan(x[i]) != 0;
+        sums->inf += isinf(x[i]) != 0;
+        if (isfinite(x[i])) sums->max_abs = fmaxf(sums->max_abs, fabsf(x[i]));
+    }
+}
+
+INLINE veci most_of(veci a, veci b)
+{
+    return (veci)vec_select(a > b, (vec)a, (vec)b);
+}
+
+/* Magnitudes are in the order of their bits read as integers, with Inf and NaN above all finite
+ * ones: one integer maximum is both the bound and the check. */
+static void value_bounds(const float *x, size_t rows, size_t cols, size_t stride,
+                         pj_value_sums *sums)
+{
+    veci a = {0}, b = {0};
+    size_t whole = cols / LANES * LANES;
+    for (size_t r = 0; r < rows; r++) {
+        const float *row = x + r * stride;
+        size_t i = 0;
+        for (; i + 2 * LANES <= whole; i += 2 * LANES) {
+            a = most_of((veci)vec_abs(vec_load(row + i)), a);
+            b = most_of((veci)vec_abs(vec_load(row + i + LANES)), b);
+        }
+        if (i < whole) a = most_of((veci)vec_abs(vec_load(row + i)), a);
+        if (whole < cols) b = most_of((veci)vec_abs(vec_load_some(row + whole, cols - whole)), b);
+    }
+    int32_t lanes[LANES], most = 0;
+    a = most_of(a, b);
+    memcpy(lanes, &a, sizeof lanes);
+    UNROLL for (size_t i = 0; i < LANES; i++) most = lanes[i] > most ? lanes[i] : most;
+    float largest;
+    memcpy(&largest, &most, sizeof largest);
+    if (isfinite(largest))
+        sums->max_abs = fmaxf(sums->max_abs, largest);
+    else
+        for (size_t r = 0; r < rows; r++) count_not_finite(x + r * stride, cols, sums);
 }
 
 static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)
@@ -408,6 +453,7 @@ void PJ_SET_SYMBOL(rows)(pj_kernels *kernels)
     kernels->attention_softmax = attention_softmax;
     kernels->attention_scale = attention_scale;
     kernels->value_sums = value_sums;
+    kernels->value_bounds = value_bounds;
     kernels->attention_figures = attention_figures;
     kernels->gate_counts = gate_counts;
 }

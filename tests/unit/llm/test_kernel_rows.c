@@ -264,7 +264,6 @@ static void test_value_sums(void **state)
                    rest / rows * sizeof *x);
         k->value_sums(x, 1, n / 2, n / 2, 0.01f, &got);
         k->value_sums(apart, rows, rest / rows, rest / rows + 7, 0.01f, &got);
-        test_free(apart);
         for (size_t i = 0; i < n; i++) {
             double v = (double)x[i];
             if (isnan(v) || isinf(v)) {
@@ -282,7 +281,13 @@ static void test_value_sums(void **state)
         assert_int_equal(got.below, want.below);
         assert_int_equal(got.nan, want.nan);
         assert_int_equal(got.inf, want.inf);
-        test_free(x);
+        assert_int_equal(got.skipped, want.nan + want.inf);
+        pj_value_sums bounds = {.max_abs = l % 2 ? 1e-30f : 0};
+        k->value_bounds(x, 1, n / 2, n / 2, &bounds);
+        k->value_bounds(apart, rows, rest / rows, rest / rows + 7, &bounds);
+        assert_true(bounds.max_abs == fmaxf(want.max_abs, l % 2 ? 1e-30f : 0));
+        assert_true(bounds.nan == want.nan && bounds.inf == want.inf && bounds.count == 0);
+        test_free(x), test_free(apart);
     }
 }
 

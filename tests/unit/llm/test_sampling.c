@@ -37,7 +37,26 @@ static void draw_many(const pj_sampling *settings, uint32_t vocab, int counts[VO
     pj_sampler_fini(&sampler);
 }
 
-/* Probabilities by the definitions: temperature, then top-k, top-p, min-p on what is left. */
+/* Locally typical sampling as the reference does it: by distance of -ln p from the entropy, every
+ * token before which less than the share is kept, and all that are as near as the last of those. */
+static void keep_typical(double p[VOCAB], double share)
+{
+    double sum = 0, entropy = 0, limit = -1;
+    for (int i = 0; i < VOCAB; i++) sum += p[i];
+    for (int i = 0; i < VOCAB; i++)
+        if (p[i] > 0) entropy -= p[i] / sum * log(p[i] / sum);
+    for (int i = 0; i < VOCAB; i++) {
+        double distance = fabs(-log(p[i] / sum) - entropy), nearer = 0;
+        for (int k = 0; k < VOCAB; k++)
+            if (p[k] > 0 && fabs(-log(p[k] / sum) - entropy) < distance) nearer += p[k] / sum;
+        if (p[i] > 0 && nearer < share && distance > limit) limit = distance;
+    }
+    for (int i = 0; i < VOCAB; i++)
+        if (p[i] > 0 && fabs(-log(p[i] / sum) - entropy) > limit) p[i] = 0;
+}
+
+/* Probabilities by the definitions: temperature, then top-k, top-p, min-p and typical-p, each on
+ * what is left. */
 static void expected(const pj_sampling *s, double p[VOCAB])
 {
     int order[VOCAB];
@@ -59,6 +78,7 @@ static void expected(const pj_sampling *s, double p[VOCAB])
     for (; kept < left && (kept == 0 || mass < s->top_p * total); kept++) mass += p[order[kept]];
     while (kept > 1 && p[order[kept - 1]] < s->min_p * p[order[0]]) kept--;
     for (int i = kept; i < VOCAB; i++) p[order[i]] = 0;
+    if (s->typical_p > 0) keep_typical(p, s->typical_p);
     sum = 0;
     for (int i = 0; i < VOCAB; i++) sum += p[i];
     for (int i = 0; i < VOCAB; i++) p[i] /= sum;
@@ -67,10 +87,22 @@ static void expected(const pj_sampling *s, double p[VOCAB])
 static void distributions(void **state)
 {
     static const pj_sampling rows[] = {
-        {1, 0, 1, 0, 1, 1},     {0.7, 0, 1, 0, 1, 2},      {2, 0, 1, 0, 1, 3},
-        {1, 5, 1, 0, 1, 4},     {1, 0, 0.6, 0, 1, 5},      {1, 0, 1, 0.2, 1, 6},
-        {1, 10, 0.8, 0, 1, 7},  {1.3, 20, 0.9, 0.1, 1, 8}, {1, 1, 1, 0, 1, 9},
-        {1, 0, 1e-6, 0, 1, 10}, {1, 99, 1, 1, 1, 11},
+        {1, 0, 1, 0, 1, 1},
+        {0.7, 0, 1, 0, 1, 2},
+        {2, 0, 1, 0, 1, 3},
+        {1, 5, 1, 0, 1, 4},
+        {1, 0, 0.6, 0, 1, 5},
+        {1, 0, 1, 0.2, 1, 6},
+        {1, 10, 0.8, 0, 1, 7},
+        {1.3, 20, 0.9, 0.1, 1, 8},
+        {1, 1, 1, 0, 1, 9},
+        {1, 0, 1e-6, 0, 1, 10},
+        {1, 99, 1, 1, 1, 11},
+        {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 12, .typical_p = 0.5},
+        {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 13, .typical_p = 0.95},
+        {.temperature = 1.5, .top_p = 1, .repetition_penalty = 1, .seed = 14, .typical_p = 0.001},
+        {1, 12, 0.9, 0.01, 1, 15, .typical_p = 0.7},
+        {.temperature = 0.8, .top_p = 1, .repetition_penalty = 1, .seed = 16, .typical_p = 1},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         int counts[VOCAB];
@@ -134,20 +166,74 @@ static void penalty(void **state)
     pj_sampling settings = {0, 0, 1, 0, 2, 0};
     float logits[4] = {4, 3, -1, -1.5f};
     assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
-    pj_sampler_accept(&sampler, 0);
-    pj_sampler_accept(&sampler, 2);
-    pj_sampler_accept(&sampler, 100); /* unknown ids are left alone */
+    pj_sampler_accept(&sampler, 0, false);
+    pj_sampler_accept(&sampler, 2, true);
+    pj_sampler_accept(&sampler, 100, true); /* unknown ids are left alone */
     assert_int_equal(pj_sampler_draw(&sampler, logits), 1);
     assert_true(logits[0] == 2 && logits[1] == 3 && logits[2] == -2 && logits[3] == -1.5f);
     pj_sampler_fini(&sampler);
 }
 
+/* Only what was generated counts, each time or once; the prompt does not. */
+static void frequency_and_presence(void **state)
+{
+    pj_error err = {0};
+    pj_sampler sampler;
+    pj_sampling settings = PJ_SAMPLING_GREEDY;
+    settings.frequency_penalty = 0.5;
+    settings.presence_penalty = -1.25;
+    float logits[5] = {4, 3, -1, 2, 0};
+    assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
+    pj_sampler_accept(&sampler, 0, false);
+    for (int i = 0; i < 3; i++) pj_sampler_accept(&sampler, 1, true);
+    pj_sampler_accept(&sampler, 2, true);
+    pj_sampler_accept(&sampler, 4, true); /* beyond the vocabulary */
+    assert_int_equal(pj_sampler_draw(&sampler, logits), 0);
+    assert_true(logits[0] == 4 && logits[1] == 2.75f && logits[2] == -0.25f && logits[3] == 2);
+    assert_true(logits[4] == 0);
+    pj_sampler_fini(&sampler);
+}
+
+/* Biases come before the penalties, and work for greedy text too. */
+static void logit_bias(void **state)
+{
+    pj_error err = {0};
+    pj_sampler sampler;
+    pj_sampling settings = PJ_SAMPLING_GREEDY;
+    settings.repetition_penalty = 2;
+    settings.bias_count = 3;
+    settings.biases[0] = (pj_logit_bias){0, -100};
+    settings.biases[1] = (pj_logit_bias){2, 5};
+    settings.biases[2] = (pj_logit_bias){2, 1}; /* those of one token add up */
+    float logits[4] = {4, 3, -1, 2.25f};
+    assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
+    pj_sampler_accept(&sampler, 2, false);
+    assert_int_equal(pj_sampler_draw(&sampler, logits), 1);
+    assert_true(logits[0] == -96 && logits[2] == 2.5f);
+    pj_sampler_fini(&sampler);
+    assert_int_equal(pj_sampler_init(&sampler, &settings, 2, &err), PJ_E_INVALID);
+    settings.biases[0].bias = NAN;
+    assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_E_INVALID);
+}
+
 static void settings_are_checked(void **state)
 {
     static const pj_sampling wrong[] = {
-        {-1, 0, 1, 0, 1, 0},  {NAN, 0, 1, 0, 1, 0}, {1, 0, 0, 0, 1, 0},
-        {1, 0, 1.5, 0, 1, 0}, {1, 0, 1, -1, 1, 0},  {1, 0, 1, 2, 1, 0},
-        {1, 0, 1, 0, 0, 0},   {1, 0, 1, 0, NAN, 0}, {1, 0, NAN, 0, 1, 0},
+        {-1, 0, 1, 0, 1, 0},
+        {NAN, 0, 1, 0, 1, 0},
+        {1, 0, 0, 0, 1, 0},
+        {1, 0, 1.5, 0, 1, 0},
+        {1, 0, 1, -1, 1, 0},
+        {1, 0, 1, 2, 1, 0},
+        {1, 0, 1, 0, 0, 0},
+        {1, 0, 1, 0, NAN, 0},
+        {1, 0, NAN, 0, 1, 0},
+        {1, 0, 1, 0, 1, 0, .typical_p = -0.1},
+        {1, 0, 1, 0, 1, 0, .typical_p = NAN},
+        {1, 0, 1, 0, 1, 0, .frequency_penalty = 2.5},
+        {1, 0, 1, 0, 1, 0, .presence_penalty = NAN},
+        {1, 0, 1, 0, 1, 0, .bias_count = 1, .biases = {{-1, 0}}},
+        {1, 0, 1, 0, 1, 0, .bias_count = 1, .biases = {{1, 101}}},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pj_error err = {0};
@@ -213,6 +299,8 @@ int main(void)
         cmocka_unit_test(ids_beyond_the_vocabulary_are_never_drawn),
         cmocka_unit_test(same_seed_same_ids),
         cmocka_unit_test(penalty),
+        cmocka_unit_test(frequency_and_presence),
+        cmocka_unit_test(logit_bias),
         cmocka_unit_test(settings_are_checked),
         cmocka_unit_test(stop_strings),
     };

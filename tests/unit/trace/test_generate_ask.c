@@ -79,6 +79,10 @@ static void a_bad_body_names_its_field(void **state)
                {"{\"prompt\":\"a\",\"dtype\":\"\"}", "dtype", false},
                {"{\"prompt\":\"a\",\"min_p\":2}", "min_p", false},
                {"{\"prompt\":\"a\",\"chat\":1}", "chat", false},
+               {"{\"prompt\":\"a\",\"logit_bias\":[1]}", "logit_bias", false},
+               {"{\"prompt\":\"a\",\"logit_bias\":{\"1\":101}}", "logit_bias", false},
+               {"{\"prompt\":\"a\",\"logit_bias\":{\"1\":\"2\"}}", "logit_bias", false},
+               {"{\"prompt\":\"a\",\"statistics\":\"some\"}", "statistics", false},
                {"{\"prompt\":\"a\",\"stop\":[\"\"]}", "stop", false},
                {"{\"prompt\":\"a\",\"seed\":9007199254740994}", "seed", false}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -107,6 +111,7 @@ static pj_generate_ask unusual(void)
         if (f->kind == PJ_ASK_NUMBER) *(double *)at = (f->least + f->most) / 2;
         if (f->kind == PJ_ASK_FLAG) *(bool *)at = f->standard <= 0;
         if (f->kind == PJ_ASK_LIST) *(pj_text_list *)at = (pj_text_list){{f->name, "b"}, 2};
+        if (f->kind == PJ_ASK_MAP) *(pj_text_list *)at = (pj_text_list){{"7=-1.5", "12=100"}, 2};
     }
     ask.prompt_ids = ids;
     ask.prompt_id_count = 3;
@@ -160,7 +165,9 @@ static void a_copy_shares_nothing(void **state)
     for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
         const char **mine = (const char **)((char *)&copy + f->offset);
         const char **its = (const char **)((char *)&ask + f->offset);
-        if (f->kind != PJ_ASK_TEXT && f->kind != PJ_ASK_CHOICE && f->kind != PJ_ASK_LIST) continue;
+        if (f->kind != PJ_ASK_TEXT && f->kind != PJ_ASK_CHOICE && f->kind != PJ_ASK_LIST &&
+            f->kind != PJ_ASK_MAP)
+            continue;
         assert_ptr_not_equal(*mine, *its);
         assert_string_equal(*mine, *its);
     }

@@ -682,7 +682,11 @@ export interface GenerateRequest {
   top_k?: number;
   top_p?: number;
   min_p?: number;
+  typical_p?: number;
   repetition_penalty?: number;
+  frequency_penalty?: number;
+  presence_penalty?: number;
+  logit_bias?: Record<string, number>;
   seed?: number;
   stop?: string[];
   chat?: boolean;
@@ -690,6 +694,7 @@ export interface GenerateRequest {
   ignore_eos?: boolean;
   batch_size?: number;
   batch_rule?: string;
+  statistics?: string;
   dtype?: string;
   kv?: string;
   wait: boolean;

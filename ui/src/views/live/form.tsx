@@ -24,6 +24,7 @@ const DEPTH_HELP: Record<Depth, string> = {
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
 const KV_TYPES = ['f32', 'f16'];
 const BATCH_RULES = ['tokens', 'equal'];
+const STATISTICS = ['all', 'sampled', 'off'];
 
 const form = signal({
   model: '',
@@ -41,6 +42,11 @@ const form = signal({
   warmup: '0',
   dtype: '',
   minP: '',
+  typicalP: '',
+  frequency: '',
+  presence: '',
+  bias: '',
+  statistics: '',
   penalty: '',
   stop: '',
   system: '',
@@ -82,12 +88,26 @@ function request(): GenerateRequest {
     ...(f.kv && { kv: f.kv }),
     ...(f.batchRule && (given(f.batch) ?? 1) > 1 && { batch_rule: f.batchRule }),
     ...(given(f.minP) !== undefined && { min_p: given(f.minP) }),
+    ...(given(f.typicalP) !== undefined && { typical_p: given(f.typicalP) }),
+    ...(given(f.frequency) !== undefined && { frequency_penalty: given(f.frequency) }),
+    ...(given(f.presence) !== undefined && { presence_penalty: given(f.presence) }),
+    ...(f.bias.trim() && { logit_bias: biases(f.bias) }),
+    ...(f.statistics && { statistics: f.statistics }),
     ...(given(f.penalty) !== undefined && { repetition_penalty: given(f.penalty) }),
     ...(stops(f.stop).length && { stop: stops(f.stop) }),
     ...(chat.value && { chat: true, ...(f.system && { system: f.system }) }),
     ...(ignoreEos.value && { ignore_eos: true }),
   };
 }
+
+/** "ID=BIAS", separated by commas; what is not of this form is left to the server to refuse. */
+const biases = (text: string): Record<string, number> =>
+  Object.fromEntries(
+    text.split(',').map((one) => {
+      const [id = '', bias = ''] = one.split('=').map((part) => part.trim());
+      return [id, Number(bias)];
+    }),
+  );
 
 /** One text per line; `\\n` stands for a line feed. */
 const stops = (text: string): string[] =>
@@ -259,6 +279,31 @@ export function StartForm() {
             hint="1: none"
           />
         </div>
+        <div class="pair">
+          <Text label="Typical p" name="typicalP" type="number" min="0.001" max="1" step="0.01" />
+          <Text label="Logit bias" name="bias" hint="ID=BIAS, …" />
+        </div>
+        <div class="pair">
+          <Text
+            label="Frequency penalty"
+            name="frequency"
+            type="number"
+            min="-2"
+            max="2"
+            step="0.1"
+            hint="0: none"
+          />
+          <Text
+            label="Presence penalty"
+            name="presence"
+            type="number"
+            min="-2"
+            max="2"
+            step="0.1"
+            hint="0: none"
+          />
+        </div>
+        <Choice label="Statistics from" name="statistics" options={STATISTICS} none="by depth" />
         <div class="pair">
           <Text label="Seed" name="seed" type="number" min="0" />
           <Text label="Batch size" name="batch" type="number" min="1" />
