@@ -166,10 +166,13 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
     uint32_t step = text_count(s->tree, node) > 1 ? row : PJ_NO_PARENT;
     do {
         const pj_tree_text *text = t == UINT32_MAX ? NULL : &s->tree->texts[t];
+        uint32_t sequence = text ? text->head->sequence : 0;
         pj_token_row *token = &s->data->tokens[row++];
+        /* several tokens of one sequence in a step follow one another */
+        bool follows = row - 1 > node->row && token[-1].sequence == sequence;
         *token = (pj_token_row){.phase = phase,
-                                .position = node->id,
-                                .sequence = text ? text->head->sequence : 0,
+                                .position = follows ? token[-1].position + 1 : node->id,
+                                .sequence = sequence,
                                 .step = step,
                                 .token_id = text ? text->head->token_id : -1,
                                 .start_ms = start_ms,

@@ -40,7 +40,7 @@ typedef struct run_state {
     pj_run_live live;
     pj_series series;
     char *chat_variables;
-    char model_path[4096];
+    char model_path[4096], draft_path[4096];
     char *texts; /* prompt texts, needed until the end */
     int32_t *ids;
     pj_prompt *prompts; /* prompt_count of them, processed in batches */
@@ -155,6 +155,7 @@ static void set_options(run_state *s)
     pj_profile_options *o = &s->options;
     pj_profile_options_set(o, &a->ask);
     o->engine.model = s->model_path;
+    if (s->args->ask.draft) o->engine.draft = s->draft_path;
     o->engine.threads = (uint32_t)a->threads;
     o->warmup = (uint32_t)a->warmup;
     o->chat |= a->messages || a->chat_settings.count;
@@ -371,6 +372,8 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
     pj_status status = pj_model_find_noting(s->args->ask.model, NULL, s->model_path,
                                             sizeof s->model_path, note, sizeof note, err);
     if (status == PJ_OK && note[0]) pj_say("perjoule %s: %s", command->name, note);
+    if (status == PJ_OK && s->args->ask.draft)
+        status = pj_model_find(s->args->ask.draft, NULL, s->draft_path, sizeof s->draft_path, err);
     return status;
 }
 
@@ -456,6 +459,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_ask_option(ask, "batch_size"),
         pj_ask_option(ask, "batch_rule"),
         pj_ask_option(ask, "statistics"),
+        pj_ask_option(ask, "draft_model"),
+        pj_ask_option(ask, "draft_tokens"),
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},

@@ -7,6 +7,7 @@
 #include "cli/terminal.h"
 #include "trace/summary.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,33 @@ static void print_rates(FILE *out, const pj_run_info *info)
 }
 
 /* Both numbers with as many digits as the interval justifies. */
+/* How often the draft model of speculative decoding was right, and what it took. */
+static void print_draft(FILE *out, const pj_run_data *d)
+{
+    json_t *model = d->info.model_json ? json_loads(d->info.model_json, 0, NULL) : NULL;
+    const json_t *draft = json_object_get(model, "draft");
+    double proposed = json_number_value(json_object_get(draft, "proposed"));
+    double accepted = json_number_value(json_object_get(draft, "accepted"));
+    pj_run_part part = {"draft", 0, 0, NAN, NAN};
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        if (strcmp(d->sections[i].name, "draft") != 0) continue;
+        part.ms += d->sections[i].duration_ms;
+        int64_t nj = d->sections[i].energy.gross_nj;
+        part.gross_mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
+    }
+    if (draft) {
+        char time[32], energy[32];
+        pj_format_time(part.ms, time, sizeof time);
+        pj_format_energy(part.gross_mj, energy, sizeof energy);
+        fprintf(out,
+                "  draft model %s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s",
+                json_string_value(json_object_get(draft, "model_name")), accepted, proposed,
+                proposed > 0 ? 100 * accepted / proposed : 0, time);
+        fprintf(out, isnan(part.gross_mj) ? "\n" : ", %s\n", energy);
+    }
+    json_decref(model);
+}
+
 static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
 {
     double half = 1.96 * sd;
@@ -243,6 +271,7 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     print_phases(out, d);
     print_hottest(out, d);
     print_rates(out, info);
+    print_draft(out, d);
     print_attribution(out, info);
     print_overhead(out, info);
     print_conditions(out, info);

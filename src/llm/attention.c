@@ -15,7 +15,8 @@
 enum {
     UNIT_ROWS = 64,
     TILE_POSITIONS = 32, /* per unit: half of the last tile's square is masked */
-    WAVE_FLOATS = 1 << 17
+    WAVE_FLOATS = 1 << 17,
+    FEW_FLOATS = 1 << 13
 };
 
 _Static_assert(PJ_ATTENTION_SCRATCH_BYTES + PJ_MAX_HEAD_DIM * 4 <= PJ_TEAM_SCRATCH_BYTES,
@@ -301,11 +302,8 @@ static void look_at_unit(const attention *a, const unit *u, const float *scores,
     }
 }
 
-static void run_stage(void *context, unsigned thread)
+static void run_stage_units(const attention *a, size_t begin, size_t end, unsigned thread)
 {
-    const attention *a = context;
-    size_t begin, end;
-    pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         unit u = unit_at(a, a->begin + (uint32_t)i);
         float *scores = a->s->state->scores + i * a->unit_floats;
@@ -319,6 +317,24 @@ static void run_stage(void *context, unsigned thread)
         if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
         pj_look_end(look);
     }
+}
+
+static void run_stage_share(void *context, unsigned thread)
+{
+    const attention *a = context;
+    size_t begin, end;
+    pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
+    run_stage_units(a, begin, end, thread);
+}
+
+/* Runs the stage over units [a->begin, a->end): alone where a dispatch would take longer. */
+static void run_stage(attention *a)
+{
+    size_t units = a->end - a->begin;
+    if (units * a->unit_floats < FEW_FLOATS)
+        run_stage_units(a, 0, units, 0);
+    else
+        pj_team_run(a->s->team, run_stage_share, a);
 }
 
 /* Extra figures of the whole layer. */
@@ -442,6 +458,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
         extent e = extent_of(a, a->begin, a->end);
+        r->ended_ns = 0; /* that took time of its own */
         double kv_bytes = e.kv_floats * kv_value_bytes(s);
         for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
             const stage_row *stage = &stages[i];
@@ -451,7 +468,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
             a->stage = stage->run;
             pj_seam_operation(r, stage->name);
             if (stage->run) {
-                pj_team_run(s->team, run_stage, a);
+                run_stage(a);
                 pj_seam_take_sums(r, 0, &sums);
             }
             if (stage->run == stage_values) pj_value_sums_add(attended, &sums);

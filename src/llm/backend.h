@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 
 /* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 2 };
+enum { PJ_BACKEND_VERSION = 3 };
 
 typedef struct pj_sequence {
     uint32_t length;     /* tokens in the cache */
@@ -38,7 +38,8 @@ typedef struct pj_state_options {
     uint32_t context;    /* positions a sequence may have */
     uint32_t max_tokens; /* rows of one pass, over all sequences */
     uint32_t max_logits; /* rows of logits of one pass */
-    pj_dtype kv_type;    /* F32 or F16 */
+    uint32_t rewind;  /* tokens that the engine may forget again, by lowering pj_sequence.length */
+    pj_dtype kv_type; /* F32 or F16 */
     pj_ablation without; /* what `forward` leaves out */
 } pj_state_options;
 

@@ -8,6 +8,7 @@
 #include "llm/engine_internal.h"
 #include "llm/kernels/limits.h"
 #include "llm/places.h"
+#include "llm/speculation.h"
 #include "llm/state.h"
 #include "llm/tokenizer.h"
 
@@ -128,6 +129,20 @@ static pj_status read_beside_weights(pj_engine *e, bool map_weights, pj_error *e
     return b.status;
 }
 
+/* The draft model runs on this engine's threads, and only one thread of its own loads it. */
+static pj_status open_draft(pj_engine *e, pj_error *err)
+{
+    pj_engine_options options = {.model = e->options.draft,
+                                 .threads = 1,
+                                 .kv = e->options.kv,
+                                 .isa = e->options.isa,
+                                 .backend = e->options.backend,
+                                 .any_tokenizer = true};
+    if (!e->options.draft) return PJ_OK;
+    pj_status status = pj_engine_open(&options, &e->draft, err);
+    return status ? status : pj_speculation_check(e, e->draft, err);
+}
+
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
 {
     int dtype;
@@ -168,6 +183,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
     gather_facts(e);
+    status = open_draft(e, err);
+    if (status) goto fail;
     *engine = e;
     return PJ_OK;
 fail:
@@ -178,6 +195,7 @@ fail:
 void pj_engine_close(pj_engine *e)
 {
     if (!e) return;
+    pj_engine_close(e->draft);
     pj_model_close(&e->model);
     pj_tokenizer_close(e->tokenizer);
     pj_team_free(e->team);
@@ -188,6 +206,11 @@ void pj_engine_close(pj_engine *e)
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine)
 {
     return &engine->facts;
+}
+
+const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine)
+{
+    return engine->draft ? &engine->draft->facts : NULL;
 }
 
 typedef struct reading {

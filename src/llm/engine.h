@@ -30,6 +30,7 @@ typedef struct pj_engine_options {
     uint32_t chunk;  /* prompt tokens in one pass, 0: 512 */
     const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
     const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
+    const char *draft;  /* a smaller model that proposes tokens (llm/speculation.h); NULL: none */
     bool no_tokenizer;  /* prompts come as ids only: a missing tokenizer is not looked for */
     bool any_tokenizer; /* prompts come as ids: one that cannot be read is done without */
 } pj_engine_options;
@@ -63,6 +64,7 @@ typedef struct pj_engine_facts {
 } pj_engine_facts;
 
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
+const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine); /* NULL: no draft model */
 
 /* A prompt is text (through the tokenizer) or, when `ids` is set, token ids. */
 typedef struct pj_prompt {
@@ -106,6 +108,7 @@ typedef struct pj_generate_request {
     bool ignore_eos;                     /* continue to max_tokens */
     pj_sampling sampling;
     pj_statistics_rows statistics;
+    uint32_t draft_tokens;   /* proposed by the draft model in each step; 0: 4 */
     pj_ablation without;     /* parts of the model that are left out */
     const char *const *stop; /* NULL-terminated list, or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
@@ -135,7 +138,8 @@ typedef struct pj_generate_result {
     int64_t prefill_ns, decode_ns;         /* forward passes and sampling */
     int64_t prefill_cpu_ns, decode_cpu_ns; /* CPU time of the whole process */
     uint32_t decode_steps;
-    uint64_t logits_hash; /* over the logits of every step, in order */
+    uint64_t proposed, accepted; /* tokens of the draft model */
+    uint64_t logits_hash;        /* over the logits of every step, in order */
 } pj_generate_result;
 
 /* Checks the prompts against the context before anything runs. On failure and cancellation

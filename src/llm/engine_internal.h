@@ -12,6 +12,7 @@ struct pj_engine {
     const pj_backend *backend;
     pj_model model;
     struct pj_tokenizer *tokenizer; /* NULL: none */
+    pj_engine *draft;               /* proposes tokens (speculation.h); NULL: none */
     pj_dtype kv_type;
     uint32_t context;     /* maximum tokens per sequence */
     uint32_t vocab_limit; /* ids from here on have no text and are never sampled */

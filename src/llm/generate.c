@@ -4,12 +4,18 @@
 #include "base/clock.h"
 #include "llm/engine_internal.h"
 #include "llm/reply.h"
+#include "llm/speculation.h"
 #include "llm/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES_PER_TOKEN = 16, MAX_TEXT_BYTES = 1 << 28, MAX_SEQUENCES = 4096 };
+enum {
+    TEXT_BYTES_PER_TOKEN = 16,
+    MAX_TEXT_BYTES = 1 << 28,
+    MAX_SEQUENCES = 4096,
+    DRAFT_TOKENS = 4
+};
 
 /* State of one sequence. */
 typedef struct speaker {
@@ -18,6 +24,11 @@ typedef struct speaker {
     pj_token_stream *stream; /* NULL: no tokenizer */
     pj_reply reply;
 } speaker;
+
+/* A token of the present step: its text within the reply. */
+typedef struct kept_token {
+    size_t at, bytes;
+} kept_token;
 
 typedef struct generation {
     pj_engine *engine;
@@ -29,10 +40,13 @@ typedef struct generation {
     uint32_t count;    /* sequences */
     uint32_t longest;  /* length of the longest prompt */
     uint64_t prompt_tokens;
+    pj_speculation speculation;
+    uint32_t draft_tokens; /* proposed in a step; 0: there is no draft model */
+    kept_token kept[PJ_DRAFT_TOKENS + 1];
     /* for a pass */
     int32_t *ids;              /* [max_tokens] */
     pj_pass_segment *segments; /* [count] */
-    uint32_t *logit_rows;      /* [count] */
+    uint32_t *logit_rows;      /* [rows of logits] */
     uint32_t *who;             /* [count] sequence of each row of logits */
 } generation;
 
@@ -171,10 +185,13 @@ static pj_status prepare(generation *g)
     pj_engine *e = g->engine;
     uint64_t tokens = g->prompt_tokens < e->options.chunk ? g->prompt_tokens : e->options.chunk;
     if (tokens < g->count) tokens = g->count;
+    uint32_t rows = g->count + g->draft_tokens; /* of logits */
+    if (tokens < rows) tokens = rows;
     pj_state_options options = {.sequences = g->count,
                                 .context = g->longest + g->request->max_tokens,
                                 .max_tokens = (uint32_t)tokens,
-                                .max_logits = g->count,
+                                .max_logits = rows,
+                                .rewind = g->draft_tokens,
                                 .without = g->request->without,
                                 .kv_type = e->kv_type};
     pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
@@ -182,11 +199,13 @@ static pj_status prepare(generation *g)
     g->speakers = pj_alloc(g->count, sizeof *g->speakers);
     g->ids = pj_alloc(tokens, sizeof *g->ids);
     g->segments = pj_alloc(g->count, sizeof *g->segments);
-    g->logit_rows = pj_alloc(g->count, sizeof *g->logit_rows);
+    g->logit_rows = pj_alloc(rows, sizeof *g->logit_rows);
     g->who = pj_alloc(g->count, sizeof *g->who);
     if (!status && (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who))
         status = pj_fail_memory(g->err, "the batch");
     for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
+    if (!status && g->draft_tokens)
+        status = pj_speculation_open(&g->speculation, e->draft, e, options.context, g->err);
     end_span(g);
     return status;
 }
@@ -287,6 +306,38 @@ static void announce_all(generation *g, uint32_t count, bool record)
     for (uint32_t i = 0; i < count; i++) announce(g, g->who[i], record);
 }
 
+/* Records a token of a step that has several, and keeps it for the caller. */
+static void keep_token(generation *g, uint32_t index)
+{
+    speaker *s = &g->speakers[0];
+    const pj_sequence_result *r = s->result;
+    pj_lane *lane = g->engine->seam.lane;
+    kept_token *t = &g->kept[index];
+    size_t bytes;
+    t->at = s->reply.given;
+    const char *text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &bytes);
+    t->bytes = bytes;
+    if (lane && g->request->is_private)
+        pj_token_text(lane, 0, -1, NULL, 0);
+    else if (lane)
+        pj_token_text(lane, 0, r->ids[r->count - 1], text, bytes);
+}
+
+static void announce_kept(generation *g, uint32_t count)
+{
+    const speaker *s = &g->speakers[0];
+    const pj_sequence_result *r = s->result;
+    for (uint32_t i = 0; i < count && g->request->on_token; i++) {
+        uint32_t position = r->count - count + i;
+        pj_generated t = {.position = position,
+                          .id = r->ids[position],
+                          .text = pj_buffer_get(&s->reply.text) + g->kept[i].at,
+                          .bytes = g->kept[i].bytes,
+                          .stop = i + 1 == count ? r->stop : PJ_STOP_NONE};
+        g->request->on_token(g->request->context, &t);
+    }
+}
+
 /* ---- prefill ------------------------------------------------------------------------------ */
 
 /* One pass over as many prompt tokens as fit, of one or more sequences in order. `next` and `done`
@@ -323,6 +374,18 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
     return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
 }
 
+/* The draft's cache of the prompt. */
+static pj_status prefill_draft(generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    if (!g->draft_tokens || r->stop) return PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    pj_status status =
+        pj_speculation_feed(&g->speculation, r->prompt_ids, r->prompt_count, g->request->cancel);
+    end_span(g);
+    return status;
+}
+
 static pj_status prefill(generation *g)
 {
     int64_t begin = pj_clock_ns(), cpu_begin = pj_clock_process_cpu_ns();
@@ -335,6 +398,7 @@ static pj_status prefill(generation *g)
         if (!status && wanted && ended) status = draw_all(g, ended);
         if (!status && wanted) announce_all(g, ended, true);
     }
+    if (!status && wanted) status = prefill_draft(g);
     end_span(g);
     end_span(g);
     g->result->prefill_ns = pj_clock_ns() - begin;
@@ -385,6 +449,90 @@ static pj_status decode_step(generation *g, uint32_t *live)
     return status ? status : draw_all(g, rows);
 }
 
+/* How many tokens the draft may propose now: the text ends within the step otherwise, or the RoPE
+ * frequencies change. */
+static uint32_t proposals(const generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_rope *rope = &g->engine->model.ropes[0];
+    uint32_t length = g->compute.sequences[0].length, n = g->draft_tokens;
+    uint32_t left = g->request->max_tokens - r->count - 1;
+    if (n > left) n = left;
+    while (n && pj_rope_generation(rope, length + 1 + n) != pj_rope_generation(rope, length + 1))
+        n--;
+    return n;
+}
+
+/* The pass over the last token and the proposals, with logits of all. */
+static pj_status check_proposals(generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_speculation *p = &g->speculation;
+    uint32_t rows = 1 + p->count;
+    g->segments[0] = (pj_pass_segment){.count = rows};
+    g->ids[0] = r->ids[r->count - 1];
+    memcpy(g->ids + 1, p->proposed, p->count * sizeof *g->ids);
+    for (uint32_t i = 0; i < rows; i++) g->logit_rows[i] = i;
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = 1,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = rows,
+                    .cancel = g->request->cancel};
+    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+}
+
+/* A token for each position until one is not the one proposed. */
+static pj_status draw_checked(generation *g, uint32_t *accepted)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_speculation *p = &g->speculation;
+    size_t vocab = g->engine->model.config.vocab;
+    pj_status status = PJ_OK;
+    *accepted = 0;
+    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    for (uint32_t i = 0; i <= p->count && !status; i++) {
+        status = draw(g, 0, g->compute.logits + i * vocab);
+        if (status) break;
+        keep_token(g, i);
+        bool same = i < p->count && r->ids[r->count - 1] == p->proposed[i];
+        *accepted += same;
+        if (!same || r->stop) break;
+    }
+    end_span(g);
+    return status;
+}
+
+/* One step with a draft model: one to 1 + draft_tokens new tokens. */
+static pj_status speculative_step(generation *g, uint32_t *drawn)
+{
+    pj_speculation *p = &g->speculation;
+    const pj_sequence_result *r = &g->result->sequences[0];
+    uint32_t first = r->count, accepted;
+    pj_status status = follow_rope(g, 0);
+    pj_sequence *q = &g->compute.sequences[0];
+    uint32_t length = q->length;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    if (!status)
+        status = pj_speculation_propose(p, r->ids[first - 1], proposals(g), g->request->cancel);
+    end_span(g);
+    if (!status) status = check_proposals(g);
+    if (!status) status = draw_checked(g, &accepted);
+    if (status) return status;
+    *drawn = r->count - first;
+    q->length = length + *drawn;
+    g->result->proposed += p->count;
+    g->result->accepted += accepted;
+    if (r->stop) return PJ_OK;
+    pj_speculation_accept(p, accepted);
+    if (p->count > 0) return PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
+    end_span(g);
+    return status;
+}
+
 static bool any_live(const generation *g)
 {
     for (uint32_t i = 0; i < g->count; i++)
@@ -398,20 +546,24 @@ static pj_status decode(generation *g)
     if (!any_live(g)) return PJ_OK;
     int64_t cpu_begin = pj_clock_process_cpu_ns();
     begin_phase(g, PJ_PHASE_DECODE);
-    for (uint32_t position = 1, live; !status && any_live(g); position++) {
+    for (uint32_t position = 1, live; !status && any_live(g);
+         position += g->draft_tokens ? live : 1) {
         if (cancelled(g)) {
             status = PJ_E_CANCELLED;
             break;
         }
         int64_t begin = pj_clock_ns();
         begin_token(g, position);
-        status = decode_step(g, &live);
-        if (!status) announce_all(g, live, true);
+        status = g->draft_tokens ? speculative_step(g, &live) : decode_step(g, &live);
+        if (!status && !g->draft_tokens) announce_all(g, live, true);
         end_span(g);
         if (status) break;
         g->result->decode_ns += pj_clock_ns() - begin;
         g->result->decode_steps++;
-        announce_all(g, live, false);
+        if (g->draft_tokens)
+            announce_kept(g, live);
+        else
+            announce_all(g, live, false);
     }
     end_span(g);
     g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
@@ -445,6 +597,7 @@ static void release(generation *g)
         pj_reply_fini(&g->speakers[i].reply);
     }
     pj_compute_close(&g->compute);
+    pj_speculation_close(&g->speculation);
     pj_free(g->speakers);
     pj_free(g->ids);
     pj_free(g->segments);
@@ -468,13 +621,17 @@ static pj_status finish(generation *g, pj_status status)
     return status ? status : text;
 }
 
-static pj_status check_request(const pj_generate_request *q, pj_error *err)
+static pj_status check_request(const pj_engine *e, const pj_generate_request *q, pj_error *err)
 {
     uint32_t sequences = q->sequences ? q->sequences : q->prompt_count;
     if (q->prompt_count == 0) return pj_fail(err, PJ_E_INVALID, "there is no prompt");
     if (sequences > MAX_SEQUENCES)
         return pj_fail(err, PJ_E_INVALID, "a batch of %u is more than %u", sequences,
                        MAX_SEQUENCES);
+    if (e->draft && sequences > 1)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "a draft model proposes tokens for one sequence, not for a batch of %u",
+                       sequences);
     return pj_sampling_check(&q->sampling, err);
 }
 
@@ -483,7 +640,10 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
 {
     generation g = {.engine = engine, .request = request, .result = result, .err = err};
     *result = (pj_generate_result){0};
-    pj_status status = check_request(request, err);
+    if (engine->draft)
+        g.draft_tokens = request->draft_tokens ? request->draft_tokens : DRAFT_TOKENS;
+    if (g.draft_tokens > PJ_DRAFT_TOKENS) g.draft_tokens = PJ_DRAFT_TOKENS;
+    pj_status status = check_request(engine, request, err);
     if (!status)
         status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team,
                               request->statistics, err);

@@ -70,24 +70,24 @@ static void activate_and_multiply_row(void *context, size_t row)
     }
 }
 
+typedef struct thread_counts {
+    _Alignas(64) pj_gate_counts counts;
+} thread_counts;
+
 /* Every thread counts its share of the rows. */
 typedef struct count_task {
     const activation *a;
     const pj_done *done;
     size_t rows;
-    struct {
-        _Alignas(64) pj_gate_counts counts;
-    } thread[PJ_TEAM_MAX_THREADS];
+    thread_counts *thread;
 } count_task;
 
 /* Statistics of some rows, each while it is in L1. */
-static void activate_and_count_share(void *context, unsigned thread)
+static void activate_and_count_rows(const count_task *t, size_t begin, size_t end, unsigned thread)
 {
-    count_task *t = context;
     const activation *a = t->a;
     const pj_kernels *k = a->s->kernels;
-    size_t begin, end, step = pj_look_step(t->rows);
-    pj_team_share(a->s->team, thread, t->rows, 1, &begin, &end);
+    size_t step = pj_look_step(t->rows);
     for (size_t row = begin; row < end; row++) {
         const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
@@ -101,12 +101,25 @@ static void activate_and_count_share(void *context, unsigned thread)
     }
 }
 
+static void activate_and_count_share(void *context, unsigned thread)
+{
+    const count_task *t = context;
+    size_t begin, end;
+    pj_team_share(t->a->s->team, thread, t->rows, 1, &begin, &end);
+    activate_and_count_rows(t, begin, end, thread);
+}
+
 static void activate_and_count(const activation *a, size_t rows, const pj_done *done)
 {
-    count_task task = {.a = a, .done = done, .rows = rows};
+    thread_counts counts[PJ_TEAM_MAX_THREADS];
+    count_task task = {.a = a, .done = done, .rows = rows, .thread = counts};
     pj_gate_counts all = {0};
     pj_seam *r = a->s->seam;
-    pj_team_run(a->s->team, activate_and_count_share, &task);
+    memset(counts, 0, pj_team_threads(a->s->team) * sizeof *counts);
+    if (rows == 1)
+        activate_and_count_rows(&task, 0, 1, 0);
+    else
+        pj_team_run(a->s->team, activate_and_count_share, &task);
     if (!r->statistics) return;
     pj_seam_keep_sums(r, 0, done);
     for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {

@@ -17,6 +17,7 @@
     X(KV_CACHE_STORE, "kv_cache_store")                             \
     X(KV_CACHE_APPEND, "kv_cache_append")                           \
     X(KV_CACHE_REBUILD, "kv_cache_rebuild")                         \
+    X(DRAFT, "draft")                                               \
     X(SAMPLING, "sampling")                                         \
     X(DETOKENIZATION, "detokenization")                             \
     X(CLEANUP, "cleanup")                                           \

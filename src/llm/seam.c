@@ -115,7 +115,9 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
 void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns)
 {
     for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++) r->kept[i].x = NULL;
-    pj_span_begin_at(r->lane, PJ_SPAN_COMPONENT, r->names[name], now_ns ? now_ns : pj_clock_ns());
+    if (now_ns) r->ended_ns = now_ns;
+    if (!r->ended_ns) r->ended_ns = pj_clock_ns();
+    pj_span_begin_at(r->lane, PJ_SPAN_COMPONENT, r->names[name], r->ended_ns);
 }
 
 static pj_kept_stats *find_kept(pj_seam *r, const float *x)
@@ -162,7 +164,8 @@ void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns)
 {
     work->extras = r->extras;
     work->extra_count = r->extra_count;
-    pj_span_end_at(r->lane, work, now_ns ? now_ns : pj_clock_ns());
+    r->ended_ns = now_ns ? now_ns : pj_clock_ns();
+    pj_span_end_at(r->lane, work, r->ended_ns);
     r->extra_count = 0;
     r->operation_open = false;
 }

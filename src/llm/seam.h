@@ -58,6 +58,8 @@ typedef struct pj_seam {
     pj_kept_stats kept[PJ_SEAM_KEPT];
     uint32_t kept_next;
     bool operation_open;
+    int64_t ended_ns; /* end of the previous component or operation, which the next begins with; 0:
+                         read the clock */
 } pj_seam;
 
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
@@ -74,16 +76,21 @@ typedef struct pj_done {
 
 static inline void pj_seam_section(pj_seam *r, pj_seam_name name)
 {
+    r->ended_ns = 0;
     if (r->lane) pj_span_begin(r->lane, PJ_SPAN_SECTION, r->names[name]);
 }
 static inline void pj_seam_end(pj_seam *r)
 {
+    r->ended_ns = 0;
     if (r->lane) pj_span_end(r->lane, NULL);
 }
 static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
-    if (r->module) pj_span_begin(r->lane, PJ_SPAN_LAYER, layer);
+    if (!r->module) return;
+    r->ended_ns = pj_clock_ns();
+    pj_span_begin_at(r->lane, PJ_SPAN_LAYER, layer, r->ended_ns);
 }
+/* `now_ns` 0: where the previous span ended. */
 void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns);
 static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 {
@@ -92,7 +99,8 @@ static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
 {
     if (!r->deep) return;
-    pj_span_begin(r->lane, PJ_SPAN_OPERATION, r->names[name]);
+    pj_span_begin_at(r->lane, PJ_SPAN_OPERATION, r->names[name],
+                     r->ended_ns ? r->ended_ns : pj_clock_ns());
     r->operation_open = true;
 }
 /* `now_ns`: the end, 0: the present time. */

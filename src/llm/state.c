@@ -137,7 +137,7 @@ static void cut_activations(pj_state *s, cutter *c)
 /* Rows kept for windowed layers: a window, a pass, and slack so that moving them is rare. */
 static uint32_t window_slots(const pj_model *model, const pj_state_options *o)
 {
-    uint64_t slots = (uint64_t)model->config.window + o->max_tokens;
+    uint64_t slots = (uint64_t)model->config.window + o->max_tokens + o->rewind;
     slots += model->config.window / 4 > 64 ? model->config.window / 4 : 64;
     return model->config.window && slots < o->context ? (uint32_t)slots : o->context;
 }
@@ -268,8 +268,9 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     pj_sequence *q = &s->sequences[sequence];
     const pj_model_config *m = &s->model->config;
     if (q->length - q->base + count <= s->window_slots) return;
-    /* the next query sees itself and the window - 1 keys before it */
-    uint32_t keep = q->length < m->window - 1 ? q->length : m->window - 1;
+    /* the next query sees itself and the window - 1 keys before it, also after going back */
+    uint32_t seen = m->window - 1 + s->options.rewind, held = q->length - q->base;
+    uint32_t keep = held < seen ? held : seen;
     uint32_t base = q->length - keep;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         const pj_layer *l = &s->model->layers[layer];

@@ -339,7 +339,7 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
         jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
         if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
-    if (recorded) begun[0] = pj_clock_ns();
+    if (recorded) begun[0] = s->seam->ended_ns ? s->seam->ended_ns : pj_clock_ns();
     pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
     pj_linear_run(s->kernels, s->team, &packed, jobs, count);
     for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);

@@ -14,8 +14,29 @@
 
 /* ---- describing ---------------------------------------------------------------------------- */
 
-static void write_model(pj_json *json, const pj_engine_facts *f)
+/* The draft model, and once the text is there how often it was right. */
+static void write_draft(pj_json *json, const pj_engine_facts *f, const pj_generate_result *result)
 {
+    pj_json_key(json, "draft");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "model_name", f->model_name);
+    pj_json_kv_string(json, "dtype", f->dtype);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
+    if (result) {
+        pj_json_kv_uint(json, "proposed", result->proposed);
+        pj_json_kv_uint(json, "accepted", result->accepted);
+        pj_json_kv_uint(json, "steps", result->decode_steps);
+        pj_json_kv_double(json, "acceptance",
+                          result->proposed ? (double)result->accepted / (double)result->proposed
+                                           : NAN);
+    }
+    pj_json_object_end(json);
+}
+
+static void write_model(pj_json *json, const pj_engine *engine, const pj_generate_result *result)
+{
+    const pj_engine_facts *f = pj_engine_get_facts(engine), *draft = pj_engine_draft_facts(engine);
     const pj_model_config *c = f->config;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "architecture", f->architecture);
@@ -43,6 +64,7 @@ static void write_model(pj_json *json, const pj_engine_facts *f)
     pj_json_kv_string(json, "kv_type", f->kv);
     pj_json_kv_bool(json, "synthetic", f->synthetic);
     pj_json_kv_bool(json, "extrapolated", f->extrapolated);
+    if (draft) write_draft(json, draft, result);
     pj_json_object_end(json);
 }
 
@@ -114,9 +136,28 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
                                                      : NAN);
     pj_json_kv_uint(json, "warmup", o->warmup);
     pj_json_kv_string(json, "statistics", statistics_name(o));
+    if (o->engine.draft) pj_json_kv_string(json, "draft_model", o->engine.draft);
+    if (o->engine.draft && o->draft_tokens) pj_json_kv_uint(json, "draft_tokens", o->draft_tokens);
     if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
     pj_profile_place_write(o->place, json);
     pj_json_object_end(json);
+}
+
+/* What only the end of a generation tells about its models. */
+static pj_status describe_draft(pj_run *run, const pj_engine *engine,
+                                const pj_generate_result *result, pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    write_model(&json, engine, result);
+    pj_run_facts facts = {.size = sizeof facts};
+    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(err, "the draft model");
+    facts.model_json = buffer.data;
+    if (status == PJ_OK) status = pj_run_describe(run, &facts, err);
+    pj_buffer_fini(&buffer);
+    return status;
 }
 
 static pj_status describe(const pj_session *session, pj_run *run, const pj_engine *engine,
@@ -127,7 +168,7 @@ static pj_status describe(const pj_session *session, pj_run *run, const pj_engin
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
-    write_model(&json, f);
+    write_model(&json, engine, NULL);
     bool ok = pj_json_finish(&json);
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
@@ -263,6 +304,7 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .run = run,
                                    .is_private = o->is_private,
                                    .statistics = o->statistics,
+                                   .draft_tokens = o->draft_tokens,
                                    .in_pre_inference = run != NULL};
     if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
     pj_status status = pj_ablation_parse(o->ablate, &request.without, err);
@@ -303,7 +345,12 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
         pj_span_end(lane, NULL);
         return status;
     }
-    return generate(slot->engine, o, run, result, err);
+    status = generate(slot->engine, o, run, result, err);
+    pj_error lost;
+    if (pj_engine_draft_facts(slot->engine) &&
+        describe_draft(run, slot->engine, result, &lost) != PJ_OK)
+        pj_run_warn(run, "draft_unknown", "%s", lost.text);
+    return status;
 }
 
 static pj_run_status run_status_of(pj_status status)

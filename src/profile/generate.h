@@ -32,6 +32,7 @@ typedef struct pj_profile_options {
     uint32_t warmup;               /* number of unrecorded runs before this one */
     const pj_profile_place *place; /* NULL: not part of an experiment */
     pj_statistics_rows statistics;
+    uint32_t draft_tokens; /* of engine.draft; 0: the engine's choice */
     const char *ablate;            /* a part of the model to leave out (llm/ablation.h), or NULL */
     const char *run_id;            /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */

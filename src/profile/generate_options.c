@@ -67,6 +67,8 @@ void pj_profile_options_set(pj_profile_options *o, const pj_generate_ask *ask)
     o->ignore_eos = ask->ignore_eos;
     o->sampling = sampling_of(ask);
     o->stop = ask->stop.count ? ask->stop.items : NULL;
+    o->engine.draft = ask->draft;
+    o->draft_tokens = ask->draft_tokens > 0 ? (uint32_t)ask->draft_tokens : 0;
     o->statistics = statistics_of(ask->statistics);
     o->depth = (pj_depth)pj_depth_parse(ask->depth);
     o->tags = ask->tags.count ? ask->tags.items : NULL;

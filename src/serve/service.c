@@ -521,13 +521,18 @@ static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_
                           uint32_t *position, pj_error *err)
 {
     pj_serve *serve = context;
-    char path[4096];
+    char path[4096], draft[4096];
     pj_generate_ask found = *ask;
     pj_profile_options options = {0};
     pj_status status =
         pj_serve_find_model(serve->models, ask->model, ask->dtype, path, sizeof path, err);
     if (status != PJ_OK) return status;
     found.model = path;
+    if (ask->draft) {
+        status = pj_serve_find_model(serve->models, ask->draft, NULL, draft, sizeof draft, err);
+        if (status != PJ_OK) return status;
+        found.draft = draft;
+    }
     pj_profile_options_set(&options, &found);
     pj_prompt prompt = {.text = ask->prompt,
                         .bytes = ask->prompt_bytes,

@@ -228,6 +228,110 @@ static void eos(void **state)
     close_shape();
 }
 
+/* ---- a draft model ------------------------------------------------------------------------ */
+
+/* The text that the caller gets token by token, with positions in order. */
+typedef struct streamed {
+    char text[4096];
+    uint32_t count;
+} streamed;
+
+static void stream(void *context, const pj_generated *t)
+{
+    streamed *s = context;
+    assert_int_equal(t->position, s->count++);
+    assert_true(strlen(s->text) + t->bytes < sizeof s->text);
+    strncat(s->text, t->text, t->bytes);
+}
+
+/* Opens the model with itself, or with other weights of the same shape, as its draft. */
+static void open_with_draft(const char *shape, tiny_model *draft, uint64_t seed)
+{
+    pj_error err = {0};
+    tiny_make(&model, tiny_find(shape), 11);
+    tiny_write(&model, TINY_F32);
+    tiny_make(draft, tiny_find(shape), seed);
+    tiny_write(draft, TINY_F32);
+    pj_engine_options options = {.model = model.folder, .draft = draft->folder, .threads = 2};
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+}
+
+static void check_with_draft(const char *shape, uint64_t seed, bool sampled)
+{
+    static tiny_model draft;
+    static const uint32_t ahead[] = {0, 1, 16};
+    pj_prompt prompts[PROMPTS];
+    pj_sampling sampling = PJ_SAMPLING_GREEDY;
+    if (sampled) sampling = (pj_sampling){0.8, 20, 0.9, 0, 1.1, 77, .frequency_penalty = 0.3};
+    open_shape(shape);
+    make_prompts(prompts);
+    pj_generate_request request = {.prompts = &prompts[1],
+                                   .prompt_count = 1,
+                                   .max_tokens = 40,
+                                   .ignore_eos = true,
+                                   .sampling = sampling};
+    pj_generate_result plain = generate(&request);
+    assert_int_equal(plain.proposed, 0);
+    close_shape();
+    open_with_draft(shape, &draft, seed);
+    for (size_t i = 0; i < sizeof ahead / sizeof *ahead; i++) {
+        streamed s = {0};
+        request.draft_tokens = ahead[i];
+        request.on_token = stream;
+        request.context = &s;
+        pj_generate_result with = generate(&request);
+        assert_int_equal(with.sequences[0].count, 40);
+        assert_memory_equal(with.sequences[0].ids, plain.sequences[0].ids, 40 * sizeof(int32_t));
+        assert_string_equal(with.sequences[0].text, plain.sequences[0].text);
+        assert_string_equal(s.text, plain.sequences[0].text);
+        assert_true(with.proposed > 0 && with.accepted <= with.proposed);
+        assert_int_equal(with.decode_steps + with.accepted, 39);
+        if (seed == 11 && !sampled) assert_int_equal(with.accepted, with.proposed);
+        if (seed != 11) assert_true(with.accepted < with.proposed);
+        pj_generate_result_fini(&with);
+    }
+    pj_generate_result_fini(&plain);
+    tiny_free(&draft);
+    close_shape();
+}
+
+static void a_draft_changes_no_text(void **state)
+{
+    for (size_t s = 0; s < tiny_shape_count; s++)
+        for (int sampled = 0; sampled < 2; sampled++) {
+            check_with_draft(tiny_shapes[s].name, 11, sampled);
+            check_with_draft(tiny_shapes[s].name, 12, sampled);
+        }
+}
+
+static void a_draft_must_fit(void **state)
+{
+    static tiny_model draft;
+    pj_error err = {0};
+    pj_prompt prompts[PROMPTS];
+    pj_generate_result result = {0};
+    open_with_draft(tiny_shapes[0].name, &draft, 3);
+    make_prompts(prompts);
+    pj_generate_request request = {
+        .prompts = prompts, .prompt_count = 2, .max_tokens = 2, .sampling = PJ_SAMPLING_GREEDY};
+    assert_int_equal(pj_engine_generate(engine, &request, &result, &err), PJ_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "batch"));
+    pj_generate_result_fini(&result);
+    tiny_free(&draft);
+    close_shape();
+    tiny_shape larger = tiny_shapes[0];
+    larger.vocab += 8;
+    tiny_make(&model, &tiny_shapes[0], 1);
+    tiny_write(&model, TINY_F32);
+    tiny_make(&draft, &larger, 1);
+    tiny_write(&draft, TINY_F32);
+    pj_engine_options other = {.model = model.folder, .draft = draft.folder, .threads = 1};
+    assert_int_equal(pj_engine_open(&other, &engine, &err), PJ_E_INVALID);
+    assert_non_null(strstr(err.text, "vocabularies differ"));
+    tiny_free(&draft);
+    tiny_free(&model);
+}
+
 /* ---- limits ------------------------------------------------------------------------------- */
 
 static void assert_refused(const pj_generate_request *request, const char *word)
@@ -394,6 +498,8 @@ int main(void)
         cmocka_unit_test(steps_equal_the_whole),
         cmocka_unit_test(stops),
         cmocka_unit_test(eos),
+        cmocka_unit_test(a_draft_changes_no_text),
+        cmocka_unit_test(a_draft_must_fit),
         cmocka_unit_test(limits),
         cmocka_unit_test(cancelling),
         cmocka_unit_test(decoding_allocates_nothing),

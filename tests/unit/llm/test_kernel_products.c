@@ -199,12 +199,69 @@ static void test_jobs_together(void **state)
     }
 }
 
+/* Statistics of a product's output: sums of every step-th token counted from the last, and the
+ * largest magnitude and the counts of NaN and Inf of all tokens. */
+static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool with_bias)
+{
+    enum { COLS = 64, ROWS = 150 };
+    float *x = random_row(tokens * COLS, -1, 1), *y = random_row(tokens * ROWS, 0, 0);
+    float *weights = random_row(ROWS * COLS, -1, 1), *bias = random_row(ROWS, -1, 1);
+    void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(tokens, COLS));
+    pj_thread_sums *sums = pj_alloc_aligned(64, 2, sizeof *sums);
+    pj_matrix w = {weights, PJ_F32, ROWS, COLS, COLS * sizeof(float)};
+    pj_team *team;
+    pj_value_sums got = {0}, want = {0};
+    assert_int_equal(pj_team_new(2, false, &team, NULL), PJ_OK);
+    for (size_t i = 0; i < COLS; i++) x[tokens / 2 * COLS + i] *= 1000; /* an outlier */
+    if (tokens > 3) x[COLS] = NAN, x[2 * COLS + 1] = INFINITY;
+    pj_linear_job job = {.weights = &w,
+                         .bias = with_bias ? bias : NULL,
+                         .y = y,
+                         .y_stride = ROWS,
+                         .sums = sums,
+                         .look_step = step,
+                         .tau = 0.5f};
+    pj_linear(k, team, x, COLS, tokens, &job, memory);
+    pj_value_sums_add(&got, &sums[0].sums);
+    pj_value_sums_add(&got, &sums[1].sums);
+    const pj_kernels *plain = pj_kernels_find("c");
+    for (size_t t = 0; t < tokens; t++)
+        if ((tokens - 1 - t) % step == 0)
+            plain->value_sums(y + t * ROWS, 1, ROWS, ROWS, 0.5f, &want);
+    want.nan = want.inf = 0;
+    plain->value_bounds(y, tokens, ROWS, ROWS, &want);
+    check(k->name, "sum_abs", tokens, got.sum_abs, want.sum_abs, 1e-5 * want.sum_abs);
+    check(k->name, "sum_square", tokens, got.sum_square, want.sum_square, 1e-5 * want.sum_square);
+    assert_true(got.count == want.count && got.skipped == want.skipped);
+    assert_true(got.nan == want.nan && got.inf == want.inf);
+    assert_true(tokens <= 3 || got.nan + got.inf == 2 * ROWS);
+    check(k->name, "max", tokens, (double)got.max_abs, (double)want.max_abs,
+          1e-6 * (double)want.max_abs);
+    check(k->name, "below", tokens, (double)got.below, (double)want.below, 2);
+    pj_team_free(team);
+    pj_free(memory), pj_free(sums);
+    test_free(x), test_free(y), test_free(weights), test_free(bias);
+}
+
+static void test_statistics(void **state)
+{
+    static const size_t tokens[] = {1, 3, 8, 40, 97, 145, 200};
+    FOR_SETS(k)
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) for (size_t step = 1; step < 8;
+                                                                     step += 3)
+    {
+        statistics(k, tokens[i], step, false);
+        statistics(k, tokens[i], step, true);
+    }
+}
+
 int test_kernel_products(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_large_products),
         cmocka_unit_test(test_jobs_together),
+        cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -695,6 +695,8 @@ export interface GenerateRequest {
   batch_size?: number;
   batch_rule?: string;
   statistics?: string;
+  draft_model?: string;
+  draft_tokens?: number;
   dtype?: string;
   kv?: string;
   wait: boolean;

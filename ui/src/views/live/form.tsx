@@ -47,6 +47,8 @@ const form = signal({
   presence: '',
   bias: '',
   statistics: '',
+  draft: '',
+  draftTokens: '',
   penalty: '',
   stop: '',
   system: '',
@@ -93,6 +95,8 @@ function request(): GenerateRequest {
     ...(given(f.presence) !== undefined && { presence_penalty: given(f.presence) }),
     ...(f.bias.trim() && { logit_bias: biases(f.bias) }),
     ...(f.statistics && { statistics: f.statistics }),
+    ...(f.draft.trim() && { draft_model: f.draft.trim() }),
+    ...(f.draft.trim() && given(f.draftTokens) && { draft_tokens: given(f.draftTokens) }),
     ...(given(f.penalty) !== undefined && { repetition_penalty: given(f.penalty) }),
     ...(stops(f.stop).length && { stop: stops(f.stop) }),
     ...(chat.value && { chat: true, ...(f.system && { system: f.system }) }),
@@ -301,6 +305,17 @@ export function StartForm() {
             max="2"
             step="0.1"
             hint="0: none"
+          />
+        </div>
+        <div class="pair">
+          <Text label="Draft model" name="draft" hint="none" />
+          <Text
+            label="Tokens it proposes"
+            name="draftTokens"
+            type="number"
+            min="1"
+            max="16"
+            hint="4"
           />
         </div>
         <Choice label="Statistics from" name="statistics" options={STATISTICS} none="by depth" />

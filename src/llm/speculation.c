@@ -1,0 +1,127 @@
+/* The draft's side of speculative decoding. Its cache holds the text up to the token before the
+ * last one; a rejected proposal is forgotten by making the sequence shorter. */
+#include "llm/speculation.h"
+
+#include "llm/tokenizer.h"
+
+#include <string.h>
+
+/* A state that cannot be made shorter belongs to every layer with the delta rule. */
+static pj_status check_one(const pj_engine *e, const char *role, pj_error *err)
+{
+    if (e->model.config.linear.key_heads > 0)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s cannot be the %s of speculative decoding: the state of its linear "
+                       "attention cannot go back when a token is rejected",
+                       e->facts.model_name, role);
+    return PJ_OK;
+}
+
+/* Equal sizes and equal text of some tokens: checking all would take as long as loading them. */
+static bool same_vocabulary(const pj_engine *a, const pj_engine *b)
+{
+    enum { SOME = 256 };
+    if (a->model.config.vocab != b->model.config.vocab) return false;
+    if (!a->tokenizer || !b->tokenizer) return true;
+    bool same = a->vocab_limit == b->vocab_limit;
+    uint32_t step = a->vocab_limit / SOME + 1;
+    for (uint32_t id = 0; id < a->vocab_limit && same; id += step) {
+        pj_buffer one, other;
+        int32_t ids[] = {(int32_t)id};
+        pj_buffer_init(&one, 1 << 16);
+        pj_buffer_init(&other, 1 << 16);
+        same = !pj_tokenizer_decode(a->tokenizer, ids, 1, false, &one, NULL) &&
+               !pj_tokenizer_decode(b->tokenizer, ids, 1, false, &other, NULL) &&
+               strcmp(pj_buffer_get(&one), pj_buffer_get(&other)) == 0;
+        pj_buffer_fini(&one);
+        pj_buffer_fini(&other);
+    }
+    return same;
+}
+
+pj_status pj_speculation_check(const pj_engine *target, const pj_engine *draft, pj_error *err)
+{
+    pj_status status = check_one(target, "target", err);
+    if (!status) status = check_one(draft, "draft", err);
+    if (!status && !same_vocabulary(target, draft))
+        status = pj_fail(err, PJ_E_INVALID,
+                         "%s cannot be the draft of %s: their vocabularies differ; take a smaller "
+                         "model of the same family",
+                         draft->facts.model_name, target->facts.model_name);
+    return status;
+}
+
+pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
+                              uint32_t context, pj_error *err)
+{
+    const pj_compute_place place = {&draft->model, draft->kernels, target->team};
+    uint32_t chunk = context < draft->options.chunk ? context : draft->options.chunk;
+    pj_state_options options = {.sequences = 1,
+                                .context = context,
+                                .max_tokens = chunk,
+                                .max_logits = 1,
+                                .rewind = PJ_DRAFT_TOKENS,
+                                .kv_type = draft->kv_type};
+    if (context > draft->context)
+        return pj_fail(err, PJ_E_INVALID,
+                       "prompt and new tokens are %u, more than the context of the draft model, %u",
+                       context, draft->context);
+    s->draft = draft;
+    return pj_compute_open(&s->compute, draft->backend, &place, &options, err);
+}
+
+void pj_speculation_close(pj_speculation *s)
+{
+    pj_compute_close(&s->compute);
+    s->draft = NULL;
+}
+
+static pj_status feed(pj_speculation *s, const int32_t *ids, uint32_t count, bool logits,
+                      const _Atomic bool *cancel)
+{
+    uint32_t length = s->compute.sequences[0].length;
+    return pj_engine_feed(s->draft, &s->compute, 0, ids, count, length + count, logits, cancel);
+}
+
+pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
+                              const _Atomic bool *cancel)
+{
+    pj_status status = s->has_pending ? feed(s, &s->pending, 1, false, cancel) : PJ_OK;
+    s->has_pending = false;
+    return status ? status : feed(s, ids, count, false, cancel);
+}
+
+static int32_t most_likely(const float *logits, uint32_t count)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < count; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}
+
+pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count,
+                                 const _Atomic bool *cancel)
+{
+    pj_status status = PJ_OK;
+    int32_t ids[] = {s->pending, last};
+    s->count = 0;
+    if (count == 0) return PJ_OK;
+    status = s->has_pending ? feed(s, ids, 2, true, cancel) : feed(s, &last, 1, true, cancel);
+    s->has_pending = false;
+    while (!status) {
+        last = most_likely(s->compute.logits, s->draft->model.config.vocab);
+        s->proposed[s->count++] = last;
+        if (s->count == count) break;
+        status = feed(s, &last, 1, true, cancel);
+    }
+    return status;
+}
+
+void pj_speculation_accept(pj_speculation *s, uint32_t accepted)
+{
+    /* in the cache are the token before the proposals and all proposals but the last */
+    if (s->count == 0) return;
+    s->has_pending = accepted == s->count;
+    s->pending = s->proposed[s->count - 1];
+    if (!s->has_pending) s->compute.sequences[0].length -= s->count - 1 - accepted;
+}

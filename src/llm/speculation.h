@@ -1,0 +1,40 @@
+/* Speculative decoding: a small draft model proposes the next tokens, and the target model checks
+ * all of them in one pass, which reads its weights once. The target draws a token of its own from
+ * every checked position and a proposal is accepted while it is that token, so the text is the same
+ * as without a draft, whatever the sampling.
+ *
+ * The draft runs on the target's threads, and is recorded as one section per step. */
+#ifndef PJ_LLM_SPECULATION_H
+#define PJ_LLM_SPECULATION_H
+
+#include "llm/engine_internal.h"
+
+enum { PJ_DRAFT_TOKENS = 16 }; /* at most proposed in a step */
+
+typedef struct pj_speculation {
+    pj_engine *draft; /* NULL: there is none */
+    pj_compute compute;
+    int32_t proposed[PJ_DRAFT_TOKENS];
+    uint32_t count;  /* of `proposed` */
+    int32_t pending; /* accepted, and not yet in the draft's cache */
+    bool has_pending;
+} pj_speculation;
+
+/* Whether `draft` can propose tokens for `target`; the error says why not. */
+pj_status pj_speculation_check(const pj_engine *target, const pj_engine *draft, pj_error *err);
+
+/* Room for a sequence of `context` tokens. */
+pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
+                              uint32_t context, pj_error *err);
+void pj_speculation_close(pj_speculation *s); /* may run twice; a zeroed one is allowed */
+
+/* Appends tokens to the draft's sequence. */
+pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
+                              const _Atomic bool *cancel);
+/* Proposes `count` tokens after `last`, the most likely ones. */
+pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count,
+                                 const _Atomic bool *cancel);
+/* The text went on with the first `accepted` proposals and one token of the target's own. */
+void pj_speculation_accept(pj_speculation *s, uint32_t accepted);
+
+#endif
