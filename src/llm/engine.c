@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "llm/chat.h"
+#include "llm/draft_check.h"
 #include "llm/engine_internal.h"
 #include "llm/kernels/limits.h"
 #include "llm/places.h"
-#include "llm/speculation.h"
 #include "llm/state.h"
 #include "llm/tokenizer.h"
 
@@ -140,7 +140,7 @@ static pj_status open_draft(pj_engine *e, pj_error *err)
                                  .any_tokenizer = true};
     if (!e->options.draft) return PJ_OK;
     pj_status status = pj_engine_open(&options, &e->draft, err);
-    return status ? status : pj_speculation_check(e, e->draft, err);
+    return status ? status : pj_draft_check(e, e->draft, err);
 }
 
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)

@@ -20,9 +20,6 @@ typedef struct pj_speculation {
     bool has_pending;
 } pj_speculation;
 
-/* Whether `draft` can propose tokens for `target`; the error says why not. */
-pj_status pj_speculation_check(const pj_engine *target, const pj_engine *draft, pj_error *err);
-
 /* Room for a sequence of `context` tokens. */
 pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
                               uint32_t context, pj_error *err);

@@ -1,0 +1,10 @@
+/* Whether one model can propose tokens for another (speculation.h). */
+#ifndef PJ_LLM_DRAFT_CHECK_H
+#define PJ_LLM_DRAFT_CHECK_H
+
+#include "llm/engine_internal.h"
+
+/* The error says why not. */
+pj_status pj_draft_check(const pj_engine *target, const pj_engine *draft, pj_error *err);
+
+#endif
