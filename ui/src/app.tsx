@@ -1,6 +1,7 @@
 // The application shell: navigation, the current view, and whether the server is reachable.
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { Glossary } from './parts/glossary';
 import { ENERGY_UNITS, Help } from './parts/help';
 import { Icon } from './parts/icon';
 import { LinkState } from './parts/link_state';
@@ -105,6 +106,7 @@ export function App() {
         <Views view={view} />
       </main>
       <Help open={help} />
+      <Glossary />
       <SignIn />
     </>
   );

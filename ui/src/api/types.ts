@@ -327,6 +327,40 @@ export interface Anomaly {
   expected: N;
   score: number;
   reason: string;
+  /** The likely cause: `disturbed`, `throttled`, `faults`, `first of its kind`, `real`, `unknown`. */
+  cause?: string | null;
+}
+
+/** What earlier runs predicted for a run, in joules and seconds, beside what it took. */
+export interface Predicted {
+  runs: number;
+  refusal: string | null;
+  joules: N;
+  joules_lo: N;
+  joules_hi: N;
+  actual_joules: N;
+  seconds: N;
+  seconds_lo: N;
+  seconds_hi: N;
+  actual_seconds: N;
+  within: boolean | null;
+}
+
+/** A figure that others published for a model near this one. */
+export interface Published {
+  model: string;
+  dtype: string | null;
+  hardware: string;
+  batch: N;
+  scope: string;
+  joules_per_token: N;
+  joules_per_token_hi: N;
+  source: string;
+  address: string | null;
+  /** This run's figure to the published one; null where their scopes differ. */
+  ratio: N;
+  /** All that differs from this run. */
+  caveats: string[];
 }
 
 export interface Warning {
@@ -365,6 +399,9 @@ export interface Summary extends RunSummary {
   warnings: Warning[];
   counts: Record<string, number>;
   energy_per_million_parameters_mj: N;
+  net_energy_sd_mj?: N;
+  predicted?: Predicted | null;
+  published?: Published[];
   anomalies: Anomaly[];
   output_text?: string | null;
 }

@@ -130,7 +130,9 @@ export class Points extends CanvasChart<number> {
   private dot(g: CanvasRenderingContext2D, c: Colours, d: Dot): void {
     const x = this.x(d.x);
     const y = this.y(d.y);
-    if (d.yHalf) {
+    const reach = d.yHalf ? Math.abs(this.y(d.y + d.yHalf) - y) : 0;
+    // An interval within the dot is no line through it.
+    if (d.yHalf && reach > this.radius(d)) {
       g.strokeStyle = d.colour;
       g.globalAlpha = 0.65;
       g.lineWidth = 1;

@@ -15,7 +15,7 @@ interface L {
   value: number;
 }
 
-const HEIGHT = 340;
+const HEIGHT = 400;
 
 export function Sankey({ flows, show }: { flows: Flows; show: (v: number) => string }) {
   const box = useRef<HTMLDivElement>(null);
@@ -57,7 +57,7 @@ function Drawing({
     .nodeSort(null as never)
     .extent([
       [1, 4],
-      [width - (narrow ? 74 : 108), HEIGHT - 4],
+      [width - (narrow ? 74 : 148), HEIGHT - 4],
     ]);
   const { nodes, links } = layout({
     nodes: flows.nodes.map((n) => ({ ...n })),

@@ -277,11 +277,15 @@ function inkFor(colour: string): string {
   return y > 140 ? '#111' : '#fff';
 }
 
+/** Rows grow with the room that few levels leave, so that a shallow run fills its pane. */
 const ROW = 40;
+const LEAST = 330;
 
 export class Icicle extends TreeChart {
+  private row = ROW;
+
   static height(levels: number): number {
-    return levels * (ROW + 2);
+    return Math.max(LEAST, levels * (ROW + 2));
   }
 
   protected override arrange(): void {
@@ -289,14 +293,15 @@ export class Icicle extends TreeChart {
     const top = this.top;
     if (!root || !top || !this.width) return;
     partition<Datum>().size([1, root.height + 1])(root as never);
+    this.row = Math.max(ROW, this.height / (root.height + 1) - 2);
     // The zoomed node takes the full width; its ancestors stay above it as a trail.
     const [a, b] = [top.x0, top.x1];
     for (const n of root.descendants()) {
       const depth = n.depth;
       n.x0 = Math.max(0, Math.min(1, (n.x0 - a) / (b - a))) * this.width;
       n.x1 = Math.max(0, Math.min(1, (n.x1 - a) / (b - a))) * this.width;
-      n.y0 = depth * (ROW + 2);
-      n.y1 = n.y0 + ROW;
+      n.y0 = depth * (this.row + 2);
+      n.y1 = n.y0 + this.row;
     }
   }
 
@@ -308,18 +313,18 @@ export class Icicle extends TreeChart {
       const part = n.data.node.kind === 'component' || n.data.node.kind === 'operation';
       g.fillStyle = n.data.rest ? stripes : this.colour(n, c);
       g.globalAlpha = n.data.rest ? 1 : n.data.node.kind === 'operation' ? 0.6 : part ? 0.85 : 0.75;
-      g.fillRect(n.x0, n.y0, Math.max(0.6, w - (w > 3 ? 1 : 0)), ROW);
+      g.fillRect(n.x0, n.y0, Math.max(0.6, w - (w > 3 ? 1 : 0)), this.row);
       g.globalAlpha = 1;
       if (w < 40) continue;
       g.fillStyle = n.data.rest || !part ? c.text : inkFor(this.colour(n, c));
       const value = this.show(n.value ?? 0);
       const text = fitText(g, labelOf(n.data), w - 12);
-      g.fillText(text, n.x0 + 6, n.y0 + ROW / 2 + 0.5);
+      g.fillText(text, n.x0 + 6, n.y0 + this.row / 2 + 0.5);
       const used = g.measureText(text).width + 20;
       if (text && g.measureText(value).width < w - used) {
         g.textAlign = 'right';
         g.globalAlpha = 0.8;
-        g.fillText(value, n.x1 - 7, n.y0 + ROW / 2 + 0.5);
+        g.fillText(value, n.x1 - 7, n.y0 + this.row / 2 + 0.5);
         g.globalAlpha = 1;
         g.textAlign = 'left';
       }

@@ -17,7 +17,8 @@ export function digits(v: number, significant = 3): string {
   if (v === 0) return '0';
   const a = Math.abs(v);
   if (a >= 1e9 || a < 1e-4) return v.toExponential(significant - 1).replace('e+', 'e');
-  const whole = Math.floor(Math.log10(a)) + 1;
+  // By the rounded value: 9.999 is 10.0, not 10.00.
+  const whole = Math.floor(Math.log10(Number(a.toPrecision(significant)))) + 1;
   const places = Math.max(0, Math.min(6, significant - whole));
   return v.toLocaleString('en-US', {
     minimumFractionDigits: places,
@@ -31,7 +32,8 @@ interface Scaled {
 }
 
 const pick = (a: number, steps: [number, number, string][]): Scaled => {
-  for (const [from, factor, unit] of steps) if (a >= from) return { factor, unit };
+  // What rounds to a thousand of the smaller unit is one of the larger.
+  for (const [from, factor, unit] of steps) if (a >= from * 0.9995) return { factor, unit };
   const [, factor, unit] = steps[steps.length - 1];
   return { factor, unit };
 };
@@ -105,8 +107,19 @@ export const count = (n: Num, unit = ''): string => {
 };
 export const plain = (v: Num, significant = 3): string =>
   known(v) ? digits(v, significant) : UNAVAILABLE;
-export const percent = (share: Num): string =>
-  known(share) ? `${digits(share * 100)} %` : UNAVAILABLE;
+/** Shares below a ten-thousandth say only that they are: their digits tell nobody anything. */
+export function percent(share: Num): string {
+  if (!known(share)) return UNAVAILABLE;
+  const p = share * 100;
+  if (p !== 0 && Math.abs(p) < 0.01) return p > 0 ? '<0.01 %' : '>−0.01 %';
+  return `${digits(p, Math.abs(p) < 1 ? 2 : 3)} %`;
+}
+
+/** An amount of money, however small: never in powers of ten. */
+export const dollars = (usd: Num): string =>
+  known(usd)
+    ? `$${usd.toLocaleString('en-US', { minimumSignificantDigits: 2, maximumSignificantDigits: 2 })}`
+    : UNAVAILABLE;
 
 /** "12.4 ± 0.3 J": the half width of the 95 % interval beside the figure, in the same unit, with as
  * many places as the half width deserves. */

@@ -1,6 +1,7 @@
 // Badges for the source of a figure (measured, modelled, …), and figures with labels.
 import type { EnergySource, RunSummary, Status } from '../api/types';
 import { energyInterval, type Num, UNAVAILABLE } from '../core/format';
+import type { Term } from '../core/glossary';
 import { type Quantity, text as quantityText, type Unit } from '../core/quantity';
 import { FIGURE_HELP, partialText } from '../core/run_energy';
 import { unit } from '../state/settings';
@@ -84,17 +85,21 @@ export function Figure({
   value,
   sub,
   title,
+  of,
 }: {
   label: string;
   value: string;
   sub?: string;
+  /** The word of the glossary that says what it is. */
+  of: Term;
+  /** More exactly than the glossary. */
   title?: string;
 }) {
   const na = value.startsWith(UNAVAILABLE);
   return (
     <div class={`figure ${na && value !== UNAVAILABLE ? 'reason' : ''}`}>
       <dt>
-        {title ? <Explain of={{ title: label, text: title }}>{label}</Explain> : label}
+        <Explain of={title ? { title: label, text: title, term: of } : of}>{label}</Explain>
         {sub && <small>{sub}</small>}
       </dt>
       <dd class={na ? 'na hatched' : ''}>{value}</dd>

@@ -1,30 +1,30 @@
-// A term with an explanation: its definition, its unit and where it is documented, shown on hover
-// and on focus and read by screen readers.
+// A term with an explanation: what it is, its unit and where it is defined, shown on hover and focus
+// and read by screen readers. Pressing it opens the glossary at the term.
 import type { ComponentChildren } from 'preact';
 import { hideTip, showTip } from '../charts/tip';
-
-/** Where a definition is written, under docs/. */
-const WHERE: Record<string, string> = {
-  uncertainty: 'measurement.md, Uncertainty',
-  request: 'measurement.md, The request',
-  disturbed: 'measurement.md, Disturbed tokens',
-  sources: 'power-sources.md',
-  attribution: 'measurement.md, Attribution',
-};
+import { type Entry, GLOSSARY, type Term } from '../core/glossary';
+import { openGlossary } from './glossary';
 
 export interface Explanation {
   title: string;
   text: string;
   unit?: string;
-  where?: keyof typeof WHERE;
+  /** The entry of the glossary that it belongs to. */
+  term: Term;
 }
 
-export function Explain(props: { of: Explanation; children: ComponentChildren }) {
-  const e = props.of;
+/** What the glossary says of a term, as it stands. */
+export const termed = (term: Term): Explanation => ({ ...(GLOSSARY[term] as Entry), term });
+
+export function Explain(props: { of: Explanation | Term; children: ComponentChildren }) {
+  const e = typeof props.of === 'string' ? termed(props.of) : props.of;
+  const entry: Entry = GLOSSARY[e.term];
+  const unit = e.unit ?? entry.unit;
   const rows: [string, string][] = [
     ['What', e.text],
-    ...(e.unit ? ([['Unit', e.unit]] as [string, string][]) : []),
-    ...(e.where ? ([['Definition', `docs/${WHERE[e.where]}`]] as [string, string][]) : []),
+    ...(unit ? ([['Unit', unit]] as [string, string][]) : []),
+    ['Definition', `docs/${entry.where}`],
+    ['', 'Press for the glossary.'],
   ];
   const show = (el: HTMLElement, speak: boolean) => {
     const r = el.getBoundingClientRect();
@@ -40,7 +40,10 @@ export function Explain(props: { of: Explanation; children: ComponentChildren })
         if (x.currentTarget.matches(':focus-visible')) show(x.currentTarget, true);
       }}
       onBlur={() => hideTip(Explain)}
-      onClick={(x) => show(x.currentTarget, true)}
+      onClick={() => {
+        hideTip(Explain);
+        openGlossary(e.term);
+      }}
     >
       {props.children}
     </button>

@@ -1,6 +1,8 @@
+// The keys of the page as a dialog, with the way to the glossary.
 import type { Signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { EnergyUnit } from '../core/format';
+import { openGlossary } from './glossary';
 
 export const ENERGY_UNITS: [EnergyUnit, string][] = [
   ['auto', 'Auto'],
@@ -57,6 +59,9 @@ export function Help({ open }: { open: Signal<boolean> }) {
         Drag over any chart with a time axis to zoom all of them; double-click shows the whole run.
       </p>
       <form method="dialog" class="dialog-actions">
+        <button type="submit" class="btn" onClick={() => openGlossary()}>
+          Glossary
+        </button>
         <button type="submit" class="btn">
           Close
         </button>

@@ -82,6 +82,9 @@ export interface Selection {
   /** Joules per token, from and to; texts, so that a half-typed number stays. */
   least: string;
   most: string;
+  /** History: rows stand in groups by this, and these groups are open. */
+  group: string;
+  unfold: string[];
   /** History: columns left out. */
   hide: string[];
   from: string;
@@ -131,6 +134,8 @@ export const EMPTY: Selection = {
   machine: '',
   least: '',
   most: '',
+  group: '',
+  unfold: [],
   hide: [],
   from: '',
   to: '',
@@ -189,6 +194,8 @@ export function parse(query: string): Selection {
     machine: text('machine'),
     least: text('least'),
     most: text('most'),
+    group: text('group'),
+    unfold: q.getAll('unfold'),
     hide: text('hide').split(',').filter(Boolean),
     from: text('from'),
     to: text('to'),
@@ -241,6 +248,8 @@ export function write(s: Selection): string {
   add('machine', s.machine);
   add('least', s.least);
   add('most', s.most);
+  add('group', s.group);
+  if (s.group) for (const name of s.unfold) add('unfold', name);
   add('hide', s.hide.join(','));
   add('from', s.from);
   add('to', s.to);

@@ -3,6 +3,7 @@ import {
   clip,
   count,
   digits,
+  dollars,
   energy,
   energyInterval,
   pair,
@@ -74,4 +75,24 @@ test('a private prompt is called private, and one that was not recorded is empty
   expect(promptOf({ prompt: 'Once', prompt_private: null })).toBe('Once');
   expect(promptOf({ prompt: null, prompt_private: { words: 2 } })).toBe('(private)');
   expect(promptOf({ prompt: null })).toBe('');
+});
+
+test('a share says no more digits than anyone reads', () => {
+  expect(percent(0.1234)).toBe('12.3 %');
+  expect(percent(0.00123)).toBe('0.12 %');
+  expect(percent(0.0000259)).toBe('<0.01 %');
+  expect(percent(-0.0000259)).toBe('>−0.01 %');
+  expect(percent(0)).toBe('0 %');
+});
+
+test('what rounds to a thousand takes the next unit', () => {
+  expect(power(999.99)).toBe('1.00 W');
+  expect(energy(999.7)).toBe('1.00 J');
+  expect(time(999.3)).toBe('999 ms');
+});
+
+test('money is written out', () => {
+  expect(dollars(0.00000104)).toBe('$0.0000010');
+  expect(dollars(1.234)).toBe('$1.2');
+  expect(dollars(null)).toBe('unavailable');
 });

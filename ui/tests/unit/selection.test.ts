@@ -34,6 +34,8 @@ const full: Selection = {
   machine: 'EPYC',
   least: '0.1',
   most: '2',
+  group: 'settings',
+  unfold: ['synthetic:x,layers=4', 'a & b'],
   hide: ['duration', 'state'],
   from: '2026-01-01',
   to: '2026-02-01',

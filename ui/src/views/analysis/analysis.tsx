@@ -25,6 +25,7 @@ import { Details, ScopeBar } from './details';
 import { ExpertsPane } from './experts';
 import { EfficiencyPanel, RunHead } from './head';
 import { HeatmapPane, playing, togglePlay } from './heatmap';
+import { OutlookPanel } from './outlook';
 import { SamplePanels } from './power';
 import { RailsPane } from './rails';
 import { TreePane } from './structure';
@@ -266,6 +267,7 @@ function PaneOf({ data, full, pane }: { data: Data; full: Range; pane: Pane }) {
       return (
         <div class="stack">
           <EfficiencyPanel data={data} />
+          <OutlookPanel data={data} />
           <ComponentsPanel data={data} />
           <AnomalyPanel data={data} />
         </div>

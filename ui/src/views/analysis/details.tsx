@@ -11,6 +11,7 @@ import { Explain, type Explanation } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { clearSelection, hasSelection, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
+import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
@@ -140,27 +141,28 @@ const HELP: Record<'energy' | 'share' | 'power' | 'token' | 'median' | 'time', E
   energy: {
     title: 'Energy of the scope',
     text: 'What the sensors saw in it, with the 95 % interval; deviations of neighbours are added up, which is an upper bound.',
-    unit: 'mJ, J or Wh',
-    where: 'attribution',
+    term: 'energy',
   },
   share: {
     title: 'Share of the run',
     text: 'Energy of the scope over the energy of the whole run.',
+    term: 'share',
   },
-  power: { title: 'Mean power', text: 'Energy over time.', unit: 'W' },
+  power: { title: 'Mean power', text: 'Energy over time.', term: 'power' },
   token: {
     title: 'Mean per token',
     text: 'Energy of the scope over its tokens.',
-    where: 'request',
+    term: 'per_token',
   },
   median: {
     title: 'Median of the decode tokens',
     text: 'With the 95 % interval of a median; tokens that the machine disturbed hardly move it.',
-    where: 'disturbed',
+    term: 'typical',
   },
   time: {
     title: 'Time',
     text: 'Time that the scope covers; of parts of the model the sum of their own times.',
+    term: 'duration',
   },
 };
 
@@ -174,12 +176,24 @@ export function Details({ data }: { data: RunData }) {
     [rows, s.range, s.phase, s.token, s.sequence],
   );
   const ofPart = part && rows ? partFigures(data, rows) : null;
+  const odd =
+    s.token === null
+      ? null
+      : whyToken(
+          rows?.tokens.find((t) => t.token === s.token),
+          data.summary.value.data?.anomalies ?? [],
+        );
   const list = crumbs(scope);
   const title = list.length ? list.map((c) => c.label).join(', ') : 'Whole run';
   return (
     <aside class="panel details" aria-label="Details">
       <h3>{title}</h3>
       {f && <ScopeFigures data={data} f={f} ofPart={part ? ofPart : null} part={part} />}
+      {odd && (
+        <p class="note odd">
+          <Explain of="anomaly">Token {s.token} stands out</Explain>: {odd}.
+        </p>
+      )}
       <HottestList data={data} />
       <OperationsPanel data={data} />
     </aside>

@@ -8,9 +8,12 @@ import {
   count,
   dateTime,
   digits,
+  dollars,
   energy,
   energyInterval,
   known,
+  type Num,
+  pair,
   percent,
   plain,
   power,
@@ -19,8 +22,9 @@ import {
   time,
   Z95,
 } from '../../core/format';
-import { FIGURE_HELP } from '../../core/run_energy';
+import type { Term } from '../../core/glossary';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -145,7 +149,7 @@ function Remarks({ s }: { s: Summary }) {
 export function EfficiencyPanel({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   const top = data.power.value.data ? peak(data.power.value.data) : null;
-  const rows: [string, string, string?][] = s ? efficiency(s, top) : [];
+  const rows = s ? efficiency(s, top) : [];
   return (
     <Panel
       class="bare"
@@ -156,9 +160,11 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
       table={() => ({ columns: ['figure', 'value'], rows: rows.map(([a, b]) => [a, b]) })}
     >
       <dl class="facts two">
-        {rows.map(([label, value, title]) => (
+        {rows.map(([label, value, of]) => (
           <>
-            <dt title={title}>{label}</dt>
+            <dt>
+              <Explain of={of}>{label}</Explain>
+            </dt>
             <dd class={value === 'unavailable' ? 'na' : ''}>{value}</dd>
           </>
         ))}
@@ -170,7 +176,7 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
 function efficiency(
   s: Summary,
   top: { t: number; mw: number } | null,
-): [string, string, string?][] {
+): [label: string, value: string, of: Term][] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
   const a = s.attribution;
   const o = s.overhead;
@@ -179,58 +185,58 @@ function efficiency(
     [
       'Energy of the request',
       energyInterval(s.request_energy_mj, s.request_energy_sd_mj, unit.value),
-      FIGURE_HELP.request,
+      'request',
     ],
-    ['Tokens per joule', plain(s.tokens_per_joule)],
-    ['Per input token (prefill)', j(s.joules_per_input_token)],
-    ['Per output token (decode)', j(s.joules_per_output_token)],
-    ['Per output token, net', j(s.joules_per_token_net)],
-    ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable'],
+    ['Tokens per joule', plain(s.tokens_per_joule), 'ratio'],
+    ['Per input token (prefill)', j(s.joules_per_input_token), 'ratio'],
+    ['Per output token (decode)', j(s.joules_per_output_token), 'ratio'],
+    ['Per output token, net', j(s.joules_per_token_net), 'net'],
+    ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable', 'ratio'],
     [
       'Energy-delay product',
       known(s.energy_delay_product) ? `${plain(s.energy_delay_product)} J·s` : 'unavailable',
+      'delay',
     ],
-    ['Per million parameters', energy(s.energy_per_million_parameters_mj, unit.value)],
-    [
-      'Idle energy',
-      energy(s.idle_energy_mj, unit.value),
-      'Idle power before the run, times its duration',
-    ],
-    ['Peak power', top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'],
+    ['Per million parameters', energy(s.energy_per_million_parameters_mj, unit.value), 'ratio'],
+    ['Idle energy', energy(s.idle_energy_mj, unit.value), 'idle'],
+    ['Peak power', top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable', 'power'],
     [
       'Prefill speed',
       known(s.prefill_tokens_per_second)
         ? `${plain(s.prefill_tokens_per_second)} tok/s`
         : 'unavailable',
+      'speed',
     ],
-    ['Cost', known(s.cost_usd) ? `$${digits(s.cost_usd, 2)}` : 'unavailable'],
-    ['CO₂', known(s.co2_grams) ? `${digits(s.co2_grams, 2)} g` : 'unavailable'],
+    ['Cost', dollars(s.cost_usd), 'cost'],
+    ['CO₂', known(s.co2_grams) ? `${digits(s.co2_grams, 2)} g` : 'unavailable', 'cost'],
     [
       'Intervals below the token',
       known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable',
-      'Median 95 % half width of the components, by their energy net of idle',
+      'uncertainty',
     ],
     [
       'A calibration would give',
       known(a?.interval_calibrated) ? `±${percent(a.interval_calibrated)}` : 'unavailable',
-      'perjoule calibrate MODEL',
+      'uncertainty',
     ],
+    ['Energy per FLOP', picojoules(a?.pj_per_flop, a?.pj_per_flop_sd), 'physics'],
+    ['Energy per byte', picojoules(a?.pj_per_byte, a?.pj_per_byte_sd), 'physics'],
     [
-      'Energy per FLOP',
-      known(a?.pj_per_flop)
-        ? `${digits(a.pj_per_flop)}${known(a.pj_per_flop_sd) ? ` ± ${digits(Z95 * a.pj_per_flop_sd, 2)}` : ''} pJ`
-        : 'unavailable',
+      'Cost of profiling',
+      known(o?.share) ? `${percent(o.share)} of the run` : 'unavailable',
+      'recording',
     ],
-    [
-      'Energy per byte',
-      known(a?.pj_per_byte)
-        ? `${digits(a.pj_per_byte)}${known(a.pj_per_byte_sd) ? ` ± ${digits(Z95 * a.pj_per_byte_sd, 2)}` : ''} pJ`
-        : 'unavailable',
-    ],
-    ['Cost of profiling', known(o?.share) ? `${percent(o.share)} of the run` : 'unavailable'],
     [
       'Lost spans, missed samples',
       known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable',
+      'recording',
     ],
   ];
+}
+
+/** A coefficient with its interval; one whose interval reaches zero cannot be told from nothing. */
+function picojoules(v: Num, sd: Num): string {
+  if (!known(v)) return 'unavailable';
+  if (!known(sd)) return `${digits(v)} pJ`;
+  return Z95 * sd >= Math.abs(v) ? 'not identifiable' : `${pair(v, Z95 * sd)} pJ`;
 }

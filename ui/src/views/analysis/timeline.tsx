@@ -22,6 +22,7 @@ import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { type Loaded, stateOf, useResource } from '../../state/resource';
 import { at, type Range, select, selection } from '../../state/selection';
+import { whyOdd } from './anomalies';
 import { type RunData, useZoomedPower } from './data';
 import { baseline, column, describePower, numbers, peak } from './power';
 
@@ -343,7 +344,7 @@ function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
   for (const a of anomalies) {
     const t = a.token !== null ? (at.get(a.token) ?? a.t_ms) : a.t_ms;
     if (t === null || (a.token !== null && marks.some((m) => m.token === a.token))) continue;
-    marks.push({ t, token: a.kind === 'token' ? a.token : null, text: a.reason });
+    marks.push({ t, token: a.kind === 'token' ? a.token : null, text: whyOdd(a) });
   }
   return marks;
 }

@@ -11,6 +11,7 @@ import { RampKey } from '../../parts/ramp_key';
 import { stateOf } from '../../state/resource';
 import { at, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
+import { whyOdd } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { noLayers } from './heatmap';
 import { tokenLayers, weigh } from './scope';
@@ -87,7 +88,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
   const anomalies = data.summary.value.data?.anomalies;
   const bars = useMemo((): TokenBar[] => {
     const odd = new Map(
-      (anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, a.reason]),
+      (anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, whyOdd(a)]),
     );
     return (rows ?? []).map((t) => ({
       token: t.token,
@@ -292,8 +293,17 @@ export function AnomalyPanel({ data }: { data: RunData }) {
         s.anomalies.length ? null : 'Nothing stands out in this run.',
       )}
       table={() => ({
-        columns: ['kind', 'token', 't_ms', 'value', 'expected', 'score', 'reason'],
-        rows: list.map((a) => [a.kind, a.token, a.t_ms, a.value, a.expected, a.score, a.reason]),
+        columns: ['kind', 'token', 't_ms', 'value', 'expected', 'score', 'reason', 'cause'],
+        rows: list.map((a) => [
+          a.kind,
+          a.token,
+          a.t_ms,
+          a.value,
+          a.expected,
+          a.score,
+          a.reason,
+          a.cause ?? null,
+        ]),
       })}
     >
       <ul class="anomalies">
@@ -319,7 +329,7 @@ export function AnomalyPanel({ data }: { data: RunData }) {
                     `, expected ${a.kind === 'token' ? energy(a.expected, unit.value) : power(a.expected)}`}
                 </span>
                 <br />
-                <span class="note">{a.reason}</span>
+                <span class="note">{whyOdd(a)}</span>
               </span>
             </button>
           </li>

@@ -15,16 +15,16 @@ import {
   time,
   UNAVAILABLE,
 } from '../../core/format';
+import type { Term } from '../../core/glossary';
 import {
   disturbed,
   energyPerToken,
-  FIGURE_HELP,
   modelLoad,
   partialText,
   runEnergy,
 } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
-import { Explain, type Explanation } from '../../parts/explain';
+import { Explain, type Explanation, termed } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
@@ -43,6 +43,7 @@ import {
   segments,
   typicalOf,
 } from './findings';
+import { predictedLine } from './outlook';
 
 function colourOf(key: SegmentKey): string {
   const c = colours();
@@ -67,6 +68,15 @@ function colourOf(key: SegmentKey): string {
       return c.phase.post_inference;
   }
 }
+
+/** Parts of the bar that the glossary has a word of its own for. */
+const TERM_OF: Partial<Record<SegmentKey, Term>> = {
+  load: 'load',
+  prefill: 'phase',
+  decode: 'phase',
+  disturbed: 'disturbed',
+  idle: 'idle',
+};
 
 export function Verdict({ data }: { data: RunData }) {
   const s = data.summary.value.data;
@@ -138,7 +148,7 @@ function EnergyBar({ list, total }: { list: Segment[]; total: number }) {
         {list.map((p) => (
           <li key={p.key} data-part={p.key} data-mj={p.mj}>
             <Swatch colour={colourOf(p.key)} />
-            <Explain of={{ title: p.label, text: p.help, unit: 'energy', where: 'attribution' }}>
+            <Explain of={{ title: p.label, text: p.help, term: TERM_OF[p.key] ?? 'attribution' }}>
               {p.label}
             </Explain>
             <strong class="num">{percent(p.mj / total)}</strong>
@@ -216,40 +226,31 @@ function Figures({ s, data }: { s: Summary | null; data: RunData }) {
     );
     return Float64Array.from(list).sort();
   }, [data.rows.value]);
-  const figure = (label: string, value: (x: Summary) => string, title: string, sub?: string) => (
-    <Figure label={label} value={s ? value(s) : '…'} title={title} sub={sub} />
+  const figure = (label: string, value: (x: Summary) => string, term: Term, sub?: string) => (
+    <Figure label={label} value={s ? value(s) : '…'} of={term} sub={sub} />
   );
   return (
     <dl class="figures headline" aria-busy={!s}>
-      {figure('Typical token', (x) => typical(x, perToken), FIGURE_HELP.typical, 'median')}
-      {figure('Mean token', (x) => energyPerToken(x, u), MEAN_HELP, 'request')}
-      {figure('Whole run', (x) => runEnergy(x, u), FIGURE_HELP.energy, 'gross')}
-      {figure('Above idle', (x) => energyInterval(x.net_energy_mj, null, u), NET_HELP)}
-      {figure('Model load', (x) => modelLoad(x, u), FIGURE_HELP.load)}
+      {figure('Typical token', (x) => typical(x, perToken), 'typical', 'median')}
+      {figure('Mean token', (x) => energyPerToken(x, u), 'per_token', 'request')}
+      {figure('Whole run', (x) => runEnergy(x, u), 'energy', 'gross')}
+      {figure('Above idle', (x) => energyInterval(x.net_energy_mj, x.net_energy_sd_mj, u), 'net')}
+      {figure('Model load', (x) => modelLoad(x, u), 'load')}
       {figure(
         'Speed',
         (x) => (known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : UNAVAILABLE),
-        'Output tokens after the first, over the time of decode.',
+        'speed',
         'decode',
       )}
-      {figure(
-        'Duration',
-        (x) => time(x.total_duration_ms),
-        'From the start of the run to its end.',
-      )}
+      {figure('Duration', (x) => time(x.total_duration_ms), 'duration')}
       {figure(
         'Tokens',
         (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`,
-        'Tokens of the prompt, and tokens generated (over all sequences).',
+        'phase',
       )}
     </dl>
   );
 }
-
-const MEAN_HELP =
-  'Gross energy of the request over its output tokens, with its 95 % interval. The request is the run without loading the model and idle gaps between its phases.';
-const NET_HELP =
-  'Gross energy less what the machine draws when nothing runs (idle power over the length of the run).';
 
 /** The median with the interval of a median: order statistics of the decode tokens. */
 function typical(s: Summary, perToken: Float64Array): string {
@@ -274,7 +275,7 @@ function Trust({ s }: { s: Summary }) {
       {
         title: 'Samples per token',
         text: 'Power samples over the length of the run, times the length of the median token. Below one, single tokens are told apart by the model of the run and not by the sensor alone.',
-        where: 'uncertainty',
+        term: 'samples',
       },
     ]);
   if (known(a?.interval))
@@ -283,7 +284,7 @@ function Trust({ s }: { s: Summary }) {
       {
         title: 'Intervals of components',
         text: `Median half width of the components' 95 % intervals, by their energy net of idle.${known(a.interval_calibrated) ? ` A calibration (perjoule calibrate) would give ±${percent(a.interval_calibrated)}.` : ''}`,
-        where: 'uncertainty',
+        term: 'uncertainty',
       },
     ]);
   items.push([
@@ -291,7 +292,7 @@ function Trust({ s }: { s: Summary }) {
     {
       title: 'Disturbed share',
       text: 'Share of the energy of the request in tokens that the machine disturbed.',
-      where: 'disturbed',
+      term: 'disturbed',
     },
   ]);
   if (known(s.overhead?.share))
@@ -300,8 +301,11 @@ function Trust({ s }: { s: Summary }) {
       {
         title: 'Cost of profiling',
         text: "The profiler's own processor time, as a share of the run.",
+        term: 'recording',
       },
     ]);
+  const expected = predictedLine(s.predicted);
+  if (expected) items.push([expected, termed('predicted')]);
   return (
     <p class="trust">
       <SourceBadge source={s.energy_source} />

@@ -4,6 +4,7 @@ import type { Experiment, ExperimentCell } from '../../api/types';
 import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
 import { energy, known, pair, plain, power, shortId, time } from '../../core/format';
+import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { go, href } from '../../state/selection';
@@ -16,6 +17,7 @@ interface Column {
   label: string;
   /** Explains the figure. */
   help?: string;
+  term?: Term;
   value: (d: Experiment, c: ExperimentCell) => number | null;
   show: (d: Experiment, c: ExperimentCell) => string;
   wide?: boolean;
@@ -63,6 +65,7 @@ const COLUMNS: Column[] = [
   {
     key: 'typical',
     label: 'Typical token',
+    term: 'typical',
     help: 'Median energy of the decode tokens; tokens that the machine disturbed hardly move it.',
     value: (_, c) => c.joules_per_token_typical,
     show: (_, c) =>
@@ -81,6 +84,7 @@ const COLUMNS: Column[] = [
   {
     key: 'ttft',
     label: 'First token',
+    term: 'duration',
     help: 'Time of the prefill: how long until the first token.',
     value: (_, c) => c.ttft_ms,
     show: (_, c) => time(c.ttft_ms),
@@ -89,6 +93,7 @@ const COLUMNS: Column[] = [
   {
     key: 'latency',
     label: 'A token every',
+    term: 'speed',
     help: 'Latency that each sequence sees: batch size over tokens per second.',
     value: (_, c) => c.token_latency_ms,
     show: (_, c) => time(c.token_latency_ms),
@@ -155,7 +160,7 @@ export function CellsPanel({ d }: { d: Experiment }) {
                     {c.key === by.key && <Icon name={order.value.down ? 'down' : 'up'} />}
                   </button>
                   {c.help && (
-                    <Explain of={{ title: c.label, text: c.help }}>
+                    <Explain of={{ title: c.label, text: c.help, term: c.term ?? 'per_token' }}>
                       <span class="sr-only">What is {c.label}?</span>
                       <Icon name="info" />
                     </Explain>

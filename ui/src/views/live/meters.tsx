@@ -3,12 +3,19 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { PowerNow } from '../../api/types';
-import { colours, RAILS, type Rail } from '../../charts/theme';
+import { colours, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
 import { isKnown, quantity, text } from '../../core/quantity';
 import { SourceBadge } from '../../parts/badge';
+import { Explain, termed } from '../../parts/explain';
 import { Notice, Sentence } from '../../parts/notice';
 import { link } from '../../state/live';
 import { dark } from '../../state/settings';
+
+/** Rails by the names that the charts use; a machine's own names stay as they are. */
+const NAME = (rail: string): string => RAIL_LABEL[rail as Rail] ?? rail;
+
+const METER_HELP =
+  'Power of this rail now, and over the last minute; read whether a run goes on or not.';
 
 const EVERY_MS = 1000;
 const SECONDS = 60;
@@ -64,13 +71,16 @@ export function Meters() {
           const q = quantity('mW', stale ? null : r.now_mw, r.quality);
           return (
             <li key={`${r.source} ${r.name}`}>
-              <span class="meter-name">
-                {r.name.toUpperCase()} <small class="muted">{r.source}</small>
+              <span class="meter-head">
+                <Explain of={{ ...termed('power'), title: NAME(r.name), text: METER_HELP }}>
+                  {NAME(r.name)}
+                </Explain>
+                <small class="muted">{r.source}</small>
+                {r.quality === 'modelled' && <SourceBadge source="modelled" />}
               </span>
               <strong class={isKnown(q) ? 'num' : 'num na'}>
                 {isKnown(q) ? text(q) : 'not known now'}
               </strong>
-              {r.quality === 'modelled' && <SourceBadge source="modelled" />}
               <Spark values={r.power_mw} colour={colour(r)} />
             </li>
           );

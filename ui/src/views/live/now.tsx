@@ -163,9 +163,10 @@ function NowFigures() {
   const ended = live.run.value?.state === 'ended';
   return (
     <dl class="figures">
-      <Figure label="Tokens" value={String(live.tokens.length)} />
+      <Figure label="Tokens" of="phase" value={String(live.tokens.length)} />
       <Figure
         label="Energy"
+        of="energy"
         value={s ? runEnergy(s, unit.value) : provisional(q)}
         sub={s ? 'whole run' : 'tokens so far'}
         title={
@@ -176,15 +177,17 @@ function NowFigures() {
       />
       <Figure
         label={s ? 'Mean token' : 'Mean token so far'}
+        of="per_token"
         value={s ? energyPerToken(s, unit.value) : provisional(perToken)}
         sub={s ? 'of the request' : 'provisional'}
         title="Energy over the output tokens, without loading the model."
       />
       <Figure
         label="Tokens per second"
+        of="speed"
         value={speed === null && !ended ? 'not yet' : plain(speed)}
       />
-      <Figure label="Elapsed" value={time(s?.total_duration_ms ?? live.elapsed())} />
+      <Figure label="Elapsed" of="duration" value={time(s?.total_duration_ms ?? live.elapsed())} />
     </dl>
   );
 }

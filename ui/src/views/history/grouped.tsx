@@ -1,0 +1,240 @@
+// The history in groups: one row for each value of a setting, with what its runs have in common, and
+// the runs themselves below it when it is open.
+import { useMemo } from 'preact/hooks';
+import { api, type Query } from '../../api/client';
+import type { RunSummary } from '../../api/types';
+import { energy, known, type Num, plain, time } from '../../core/format';
+import { quantile } from '../../core/stats';
+import { Icon } from '../../parts/icon';
+import { useResource } from '../../state/resource';
+import { at, CHOSEN, select, selection } from '../../state/selection';
+import { unit } from '../../state/settings';
+import { COLUMNS, Row } from './row';
+
+/** Groups are made of this many of the newest matching runs. */
+const NEWEST = 1000;
+/** Rows that an open group shows. */
+const SHOWN = 50;
+
+const setting = (r: RunSummary): string =>
+  [
+    r.model_name,
+    r.dtype,
+    r.batch_size > 1 ? `batch ${r.batch_size}` : '',
+    known(r.threads) ? `${r.threads} threads` : '',
+    `depth ${r.profiling_depth}`,
+    `${r.output_tokens ?? '–'} tokens`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+
+/** By what rows can be grouped, and the groups of a run. */
+const BY: [key: string, label: string, of: (r: RunSummary) => string[]][] = [
+  ['experiment', 'Experiment', (r) => [r.experiment_name ?? '']],
+  ['settings', 'All settings', (r) => [setting(r)]],
+  ['model', 'Model', (r) => [r.model_name ?? '']],
+  ['dtype', 'Weights', (r) => [r.dtype ?? '']],
+  ['batch', 'Batch', (r) => [String(r.batch_size)]],
+  ['tag', 'Tag', (r) => (r.tags.length ? r.tags : [''])],
+  ['engine', 'Engine', (r) => [r.engine ?? '']],
+  ['machine', 'Machine', (r) => [r.machine ?? '']],
+];
+
+export interface Group {
+  name: string;
+  runs: RunSummary[];
+}
+
+/** The groups of the runs, the newest first; a run with two tags stands in both. */
+export function grouped(runs: RunSummary[], by: string): Group[] {
+  const of = BY.find(([k]) => k === by)?.[2] ?? (() => ['']);
+  const groups = new Map<string, Group>();
+  for (const r of runs)
+    for (const name of of(r)) {
+      const g = groups.get(name) ?? { name, runs: [] };
+      g.runs.push(r);
+      groups.set(name, g);
+    }
+  return [...groups.values()];
+}
+
+/** Middle, least and most of what is known; null where nothing is. */
+export function spread(values: Num[]): { mid: number; lo: number; hi: number } | null {
+  const list = Float64Array.from(values.filter(known)).sort();
+  if (!list.length) return null;
+  return { mid: quantile(list, 0.5), lo: list[0], hi: list[list.length - 1] };
+}
+
+export function GroupRows() {
+  return (
+    <select
+      class="input small"
+      aria-label="Group the rows by"
+      value={selection.value.group}
+      onChange={(e) => select({ group: e.currentTarget.value, unfold: [] })}
+    >
+      <option value="">Rows: one by one</option>
+      {BY.map(([k, label]) => (
+        <option key={k} value={k}>
+          Rows by {label.toLowerCase()}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export function GroupedList(props: {
+  q: Query;
+  total: number;
+  onDelete: (run: RunSummary) => void;
+}) {
+  const { group, unfold } = selection.value;
+  const ask = { ...props.q, limit: NEWEST, offset: 0 };
+  const res = useResource(JSON.stringify(ask), (s) => api.runs(ask, s));
+  const groups = useMemo(() => grouped(res.value.data?.runs ?? [], group), [res.value.data, group]);
+  if (!res.value.data)
+    return (
+      <tbody>
+        <tr>
+          <td colSpan={COLUMNS.length + 2}>{res.value.error ?? 'Loading…'}</td>
+        </tr>
+      </tbody>
+    );
+  return (
+    <>
+      {groups.map((g) => (
+        <tbody key={g.name} class="group">
+          <GroupHead g={g} open={unfold.includes(g.name)} />
+          {unfold.includes(g.name) &&
+            g.runs.slice(0, SHOWN).map((r) => <Row key={r.id} run={r} onDelete={props.onDelete} />)}
+          {unfold.includes(g.name) && g.runs.length > SHOWN && (
+            <tr>
+              <td />
+              <td colSpan={COLUMNS.length + 1} class="note">
+                {g.runs.length - SHOWN} more runs; filter the list to see them.
+              </td>
+            </tr>
+          )}
+        </tbody>
+      ))}
+      {props.total > NEWEST && (
+        <tbody>
+          <tr>
+            <td colSpan={COLUMNS.length + 2} class="note">
+              Groups of the first {NEWEST.toLocaleString('en-US')} of{' '}
+              {props.total.toLocaleString('en-US')} matching runs.
+            </td>
+          </tr>
+        </tbody>
+      )}
+    </>
+  );
+}
+
+const joules = (j: Num): string => energy(known(j) ? j * 1000 : null, unit.value);
+
+/** The middle of the group, and its range where there is one. */
+function Middle(props: {
+  of: Num[];
+  show: (v: number) => string;
+  col: string;
+  label: string;
+  range?: boolean;
+}) {
+  const s = spread(props.of);
+  const wide = COLUMNS.find((c) => c.key === props.col)?.class ?? '';
+  if (!s)
+    return (
+      <td class={`num na hatched ${wide}`} data-col={props.col} data-label={props.label}>
+        unavailable
+      </td>
+    );
+  return (
+    <td
+      class={`num ${wide}`}
+      data-col={props.col}
+      data-label={props.label}
+      title={`Median; ${props.show(s.lo)} to ${props.show(s.hi)}`}
+    >
+      {props.show(s.mid)}
+      {props.range && s.hi > s.lo && (
+        <>
+          <br />
+          <span class="note">
+            {props.show(s.lo)} to {props.show(s.hi)}
+          </span>
+        </>
+      )}
+    </td>
+  );
+}
+
+function GroupHead({ g, open }: { g: Group; open: boolean }) {
+  const { unfold } = selection.value;
+  const ids = at.ids.value;
+  const mine = g.runs.map((r) => r.id);
+  const here = mine.filter((i) => ids.includes(i)).length;
+  const name = g.name || 'not stated';
+  const one = (values: (string | null)[]): string => {
+    const all = [...new Set(values.filter(Boolean))];
+    return all.length === 1 ? String(all[0]) : `${all.length} different`;
+  };
+  return (
+    <tr class="group-head">
+      <td>
+        <input
+          type="checkbox"
+          aria-label={`Select the runs of ${name}`}
+          checked={here > 0 && here === mine.length}
+          onChange={() => {
+            const others = ids.filter((i) => !mine.includes(i));
+            select({ ids: here ? others : [...others, ...mine].slice(0, CHOSEN) });
+          }}
+        />
+      </td>
+      <td colSpan={2} class="group-name">
+        <button
+          type="button"
+          class="link"
+          aria-expanded={open}
+          onClick={() =>
+            select({ unfold: open ? unfold.filter((n) => n !== g.name) : [...unfold, g.name] })
+          }
+        >
+          <Icon name={open ? 'down' : 'chevron'} /> {name}
+        </button>{' '}
+        <span class="muted num">
+          {g.runs.length} {g.runs.length === 1 ? 'run' : 'runs'}
+        </span>
+      </td>
+      <td data-col="model" class="nowrap model muted" data-label="Model">
+        {one(g.runs.map((r) => r.model_name))} {one(g.runs.map((r) => r.dtype))}
+      </td>
+      <td class="num wider blank" data-col="tokens" />
+      <Middle
+        of={g.runs.map((r) => r.total_duration_ms)}
+        show={time}
+        col="duration"
+        label="Duration"
+      />
+      <Middle
+        of={g.runs.map((r) => r.total_energy_mj)}
+        show={(v) => energy(v, unit.value)}
+        col="energy"
+        label="Energy"
+      />
+      <Middle
+        of={g.runs.map((r) => r.joules_per_token)}
+        show={joules}
+        col="jpt"
+        range
+        label="Per token"
+      />
+      <Middle of={g.runs.map((r) => r.tokens_per_second)} show={plain} col="tps" label="Tokens/s" />
+      <td data-col="state" class="state-cell wide" data-label="State">
+        <span class="note">medians</span>
+      </td>
+      <td class="blank" />
+    </tr>
+  );
+}

@@ -1,0 +1,165 @@
+// One run as a row of the history, and the columns that rows have.
+import type { RunSummary } from '../../api/types';
+import { follow } from '../../app';
+import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
+import type { Term } from '../../core/glossary';
+import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
+import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { Icon } from '../../parts/icon';
+import { at, CHOSEN, href, select } from '../../state/selection';
+import { unit } from '../../state/settings';
+
+/** Tags that a row shows; the rest is counted. */
+const TAGS = 2;
+
+export interface Column {
+  key: string;
+  label: string;
+  sort?: string;
+  num?: boolean;
+  class?: string;
+  term?: Term;
+}
+
+export const COLUMNS: Column[] = [
+  { key: 'date', label: 'When', sort: 'date' },
+  { key: 'prompt', label: 'Prompt' },
+  { key: 'model', label: 'Model', class: 'model' },
+  { key: 'tokens', label: 'Tokens', num: true, class: 'wider' },
+  {
+    key: 'duration',
+    label: 'Duration',
+    sort: 'duration',
+    num: true,
+    class: 'wide',
+    term: 'duration',
+  },
+  { key: 'energy', label: 'Energy', sort: 'energy', num: true, term: 'energy' },
+  { key: 'jpt', label: 'Per token', sort: 'joules_per_token', num: true, term: 'per_token' },
+  { key: 'tps', label: 'Tokens/s', sort: 'tokens_per_second', num: true, term: 'speed' },
+  { key: 'state', label: 'State', class: 'wide', term: 'source' },
+];
+
+export function Row({
+  run: r,
+  onDelete,
+}: {
+  run: RunSummary;
+  onDelete: (run: RunSummary) => void;
+}) {
+  const ids = at.ids.value;
+  const on = ids.includes(r.id);
+  const open = at.run.value === r.id;
+  const na = (v: unknown) => (known(v as number) ? 'num' : 'num na hatched');
+  return (
+    <tr
+      class={open ? 'open' : ''}
+      onClick={(e) => {
+        if (!(e.target as HTMLElement).closest('button, a, input'))
+          select({ run: open ? null : r.id });
+      }}
+    >
+      <td>
+        <input
+          type="checkbox"
+          checked={on}
+          disabled={!on && ids.length >= CHOSEN}
+          aria-label={`Select ${clip(promptOf(r) || r.id, 40)}`}
+          onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
+        />
+      </td>
+      <td data-col="date" data-label="When">
+        <span class="nowrap" title={r.created_at}>
+          {dateTime(r.created_at)}
+        </span>
+      </td>
+      <td class="prompt">
+        <div>
+          <button
+            type="button"
+            class="link"
+            title={promptOf(r)}
+            onClick={() => select({ run: open ? null : r.id })}
+            aria-expanded={open}
+          >
+            {clip(promptOf(r), 160) || <em>no prompt</em>}
+          </button>
+          <OriginBadges run={r} />
+          {r.tags.length > 0 && (
+            <span class="tags" title={r.tags.join(', ')}>
+              {r.tags.slice(0, TAGS).map((t) => (
+                <span class="tag" key={t}>
+                  {t}
+                </span>
+              ))}
+              {r.tags.length > TAGS && <span class="tag">+{r.tags.length - TAGS}</span>}
+            </span>
+          )}
+        </div>
+      </td>
+      <td
+        data-col="model"
+        class="nowrap model"
+        data-label="Model"
+        title={`${r.model_name ?? ''} ${r.dtype ?? ''}`}
+      >
+        {r.model_name} <span class="muted">{r.dtype}</span>
+      </td>
+      <td data-col="tokens" class="num wider" data-label="Tokens">
+        {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
+      </td>
+      <td data-col="duration" class="num wide" data-label="Duration">
+        {time(r.total_duration_ms)}
+      </td>
+      <td data-col="energy" class={na(r.total_energy_mj)} data-label="Energy">
+        <span title={runEnergy(r, unit.value)}>{shortEnergy(r)}</span> <PartialBadge run={r} />
+      </td>
+      <td
+        class={na(r.joules_per_token)}
+        data-col="jpt"
+        data-label="Per token"
+        title={energyPerTokenHelp(r, unit.value)}
+      >
+        {energyPerToken(r, unit.value)}
+      </td>
+      <td data-col="tps" class={na(r.tokens_per_second)} data-label="Tokens/s">
+        {plain(r.tokens_per_second)}
+      </td>
+      <td data-col="state" class="state-cell wide" data-label="State">
+        {/* Most runs are completed: only what is not is said aloud. */}
+        {r.status === 'completed' ? (
+          <span class="sr-only">completed</span>
+        ) : (
+          <StatusBadge status={r.status} />
+        )}
+        {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
+      </td>
+      <td class="actions">
+        <a
+          class="tool"
+          title="Open in Analysis"
+          aria-label={`Open in Analysis: ${clip(promptOf(r) || r.id, 40)}`}
+          href={href({ view: 'analysis', run: r.id })}
+          onClick={(e) => follow(e, 'analysis', { run: r.id })}
+        >
+          <Icon name="chevron" />
+        </a>
+        <button
+          type="button"
+          class="tool"
+          title="Delete"
+          aria-label={`Delete ${clip(promptOf(r) || r.id, 40)}`}
+          onClick={() => onDelete(r)}
+        >
+          <Icon name="trash" />
+        </button>
+      </td>
+    </tr>
+  );
+}
+
+/** In a narrow column: the bound of what the sensor did not resolve, without the sentence. */
+const shortEnergy = (r: RunSummary): string =>
+  r.unavailable_reason === 'below_resolution' && known(r.energy_upper_mj)
+    ? `unavailable, ≤ ${energy(r.energy_upper_mj, unit.value)}`
+    : runEnergy(r, unit.value);
