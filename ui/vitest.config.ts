@@ -18,7 +18,7 @@ export default defineConfig({
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
           retry: 2, // a browser on a busy machine; a defect fails three times
-          fileParallelism: false,
+          maxWorkers: 2, // each file has a server and a browser of its own, and mostly waits
           testTimeout: 240_000,
           hookTimeout: 240_000,
           expect: { poll: { timeout: 45_000, interval: 50 } },

@@ -115,6 +115,8 @@ export const api = {
   }),
   compare: (ids: string[], signal?: AbortSignal) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
+  predict: (q: Query, signal?: AbortSignal) =>
+    get<T.Prediction>('api/profiling/predict', q, signal),
   experiments: (signal?: AbortSignal) =>
     get<T.ExperimentLine[]>('api/profiling/experiments', {}, signal),
   experiment: (name: string, signal?: AbortSignal) =>

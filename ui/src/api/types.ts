@@ -346,6 +346,33 @@ export interface Predicted {
   within: boolean | null;
 }
 
+/** Energy and time of a request before it runs; null with the refusal where nothing can be said. */
+export interface Prediction {
+  model: string;
+  dtype: string | null;
+  input: number;
+  output: number;
+  batch: number;
+  refusal: string | null;
+  rests_on: EnergySource;
+  runs: number;
+  /** Relative, of runs left out. */
+  median_error: N;
+  joules: N;
+  joules_lo: N;
+  joules_hi: N;
+  joules_per_token: N;
+  seconds: N;
+  seconds_lo: N;
+  seconds_hi: N;
+  map?: {
+    inputs: number[];
+    outputs: number[];
+    joules_per_token: N[][];
+    least: { input: number; output: number; joules_per_token: number } | null;
+  } | null;
+}
+
 /** A figure that others published for a model near this one. */
 export interface Published {
   model: string;

@@ -279,13 +279,14 @@ function inkFor(colour: string): string {
 
 /** Rows grow with the room that few levels leave, so that a shallow run fills its pane. */
 const ROW = 40;
-const LEAST = 330;
+const TALL = 80;
+const PANE = 330;
 
 export class Icicle extends TreeChart {
   private row = ROW;
 
   static height(levels: number): number {
-    return Math.max(LEAST, levels * (ROW + 2));
+    return Math.max(levels * (ROW + 2), Math.min(PANE, levels * (TALL + 2)));
   }
 
   protected override arrange(): void {

@@ -1,6 +1,6 @@
 // Energy per token with its 95 % interval as a whisker, anomalies marked, and the cumulative
 // energy as a line on the right-hand axis.
-import { energy, energyInterval, energyScale, known, time, Z95 } from '../core/format';
+import { energy, energyInterval, energyScale, known, time, timeScale, Z95 } from '../core/format';
 import { ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';
 import { type Colours, hatch } from './theme';
@@ -30,8 +30,16 @@ export class Waterfall extends CanvasChart<number> {
   private top = 1;
   private sum = 0;
   private inRange: (b: TokenBar) => boolean = () => true;
+  /** Values are milliseconds: the run has no energy. */
+  private timed = false;
 
-  set(bars: TokenBar[], picked: number | null, inRange: (b: TokenBar) => boolean): void {
+  set(
+    bars: TokenBar[],
+    picked: number | null,
+    inRange: (b: TokenBar) => boolean,
+    timed = false,
+  ): void {
+    this.timed = timed;
     this.bars = bars;
     this.picked = picked;
     this.inRange = inRange;
@@ -111,7 +119,8 @@ export class Waterfall extends CanvasChart<number> {
 
   private axes(g: CanvasRenderingContext2D, c: Colours): void {
     const bottom = this.height - BOTTOM;
-    const left = energyScale(this.top);
+    const scale = (v: number) => (this.timed ? timeScale(v) : energyScale(v));
+    const left = scale(this.top);
     for (const m of ticks(0, this.top * left.factor, Math.max(2, (bottom - TOP) / 40))) {
       const y = Math.round(this.y(m / left.factor)) + 0.5;
       g.strokeStyle = c.grid;
@@ -125,7 +134,7 @@ export class Waterfall extends CanvasChart<number> {
       g.fillText(`${Number(m.toPrecision(6))} ${left.unit}`, LEFT - 8, Math.max(7, y));
     }
     if (this.sum > 0) {
-      const right = energyScale(this.sum);
+      const right = scale(this.sum);
       g.textAlign = 'left';
       for (const m of ticks(0, this.sum * right.factor, Math.max(2, (bottom - TOP) / 40))) {
         g.fillText(
@@ -187,9 +196,9 @@ export class Waterfall extends CanvasChart<number> {
     return {
       title: `Token ${b.token}${b.text ? `: ${JSON.stringify(b.text)}` : ''}`,
       rows: [
-        ['Energy', energyInterval(b.value, b.sd)],
+        ...(this.timed ? [] : ([['Energy', energyInterval(b.value, b.sd)]] as [string, string][])),
         ['Duration', time(b.duration)],
-        ['Up to here', energy(b.cumulative)],
+        ['Up to here', this.timed ? time(b.cumulative) : energy(b.cumulative)],
         ...(b.anomaly ? ([['Anomaly', b.anomaly]] as [string, string][]) : []),
       ],
     };

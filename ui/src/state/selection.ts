@@ -45,6 +45,15 @@ export const METRICS: readonly Metric[] = [
 /** Milliseconds from the start of the run. */
 export type Range = [number, number];
 
+/** A request that has not run: its batches are a list, so that they stand side by side. */
+export interface WhatIf {
+  input: string;
+  output: string;
+  batches: string;
+  dtype: string;
+  model: string;
+}
+
 export interface Selection {
   view: View;
   run: string | null;
@@ -96,6 +105,8 @@ export interface Selection {
   by: string;
   /** Compare: rows without a difference are left out. */
   diff: boolean;
+  /** Experiments: what a prediction is asked for; null: nothing. */
+  whatIf: WhatIf | null;
   /** Experiments: the setting along the axis of the chart. */
   along: string;
 }
@@ -144,6 +155,7 @@ export const EMPTY: Selection = {
   page: 1,
   by: '',
   diff: false,
+  whatIf: null,
   along: '',
 };
 
@@ -152,6 +164,11 @@ const one = <T extends string>(text: string | null, of: readonly T[], otherwise:
 
 const whole = (text: string | null): number | null =>
   text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
+
+function readWhatIf(text: string): WhatIf {
+  const [input = '', output = '', batches = '', dtype = '', ...model] = text.split('~');
+  return { input, output, batches, dtype, model: model.join('~') };
+}
 
 function readRange(text: string | null): Range | null {
   const m = /^(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)$/.exec(text ?? '');
@@ -204,6 +221,7 @@ export function parse(query: string): Selection {
     page: Math.max(1, whole(q.get('page')) ?? 1),
     by: text('by'),
     diff: q.get('diff') === '1',
+    whatIf: q.has('what_if') ? readWhatIf(text('what_if')) : null,
     along: text('along'),
   };
 }
@@ -258,6 +276,10 @@ export function write(s: Selection): string {
   add('page', s.page, 1);
   add('by', s.by);
   if (s.diff) add('diff', '1');
+  if (s.whatIf) {
+    const w = s.whatIf;
+    q.push(['what_if', [w.input, w.output, w.batches, w.dtype, w.model].join('~')]);
+  }
   add('along', s.along);
   return `?${q.map(([k, v]) => `${k}=${encodeURIComponent(v).replaceAll('%2C', ',')}`).join('&')}`;
 }

@@ -184,6 +184,20 @@ describe.skipIf(why)('experiments', () => {
     await page.getByRole('link', { name: 'Its runs' }).waitFor();
   });
 
+  test('a run leads to what other batches would cost, each with its interval or a refusal', async () => {
+    await visit({ view: 'analysis' });
+    await page.getByRole('link', { name: 'What if…' }).click();
+    const asked = panel('What would it cost?');
+    await expect.poll(() => asked.locator('tbody tr').count()).toBeGreaterThanOrEqual(4);
+    for (const row of await asked.locator('table').first().locator('tbody tr').allInnerTexts())
+      expect(row).toMatch(/ to |Not predicted: .+/);
+    await asked.getByLabel('Batch sizes').fill('1, 2');
+    await expect.poll(() => query().get('what_if')).toMatch(/~1, 2~/);
+    await expect.poll(() => asked.locator('table').first().locator('tbody tr').count()).toBe(2);
+    await asked.getByLabel('New tokens').fill('0');
+    await asked.getByText(/whole numbers above 0/).waitFor();
+  });
+
   test('it is accessible, and fits a phone', async () => {
     for (const dark of [false, true]) {
       await visit({ experiment: 'sweep' }, { dark, still: true });

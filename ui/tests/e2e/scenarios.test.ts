@@ -280,6 +280,20 @@ describe.skipIf(why)('the dashboard', () => {
       await expect
         .poll(() => page.locator('.sr-only[role=status]').last().innerText())
         .toMatch(/What .+/);
+      await page.locator('.headline').getByRole('button', { name: 'Above idle' }).click();
+      const words = page.getByRole('dialog', { name: 'Glossary' });
+      expect(await words.locator('.picked').innerText()).toMatch(
+        /^Energy, net of idle[\s\S]*measurement\.md/,
+      );
+      await page.keyboard.press('Escape');
+      await expect.poll(() => words.count()).toBe(0);
+    });
+
+    test('what was predicted stands beside what the run took, or why nothing was', async () => {
+      await openRun({ pane: 'figures' });
+      expect(await panel('Predicted and published').innerText()).toMatch(
+        /Not predicted: .+|95 % interval[\s\S]*Actual|Nothing is known/,
+      );
     });
 
     const PANES: [string, string[]][] = [
@@ -617,6 +631,22 @@ describe.skipIf(why)('the dashboard', () => {
       await page.getByText('No run matches these filters.').waitFor();
     });
 
+    test('rows stand in groups, which open, are ticked as one, and survive the address', async () => {
+      await visit({ view: 'history' });
+      await page.getByLabel('Group the rows by').selectOption('tag');
+      const group = page.locator('.group-head', { hasText: 'pair' });
+      await expect.poll(() => group.innerText()).toMatch(/pair[\s\S]*2 runs[\s\S]*mJ/);
+      await urlHas('group', 'tag');
+      await group.getByRole('button', { name: 'pair' }).click();
+      await urlHas('unfold', 'pair');
+      await page.reload();
+      await expect
+        .poll(() => page.locator('tbody.group tr:not(.group-head)').allInnerTexts())
+        .toHaveLength(2);
+      await page.getByLabel('Select the runs of pair').check();
+      await expect.poll(() => query().get('ids')?.split(',').sort()).toEqual(runs.slice(1).sort());
+    });
+
     test('the detail of a run, and its exports', async () => {
       await visit({ view: 'history', run: runs[1] });
       const detail = page.locator('aside.detail');
@@ -833,6 +863,11 @@ describe.skipIf(why)('the dashboard', () => {
         .first()
         .waitFor();
       await panel('Icicle').locator('[role=img]').waitFor();
+      await page.getByRole('tab', { name: 'Tokens' }).click();
+      await panel('Token waterfall')
+        .getByText(/^Time of each token/)
+        .waitFor();
+      await panel('Token waterfall').locator('[role=img]').waitFor();
       await page.getByRole('tab', { name: 'Heatmap' }).click();
       await page.getByLabel('Metric', { exact: true }).selectOption('time');
       await panel('Heatmap').locator('[role=img]').waitFor();

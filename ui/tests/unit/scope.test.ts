@@ -64,6 +64,23 @@ const cubes: Cubes = {
 const energyOf = (s: Partial<Scope>) =>
   amountOf(figures(rows, { ...NONE, ...s }).energy) ?? Number.NaN;
 const held = (x: ReturnType<typeof sums>) => hottest(x).reduce((a, p) => a + (p.energy ?? 0), 0);
+
+test('what another program disturbed is no hotspot: it is left out on request', () => {
+  const odd = rows.tokens.map((t, i) => ({ ...t, disturbed: i === 3 || i === 7 }));
+  const total = (r: RunRows, calm: boolean) =>
+    hottest(sums(r, cubes, NONE, 'energy', false, calm)).reduce((a, p) => a + (p.energy ?? 0), 0);
+  const only = (token: number) =>
+    hottest(sums(rows, cubes, { ...NONE, token }, 'energy')).reduce(
+      (a, p) => a + (p.energy ?? 0),
+      0,
+    );
+  const [a, b] = [rows.tokens[3].token, rows.tokens[7].token];
+  const marked = { ...rows, tokens: odd };
+  expect(total(marked, true)).toBeCloseTo(total(marked, false) - only(a) - only(b), 3);
+  const quiet = { ...rows, tokens: rows.tokens.map((t) => ({ ...t, disturbed: false })) };
+  expect(total(quiet, true)).toBe(total(quiet, false));
+});
+
 const cellsIn = (s: Partial<Scope>) => held(sums(rows, cubes, { ...NONE, ...s }, 'energy'));
 
 test('the whole run, its phases, its tokens and halves of it add up', () => {

@@ -54,6 +54,7 @@ const full: Selection = {
   window: 300,
   by: 'dtype',
   diff: true,
+  whatIf: { input: '8', output: '64', batches: '1,8', dtype: '', model: 'synthetic:a,layers=2' },
   along: 'batch',
 };
 

@@ -15,7 +15,7 @@ import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
-import { figures, hottest, type RunRows, type Scope } from './scope';
+import { figures, hottest, type RunRows, type Scope, sums } from './scope';
 
 /** What a scope is called: the words of its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
@@ -285,7 +285,16 @@ function HottestList({ data }: { data: RunData }) {
   dark.value;
   const held = data.inScope.value;
   const s = selection.value;
-  const list = useMemo(() => (held ? hottest(held) : []), [held]);
+  // What another program slowed down is no hotspot of the model: of several tokens the disturbed ones
+  // are left out.
+  const rows = data.rows.value;
+  const cubes = data.cubes.value.data;
+  const odd = s.token === null ? (rows?.tokens.filter((t) => t.disturbed).length ?? 0) : 0;
+  const list = useMemo(() => {
+    if (!held || !rows || !cubes) return [];
+    const of = { metric: held.metric, net: s.net && cubes.energy !== null };
+    return hottest(odd ? sums(rows, cubes, scopeOf(s), of.metric, of.net, true) : held);
+  }, [held, odd]);
   if (!list.length || s.component !== null) return null;
   const timed = !list.some((p) => p.energy !== null);
   const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));
@@ -294,7 +303,15 @@ function HottestList({ data }: { data: RunData }) {
     <table class="ops hottest" aria-label="Hottest components">
       <thead>
         <tr>
-          <th scope="col">Hottest components</th>
+          <th scope="col">
+            Hottest components
+            {odd > 0 && (
+              <>
+                <br />
+                <Explain of="disturbed">without disturbed tokens</Explain>
+              </>
+            )}
+          </th>
           <th scope="col" class="num">
             {timed ? 'Time' : 'Energy'}
           </th>

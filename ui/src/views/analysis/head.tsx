@@ -2,6 +2,7 @@
 // the selection.
 import { api } from '../../api/client';
 import type { Summary } from '../../api/types';
+import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
 import {
   clip,
@@ -30,7 +31,7 @@ import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { COMPARED, go, select, selection } from '../../state/selection';
+import { COMPARED, go, href, type Selection, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import type { RunData } from './data';
 import { peak } from './power';
@@ -69,6 +70,16 @@ export function RunHead({ data }: { data: RunData }) {
       <div class="row">
         <RunPicker id={data.id} calm={data.calm.value} />
         <span class="spacer" />
+        {s?.model_name && known(s.input_tokens) && known(s.output_tokens) && (
+          <a
+            class="btn"
+            title="Predict what other batches and lengths would cost"
+            href={href(whatIf(s))}
+            onClick={(e) => follow(e, 'experiments', whatIf(s))}
+          >
+            What if…
+          </a>
+        )}
         <button
           type="button"
           class="btn"
@@ -90,6 +101,22 @@ export function RunHead({ data }: { data: RunData }) {
     </header>
   );
 }
+
+/** The request of this run, for batches around its own. */
+const whatIf = (s: Summary): Partial<Selection> => {
+  const batch = Math.max(1, s.batch_size);
+  return {
+    view: 'experiments',
+    run: null,
+    whatIf: {
+      input: String(Math.max(1, Math.round((s.input_tokens ?? 1) / batch))),
+      output: String(Math.max(1, Math.round((s.output_tokens ?? 1) / batch))),
+      batches: [...new Set([batch, 1, 2, 4, 8])].join(','),
+      dtype: '',
+      model: s.model_name ?? '',
+    },
+  };
+};
 
 function Facts({ s }: { s: Summary }) {
   return (

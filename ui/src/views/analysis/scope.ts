@@ -160,13 +160,15 @@ const idleOf = (p: PhaseRow[]): number => {
   return ms > 0 ? idle / ms : Number.NaN;
 };
 
-/** Sums every cell over the tokens in the scope. `net` takes the idle power out, in proportion to time. */
+/** Sums every cell over the tokens in the scope. `net` takes the idle power out, in proportion to time;
+ * `calm` leaves out tokens that the machine disturbed. */
 export function sums(
   rows: RunRows,
   cubes: Cubes,
   s: Scope,
   metric: 'energy' | 'time',
   net = false,
+  calm = false,
 ): Sums {
   const w = weigh(rows, s);
   const [layers, columns] = [cubes.time.layers - 1, cubes.time.components];
@@ -185,7 +187,7 @@ export function sums(
     }
   };
   rows.tokens.forEach((t, i) => {
-    const share = w[i];
+    const share = calm && t.disturbed ? 0 : w[i];
     const p = slot.get(t.phase);
     if (share <= 0 || p === undefined || i >= cubes.time.tokens) return;
     // A step's energy is stored as each sequence's share of it, its time as it is.

@@ -82,26 +82,35 @@ function HistogramPanel({ data }: { data: RunData }) {
   );
 }
 
+function runningSum(values: number[]): number[] {
+  const out: number[] = [];
+  for (const v of values) out.push((out.at(-1) ?? 0) + v);
+  return out;
+}
+
 function WaterfallPanel({ data }: { data: RunData }) {
   const chart = useRef<Waterfall | null>(null);
   const rows = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
+  const timed = !!rows && !rows.some((t) => known(t.energy_mj));
+  const show = (v: number | null) => (timed ? time(v) : energy(v, unit.value));
   const bars = useMemo((): TokenBar[] => {
     const odd = new Map(
       (anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, whyOdd(a)]),
     );
-    return (rows ?? []).map((t) => ({
+    const sofar = timed ? runningSum((rows ?? []).map((t) => t.duration_ms)) : null;
+    return (rows ?? []).map((t, i) => ({
       token: t.token,
       text: t.text ?? '',
       phase: t.phase,
       start: t.start_ms,
       duration: t.duration_ms,
-      value: t.energy_mj,
-      sd: t.energy_sd_mj,
-      cumulative: t.cumulative_energy_mj,
+      value: timed ? t.duration_ms : t.energy_mj,
+      sd: timed ? null : t.energy_sd_mj,
+      cumulative: sofar ? sofar[i] : t.cumulative_energy_mj,
       anomaly: t.disturbed ? 'disturbed: the machine was busy' : (odd.get(t.token) ?? null),
     }));
-  }, [rows, anomalies]);
+  }, [rows, anomalies, timed]);
   const { value: range } = at.range;
   const phase = at.phase.value;
   const token = at.token.value;
@@ -117,14 +126,12 @@ function WaterfallPanel({ data }: { data: RunData }) {
     <Panel
       class="bare"
       title="Token waterfall"
-      note="Energy of each token with its 95 % interval; the line is the sum so far (right scale)."
-      state={stateOf(data.tokens, (t) =>
-        t.length === 0
-          ? 'This run made no tokens.'
-          : t.some((x) => x.energy_mj !== null)
-            ? null
-            : 'Token energy is unavailable in this run: the Timeline and the table have the durations.',
-      )}
+      note={
+        timed
+          ? 'Time of each token, as energy is unavailable; the line is the sum so far (right scale).'
+          : 'Energy of each token with its 95 % interval; the line is the sum so far (right scale).'
+      }
+      state={stateOf(data.tokens, (t) => (t.length === 0 ? 'This run made no tokens.' : null))}
       legend={
         <>
           <Legend
@@ -136,7 +143,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
           />
           {dearest && (
             <button type="button" class="link" onClick={() => select({ token: dearest.token })}>
-              Dearest: token {dearest.token}, {energy(dearest.value, unit.value)}
+              {timed ? 'Slowest' : 'Dearest'}: token {dearest.token}, {show(dearest.value)}
             </button>
           )}
         </>
@@ -159,9 +166,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
           b.phase,
           b.start,
           b.duration,
-          b.value,
-          b.sd,
-          b.cumulative,
+          ...(timed ? [null, null, null] : [b.value, b.sd, b.cumulative]),
           b.anomaly,
         ]),
       })}
@@ -170,7 +175,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
       <Canvas
         class="h-waterfall"
         name="waterfall"
-        label={`Energy of ${bars.length} tokens, ${bars.filter((b) => b.anomaly).length} marked as anomalies; ${energy(bars[bars.length - 1]?.cumulative, unit.value)} in all.`}
+        label={`${timed ? 'Time' : 'Energy'} of ${bars.length} tokens, ${bars.filter((b) => b.anomaly).length} marked as anomalies; ${show(bars[bars.length - 1]?.cumulative ?? null)} in all.`}
         make={(host) => {
           const made = new Waterfall(host);
           made.onPick = (i) => {
@@ -191,6 +196,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
               (!phase || b.phase === phase) &&
               (sequence === null || sequences[b.token]?.sequence === sequence) &&
               (!range || (b.start < range[1] && b.start + b.duration > range[0])),
+            timed,
           );
         }}
       />

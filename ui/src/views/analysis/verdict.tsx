@@ -280,7 +280,7 @@ function Trust({ s }: { s: Summary }) {
     ]);
   if (known(a?.interval))
     items.push([
-      `components ±${percent(a.interval)}`,
+      a.interval >= 1 ? 'components are not told apart' : `components ±${percent(a.interval)}`,
       {
         title: 'Intervals of components',
         text: `Median half width of the components' 95 % intervals, by their energy net of idle.${known(a.interval_calibrated) ? ` A calibration (perjoule calibrate) would give ±${percent(a.interval_calibrated)}.` : ''}`,

@@ -17,6 +17,7 @@ import { CellsPanel } from './cells';
 import { FactorialPanel, FrontPanel } from './charts';
 import { PlanForm } from './form';
 import { against, halfWidth, planText } from './grid';
+import { ASKED, WhatIfPanel } from './what_if';
 
 /** Counts what was asked of the server here, so that its answers are fetched anew. */
 const asked = signal(0);
@@ -42,6 +43,11 @@ export function ExperimentsView() {
       <div class="row">
         <h1>Experiments</h1>
         <span class="spacer" />
+        {!selection.value.whatIf && (
+          <button type="button" class="btn" onClick={() => select({ whatIf: ASKED })}>
+            Predict
+          </button>
+        )}
         <button
           type="button"
           class="btn primary"
@@ -53,6 +59,7 @@ export function ExperimentsView() {
           New experiment
         </button>
       </div>
+      {selection.value.whatIf && <WhatIfPanel ask={selection.value.whatIf} />}
       {starting.value && (
         <PlanForm
           onBegun={(begun) => {

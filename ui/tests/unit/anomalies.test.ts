@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import type { Anomaly } from '../../src/api/types.ts';
+import { whyOdd, whyToken } from '../../src/views/analysis/anomalies.ts';
+import { makeRun } from '../fixture/generate.ts';
+
+const odd = (over: Partial<Anomaly>): Anomaly => ({
+  kind: 'token',
+  token: 2,
+  t_ms: 1,
+  value: 9,
+  expected: 3,
+  score: 8,
+  reason: 'energy 8.0 robust deviations from the tokens around it',
+  ...over,
+});
+const token = makeRun({ seed: 2, tokens: 4 }).tokens[2];
+
+test('a likely cause is said, an unknown one is not made up', () => {
+  expect(whyOdd(odd({ cause: 'faults' }))).toMatch(/around it; likely cause: .*page faults/);
+  for (const cause of ['unknown', null, undefined, 'of another version'])
+    expect(whyOdd(odd({ cause }))).toBe(odd({}).reason);
+});
+
+test('a token says why it is marked, by its own anomaly and no other', () => {
+  const quiet = { ...token, token: 2, disturbed: false };
+  expect(whyToken(quiet, [odd({ token: 1 }), odd({ kind: 'power' })])).toBeNull();
+  expect(whyToken(quiet, [odd({ cause: 'real' })])).toMatch(/property of the token/);
+  expect(whyToken({ ...quiet, disturbed: true }, [])).toMatch(/^disturbed: /);
+  expect(whyToken(undefined, [])).toBeNull();
+});
