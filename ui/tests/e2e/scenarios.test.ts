@@ -686,10 +686,11 @@ describe.skipIf(why)('the dashboard', () => {
     });
 
     test('many runs are ticked: tagged, exported, deleted after a question', async () => {
-      const prompts = ['One of many', 'Two of many', 'Three of many'];
+      const lot = `lot ${Date.now()}`; // another one if it is tried again
+      const prompts = ['One', 'Two', 'Three'].map((n) => `${n} of ${lot}`);
       for (const prompt of prompts)
         await generate(target.url, { prompt, max_length: 3, wait: !FIXTURE });
-      await visit({ view: 'history', q: 'of many' });
+      await visit({ view: 'history', q: `of ${lot}` });
       await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(3);
       await page.getByLabel('Select all runs of this page').check();
       await page.locator('.bulk [role=status]').getByText('3 selected').waitFor();
@@ -711,6 +712,7 @@ describe.skipIf(why)('the dashboard', () => {
       const dialog = page.getByRole('dialog');
       await dialog.getByText('Delete 3 runs?').waitFor();
       await dialog.getByRole('button', { name: 'Keep' }).click();
+      await dialog.waitFor({ state: 'hidden' });
       expect(await page.locator('.runs tbody tr').count()).toBe(3);
       await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
       await dialog.getByRole('button', { name: 'Delete' }).click();
