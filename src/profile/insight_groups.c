@@ -97,14 +97,31 @@ static int by_count(const void *x, const void *y)
     return (a < b) - (a > b);
 }
 
-static pj_status make_sides(grouping *g, pj_sides *sides, pj_error *err)
+/* A number alone says nothing in a sentence: "batch 8", not "8". */
+static void name_side(const char *key, const char *by, char name[PJ_SIDE_NAME_BYTES])
+{
+    char *end;
+    strtod(key, &end);
+    if (end == key || *end) {
+        snprintf(name, PJ_SIDE_NAME_BYTES, "%s", key);
+        return;
+    }
+    snprintf(name, PJ_SIDE_NAME_BYTES, "%.40s %.40s", by, key);
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = ' ';
+}
+
+static pj_status make_sides(grouping *g, const char *by, pj_sides *sides, pj_error *err)
 {
     pj_status status = PJ_OK;
     uint32_t count = g->count < PJ_SIDES_MAX ? g->count : PJ_SIDES_MAX;
     if (g->count) qsort(g->groups, g->count, sizeof *g->groups, by_count);
     if (count) qsort(g->groups, count, sizeof *g->groups, by_key);
-    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
-        status = pj_sides_add(sides, g->groups[i].key, g->groups[i].runs, g->groups[i].count, err);
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
+        char name[PJ_SIDE_NAME_BYTES];
+        name_side(g->groups[i].key, by, name);
+        status = pj_sides_add(sides, name, g->groups[i].runs, g->groups[i].count, err);
+    }
     return status;
 }
 
@@ -162,7 +179,7 @@ pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_jso
     if (status == PJ_OK) status = divide(&g, query->by, err);
     if (status == PJ_OK && g.count == 0)
         status = pj_fail(err, PJ_E_NOT_FOUND, "no completed run that matches has a %s", query->by);
-    if (status == PJ_OK) status = make_sides(&g, sides, err);
+    if (status == PJ_OK) status = make_sides(&g, query->by, sides, err);
     if (status == PJ_OK) status = pj_sides_test(sides, err);
     if (status == PJ_OK) status = write_all(&g, query->by, sides, json, err);
     pj_run_list_fini(&g.list);

@@ -150,6 +150,18 @@ static void groups_are_judged_and_explained(void **state)
     json_decref(tree);
 }
 
+static void groups_by_a_number_say_of_what(void **state)
+{
+    place *p = *state;
+    save(p, 1, &(kind){"bf16", .factor = 1}, NULL);
+    save(p, 2, &(kind){"q8_0", .factor = 1}, NULL);
+    json_t *words = groups(p, "dtype", PJ_OK), *numbers = groups(p, "output_tokens", PJ_OK);
+    assert_string_equal(text(at(words, "sides", 0), "name"), "bf16");
+    assert_string_equal(text(at(numbers, "sides", 0), "name"), "output tokens 10");
+    json_decref(words);
+    json_decref(numbers);
+}
+
 static void what_may_not_be_compared_is_not_judged(void **state)
 {
     place *p = *state;
@@ -302,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),

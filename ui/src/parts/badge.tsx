@@ -47,22 +47,27 @@ const SCOPE_HELP = {
 } as const;
 
 /** Whose run it is where it is not this program's own, and what its energy is of. */
-export function OriginBadges({ run }: { run: RunSummary }) {
+export function OriginBadges({ run, brief }: { run: RunSummary; brief?: boolean }) {
   const other = run.engine && run.engine !== 'perjoule';
   const { scope, level } = run;
   return (
     <>
       {other && (
-        <span class="badge engine" title="The engine that ran the model">
+        <span
+          class="badge engine"
+          title={['The engine that ran the model', scope && SCOPE_HELP[scope]]
+            .filter(Boolean)
+            .join('. ')}
+        >
           {run.engine}
         </span>
       )}
-      {scope && (other || scope !== 'machine') && (
+      {!brief && scope && (other || scope !== 'machine') && (
         <span class="badge" title={SCOPE_HELP[scope]}>
           {scope}
         </span>
       )}
-      {level && (
+      {!brief && level && (
         <span
           class="badge"
           title="How closely the engine was looked at: fine has layers, coarse has not"

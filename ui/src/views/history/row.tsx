@@ -84,7 +84,7 @@ export function Row({
           >
             {clip(promptOf(r), 160) || <em>no prompt</em>}
           </button>
-          <OriginBadges run={r} />
+          <OriginBadges run={r} brief />
           {r.tags.length > 0 && (
             <span class="tags" title={r.tags.join(', ')}>
               {r.tags.slice(0, TAGS).map((t) => (
