@@ -57,7 +57,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
       2,
       {
         samples: ['Power by phase'],
-        tokens: ['Token waterfall'],
+        tokens: [],
         rails: ['Rails by phase'],
         icicle: [],
       },

@@ -906,6 +906,13 @@ describe.skipIf(why)('the dashboard', () => {
       .poll(() => late.page.locator('.now-line').innerText(), { timeout: 30_000 })
       .toMatch(/running/i);
     await chartHas(late.page, 'tokenStream', 'count');
+    // Its figures go on with it.
+    const elapsed = () => late.page.locator('.now .figure', { hasText: 'Elapsed' }).innerText();
+    const first = await elapsed();
+    await expect.poll(elapsed).not.toBe(first);
+    await expect
+      .poll(() => late.page.locator('.now .figure', { hasText: 'Tokens' }).first().innerText())
+      .toMatch(/[1-9]/);
     await late.close();
     expect(late.problems).toEqual([]);
     await relieve();

@@ -151,6 +151,9 @@ function provisional(q: Quantity<'mJ'>): string {
 }
 
 function NowFigures() {
+  // Tokens and totals are no signals: without these it would be drawn only once.
+  live.tokensVersion.value;
+  tick.value;
   const s = live.summary.value;
   const t = live.totals;
   const q = t.energy;
