@@ -31,6 +31,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
     [PJ_ARCH_QWEN3_5] = {"Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", false},
     [PJ_ARCH_GEMMA4] = {"Gemma4ForCausalLM", "gemma4_text", NULL, false},
+    [PJ_ARCH_QWEN3_5_MOE] = {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen35moe", false},
 };
 
 static const struct {
@@ -40,6 +41,7 @@ static const struct {
     {"Mistral3ForConditionalGeneration", "mistral3", PJ_ARCH_MISTRAL},
     {"Gemma3ForConditionalGeneration", "gemma3", PJ_ARCH_GEMMA3},
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
     {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
 };
 

@@ -27,8 +27,15 @@ typedef enum pj_arch {
     PJ_ARCH_GPT_OSS,
     PJ_ARCH_QWEN3_5,
     PJ_ARCH_GEMMA4,
+    PJ_ARCH_QWEN3_5_MOE,
     PJ_ARCH_COUNT
 } pj_arch;
+
+/* Layers of the gated delta rule between those of attention. */
+static inline bool pj_arch_has_delta(pj_arch arch)
+{
+    return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE;
+}
 
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF
  * file; PJ_ARCH_COUNT: unknown. */

@@ -196,6 +196,13 @@ static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
     }
 }
 
+/* A default is not checked against the other fields. */
+static void check_chosen(pj_config_reader *r, const pj_model_config *config)
+{
+    if (r->status == PJ_OK && config->experts_per_token > config->experts)
+        pj_config_refuse(r, PJ_E_INVALID, "num_experts_per_tok", "exceeds the number of experts");
+}
+
 static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
 {
     config->experts = pj_config_count(r, "num_local_experts", 128, 1, PJ_MAX_EXPERTS);
@@ -204,6 +211,18 @@ static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
     config->norm_topk = true;
     config->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
     config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
+    check_chosen(r, config);
+}
+
+static void read_qwen3_5_experts(pj_config_reader *r, pj_model_config *config)
+{
+    config->experts = pj_config_count(r, "num_experts", 256, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 8, 1, config->experts);
+    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", 512, 1, PJ_MAX_WIDTH);
+    config->shared_intermediate =
+        pj_config_count(r, "shared_expert_intermediate_size", 512, 1, PJ_MAX_WIDTH);
+    config->norm_topk = true;
+    check_chosen(r, config);
 }
 
 /* Gemma 4's larger models run experts in parallel with each layer's dense block. */
@@ -226,6 +245,10 @@ static void read_experts(pj_config_reader *r, pj_model_config *config)
     bool mixtral = arch == PJ_ARCH_MIXTRAL;
     if (arch == PJ_ARCH_GPT_OSS) {
         read_gpt_oss_experts(r, config);
+        return;
+    }
+    if (arch == PJ_ARCH_QWEN3_5_MOE) {
+        read_qwen3_5_experts(r, config);
         return;
     }
     if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;

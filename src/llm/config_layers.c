@@ -219,6 +219,6 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
 {
     read_rotating_layers(r, config);
     if (r->status == PJ_OK) read_window(r, config);
-    if (r->status == PJ_OK && config->arch == PJ_ARCH_QWEN3_5) read_linear_layers(r, config);
+    if (r->status == PJ_OK && pj_arch_has_delta(config->arch)) read_linear_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
 }

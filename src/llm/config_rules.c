@@ -54,6 +54,10 @@ static const pj_config_rules rules[PJ_ARCH_COUNT] = {
     [PJ_ARCH_QWEN3_5] = {SILU, .eps = 1e-6, .theta = 1e4, .partial = 0.25, .hidden = 4096,
                          .intermediate = 12288, .layers = 32, .heads = 16, .kv_heads = 4,
                          .head_dim = 256, .vocab = 248320, .context = 32768},
+    /* `intermediate`: no layer has a dense block */
+    [PJ_ARCH_QWEN3_5_MOE] = {SILU, .eps = 1e-6, .theta = 1e4, .partial = 0.25, .hidden = 2048,
+                             .intermediate = 512, .layers = 40, .heads = 16, .kv_heads = 2,
+                             .head_dim = 256, .vocab = 248320, .context = 32768},
     [PJ_ARCH_GEMMA4] = {GEMMA, .layers = 30, .vocab = 262144, .context = 131072, .theta = 1e6,
                         .window_theta = 1e4, .window_period = 6, .window_absent = 512},
 };

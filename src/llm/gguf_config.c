@@ -223,7 +223,9 @@ static void read_sizes(reader *r, pj_model_config *c)
     c->kv_heads = want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
     c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
     c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
-    c->intermediate = want_count(r, "feed_forward_length", -1, 1, PJ_MAX_WIDTH);
+    /* files of mixtures without a dense layer may lack it */
+    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE;
+    c->intermediate = want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
     read_head_dim(r, c);
 }
 
@@ -313,14 +315,15 @@ static void read_experts(reader *r, pj_model_config *c)
         c->mlp_bias = true;
         mixtral = true; /* experts in every layer, weights that sum to 1 */
     }
-    if (!mixtral && c->arch != PJ_ARCH_QWEN2_MOE && c->arch != PJ_ARCH_QWEN3_MOE) return;
+    bool shared = c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_5_MOE;
+    if (!mixtral && !shared && c->arch != PJ_ARCH_QWEN3_MOE) return;
     c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
     c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
     if (r->status != PJ_OK) return;
     /* older Qwen files omit the width: the chosen experts together are as wide as the block */
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
-    if (c->arch == PJ_ARCH_QWEN2_MOE)
+    if (shared)
         c->shared_intermediate =
             want_count(r, "expert_shared_feed_forward_length", c->intermediate, 1, PJ_MAX_WIDTH);
     c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
@@ -343,7 +346,7 @@ static void read_experts(reader *r, pj_model_config *c)
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */
 static void read_linear_layers(reader *r, pj_model_config *c)
 {
-    if (c->arch != PJ_ARCH_QWEN3_5) return;
+    if (!pj_arch_has_delta(c->arch)) return;
     uint32_t interval = want_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
     c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
     c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
@@ -669,7 +672,7 @@ static bool closes_attention(pj_arch arch, const char *part, size_t length)
     const char *name = pj_seam_text(norm);
     return strlen(name) == length && memcmp(name, part, length) == 0 &&
            (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
-            arch == PJ_ARCH_QWEN3_5);
+            pj_arch_has_delta(arch));
 }
 
 static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)

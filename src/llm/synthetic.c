@@ -74,6 +74,12 @@ static const struct {
      "{\"model_type\":\"gemma4_text\",\"hidden_size\":2560,\"num_hidden_layers\":42,"
      "\"num_key_value_heads\":2,\"intermediate_size\":10240,\"num_kv_shared_layers\":18,"
      "\"final_logit_softcapping\":30}"},
+    {"gpt-oss-20b", "{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":24,"
+                    "\"num_local_experts\":32}"},
+    {"qwen3.5-9b", "{\"model_type\":\"qwen3_5_text\",\"max_position_embeddings\":262144,"
+                   "\"rope_theta\":1e7}"},
+    {"qwen3.5-35b-a3b", "{\"model_type\":\"qwen3_5_moe_text\","
+                        "\"max_position_embeddings\":262144,\"rope_theta\":1e7}"},
 };
 
 enum { DESCRIBED_COUNT = sizeof described / sizeof *described };
@@ -124,7 +130,7 @@ static void config_of_shape(const shape *s, pj_model_config *c)
 
 static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
 {
-    char list[640], wanted[41], hint[80];
+    char list[1024], wanted[41], hint[80];
     size_t used = 0;
     pj_nearest nearest;
     snprintf(wanted, sizeof wanted, "%.*s", (int)(length < 40 ? length : 40), name);

@@ -211,6 +211,24 @@ static void test_newer_families(void **state)
     assert_true(scaled.query_beta == 0.1 && scaled.query_period == 16384);
 }
 
+/* The mixtures of Qwen3.5: experts and a shared one in every layer, whatever its attention. */
+static void test_qwen3_5_mixture(void **state)
+{
+    (void)state;
+    pj_model_config c =
+        read("{\"architectures\":[\"Qwen3_5MoeForConditionalGeneration\"],\"text_config\":{"
+             "\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":64,\"num_experts_per_tok\":6,"
+             "\"moe_intermediate_size\":256,\"shared_expert_intermediate_size\":384}}");
+    assert_int_equal(c.arch, PJ_ARCH_QWEN3_5_MOE);
+    assert_true(c.experts == 64 && c.experts_per_token == 6 && c.expert_intermediate == 256);
+    assert_true(c.shared_intermediate == 384 && c.norm_topk && !c.layer_is_dense);
+    assert_true(c.layer_is_linear[0] && !c.layer_is_linear[3]);
+    assert_refused("{\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":4}", PJ_E_INVALID,
+                   "num_experts_per_tok");
+    assert_refused("{\"model_type\":\"gpt_oss\",\"num_local_experts\":2}", PJ_E_INVALID,
+                   "num_experts_per_tok");
+}
+
 static void test_eos(void **state)
 {
     (void)state;
@@ -254,7 +272,8 @@ int main(void)
         cmocka_unit_test(test_silent_windows),   cmocka_unit_test(test_partial_rotation),
         cmocka_unit_test(test_windows_by_layer), cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),          cmocka_unit_test(test_eos),
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_newer_families),
+        cmocka_unit_test(test_qwen3_5_mixture),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_newer_families),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
