@@ -1,7 +1,7 @@
 /* Times a random sample of looks, so that no periodic pattern is missed. */
 #include "llm/look.h"
 
-enum { EVERY = 32, TRIES = 32 };
+enum { EVERY = 64, TRIES = 31 };
 
 _Thread_local pj_look_clock pj_looks;
 
@@ -11,14 +11,24 @@ static uint32_t next_wait(pj_look_clock *c)
     return 1 + (c->random >> 8) % (2 * EVERY - 1); /* EVERY on average */
 }
 
+/* Median cost of reading the clock: the least one would leave a part of every reading in the looks,
+ * EVERY times over. */
+static int64_t cost_of_reading(void)
+{
+    int64_t took[TRIES];
+    for (int i = 0; i < TRIES; i++) {
+        int64_t begun = pj_clock_thread_cpu_ns(), t = pj_clock_thread_cpu_ns() - begun;
+        int at = i;
+        for (; at > 0 && took[at - 1] > t; at--) took[at] = took[at - 1];
+        took[at] = t;
+    }
+    return took[TRIES / 2];
+}
+
 void pj_look_start(void)
 {
     pj_look_clock *c = &pj_looks;
-    *c = (pj_look_clock){.random = 1, .reading_ns = INT64_MAX};
-    for (int i = 0; i < TRIES; i++) {
-        int64_t begun = pj_clock_thread_cpu_ns(), took = pj_clock_thread_cpu_ns() - begun;
-        if (took < c->reading_ns) c->reading_ns = took;
-    }
+    *c = (pj_look_clock){.random = 1, .reading_ns = cost_of_reading()};
     c->started_ns = pj_clock_thread_cpu_ns();
     c->wait = next_wait(c);
 }
@@ -26,8 +36,8 @@ void pj_look_start(void)
 void pj_look_add(int64_t begun_ns)
 {
     pj_look_clock *c = &pj_looks;
-    int64_t took = pj_clock_thread_cpu_ns() - begun_ns - c->reading_ns;
-    if (took > 0) c->spent_ns += EVERY * took;
+    /* may be negative: dropping those would make the sum too large */
+    c->spent_ns += EVERY * (pj_clock_thread_cpu_ns() - begun_ns - c->reading_ns);
     c->wait = next_wait(c);
 }
 
@@ -36,6 +46,7 @@ int64_t pj_look_stop(void)
 {
     pj_look_clock *c = &pj_looks;
     int64_t most_ns = pj_clock_thread_cpu_ns() - c->started_ns;
+    int64_t spent_ns = c->spent_ns > 0 ? c->spent_ns : 0;
     c->wait = 0;
-    return c->spent_ns < most_ns ? c->spent_ns : most_ns;
+    return spent_ns < most_ns ? spent_ns : most_ns;
 }

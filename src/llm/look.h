@@ -1,7 +1,7 @@
 /*
  * Cost of statistics: the CPU time that statistics and extras ("looks" at outputs) take on the
- * thread that drives a pass, which does an equal share of its team's looks. One look in 32, chosen
- * at random, is timed with the thread's CPU clock and counted 32 times, because reading that clock
+ * thread that drives a pass, which does an equal share of its team's looks. One look in 64, chosen
+ * at random, is timed with the thread's CPU clock and counted 64 times, because reading that clock
  * takes as long as looking at a short row. Time during which the thread was preempted does not
  * count.
  *
