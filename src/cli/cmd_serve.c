@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "net/server.h"
 #include "serve/beats.h"
+#include "serve/join.h"
 #include "serve/otlp.h"
 #include "serve/service.h"
 #include "store/outbox.h"
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *database, *models, *power, *token, *otlp;
+    const char *host, *database, *models, *power, *token, *otlp, *join, *join_token;
     int64_t port, queue, threads, interval_ns;
     pj_text_list allow_origin, allow_host, otlp_names;
     bool open, is_private;
@@ -37,6 +38,7 @@ typedef struct serve_state {
     pj_pusher *pusher; /* of runs that a server could not take; NULL: none */
     pj_beats *beats;
     pj_otlp *otlp; /* NULL: no telemetry is sent */
+    pj_join *join; /* NULL: no server was named */
     pj_hub *hub;
     pj_server *server;
 } serve_state;
@@ -161,7 +163,7 @@ static void say_recovery(void *context, const char *text)
     pj_say("perjoule serve: %s", text);
 }
 
-static void say_telemetry(const char *text)
+static void say_text(const char *text)
 {
     pj_say("perjoule serve: %s", text);
 }
@@ -196,7 +198,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
                                 .names = {a->otlp_names.items},
                                 .service = &s->service,
                                 .log = pj_idle_meter_log(s->serve.idle_meter),
-                                .say = say_telemetry};
+                                .say = say_text};
         status = pj_otlp_open(&otlp, &s->otlp, err);
         if (status == PJ_OK) status = pj_session_add_sink(s->session, pj_otlp_sink(s->otlp), err);
         if (status != PJ_OK) return status;
@@ -241,6 +243,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     pj_serve_service(&s->serve, &s->service);
     pj_file_limit_raise(PJ_HUB_READERS_MAX + 4096); /* readers, and requests with their files */
     pj_status status = start_live(s, err);
+    if (status == PJ_OK) status = pj_relay_open(&s->serve.relay, err);
     if (status == PJ_OK) status = start_work(s, a, err);
     if (status != PJ_OK) return status;
     pj_server_options server = {.host = a->host,
@@ -249,8 +252,16 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
                                 .extra_hosts = a->allow_host.items,
                                 .extra_origins = a->allow_origin.items,
                                 .service = &s->service,
-                                .hub = s->hub};
-    return pj_server_open(&server, &s->server, err);
+                                .hub = s->hub,
+                                .relay = s->serve.relay};
+    status = pj_server_open(&server, &s->server, err);
+    if (status != PJ_OK || !a->join) return status;
+    pj_join_options join = {.url = a->join,
+                            .token = a->join_token ? a->join_token : a->token,
+                            .machine = s->session->machine.name,
+                            .hub = s->hub,
+                            .say = say_text};
+    return pj_join_open(&join, &s->join, err);
 }
 
 /* Stops runs first: the current one is cancelled and stored, and readers get its events before
@@ -260,7 +271,9 @@ static void stop(serve_state *s)
     pj_beats_close(s->beats);
     pj_pusher_stop(s->pusher);
     if (s->serve.queue) pj_run_queue_stop(s->serve.queue);
+    pj_join_close(s->join);
     pj_server_close(s->server);
+    pj_relay_close(s->serve.relay);
     pj_hub_close(s->hub);
     pj_otlp_close(s->otlp);
     pj_run_queue_close(s->serve.queue);
@@ -313,7 +326,10 @@ static int execute(const pj_command *command, const serve_args *a)
 
 static int run_serve(const pj_command *command, int argc, char **argv)
 {
-    serve_args a = {.port = 8000, .queue = 16, .token = getenv("PERJOULE_TOKEN")};
+    serve_args a = {.port = 8000,
+                    .queue = 16,
+                    .token = getenv("PERJOULE_TOKEN"),
+                    .join_token = getenv("PERJOULE_JOIN_TOKEN")};
     const pj_option options[] = {
         {"host", 0, PJ_OPTION_TEXT, &a.host, "ADDRESS",
          "address to listen on (127.0.0.1); others require --token"},
@@ -332,6 +348,10 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          256},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},
+        {"join", 0, PJ_OPTION_TEXT, &a.join, "URL",
+         "let this machine's live stream be watched through that server"},
+        {"join-token", 0, PJ_OPTION_TEXT, &a.join_token, "SECRET",
+         "token of that server ($PERJOULE_JOIN_TOKEN, else --token)"},
         {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
          "send metrics and a span per run to this OpenTelemetry collector"},
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
@@ -363,8 +383,14 @@ const pj_command pj_command_serve = {
         "progress when the server stops is cancelled and stored.\n\n"
         "Only this machine can reach it, unless --host says otherwise; then every request needs "
         "the token. There is no TLS: across a network, use an SSH tunnel or a proxy that has it "
-        "(with --allow-host for the proxy's name).",
+        "(with --allow-host for the proxy's name).\n\n"
+        "On a server of a fleet, --db names the PostgreSQL database that all machines write to; "
+        "each "
+        "machine runs its own perjoule serve --db ... --join with the address of that server, and "
+        "can then be watched there. A machine that nobody watches has one idle connection.",
     .examples = "perjoule serve --open\n"
                 "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
-                "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n",
+                "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n"
+                "perjoule serve --db postgresql://bench01@db.lab/perjoule --join "
+                "http://fleet.lab:8000 --otlp http://otel.lab:4318\n",
 };

@@ -93,8 +93,10 @@ bool pj_handshake_accept(const char *key, char accept[PJ_ACCEPT_BYTES])
 /* ---- the upgrade --------------------------------------------------------------------------- */
 
 typedef struct upgrade {
-    pj_hub *hub;
+    pj_hub *hub; /* NULL: a machine joins */
     pj_reader_options options;
+    pj_relay *relay;
+    char machine[PJ_RELAY_NAME_BYTES];
 } upgrade;
 
 /* Duplicates the socket and makes libmicrohttpd release its own: no thread and no request memory
@@ -107,7 +109,10 @@ static void hand_over(void *unused, struct MHD_Connection *connection, void *req
     const upgrade *u = http->upgrade;
     int fd = dup(socket);
     MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
-    if (fd >= 0) pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
+    if (fd >= 0 && u->relay)
+        pj_relay_join(u->relay, u->machine, fd);
+    else if (fd >= 0)
+        pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
 }
 
 /* Whether a comma-separated header contains the word. */
@@ -122,7 +127,7 @@ static bool has_word(const char *header, const char *word)
     return false;
 }
 
-enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_options *options)
+static enum MHD_Result reply(pj_http *http, const upgrade *what)
 {
     char accept[PJ_ACCEPT_BYTES];
     const char *version = pj_http_header(http, "Sec-WebSocket-Version");
@@ -139,11 +144,11 @@ enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_o
     }
     if (!pj_handshake_accept(pj_http_header(http, "Sec-WebSocket-Key"), accept))
         return pj_http_problem(http, 400, "Sec-WebSocket-Key must be 16 bytes in base64");
-    if (!pj_hub_has_room(hub))
+    if (what->hub && !pj_hub_has_room(what->hub))
         return pj_http_problem(http, 503, "there are too many live readers already");
     upgrade *u = pj_alloc(1, sizeof *u);
     if (!u) return MHD_NO;
-    *u = (upgrade){hub, *options};
+    *u = *what;
     http->upgrade = u;
     http->upgrade_free = pj_free;
     struct MHD_Response *response = MHD_create_response_for_upgrade(hand_over, NULL);
@@ -151,4 +156,19 @@ enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_o
     MHD_add_response_header(response, "Upgrade", "websocket");
     MHD_add_response_header(response, "Sec-WebSocket-Accept", accept);
     return pj_http_queue(http, 101, response);
+}
+
+enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_options *options)
+{
+    return reply(http, &(upgrade){.hub = hub, .options = *options});
+}
+
+enum MHD_Result pj_handshake_join(pj_http *http, pj_relay *relay, const char *machine)
+{
+    upgrade u = {.relay = relay};
+    if (!machine[0] || strlen(machine) >= sizeof u.machine)
+        return pj_http_problem(http, 400, "machine must be a name of 1 to %d bytes",
+                               PJ_RELAY_NAME_BYTES - 1);
+    snprintf(u.machine, sizeof u.machine, "%s", machine);
+    return reply(http, &u);
 }

@@ -130,7 +130,10 @@ static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
 static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
 static const pj_param_rule socket_rules[] = {
-    {"run_id"}, {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"}, COUNT("from", 9e15), {"token"}, {0}};
+    {"run_id"},          {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+    COUNT("from", 9e15), {"token"},
+    {"machine"},         {0}};
+static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
 /* ---- small answers ------------------------------------------------------------------------- */
 
@@ -369,7 +372,22 @@ static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj
     if (run && strlen(run) >= sizeof options.run_id)
         return pj_http_problem(http, 400, "run_id must be the full id of a run");
     if (run) snprintf(options.run_id, sizeof options.run_id, "%s", run);
-    return pj_handshake_reply(http, routes->hub, &options);
+    const char *machine = pj_params_text(params, "machine");
+    pj_error err = {0};
+    pj_hub *hub = routes->hub;
+    if (machine && !routes->relay)
+        return pj_http_problem(http, 404, "no machines can join this server");
+    if (machine && !(hub = pj_relay_watch(routes->relay, machine, &err)))
+        return pj_http_failure(http, 400, &err);
+    return pj_handshake_reply(http, hub, &options);
+}
+
+static enum MHD_Result answer_join(const pj_routes *routes, const route *r, pj_http *http,
+                                   const char *id)
+{
+    const char *machine = pj_params_text(&http->target.params, "machine");
+    if (!routes->relay) return pj_http_problem(http, 404, "no machines can join this server");
+    return pj_handshake_join(http, routes->relay, machine ? machine : "");
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */
@@ -612,6 +630,7 @@ static const route table[] = {
     {"GET", API "run/{id}/live", answer_live, 0, live_rules},
     {"GET", API "export/{id}", answer_export, 0, export_rules},
     {"GET", "/ws/profiling", answer_socket, 0, socket_rules},
+    {"GET", "/ws/join", answer_join, 0, join_rules},
     {"POST", "/session", answer_login},
     {"DELETE", "/session", answer_logout},
     {"GET", "/healthz", answer_health},

@@ -4,11 +4,13 @@
 
 #include "net/http.h"
 #include "net/hub.h"
+#include "net/relay.h"
 #include "net/service.h"
 
 typedef struct pj_routes {
     const pj_service *service;
     pj_hub *hub;
+    pj_relay *relay; /* streams of other machines; NULL: none may join */
     pj_gate gate;
 } pj_routes;
 

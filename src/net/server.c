@@ -188,6 +188,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     if (!server) return pj_fail_memory(err, "the server");
     server->routes = (pj_routes){.service = options->service,
                                  .hub = options->hub,
+                                 .relay = options->relay,
                                  .gate = {.loopback = loopback,
                                           .host = host,
                                           .token = options->token,

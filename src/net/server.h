@@ -6,6 +6,7 @@
 
 #include "net/gate.h"
 #include "net/hub.h"
+#include "net/relay.h"
 #include "net/service.h"
 
 typedef struct pj_server pj_server;
@@ -17,7 +18,8 @@ typedef struct pj_server_options {
     const char *const *extra_hosts, *const *extra_origins; /* NULL-terminated, or NULL */
     const pj_service *service;
     pj_hub *hub;
-    bool no_listen; /* connections come only by pj_server_add, for tests */
+    pj_relay *relay; /* NULL: machines cannot join this server */
+    bool no_listen;  /* connections come only by pj_server_add, for tests */
 } pj_server_options;
 
 /* Strings, service and hub are borrowed until the server is closed. */

@@ -22,7 +22,8 @@ typedef struct pj_otlp_options {
     void (*say)(const char *text); /* told when sending fails for the first time, and works again */
 } pj_otlp_options;
 
-/* Everything is borrowed. Fails when there is no libcurl or the URL is not one. Sends nothing yet. */
+/* Everything is borrowed. Fails when there is no libcurl or the URL is not one. Sends nothing yet.
+ */
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err);
 /* Begins to send; from now on the service is called. */
 pj_status pj_otlp_start(pj_otlp *otlp, pj_error *err);

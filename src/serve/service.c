@@ -282,6 +282,11 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
     return status == PJ_OK ? pj_insight_predict(store, &ask, out, err) : status;
 }
 
+static bool is_live(void *relay, const char *name)
+{
+    return pj_relay_has(relay, name);
+}
+
 static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_request *r,
                              const pj_cost_rates *rates, pj_json *out, pj_error *err)
 {
@@ -306,7 +311,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
     case PJ_VIEW_LAWS: return pj_insight_laws(store, pj_params_text(p, "machine"), out, err);
-    case PJ_VIEW_MACHINES: return pj_view_machines(store, NULL, NULL, out, err);
+    case PJ_VIEW_MACHINES: return pj_view_machines(store, is_live, serve->relay, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:

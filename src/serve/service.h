@@ -5,6 +5,7 @@
 #define PJ_SERVE_SERVICE_H
 
 #include "net/live_json.h"
+#include "net/relay.h"
 #include "net/service.h"
 #include "serve/experiments.h"
 #include "serve/idle_meter.h"
@@ -20,6 +21,7 @@ typedef struct pj_serve {
     pj_run_queue *queue;
     pj_experiments *experiments;
     pj_live_json *live;
+    pj_relay *relay; /* live streams of other machines */
     uint32_t queue_limit;
     pthread_mutex_t mutex; /* guards the pool */
     pthread_cond_t returned;

@@ -1,0 +1,371 @@
+#include "net/relay.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "net/frame_reader.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    LOOK_MS = 250,
+    UNWATCHED_NS = 3 * 1000 * 1000 * 1000LL, /* then the machine is left alone */
+    SILENT_NS = 60 * 1000 * 1000 * 1000LL,   /* machines ping every 20 s */
+    RETRY_NS = 1000 * 1000 * 1000LL,
+    RING_BYTES = 4 << 20,
+    RING_MESSAGES = 8192
+};
+
+typedef struct machine {
+    pj_relay *relay;
+    char name[PJ_RELAY_NAME_BYTES];
+    int idle_fd;    /* waits to be watched; -1: none */
+    int watched_fd; /* -1: none */
+    pj_hub *hub;    /* NULL: never watched yet */
+    pthread_t thread;
+    bool has_thread, is_streaming;
+    int64_t watched_ns; /* when somebody last watched, or came to */
+    pj_buffer hello;    /* the machine's own members of `hello` */
+} machine;
+
+struct pj_relay {
+    pthread_mutex_t mutex; /* guards everything but the hubs */
+    machine *machines[PJ_RELAY_MACHINES];
+    uint32_t count, watched;
+    bool closing;
+};
+
+/* ---- sockets ----------------------------------------------------------------------------------
+ */
+
+static void keep_alive(int fd)
+{
+    int on = 1, idle_s = 30;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#ifdef TCP_KEEPIDLE
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+#else
+    (void)idle_s;
+#endif
+}
+
+static bool is_connected(int fd)
+{
+    char byte;
+    ssize_t n = fd < 0 ? 0 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void drop(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* A frame of a server: not masked. Small enough for an empty socket buffer. */
+static bool send_watch(int fd)
+{
+    static const char frame[] = "\x81\x05watch";
+    return send(fd, frame, sizeof frame - 1, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof frame - 1;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
+/* The text without its first member, the machine's sequence number: `{"seq":12,"type":...`. */
+static const char *after_number(const char *text, size_t *bytes)
+{
+    static const char head[] = "{\"seq\":";
+    size_t at = sizeof head - 1;
+    if (*bytes <= at || memcmp(text, head, at) != 0) return NULL;
+    while (at < *bytes && text[at] >= '0' && text[at] <= '9') at++;
+    if (at >= *bytes || text[at] != ',') return NULL;
+    *bytes -= at;
+    return text + at;
+}
+
+static bool is_state_type(const char *type)
+{
+    static const char *const types[] = {"power_sample", "layer_metrics", "component_metrics",
+                                        "operation_metrics", NULL};
+    for (int i = 0; types[i]; i++)
+        if (strcmp(type, types[i]) == 0) return true;
+    return false;
+}
+
+/* Readers that come later are told of the machine's current run. */
+static void keep_hello(machine *m, const json_t *message)
+{
+    json_t *running = json_object_get(message, "running"),
+           *queue = json_object_get(message, "queue");
+    char *text = running ? json_dumps(running, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    pthread_mutex_lock(&m->relay->mutex);
+    pj_buffer_clear(&m->hello);
+    pj_buffer_printf(&m->hello, "\"running\":%s,\"queue\":%lld", text ? text : "null",
+                     (long long)json_integer_value(queue));
+    pthread_mutex_unlock(&m->relay->mutex);
+    free(text);
+}
+
+static void write_hello(void *context, pj_buffer *members)
+{
+    machine *m = context;
+    pthread_mutex_lock(&m->relay->mutex);
+    if (m->hello.length)
+        pj_buffer_append(members, m->hello.data, m->hello.length);
+    else
+        pj_buffer_text(members, "\"running\":null,\"queue\":0");
+    pthread_mutex_unlock(&m->relay->mutex);
+}
+
+static void publish(machine *m, const json_t *message, const char *rest, size_t bytes)
+{
+    const char *type = json_string_value(json_object_get(message, "type"));
+    const char *run = json_string_value(json_object_get(message, "run_id"));
+    pj_buffer text;
+    pj_buffer_init(&text, PJ_FRAME_MAX_BYTES + 16);
+    pj_buffer_char(&text, '{');
+    pj_buffer_append(&text, rest + 1, bytes - 1);
+    pj_publication publication = {.run_id = run && strlen(run) < PJ_UUID_BYTES ? run : NULL,
+                                  .audience = PJ_FOR_ALL,
+                                  .state = is_state_type(type),
+                                  .begins_run = strcmp(type, "run_started") == 0,
+                                  .ends_run = strcmp(type, "inference_complete") == 0 ||
+                                              strcmp(type, "run_failed") == 0,
+                                  .bytes = text.data,
+                                  .count = text.length};
+    if (!text.failed) pj_hub_publish(m->hub, &publication);
+    pj_buffer_fini(&text);
+}
+
+/* What a machine sends goes to browsers: only whole JSON objects of a type pass. */
+static void take_text(void *context, const char *text, size_t bytes)
+{
+    machine *m = context;
+    json_t *message = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    const char *type = json_string_value(json_object_get(message, "type"));
+    const char *rest = after_number(text, &bytes);
+    if (type && strcmp(type, "hello") == 0)
+        keep_hello(m, message);
+    else if (type && rest)
+        publish(m, message, rest, bytes);
+    json_decref(message);
+}
+
+static void say_away(machine *m)
+{
+    static const char text[] = "{\"type\":\"warning\",\"run_id\":null,\"t_ms\":null,\"code\":"
+                               "\"machine_away\",\"text\":\"the machine's stream has ended; it is "
+                               "continued when the machine is back\"}";
+    pj_hub_publish(
+        m->hub, &(pj_publication){.audience = PJ_FOR_ALL, .bytes = text, .count = sizeof text - 1});
+}
+
+/* ---- a machine that is watched ----------------------------------------------------------------
+ */
+
+typedef enum stream_end { STREAMING, LOST, RELEASED } stream_end;
+
+static uint32_t watchers(const machine *m)
+{
+    return pj_hub_readers(m->hub, false) + pj_hub_readers(m->hub, true);
+}
+
+/* Decided and done under the mutex: who comes to watch at this moment either counts, or finds a
+ * machine that is not streaming and begins a new stream. */
+static bool release_if_unwatched(machine *m)
+{
+    int64_t now = pj_clock_ns();
+    pthread_mutex_lock(&m->relay->mutex);
+    if (watchers(m) > 0) m->watched_ns = now;
+    bool over = m->relay->closing || now - m->watched_ns > UNWATCHED_NS;
+    if (over) {
+        drop(&m->watched_fd);
+        m->is_streaming = false;
+    }
+    pthread_mutex_unlock(&m->relay->mutex);
+    return over;
+}
+
+static stream_end stream(machine *m, int fd)
+{
+    pj_frame_reader reader;
+    int64_t heard_ns = pj_clock_ns();
+    stream_end end = STREAMING;
+    pj_frame_reader_init(&reader, fd, take_text, m);
+    while (end == STREAMING) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        bool ready = poll(&wait, 1, LOOK_MS) > 0;
+        if (ready) heard_ns = pj_clock_ns();
+        if ((ready && !pj_frame_reader_receive(&reader)) || pj_clock_ns() - heard_ns > SILENT_NS)
+            end = LOST;
+        else if (release_if_unwatched(m))
+            end = RELEASED;
+    }
+    pj_frame_reader_fini(&reader);
+    return end;
+}
+
+/* After a loss: the machine's spare connection. False: there is none; the stream begins again when
+ * the machine joins again. */
+static bool take_spare(machine *m)
+{
+    pthread_mutex_lock(&m->relay->mutex);
+    drop(&m->watched_fd);
+    if (!m->relay->closing && watchers(m) > 0 && is_connected(m->idle_fd) &&
+        send_watch(m->idle_fd)) {
+        m->watched_fd = m->idle_fd;
+        m->idle_fd = -1;
+    }
+    bool more = m->is_streaming = m->watched_fd >= 0;
+    pthread_mutex_unlock(&m->relay->mutex);
+    return more;
+}
+
+/* Whoever sees is_streaming false may join this thread with the mutex held: from then on it takes
+ * no lock. */
+static void *stream_always(void *context)
+{
+    machine *m = context;
+    do {
+        if (stream(m, m->watched_fd) == RELEASED) break;
+        say_away(m);
+        pj_clock_sleep_until(pj_clock_ns() + RETRY_NS);
+    } while (take_spare(m));
+    return NULL;
+}
+
+/* With the mutex held. */
+static pj_status begin_stream(machine *m, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    if (!m->hub) {
+        pj_hub_options options = {.messages_max = RING_MESSAGES,
+                                  .bytes_max = RING_BYTES,
+                                  .hello = write_hello,
+                                  .context = m};
+        if (m->relay->watched == PJ_RELAY_WATCHED)
+            return pj_fail(err, PJ_E_FULL, "%d machines are watched through this server already",
+                           PJ_RELAY_WATCHED);
+        status = pj_hub_open(&options, &m->hub, err);
+        if (status != PJ_OK) return status;
+        m->relay->watched++;
+    }
+    m->watched_ns = pj_clock_ns();
+    if (m->is_streaming) return PJ_OK;
+    if (!is_connected(m->idle_fd) || !send_watch(m->idle_fd)) {
+        drop(&m->idle_fd);
+        return pj_fail(err, PJ_E_UNAVAILABLE, "machine %s is not connected now", m->name);
+    }
+    if (m->has_thread) pthread_join(m->thread, NULL); /* it has ended: nothing streams */
+    m->watched_fd = m->idle_fd;
+    m->idle_fd = -1;
+    status = pj_thread_start(&m->thread, "pj-relay", stream_always, m, err);
+    m->has_thread = m->is_streaming = status == PJ_OK;
+    if (status != PJ_OK) drop(&m->watched_fd);
+    return status;
+}
+
+/* ---- joining and watching ---------------------------------------------------------------------
+ */
+
+static machine *find(pj_relay *relay, const char *name)
+{
+    for (uint32_t i = 0; i < relay->count; i++)
+        if (strcmp(relay->machines[i]->name, name) == 0) return relay->machines[i];
+    return NULL;
+}
+
+static machine *find_or_add(pj_relay *relay, const char *name)
+{
+    machine *m = find(relay, name);
+    if (m || relay->count == PJ_RELAY_MACHINES || strlen(name) >= sizeof m->name) return m;
+    m = pj_alloc(1, sizeof *m);
+    if (!m) return NULL;
+    *m = (machine){.relay = relay, .idle_fd = -1, .watched_fd = -1};
+    snprintf(m->name, sizeof m->name, "%s", name);
+    pj_buffer_init(&m->hello, 1 << 20);
+    relay->machines[relay->count++] = m;
+    return m;
+}
+
+void pj_relay_join(pj_relay *relay, const char *name, int fd)
+{
+    keep_alive(fd);
+    pthread_mutex_lock(&relay->mutex);
+    machine *m = relay->closing ? NULL : find_or_add(relay, name);
+    if (m) {
+        drop(&m->idle_fd);
+        m->idle_fd = fd;
+        /* it was away while somebody watched */
+        if (m->hub && !m->is_streaming && watchers(m) > 0) begin_stream(m, NULL);
+    }
+    pthread_mutex_unlock(&relay->mutex);
+    if (!m) close(fd);
+}
+
+bool pj_relay_has(pj_relay *relay, const char *name)
+{
+    if (!relay) return false;
+    pthread_mutex_lock(&relay->mutex);
+    const machine *m = find(relay, name);
+    bool has = m && (m->is_streaming || is_connected(m->idle_fd));
+    pthread_mutex_unlock(&relay->mutex);
+    return has;
+}
+
+pj_hub *pj_relay_watch(pj_relay *relay, const char *name, pj_error *err)
+{
+    pj_hub *hub = NULL;
+    pthread_mutex_lock(&relay->mutex);
+    machine *m = find(relay, name);
+    if (!m)
+        pj_fail(err, PJ_E_NOT_FOUND,
+                "no machine %.100s has joined this server (perjoule serve --join)", name);
+    else if (begin_stream(m, err) == PJ_OK)
+        hub = m->hub;
+    pthread_mutex_unlock(&relay->mutex);
+    return hub;
+}
+
+pj_status pj_relay_open(pj_relay **out, pj_error *err)
+{
+    pj_relay *relay = pj_alloc(1, sizeof *relay);
+    if (!relay) return pj_fail_memory(err, "the streams of other machines");
+    pthread_mutex_init(&relay->mutex, NULL);
+    *out = relay;
+    return PJ_OK;
+}
+
+static void free_machine(machine *m)
+{
+    if (m->has_thread) pthread_join(m->thread, NULL);
+    pj_hub_close(m->hub);
+    drop(&m->idle_fd);
+    drop(&m->watched_fd);
+    pj_buffer_fini(&m->hello);
+    pj_free(m);
+}
+
+void pj_relay_close(pj_relay *relay)
+{
+    if (!relay) return;
+    pthread_mutex_lock(&relay->mutex);
+    relay->closing = true;
+    for (uint32_t i = 0; i < relay->count; i++)
+        if (relay->machines[i]->watched_fd >= 0)
+            shutdown(relay->machines[i]->watched_fd, SHUT_RDWR);
+    pthread_mutex_unlock(&relay->mutex);
+    for (uint32_t i = 0; i < relay->count; i++) free_machine(relay->machines[i]);
+    pthread_mutex_destroy(&relay->mutex);
+    pj_free(relay);
+}

@@ -1,0 +1,140 @@
+"""Live streams of machines through one server: watched by several, continued after a restart, no load unwatched."""
+import json
+import re
+import socket
+import unittest
+import urllib.parse
+
+import harness
+
+
+def name_of(server):
+    """The machine's name, once the server has told its own database."""
+    found = []
+    server.wait_until(lambda: found.extend(server.get("/api/profiling/machines").json()) or found, "a machine")
+    return found[0]["name"]
+
+
+def watch(server, machine, **more):
+    return harness.Socket(server.port, "?" + urllib.parse.urlencode({"machine": machine} | more))
+
+
+def readers(server):
+    return int(re.search(r"perjoule_live_readers (\d+)", server.get("/metrics").body.decode())[1])
+
+
+class Join(unittest.TestCase):
+    def joined(self, central, machine):
+        def is_live():
+            with watch(central, machine) as s:
+                return s.status == 101
+        central.wait_until(is_live, "the machine joins")
+
+    def test_watched_through_another_server(self):
+        with harness.Server() as central, \
+                harness.Server("--join", f"http://127.0.0.1:{central.port}") as machine:
+            name = name_of(machine)
+            self.joined(central, name)
+            with watch(central, name) as one, watch(central, name) as other:
+                self.assertEqual(one.message()["type"], "hello")
+                self.assertEqual(other.message()["type"], "hello")
+                # Nobody but these watches: what the machine serves is one reader.
+                machine.wait_until(lambda: readers(machine) == 1, "the machine's reader")
+                run = machine.generate(max_length=16).json()
+                seen = one.until("inference_complete", run["id"])
+                self.assertEqual([m["type"] for m in seen if m["type"] == "run_started"], ["run_started"])
+                tokens = [m for m in seen if m["type"] == "token_complete"]
+                self.assertEqual(len(tokens), len([m for m in other.until("inference_complete", run["id"])
+                                                   if m["type"] == "token_complete"]))
+                self.assertGreaterEqual(len(tokens), run["output_tokens"])
+                self.assertAlmostEqual(seen[-1]["summary"]["total_energy_mj"], run["total_energy_mj"])
+                numbers = [m["seq"] for m in seen]
+                self.assertEqual(numbers, sorted(set(numbers)))
+            # Unwatched, the machine is left alone within seconds, and can be watched again.
+            machine.wait_until(lambda: readers(machine) == 0, "nobody watches")
+            self.joined(central, name)
+            # The central server's own stream has nothing of it.
+            self.assertEqual(central.get(f"/api/profiling/run/{run['id']}/live").status, 404)
+
+    def test_shows_in_the_list_of_a_shared_database(self):
+        with harness.Server() as central, \
+                harness.Server("--join", f"http://127.0.0.1:{central.port}", db=central.db) as machine:
+            name = name_of(machine)
+            central.wait_until(lambda: any(m["live"] for m in central.get("/api/profiling/machines").json()
+                                           if m["name"] == name), "live in the list")
+            self.assertFalse(any(m["live"] for m in machine.get("/api/profiling/machines").json()))
+
+    def test_continues_when_the_machine_is_back(self):
+        with harness.Server() as central:
+            url = f"http://127.0.0.1:{central.port}"
+            with harness.Server("--join", url) as machine:
+                name = name_of(machine)
+                self.joined(central, name)
+                s = watch(central, name)
+                self.assertEqual(s.message()["type"], "hello")
+            gone = s.until("warning")[-1]
+            self.assertEqual(gone["code"], "machine_away")
+            with harness.Server("--join", url) as machine:
+                machine.wait_until(lambda: readers(machine) == 1, "watched again")
+                run = machine.generate().json()
+                self.assertEqual(s.until("inference_complete")[-1]["run_id"], run["id"])
+            s.s.close()
+
+    def test_tokens(self):
+        with harness.Server("--token", "fleet") as central:
+            url = f"http://127.0.0.1:{central.port}"
+            with harness.Server("--join", url, "--join-token", "wrong") as refused:
+                self.assertIn("refuses the token", refused.process.stderr.readline())
+            with harness.Server("--join", url, "--join-token", "fleet") as machine:
+                name = name_of(machine)
+                query = "?" + urllib.parse.urlencode({"machine": name, "token": "fleet"})
+
+                def is_live():
+                    with harness.Socket(central.port, query) as s:
+                        return s.status == 101
+                central.wait_until(is_live, "the machine joins")
+
+    def test_refusals(self):
+        with harness.Server() as central:
+            with watch(central, "nobody") as s:
+                self.assertEqual(s.status, 404)
+            with watch(central, "x" * 300) as s:
+                self.assertEqual(s.status, 404)
+            self.assertEqual(central.get("/ws/join?machine=a").status, 426)
+            self.assertEqual(central.get("/ws/join").status, 400)
+            with self.assertRaises(RuntimeError) as refused:
+                harness.Server("--join", "https://x")
+            self.assertIn("https", str(refused.exception))
+
+    def test_what_a_joined_machine_sends_is_checked(self):
+        """Only whole messages reach watchers, whatever comes from the machine's end."""
+        def text(payload):
+            return bytes([0x81, 126]) + len(payload).to_bytes(2, "big") + payload
+        good = text(b'{"seq":7,"type":"warning","run_id":null,"t_ms":null,"code":"x","text":"good"}')
+        with harness.Server() as central:
+            for number, bad in enumerate((b"\x81\x05[1,2]", text(b'{"seq":1,"type":"x"'), text(b'{"type":"x"}'),
+                                          text(b'{"seq":1,"type":5}'), text(b'{"seq":1,"type":"x","t":"\xff"}'))):
+                name = f"machine{number}"
+                s = socket.create_connection(("127.0.0.1", central.port))
+                s.sendall((f"GET /ws/join?machine={name} HTTP/1.1\r\nHost: {harness.NAME}:{central.port}\r\n"
+                           "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                           "Sec-WebSocket-Key: cGVyam91bGUtbWFjaGluZQ==\r\n\r\n").encode())
+                self.assertIn(b"101", s.recv(1000))
+                sockets = []
+
+                def is_watched():
+                    sockets.append(watch(central, name))
+                    return sockets[-1].status == 101
+                central.wait_until(is_watched, "it has joined")
+                self.assertEqual(s.recv(100), b"\x81\x05watch")
+                self.assertEqual(sockets[-1].message()["type"], "hello")  # from here on it sees everything
+                s.sendall(bad + good)
+                self.assertEqual((number, sockets[-1].message()["text"]), (number, "good"))
+                s.sendall(b"\x01\x00")  # a fragment: no hub sends one
+                self.assertEqual(sockets[-1].message()["code"], "machine_away")
+                for each in (s, *(reader.s for reader in sockets)):
+                    each.close()
+            self.assertEqual(central.get("/healthz").status, 200)
+
+
+harness.main()
