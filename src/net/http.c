@@ -278,7 +278,7 @@ static bool has_session(const pj_http *http, const pj_gate *gate)
 static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *passed)
 {
     const char *origin = pj_http_header(http, "Origin");
-    bool live = strcmp(http->target.path, "/ws/profiling") == 0;
+    bool live = strncmp(http->target.path, "/ws/", 4) == 0;
     *passed = false;
     http->host = http->target.authority ? http->target.authority : pj_http_header(http, "Host");
     if (!pj_gate_host(gate, http->host))

@@ -101,6 +101,8 @@ class Join(unittest.TestCase):
             with watch(central, "x" * 300) as s:
                 self.assertEqual(s.status, 404)
             self.assertEqual(central.get("/ws/join?machine=a").status, 426)
+            with harness.Server("--token", "fleet") as closed:
+                self.assertEqual(closed.get("/ws/join?machine=a").status, 401)
             self.assertEqual(central.get("/ws/join").status, 400)
             with self.assertRaises(RuntimeError) as refused:
                 harness.Server("--join", "https://x")
