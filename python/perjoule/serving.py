@@ -12,12 +12,13 @@ import array
 import threading
 from dataclasses import asdict, dataclass
 from queue import Queue
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from . import _native as n
 from .session import Result, Run, Session, clock_ns
 
 NOWHERE = 0xFFFFFFFF  # in no layer, without detail
+Text = Tuple[int, int, int, str]  # of a span: its number, sequence, token id, text
 MAX_STEPS = 4096  # of a run: a server that is never idle gets a new one then
 
 
@@ -69,23 +70,31 @@ class ServingRecorder:
         self._steps: List[Step] = []
         self._requests: List[Request] = []
         self._last_ns = 0
+        self._drained = False  # no request is left: a step that is told of still was of one that was aborted
         self._lock = threading.Lock()
-        self._ending: Queue = Queue()
+        self._ending: Queue[Optional[Run]] = Queue()
         self._thread: Optional[threading.Thread] = None
         self.results: List[Result] = []
 
     def arrived(self) -> None:
         """A request came in: its work belongs to the run that is open, or to one that begins now."""
         with self._lock:
+            self._drained = False
             if self._run is None:
                 self._begin()
+
+    def drained(self) -> None:
+        """The last request was aborted: no step need follow that would end the run."""
+        with self._lock:
+            self._drained = True
+            self._end()
 
     def stepped(self, prompt_tokens: int, new_tokens: int, finished: List[Request], in_flight: int) -> None:
         """The engine did a step, after which `in_flight` requests are running or waiting."""
         now = clock_ns()
         with self._lock:
             if self._run is None:
-                if not (prompt_tokens or new_tokens or finished):
+                if not (prompt_tokens or new_tokens or finished) or (self._drained and not finished):
                     return
                 self._begin()  # nobody said that a request came: when its first step began is not known
             elif prompt_tokens or new_tokens:
@@ -143,7 +152,7 @@ class ServingRecorder:
                 self._report(result)
 
 
-def _members(step: Step, requests: List[Request]) -> tuple:
+def _members(step: Step, requests: List[Request]) -> Tuple[List[int], List[int]]:
     """Sequences of the requests whose prompts, and of those whose tokens, the step computed."""
     middle = (step.begin_ns + step.end_ns) // 2  # the server's clock readings lie a little beside ours
     prefill: List[int] = []
@@ -154,10 +163,11 @@ def _members(step: Step, requests: List[Request]) -> tuple:
     return prefill, decode
 
 
-def spans_of(steps: List[Step], requests: List[Request]) -> tuple:
+def spans_of(steps: List[Step], requests: List[Request]) -> Tuple[array.array[int], List[Text]]:
     """Packed spans of phases and tokens, and the texts that say which sequences share them. The sequence after
     the last request's is that of all others: not finished, or aborted, when the run ended."""
-    spans, texts = array.array("q"), []
+    spans: array.array[int] = array.array("q")
+    texts: List[Text] = []
     other, position = len(requests), 0
     for step in steps:
         prefill, decode = _members(step, requests)

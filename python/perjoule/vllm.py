@@ -5,7 +5,7 @@ installing it turns recording on, VLLM_PLUGINS chooses among plugins as usual. P
 
 Steps and finished requests come through vLLM's interface for statistics, StatLoggerBase. Arrivals have no
 interface: OutputProcessor.add_request is wrapped where it is as expected; else a run begins with its first
-finished step, and that step's energy is missing from it. Imports vLLM, so it can be imported only beside it.
+finished step, and that step's energy is missing from it. So is abort_requests, after which no step may follow. Imports vLLM, so it can be imported only beside it.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _request_of(finished: Any) -> Request:
 def _computed(iteration: Any) -> int:
     """Prompt tokens that the step computed; older versions do not tell the cached ones apart."""
     stats = getattr(iteration, "prompt_token_stats", None)
-    return stats.computed if stats is not None else iteration.num_prompt_tokens
+    return int(stats.computed if stats is not None else iteration.num_prompt_tokens)
 
 
 class EnergyLogger(StatLoggerBase):
@@ -90,7 +90,7 @@ atexit.register(close)
 def _wrap(owner: Any, name: str, make: Any) -> None:
     inner = getattr(owner, name, None)
     if inner is not None and not hasattr(inner, "_perjoule"):
-        outer = functools.wraps(inner)(make(inner))
+        outer: Any = functools.wraps(inner)(make(inner))
         outer._perjoule = True
         setattr(owner, name, outer)
 
@@ -103,10 +103,20 @@ def _with_arrival(inner: Any) -> Any:
     return add_request
 
 
+def _with_abort(inner: Any) -> Any:
+    def abort_requests(self: Any, *args: Any, **kwargs: Any) -> Any:
+        aborted = inner(self, *args, **kwargs)
+        if not self.has_unfinished_requests():
+            for recorder in list(_recorders):
+                recorder.drained()
+        return aborted
+    return abort_requests
+
+
 def _with_logger(inner: Any) -> Any:
     """An offline LLM loads no plugins for statistics: it is given ours, with the statistics that it needs."""
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        args = list(args)
+    def init(self: Any, *given: Any, **kwargs: Any) -> None:
+        args = list(given)
         if len(args) > 2:
             args[2] = True
         else:
@@ -124,6 +134,8 @@ def register() -> None:
     try:
         from vllm.v1.engine.output_processor import OutputProcessor
         _wrap(OutputProcessor, "add_request", _with_arrival)
+        if hasattr(OutputProcessor, "has_unfinished_requests"):
+            _wrap(OutputProcessor, "abort_requests", _with_abort)
     except ImportError as e:
         log.warning("perjoule sees no arrivals of requests: %s", e)
     offline = sys.modules.get("vllm.v1.engine.llm_engine")

@@ -60,7 +60,7 @@ class Archives(unittest.TestCase):
         archive = build("sdist", self.folder)
         unpacked = pathlib.Path(self.folder, "unpacked")
         with tarfile.open(archive) as tar:
-            tar.extractall(unpacked)
+            tar.extractall(unpacked, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         tree, = unpacked.iterdir()
         second = pathlib.Path(self.folder, "second")
         second.mkdir()

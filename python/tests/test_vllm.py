@@ -27,8 +27,17 @@ def stand_in():
             pass
 
     class OutputProcessor:
+        def __init__(self, tokenizer=None, log_stats=False):
+            self.request_states = {}
+
         def add_request(self, request, prompt, parent_req=None, request_index=0, queue=None):
             return request
+
+        def has_unfinished_requests(self):
+            return len(self.request_states) > 0
+
+        def abort_requests(self, request_ids, internal):
+            return [i for i in request_ids if self.request_states.pop(i, None)]
 
     class LLMEngine:
         def __init__(self, vllm_config, executor_class, log_stats, aggregate_engine_logging=False, usage_context=None,
@@ -110,6 +119,28 @@ class Plugin(StoredCase):
         only, = run.requests()
         self.assertEqual(only["id"], "a")
         self.assertGreater(only["energy_mj"], 0)
+
+    def test_an_abort_of_the_last_request_ends_the_run(self):
+        from vllm.v1.engine.output_processor import OutputProcessor
+        plugin.register()
+        logger = self.logger()
+        processor = OutputProcessor(None, log_stats=True)
+        logger.recorder.arrived()
+        time.sleep(0.03)
+        logger.record(scheduler(2), iteration(12, 1))
+        processor.request_states["other"] = object()  # while another is in flight the run goes on
+        processor.abort_requests([], internal=True)
+        self.assertIsNotNone(logger.recorder._run)
+        processor.request_states.clear()
+        self.assertEqual(processor.abort_requests([], internal=True), [])
+        logger.record(scheduler(1), iteration(0, 1))  # a step that was under way begins nothing
+        self.assertIsNone(logger.recorder._run)
+        logger.recorder.arrived()
+        time.sleep(0.03)
+        logger.record(scheduler(0), iteration(5, 1, finished("b", 5, 1, 0.03, 0)))
+        plugin.close()
+        runs = perjoule.open(self.db).runs()
+        self.assertEqual([(r.input_tokens, r.output_tokens) for r in sorted(runs, key=lambda r: r.id)], [(12, 1), (5, 1)])
 
     def test_a_failure_to_record_does_not_stop_the_server(self):
         os.environ["PERJOULE_POWER"] = "nonsense"
