@@ -92,12 +92,12 @@ static void print_change(double percent, bool lower)
     fputs(pj_style_off(stdout), stdout);
 }
 
-static void print_metric(const json_t *m, size_t sides)
+static void print_metric(const json_t *m, size_t sides, int width)
 {
     bool lower = strcmp(pj_member_text(m, "better"), "lower") == 0;
     const json_t *values = json_object_get(m, "values");
     const json_t *percents = json_object_get(m, "difference_percent");
-    printf("%-28.28s %-4s", pj_member_text(m, "metric"), pj_member_text(m, "unit"));
+    printf("%-*s %-4s", width, pj_member_text(m, "metric"), pj_member_text(m, "unit"));
     for (size_t i = 0; i < sides; i++) {
         const json_t *value = json_array_get(values, i);
         if (json_is_number(value))
@@ -115,13 +115,19 @@ static void print_metric(const json_t *m, size_t sides)
 static void print_metrics(const json_t *view)
 {
     size_t i, sides = side_count(view);
-    json_t *m;
+    json_t *m, *metrics = json_object_get(view, "metrics");
+    int width = 0;
     if (sides > COLUMNS_MAX) sides = COLUMNS_MAX;
-    printf("\n%s%-28s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), "metric (mean)", "unit");
+    json_array_foreach(metrics, i, m)
+    {
+        int length = (int)strlen(pj_member_text(m, "metric"));
+        if (length > width) width = length;
+    }
+    printf("\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)", "unit");
     for (i = 0; i < sides; i++) printf(" %11.11s", side_name(view, (double)i));
     for (i = 1; i < sides; i++) printf("  %9.9s", side_name(view, (double)i));
     printf("%s\n", pj_style_off(stdout));
-    json_array_foreach(json_object_get(view, "metrics"), i, m) print_metric(m, sides);
+    json_array_foreach(metrics, i, m) print_metric(m, sides, width);
     if (side_count(view) > COLUMNS_MAX) printf("the first %d groups; all: --json\n", COLUMNS_MAX);
 }
 

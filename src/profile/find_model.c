@@ -44,9 +44,10 @@ typedef struct search {
     match file;               /* the first GGUF file of a repository of that name */
     unsigned files;
     char file_names[320];
-    char problem[640];  /* of a matching model without a usable file */
-    pj_nearest nearest; /* of all names, for one that is not found */
-    char nearest_name[64];
+    char problem[640]; /* of a matching model without a usable file */
+    /* of all names, for one that is not found; and to the last part of a path */
+    pj_nearest nearest, nearest_base;
+    char nearest_name[64], nearest_base_name[64];
 } search;
 
 static void keep(match *m, const pj_model_spot *spot)
@@ -104,18 +105,19 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
 }
 
 /* A spot's name is gone after the visit, so the nearest is copied. */
-static void offer_nearest(search *s, const char *name)
+static void offer_nearest(pj_nearest *nearest, char *copy, size_t bytes, const char *name)
 {
-    pj_nearest_offer(&s->nearest, name, strlen(name));
-    if (s->nearest.word != name) return;
-    snprintf(s->nearest_name, sizeof s->nearest_name, "%s", name);
-    s->nearest.word = s->nearest_name;
+    pj_nearest_offer(nearest, name, strlen(name));
+    if (nearest->word != name) return;
+    snprintf(copy, bytes, "%s", name);
+    nearest->word = copy;
 }
 
 static bool look(void *context, const pj_model_spot *spot)
 {
     search *s = context;
-    offer_nearest(s, spot->name);
+    offer_nearest(&s->nearest, s->nearest_name, sizeof s->nearest_name, spot->name);
+    offer_nearest(&s->nearest_base, s->nearest_base_name, sizeof s->nearest_base_name, spot->name);
     const char *file = file_of(s, spot->name);
     if (file && !spot->problem) keep_file(s, spot, file);
     if (s->quantisation || !is_name(s, spot->name)) return true;
@@ -147,7 +149,7 @@ static bool is_repository(const char *name)
 static pj_status not_found(const search *s, const char *name, const char *folder, pj_error *err)
 {
     char hint[512] = "", nearest[256] = "";
-    pj_nearest_write(&s->nearest, "", nearest, sizeof nearest);
+    pj_nearest_write(s->nearest.word ? &s->nearest : &s->nearest_base, "", nearest, sizeof nearest);
     if (starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
     else if (is_repository(name))
@@ -213,7 +215,9 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
                        "nor in " PJ_DATADIR "/models",
                        folder);
     search s = {.wanted = name, .wanted_bytes = strlen(name)};
+    const char *slash = strrchr(name, '/');
     pj_nearest_begin(&s.nearest, name);
+    pj_nearest_begin(&s.nearest_base, slash ? slash + 1 : name);
     const char *colon = strrchr(name, ':');
     if (colon && strchr(name, '/') && !starts_with(name, "ollama:")) {
         s.quantisation = colon + 1;

@@ -135,6 +135,9 @@ static void hugging_face(void **state)
     is_called("org/tiny", "org/tiny");
     refuses("org/tin", "there is no model org/tin");
     refuses("org/tin", "hf download org/tin");
+    refuses("org/tin", "did you mean org/tiny?");
+    link_into("models/small");
+    refuses("/no/folder/smal", "did you mean small?"); /* by the last part of a path */
     /* GGUF files: by name, by quantisation, alone where there is one */
     write_gguf(HUB "models--org--files-GGUF/snapshots/1/tiny-Q4_K_M.gguf");
     finds("org/files-GGUF", "tiny-Q4_K_M.gguf", NULL);
