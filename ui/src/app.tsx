@@ -6,6 +6,7 @@ import { ENERGY_UNITS, Help } from './parts/help';
 import { Icon } from './parts/icon';
 import { LinkState } from './parts/link_state';
 import { SignIn } from './parts/sign_in';
+import { Waiting } from './parts/waiting';
 import { startKeys } from './state/keys';
 import { at, go, href, select, type View } from './state/selection';
 import { theme, unit } from './state/settings';
@@ -17,6 +18,7 @@ const NAV: [View, string][] = [
   ['history', 'History'],
   ['compare', 'Compare'],
   ['experiments', 'Experiments'],
+  ['machines', 'Machines'],
 ];
 
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' } as const;
@@ -62,6 +64,7 @@ export function App() {
           ))}
         </nav>
         <div class="spacer" />
+        <Waiting />
         <LinkState />
         <label class="unit-switch">
           <span class="sr-only">Energy unit</span>

@@ -141,6 +141,8 @@ export const api = {
     address('api/profiling/report', of),
   powerNow: (seconds: number, signal?: AbortSignal) =>
     get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
+  health: (signal?: AbortSignal) => get<T.Health>('healthz', {}, signal),
+  machines: (signal?: AbortSignal) => get<T.Machine[]>('api/profiling/machines', {}, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
   sensors: (signal?: AbortSignal) => get<T.Sensors>('api/profiling/sensors', {}, signal),
   async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {

@@ -20,7 +20,11 @@ export class LiveSocket {
   private closed = false;
   private everOpen = false;
 
-  constructor(private readonly on: SocketHandlers) {
+  /** `machine`: the stream of another machine, which has joined this server. */
+  constructor(
+    private readonly on: SocketHandlers,
+    private readonly machine?: string,
+  ) {
     addEventListener('online', this.now);
     document.addEventListener('visibilitychange', this.now);
     this.open();
@@ -46,7 +50,8 @@ export class LiveSocket {
     this.on.state(this.everOpen ? 'lost' : 'connecting');
     const url = new URL('ws/profiling', base());
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
-    url.searchParams.set('binary', '1');
+    if (this.machine === undefined) url.searchParams.set('binary', '1');
+    else url.searchParams.set('machine', this.machine);
     const ws = new WebSocket(url);
     ws.binaryType = 'arraybuffer';
     this.ws = ws;

@@ -675,6 +675,32 @@ export interface Estimate {
   joules_per_token_hi: N;
 }
 
+export interface Health {
+  status: string;
+  version: string;
+  queue: number;
+  running: string | null;
+  /** Runs that the database's server has not taken yet. */
+  waiting?: number;
+}
+
+export interface Machine {
+  name: string;
+  last_seen: string;
+  last_seen_by: 'server' | 'run';
+  runs: number;
+  last_run: string | null;
+  version: string | null;
+  sensors: string[] | null;
+  energy_source: EnergySource | null;
+  energy_today_mj: N;
+  energy_today_of: 'meter' | 'runs' | null;
+  throttle: string[] | null;
+  clock_offset_ms: N;
+  clock_uncertainty_ms: N;
+  live: boolean;
+}
+
 export interface PowerNow {
   end_unix_ms: number;
   step_ms: number;

@@ -19,7 +19,7 @@ const KEYS: [string[], string][] = [
   [['Space'], 'Play or pause the token slider'],
   [['.', ','], 'Next, previous token'],
   [['←', '→', '↑', '↓'], 'Walk through the marks of a focused chart; Enter selects'],
-  [['1', '2', '3', '4', '5'], 'Live, Analysis, History, Compare, Experiments'],
+  [['1', '2', '3', '4', '5', '6'], 'Live, Analysis, History, Compare, Experiments, Machines'],
   [['/'], 'Search the history'],
   [['?'], 'This list'],
 ];

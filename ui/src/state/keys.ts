@@ -71,6 +71,7 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
     case '3':
     case '4':
     case '5':
+    case '6':
       go({ view: VIEWS[Number(e.key) - 1] });
       return true;
     case '/': {

@@ -8,7 +8,7 @@ import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
 import type { EnergyUnit } from '../core/format';
 import { unit } from './settings';
 
-export const VIEWS = ['live', 'analysis', 'history', 'compare', 'experiments'] as const;
+export const VIEWS = ['live', 'analysis', 'history', 'compare', 'experiments', 'machines'] as const;
 export type View = (typeof VIEWS)[number];
 
 /** What the structure pane shows. */

@@ -4,6 +4,7 @@ import { CompareView } from './compare/compare';
 import { ExperimentsView } from './experiments/experiments';
 import { HistoryView } from './history/history';
 import { LiveView } from './live/live';
+import { MachinesView } from './machines/machines';
 
 export function Views({ view }: { view: View }) {
   switch (view) {
@@ -17,5 +18,7 @@ export function Views({ view }: { view: View }) {
       return <CompareView />;
     case 'experiments':
       return <ExperimentsView />;
+    case 'machines':
+      return <MachinesView />;
   }
 }
