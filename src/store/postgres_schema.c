@@ -467,6 +467,14 @@ static const char version_2[] =
     "  GRANT SELECT, INSERT, UPDATE, DELETE ON machine_states TO perjoule_writer; END IF;"
     " IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'perjoule_reader') THEN"
     "  GRANT SELECT ON machine_states TO perjoule_reader; END IF; END$$;";
+
+/* Lists put the largest first and runs without the figure last, which an ascending index, read
+ * backwards, has the other way round. */
+static const char version_3[] =
+    "CREATE INDEX runs_by_duration_down ON profiling_runs(total_duration_ms DESC NULLS LAST);"
+    "CREATE INDEX runs_by_energy_down ON profiling_runs(total_energy_mj DESC NULLS LAST);"
+    "CREATE INDEX runs_by_speed_down ON profiling_runs(tokens_per_second DESC NULLS LAST);"
+    "CREATE INDEX runs_by_cost_down ON profiling_runs(joules_per_token DESC NULLS LAST);";
 /* clang-format on */
 
-const char *const pj_postgres_schema[] = {version_1, version_2, NULL};
+const char *const pj_postgres_schema[] = {version_1, version_2, version_3, NULL};

@@ -131,22 +131,32 @@ static pj_status count_matches(pj_store *store, const pj_run_query *q, const bou
     return status;
 }
 
-/* Runs without the figure come last in either order; ties are ordered by date. The inner query
- * selects row ids only, so that sorting does not move whole rows. */
-static void write_select(pj_buffer *text, const pj_run_query *q)
+/* Runs without the figure come last in either order; ties are ordered by date. Every run has a
+ * date: without NULLS LAST PostgreSQL finds the order in its index. */
+static void write_order(pj_buffer *text, const pj_run_query *q)
+{
+    const char *order = q->ascending ? "ASC" : "DESC";
+    if (q->sort == PJ_SORT_DATE)
+        pj_buffer_printf(text, " ORDER BY created_ns %s", order);
+    else
+        pj_buffer_printf(text, " ORDER BY %s %s NULLS LAST, created_ns DESC", sorts[q->sort].column,
+                         order);
+}
+
+/* The inner query selects keys only, so that sorting does not move whole rows. A server has an
+ * index of the runs' ids; SQLite's own key is the number of the row. */
+static void write_select(pj_buffer *text, const pj_run_query *q, bool is_remote)
 {
     char columns[4096];
-    const char *by = sorts[q->sort].column, *order = q->ascending ? "ASC" : "DESC";
+    const char *key = is_remote ? "id" : "rowid";
     pj_info_columns(columns, sizeof columns);
     pj_buffer_printf(text,
-                     "SELECT %s FROM profiling_runs WHERE rowid IN "
-                     "(SELECT rowid FROM profiling_runs",
-                     columns);
+                     "SELECT %s FROM profiling_runs WHERE %s IN (SELECT %s FROM profiling_runs",
+                     columns, key, key);
     write_conditions(text, q);
-    pj_buffer_printf(text,
-                     " ORDER BY %s %s NULLS LAST, created_ns DESC LIMIT ? OFFSET ?)"
-                     " ORDER BY %s %s NULLS LAST, created_ns DESC",
-                     by, order, by, order);
+    write_order(text, q);
+    pj_buffer_text(text, " LIMIT ? OFFSET ?)");
+    write_order(text, q);
 }
 
 static pj_status read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
@@ -174,7 +184,7 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const bound
     if (limit > PJ_QUERY_MAX) limit = PJ_QUERY_MAX;
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
-    write_select(&text, q);
+    write_select(&text, q, store->driver->is_remote);
     pj_status status = pj_buffer_status(&text, "the query", err);
     if (status == PJ_OK) {
         pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
