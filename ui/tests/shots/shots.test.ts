@@ -123,7 +123,7 @@ for (const [name, file, dark] of PICTURES) {
   test.skipIf(!documents)(`${name} for the documents`, async () => {
     const o = await open(browser, at(server.url, views[name]()), {
       dark,
-      height: 860,
+      height: name === 'analysis' ? 1330 : 860, // with the workspace below the verdict
       still: true,
     });
     const { page } = o;
