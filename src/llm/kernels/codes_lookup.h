@@ -50,21 +50,52 @@ static inline void pj_codes_levels(const int8_t levels[16], uint8_t table[16])
 
 static inline void pj_codes_nibbles(const uint8_t *nibbles, const uint8_t table[16], uint8_t *codes)
 {
+#if defined(__SSSE3__)
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)nibbles);
+    __m128i levels = _mm_loadu_si128((const __m128i *)(const void *)table);
+    __m128i mask = _mm_set1_epi8(15), high = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
+    _mm_storeu_si128((__m128i *)(void *)codes, _mm_shuffle_epi8(levels, _mm_and_si128(both, mask)));
+    _mm_storeu_si128((__m128i *)(void *)(codes + 16), _mm_shuffle_epi8(levels, high));
+#else
     uint8_t low[16], high[16];
     pj_codes_bits(nibbles, 0, 15, low);
     pj_codes_bits(nibbles, 4, 15, high);
     pj_codes_lookup(table, low, codes);
     pj_codes_lookup(table, high, codes + 16);
+#endif
 }
+
+#if defined(__SSSE3__)
+/* 16 in byte i where bit i of two bytes is set, else 0; `place`: which byte holds the bit. */
+static inline __m128i pj_codes_fifth(uint32_t fifth, __m128i place)
+{
+    __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201ull);
+    __m128i spread = _mm_shuffle_epi8(_mm_set1_epi32((int)fifth), place);
+    __m128i is_set = _mm_cmpeq_epi8(_mm_and_si128(spread, bit), bit);
+    return _mm_and_si128(is_set, _mm_set1_epi8(16));
+}
+#endif
 
 /* Nibbles with their fifth bits, plus `offset`. */
 static inline void pj_codes_five(const uint8_t *nibbles, uint32_t fifth, int offset, uint8_t *codes)
 {
+#if defined(__SSSE3__)
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)nibbles);
+    __m128i mask = _mm_set1_epi8(15), add = _mm_set1_epi8((char)offset);
+    __m128i first = _mm_set_epi64x(0x0101010101010101, 0),
+            second = _mm_add_epi8(first, _mm_set1_epi8(2));
+    __m128i low = _mm_or_si128(_mm_and_si128(both, mask), pj_codes_fifth(fifth, first));
+    __m128i high =
+        _mm_or_si128(_mm_and_si128(_mm_srli_epi16(both, 4), mask), pj_codes_fifth(fifth, second));
+    _mm_storeu_si128((__m128i *)(void *)codes, _mm_add_epi8(low, add));
+    _mm_storeu_si128((__m128i *)(void *)(codes + 16), _mm_add_epi8(high, add));
+#else
     for (int i = 0; i < 16; i++) {
         codes[i] = (uint8_t)((nibbles[i] & 15) + (fifth >> i & 1) * 16 + (unsigned)offset);
         codes[i + 16] =
             (uint8_t)((nibbles[i] >> 4) + (fifth >> (i + 16) & 1) * 16 + (unsigned)offset);
     }
+#endif
 }
 
 static inline void pj_codes_q4_1(const uint8_t *block, uint8_t *codes, float *scale, float *minimum)
