@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+import time
 
 import server as servers
 from common import call, record, waiting
@@ -83,6 +84,38 @@ try:
                      "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO guest", "shared")
     out, _ = call("push", "--db", guest)
     assert out.split() == [run] and waiting(guest) == 0
+    # A full disk, as the server says it: kept here, handed over when there is room again.
+    shared = with_server.url("shared")
+    with_server.psql("""CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION
+        'could not extend file "base/1": No space left on device' USING ERRCODE = '53100'; END$$;
+        CREATE TRIGGER full_disk BEFORE INSERT ON profiling_runs FOR EACH ROW EXECUTE FUNCTION full_disk()""", "shared")
+    run, err = record(shared)
+    assert "kept" in err and waiting(shared) == 1, err
+    code, out, err = call("push", "--db", shared, code=None)
+    assert code != 0 and "disk is full" in err and len(err.strip().splitlines()) == 1, err
+    with_server.psql("DROP FUNCTION full_disk() CASCADE", "shared")
+    assert call("push", "--db", shared)[0].split() == [run] and waiting(shared) == 0
+    # A statement that may not take as long as it does.
+    lock = threading.Thread(target=with_server.psql, args=(
+        "BEGIN; LOCK TABLE profiling_runs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(300)", "shared"),
+        kwargs=dict(check=False))
+    lock.start()
+    locked = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted" \
+             " AND relation = 'profiling_runs'::regclass"
+    for _ in range(450):
+        if with_server.psql(locked, "shared") == "1":
+            break
+        time.sleep(0.1)
+    refused(with_server.url("shared", options="-cstatement_timeout%3D500ms"), "took too long", "ls")
+    with_server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(300)%'"
+                     " AND pid <> pg_backend_pid()", "shared")
+    lock.join()
+    assert run in call("ls", "--db", shared, "--json")[0]
+    # Names with quotes: of a database, an experiment, a tag, a prompt.
+    with_server.psql('CREATE DATABASE "o\'brien ""x"""')
+    odd = with_server.url("o'brien%20%22x%22")
+    run, err = record(odd, "--tag", "it's; DROP TABLE tokens; --", "--experiment", 'a"b\'c')
+    assert not err.strip() and run in call("ls", "--db", odd, "--json", "--tag", "it's; DROP TABLE tokens; --")[0], err
     log = with_server.log.read_text()
     assert "s3cret" not in log
     print("refused as they should be")
