@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 enum { MAX_RUNS = 1000 };
-#define MAX_AGE_S (200.0 * 365 * 86400)
 
 typedef struct rm_args {
     const char *db, *older_than;
@@ -51,23 +50,6 @@ typedef struct pruned {
     char first[PJ_UUID_BYTES];
     bool print;
 } pruned;
-
-/* Parses "30d", "12h", "4w", "1y" to nanoseconds; -1 for anything else. */
-static int64_t parse_age(const char *text)
-{
-    char *end;
-    double number = strtod(text, &end), hours = 0;
-    switch (*end) {
-    case 'h': hours = 1; break;
-    case 'd': hours = 24; break;
-    case 'w': hours = 7 * 24; break;
-    case 'y': hours = 365 * 24; break;
-    default: return -1;
-    }
-    double seconds = number * hours * 3600;
-    if (end == text || end[1] || !(number >= 0 && seconds <= MAX_AGE_S)) return -1;
-    return (int64_t)(seconds * PJ_NS_PER_S);
-}
 
 static void take_pruned(void *context, const char *id)
 {
@@ -107,7 +89,7 @@ static int prune(const pj_command *command, const rm_args *a)
 {
     pj_error err = {0};
     pj_store *store = NULL;
-    int64_t age_ns = a->older_than ? parse_age(a->older_than) : 0;
+    int64_t age_ns = a->older_than ? pj_age_parse(a->older_than) : 0;
     if (age_ns < 0)
         return pj_command_usage(command,
                                 "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",

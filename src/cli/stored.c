@@ -134,3 +134,20 @@ void pj_sparkline(const double *values, size_t count, int width, char *text, siz
         at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
     }
 }
+
+int64_t pj_age_parse(const char *text)
+{
+    static const double most_s = 200.0 * 365 * 86400;
+    char *end;
+    double number = strtod(text, &end), hours = 0;
+    switch (*end) {
+    case 'h': hours = 1; break;
+    case 'd': hours = 24; break;
+    case 'w': hours = 7 * 24; break;
+    case 'y': hours = 365 * 24; break;
+    default: return -1;
+    }
+    double seconds = number * hours * 3600;
+    if (end == text || end[1] || !(number >= 0 && seconds <= most_s)) return -1;
+    return (int64_t)(seconds * PJ_NS_PER_S);
+}

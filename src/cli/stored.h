@@ -61,6 +61,9 @@ pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err);
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
+/* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
+int64_t pj_age_parse(const char *text);
+
 /* Text of a member, "" for null; a number, NAN for null. */
 const char *pj_member_text(const json_t *object, const char *name);
 double pj_member_number(const json_t *object, const char *name);

@@ -1,6 +1,10 @@
-/* Retention: finds the runs that a retention rule selects and deletes them one by one, each in a
- * transaction of its own, so that a server that is storing a run waits for one deletion and not for
- * all. */
+/* Retention: finds the runs that a retention rule selects and deletes them, or their operations,
+ * one by one, each in a transaction of its own, so that a server that is storing a run waits for
+ * one deletion and not for all.
+ *
+ * Operations are most of the rows of a deep run. Their sums by component, layer and phase are in
+ * the run's charts; a component whose operations are gone holds their energy itself. */
+#include "store/rows.h"
 #include "store/sql.h"
 #include "store/store.h"
 
@@ -12,6 +16,9 @@ static const char find_rows[] =
     " AND (?2 = 1 OR id NOT IN (SELECT run_id FROM run_tags))"
     " AND id NOT IN (SELECT id FROM run_queue)"
     " AND id NOT IN (SELECT id FROM profiling_runs ORDER BY created_ns DESC, id DESC LIMIT ?3)"
+    " AND (?4 = 0 OR (id IN (SELECT run_id FROM run_rows WHERE row_count > 0"
+    "  AND table_name = 'deep_operation_metrics')"
+    "  AND id IN (SELECT run_id FROM run_charts WHERE chart = 'nodes')))"
     " ORDER BY created_ns, id";
 
 static pj_status find(pj_store *store, const pj_prune *rule, pj_buffer *ids, pj_error *err)
@@ -20,6 +27,7 @@ static pj_status find(pj_store *store, const pj_prune *rule, pj_buffer *ids, pj_
     pj_sql_int(sql, 1, rule->before_ns);
     pj_sql_int(sql, 2, rule->tagged);
     pj_sql_int(sql, 3, rule->keep);
+    pj_sql_int(sql, 4, rule->operations);
     while (pj_sql_step(sql)) {
         size_t bytes;
         const char *id = pj_sql_get_text(sql, 0, &bytes);
@@ -27,6 +35,49 @@ static pj_status find(pj_store *store, const pj_prune *rule, pj_buffer *ids, pj_
     }
     pj_status status = pj_sql_end(sql, err);
     return status == PJ_OK ? pj_buffer_status(ids, "the runs to delete", err) : status;
+}
+
+static pj_status change_rows(pj_store *store, const char *text, const char *id,
+                             const pj_row_range *rows, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_text(sql, 1, id);
+    pj_sql_int(sql, 2, rows->first);
+    pj_sql_int(sql, 3, rows->first + rows->count - 1);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status forget_operations(pj_store *store, const char *id, pj_error *err)
+{
+    static const char of_components[] =
+        "UPDATE component_metrics SET self_energy_mj = energy_mj, first_operation_id = NULL,"
+        " operation_count = 0 WHERE id BETWEEN ?2 AND ?3 AND operation_count > 0"
+        "/*RUN component_metrics=?1*/";
+    static const char rows[] = "DELETE FROM deep_operation_metrics WHERE id BETWEEN ?2 AND ?3"
+                               "/*RUN deep_operation_metrics=?1*/";
+    static const char count[] = "UPDATE run_rows SET row_count = 0 WHERE run_id = ?1"
+                                " AND table_name = 'deep_operation_metrics'";
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_status status = pj_store_ranges(store, id, ranges, err);
+    if (status == PJ_OK)
+        status = change_rows(store, of_components, id, &ranges[PJ_TABLE_COMPONENTS], err);
+    if (status == PJ_OK) status = change_rows(store, rows, id, &ranges[PJ_TABLE_OPERATIONS], err);
+    if (status != PJ_OK) return status;
+    pj_sql *sql = pj_sql_begin(store, count, err);
+    pj_sql_text(sql, 1, id);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
+static pj_status compact(pj_store *store, const char *id, pj_error *err)
+{
+    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    if (status != PJ_OK) return status;
+    status = forget_operations(store, id, err);
+    if (status == PJ_OK) return pj_sql_commit(store, err);
+    pj_sql_rollback(store);
+    return status;
 }
 
 pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *take, void *context,
@@ -37,7 +88,8 @@ pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *ta
     pj_status status = find(store, rule, &ids, err);
     for (size_t at = 0; at < ids.length && status == PJ_OK; at += PJ_UUID_BYTES) {
         const char *id = ids.data + at;
-        if (!rule->dry_run) status = pj_store_delete(store, id, err);
+        if (!rule->dry_run)
+            status = rule->operations ? compact(store, id, err) : pj_store_delete(store, id, err);
         if (status == PJ_OK) take(context, id);
         if (status == PJ_E_NOT_FOUND) status = PJ_OK; /* another process deleted it first */
     }

@@ -55,9 +55,11 @@ typedef struct pj_prune {
     uint32_t keep;
     bool tagged;  /* delete tagged runs too */
     bool dry_run; /* only list them */
+    /* keep the runs: only their operations are deleted, whose sums over the run are stored apart */
+    bool operations;
 } pj_prune;
 typedef void pj_pruned_fn(void *context, const char *id);
-/* Calls `take` for each run, oldest first, once it is deleted. */
+/* Calls `take` for each run, oldest first, once it, or its operations, are deleted. */
 pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *take, void *context,
                          pj_error *err);
 /* Resolves a full id, a unique prefix (at least 4 characters), "last", or "last~N": the N-th run

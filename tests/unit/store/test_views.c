@@ -2,6 +2,7 @@
 #include "made_run.h"
 
 #include "base/clock.h"
+#include "store/check.h"
 #include "store/machines.h"
 #include "store/store.h"
 #include "store/view.h"
@@ -514,6 +515,44 @@ static const json_t *machine_of(const json_t *all, const char *name)
     return NULL;
 }
 
+static void count_run(void *context, const char *id)
+{
+    (void)id;
+    ++*(int *)context;
+}
+
+/* Without its single operations a run has the same views of the whole, adds up, and can be saved
+ * elsewhere; the others keep theirs. */
+static void compacting_keeps_the_sums(void **state)
+{
+    fixture *f = *state;
+    pj_prune rule = {.before_ns = INT64_MAX, .dry_run = true, .tagged = true, .operations = true};
+    pj_view_choice whole = {.token = PJ_ANY, .layer = PJ_ANY};
+    int listed = 0, done = 0, again = 0;
+    pj_error said = {0};
+    pj_store_check_result check;
+    pj_run_data loaded;
+    json_t *before = VIEW(pj_view_operations(f->store, "last", &whole, json, &err));
+    assert_true(json_array_size(json_object_get(before, "operations")) > 0);
+    assert_int_equal(pj_store_prune(f->store, &rule, count_run, &listed, &said), PJ_OK);
+    rule.dry_run = false;
+    if (pj_store_prune(f->store, &rule, count_run, &done, &said) != PJ_OK)
+        fail_msg("%s", said.text);
+    assert_int_equal(pj_store_prune(f->store, &rule, count_run, &again, &said), PJ_OK);
+    assert_true(listed == 1 && done == 1 && again == 0);
+    json_t *after = VIEW(pj_view_operations(f->store, "last", &whole, json, &err));
+    assert_true(json_equal(before, after));
+    assert_int_equal(pj_store_check(f->store, NULL, &check, &said), PJ_OK);
+    if (check.damaged || check.orphans || check.unbalanced)
+        fail_msg("%s %s %s", check.first[0], check.first[1], check.first[2]);
+    assert_int_equal(pj_store_load(f->store, f->run.info.id, &loaded, &said), PJ_OK);
+    assert_int_equal(loaded.operation_count, 0);
+    assert_int_equal(loaded.component_count, f->run.component_count);
+    pj_run_data_fini(&loaded);
+    json_decref(before);
+    json_decref(after);
+}
+
 static void machines_are_known_by_runs_and_beats(void **state)
 {
     fixture *f = *state;
@@ -570,6 +609,7 @@ static void machines_are_known_by_runs_and_beats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(compacting_keeps_the_sums),
         TEST(machines_are_known_by_runs_and_beats),
         TEST(pipeline_tells_phases_and_sections),
         TEST(thinned_power_keeps_the_extremes),
