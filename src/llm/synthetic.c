@@ -140,13 +140,15 @@ static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
     for (int i = 0; i < DESCRIBED_COUNT; i++)
         pj_nearest_offer(&nearest, described[i].name, strlen(described[i].name));
     pj_nearest_write(&nearest, "synthetic:", hint, sizeof hint);
+    if (nearest.word) /* the list would leave no room for it */
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"%s", wanted, hint);
     for (int i = 0; i < SHAPE_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                  shapes[i].name);
     for (int i = 0; i < DESCRIBED_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, ", %s", described[i].name);
-    return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"; there are %s%s",
-                   wanted, list, hint);
+    return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"; there are %s", wanted,
+                   list);
 }
 
 static pj_status read_layers(const char *text, size_t length, const char *shape_name,
