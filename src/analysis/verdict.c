@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *pj_outcome_name(pj_outcome outcome)
 {
@@ -47,10 +48,15 @@ static void percent(double share, char *text, size_t bytes)
     snprintf(text, bytes, value < 9.95 ? "%.2g %%" : "%.0f %%", value);
 }
 
-static int write_interval(char *text, size_t bytes, double lo, double hi)
+/* Nothing where both ends are the figure itself, to the digits that are shown. */
+static void write_interval(char *text, size_t bytes, double lo, double hi)
 {
-    if (isnan(lo) || isnan(hi)) return snprintf(text, bytes, "%s", "");
-    return snprintf(text, bytes, " (%.3g to %.3g)", lo, hi);
+    char first[32], last[32];
+    *text = 0;
+    if (isnan(lo) || isnan(hi)) return;
+    snprintf(first, sizeof first, "%.3g", lo);
+    snprintf(last, sizeof last, "%.3g", hi);
+    if (strcmp(first, last) != 0) snprintf(text, bytes, " (%s to %s)", first, last);
 }
 
 static void write_open(const pj_verdict_facts *f, const pj_judgement *j, char *text, size_t bytes)

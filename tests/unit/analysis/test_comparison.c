@@ -230,6 +230,14 @@ static void sentences_say_what_is_known(void **state)
     f.single_lo = f.single_hi = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_SINGLE);
+    f.single_lo = 0.69998; /* no interval within the digits shown */
+    f.single_hi = 0.70002;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_non_null(strstr(text, "needs 0.7 times the energy"));
+    f.single_hi = 0.71;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_non_null(strstr(text, "needs 0.7 (0.7 to 0.71) times the energy"));
+    f.single_lo = f.single_hi = NAN;
     assert_non_null(strstr(text, "says nothing about future ones"));
     f.ratio.ratio = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
