@@ -22,7 +22,8 @@ struct pj_beats {
     double told_mj[PJ_MAX_RAILS]; /* by rail, as of the last beat */
 };
 
-/* Energy since the last beat by rail, and their total. NAN: no meter, or a rail is unavailable. */
+/* Energy since the last beat by rail, and their total. NAN: no meter, a rail is unavailable, or
+ * nothing was read yet. */
 static double read_energy(const pj_beats *b, double now_mj[PJ_MAX_RAILS])
 {
     double delta[PJ_MAX_RAILS];
@@ -32,7 +33,8 @@ static double read_energy(const pj_beats *b, double now_mj[PJ_MAX_RAILS])
         now_mj[i] = pj_power_log_energy_mj(b->options.log, i);
         delta[i] = now_mj[i] - b->told_mj[i];
     }
-    return count ? pj_rail_column_sum(rails, count, delta, PJ_RAIL_TOTAL) : NAN;
+    double total_mj = count ? pj_rail_column_sum(rails, count, delta, PJ_RAIL_TOTAL) : NAN;
+    return total_mj > 0 ? total_mj : NAN;
 }
 
 /* "power,thermal" of all devices; "" when none is throttled; NULL when none says. */

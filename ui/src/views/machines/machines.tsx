@@ -6,6 +6,7 @@ import { api } from '../../api/client';
 import { LiveSocket } from '../../api/socket';
 import type { Machine } from '../../api/types';
 import { ago, count, DASH, energy, known, power } from '../../core/format';
+import { SourceBadge } from '../../parts/badge';
 import { Notice, Sentence } from '../../parts/notice';
 import { link } from '../../state/live';
 import { unit } from '../../state/settings';
@@ -49,7 +50,7 @@ export function MachinesView() {
         <p>No machine has stored a run in this database yet, and none serves with it.</p>
       )}
       {!!list?.length && (
-        <table class="ops">
+        <table class="ops machines">
           <thead>
             <tr>
               <th scope="col">Machine</th>
@@ -83,27 +84,30 @@ export function MachinesView() {
 }
 
 function Row({ m, watched, watch }: { m: Machine; watched: boolean; watch: () => void }) {
-  const today = known(m.energy_today_mj)
-    ? `${m.energy_source === 'modelled' ? '~' : ''}${energy(m.energy_today_mj, unit.value)}`
-    : 'unavailable';
+  const drawn = known(m.energy_today_mj);
   return (
     <tr>
       <th scope="row">{m.name}</th>
-      <td title={m.last_seen}>{ago(m.last_seen)}</td>
-      <td>{count(m.runs)}</td>
+      <td data-label="Last seen" title={m.last_seen}>
+        {ago(m.last_seen)}
+      </td>
+      <td data-label="Runs">{count(m.runs)}</td>
       <td
+        data-label="Energy today (UTC)"
         title={
           m.energy_today_of === 'runs'
             ? 'Of its runs only: no perjoule serve counts there all the time'
             : undefined
         }
       >
-        {today}
-        {m.energy_today_of === 'runs' && ' (runs)'}
+        {drawn ? energy(m.energy_today_mj, unit.value) : 'unavailable'}
+        {m.energy_today_of === 'runs' && ' (runs)'}{' '}
+        {drawn && m.energy_source !== 'measured' && <SourceBadge source={m.energy_source} />}
       </td>
-      <td>{m.sensors ? m.sensors.join(', ') || 'none' : DASH}</td>
-      <td>{m.throttle ? m.throttle.join(', ') || 'no' : 'unknown'}</td>
+      <td data-label="Sensors">{m.sensors ? m.sensors.join(', ') || 'none' : DASH}</td>
+      <td data-label="Throttled">{m.throttle ? m.throttle.join(', ') || 'no' : 'unknown'}</td>
       <td
+        data-label="Clock"
         title={
           known(m.clock_uncertainty_ms)
             ? `less the database server's, ± ${m.clock_uncertainty_ms.toFixed(1)} ms`
@@ -112,8 +116,8 @@ function Row({ m, watched, watch }: { m: Machine; watched: boolean; watch: () =>
       >
         {known(m.clock_offset_ms) ? `${m.clock_offset_ms.toFixed(1)} ms` : DASH}
       </td>
-      <td>{m.version ?? DASH}</td>
-      <td>
+      <td data-label="Version">{m.version ?? DASH}</td>
+      <td data-label="Live">
         {m.live ? (
           <button type="button" class="btn small" aria-pressed={watched} onClick={watch}>
             {watched ? 'Stop' : 'Watch'}
