@@ -531,7 +531,7 @@ static void compacting_keeps_the_sums(void **state)
     int listed = 0, done = 0, again = 0;
     pj_error said = {0};
     pj_store_check_result check;
-    pj_run_data loaded;
+    pj_run_data loaded = {0};
     json_t *before = VIEW(pj_view_operations(f->store, "last", &whole, json, &err));
     assert_true(json_array_size(json_object_get(before, "operations")) > 0);
     assert_int_equal(pj_store_prune(f->store, &rule, count_run, &listed, &said), PJ_OK);
