@@ -59,39 +59,42 @@ static void kv_int64(pj_json *out, const char *key, int64_t value)
     pj_json_kv_string(out, key, text);
 }
 
-static void attribute_text(pj_json *out, const char *key, const char *value)
+/* Opens {"key": KEY, "value": {. */
+static void open_attribute(pj_json *out, const char *key)
 {
-    if (!value) return;
     pj_json_object_begin(out);
     pj_json_kv_string(out, "key", key);
     pj_json_key(out, "value");
     pj_json_object_begin(out);
+}
+
+static void close_attribute(pj_json *out)
+{
+    pj_json_object_end(out);
+    pj_json_object_end(out);
+}
+
+static void attribute_text(pj_json *out, const char *key, const char *value)
+{
+    if (!value) return;
+    open_attribute(out, key);
     pj_json_kv_string(out, "stringValue", value);
-    pj_json_object_end(out);
-    pj_json_object_end(out);
+    close_attribute(out);
 }
 
 static void attribute_double(pj_json *out, const char *key, double value)
 {
     if (isnan(value)) return;
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "key", key);
-    pj_json_key(out, "value");
-    pj_json_object_begin(out);
+    open_attribute(out, key);
     pj_json_kv_double(out, "doubleValue", value);
-    pj_json_object_end(out);
-    pj_json_object_end(out);
+    close_attribute(out);
 }
 
 static void attribute_int(pj_json *out, const char *key, int64_t value)
 {
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "key", key);
-    pj_json_key(out, "value");
-    pj_json_object_begin(out);
+    open_attribute(out, key);
     kv_int64(out, "intValue", value);
-    pj_json_object_end(out);
-    pj_json_object_end(out);
+    close_attribute(out);
 }
 
 static void begin_attributes(pj_json *out)
