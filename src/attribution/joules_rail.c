@@ -57,7 +57,8 @@ static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, boo
                        .sd_mj = counter ? 0 : step_sd,
                        .shift_s = seen->shift_s,
                        .reading_mj = counter ? step_sd : 0,
-                       .lag_s = (double)rail->lag_ns * 1e-9,
+                       /* a counter's steps are energies, whatever the sensor behind it */
+                       .lag_s = rail->kind == PJ_RAIL_COUNTER ? 0 : (double)rail->lag_ns * 1e-9,
                        .begin_s = seen->begin_s,
                        .end_s = seen->end_s};
 }

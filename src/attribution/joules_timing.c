@@ -335,7 +335,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Whether some readings differ from the others by more than their noise, taken from the median
- * difference of neighbours. Of a run shorter than a window, which few readings can show. */
+ * difference of neighbours. Meant for a run shorter than a window, which changes few of them. */
 static bool stands_out(const pj_window *windows, size_t count)
 {
     double *steps = pj_alloc(count, sizeof *steps), least = INFINITY, most = -INFINITY, before = 0;

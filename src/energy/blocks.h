@@ -42,8 +42,8 @@ typedef struct pj_blocks {
     double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
     double *noise_var;    /* [count] of the window that ends with the block, mJ^2 */
     double *reading_var;  /* [count + 1] of the reading between two blocks, mJ^2 */
-    /* [count] weight of its error in the block that it closes; in the next one it is 1 less for a
-     * lagging sensor, the same for a counter */
+    /* [count] a lagging sensor's: weight of its error in the block that it closes, 1 more than in
+     * the block that it opens; 0: a counter's, with a weight of 1 in both */
     double *closing;
     double *weight;     /* [count] influence of that window on the block */
     double *unseen_var; /* [count] of the part that no window saw */

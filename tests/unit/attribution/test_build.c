@@ -457,6 +457,25 @@ static void what_may_have_been_missed_is_unavailable(void **state)
     }
 }
 
+/* A counter's steps are energies, whatever lag is declared for the sensor behind it. */
+static void a_lag_does_not_concern_a_counter(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    (void)state;
+    begin_run(&w, &sim, "period_ms=0.1,phase_ms=0,lag_ms=0.05,noise=0,resolution_mj=0.000001");
+    put_run(&w, 40, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    for (uint32_t i = 0; i < d.component_count; i++) {
+        const pj_energy *e = &d.components[i].energy;
+        if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
+        assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+    }
+    end_run(&w, &d);
+}
+
 /* Readings of a lagging sensor weigh late power more than early power, and each one's noise enters
  * two windows: over many machines the interval of a run and of its phases holds the truth, and is
  * hardly wider than the noise of as many readings. */
@@ -915,6 +934,7 @@ int main(void)
         cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
         cmocka_unit_test(what_no_window_saw_is_unavailable),
         cmocka_unit_test(what_may_have_been_missed_is_unavailable),
+        cmocka_unit_test(a_lag_does_not_concern_a_counter),
         cmocka_unit_test(a_lagging_sensor_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(thousands_of_names_cost_little),
