@@ -1,4 +1,4 @@
-/* Evaluates every rule and sorts the answers by what they save. */
+/* Evaluates every rule and sorts the results by saving. */
 #include "analysis/advice_rules.h"
 
 #include <math.h>
@@ -19,7 +19,8 @@ size_t pj_advice_rules(void)
     return count(pj_advice_run_rules) + count(pj_advice_machine_rules);
 }
 
-/* Spoken before silent, limits before savings, large savings before small ones. */
+/* Recommendations before rules without one, reliability warnings before savings, large savings
+ * first. */
 static int by_weight(const void *x, const void *y)
 {
     const pj_advice *a = x, *b = y;

@@ -1,8 +1,8 @@
 /*
- * What to change, and what it would save: rules over the figures of one run and its neighbours in
- * the store. Each rule says when it applies, on what evidence, what it saves with an interval, what
- * it costs and which command tests it; without evidence it is silent and says why. Pure: the caller
- * gathers the facts (profile/advice.c).
+ * Recommendations and their estimated savings: rules over the figures of one run and its neighbours
+ * in the store. Each rule states its condition, its evidence, the saving with an interval, the
+ * drawback, and the command that tests it. A rule without evidence gives no recommendation and the
+ * reason. Pure: the caller gathers the facts (profile/advice.c).
  */
 #ifndef PJ_ANALYSIS_ADVICE_H
 #define PJ_ANALYSIS_ADVICE_H
@@ -22,7 +22,7 @@ typedef struct pj_advice_neighbour {
     uint32_t threads, batch;
     char dtype[16];
     uint32_t n;
-    double ratio, lo, hi; /* of joules per token, to runs as this one */
+    double ratio, lo, hi; /* ratio of joules per token to runs with this run's setting */
     double speed;         /* ratio of output tokens per second */
     double power;         /* ratio of mean power */
 } pj_advice_neighbour;
@@ -30,14 +30,15 @@ typedef struct pj_advice_neighbour {
 /* NAN, NULL, 0 and false: unknown or absent. Energies in mJ, shares 0..1. */
 typedef struct pj_advice_facts {
     const char *run_id, *model, *engine, *dtype;
-    const char *prompt; /* as a shell word, or NULL: too long, or private */
-    bool own_engine;    /* perjoule's: its settings can be changed by its commands */
+    const char *prompt; /* quoted for a shell; NULL: too long, or private */
+    bool own_engine;    /* the run used perjoule's own engine, so that its commands can change the
+                           settings */
     bool has_energy;
     uint64_t input_tokens, output_tokens;
     uint32_t batch, threads;
     double request_mj, total_mj, load_mj, prefill_mj, decode_mj, prefill_ms, decode_ms;
-    double relative_sd; /* of the request's energy, gain left out */
-    double idle_mw;     /* baseline of the total */
+    double relative_sd; /* of the request's energy, without the uncertainty of the gain */
+    double idle_mw;     /* idle power of the total */
     /* decode, all steps together */
     double decode_flops, decode_bytes, weight_bytes, cache_bytes;
     double matrix_mj;    /* of components that read weights */
@@ -51,18 +52,20 @@ typedef struct pj_advice_facts {
     /* machine and sensors */
     double disturbed_share, throttled_share, power_mw, power_limit_mw;
     double interval, interval_calibrated; /* median relative half width of parts */
-    /* neighbours in the store */
+    /* runs in the store that differ in one setting */
     uint32_t same_model_last_hour; /* runs of this model in the hour before */
-    uint32_t loads_last_hour;      /* of those, runs that loaded it */
-    double prefix_share;           /* of the prompt, that other prompts begin with too */
+    uint32_t loads_last_hour;      /* of those, runs that loaded the model */
+    double prefix_share;           /* prompt characters shared with other prompts */
     uint32_t prefix_runs;
-    double window_ms, window_busy_ms;     /* the hour's runs on this machine: from first to last */
-    uint32_t window_runs, window_prompts; /* of them, how often the prompt changed: traffic */
-    const char *smaller_model;            /* of the same vocabulary */
+    double window_ms,
+        window_busy_ms; /* from the first to the last of the hour's runs on this machine */
+    uint32_t window_runs,
+        window_prompts;        /* number of changes of prompt among them, a sign of real traffic */
+    const char *smaller_model; /* smaller models with the same vocabulary */
     double smaller_parameters;
     uint32_t neighbour_count;
     pj_advice_neighbour neighbours[PJ_ADVICE_NEIGHBOURS];
-    /* CO2: only where the caller gave a rate */
+    /* CO2: NAN unless the caller gave an intensity */
     double g_per_kwh, lowest_g_per_kwh;
     const char *lowest_region;
 } pj_advice_facts;
@@ -75,20 +78,21 @@ typedef struct pj_evidence {
 typedef struct pj_advice {
     const char *rule, *title;
     bool speaks;
-    bool limits; /* says that figures deserve less trust, before it says what to save */
-    char text[PJ_ADVICE_TEXT_BYTES]; /* what was found; silent: why */
+    bool limits; /* a warning about the reliability of figures, listed before savings */
+    char text[PJ_ADVICE_TEXT_BYTES]; /* the finding; without a recommendation: the reason */
     pj_evidence evidence[PJ_ADVICE_EVIDENCE];
     uint32_t evidence_count;
-    const char *of;       /* what the saving is a share of: "request", "total", "window", "co2" */
+    const char *of;       /* the reference of the saving: "request", "total", "window", "co2" */
     double share, lo, hi; /* NAN: no saving is claimed */
-    double mj;            /* what the shares are of */
+    double mj;            /* the reference energy in mJ */
     const char *basis;    /* "measured" by neighbours, "predicted" by a formula, "none" */
-    const char *quality, *latency, *memory; /* what it costs */
-    char test[PJ_ADVICE_TEXT_BYTES];        /* the command */
+    const char *quality, *latency, *memory; /* the drawback */
+    char test[PJ_ADVICE_TEXT_BYTES];        /* the command that tests it */
 } pj_advice;
 
-/* Every rule's answer, those that speak first: limits of trust, then the largest saving first.
- * Returns how many there are; how many of them speak: *speaking. `out` holds pj_advice_rules(). */
+/* Evaluates every rule. Recommendations come first (reliability warnings, then by saving, largest
+ * first), then the rules without one. Returns their number; *speaking: the number of
+ * recommendations. `out` has room for pj_advice_rules(). */
 size_t pj_advise(const pj_advice_facts *facts, pj_advice *out, size_t *speaking);
 size_t pj_advice_rules(void);
 

@@ -1,4 +1,4 @@
-/* What the rules of advice share: evidence, savings, when decode waits for bytes, commands. */
+/* Shared by the rules: evidence, savings, whether decode is memory-bound, commands. */
 #include "analysis/advice_rules.h"
 
 #include <stdio.h>

@@ -28,7 +28,7 @@ static bool lacks(pj_advice *a, bool known, const char *why)
     return true;
 }
 
-/* A saving that neighbours measured: 1 - the ratio of joules per token. */
+/* A saving measured by neighbouring runs: 1 - the ratio of joules per token. */
 static void measured(const pj_advice_facts *f, pj_advice *a, const pj_advice_neighbour *n)
 {
     pj_advice_evidence(a, "neighbour_runs", "", n->n, "runs in the store that show it");
@@ -79,7 +79,8 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
     uint32_t next = 2 * (f->batch ? f->batch : 1);
     if (lacks(a, has_room_for(f, next), "there is no memory for a larger batch")) return;
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
-    double share = 0.5 * f->matrix_mj / f->request_mj; /* weights are read for twice as many */
+    double share = 0.5 * f->matrix_mj /
+                   f->request_mj; /* each read of the weights serves twice as many sequences */
     char settings[64];
     pj_advice_evidence(a, "weights_energy_share", "share", f->matrix_mj / f->request_mj,
                        "of the request reads weights in decode");
@@ -240,7 +241,8 @@ static void threads(const pj_advice_facts *f, pj_advice *a)
         const pj_advice_neighbour *n = &f->neighbours[i];
         if (n != pj_advice_neighbour_of(f, n->threads, 0, NULL) || n->threads >= f->threads)
             continue;
-        /* Fewer threads lose less speed than there are fewer of them, and draw less power. */
+        /* Decode is memory-bound: fewer threads lose less than proportional speed and draw less
+         * power. */
         bool beyond = n->speed > (double)n->threads / f->threads && n->power < 1;
         if (beyond && (!best || n->ratio < best->ratio)) best = n;
     }
@@ -291,7 +293,7 @@ static void speculate(const pj_advice_facts *f, pj_advice *a)
     if (lacks(a, f->smaller_model && f->smaller_parameters < 0.25 * f->parameters,
               "no model of the same vocabulary and a quarter of the size is known here"))
         return;
-    /* Four drafts a step, of which 50 to 80 % are accepted. */
+    /* Four draft tokens per step, of which 50 to 80 % are accepted. */
     enum { DRAFTS = 4 };
     double cost = 1 + DRAFTS * f->smaller_parameters / f->parameters;
     double few = (1 - pow(0.5, DRAFTS + 1)) / 0.5, many = (1 - pow(0.8, DRAFTS + 1)) / 0.2;

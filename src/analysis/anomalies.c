@@ -6,7 +6,8 @@
 
 enum { LEAST_VALUES = 8 };
 
-/* Of the median: on a flat line the spread is rounding noise, and every digit would stand out. */
+/* Minimum spread relative to the median: on a constant series the spread is rounding noise, and
+ * every change of a digit would be an outlier. */
 static const double least_share = 0.005;
 
 static int ascending(const void *x, const void *y)

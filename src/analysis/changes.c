@@ -14,7 +14,7 @@ typedef struct sums {
 
 typedef struct search {
     const sums *upto; /* prefix sums: of the first i values */
-    double floor;     /* of the variance: differences below the noise are none */
+    double floor;     /* floor of the variance: differences below the noise are ignored */
 } search;
 
 static double cost(const search *s, size_t from, size_t to)
@@ -24,7 +24,7 @@ static double cost(const search *s, size_t from, size_t to)
     return n * log(fmax(variance, s->floor));
 }
 
-/* Noise from neighbouring differences, of which changes are few. */
+/* Noise estimated from differences of neighbours, few of which are change points. */
 static double noise_floor(const double *values, size_t count)
 {
     double sum = 0;
@@ -60,7 +60,7 @@ static void run(const search *s, size_t count, double *best, size_t *last, size_
             double total = best[candidates[k]] + cost(s, candidates[k], t) + penalty;
             if (total < best[t]) best[t] = total, last[t] = candidates[k];
         }
-        size_t kept = 0; /* prune what can never be the best again */
+        size_t kept = 0; /* prune candidates that can never be optimal again */
         for (size_t k = 0; k < n; k++)
             if (best[candidates[k]] + cost(s, candidates[k], t) <= best[t] + penalty)
                 candidates[kept++] = candidates[k];

@@ -7,7 +7,7 @@
 static void split(pj_term *t)
 {
     t->difference = t->mj_b - t->mj_a;
-    t->by_time = t->difference; /* what only one side has differs by its time */
+    t->by_time = t->difference; /* a part that only one side has counts as a difference in time */
     if (t->ms_a > 0 && t->ms_b > 0) t->by_time = t->mj_a / t->ms_a * (t->ms_b - t->ms_a);
     t->by_power = t->difference - t->by_time;
 }
@@ -39,7 +39,7 @@ size_t pj_decompose(pj_term *terms, size_t count, double difference_mj, size_t k
     if (count > keep) count = keep;
     for (size_t i = 0; i < count; i++) kept += terms[i].difference;
     other.difference = difference_mj - kept;
-    /* What no part explains is neither time nor power of a part: it goes to time. */
+    /* What no part explains is counted as time. */
     other.by_time = other.difference - other.by_power;
     terms[count] = other;
     return count + 1;

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static const double least_range = 1.5; /* of x: a line over less says nothing of a law */
+static const double least_range = 1.5; /* minimum range of x (factor) for a fit */
 
 typedef struct sums {
     double x, y, xx, xy, yy; /* means, then sums of products of deviations */

@@ -55,7 +55,8 @@ static void compare(const pj_part_ask *ask, pj_part_cost *cost)
     cost->resolution = 1.96 * sqrt(variance / differences.n);
 }
 
-/* Runs differ by chance; what attribution does not know is the same in all of them. */
+/* Random errors average out over runs; attribution's systematic error is the same in all of them.
+ */
 static void attribute(const pj_part_ask *ask, pj_part_cost *cost)
 {
     spread shares = {0};

@@ -10,7 +10,7 @@
 
 enum { MOST_WAYS = 20000 };
 
-/* How many ways there are to choose k of n, capped. */
+/* The binomial coefficient n over k, capped. */
 static double ways(size_t n, size_t k)
 {
     double w = 1;
@@ -39,7 +39,7 @@ static void count_way(exchange *e, double sum_a)
     e->as_far += fabs(sum_a - expected) >= e->observed * (1 - 1e-12);
 }
 
-/* Every way to choose `left` more from `at` on. */
+/* Enumerates all choices of `left` more values from index `at` on. */
 static void choose(exchange *e, size_t at, size_t left, double sum_a)
 {
     if (left == 0) {

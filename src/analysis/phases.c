@@ -102,7 +102,7 @@ static double log_normal(double x, double mean, double sd)
     return -0.5 * z * z - log(sd);
 }
 
-/* A Gaussian with a floor: one odd segment must not decide the whole path. */
+/* A Gaussian with a floor, so that one outlying segment cannot determine the whole path. */
 static double emission(const pj_phase_model *m, const segment *s, int p)
 {
     double l = log_normal(s->level, m->level[p], m->level_sd[p]) +
@@ -263,7 +263,8 @@ static void judge(const pj_phase_trace *t, const pj_phase_model *m, outcomes *o,
     for (size_t i = 0; i < t->count; i++) {
         int step = (int)(confidence[i] * STEPS);
         if (step >= STEPS) step = STEPS - 1;
-        o->all[step] += 0.01; /* samples of a segment are right or wrong together */
+        o->all[step] +=
+            0.01; /* little weight per sample: those of a segment are right or wrong together */
         o->right[step] += phase[i] == t->phase[i] ? 0.01 : 0;
     }
 }
@@ -274,7 +275,7 @@ static void pool(const outcomes *o, double calibrated[STEPS])
     double right[STEPS], all[STEPS];
     int width[STEPS], n = 0;
     for (int i = 0; i < STEPS; i++) {
-        double belief = (i + 0.5) / STEPS; /* a weak prior: what the model itself says */
+        double belief = (i + 0.5) / STEPS; /* a weak prior: the model's own posterior */
         right[n] = o->right[i] + 0.5 * belief;
         all[n] = o->all[i] + 0.5;
         width[n++] = 1;
@@ -288,7 +289,7 @@ static void pool(const outcomes *o, double calibrated[STEPS])
         for (int w = 0; w < width[k]; w++) calibrated[i++] = right[k] / all[k];
 }
 
-/* Each tenth of the traces is judged by a model of the others. */
+/* Tenfold cross-validation over traces. */
 static bool calibrate_model(const pj_phase_trace *traces, size_t count, pj_phase_model *m)
 {
     enum { FOLDS = 10 };

@@ -16,7 +16,7 @@
 
 enum { PJ_PHASE_UNKNOWN = PJ_PHASE_COUNT, PJ_PHASE_STEPS = 40 };
 
-/* Readings of the total (or the widest rail), each of them new information. */
+/* Readings of the total (or the widest rail), without repeated values. */
 typedef struct pj_phase_trace {
     const double *t_ms, *mw;
     size_t count;

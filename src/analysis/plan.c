@@ -37,7 +37,7 @@ static pj_status read_texts(const json_t *tree, const char *name, const char *us
     return PJ_OK;
 }
 
-/* A list whose first value, "", is understood. */
+/* A list whose first value is implicitly "". */
 static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena, const char **out,
                            uint32_t *count, pj_error *err)
 {
@@ -81,7 +81,7 @@ static bool only_ours(const pj_plan *p)
     return true;
 }
 
-/* Of other engines, these settings are not in our hands. */
+/* Settings that cannot be controlled in other engines. */
 static pj_status check_engines(const pj_plan *p, pj_error *err)
 {
     if (only_ours(p)) return PJ_OK;
@@ -126,7 +126,7 @@ static const char *text_of(const json_t *tree, const char *name, const char *usu
     return text ? pj_arena_strndup(arena, text, strlen(text)) : usual;
 }
 
-/* A name that the plan does not know is a mistake, never ignored. */
+/* Unknown members are errors, never ignored. */
 static pj_status check_names(json_t *tree, pj_error *err)
 {
     static const char *const known[] = {

@@ -25,13 +25,13 @@ typedef struct pj_plan {
     uint32_t repeat;       /* blocks at most */
     double precision;      /* relative half width at which a cell stops; 0: never before `repeat` */
     double cool_down_s;    /* at most; 0: none */
-    double max_latency_ms; /* per token, for the optimum; 0: none */
+    double max_latency_ms; /* limit of milliseconds per token for the optimum; 0: none */
     uint64_t seed;
-    const char *prompt;    /* NULL: a text of `inputs` tokens */
-    const char *eval;      /* file whose loss is measured beside; NULL: none */
+    const char *prompt; /* NULL: a text of `inputs` tokens */
+    const char *eval;   /* text file whose loss is measured for each model and dtype; NULL: none */
     const char *eval_text; /* the text itself instead of a file; NULL: none */
     const char *depth;     /* "off", "module", "deep" */
-    uint32_t round;        /* 0, 1, ...: how often the plan was begun again */
+    uint32_t round;        /* 0, 1, ...: repetition of the whole plan */
 } pj_plan;
 
 typedef struct pj_cell {
@@ -46,11 +46,11 @@ uint32_t pj_plan_cells(const pj_plan *plan);
 /* The cell with the whole model that an ablated cell is compared with; its own index otherwise. */
 uint32_t pj_plan_whole_cell(const pj_plan *plan, uint32_t index);
 void pj_plan_cell(const pj_plan *plan, uint32_t index, pj_cell *cell);
-/* "q8_0, batch 4": what tells the cell from others of its plan. */
+/* "q8_0, batch 4": the settings in which the plan's cells differ. */
 void pj_plan_cell_name(const pj_plan *plan, uint32_t index, char *text, size_t bytes);
 /* The order of a block: a permutation of 0 .. cells - 1. */
 void pj_plan_order(const pj_plan *plan, uint32_t block, uint32_t *order);
-/* Whether a cell with these values of joules per token has had enough blocks. */
+/* Whether a cell with these values of joules per token needs no further blocks. */
 bool pj_plan_is_enough(const pj_plan *plan, const double *joules, uint32_t count);
 
 #endif

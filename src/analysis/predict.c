@@ -14,7 +14,7 @@ static const double reach = 1.3;
 
 /* ---- physics -------------------------------------------------------------------------------- */
 
-/* FLOPs of prefill, FLOPs and bytes of decode, steps, and what every request costs. */
+/* Regressors: FLOPs of prefill, FLOPs and bytes of decode, steps, and a constant per request. */
 static void terms_of(const pj_request_work *w, double x[TERMS])
 {
     double steps = fmax(w->output - 1, 0);
@@ -41,7 +41,7 @@ static void add(fit *f, const double x[TERMS], double y, double weight)
     }
 }
 
-/* Non-negative least squares by coordinate descent: no work costs less than nothing. */
+/* Non-negative least squares by coordinate descent: coefficients are costs. */
 static void solve(const fit *f, double c[TERMS])
 {
     bool moved = true;
@@ -71,7 +71,7 @@ static int ascending(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Quantile that holds `share` of n + 1 values: a little outside for few. */
+/* The conformal quantile: covers `share` of n + 1 values, conservative for small n. */
 static double quantile(const double *sorted, size_t n, double share)
 {
     double at = share * (double)(n + 1) - 1;

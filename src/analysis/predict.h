@@ -16,7 +16,7 @@
 
 enum { PJ_PREDICT_TERMS = 5, PJ_PREDICT_LEAST = 8, PJ_PREDICT_NEAREST = 3 };
 
-/* What a request makes a machine do; from architecture and lengths. */
+/* The work of a request, from architecture and lengths. */
 typedef struct pj_request_work {
     double weight_bytes; /* read by one decode step of one sequence */
     double flops_per_token, kv_bytes_per_token, attention_flops_per_position;
@@ -32,7 +32,7 @@ typedef struct pj_known_run {
 typedef struct pj_prediction {
     double joules, joules_lo, joules_hi; /* 95 % */
     double seconds, seconds_lo, seconds_hi;
-    double median_error; /* relative, of runs left out */
+    double median_error; /* relative, leave-one-out */
     size_t runs;
     const char *refusal; /* NULL: predicted */
     /* Indices of the runs whose work is most like what was asked, nearest first. */

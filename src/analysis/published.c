@@ -28,7 +28,7 @@ const pj_published pj_published_figures[] = {
 };
 const size_t pj_published_count = sizeof pj_published_figures / sizeof *pj_published_figures;
 
-/* A model of a size so different says nothing, whatever the caveats. */
+/* Models whose sizes differ by more than this are not compared at all. */
 static const double farthest = 20;
 
 static double distance(const pj_published *f, const pj_published_ask *ask)

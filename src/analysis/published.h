@@ -25,7 +25,7 @@ extern const size_t pj_published_count;
 
 enum { PJ_PUBLISHED_NEAREST = 3, PJ_PUBLISHED_CAVEATS = 6, PJ_PUBLISHED_CAVEAT_BYTES = 160 };
 
-/* The run that is set beside. */
+/* The run to compare. */
 typedef struct pj_published_ask {
     double active_parameters;
     uint32_t batch;

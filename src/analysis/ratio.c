@@ -58,7 +58,7 @@ static void welch_on_logs(const moments *a, const moments *b, double gain_sd, pj
     double df =
         (va + vb) * (va + vb) / (va * va / (double)(a->n - 1) + vb * vb / (double)(b->n - 1));
     double difference = b->mean - a->mean, error = sqrt(va + vb);
-    if (!(error > 0)) { /* equal values on each side: the difference is what it is */
+    if (!(error > 0)) { /* no spread on either side: the difference is exact */
         r->lo = exp(difference - 1.96 * gain_sd);
         r->hi = exp(difference + 1.96 * gain_sd);
         r->welch_p = fabs(difference) > 1.96 * gain_sd + 1e-12 ? 0 : 1;
@@ -77,7 +77,7 @@ static double pooled_cv(const moments *a, const moments *b)
     return sqrt(((double)(a->n - 1) * a->variance + (double)(b->n - 1) * b->variance) / df);
 }
 
-/* The values that count, as logarithms. */
+/* Logarithms of the usable values. */
 static size_t logs_of(const double *x, size_t count, double *out)
 {
     size_t n = 0;
@@ -131,7 +131,7 @@ void pj_benjamini_hochberg(const double *p, size_t count, double *adjusted)
     for (size_t i = 0; i < count; i++) {
         adjusted[i] = NAN;
         if (isnan(p[i])) continue;
-        double least = 1; /* over all p at or above this one */
+        double least = 1; /* minimum over all p at or above this one */
         for (size_t k = 0; k < count; k++) {
             if (isnan(p[k]) || p[k] < p[i]) continue;
             size_t rank = 0;

@@ -23,17 +23,18 @@ typedef struct pj_ratio {
     double welch_p, permutation_p; /* NAN: not computed */
     const char *method;            /* "welch_log", "permutation" or "none" */
     double cv;                     /* relative spread of single values, pooled */
-    double detectable;             /* relative difference shown with PJ_POWER by as many values */
+    double detectable; /* relative difference detectable with PJ_POWER by this many values */
 } pj_ratio;
 
 /* `gain_sd`: relative standard deviation of the ratio from the sensors' calibration; 0 when both
  * sides were measured by one device, where it cancels. It widens the interval and the p value. */
 void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, double gain_sd,
                       pj_ratio *result);
-/* Values a side that show a relative `difference` with PJ_POWER when single values spread by `cv`.
+/* Sample size per side to detect a relative `difference` with PJ_POWER at coefficient of variation
+ * `cv`.
  */
 double pj_repeats_for(double cv, double difference);
-/* The relative difference that n values a side show with PJ_POWER. */
+/* The relative difference detectable with PJ_POWER by n values per side. */
 double pj_detectable(double cv, double n);
 
 /* Two-sided p of the difference of means when values are exchanged between the sides: exact up to

@@ -10,8 +10,8 @@
 
 enum { FEATURES = 5, LEAST_TOKENS = 16, WINDOW = 31 };
 
-static const double alone = 5;           /* deviations at which one figure suffices */
-static const double together = 4.5;      /* ... at which the forest is believed */
+static const double alone = 5;           /* threshold for a single figure, in robust deviations */
+static const double together = 4.5;      /* minimum deviation for an anomaly found by the forest */
 static const double ordinary = 0.995;    /* share of permuted tokens below the threshold */
 static const double least_share = 0.005; /* floor of a spread: of the median */
 
@@ -21,7 +21,7 @@ static const char *const names[FEATURES] = {"duration", "energy", "power", "atte
 typedef struct table {
     size_t count;
     double *rows;  /* count x FEATURES: deviations in robust spreads; 0 where unknown */
-    double *trend; /* count: what the figure that is reported was expected to be */
+    double *trend; /* count: expected value of the reported figure */
     double *value; /* count: energy, or duration */
     double *scratch;
 } table;
@@ -107,7 +107,8 @@ static double known(const double *values, size_t i)
     return values ? values[i] : NAN;
 }
 
-/* The first that fits. A step that lasted much longer at less power waited for something. */
+/* The first rule that matches. A step that took much longer at lower power was waiting for
+ * something. */
 static pj_anomaly_cause cause_of(const table *t, const pj_token_figures *f, size_t i)
 {
     const double *z = t->rows + i * FEATURES;
@@ -136,7 +137,7 @@ static int strongest(const double *z)
     int best = 0;
     for (int k = 1; k < FEATURES; k++)
         if (fabs(z[k]) > fabs(z[best])) best = k;
-    /* Energy is what is asked about: it is named where it stands out itself. */
+    /* If energy is itself an outlier it is the figure named. */
     return fabs(z[1]) > alone ? 1 : best;
 }
 

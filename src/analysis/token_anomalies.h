@@ -1,7 +1,7 @@
 /*
- * Unusual tokens of a run, each with a score, what is unusual, and the likely cause. A figure's
- * deviation is counted in robust spreads, with a floor from what the sensor resolves; the isolation
- * forest adds tokens whose figures are unusual only together. Pure.
+ * Unusual tokens of a run, each with a score, what is unusual, and the likely cause. Deviations are
+ * in robust standard deviations, with a floor given by the sensor's resolution; the isolation
+ * forest adds tokens whose figures are unusual only in combination. Pure.
  */
 #ifndef PJ_ANALYSIS_TOKEN_ANOMALIES_H
 #define PJ_ANALYSIS_TOKEN_ANOMALIES_H
@@ -24,7 +24,7 @@ typedef struct pj_token_figures {
 
 typedef enum pj_anomaly_cause {
     PJ_CAUSE_UNKNOWN = 0,
-    PJ_CAUSE_DISTURBED, /* its threads waited: something else ran */
+    PJ_CAUSE_DISTURBED, /* its threads waited because something else ran */
     PJ_CAUSE_THROTTLED, /* the clock fell */
     PJ_CAUSE_FAULTS,    /* page faults or switches */
     PJ_CAUSE_FIRST,     /* first of a kind: the first step, or growth of the cache */
@@ -36,7 +36,7 @@ const char *pj_anomaly_cause_name(pj_anomaly_cause cause);
 typedef struct pj_token_anomaly {
     size_t index;
     double value, expected; /* energy, or duration where energy is unknown */
-    double score;           /* largest deviation of a figure, in robust spreads */
+    double score;           /* largest deviation of a figure, in robust standard deviations */
     const char *figure;     /* which one: "energy", "duration", "power", "attention share", ... */
     bool by_forest;         /* unusual only in combination */
     pj_anomaly_cause cause;

@@ -12,7 +12,8 @@
 static void set_text(char *to, size_t size, const char *text, size_t bytes)
 {
     size_t n = bytes < size - 1 ? bytes : size - 1;
-    while (n && n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* whole characters */
+    while (n && n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--; /* cut between characters */
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 127 ? ' ' : text[i];
     to[n] = 0;
@@ -24,7 +25,7 @@ static void set_json_text(char *to, size_t size, const json_t *value)
         set_text(to, size, json_string_value(value), json_string_length(value));
 }
 
-/* A count within bounds; what is none leaves the old value. */
+/* Reads a count within bounds; anything else leaves the old value. */
 static bool get_count(const json_t *object, const char *key, int64_t *count)
 {
     const json_t *value = json_object_get(object, key);
@@ -178,17 +179,18 @@ typedef struct reading {
     pj_answer *answer;
     pj_answer_piece_fn *piece;
     void *context;
-    int64_t event_tokens; /* by the running count: not given to a piece yet; -1: no such count */
+    int64_t event_tokens; /* from the running count, not yet assigned to a piece; -1: there is no
+                             such count */
     uint32_t pieces;
 } reading;
 
 static void give(reading *r, uint32_t choice, const char *text, size_t bytes, int64_t tokens,
                  int32_t id)
 {
-    if (r->event_tokens >= 0 && tokens < 0) { /* the first piece of an event has all of them */
+    if (r->event_tokens >= 0 && tokens < 0) { /* all are assigned to the event's first piece */
         tokens = r->event_tokens;
         r->event_tokens = 0;
-    } else if (r->event_tokens >= 0) { /* the ids say more than the count */
+    } else if (r->event_tokens >= 0) { /* ids are more precise than the count */
         r->event_tokens -= tokens < r->event_tokens ? tokens : r->event_tokens;
     }
     if (!bytes && tokens <= 0) return;
@@ -202,7 +204,8 @@ static void give_text(reading *r, uint32_t choice, const json_t *text, int64_t t
     give(r, choice, words ? words : "", words ? json_string_length(text) : 0, tokens, id);
 }
 
-/* Tokens of a choice by their ids, else by their log probabilities; -1: neither is there. */
+/* Number of a choice's tokens from their ids, else from their log probabilities; -1: neither is
+ * given. */
 static int64_t count_ids(const json_t *choice, int32_t *id)
 {
     const json_t *ids = json_object_get(choice, "token_ids");
@@ -231,7 +234,7 @@ static void give_calls(reading *r, uint32_t choice, const json_t *calls)
     }
 }
 
-/* A delta or a whole message: what is thought counts as output. The role alone is no token. */
+/* A delta or a whole message. Reasoning text counts as output; a role alone is not a token. */
 static void give_message(reading *r, uint32_t choice, const json_t *message, int64_t tokens,
                          int32_t id)
 {
@@ -304,8 +307,8 @@ static void give_parts(reading *r, const json_t *parts, int depth)
     }
 }
 
-/* How many tokens this event adds by a count that runs with the text: llama-server's predicted_n
- * (timings_per_token), usage on every chunk (continuous_usage_stats). */
+/* Tokens added by this event according to a running count: llama-server's predicted_n
+ * (timings_per_token), or usage on every chunk (continuous_usage_stats). */
 static void set_event_tokens(reading *r, const json_t *event)
 {
     pj_answer *a = r->answer;
@@ -318,7 +321,7 @@ static void set_event_tokens(reading *r, const json_t *event)
     const json_t *first = json_array_get(choices, 0);
     const json_t *reason = json_object_get(first, "finish_reason");
     bool is_last = !first || (reason && !json_is_null(reason));
-    /* Only on the last event it is the sum, which says nothing of what each chunk held. */
+    /* A usage object on the last event only is the total and says nothing about single chunks. */
     if (is_last && !a->runs_count) return;
     if (!is_last) a->runs_count = true;
     r->event_tokens = count > a->counted ? count - a->counted : 0;
@@ -363,7 +366,7 @@ static void take_object(reading *r, const char *name, const json_t *event)
     take_llama_native(a, event);
 }
 
-/* ---- text that is not quite JSON ------------------------------------------------------------ */
+/* ---- almost valid JSON ------------------------------------------------------------ */
 
 static size_t utf8_length(const unsigned char *s, size_t left)
 {
@@ -396,8 +399,8 @@ static int hex4(const char *s, size_t left)
     return value;
 }
 
-/* Writes U+FFFD for bytes that are no UTF-8 and for escapes of half a surrogate pair, which servers
- * send when they cut text between two tokens of one character. Returns the length. */
+/* Replaces invalid UTF-8 and escapes of unpaired surrogates by U+FFFD; servers send these when
+ * several tokens form one character. Returns the length. */
 static size_t mend(const char *text, size_t bytes, char *out)
 {
     size_t n = 0;

@@ -3,9 +3,9 @@
  * errors. Reads the chat, completion and response events of OpenAI-compatible servers (vLLM,
  * SGLang, transformers), llama-server with its timings, and Ollama's own API.
  *
- * A chunk is not a token: speculative decoding and buffering put several into one, and half a
- * character is none. The number of tokens in a chunk is known where the server gives token ids, log
- * probabilities or a running count; else it is -1 and only the final usage has the sum
+ * A chunk is not a token: speculative decoding and buffering put several into one, and a partial
+ * character gives none. The number of tokens in a chunk is known where the server gives token ids,
+ * log probabilities or a running count; else it is -1 and only the final usage has the sum
  * (exchange.h).
  *
  * All input is untrusted: numbers are bounded, texts truncated, malformed events counted.
@@ -31,14 +31,14 @@ typedef struct pj_answer_piece {
 /* Times in ms, NAN where the server does not say them. */
 typedef struct pj_answer_timings {
     double prompt_ms, decode_ms, load_ms, total_ms;
-    double prompt_tokens, decode_tokens; /* that those times were for */
+    double prompt_tokens, decode_tokens; /* tokens that those times refer to */
 } pj_answer_timings;
 
 /* Counts are -1 where they were not said. */
 typedef struct pj_answer {
     int64_t prompt_tokens, cached_tokens, completion_tokens;
-    int64_t draft_tokens, draft_accepted; /* of speculation */
-    int64_t counted;                      /* tokens by ids and running counts so far */
+    int64_t draft_tokens, draft_accepted; /* of speculative decoding */
+    int64_t counted;                      /* tokens so far, from ids and running counts */
     int64_t progress_total, progress_processed, progress_cached;
     pj_answer_timings timings;
     bool has_usage;  /* some event had a usage object or an equivalent */
@@ -57,7 +57,7 @@ void pj_answer_init(pj_answer *answer);
 /* Takes one event; `name` as in events.h. Hands over its pieces in order. */
 void pj_answer_take(pj_answer *answer, const char *name, const char *data, size_t bytes,
                     pj_answer_piece_fn *piece, void *context);
-/* What a body says that is no JSON, as the error of a failed request: its first line. */
+/* The error of a failed request from a body that is not JSON: its first line. */
 void pj_answer_take_error_text(pj_answer *answer, const char *text, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Copies a body range by range and inserts the member where it belongs. */
+/* Copies a body range by range and inserts the member at the marked places. */
 #include "attach/body_insert.h"
 
 #include "attach/wire.h"
@@ -26,7 +26,8 @@ static size_t growth(const pj_body_insert *in, size_t from, size_t to)
     return bytes;
 }
 
-/* The line end of the chunk before, if any, the size and its extensions. */
+/* Parses a chunk's size line: the line end of the previous chunk, if any, the size and its
+ * extensions. */
 static void copy_size_line(const char *bytes, pj_wire_part line, size_t grown, pj_buffer *out)
 {
     size_t digits = bytes[0] == '\r' ? 2 : 0, end = digits;

@@ -14,7 +14,7 @@ typedef struct pj_body_insert {
     const char *member; /* without a comma */
     size_t member_bytes;
     const size_t *at;     /* [count] offsets in the body as received, ascending */
-    const bool *is_empty; /* [count] the object there has no member yet: no comma */
+    const bool *is_empty; /* [count] the object at this offset is empty, so no comma is needed */
     uint32_t count;
 } pj_body_insert;
 

@@ -117,7 +117,8 @@ static void begin_call(client *k, call *c)
     if (c->fd < 0) connect_call(k, c);
 }
 
-/* A connection that the server has closed between two requests is no failure of the second. */
+/* If the server closed a kept-alive connection between two requests, the second is retried on a new
+ * one. */
 static void broken(client *k, call *c, const char *what, int why)
 {
     if (c->reused && c->state <= READING_HEAD && c->head.length == 0) {
@@ -179,7 +180,8 @@ static void take_head(client *k, call *c, int64_t now_ns)
         return;
     }
     size_t head_bytes = c->answer.bytes;
-    if (c->answer.status < 200) { /* 100 Continue and the like: the real one follows */
+    if (c->answer.status <
+        200) { /* an interim response such as 100 Continue: the final one follows */
         memmove(c->head.data, c->head.data + head_bytes, c->head.length - head_bytes);
         c->head.length -= head_bytes;
         take_head(k, c, now_ns);
@@ -220,7 +222,8 @@ static void receive(client *k, call *c)
     if (c->state == READING_BODY) {
         take_body(k, c, k->scratch, (size_t)n, now_ns);
     } else {
-        if (c->state == SENDING) c->state = READING_HEAD; /* refused before it was read whole */
+        if (c->state == SENDING)
+            c->state = READING_HEAD; /* rejected before the request was sent completely */
         pj_buffer_append(&c->head, k->scratch, (size_t)n);
         take_head(k, c, now_ns);
     }
@@ -368,7 +371,7 @@ static bool unpack(const pj_buffer *in, bool closed, int *status, pj_buffer *out
     return body.done || (closed && body.kind == PJ_BODY_UNTIL_CLOSE);
 }
 
-/* Until the answer is complete: not every server honours Connection: close. */
+/* Reads until the answer is complete, since not every server honours Connection: close. */
 static bool receive_answer(int fd, pj_buffer *in, int64_t until_ns, int *status, pj_buffer *body)
 {
     char bytes[8192];

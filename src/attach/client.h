@@ -13,10 +13,10 @@ typedef struct pj_client_hooks {
     void *context;
     /* The body of request `index`; it stays valid until the request ends. */
     const char *(*body)(void *context, uint32_t index, size_t *bytes);
-    /* A request goes out. Returns what the other hooks get as `request`. */
+    /* A request is about to be sent. Returns the `request` argument of the other hooks. */
     void *(*begin)(void *context, uint32_t index, pj_exchange *exchange);
     void (*progress)(void *context, void *request); /* a part of the answer has arrived */
-    /* It has ended, however; the exchange goes over to whoever listens. */
+    /* The request has ended, successfully or not; ownership of the exchange passes to the hook. */
     void (*end)(void *context, void *request, pj_exchange *exchange);
 } pj_client_hooks;
 
@@ -25,13 +25,14 @@ typedef struct pj_client_options {
     const char *path;    /* after the URL's prefix: "/chat/completions" */
     const char *headers; /* more lines of the head, each with CR LF; or NULL */
     uint32_t requests, concurrency;
-    int64_t patience_ns;        /* without a byte; 0: ten minutes */
+    int64_t patience_ns;        /* timeout without any received byte; 0: ten minutes */
     const _Atomic bool *cancel; /* or NULL */
     pj_client_hooks hooks;
 } pj_client_options;
 
-/* Returns when all requests have ended. An error of one request is the matter of its exchange; this
- * fails where nothing could even be tried. PJ_E_CANCELLED: what was in flight was cut off. */
+/* Returns when all requests have ended. Failures of single requests are recorded in their
+ * exchanges; an error here means that no request could be attempted. PJ_E_CANCELLED: requests in
+ * flight were aborted. */
 pj_status pj_client_run(const pj_client_options *options, pj_error *err);
 
 /* One small request without hooks: the status and the body, which the caller frees with

@@ -1,5 +1,5 @@
-/* Sockets of client and proxy: addresses, connecting and listening, all without blocking (names are
- * resolved once, at the start). */
+/* Non-blocking sockets of client and proxy: resolving (once, at the start), connecting, listening.
+ */
 #ifndef PJ_ATTACH_DIAL_H
 #define PJ_ATTACH_DIAL_H
 
@@ -18,7 +18,7 @@ pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *e
 int pj_dial(const pj_address *address);
 /* 0 once connected, else the error number. */
 int pj_dial_error(int fd);
-/* A listening socket; `url` gets the port that was chosen for port 0. */
+/* A listening socket; for port 0, `url` receives the assigned port. */
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err);
 /* The next connection, -1 when there is none (errno as of accept). */
 int pj_accept(int listener);

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 
 typedef enum pj_server_kind {
-    PJ_SERVER_OPENAI = 0, /* compatible; nothing more is known */
+    PJ_SERVER_OPENAI = 0, /* OpenAI-compatible, otherwise unknown */
     PJ_SERVER_LLAMA,
     PJ_SERVER_VLLM,
     PJ_SERVER_OLLAMA
@@ -17,13 +17,13 @@ typedef enum pj_server_kind {
 typedef struct pj_remote_server {
     pj_server_kind kind;
     char engine[32];                 /* "llama-server", "vllm", "ollama", "sglang", "openai" */
-    char model[128];                 /* the first one that it lists; "": none */
+    char model[128];                 /* the first listed model; "": none */
     double weight_bytes, vocabulary; /* 0: unknown */
-    const char *prefix;              /* to be put in front of paths: "" or "/v1" */
+    const char *prefix;              /* prefix of paths: "" or "/v1" */
 } pj_remote_server;
 
-/* Asks the server for its models; a server that does not say is PJ_SERVER_OPENAI. Fails when
- * nothing answers at the address. */
+/* Requests the server's list of models; a server that cannot be identified is PJ_SERVER_OPENAI.
+ * Fails when nothing answers at the address. */
 pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_server *server,
                          pj_error *err);
 /* Reads an answer to /v1/models; for tests. */

@@ -28,7 +28,7 @@ struct pj_exchange {
     pj_buffer text;
     piece *pieces;
     size_t count, capacity;
-    uint64_t told, untold; /* tokens of pieces with a count; pieces without */
+    uint64_t told, untold; /* tokens in pieces with a known count; number of pieces without one */
     uint64_t unkept;       /* pieces beyond the bound, not stored */
 };
 
@@ -40,7 +40,7 @@ static bool ends_with(const char *path, size_t length, const char *end)
     return length >= n && memcmp(path + length - n, end, n) == 0;
 }
 
-/* Whether the path runs a model; other requests cost next to nothing. */
+/* Whether the path requests inference; other requests use negligible energy. */
 static bool asks_model(const char *method, const char *target)
 {
     static const char *const ends[] = {
@@ -84,7 +84,7 @@ static void add_messages(pj_buffer *to, const json_t *messages)
     }
 }
 
-/* As much of the prompt as is kept, in whole characters. */
+/* Truncates the prompt to what is kept, between characters. */
 static char *keep_prompt(pj_buffer *text, size_t *bytes)
 {
     size_t n =
@@ -186,7 +186,7 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     pj_answer_init(&x->answer);
     pj_buffer_init(&x->text, PJ_EXCHANGE_TEXT_MAX_BYTES);
     if (x->asked.is_inference) read_request(&x->asked, body, bytes);
-    /* Ollama streams unless it is told not to. */
+    /* Ollama streams by default. */
     return x;
 }
 
@@ -302,8 +302,8 @@ const char *pj_exchange_text(const pj_exchange *x)
 
 /* ---- counting tokens ------------------------------------------------------------------------ */
 
-/* A usage beyond what an answer can hold: more than a token for each of its bytes, and more than
- * was asked for, is not believed. */
+/* Rejects an implausible usage: more tokens than the answer has bytes and more than were requested.
+ */
 static bool is_absurd(const pj_exchange *x, int64_t usage)
 {
     uint64_t pieces = x->count + x->unkept;
@@ -327,9 +327,10 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
         usage = -1;
     }
     c.output = x->told + x->untold;
-    if (x->untold == 0 && x->told > 0) { /* counted by ids */
+    if (x->untold == 0 && x->told > 0) { /* counted from ids */
         if (usage >= 0 && (uint64_t)usage < x->told) c.contradictory = true;
-        if (usage >= 0 && (uint64_t)usage > x->told) c.output = (uint64_t)usage; /* unseen ones */
+        if (usage >= 0 && (uint64_t)usage > x->told)
+            c.output = (uint64_t)usage; /* tokens without text */
     } else if (usage >= 0 && (usage > 0 || x->text.length == 0)) {
         c.output = (uint64_t)usage;
     } else if (usage == 0) {
@@ -354,8 +355,8 @@ typedef struct filling {
     size_t count, capacity;
 } filling;
 
-/* Tokens of one piece arrive together; they were generated one after another since the previous
- * piece. */
+/* Tokens of one piece arrive together but were generated one after another since the previous
+ * piece, so their times are interpolated. */
 static void add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
 {
     for (uint64_t i = 0; i < tokens && f->count < f->capacity; i++) {
@@ -371,7 +372,7 @@ static void add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t sinc
     }
 }
 
-/* Text of a piece that made no token by itself belongs to the token before it. */
+/* The text of a piece without a token is appended to the previous token. */
 static void join_text(filling *f, const piece *p)
 {
     pj_exchange_token *last = f->count ? &f->tokens[f->count - 1] : NULL;
@@ -400,7 +401,7 @@ pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
             join_text(&f, p);
         if (tokens) since_ns = p->at_ns;
     }
-    while (f.count && f.count < f.capacity) { /* those that usage knows and no piece showed */
+    while (f.count && f.count < f.capacity) { /* tokens counted in usage that no piece contained */
         f.tokens[f.count] = (pj_exchange_token){.at_ns = x->pieces[x->count - 1].at_ns,
                                                 .text = "",
                                                 .choice = f.tokens[f.count - 1].choice,

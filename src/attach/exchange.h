@@ -3,8 +3,8 @@
  * (proxy.h). Records when each part arrived: the first token, every later token, the server's
  * counts and timings, and how the request ended. A request becomes a run from this.
  *
- * Memory is bounded: what exceeds the bounds of an endless answer is counted but not stored. Pure:
- * no sockets, no clock. One thread at a time.
+ * Memory is bounded: beyond the limits, pieces of an answer are counted but not stored. Pure: no
+ * sockets, no clock. Not thread-safe.
  */
 #ifndef PJ_ATTACH_EXCHANGE_H
 #define PJ_ATTACH_EXCHANGE_H
@@ -21,23 +21,23 @@ enum {
 typedef enum pj_exchange_outcome {
     PJ_EXCHANGE_OPEN = 0,
     PJ_EXCHANGE_COMPLETED,
-    PJ_EXCHANGE_FAILED,   /* an error of the server, or a truncated answer */
-    PJ_EXCHANGE_CANCELLED /* the client went away */
+    PJ_EXCHANGE_FAILED,   /* server error or truncated answer */
+    PJ_EXCHANGE_CANCELLED /* the client disconnected */
 } pj_exchange_outcome;
 
-/* The request's parameters. Texts belong to the exchange; NULL: not said. */
+/* The request's parameters. Texts belong to the exchange; NULL: not given. */
 typedef struct pj_exchange_request {
-    bool is_inference; /* it asks a model for something */
+    bool is_inference; /* it requests inference */
     bool wants_stream;
     char *prompt;        /* a text; of a chat, its messages as lines "role: text" */
     size_t prompt_bytes; /* of the whole prompt, even if `prompt` is truncated */
     char model[128];
-    int64_t max_tokens; /* -1: not said */
+    int64_t max_tokens; /* -1: not given */
 } pj_exchange_request;
 
-/* A token as it is known in the end. Text points into the exchange. */
+/* A token, as finally determined. Text points into the exchange. */
 typedef struct pj_exchange_token {
-    int64_t at_ns; /* when it came */
+    int64_t at_ns; /* arrival time */
     const char *text;
     uint32_t bytes;
     uint32_t choice;
@@ -46,7 +46,7 @@ typedef struct pj_exchange_token {
 
 typedef struct pj_exchange pj_exchange;
 
-/* `target` and `method` as in the request line, the body as a whole. NULL when memory is out. */
+/* `target` and `method` as in the request line, and the complete body. NULL when out of memory. */
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
@@ -54,8 +54,8 @@ void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
                       size_t type_bytes, bool encoded, int64_t at_ns);
 void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count, int64_t at_ns);
-/* `why` (may be NULL) is the reason of a failure where the answer itself gives none. A completed
- * answer with an error inside, or a status of 400 and above, has failed. */
+/* `why` (may be NULL) is the reason of a failure when the answer contains none. A completed answer
+ * that contains an error, or has a status of 400 or above, counts as failed. */
 void pj_exchange_end(pj_exchange *exchange, pj_exchange_outcome outcome, const char *why,
                      int64_t at_ns);
 
@@ -63,7 +63,7 @@ const pj_exchange_request *pj_exchange_asked(const pj_exchange *exchange);
 const pj_answer *pj_exchange_answer(const pj_exchange *exchange);
 pj_exchange_outcome pj_exchange_result(const pj_exchange *exchange);
 const char *pj_exchange_failure(const pj_exchange *exchange); /* NULL: none */
-int pj_exchange_status(const pj_exchange *exchange);          /* of the answer; 0: none came */
+int pj_exchange_status(const pj_exchange *exchange);          /* of the answer; 0: none */
 int64_t pj_exchange_sent_ns(const pj_exchange *exchange);
 int64_t pj_exchange_first_ns(const pj_exchange *exchange); /* first token; 0: none yet */
 int64_t pj_exchange_last_ns(const pj_exchange *exchange);  /* last token; 0: none yet */
@@ -71,18 +71,18 @@ int64_t pj_exchange_end_ns(const pj_exchange *exchange);   /* 0: it has not ende
 /* Output tokens so far: a chunk without token information counts as one. */
 uint64_t pj_exchange_tokens_so_far(const pj_exchange *exchange);
 
-/* What is known once it has ended. */
+/* Figures of an ended exchange. */
 typedef struct pj_exchange_counts {
     int64_t input, cached; /* -1: unknown */
     uint64_t output;
-    bool approximate;   /* no ids, counts or usage: chunks were counted */
-    bool spread;        /* several tokens came in one chunk: their times are spread */
+    bool approximate;   /* without ids, counts or usage: the number of chunks */
+    bool spread;        /* several tokens arrived in one chunk: their times are interpolated */
     bool contradictory; /* the server's counts are inconsistent */
 } pj_exchange_counts;
 
 pj_exchange_counts pj_exchange_count(const pj_exchange *exchange);
-/* All tokens in order of time; their number is that of the counts, up to the bound of pieces.
- * NULL when memory is out or there are none; the caller frees it with pj_free. */
+/* All tokens in order of time; as many as were counted, up to the maximum number of pieces. NULL
+ * when there are none or memory is out; the caller frees it with pj_free. */
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *exchange, size_t *count);
 /* The text of all choices in order of arrival, NUL-terminated; "" without any. */
 const char *pj_exchange_text(const pj_exchange *exchange);

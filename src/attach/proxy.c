@@ -15,16 +15,16 @@
 enum {
     MOST_PAIRS = 1024,
     READ_BYTES = 64 << 10,
-    QUEUE_BYTES = 1 << 20, /* more is not read while so much waits to be sent */
+    QUEUE_BYTES = 1 << 20, /* reading pauses while this much waits to be sent */
     IN_BYTES = PJ_WIRE_HEAD_MAX_BYTES + 2 * READ_BYTES,
     TICK_MS = 10
 };
-#define HEAD_NS   (20 * PJ_NS_PER_S)  /* for the head of a request */
+#define HEAD_NS   (20 * PJ_NS_PER_S)  /* to receive the head of a request */
 #define IDLE_NS   (120 * PJ_NS_PER_S) /* between requests */
-#define HOLD_NS   (20 * PJ_NS_PER_MS) /* of a chunk of which the rest does not come */
-#define FINAL_NS  (5 * PJ_NS_PER_S)   /* for the sensors to see the end */
-#define CLOSE_NS  (10 * PJ_NS_PER_S)  /* for a client to take what is left */
-#define LINGER_NS (2 * PJ_NS_PER_S)   /* and to close its side */
+#define HOLD_NS   (20 * PJ_NS_PER_MS) /* for the rest of an incomplete chunk */
+#define FINAL_NS  (5 * PJ_NS_PER_S)   /* for the sensors to cover the end of a request */
+#define CLOSE_NS  (10 * PJ_NS_PER_S)  /* for a client to receive the remaining bytes */
+#define LINGER_NS (2 * PJ_NS_PER_S)   /* and to close its end */
 
 typedef struct proxy {
     const pj_proxy_options *o;
@@ -32,7 +32,7 @@ typedef struct proxy {
     pj_pair *pairs[MOST_PAIRS];
     uint32_t count;
     struct pollfd polls[2 * MOST_PAIRS + 1];
-    int64_t deaf_until_ns; /* no descriptors are left */
+    int64_t deaf_until_ns; /* out of file descriptors */
     char scratch[READ_BYTES];
 } proxy;
 
@@ -97,7 +97,8 @@ static size_t left_of(const pj_outgoing *out)
     return out->bytes.length - out->sent;
 }
 
-/* ---- answers of our own --------------------------------------------------------------------- */
+/* ---- answers made by the proxy
+ * --------------------------------------------------------------------- */
 
 static const char *reason_of(int status)
 {
@@ -112,7 +113,7 @@ static const char *reason_of(int status)
     }
 }
 
-/* A problem document, and the end of the connection. */
+/* Sends a problem document and closes the connection. */
 static void refuse(pj_pair *p, int status, const char *detail)
 {
     char head[512], body[512];
@@ -131,8 +132,8 @@ static void refuse(pj_pair *p, int status, const char *detail)
     enter(p, PJ_PAIR_CLOSING);
 }
 
-/* The server failed before an answer could be passed on: the client is told; in the middle of one
- * the connection breaks off, as the server's own would. */
+/* The server failed. Before any byte of the answer was forwarded the client gets an error; later
+ * its connection is aborted, as the server's was. */
 static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
 {
     char text[256], authority[PJ_URL_HOST_BYTES + 8];
@@ -173,13 +174,13 @@ static bool admit(proxy *x, pj_pair *p)
     return !status;
 }
 
-/* The path at the server: its prefix comes in front of paths that do not have it. */
+/* The path at the server: adds the server's prefix unless the path has it. */
 static void set_target(const proxy *x, pj_pair *p)
 {
     const char *prefix = x->o->url->prefix, *target = p->request.target;
     size_t n = strlen(prefix);
     bool has = strncmp(target, prefix, n) == 0 && (!target[n] || strchr("/?", target[n]));
-    if (strncmp(target, "http://", 7) == 0) { /* absolute form */
+    if (strncmp(target, "http://", 7) == 0) { /* absolute form of the request target */
         const char *path = strchr(target + 7, '/');
         target = path ? path : "/";
     }
@@ -208,7 +209,8 @@ static void queue_request_head(const proxy *x, pj_pair *p)
     pj_url_authority(x->o->url, authority, sizeof authority);
     for (size_t at = 0; pj_wire_next_field(head, p->request.bytes, &at, &field);) {
         if (is_ours(x, &field)) continue;
-        if (p->inference && pj_wire_name_is(&field, "Accept-Encoding")) continue; /* to look in */
+        if (p->inference && pj_wire_name_is(&field, "Accept-Encoding"))
+            continue; /* kept for parsing */
         if (pj_wire_name_is(&field, "Host")) {
             n = snprintf(line, sizeof line, "Host: %s\r\n", authority);
             pj_pair_queue(&p->to_server, line, (size_t)n);
@@ -264,7 +266,7 @@ static void request_sent(proxy *x, pj_pair *p)
     enter(p, PJ_PAIR_ANSWER);
 }
 
-/* As much of the client's bytes as belongs to the request's body. */
+/* Forwards those of the client's bytes that belong to the request's body. */
 static void take_request_body(proxy *x, pj_pair *p)
 {
     size_t used = 0;
@@ -320,7 +322,7 @@ static void take_request(proxy *x, pj_pair *p)
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-/* False: the other side is gone. */
+/* False: the peer has disconnected. */
 static bool send_queue(int fd, pj_outgoing *out)
 {
     while (left_of(out)) {
@@ -339,7 +341,7 @@ static bool send_to_client(pj_pair *p)
 {
     if (!send_queue(p->client, &p->to_client)) return true;
     if (p->state == PJ_PAIR_CLOSING && !left_of(&p->to_client) && !p->shut) {
-        p->shut = true; /* what it may still be sending is read and dropped until it closes */
+        p->shut = true; /* input is drained until the client closes */
         shutdown(p->client, SHUT_WR);
         p->since_ns = pj_clock_ns();
     }
@@ -379,13 +381,13 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
         if (verdict == PJ_WIRE_BAD) server_failed(x, p, "no answer of HTTP from", 0);
         if (verdict != PJ_WIRE_COMPLETE) return;
         size_t head = p->answer.bytes;
-        if (p->answer.status < 200) { /* 100 Continue: the real one follows */
+        if (p->answer.status < 200) { /* 100 Continue: the final response follows */
             pj_pair_queue(&p->to_client, p->head.data, head);
             memmove(p->head.data, p->head.data + head, p->head.length - head);
             p->head.length -= head;
             continue;
         }
-        begin_exchange(x, p); /* an answer before the request was whole */
+        begin_exchange(x, p); /* the answer began before the request was complete */
         pj_pair_take_head(x->o, p, now_ns);
         bytes = p->head.data + head;
         count = p->head.length - head;
@@ -395,8 +397,8 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
     after_step(x, p, step);
 }
 
-/* A kept connection that the server has closed meanwhile: the request, of which nothing was
- * answered, goes out once more; its bytes are still queued if none were taken. */
+/* The server closed a kept-alive connection before answering: the request is sent once more on a
+ * new one. Its bytes are still queued if none were sent. */
 static bool try_again(proxy *x, pj_pair *p)
 {
     bool whole = left_of(&p->to_server) && !p->to_server.sent;
@@ -413,7 +415,7 @@ static void receive_from_server(proxy *x, pj_pair *p)
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) {
         p->heard_ns = now_ns;
-        if (p->state == PJ_PAIR_IDLE) /* nobody asked */
+        if (p->state == PJ_PAIR_IDLE) /* no request is pending */
             hang_up(&p->server);
         else
             take_answer(x, p, x->scratch, (size_t)n, now_ns);
@@ -435,7 +437,7 @@ static void receive_from_server(proxy *x, pj_pair *p)
         after_step(x, p, step);
 }
 
-/* False: the client is gone. */
+/* False: the client has disconnected. */
 static bool receive_from_client(proxy *x, pj_pair *p)
 {
     size_t room = IN_BYTES - 1 - p->in.length;
@@ -444,7 +446,8 @@ static bool receive_from_client(proxy *x, pj_pair *p)
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (n <= 0) return false;
     p->heard_ns = pj_clock_ns();
-    if (p->state == PJ_PAIR_CLOSING) return true; /* drained, so that our answer arrives */
+    if (p->state == PJ_PAIR_CLOSING)
+        return true; /* the input is drained so that our answer arrives */
     pj_buffer_append(&p->in, x->scratch, (size_t)n);
     take_request(x, p);
     return true;
@@ -543,7 +546,7 @@ static uint32_t prepare_polls(proxy *x, int64_t now_ns)
             (short)((reads_client(p) ? POLLIN : 0) | (left_of(&p->to_client) ? POLLOUT : 0));
         short server = (short)((reads_server(p) ? POLLIN : 0) |
                                (p->connecting || left_of(&p->to_server) ? POLLOUT : 0));
-        /* a side of which nothing is wanted would be reported again and again once it is closed */
+        /* a closed socket would otherwise be reported by every poll */
         x->polls[2 * i] = (struct pollfd){.fd = client ? p->client : -1, .events = client};
         x->polls[2 * i + 1] = (struct pollfd){.fd = server ? p->server : -1, .events = server};
     }

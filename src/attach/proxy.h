@@ -1,12 +1,11 @@
 /*
- * A proxy in front of an engine's server: what clients send and what the server answers passes
- * through as it is, byte by byte and without waiting, except that the energy of a request is put
- * into its answer: headers where the answer is one piece, a member of every `usage` object, a
- * trailer where the client takes trailers. Every request to a model is an exchange that
- * is reported to the hooks.
+ * A proxy in front of an engine's server. It forwards requests and answers unchanged and without
+ * buffering, except that it adds the energy of a request to its answer: as headers when the answer
+ * is not streamed, as a member of every `usage` object, and as a trailer if the client accepts
+ * trailers. Every inference request is reported to the hooks as an exchange.
  *
- * One thread, sockets that do not block, one connection to the server for each of a client. What
- * either side does wrong ends its own connection and nothing else.
+ * One thread, non-blocking sockets, one server connection per client connection. A protocol error
+ * ends only its own pair of connections.
  */
 #ifndef PJ_ATTACH_PROXY_H
 #define PJ_ATTACH_PROXY_H
@@ -23,16 +22,16 @@ typedef struct pj_proxy_energy {
 
 typedef struct pj_proxy_hooks {
     void *context;
-    /* Whether a client may come in; texts are NULL where there is no such header. 0: it may; else
-     * the status to refuse it with, and `detail`. */
+    /* Whether a request is admitted; texts are NULL for absent headers. 0: admitted; else the
+     * status to reject it with, and `detail`. */
     int (*admit)(void *context, const char *host, const char *origin, const char *authorization,
                  const char *token, const char **detail);
-    /* Whether this Authorization is the proxy's own token, which the server is not to see. */
+    /* Whether this Authorization header is the proxy's own token, which is not forwarded. */
     bool (*is_own_token)(void *context, const char *authorization);
-    void *(*begin)(void *context, pj_exchange *exchange); /* NULL: it is not followed */
+    void *(*begin)(void *context, pj_exchange *exchange); /* NULL: the request is not recorded */
     void (*progress)(void *context, void *request);
-    /* It has ended; the exchange goes over (also where `request` is NULL). Energy may be asked for
-     * until release. */
+    /* The request has ended; ownership of the exchange passes to the hook (also when `request` is
+     * NULL). `energy` may be called until release. */
     void (*end)(void *context, void *request, pj_exchange *exchange);
     void (*release)(void *context, void *request);
     const char *(*id)(void *context, void *request);

@@ -1,6 +1,6 @@
 /*
- * Forwards answers to the client and inserts the energy of their requests. Chunks keep their
- * boundaries: one that gets a figure is only longer.
+ * Forwards answers to the client and inserts the energy of their requests. Chunk boundaries are
+ * preserved; a chunk with a figure inserted is merely longer.
  */
 #include "attach/proxy_pair.h"
 
@@ -37,8 +37,8 @@ static pj_proxy_energy energy_now(const pj_proxy_options *o, const pj_pair *p, i
     return (pj_proxy_energy){NAN, NAN, NAN, NAN, NAN, "unavailable", NULL, false};
 }
 
-/* Copies what was received, framing included where it is chunked, with `"energy_joules": {...}` at
- * the places marked. False: no memory for it. */
+/* Copies the received bytes (including chunk framing) with `"energy_joules": {...}` inserted at the
+ * marked places. False: out of memory. */
 static bool insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes, size_t count,
                    int64_t now_ns, pj_buffer *to)
 {
@@ -60,7 +60,7 @@ static bool insert(const pj_proxy_options *o, const pj_pair *p, const char *byte
     return !to->failed;
 }
 
-/* X-Energy-Joules and what belongs to it, as lines of a head or trailer. */
+/* X-Energy-Joules and related fields, for a head or trailer section. */
 static void write_lines(const pj_proxy_options *o, const pj_pair *p, int64_t now_ns, pj_buffer *to)
 {
     pj_proxy_energy e = energy_now(o, p, now_ns);
@@ -84,7 +84,7 @@ void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count)
     pj_buffer_append(&to->bytes, bytes, count);
 }
 
-/* ---- looking in ----------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------- */
 
 void pj_pair_look(const pj_proxy_options *o, pj_pair *p)
 {
@@ -94,7 +94,7 @@ void pj_pair_look(const pj_proxy_options *o, pj_pair *p)
     if (p->request_hook) o->hooks.progress(o->hooks.context, p->request_hook);
 }
 
-/* What an answer says is only parsed once its bytes are on their way to the client. */
+/* An answer is parsed only after its bytes have been queued for the client. */
 static void look_later(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
                        int64_t now_ns)
 {
@@ -102,7 +102,7 @@ static void look_later(const pj_proxy_options *o, pj_pair *p, const char *bytes,
     if (p->unseen_ns != now_ns) pj_pair_look(o, p);
     p->unseen_ns = now_ns;
     if (pj_buffer_append(&p->unseen, bytes, count)) return;
-    p->unseen.failed = false; /* memory is out: look at once, at what is kept first */
+    p->unseen.failed = false; /* out of memory: parse immediately, stored bytes first */
     pj_pair_look(o, p);
     pj_exchange_payload(p->exchange, bytes, count, now_ns);
 }
@@ -126,7 +126,7 @@ static bool wants_figures(const pj_proxy_options *o, const pj_pair *p)
     return p->exchange && p->request_hook && !p->wants_none && !o->headers_only;
 }
 
-/* The head with lines of ours before its empty line; a Content-Length of `length` where it is not
+/* The head with our fields added, and with Content-Length replaced by `length` unless that is
  * negative. */
 static void queue_head(pj_pair *p, const pj_buffer *lines, long length)
 {
@@ -210,7 +210,8 @@ static void mark_spots(const pj_proxy_options *o, pj_pair *p, const char *bytes,
 static void queue_hold(pj_pair *p)
 {
     if (p->hold.length) pj_pair_queue(&p->to_client, p->hold.data, p->hold.length);
-    p->to_client.bytes.failed |= p->hold.failed; /* ends the connection: bytes are missing */
+    p->to_client.bytes.failed |=
+        p->hold.failed; /* the answer cannot be completed: close the connection */
     pj_buffer_clear(&p->hold);
     p->spot_count = 0;
 }
@@ -224,7 +225,7 @@ void pj_pair_flush_hold(pj_pair *p)
     queue_hold(p);
 }
 
-/* A chunk that is complete in hold, its size line included. */
+/* Handles a complete held chunk, including its size line. */
 static void queue_chunk(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
     pj_buffer grown;
@@ -245,7 +246,8 @@ static bool must_wait(const pj_pair *p)
            pj_exchange_answer(p->exchange)->finish_reason[0];
 }
 
-/* The last chunk and the trailer section, which may have come in pieces, with trailers of ours. */
+/* The last chunk and the trailer section, which may have arrived in pieces, with our trailers
+ * added. */
 static void queue_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
     pj_buffer lines;
@@ -262,8 +264,8 @@ static void queue_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
     pj_buffer_fini(&lines);
 }
 
-/* Data of a stream that is not chunked passes at once; only one that ends with the connection may
- * grow. */
+/* Forwards the data of an unchunked stream at once; figures can be inserted only if the
+ * connection's end delimits it. */
 static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
                       int64_t now_ns)
 {
@@ -293,7 +295,7 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
             return PJ_STEP_MORE;
         }
         mark_spots(o, p, bytes, part.bytes);
-        if (p->spot_count) pj_pair_look(o, p); /* the figure counts the tokens before it */
+        if (p->spot_count) pj_pair_look(o, p); /* the figure covers the tokens before it */
         if (!p->hold.length) p->hold_ns = now_ns;
         pj_buffer_append(&p->hold, bytes, part.bytes);
         p->chunk_bytes -= part.bytes;
@@ -342,7 +344,8 @@ static void queue_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
     pj_buffer_fini(&grown);
 }
 
-/* From here on the answer passes as it is: it is too much to be kept, or broke off. */
+/* From here on the answer is forwarded unchanged, because it is too large to hold or was cut off.
+ */
 static void give_up_whole(const pj_proxy_options *o, pj_pair *p)
 {
     queue_stream_head(o, p);

@@ -1,4 +1,4 @@
-/* What proxy.c and proxy_answer.c share: a client's connection and its counterpart. */
+/* Shared by proxy.c and proxy_answer.c: a client's connection and its connection to the server. */
 #ifndef PJ_ATTACH_PROXY_PAIR_H
 #define PJ_ATTACH_PROXY_PAIR_H
 
@@ -7,9 +7,9 @@
 #include "attach/wire.h"
 
 enum {
-    PJ_PAIR_HOLD_BYTES = 64 << 10,  /* of a chunk that may get a figure */
-    PJ_PAIR_BODY_BYTES = 32 << 20,  /* of a request, to be looked into */
-    PJ_PAIR_WHOLE_BYTES = 16 << 20, /* of an answer in one piece, to be looked into */
+    PJ_PAIR_HOLD_BYTES = 64 << 10,  /* maximum size of a held chunk */
+    PJ_PAIR_BODY_BYTES = 32 << 20,  /* maximum size of a request that is parsed */
+    PJ_PAIR_WHOLE_BYTES = 16 << 20, /* maximum size of a held unstreamed answer */
     PJ_PAIR_SPOTS = 8
 };
 
@@ -20,77 +20,78 @@ typedef struct pj_outgoing {
 } pj_outgoing;
 
 typedef enum pj_answer_mode {
-    PJ_ANSWER_PASS = 0, /* bytes as they come */
-    PJ_ANSWER_STREAM,   /* chunk by chunk, usage objects get a member */
-    PJ_ANSWER_WHOLE     /* kept until it is complete */
+    PJ_ANSWER_PASS = 0, /* forwarded as received */
+    PJ_ANSWER_STREAM,   /* chunk by chunk; usage objects get a member */
+    PJ_ANSWER_WHOLE     /* held until it is complete */
 } pj_answer_mode;
 
 typedef enum pj_pair_state {
-    PJ_PAIR_IDLE = 0, /* a request's head is awaited */
-    PJ_PAIR_REQUEST,  /* its body is passing */
-    PJ_PAIR_ANSWER,   /* the answer is awaited, or passing */
-    PJ_PAIR_WAITING,  /* the answer is complete or held, its energy is not final yet */
-    PJ_PAIR_CLOSING   /* what is queued is sent, then all ends */
+    PJ_PAIR_IDLE = 0, /* waiting for a request's head */
+    PJ_PAIR_REQUEST,  /* forwarding its body */
+    PJ_PAIR_ANSWER,   /* waiting for the answer, or forwarding it */
+    PJ_PAIR_WAITING,  /* the answer is complete or held; its energy is not final yet */
+    PJ_PAIR_CLOSING   /* sending what is queued, then closing */
 } pj_pair_state;
 
 typedef struct pj_pair {
     int client, server;           /* -1: none */
-    bool connecting, server_used; /* used: it carried a request before */
+    bool connecting, server_used; /* used: it has carried a request before */
     pj_pair_state state;
-    int64_t since_ns, heard_ns; /* in this state; last byte of either side */
-    pj_buffer in;               /* from the client, not taken yet */
+    int64_t since_ns, heard_ns; /* start of this state; last byte in either direction */
+    pj_buffer in;               /* received from the client, not processed yet */
     pj_outgoing to_client, to_server;
     /* the request */
     pj_wire_head request;
     pj_wire_body request_body;
-    pj_buffer body; /* of an inference, as far as it is looked into */
+    pj_buffer body; /* body of an inference request, as far as it is parsed */
     bool inference, takes_trailers, wants_wait, wants_none, ended, answered;
     char target[2048];
     pj_exchange *exchange;
     void *request_hook;
-    pj_buffer unseen; /* of the answer's payload: passed on, not parsed yet */
+    pj_buffer unseen; /* payload that was forwarded but not parsed yet */
     int64_t unseen_ns;
     /* the answer */
-    pj_buffer head; /* until it is complete */
+    pj_buffer head; /* incomplete head */
     pj_wire_head answer;
     pj_wire_body answer_body;
     pj_answer_mode mode;
     bool has_head;
     pj_usage_spot spot;
-    pj_buffer hold;       /* the chunk in progress, or the whole answer, with its framing */
-    uint64_t chunk_bytes; /* of the chunk in hold */
+    pj_buffer hold;       /* the current chunk, or the whole answer, with framing */
+    uint64_t chunk_bytes; /* size of the held chunk */
     bool in_chunk;
-    bool chunk_raw;    /* part of it is on its way already: it passes as it is */
-    bool framing_sent; /* a piece of a size line is */
-    pj_buffer late;    /* of the server, behind a chunk that waits */
+    bool chunk_raw;    /* part of it was already forwarded: the rest follows unchanged */
+    bool framing_sent; /* ... namely a piece of its size line */
+    pj_buffer late;    /* received from the server after a held chunk */
     int64_t hold_ns;
-    size_t spots[PJ_PAIR_SPOTS]; /* where in hold figures go */
+    size_t spots[PJ_PAIR_SPOTS]; /* offsets in `hold` at which figures are inserted */
     bool spot_empty[PJ_PAIR_SPOTS];
     uint32_t spot_count;
     int64_t ended_ns;
     bool shut; /* nothing more is sent to the client */
 } pj_pair;
 
-/* What became of bytes of an answer. */
+/* Result of processing bytes of an answer. */
 typedef enum pj_answer_step {
     PJ_STEP_MORE = 0,
     PJ_STEP_DONE,  /* the answer is complete and queued */
-    PJ_STEP_WAIT,  /* it has to wait for its energy */
-    PJ_STEP_BROKEN /* the server broke the rules: what came is queued */
+    PJ_STEP_WAIT,  /* waiting for its energy */
+    PJ_STEP_BROKEN /* protocol error of the server; the bytes received are queued */
 } pj_answer_step;
 
-/* The head is complete in pair->head and parsed in pair->answer: decides the mode, queues it. */
+/* Called with the complete head in pair->head, parsed in pair->answer: chooses the mode and queues
+ * the head. */
 void pj_pair_take_head(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
 pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const char *bytes,
                                  size_t count, int64_t now_ns);
 /* The server closed the connection. */
 pj_answer_step pj_pair_take_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
-/* The answer breaks off: queues what has come of it, so that it breaks off for the client alike. */
+/* The answer was cut off: queues what was received, so that the client sees the same. */
 void pj_pair_pass_what_came(const pj_proxy_options *o, pj_pair *p);
-/* Queues a chunk that has been held for too long as it is. */
+/* Queues a chunk that has been held too long, unchanged. */
 void pj_pair_flush_hold(pj_pair *p);
-/* Its energy is final, or there is no more time: queues what waited. DONE, or MORE for a stream
- * that goes on. */
+/* Called when the energy is final or the wait timed out: queues the held bytes. DONE, or MORE for a
+ * stream that continues. */
 pj_answer_step pj_pair_go_on(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
 /* Parses what has been passed on. */
 void pj_pair_look(const pj_proxy_options *o, pj_pair *p);

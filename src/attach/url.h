@@ -1,8 +1,8 @@
 /*
  * Addresses of servers: "http://host:port/prefix". Pure text; nothing is resolved here.
  *
- * Only http is spoken. An engine whose energy can be measured runs on this machine or on one that a
- * perjoule server watches, and neither needs TLS; https:// is refused with a sentence that says so.
+ * Only http is supported. An engine whose energy can be measured runs on this machine or on one
+ * monitored by a perjoule server, and neither needs TLS; https:// is rejected with an explanation.
  */
 #ifndef PJ_ATTACH_URL_H
 #define PJ_ATTACH_URL_H
@@ -13,14 +13,14 @@ enum { PJ_URL_HOST_BYTES = 256, PJ_URL_PATH_BYTES = 512 };
 
 typedef struct pj_url {
     char host[PJ_URL_HOST_BYTES];   /* without brackets */
-    char prefix[PJ_URL_PATH_BYTES]; /* "" or "/v1", without a slash at its end */
+    char prefix[PJ_URL_PATH_BYTES]; /* "" or "/v1", without a trailing slash */
     int port;
 } pj_url;
 
 pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err);
 /* "host:port", "[v6]:port" or ":port" (all of this machine's loopback). */
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err);
-/* "host:port" as a Host header has it. */
+/* "host:port" as in a Host header. */
 void pj_url_authority(const pj_url *url, char *text, size_t bytes);
 /* 127.0.0.0/8, ::1, localhost: a server there is covered by this machine's sensors. */
 bool pj_url_is_loopback(const pj_url *url);

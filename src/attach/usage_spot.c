@@ -50,7 +50,7 @@ static void take_string_byte(pj_usage_spot *s, char c)
         s->escaped = false;
     } else if (c == '\\') {
         s->escaped = true;
-        s->key_bytes = sizeof s->key; /* an escaped key is none of ours */
+        s->key_bytes = sizeof s->key; /* keys with escapes are never ours */
     } else if (c == '"') {
         s->in_string = false;
         s->has_key = true;

@@ -54,7 +54,7 @@ static bool take_status_line(const char *line, size_t length, pj_wire_head *head
     return head->status >= 100 && (length == 12 || line[12] == ' ');
 }
 
-/* One line from `at`, without CR LF; false: there is no whole line. */
+/* One line from `at`, without CR LF; false: it is incomplete. */
 static bool next_line(const char *bytes, size_t count, size_t at, size_t *length)
 {
     const char *end = memchr(bytes + at, '\n', count - at);
@@ -194,7 +194,7 @@ static const char *decide(const framing *f, pj_wire_head *head)
     return NULL;
 }
 
-/* The head's length with its empty line; 0: not there yet. */
+/* The head's length including its empty line; 0: incomplete. */
 static size_t find_end(const char *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
@@ -264,7 +264,7 @@ static int hex_value(char c)
     return -1;
 }
 
-/* One byte of framing. Returns the kind of part that ends with it, or FRAMING to go on. */
+/* Consumes one byte of framing. Returns the kind of part that ends with it, or FRAMING. */
 static pj_wire_part_kind take_framing(pj_wire_body *b, char c)
 {
     int digit = hex_value(c);

@@ -28,10 +28,10 @@ typedef struct pj_wire_head {
     char method[16];       /* of a request */
     char target[2048];     /* of a request */
     int minor;             /* of HTTP/1.x */
-    pj_body_kind body;     /* of a response: as if the request was no HEAD */
+    pj_body_kind body;     /* of a response, assuming that the request was not HEAD */
     uint64_t length;       /* PJ_BODY_LENGTH */
-    bool keep_alive;       /* the connection may carry another message */
-    bool upgrades;         /* Upgrade, which is not spoken here */
+    bool keep_alive;       /* the connection can be reused */
+    bool upgrades;         /* Upgrade, which is not supported */
     bool expects_continue; /* Expect: 100-continue */
 } pj_wire_head;
 
@@ -41,13 +41,13 @@ typedef enum pj_wire_verdict {
     PJ_WIRE_BAD
 } pj_wire_verdict;
 
-/* Looks at what has come so far. `why` (may be NULL) gets a sentence when the verdict is BAD. */
+/* Parses the bytes received so far. `why` (may be NULL) gets a sentence when the verdict is BAD. */
 pj_wire_verdict pj_wire_parse(const char *bytes, size_t count, bool is_request, pj_wire_head *head,
                               const char **why);
 /* The value of the first field of that name in a complete head, without the white space around
  * it; NULL: there is none. */
 const char *pj_wire_field(const char *head, size_t bytes, const char *name, size_t *length);
-/* Walks over the fields of a complete head: *at is 0 before the first call. */
+/* Iterates over the fields of a complete head; *at is 0 before the first call. */
 typedef struct pj_wire_line {
     const char *line; /* the whole line with CR LF */
     size_t line_bytes;
@@ -71,26 +71,26 @@ typedef enum pj_wire_part_kind {
 
 typedef struct pj_wire_part {
     pj_wire_part_kind kind;
-    size_t bytes; /* how many of the input it takes */
+    size_t bytes; /* number of input bytes consumed */
     uint64_t chunk_bytes;
 } pj_wire_part;
 
 typedef struct pj_wire_body {
     pj_body_kind kind;
-    uint64_t left; /* of the length, or of the chunk */
+    uint64_t left; /* bytes left of the body or of the chunk */
     uint8_t state;
     uint8_t digits;
     bool done;
-    uint32_t line_bytes; /* of a size line or the trailers so far */
+    uint32_t line_bytes; /* length of the size line or trailer section so far */
 } pj_wire_body;
 
 void pj_wire_body_begin(pj_wire_body *body, pj_body_kind kind, uint64_t length);
-/* The next part of the input. Takes at least one byte of a body that is not done. */
+/* The next part of the input. Consumes at least one byte unless the body is complete. */
 pj_wire_part pj_wire_body_next(pj_wire_body *body, const char *bytes, size_t count);
 
-/* Between two chunks: nothing of the next one's size line has come yet. */
+/* Between two chunks: no byte of the next size line has been received. */
 bool pj_wire_body_between(const pj_wire_body *body);
-/* The size line of the last chunk has come, the end of the trailer section has not. */
+/* The last chunk's size line has been received, the end of the trailer section has not. */
 bool pj_wire_body_ending(const pj_wire_body *body);
 
 #endif

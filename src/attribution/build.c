@@ -327,7 +327,8 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     info->prefill_ms = phase_ms(d, PJ_PHASE_PREFILL);
     info->decode_ms = phase_ms(d, PJ_PHASE_DECODE);
     if (!info->output_tokens) info->output_tokens = d->token_count;
-    if (isnan(info->overhead_share) && !isnan(info->overhead_ms)) /* of an earlier version */
+    if (isnan(info->overhead_share) &&
+        !isnan(info->overhead_ms)) /* a spool of an earlier version */
         info->overhead_share = fmin(info->overhead_ms / info->total_ms, 1);
     return PJ_OK;
 }
@@ -440,8 +441,8 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     if (row->text) data->warning_count++;
 }
 
-/* Which rows are allocated: those of a time in which the run had less than all of the energy; all
- * of them without shares. */
+/* Whether a row's energy is allocated: it is where the run had less than the whole energy; without
+ * share records all rows are. */
 typedef struct allocated_time {
     const pj_shares *shares;
     int64_t begin_ns;
@@ -461,7 +462,7 @@ static void set_allocated(const allocated_time *t, double start_ms, double durat
     for (uint32_t i_ = 0; i_ < (count); i_++) \
     set_allocated(t, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
 
-/* Energies of a request or a run among others are shares by rule, whatever divided them further. */
+/* Energies of a request or a concurrent run are allocated, however they were divided further. */
 static void mark_allocated(pj_run_data *d, const allocated_time *t)
 {
     SET_ALLOCATED(t, d->phases, d->phase_count);

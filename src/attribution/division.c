@@ -8,7 +8,7 @@
 
 #define LONGEST_CELL_NS (5 * PJ_NS_PER_S)
 #define KEPT_NS         (3 * PJ_NS_PER_S) /* of the curves before the first open cell */
-#define MOST_MISSING    0.05              /* with more of a window unknown, all of it is */
+#define MOST_MISSING    0.05 /* if more of a window is unknown, the whole window is unknown */
 
 typedef struct cell {
     int64_t begin_ns, end_ns;  /* end 0: the present one */
@@ -20,7 +20,8 @@ struct pj_division_member {
     uint64_t first; /* number of its first cell */
     double *shares; /* [count] of its cells */
     size_t count, capacity;
-    size_t announced, written; /* cells whose share, whose energies were given out */
+    size_t announced,
+        written; /* cells whose share, and whose energies, have been reported to the run */
     double weight;
     bool has_left, is_shared;
 };
@@ -32,7 +33,7 @@ typedef struct rail_sum {
 
 struct pj_division_window {
     pj_division_window *next;
-    int64_t begin_ns, end_ns, taken_ns; /* end 0: open; what was added up ends at taken_ns */
+    int64_t begin_ns, end_ns, taken_ns; /* end 0: open; its sum so far reaches taken_ns */
     rail_sum sums[];
 };
 
@@ -105,7 +106,7 @@ static cell *present(pj_division *d)
     return last && !last->end_ns ? last : NULL;
 }
 
-/* Ends the present cell and begins another. False: out of memory, the present one goes on. */
+/* Closes the current cell and opens the next. False: out of memory, the current cell continues. */
 static bool cut(pj_division *d, int64_t *at_ns)
 {
     cell *now = present(d);
@@ -150,7 +151,7 @@ static bool add_share(pj_division_member *m, double share)
     return true;
 }
 
-/* The shares in the cell that has just begun. */
+/* Computes the shares of the cell that has just begun. */
 static bool set_shares(pj_division *d)
 {
     bool ok = true;
@@ -159,7 +160,7 @@ static bool set_shares(pj_division *d)
     return ok;
 }
 
-/* Everybody who is interested in cells of a time that is over has got them. */
+/* Drops cells that no run or window needs any more. */
 static void drop_cells(pj_division *d)
 {
     size_t spare = d->settled;

@@ -16,7 +16,7 @@
 #include <math.h>
 
 /* Share of a run that windows must have covered. A run shorter than the sensor's period needs
- * nearly all of it, since nothing similar tells what the rest took. */
+ * nearly full coverage, since no similar work elsewhere in the run tells what the rest took. */
 #define LEAST_OBSERVED       0.1
 #define LEAST_OBSERVED_SHORT 0.9
 

@@ -1,7 +1,7 @@
 /* Pools classes for the fit, whose cost grows with the cube of their number. In a run of many
  * classes, those with less than a thousandth of the time share one power per phase, as do all
  * beyond the largest MOST_CLASSES. Runs of up to FEW_CLASSES keep them all: an exact counter can
- * separate even small classes, and a pooled power is wrong for each of its members. */
+ * separate even small classes, and one pooled power would be wrong for each of them. */
 #include "attribution/joules.h"
 
 #include "base/memory.h"

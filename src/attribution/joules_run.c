@@ -164,7 +164,7 @@ static void query_share(const pj_joules *j, uint32_t rail, int64_t begin_ns, int
 static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *row, double *ms)
 {
     const pj_tree *tree = j->tree;
-    bool whole = row->phase == PJ_PHASE_COUNT; /* the run: one interval, its own node */
+    bool whole = row->phase == PJ_PHASE_COUNT; /* the whole run is one interval: the root node */
     pj_sd sd = {0, 0, 0};
     for (uint32_t k = tree->child_begin[0]; k <= tree->child_begin[1]; k++) {
         if (k == tree->child_begin[1] && !whole) break;
@@ -185,8 +185,8 @@ static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *ro
     row->net_sd.gain_mj *= (float)fabs(1 - idle * *ms * 1e-3 / row->gross_mj);
 }
 
-/* For a rail that was: the sum of the rows. `ms` is time in which the run drew idle power: the
- * share of a time that others shared. */
+/* For a rail that was shared among leaves: the sum of the rows. `ms` is the time for which the run
+ * is charged idle power: its share of the duration where it ran beside others. */
 static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
@@ -270,8 +270,8 @@ static double calibrated_interval(const pj_joules *j, const pj_rail_result *lead
     return then < 0.001 ? fmin(now, 0.001) : fmin(now, then);
 }
 
-/* Over the tokens' classes only: model loading may take most of a short run's energy, and says
- * nothing about how well its components are separated. */
+/* Over the classes inside tokens only: model loading may dominate a short run's energy but says
+ * nothing about how well components are separated. */
 static double interval_now(const pj_joules *j, const pj_fit *fit)
 {
     bool *counted = pj_alloc(j->pool_count, sizeof *counted);

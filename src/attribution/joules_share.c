@@ -1,7 +1,8 @@
 /*
- * A run among others: what its leaves would have taken alone becomes its share. Where the energy of
- * a part of its time was determined for all runs together, the leaves of that part add up to the
- * share of it, to the nanojoule; else each is multiplied by the share.
+ * Concurrent runs: scales leaf energies, computed as if the run had been alone, to the run's share.
+ * Where the energy of a part of the run's time was determined for all runs together, the leaves of
+ * that part add up to the run's share of it, to the nanojoule; elsewhere each leaf is multiplied by
+ * the share.
  */
 #include "attribution/joules.h"
 
@@ -12,7 +13,7 @@
 /* Leaves of one part: [begin, end) of the tree's. */
 typedef struct part_leaves {
     uint32_t begin, end;
-    int64_t sum_nj, sum_ns; /* sum_nj unknown: some of them is */
+    int64_t sum_nj, sum_ns; /* sum_nj is unknown because a leaf is */
 } part_leaves;
 
 static part_leaves leaves_of(const pj_joules *j, uint32_t part, uint32_t from)

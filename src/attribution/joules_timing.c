@@ -21,7 +21,7 @@ enum { CLIMB_ROUNDS = 8, MOST_REFINED = 100 };
 /* prior probability of the usual values if undeclared: no delay, window = period */
 #define UNSURE   0.5
 #define LIGHTEST 0.02 /* less likely timings are dropped */
-#define AGREED   0.9  /* weight of one window length that settles it */
+#define AGREED   0.9  /* weight above which one window length is accepted as the only one */
 #define CLEAR    7    /* range of readings, in standard deviations of their noise */
 
 typedef struct candidate {
@@ -133,7 +133,7 @@ static int64_t length_of(const pj_rail *rail, int64_t period, int64_t window)
     return window > 0 ? window : rail->window_ns > 0 ? rail->window_ns : period;
 }
 
-/* The delays that are tried with windows of a length: how long, how far apart. */
+/* The candidate delays for a window length: the longest, and the step between them. */
 static int64_t longest_delay(const pj_rail *rail, int64_t period, int64_t window)
 {
     int64_t length = length_of(rail, period, window);
@@ -248,7 +248,8 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
 
 /* ---- refinement with all classes ----------------------------------------------------------- */
 
-/* What phases leave open the classes may settle: a component of many milliseconds has edges too. */
+/* Where phases leave several timings possible, classes may decide: a component of many milliseconds
+ * has edges too. */
 static bool use_classes(search *s, pj_joules *j)
 {
     const pj_tree *tree = j->tree;

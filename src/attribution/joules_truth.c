@@ -90,7 +90,8 @@ static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count,
     return PJ_OK;
 }
 
-/* Simulated readings as `--interval` has them: it made the rail's period longer than the sensor's.
+/* Coarsens simulated readings to `--interval`, which made the rail's period longer than the
+ * sensor's.
  */
 static pj_status feed_coarsened(pj_curve *curve, const pj_rail *sensor, int64_t interval_ns,
                                 const pj_reading *readings, size_t count, pj_error *err)

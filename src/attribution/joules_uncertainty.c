@@ -258,8 +258,8 @@ static void weigh_timings(const pj_rail_result *result, const uint32_t *leaves, 
     }
 }
 
-/* The figures of a run alone become those of its share: in proportion, plus what is not known of
- * the energy of the times in which the share was constant. */
+/* Converts the uncertainty of a run computed as if alone to that of its share: scaled by the share,
+ * plus the uncertainty of the energy of each part in which the share was constant. */
 static void scale_figure(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
                          size_t count, set_figure *figure)
 {
@@ -299,7 +299,7 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
         g->member[leaves[i]] = true;
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
-    if (!result->has_fit) { /* shared by time: all of it may belong to others */
+    if (!result->has_fit) { /* shared by time: all of it may belong to other spans */
         figure->random_var = figure->gross_mj * figure->gross_mj;
         return;
     }

@@ -10,14 +10,14 @@
 enum {
     CELL_NS = 20 * PJ_NS_PER_MS,
     ESTIMATE_CELLS = 64,          /* at most, of an estimate before its last second */
-    KEEP_NS = 120 * 1000000000ll, /* of the curves before what is settled */
-    POINTS_MAX = 1 << 16          /* of one entry; beyond it, time is resolved half as finely */
+    KEEP_NS = 120 * 1000000000ll, /* curves kept before the settled time */
+    POINTS_MAX = 1 << 16 /* maximum points of one entry; when exceeded, its resolution is halved */
 };
 #define RATE_NS          (PJ_NS_PER_S)
-#define USUAL_PREFILL    1000.0 /* tokens per second, until some were seen */
-#define RATE_UNCERTAINTY 0.3    /* relative 1 sigma of power that is carried on */
+#define USUAL_PREFILL    1000.0 /* assumed tokens per second until some have been observed */
+#define RATE_UNCERTAINTY 0.3    /* relative 1 sigma of extrapolated power */
 
-/* Work done by a time, in tokens; straight lines between steps. */
+/* Cumulative work in tokens; linear between steps. */
 typedef struct work_step {
     int64_t t_ns;
     double work;
@@ -29,12 +29,12 @@ struct pj_ledger_entry {
     double prompt_work, cached, output;
     work_step *steps; /* the first one is the begin */
     size_t step_count, step_capacity;
-    size_t cursor; /* of the last look-up */
+    size_t cursor; /* cache: result of the last look-up */
     int64_t *t_ns;
     double *mj; /* [point][rail] */
     size_t point_count, point_capacity, thinning;
     double taken_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
-    double input_mj;                          /* of the total, settled, before the first token */
+    double input_mj; /* of the total, settled; of that, before the first token */
     double soft_mj, soft_input_mj, recent_mj; /* estimated beyond; of the last second */
     int64_t recent_ns;
     double weight, context_weight; /* scratch of a cell */
@@ -54,7 +54,7 @@ struct pj_ledger {
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
     double divided_mj;
-    double prefill_rate; /* tokens per nanosecond, as seen */
+    double prefill_rate; /* observed tokens per nanosecond */
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_
 static bool add_step(pj_ledger_entry *e, int64_t t_ns, double work)
 {
     work_step *last = e->step_count ? &e->steps[e->step_count - 1] : NULL;
-    if (last && t_ns <= last->t_ns) { /* several tokens of one moment, or an unruly clock */
+    if (last && t_ns <= last->t_ns) { /* several tokens at one time, or a clock that went back */
         last->work = work;
         return true;
     }
@@ -177,7 +177,7 @@ static bool add_step(pj_ledger_entry *e, int64_t t_ns, double work)
     return true;
 }
 
-/* Power of the machine over the last second that is known. */
+/* Mean power of the machine over the last known second. */
 static double recent_mw(const pj_ledger *l, int64_t known_ns)
 {
     pj_curve_energy energy;
@@ -188,8 +188,8 @@ static double recent_mw(const pj_ledger *l, int64_t known_ns)
     return NAN;
 }
 
-/* Before anything is known of a request: it takes its part of what the machine last drew. How that
- * divides into input and output is not known. */
+/* For a request of which no energy is known yet: its share of the machine's last known power. How
+ * that divides into input and output is unknown. */
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 {
     uint32_t live = 1;
@@ -220,7 +220,8 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->thinning = 1;
     e->figure = first_figure(l, e->begin_ns);
     if (l->settled_ns == INT64_MIN) l->settled_ns = e->begin_ns;
-    if (!l->entries) l->settled_ns = e->begin_ns; /* the time before it belongs to no request */
+    if (!l->entries)
+        l->settled_ns = e->begin_ns; /* time before the first request is attributed to none */
     e->next = l->entries;
     l->entries = e;
     return e;
@@ -273,8 +274,8 @@ static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t 
     return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
-/* The last step not after a time, which lies between the first step and the last. Most look-ups
- * are a little after the previous one. */
+/* The last step at or before a time, which lies between the first and the last step. Starts at the
+ * previous result, because look-ups mostly advance. */
 static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
 {
     enum { NEAR = 4 };
@@ -309,8 +310,9 @@ static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
 typedef struct cell {
     int64_t begin_ns, end_ns;
     uint32_t live;
-    double weights, decoding;             /* sums of weights: of all, of those that decode */
-    double context_part, context_weights; /* of decode's energy, what contexts take */
+    double weights, decoding; /* sums of weights: of all requests, of those in decode */
+    double context_part,
+        context_weights; /* fraction of decode's energy spent on reading contexts */
 } cell;
 
 static bool is_live(const pj_ledger_entry *e, const cell *c)
@@ -323,7 +325,7 @@ static bool is_decoding(const pj_ledger_entry *e, const cell *c)
     return e->first_ns && e->first_ns <= c->begin_ns;
 }
 
-/* The last edge of the grid that is not after a time. */
+/* The last edge of the time grid at or before a time. */
 static int64_t grid_before(int64_t t_ns, int64_t width_ns)
 {
     return t_ns - (t_ns % width_ns + width_ns) % width_ns;
@@ -342,8 +344,8 @@ static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, 
     return edge;
 }
 
-/* What contexts take of the bytes that decode reads in this cell: a step for all reads the weights
- * once; each token reads its own context. */
+/* The fraction of the bytes read by decode in this cell that are contexts: a shared step reads the
+ * weights once; each token reads its own context. */
 static void weigh_contexts(const pj_ledger *l, cell *c)
 {
     double steps = 0;
@@ -372,7 +374,7 @@ static void weigh(const pj_ledger *l, cell *c)
     if (l->rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
 }
 
-/* An entry's part of the energy above idle. */
+/* An entry's fraction of the energy above idle. */
 static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
 {
     if (l->rule == PJ_BATCH_EQUAL || !(c->weights > 0)) return 1.0 / c->live;
@@ -382,7 +384,7 @@ static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *
     return c->decoding / c->weights * of_decode;
 }
 
-/* Idle energy of a cell, never more than was drawn; 0 where none is known. */
+/* Idle energy of a cell, at most what was drawn; 0 where no baseline is known. */
 static double idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const cell *c)
 {
     double idle = l->idle_mw[rail] * (double)(c->end_ns - c->begin_ns) * 1e-9;
@@ -406,7 +408,8 @@ static void thin(pj_ledger_entry *e, uint32_t rails)
     size_t kept = 1;
     for (size_t i = 2; i < e->point_count; i += 2, kept++) {
         for (uint32_t r = 0; r < rails; r++) {
-            double between = e->mj[(i - 1) * rails + r]; /* unknown before it: so it is across */
+            double between =
+                e->mj[(i - 1) * rails + r]; /* unknown before it: unknown across both */
             e->mj[kept * rails + r] = isnan(between) ? NAN : e->mj[i * rails + r];
         }
         e->t_ns[kept] = e->t_ns[i];
@@ -578,9 +581,8 @@ static void estimate_cells(pj_ledger *l, int64_t from_ns, int64_t until_ns, int6
     }
 }
 
-/* Everything from what is settled to what is known, without settling it. A request that has been
- * working on its prompt for long keeps much from being settled: it is then seen in wider cells, so
- * that an estimate costs no more. */
+/* Estimates the time between settled and known without settling it. A long prefill keeps that time
+ * growing; it is then divided in wider cells, so that the cost of an estimate stays bounded. */
 static void estimate_known(pj_ledger *l, int64_t known_ns)
 {
     int64_t recent_ns = grid_before(known_ns - RATE_NS, CELL_NS);
@@ -590,7 +592,7 @@ static void estimate_known(pj_ledger *l, int64_t known_ns)
     estimate_cells(l, recent_ns, known_ns, CELL_NS, true);
 }
 
-/* Adds what an entry took of the last second in settled time. */
+/* Adds an entry's energy in the settled part of the last second. */
 static void add_settled_recent(const pj_ledger *l, pj_ledger_entry *e, int64_t known_ns)
 {
     size_t low = 0, last = e->point_count ? e->point_count - 1 : 0, rails = l->rail_count;
@@ -654,7 +656,7 @@ void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
 {
     if (!e->settled) {
-        pj_ledger_figure early = e->figure; /* of a moment when its first token may not have come */
+        pj_ledger_figure early = e->figure; /* the time asked for may precede its first token */
         early.first_ns = e->first_ns;
         return early;
     }

@@ -1,18 +1,17 @@
 /*
- * Dividing the energy of a machine between requests that a server works on at the same time. No
- * sensor sees one request apart, so the division is a rule, and what it yields is `allocated`:
- *   tokens  every moment's energy by the rates at which requests advance then: prompt tokens that
- *           were not cached over the time of prefill, output tokens over the time between them
- *   bytes   the same between prefill and decode; within decode, the part of the energy that reading
- *           the cached keys and values takes goes by the length of each context, and the part for
- *           the weights, which is read once for all, by the steps that each took part in. Idle
- * power equally
+ * Divides a machine's energy between the requests that a server is processing at the same time. No
+ * sensor can separate them, so the division is a convention and its result is `allocated`:
+ *   tokens  at every moment in proportion to the requests' token rates: uncached prompt tokens over
+ *           the duration of prefill, output tokens over the time between them
+ *   bytes   the same between prefill and decode; within decode, the energy of reading the KV cache
+ *           is divided by context length, and that of reading the weights, which are read once for
+ *           all, by the number of steps that each request took part in; idle power equally
  *
  * Time is cut into cells at every begin, first token and end, and at least every 20 ms. Once the
- * sensors have seen a cell it is divided, once and for all (pj_ledger_settle): parts add up to the
- * whole by construction, whoever asks later. Until then figures are estimates and say so.
+ * sensors have covered a cell, it is divided once and for all (pj_ledger_settle), so that parts add
+ * up to the whole by construction. Until then figures are estimates and are marked as such.
  *
- * Time without requests belongs to nobody. Pure data, no clock and no thread; one thread at a time.
+ * Time without requests is attributed to none. Pure data, no clock, no thread; not thread-safe.
  */
 #ifndef PJ_ATTRIBUTION_LEDGER_H
 #define PJ_ATTRIBUTION_LEDGER_H
@@ -28,9 +27,9 @@ typedef struct pj_ledger_options {
     uint32_t rail_count;
     const double *idle_mw; /* [rail_count], NAN: unknown; NULL: all unknown */
     pj_batch_rule rule;    /* PJ_BATCH_BYTES needs both figures below */
-    double weight_bytes;   /* that one step reads */
+    double weight_bytes;   /* read by one step */
     double context_bytes;  /* keys and values of one token of context */
-    bool keeps_all;        /* the machine's energy may be asked for over any time later */
+    bool keeps_all;        /* pj_ledger_machine may later be called for any interval */
 } pj_ledger_options;
 
 pj_ledger *pj_ledger_new(const pj_ledger_options *options); /* NULL when memory is out */
@@ -41,30 +40,30 @@ pj_batch_rule pj_ledger_rule(const pj_ledger *ledger);      /* that is applied *
 pj_status pj_ledger_read(pj_ledger *ledger, const pj_reading *reading, pj_error *err);
 /* Until when every rail that counts in the total is known; INT64_MIN: nothing is. */
 int64_t pj_ledger_known_ns(const pj_ledger *ledger);
-/* Energy of the machine over an interval, by what is known of it. */
+/* Energy of the machine over an interval, as far as it is known. */
 void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
                        pj_curve_energy *energy);
 
 /* ---- requests, in order of time ------------------------------------------------------------- */
 
-/* `prompt_guess`: tokens of the prompt as far as its length tells. NULL when memory is out. */
+/* `prompt_guess`: prompt tokens estimated from the length of the text. NULL when out of memory. */
 pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double prompt_guess);
-/* Better known now: tokens of the prompt that were worked on, and the cached ones. */
+/* Corrects the guess: prompt tokens that were processed, and those that were cached. */
 void pj_ledger_prompt(pj_ledger_entry *entry, double worked_on, double cached);
-/* So many output tokens more have come; the first call ends the prefill. */
+/* Adds output tokens; the first call ends the prefill. */
 void pj_ledger_tokens(pj_ledger_entry *entry, int64_t at_ns, double tokens);
 void pj_ledger_leave(pj_ledger_entry *entry, int64_t end_ns);
-/* The entry is not needed any more: it has left, and its figures were taken. */
+/* Releases an entry that has ended and whose figures have been read. */
 void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
 
 /* ---- dividing ------------------------------------------------------------------------------- */
 
-/* Divides all time up to `until_ns`, whether it is known or not: what is not known by then stays
- * unknown in every part. */
+/* Divides all time up to `until_ns`; what the sensors have not covered by then stays unknown in
+ * every share. */
 pj_status pj_ledger_settle(pj_ledger *ledger, int64_t until_ns, pj_error *err);
-/* Until when shares no longer change: every rail is known, and so is the work that every request in
- * flight has done. Settling up to there now and then changes no share, and leaves less to be
- * estimated. INT64_MIN: nothing is known. */
+/* The time up to which shares are final: every rail and the work of every request in flight are
+ * known. Settling up to it from time to time changes no share and leaves less to estimate.
+ * INT64_MIN: nothing is known. */
 int64_t pj_ledger_certain_ns(const pj_ledger *ledger);
 /* Estimates for all entries as of now, from known energy and the rates of the last second. */
 void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
@@ -77,10 +76,11 @@ typedef struct pj_ledger_figure {
     int64_t at_ns;    /* as of when */
     int64_t first_ns; /* first token; 0: not yet */
     bool provisional; /* some of it is estimated */
-    bool shared;      /* others were in flight at the same time */
+    bool shared;      /* other requests were in flight at the same time */
 } pj_ledger_figure;
 pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
-/* Carries an estimate on to a later moment at its rate: until the first token it is input's. */
+/* Extrapolates an estimate to a later time at its rate; until the first token the growth counts as
+ * input. */
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns);
 
 /* The energy of a settled entry per rail, cumulative from its begin: points in order of time, the
@@ -96,7 +96,7 @@ pj_ledger_series pj_ledger_series_of(const pj_ledger *ledger, const pj_ledger_en
 /* 1 sigma of a settled entry's energy on a rail without that of the gain, and its idle energy. */
 double pj_ledger_sd_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
 double pj_ledger_idle_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
-/* All that was divided so far, between all entries, of the rails that count in the total. */
+/* Energy divided so far among all entries, over the rails that count in the total. */
 double pj_ledger_divided_mj(const pj_ledger *ledger);
 
 #endif

@@ -52,7 +52,7 @@ static void add_part(pj_shares *s, const pj_tree *tree, pj_share_part part)
     bool is_whole = part.begin_ns >= from_ns && part.end_ns <= tree->end_ns;
     if (part.begin_ns < from_ns) part.begin_ns = from_ns;
     if (part.end_ns > tree->end_ns) part.end_ns = tree->end_ns;
-    if (!is_whole) part.energies = NULL; /* damaged: of another time than it says */
+    if (!is_whole) part.energies = NULL; /* damaged: its interval does not match */
     if (part.end_ns > part.begin_ns) s->parts[s->count++] = part;
 }
 
@@ -71,7 +71,7 @@ pj_status pj_shares_read(const pj_tree *tree, pj_shares *s, pj_error *err)
     }
     size_t count = collect(tree, all);
     qsort(all, count, sizeof *all, by_begin);
-    double share = 1; /* announced, of the time that no energies are known of */
+    double share = 1; /* announced share for a time without determined energies */
     int64_t until_ns = tree->begin_ns;
     for (size_t i = 0; i < count; i++) {
         const pj_share_record *r = &all[i].record;

@@ -61,7 +61,7 @@ typedef struct pj_tree {
     uint32_t recent_class[PJ_RECENT_CLASSES]; /* cache, by a hash of the class key */
     /* class of time outside phases, and outside the run */
     uint32_t idle_class;
-    /* some span may stand apart inside another, see pj_tree_stands_apart */
+    /* some span may not be charged to its enclosing span, see pj_tree_stands_apart */
     bool nested;
     bool overlaps;           /* some leaves overlap: several threads or devices */
     const pj_record **notes; /* facts, rails, warnings and readings, for pj_build */

@@ -39,7 +39,7 @@ void pj_json_double(pj_json *json, double value); /* shortest form that reads ba
 void pj_json_float(pj_json *json, float value);   /* shortest form that reads back equal as float */
 void pj_json_bool(pj_json *json, bool value);
 void pj_json_null(pj_json *json);
-void pj_json_raw(pj_json *json, const char *text, size_t bytes); /* a value that is JSON already */
+void pj_json_raw(pj_json *json, const char *text, size_t bytes); /* a value that is already JSON */
 
 /* "key": value in one call. */
 void pj_json_kv_string(pj_json *json, const char *key, const char *text);

@@ -58,8 +58,8 @@ static void set_prior(pj_regression *r)
 
 /* ---- noise and drift ------------------------------------------------------------------------ */
 
-/* Grids: noise from a perfect to a useless sensor; drift relative to the mean power. A counter
- * without drift shows so to many more digits than any power reading could. */
+/* Grids: noise from a perfect to a useless sensor; drift relative to the mean power. The absence of
+ * drift can be seen to many more digits with a counter than with power readings. */
 static const double drift_grid[] = {0.005, 0.02, 0.08}; /* besides "practically none" */
 #define LEAST_NOISE      1e-6
 #define LEAST_NOISE_EVER 1e-9
@@ -69,7 +69,7 @@ static const double drift_grid[] = {0.005, 0.02, 0.08}; /* besides "practically 
 #define FINE_STEP        1.12
 #define LARGEST_STEP     1.6  /* where the evidence is flat */
 #define FLAT             0.1  /* a smaller change of the log evidence makes steps larger, */
-#define STEEP            0.5  /* a larger one resets them */
+#define STEEP            0.5  /* a larger change resets them */
 #define LEAST_WEIGHT     1e-3 /* relative to the best: less likely levels are dropped */
 enum { DRIFTS = 1 + sizeof drift_grid / sizeof *drift_grid, MAX_NOISES = 64 };
 /* Of power within a class, relative to the usual one, and how probable each is beforehand. */

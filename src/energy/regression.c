@@ -186,8 +186,8 @@ static double reading_variance(const pj_regression *r, double reading_mj, double
     return rounding * rounding + early * early;
 }
 
-/* Of a window that a lagging sensor closes at its end: the weight of a reading's error there, and,
- * as the negative of what is returned, at its begin. They differ by 1. */
+/* For a window of a lagging sensor: the weight of the error of the reading at its end (closing)
+ * and, with a negative sign, of that at its begin (opening). They differ by 1. */
 static double closing(const pj_window *w)
 {
     return 1 / (1 - pj_lag_decay(w));

@@ -5,15 +5,16 @@
  * here and then reach the real ones:
  *
  * - llama_decode, llama_encode and, since the middle of 2026, llama_process: each call is a step.
- * The batch says how many tokens of which sequences it holds (llama_batch.h): several of one
- * sequence are a part of a prompt, one is a generated token.
- * - ggml_backend_sched_set_eval_callback: where the program sets no callback of its own, ours asks
- *   for the ends of layers' parts (PERJOULE_LLAMA=module) or for every node (deep). ggml then
- *   computes up to there, synchronises and tells us.
+ *   The number of tokens per sequence is read from the batch (llama_batch.h): several tokens of a
+ *   sequence are part of a prompt, one is a generated token.
+ * - ggml_backend_sched_set_eval_callback: unless the program sets its own callback, ours requests
+ *   the last node of each part of a layer (PERJOULE_LLAMA=module) or every node (deep). ggml then
+ *   computes up to that node, synchronises and calls back.
  *
- * No header of theirs is used. Lines go to the descriptor in PERJOULE_MARKERS after each step, in
- * the grammar of docs/formats.md, never blocking. While the pipe is full they are kept; once there
- * are too many, the nodes of a step or whole steps are left out and counted in a line `lost N`.
+ * No llama.cpp header is used. After each step, marker lines (docs/formats.md) are written to the
+ * descriptor in PERJOULE_MARKERS without blocking. While the pipe is full they are buffered; when
+ * the buffer is full, the nodes of a step, or whole steps, are dropped and counted in a line `lost
+ * N`.
  */
 #include "inject/llama_batch.h"
 #include "inject/llama_nodes.h"
@@ -33,9 +34,9 @@
 #include <unistd.h>
 
 #define GAP_NS  INT64_C(250000000) /* without a step for longer, generation has paused */
-#define EXIT_NS INT64_C(500000000) /* for a full pipe to be read when the process ends */
+#define EXIT_NS INT64_C(500000000) /* wait for a full pipe to be read at exit */
 
-/* Steps leave STEP_BYTES free: a step's own lines, and the ends of what is open. */
+/* Steps leave STEP_BYTES free for a step's own lines and for closing what is open. */
 enum { NODES = 1 << 16, LINES_BYTES = 4 << 20, WRITE_BYTES = 4096, STEP_BYTES = 8192 };
 
 /* ---- their interface ----------------------------------------------------------------------- */
@@ -59,8 +60,8 @@ static struct {
     const void *context; /* the first one that decoded; others are sections of its steps */
     step_kind phase;
     bool step_open;
-    int64_t active_ns; /* when the program was last seen in the context */
-    /* The first step, until it is known whether it was the warm-up: what was said before it. */
+    int64_t active_ns; /* when the program last called a function on the context */
+    /* The first step may be the warm-up: the length of the lines before it, to discard it later. */
     bool is_undecided;
     size_t decided_bytes;
     int64_t first_ns;
@@ -69,7 +70,7 @@ static struct {
     size_t used;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .marker_fd = -1};
 
-/* Of the step that this thread is in. */
+/* State of the step in progress on this thread. */
 static _Thread_local struct {
     bool is_in;
     uint32_t count;
@@ -78,8 +79,8 @@ static _Thread_local struct {
 } step;
 static _Thread_local node *nodes; /* of the step in progress; allocated at its first */
 
-static char
-    lines[LINES_BYTES]; /* [state.used], under the mutex; apart, so that the file stays small */
+static char lines[LINES_BYTES]; /* [state.used], under the mutex; not in `state`, so that it stays
+                                   out of the file */
 
 static int64_t now_ns(void)
 {
@@ -90,7 +91,7 @@ static int64_t now_ns(void)
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* A pipe counts pages, so that not all of it may be usable. */
+/* Pipe capacity is counted in pages, so that not all of it may be usable. */
 static size_t room_in_pipe(void)
 {
     int waiting = 0;
@@ -99,8 +100,8 @@ static size_t room_in_pipe(void)
     return waiting < size ? (size_t)(size - waiting) * 3 / 4 : 0;
 }
 
-/* Whole lines, as many as fit into one write that is not mixed with others. What the pipe does not
- * take stays for later. */
+/* Writes whole lines, at most PIPE_BUF bytes per write so that writes are atomic. The rest stays in
+ * the buffer. */
 static void flush(void)
 {
     size_t done = 0;
@@ -119,7 +120,7 @@ static void flush(void)
     errno = kept;
 }
 
-/* The process ends: a pipe that is being read is given time to take the rest. */
+/* At exit: waits a moment for the reader to drain the pipe. */
 static void flush_at_exit(void)
 {
     int64_t until_ns = now_ns() + EXIT_NS, left_ns;
@@ -292,7 +293,7 @@ static void say_node(open_parts *open, const node *n, int64_t before_ns)
     say_times(n->begin_ns, n->end_ns, "span operation %s", c->operation);
 }
 
-/* All or none of a step's nodes: half of them would look like a cheap step. */
+/* All or none of a step's nodes are written: with half of them the step would look cheaper. */
 static void say_nodes(void)
 {
     enum { MOST = 240, USUAL = 110 }; /* bytes per node, with the ends and begins around it */
@@ -310,7 +311,8 @@ static void say_nodes(void)
     close_part(&open, nodes[count - 1].end_ns);
 }
 
-/* Too much waits to be written. The step before must not seem to last until the next that is. */
+/* The buffer is full. The previous step is closed, so that it does not seem to last until the next
+ * recorded one. */
 static void leave_step_out(pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
 {
     end_step(begin_ns);
@@ -345,8 +347,8 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
     say_nodes();
 }
 
-/* Who resets the counters after the first step, and has not looked at its result, was warming up:
- * that is how programs do it since llama_set_warmup went. */
+/* A program that resets the counters after the first step without reading its result was warming
+ * up: the convention since llama_set_warmup was removed. */
 static void take_back_first_step(void)
 {
     state.used = state.decided_bytes;
@@ -362,7 +364,7 @@ static bool is_recording(void)
     return state.marker_fd >= 0;
 }
 
-typedef struct call { /* of one of their functions that compute */
+typedef struct call { /* one call of a llama.cpp function that computes */
     int32_t (*decode)(void *context, pj_llama_batch);
     int32_t (*process)(void *context, int type, void *batch);
     void *context, *extended;
@@ -420,10 +422,11 @@ PJ_EXPORT int32_t llama_process(void *context, int type, void *batch)
     return run_step(&(call){.process = real, .context = context, .extended = batch, .type = type});
 }
 
-/* ---- what else says where the program is --------------------------------------------------- */
+/* ---- other calls that show the program's progress
+ * --------------------------------------------------- */
 
-/* The device may still compute when llama_decode returns; who waits for it, or fetches its results,
- * comes later. */
+/* The device may still be computing when llama_decode returns; a later call waits for it or fetches
+ * the results. */
 static void note_activity(const void *context, bool has_results)
 {
     if (!is_recording() || context != state.context) return;
@@ -470,7 +473,7 @@ PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i)
     return logits;
 }
 
-/* Warming up computes with two tokens that nobody wrote. */
+/* A warm-up step computes two dummy tokens. */
 PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup);
 PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup)
 {
@@ -516,8 +519,8 @@ static void add_node(pj_node_class class)
     step.group_ns = 0;
 }
 
-/* Asked whether it wants a node, and told again when the node has been computed. False at the
- * second call would end the computation. */
+/* Called once to ask whether a node is wanted, and again when it has been computed. Returning false
+ * the second time would abort the computation. */
 static bool watch_node(tensor *t, bool ask, void *context)
 {
     (void)context;
@@ -551,7 +554,7 @@ PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callba
 
 /* ---- begin and end ------------------------------------------------------------------------- */
 
-/* A child of fork has a copy of what its parent writes itself. */
+/* After fork the child discards its copy of the buffer, which the parent writes. */
 static void forget(void)
 {
     state.used = 0;

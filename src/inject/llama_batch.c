@@ -1,4 +1,4 @@
-/* Counts tokens per sequence, and keeps a list of what was added to each batch that is opaque. */
+/* Counts tokens per sequence, and keeps a list of what was added to each opaque batch. */
 #include "inject/llama_batch.h"
 
 #include "inject/llama_real.h"
@@ -40,7 +40,7 @@ static pj_batch_contents sum(const tally *t)
 
 /* ---- llama_batch --------------------------------------------------------------------------- */
 
-/* Its members are read only where llama.cpp's own constructor put them. */
+/* Its members are read only if llama.cpp's own constructor allocated them. */
 static bool check_layout(void)
 {
     REAL(pj_llama_batch(*)(int32_t, int32_t, int32_t), "llama_batch_init");

@@ -78,7 +78,7 @@ bool pj_node_computes(const char *operation)
     return true;
 }
 
-/* The number behind the last "-" or "_l": "ffn_up-12", "cache_k_l12 (view)"; -1: none. */
+/* The number after the last "-" or "_l": "ffn_up-12", "cache_k_l12 (view)"; -1: none. */
 static int layer_in(const char *name)
 {
     const char *at = strncmp(name, "cache_", 6) ? strrchr(name, '-') : strstr(name, "_l");
@@ -117,7 +117,7 @@ static const char *attention_component(pj_node_walk *w, const char *class, const
     static const pair names[] = {
         {"Qcur", "q_proj"}, {"Kcur", "k_proj"}, {"Vcur", "v_proj"}, {"wqkv", "qkv_proj"}};
     bool core = !strcmp(class, "flash_attention") || !strcmp(class, "softmax");
-    if (!strcmp(class, "matmul") && w->softmax) { /* softmax times values: the core ends */
+    if (!strcmp(class, "matmul") && w->softmax) { /* softmax times values ends the attention core */
         enter(w, PJ_STAGE_ATTENTION_OUT);
         return "attention";
     }

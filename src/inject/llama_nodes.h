@@ -1,8 +1,8 @@
 /*
  * What a node of a ggml graph belongs to, from its operation and its neighbours. Names of nodes
- * change between versions of llama.cpp, and flash attention removes some, so a name decides only
- * where operation and position cannot: which projection a matrix product is, which layer a node
- * belongs to.
+ * change between versions of llama.cpp, and flash attention removes some, so names are used only
+ * for what operation and position do not determine: which projection a matrix product is, and which
+ * layer a node belongs to.
  */
 #ifndef PJ_INJECT_LLAMA_NODES_H
 #define PJ_INJECT_LLAMA_NODES_H
@@ -16,7 +16,7 @@ typedef struct pj_node_class {
     int layer;                         /* or PJ_NODE_EMBEDDING, PJ_NODE_AFTER */
 } pj_node_class;
 
-/* Where in a graph the previous node was. All zero is not a valid start: use pj_node_start. */
+/* Position in the graph of the previous node. Initialise with pj_node_start, not with zeros. */
 typedef struct pj_node_walk {
     enum { PJ_STAGE_ATTENTION, PJ_STAGE_ATTENTION_OUT, PJ_STAGE_FEED_FORWARD } stage;
     int layer;
@@ -28,8 +28,8 @@ void pj_node_start(pj_node_walk *walk);
 bool pj_node_computes(const char *operation);
 /* The class of the next node of the graph in the order of execution. */
 pj_node_class pj_node_classify(pj_node_walk *walk, const char *operation, const char *name);
-/* Whether a layer's part ends with this node, and which: attention, o_proj, mlp, norm or
- * logits. NULL: none ends here. */
+/* The part of a layer that ends with this node: attention, o_proj, mlp, norm or logits. NULL: none.
+ */
 const char *pj_node_boundary(const char *name, int *layer);
 
 #endif

@@ -1,5 +1,5 @@
-/* Looks behind our own object. Where libllama was loaded by dlopen it is not in the global scope,
- * and its file is searched by name. */
+/* Looks up the next definition after our own object (RTLD_NEXT). A libllama loaded by dlopen is not
+ * in the global scope; it is then found by its file name. */
 #include "inject/llama_real.h"
 
 #include <dlfcn.h>

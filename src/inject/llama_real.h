@@ -1,4 +1,4 @@
-/* The functions of llama.cpp and ggml that ours stand in front of. */
+/* The functions of llama.cpp and ggml that ours interpose. */
 #ifndef PJ_INJECT_LLAMA_REAL_H
 #define PJ_INJECT_LLAMA_REAL_H
 
@@ -7,10 +7,10 @@
 
 #define PJ_EXPORT __attribute__((visibility("default")))
 
-/* The function of that name behind ours; NULL: this version has none. */
+/* The original function of that name; NULL: this version has none. */
 void *pj_find_real(const char *name);
 
-/* REAL(type, name): the real function, looked up at the first call; NULL: there is none. */
+/* REAL(type, name): the original function, looked up at the first call; NULL: there is none. */
 #define REAL(type, name)                                              \
     static _Atomic(void *) known;                                     \
     void *address = atomic_load(&known);                              \

@@ -1,16 +1,15 @@
 /*
  * libperjoule-nvtx.so: NVTX ranges as markers. A program that emits NVTX ranges (PyTorch, vLLM,
  * TensorRT-LLM, RAPIDS, Python's nvtx) loads the library named by NVTX_INJECTION64_PATH at its
- * first call and offers slots to be filled; `perjoule exec` names this one. Push and pop become
- * sections on a lane of their thread and domain, start and end become finished spans; both are
- * lines in the grammar of docs/formats.md, collected per thread and written to the descriptor in
- * PERJOULE_MARKERS when there are enough of them, every 20 ms while ranges come, and when the
- * process ends. The program never waits: while the pipe is full lines stay in the buffer, and once
- * that is full whole ranges are left out and counted in a line `lost N`.
+ * first NVTX call and passes it a table of function pointers to fill; `perjoule exec` names this
+ * library. Push and pop become sections on a lane per thread and domain, start and end become
+ * finished spans. Both are marker lines (docs/formats.md), buffered per thread and written to the
+ * descriptor in PERJOULE_MARKERS when there are enough of them, every 20 ms while ranges arrive,
+ * and at exit. The program never waits: while the pipe is full lines stay in the buffer; when that
+ * is full, whole ranges are dropped and counted in a line `lost N`.
  *
- * Nothing here needs another library or an NVIDIA header: the few types of NVTX's interface that
- * are used are declared below. Each shared object of the program that uses NVTX calls the entry
- * point once.
+ * No other library or NVIDIA header is needed: the few types used of NVTX's interface are declared
+ * below. Each shared object of the program that uses NVTX calls the entry point once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +33,7 @@ enum {
 };
 #define FLUSH_NS INT64_C(20000000)
 #define RETRY_NS INT64_C(1000000)   /* the pipe was full */
-#define EXIT_NS  INT64_C(200000000) /* for a full pipe to be read when the process ends */
+#define EXIT_NS  INT64_C(200000000) /* wait for a full pipe to be read at exit */
 
 /* ---- NVTX's interface ---------------------------------------------------------------------- */
 
@@ -66,7 +65,7 @@ typedef struct name {
     char text[NAME_BYTES];
 } name;
 
-typedef struct domain { /* what a handle points to; never freed: there are few */
+typedef struct domain { /* what a handle points to; never freed, since there are few */
     uint32_t number;
     name prefix; /* "NAME/" */
 } domain;
@@ -124,20 +123,20 @@ static name name_of_attributes(const domain *d, const attributes *a)
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
-/* The open ranges of a thread in a domain. Bit n of `is_left_out` says that the one at depth n was
- * not written, so that its end must not be either. */
+/* The open ranges of a thread in a domain. Bit n of `is_left_out`: the range at depth n was
+ * dropped, so its end must not be written. */
 typedef struct lane {
     uint32_t depth;
     uint64_t is_left_out;
 } lane;
 
 typedef struct buffer {
-    atomic_flag busy;    /* its thread writes; whoever ends the process flushes */
+    atomic_flag busy;    /* held by the thread that writes, or by another that flushes at exit */
     bool is_stuck;       /* the pipe was full */
     uint32_t used, open; /* bytes; ranges whose ends are still to be written */
     int64_t flushed_ns;
     uint64_t thread, lost;
-    lane lanes[DOMAINS]; /* by number; more domains than that share them */
+    lane lanes[DOMAINS]; /* by number; further domains share them */
     struct buffer *next;
     char text[BUFFER_BYTES];
 } buffer;
@@ -169,7 +168,7 @@ static char *put_text(char *at, const char *text, size_t bytes)
     return at + bytes;
 }
 
-/* Whole lines, as many as fit into one write that is not mixed with others. */
+/* The length of the next write: whole lines, at most PIPE_BUF bytes, so that it is atomic. */
 static size_t piece_of(const buffer *b, size_t done)
 {
     size_t bytes = b->used - done;
@@ -179,7 +178,7 @@ static size_t piece_of(const buffer *b, size_t done)
     return bytes;
 }
 
-/* What the pipe does not take stays. */
+/* Lines that the pipe does not accept stay in the buffer. */
 static void flush(buffer *b)
 {
     int kept = errno;
@@ -222,7 +221,7 @@ static bool flush_locked(buffer *b)
     return is_stuck;
 }
 
-/* The process ends: a pipe that is being read is given time to take the rest. */
+/* At exit: waits a moment for the reader to drain the pipe. */
 static void flush_all(void)
 {
     int64_t until_ns = now_ns() + EXIT_NS;
@@ -235,8 +234,8 @@ static void flush_all(void)
         }
 }
 
-/* A child of fork has copies of what its parent will write itself, and is inside ranges that only
- * the parent has begun. */
+/* After fork the child discards its copies of the buffers, which the parent writes, and of the open
+ * ranges, which the parent began. */
 static void forget_all(void)
 {
     for (buffer *b = atomic_load(&buffers); b; b = b->next) {
@@ -263,8 +262,8 @@ static buffer *my_buffer(void)
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Writes out what there is once it is enough or old enough. False: no room for a line of `bytes`
- * beside the ends of the ranges that are open. */
+/* Flushes a buffer that is full or old enough. False: no room for a line of `bytes` besides the
+ * ends of the open ranges. */
 static bool make_room(buffer *b, size_t bytes, int64_t at_ns)
 {
     size_t needed = bytes + b->open * (size_t)END_BYTES;
@@ -334,7 +333,7 @@ static int pop(const domain *d)
     if (!bit || l->is_left_out & bit) return (int)l->depth;
     int64_t at_ns = now_ns();
     lock(b);
-    make_room(b, 0, at_ns); /* there is: the range's begin kept it */
+    make_room(b, 0, at_ns); /* cannot fail: the range's begin reserved the space */
     put_line(b, at_ns, 0, lane_number_of(b, d), "end", NULL);
     b->open--;
     unlock(b);
@@ -360,7 +359,7 @@ static void lose_one(void)
     unlock(b);
 }
 
-/* The oldest of too many open ranges is given up. */
+/* When too many are open, the oldest range is dropped. */
 static uint64_t start(const name *n)
 {
     pthread_mutex_lock(&ranges_mutex);
@@ -379,7 +378,7 @@ static void end(uint64_t id)
     buffer *b = my_buffer();
     name n;
     pthread_mutex_lock(&ranges_mutex);
-    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else it was given up */
+    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else it was dropped */
     int64_t begin_ns = ranges[id % OPEN_RANGES].begin_ns;
     n = ranges[id % OPEN_RANGES].name;
     if (open) ranges[id % OPEN_RANGES].id = 0;

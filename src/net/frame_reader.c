@@ -32,7 +32,7 @@ typedef struct frame {
     size_t bytes, whole; /* of the payload; with the head */
 } frame;
 
-/* 1: a whole frame is there; 0: not yet; -1: it is none that a hub sends. */
+/* 1: a complete frame was received; 0: not yet; -1: not a frame that a hub sends. */
 static int next_frame(const unsigned char *at, size_t left, frame *f)
 {
     size_t head = 2;

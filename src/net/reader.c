@@ -29,7 +29,7 @@ static ssize_t receive_bytes(wslay_event_context_ptr context, uint8_t *out, size
         n = (ssize_t)(left < max ? left : max);
         memcpy(out, r->early + r->early_used, (size_t)n);
         r->early_used += (size_t)n;
-    } else if (r->turn_bytes < TURN_BYTES) { /* a flood waits for its next turn */
+    } else if (r->turn_bytes < TURN_BYTES) { /* the rest of a flood is read in the next round */
         do n = recv(r->fd, out, max, MSG_DONTWAIT);
         while (n < 0 && errno == EINTR);
     }

@@ -18,7 +18,7 @@
 
 enum {
     LOOK_MS = 250,
-    UNWATCHED_NS = 3 * 1000 * 1000 * 1000LL, /* then the machine is left alone */
+    UNWATCHED_NS = 3 * 1000 * 1000 * 1000LL, /* then the machine's stream is closed */
     SILENT_NS = 60 * 1000 * 1000 * 1000LL,   /* machines ping every 20 s */
     RETRY_NS = 1000 * 1000 * 1000LL,
     RING_BYTES = 4 << 20,
@@ -28,12 +28,12 @@ enum {
 typedef struct machine {
     pj_relay *relay;
     char name[PJ_RELAY_NAME_BYTES];
-    int idle_fd;    /* waits to be watched; -1: none */
+    int idle_fd;    /* idle connection of the machine; -1: none */
     int watched_fd; /* -1: none */
     pj_hub *hub;    /* NULL: never watched yet */
     pthread_t thread;
     bool has_thread, is_streaming;
-    int64_t watched_ns; /* when somebody last watched, or came to */
+    int64_t watched_ns; /* when there was last a watcher, or one arrived */
     pj_buffer hello;    /* the machine's own members of `hello` */
 } machine;
 
@@ -81,7 +81,7 @@ static bool send_watch(int fd)
 /* ---- messages ---------------------------------------------------------------------------------
  */
 
-/* The text without its first member, the machine's sequence number: `{"seq":12,"type":...`. */
+/* Strips the first member, the machine's sequence number: `{"seq":12,"type":...`. */
 static const char *after_number(const char *text, size_t *bytes)
 {
     static const char head[] = "{\"seq\":";
@@ -102,7 +102,7 @@ static bool is_state_type(const char *type)
     return false;
 }
 
-/* Readers that come later are told of the machine's current run. */
+/* Remembers the machine's current run, for readers that connect later. */
 static void keep_hello(machine *m, const json_t *message)
 {
     json_t *running = json_object_get(message, "running"),
@@ -147,7 +147,8 @@ static void publish(machine *m, const json_t *message, const char *rest, size_t 
     pj_buffer_fini(&text);
 }
 
-/* What a machine sends goes to browsers: only whole JSON objects of a type pass. */
+/* What a machine sends is forwarded to browsers, so only complete JSON objects with a type are
+ * accepted. */
 static void take_text(void *context, const char *text, size_t bytes)
 {
     machine *m = context;
@@ -170,7 +171,7 @@ static void say_away(machine *m)
         m->hub, &(pj_publication){.audience = PJ_FOR_ALL, .bytes = text, .count = sizeof text - 1});
 }
 
-/* ---- a machine that is watched ----------------------------------------------------------------
+/* ---- a watched machine ----------------------------------------------------------------
  */
 
 typedef enum stream_end { STREAMING, LOST, RELEASED } stream_end;
@@ -180,8 +181,8 @@ static uint32_t watchers(const machine *m)
     return pj_hub_readers(m->hub, false) + pj_hub_readers(m->hub, true);
 }
 
-/* Decided and done under the mutex: who comes to watch at this moment either counts, or finds a
- * machine that is not streaming and begins a new stream. */
+/* Checked and closed under the mutex: a watcher that arrives now is either counted or finds the
+ * machine not streaming and opens a new stream. */
 static bool release_if_unwatched(machine *m)
 {
     int64_t now = pj_clock_ns();
@@ -215,8 +216,8 @@ static stream_end stream(machine *m, int fd)
     return end;
 }
 
-/* After a loss: the machine's spare connection. False: there is none; the stream begins again when
- * the machine joins again. */
+/* After a lost connection, continues on the machine's idle one. False: there is none; the stream
+ * resumes when the machine joins again. */
 static bool take_spare(machine *m)
 {
     pthread_mutex_lock(&m->relay->mutex);
@@ -231,8 +232,8 @@ static bool take_spare(machine *m)
     return more;
 }
 
-/* Whoever sees is_streaming false may join this thread with the mutex held: from then on it takes
- * no lock. */
+/* Once is_streaming is false another thread may join this one while holding the mutex, so from then
+ * on this one takes no lock. */
 static void *stream_always(void *context)
 {
     machine *m = context;
@@ -266,7 +267,7 @@ static pj_status begin_stream(machine *m, pj_error *err)
         drop(&m->idle_fd);
         return pj_fail(err, PJ_E_UNAVAILABLE, "machine %s is not connected now", m->name);
     }
-    if (m->has_thread) pthread_join(m->thread, NULL); /* it has ended: nothing streams */
+    if (m->has_thread) pthread_join(m->thread, NULL); /* the thread has ended: not streaming */
     m->watched_fd = m->idle_fd;
     m->idle_fd = -1;
     status = pj_thread_start(&m->thread, "pj-relay", stream_always, m, err);
@@ -306,7 +307,7 @@ void pj_relay_join(pj_relay *relay, const char *name, int fd)
     if (m) {
         drop(&m->idle_fd);
         m->idle_fd = fd;
-        /* it was away while somebody watched */
+        /* it was disconnected while being watched */
         if (m->hub && !m->is_streaming && watchers(m) > 0) begin_stream(m, NULL);
     }
     pthread_mutex_unlock(&relay->mutex);

@@ -242,7 +242,7 @@ static enum MHD_Result answer_report(const pj_routes *routes, const route *r, pj
     char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
     pj_buffer_fini(&buffer);
     if (!text) return pj_http_failure(http, 400, &err);
-    /* One file with its styles inside, and nothing else: no scripts, nothing from elsewhere. */
+    /* A single file with inline styles; no scripts, no external resources. */
     pj_http_add_header(http, "Content-Security-Policy",
                        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
     bool markdown = format && strcmp(format, "md") == 0;
@@ -258,7 +258,7 @@ typedef struct stream_ask {
     pj_view view;
     char id[PJ_UUID_BYTES], format[16];
     pj_params params;
-    pj_arena arena; /* of the parameters' texts */
+    pj_arena arena; /* storage of the parameters' texts */
 } stream_ask;
 
 static void free_stream_ask(void *context)
@@ -335,7 +335,7 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
                  {"folded", "text/plain; charset=utf-8", "folded.txt"}};
     const char *format = pj_params_text(&http->target.params, "format");
     size_t k = 0;
-    /* checked before: it is one of them */
+    /* already checked to be one of these */
     while (format && strcmp(kinds[k].format, format) != 0) k++;
     stream_ask *ask = new_stream_ask(routes->service, r, http, id);
     if (!ask) return MHD_NO;
@@ -394,8 +394,8 @@ static enum MHD_Result answer_join(const pj_routes *routes, const route *r, pj_h
 
 enum { COOKIE_BYTES = 160 };
 
-/* No Path: the browser then takes the folder of this address, which behind a reverse proxy is the
- * one that the page is served from. */
+/* No Path attribute: the browser then uses the folder of this address, which behind a reverse proxy
+ * is the one the page is served from. */
 static void set_session_cookie(pj_http *http, const pj_session_cookie *cookie, bool ends)
 {
     const char *origin = pj_http_header(http, "Origin");
@@ -488,7 +488,7 @@ static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "run_id", id);
-    /* One that runs may still end by itself: only its end knows. */
+    /* A running one may still complete by itself, so its final status is unknown here. */
     pj_json_kv_string(&json, "status", was_waiting ? "cancelled" : "stopping");
     pj_json_object_end(&json);
     pj_json_finish(&json);

@@ -10,7 +10,7 @@
 typedef struct pj_routes {
     const pj_service *service;
     pj_hub *hub;
-    pj_relay *relay; /* streams of other machines; NULL: none may join */
+    pj_relay *relay; /* live streams of other machines; NULL: joining is disabled */
     pj_gate gate;
 } pj_routes;
 

@@ -59,7 +59,7 @@ typedef struct pj_experiment_request {
 typedef struct pj_work_state {
     uint32_t queued;             /* waiting runs */
     char running[PJ_UUID_BYTES]; /* "": none */
-    uint64_t waiting;            /* runs that the database's server has not got yet */
+    uint64_t waiting;            /* runs not yet transferred to the database server */
 } pj_work_state;
 
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
@@ -82,7 +82,7 @@ typedef struct pj_metrics {
     double run_seconds;
     uint32_t queued, queue_limit;
     bool running;
-    uint64_t waiting; /* runs that the database's server has not got yet */
+    uint64_t waiting; /* runs not yet transferred to the database server */
     double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
     uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
 } pj_metrics;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A file on this machine's own disk is written less often than a server is told. */
+/* A local file is updated less often than a server. */
 enum { SERVER_PERIOD_S = 15, FILE_PERIOD_S = 60 };
 
 struct pj_beats {

@@ -1,5 +1,5 @@
-/* HTTP requests through libcurl, opened at run time: telemetry may leave through TLS and proxies,
- * and a server that sends none needs no libcurl. */
+/* HTTP requests through libcurl, which is opened at run time: telemetry can use TLS and proxies,
+ * and a server that sends none does not need libcurl. */
 #ifndef PJ_SERVE_CURL_H
 #define PJ_SERVE_CURL_H
 
@@ -15,7 +15,7 @@ typedef struct pj_curl_request {
     int timeout_ms;
 } pj_curl_request;
 
-/* Whether libcurl is here; fails with what to install. Once per process. */
+/* Loads libcurl once per process; fails with what to install. */
 pj_status pj_curl_load(pj_error *err);
 /* POSTs; *http_status is 0 when no answer came. The answer's body is discarded. The error names the
  * address without a user or password in it. */

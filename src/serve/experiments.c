@@ -115,7 +115,7 @@ static pj_status find_model(void *context, const char *name, const char *dtype, 
     return pj_serve_find_model(e->owner->options.models, name, dtype, path, bytes, err);
 }
 
-/* A name is a part of addresses. */
+/* Names are used in URLs, so they are restricted. */
 static pj_status check_name(const char *name, pj_error *err)
 {
     size_t length = strlen(name);
@@ -272,7 +272,7 @@ static pj_status open_entry(entry *e, pj_error *err)
     return pj_experiment_open(&options, &e->opened, err);
 }
 
-/* The oldest one, from now on running; NULL: none. */
+/* Takes the oldest one and marks it as running; NULL: none. */
 static entry *take_first(pj_experiments *x)
 {
     pthread_mutex_lock(&x->mutex);
@@ -282,7 +282,7 @@ static entry *take_first(pj_experiments *x)
     return e;
 }
 
-/* A stopped server leaves it queued. */
+/* When the server stops it stays queued. */
 static void settle(pj_experiments *x, entry *e, pj_status status, const pj_error *err, bool more)
 {
     pthread_mutex_lock(&x->mutex);
@@ -318,7 +318,8 @@ bool pj_experiments_wait(pj_experiments *x)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* A plan in the database that is invalid, or whose model is gone, fails when its turn comes. */
+/* An invalid plan in the database, or one whose model no longer exists, fails when it is started.
+ */
 static void take_row(void *context, const pj_experiment_row *row)
 {
     pj_experiments *x = context;

@@ -1,8 +1,8 @@
 /*
- * The experiments that a server runs. They wait in the database (a state in the table of
- * experiments), so that they survive a restart; what is done of them is what is stored
- * (profile/experiment.h). The queue's worker runs them one measured run at a time, when no single
- * run waits.
+ * The experiments of a server. They are queued in the database (a state in the table of
+ * experiments), so that they survive a restart; progress is determined from the stored runs
+ * (profile/experiment.h). The queue's worker executes them one measured run at a time whenever no
+ * single run is waiting.
  *
  * Threads: every call from any thread, `step` from the worker alone.
  */
@@ -18,7 +18,7 @@ typedef struct pj_experiments_options {
     pj_session *session; /* used by `step` alone */
     const char *models;  /* folder of models */
     uint32_t limit;      /* maximum number of waiting experiments; 0: 16 */
-    uint32_t threads;    /* of cells that name none; 0: all */
+    uint32_t threads;    /* default number of threads of a cell; 0: all */
     bool is_private;
     pj_live_json *live; /* gets progress messages; NULL: none */
 } pj_experiments_options;
@@ -40,7 +40,7 @@ typedef struct pj_experiment_ticket {
  * *syntax: it is not JSON. PJ_E_STATE: it waits or runs already. PJ_E_FULL: too many wait. */
 pj_status pj_experiments_add(pj_experiments *experiments, const char *plan_json, bool *syntax,
                              pj_experiment_ticket *ticket, pj_error *err);
-/* Queues a stored plan for what is left of it; `again`: for another round. */
+/* Queues the remaining runs of a stored plan; `again`: another round. */
 pj_status pj_experiments_resume(pj_experiments *experiments, const char *name, bool again,
                                 pj_experiment_ticket *ticket, pj_error *err);
 /* PJ_E_STATE: neither waits nor runs. */
@@ -53,7 +53,7 @@ void pj_experiments_live(void *experiments, const char *name, pj_experiment_live
 
 typedef struct pj_experiments_hooks {
     pj_model_slot *slot;
-    bool slot_was_used; /* by something else since the last step */
+    bool slot_was_used; /* the model slot was used by something else since the last step */
     /* Around each measured run; `cancel` stops the experiment. */
     void (*begin)(void *context, pj_profile_options *run, _Atomic bool *cancel);
     void (*end)(void *context, pj_status status, const pj_profile_result *result,
@@ -61,7 +61,7 @@ typedef struct pj_experiments_hooks {
     void *context;
 } pj_experiments_hooks;
 
-bool pj_experiments_wait(pj_experiments *experiments); /* whether there is one to run */
+bool pj_experiments_wait(pj_experiments *experiments); /* whether one is waiting */
 /* One measured run of the oldest experiment. */
 void pj_experiments_step(pj_experiments *experiments, const pj_experiments_hooks *hooks);
 

@@ -15,7 +15,8 @@
 
 enum {
     DIAL_MS = 10000,
-    FIRST_PAUSE_MS = 1000, /* also between two streams: a server cannot make us dial faster */
+    FIRST_PAUSE_MS = 1000, /* minimum pause, also between two streams, so that a server cannot cause
+                              rapid reconnects */
     MAX_PAUSE_MS = 30000,
     HEAD_BYTES = 4096
 };
@@ -24,13 +25,13 @@ struct pj_join {
     pj_join_options options;
     pj_url url;
     pthread_t thread;
-    int stop[2]; /* written to when it is to end */
+    int stop[2]; /* self-pipe that stops the thread */
     bool has_failed;
 };
 
 typedef enum waited { STOPPED, TIMED_OUT, READY } waited;
 
-/* fd -1: only the time, or the end. */
+/* Waits for the descriptor (-1: none), the time, or the stop. */
 static waited wait_for(pj_join *j, int fd, short events, int ms)
 {
     struct pollfd waits[2] = {{.fd = j->stop[0], .events = POLLIN}, {.fd = fd, .events = events}};
@@ -56,7 +57,7 @@ static void put_encoded(pj_buffer *out, const char *text)
     }
 }
 
-/* The key only shows that the answer is to this request; it is no secret. */
+/* The key only ties the answer to this request; it is not a secret. */
 static void put_request(const pj_join *j, pj_buffer *out)
 {
     char host[PJ_URL_HOST_BYTES + 16];
@@ -88,7 +89,7 @@ static pj_status send_request(pj_join *j, int fd, pj_error *err)
     return status;
 }
 
-/* Reads the head of the answer byte by byte: what follows it is the stream's. */
+/* Reads the head of the answer byte by byte, because the bytes after it belong to the stream. */
 static pj_status read_answer(pj_join *j, int fd, pj_error *err)
 {
     char head[HEAD_BYTES];
@@ -132,7 +133,8 @@ static void note_watch(void *context, const char *text, size_t bytes)
     if (bytes == 5 && memcmp(text, "watch", 5) == 0) *is_wanted = true;
 }
 
-/* Until the server wants the stream (then the hub has the socket) or the connection ends. */
+/* Waits until the server requests the stream (the hub then owns the socket) or the connection ends.
+ */
 static waited wait_for_watch(pj_join *j, int fd)
 {
     pj_frame_reader reader;

@@ -1,6 +1,6 @@
 /* Joins another server, so that this machine's live stream can be watched through it (net/relay.h
- * is the other side). One connection lies idle there; when somebody watches, it becomes a reader of
- * this machine's hub and a new one is dialled. */
+ * is the server's side). One idle connection is kept open; when somebody watches, it becomes a
+ * reader of this machine's hub and a new idle one is opened. */
 #ifndef PJ_SERVE_JOIN_H
 #define PJ_SERVE_JOIN_H
 
@@ -10,14 +10,14 @@ typedef struct pj_join pj_join;
 
 typedef struct pj_join_options {
     const char *url;     /* "http://fleet.lab:8000" */
-    const char *token;   /* of that server; NULL: none */
+    const char *token;   /* that server's token; NULL: none */
     const char *machine; /* this machine's name */
     pj_hub *hub;
-    void (*say)(
-        const char *text); /* told when the server cannot be reached, and when it can again */
+    void (*say)(const char *text); /* gets a message when the server becomes unreachable and when it
+                                      is reachable again */
 } pj_join_options;
 
-/* Everything is borrowed. Fails if the URL is not one; a server that is away is tried again. */
+/* Everything is borrowed. Fails for an invalid URL; an unreachable server is retried. */
 pj_status pj_join_open(const pj_join_options *options, pj_join **join, pj_error *err);
 void pj_join_close(pj_join *join); /* before the hub; NULL is allowed */
 

@@ -164,7 +164,7 @@ static pj_survey_options survey_options(const pj_serve_sensors *sensors)
                                .used = sensors->meter ? pj_meter_sources(sensors->meter) : ""};
 }
 
-/* With the mutex held, so that concurrent requests share one survey. During a run an existing
+/* The mutex must be held, so that concurrent requests share one survey. During a run an existing
  * result is reused, because a second reader could disturb the run's sampling. */
 static pj_status refresh_survey(const pj_serve_sensors *sensors, pj_error *err)
 {

@@ -16,7 +16,7 @@ enum {
     PERIOD_MS = 15000,
     MAX_PERIOD_MS = 120000,
     TIMEOUT_MS = 10000,
-    LAST_TIMEOUT_MS = 400, /* while the server stops */
+    LAST_TIMEOUT_MS = 400, /* when the server stops */
     BODY_MAX = 16 << 20,
     HEADERS_MAX = 16,
     URL_BYTES = 1024
@@ -32,7 +32,7 @@ struct pj_otlp {
     atomic_bool is_stopping;
     bool is_started, has_failed;
     int64_t period_ms, start_ns;
-    json_t *ended[PJ_OTLP_RUNS]; /* summaries of runs whose span is still to be sent */
+    json_t *ended[PJ_OTLP_RUNS]; /* summaries of runs whose spans are not sent yet */
     uint32_t ended_count;
     uint64_t dropped;
     char instance[PJ_UUID_BYTES], header_text[URL_BYTES];
@@ -57,7 +57,7 @@ static pj_status post(pj_otlp *o, const char *path, const pj_buffer *body, pj_er
     return pj_curl_post(&request, &answer, err);
 }
 
-/* The machine's energy and power: the sum over the rails that the total is of. */
+/* The machine's energy and power: sums over the rails of the total. */
 static void read_host(pj_power_log *log, pj_otlp_moment *moment)
 {
     double mj[PJ_MAX_RAILS], mw[PJ_MAX_RAILS];
@@ -91,7 +91,7 @@ static pj_status send_metrics(pj_otlp *o, pj_error *err)
     return status;
 }
 
-/* Phases come from the stored run; NULL where it is not at hand. */
+/* Phases come from the stored run; NULL if it is not available. */
 static json_t *read_pipeline(const pj_otlp *o, const char *run_id)
 {
     const pj_service *service = o->options.service;
@@ -137,7 +137,7 @@ static pj_status send_runs(pj_otlp *o, pj_error *err)
         if (!summary) break;
         status = send_run(o, summary, err);
         pthread_mutex_lock(&o->mutex);
-        /* it may have been dropped meanwhile */
+        /* the queue may have dropped it meanwhile */
         if (status == PJ_OK && o->ended_count && o->ended[0] == summary) {
             json_decref(summary);
             memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);

@@ -1,7 +1,7 @@
 /* Sends telemetry to an OpenTelemetry collector over OTLP/HTTP: the figures of /metrics every 15
- * seconds (OTEL_METRIC_EXPORT_INTERVAL, in milliseconds), and a span for every run that ends. A
- * collector that is away is tried again with growing pauses. Counters are cumulative, so that
- * nothing is lost by that; of spans the last PJ_OTLP_RUNS are kept meanwhile. */
+ * seconds (OTEL_METRIC_EXPORT_INTERVAL, in milliseconds), and a span for every run that ends. An
+ * unreachable collector is retried with exponential backoff. Counters are cumulative, so no energy
+ * is lost meanwhile; the last PJ_OTLP_RUNS spans are kept. */
 #ifndef PJ_SERVE_OTLP_H
 #define PJ_SERVE_OTLP_H
 
@@ -17,19 +17,20 @@ typedef struct pj_otlp_options {
     const char *url;  /* of the collector: "http://localhost:4318" */
     const char *host; /* the machine's name */
     pj_otlp_names names;
-    const pj_service *service;     /* figures, and views of runs */
-    pj_power_log *log;             /* NULL: no meter */
-    void (*say)(const char *text); /* told when sending fails for the first time, and works again */
+    const pj_service *service; /* provides metrics and views of runs */
+    pj_power_log *log;         /* NULL: no meter */
+    void (*say)(
+        const char *text); /* gets a message when sending first fails and when it works again */
 } pj_otlp_options;
 
-/* Everything is borrowed. Fails when there is no libcurl or the URL is not one. Sends nothing yet.
+/* Everything is borrowed. Fails without libcurl or for an invalid URL. Sends nothing yet.
  */
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err);
-/* Begins to send; from now on the service is called. */
+/* Starts sending; the service may be called from now on. */
 pj_status pj_otlp_start(pj_otlp *otlp, pj_error *err);
-/* Sends what is there, within a second. NULL is allowed. */
+/* Sends what is pending, within a second, and stops. NULL is allowed. */
 void pj_otlp_close(pj_otlp *otlp);
-/* For a session: learns of ended runs. Borrowed. */
+/* The sink to add to a session: receives the ends of runs. Borrowed. */
 const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct job {
     pj_prompt prompt;
     bool is_stored; /* in the database's queue */
     job_state state;
-    _Atomic bool own_cancel, *cancel; /* the latter: its own, or its experiment's */
+    _Atomic bool own_cancel, *cancel; /* the latter: the job's own flag, or its experiment's */
     pj_status status;
     pj_error err;
     char *object; /* result for the waiting request; NULL: none */
@@ -36,7 +36,8 @@ struct pj_run_queue {
     pj_run_queue_options options;
     pj_queue_rows *rows; /* persistent copy in the database; NULL: none */
     pj_model_slot slot;  /* worker only */
-    bool slot_was_used;  /* by a single run since the last run of an experiment; worker only */
+    bool slot_was_used;  /* the model slot was used by a single run since the last run of an
+                            experiment; worker only */
     pthread_t worker;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;

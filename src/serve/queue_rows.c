@@ -23,7 +23,7 @@ pj_status pj_queue_rows_open(const pj_session *session, pj_queue_rows **out, pj_
     if (!rows) return pj_fail_memory(err, "the queue of runs");
     pthread_mutex_init(&rows->mutex, NULL);
     rows->spool_dir = session->spool_dir;
-    /* The queue is this machine's, also where the runs go to a server. */
+    /* The queue is local to this machine, even when runs are stored on a server. */
     char local[4096];
     const char *place = pj_store_path(session->store);
     pj_status status = PJ_OK;

@@ -100,8 +100,8 @@ static bool is_stored(pj_serve *serve, const char *id)
     return status == PJ_OK && strcmp(found, id) == 0;
 }
 
-/* A run that waits or runs has a summary with what was asked for; everything else comes when it has
- * ended. True: answered, or `status` is a failure. */
+/* The summary of a waiting or running run contains only what was requested. True: answered, or
+ * `status` is a failure. */
 static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_cost_rates *rates,
                             pj_json *out, pj_status *status, pj_error *err)
 {
@@ -143,7 +143,7 @@ static pj_status view_pending_runs(pj_serve *serve, const char *wanted, const pj
     return PJ_OK;
 }
 
-/* Which runs the parameters ask for; `tags` is room for those that are named. */
+/* Converts parameters to a query; `tags` is storage for the tags. */
 static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS_MAX])
 {
     const char *sort = pj_params_text(params, "sort"), *order = pj_params_text(params, "order");
@@ -216,7 +216,7 @@ static pj_view_window window_of(const pj_params *params, const char *limit)
                             .limit = (uint32_t)pj_params_int(params, limit, 0)};
 }
 
-/* "a,b[,c,d]" into ids that a shell would give. */
+/* Splits "a,b[,c,d]" and resolves each id as the command line does. */
 typedef struct id_list {
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
     const char *ids[PJ_COMPARE_MAX];
@@ -546,7 +546,7 @@ static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_
     options.prompts = &prompt;
     options.prompt_count = 1;
     status = pj_sampling_check(&options.sampling, err);
-    /* What cannot run is refused now, rather than stored as a failed run later. */
+    /* Requests that cannot run are rejected now instead of being stored as failed runs later. */
     if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     if (status != PJ_OK) return status;
     return pj_run_queue_add(serve->queue, &found, id, position, err);
@@ -569,7 +569,7 @@ static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_err
     pj_serve *serve = context;
     if (pj_run_queue_cancel(serve->queue, id, was_waiting, err) == PJ_OK) return PJ_OK;
     return pj_fail(err, PJ_E_STATE, "run %s has ended already",
-                   id); /* it was resolved: it is stored */
+                   id); /* the id was resolved, so the run is stored */
 }
 
 /* ---- experiments --------------------------------------------------------------------------- */
@@ -619,7 +619,7 @@ static void state(void *context, pj_work_state *out)
     pj_free(totals);
 }
 
-/* A total besides its parts would be counted twice in a sum over rails. */
+/* A total is left out, because a sum over rails would count it twice. */
 static bool is_listed(const pj_rail *rail, uint32_t count)
 {
     return rail->rail_class != PJ_RAIL_TOTAL || count == 1;

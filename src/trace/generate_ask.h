@@ -32,7 +32,7 @@ typedef struct pj_generate_ask {
     pj_text_list tags, stop;
     pj_text_list logit_bias; /* "ID=BIAS" */
     bool chat, ignore_eos;
-    bool wait; /* the client waits for the result */
+    bool wait; /* the client blocks until the result is there */
 } pj_generate_ask;
 
 typedef enum pj_ask_kind {

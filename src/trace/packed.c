@@ -83,7 +83,7 @@ static pj_status check_batch(const pj_span_batch *b, pj_error *err)
 
 /* ---- order --------------------------------------------------------------------------------- */
 
-/* Outer spans before inner ones: by begin, the longer first, then the coarser. */
+/* Orders outer spans before inner ones: by begin, then longer first, then coarser first. */
 static int by_nesting(const void *a, const void *b)
 {
     const item *x = a, *y = b;
@@ -93,7 +93,8 @@ static int by_nesting(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The spans that touch the run's time, cut to it and sorted; those outside are counted as misuse.
+/* Selects the spans that overlap the run, clipped to it and sorted; spans outside are counted as
+ * misuse.
  */
 static size_t sort_items(const replay *r, item *items)
 {
@@ -170,8 +171,9 @@ static void open_one(replay *r, const item *it)
     if (it->kind == PJ_SPAN_TOKEN) add_texts(r, it->index);
 }
 
-/* Whether `it` lies in the open span. One that outlasts a coarser span by less than half of itself
- * (clocks of different resolution) is cut to it; other overlaps are neighbours, as of two threads.
+/* Whether `it` lies inside the open span. A span that outlasts a coarser one by less than half its
+ * own length (clocks of different resolution) is clipped to it; other overlapping spans become
+ * siblings, as spans of two threads.
  */
 static bool lies_in(const open_item *outer, item *it)
 {

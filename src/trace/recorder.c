@@ -27,7 +27,7 @@ struct pj_lane {
     uint32_t serial, skipped;
     int32_t context[PJ_SPAN_KIND_COUNT]; /* by kind; -1 none for token and layer, else 0 */
     uint16_t number, depth;
-    bool quiet; /* what is recorded lies in the past: other threads are not in it */
+    bool quiet; /* spans recorded lie in the past, so they do not set the run's current context */
     frame frames[PJ_MAX_OPEN_SPANS];
     pj_lane *next;
     /* shared */

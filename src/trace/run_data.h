@@ -224,8 +224,8 @@ typedef struct pj_run_info {
     uint32_t prompt_count;         /* 0: unknown */
     const char *batch_rule;        /* how shared steps were split; NULL: there are none */
     double cached_tokens;   /* of the input tokens, those that a server had cached; NAN: unknown */
-    const char *allocation; /* rule by which a server's energy was divided between its requests,
-                               of which this run is one; NULL: the energy is this run's alone */
+    const char *allocation; /* rule by which energy was divided between concurrent requests or runs;
+                               NULL: this run was alone */
     double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
     pj_source_quality quality;
     const char *power_sources; /* "rapl,nvml"; NULL: none */
