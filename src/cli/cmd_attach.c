@@ -76,7 +76,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 /* This machine's sensors cannot measure a server on another machine. */
 static void check_place(pj_attach_args *a)
 {
-    bool borrowed = a->power && strstr(a->power, "perjoule:");
+    bool borrowed = a->power && pj_power_is_remote(a->power);
     if (pj_url_is_loopback(&a->place) || borrowed || (a->power && strcmp(a->power, "none") == 0))
         return;
     snprintf(a->no_power_text, sizeof a->no_power_text,

@@ -134,7 +134,7 @@ static pj_status warm(visit *v, const pj_engines *e, const pj_url *url, pj_ask a
 
 static bool reads_another_machine(const pj_session *session)
 {
-    return session->power_asked && strstr(session->power_asked, "perjoule:");
+    return session->power_asked && pj_power_is_remote(session->power_asked);
 }
 
 static pj_status record(visit *v, const pj_engines *e, const char *address, const pj_url *url,

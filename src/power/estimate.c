@@ -260,7 +260,7 @@ static pj_status estimate_read(void *state, pj_reading *readings, uint32_t max, 
 const pj_power_source pj_source_estimate = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "estimate",
-    .flags = PJ_SOURCE_MODELLED | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(estimate_state),
     .probe = estimate_probe,
     .open = estimate_open,

@@ -90,13 +90,14 @@ static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
 {
     const char *comma = strchr(argument, ',');
     if (!take_place(r, argument))
-        return pj_fail(err, PJ_E_INVALID, "%.100s is no server: use perjoule:http://HOST:PORT",
-                       argument);
+        return pj_fail(err, PJ_E_INVALID, "%.*s is no server: use perjoule:http://HOST:PORT",
+                       (int)strcspn(argument, ","), argument);
     const char *token = getenv("PERJOULE_TOKEN");
     if (comma && strncmp(comma, ",token=", 7) == 0)
         token = comma + 7;
     else if (comma)
-        return pj_fail(err, PJ_E_INVALID, "there is no setting %.60s (known: token=)", comma + 1);
+        return pj_fail(err, PJ_E_INVALID, "there is no setting %.*s (known: token=)",
+                       (int)strcspn(comma + 1, "=,"), comma + 1);
     if (token && (strlen(token) >= sizeof r->token || strpbrk(token, "\r\n")))
         return pj_fail(err, PJ_E_INVALID, "this is no token");
     if (token) snprintf(r->token, sizeof r->token, "%s", token);
@@ -464,7 +465,7 @@ extern const pj_power_source pj_source_perjoule;
 const pj_power_source pj_source_perjoule = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "perjoule",
-    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .flags = PJ_SOURCE_REMOTE | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(remote),
     .probe = probe_remote,
     .open = open_remote,

@@ -104,7 +104,7 @@ static void sim_close(void *state)
 const pj_power_source pj_source_sim = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "sim",
-    .flags = PJ_SOURCE_MODELLED | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(sim_state),
     .probe = sim_probe,
     .open = sim_open,

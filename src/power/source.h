@@ -5,8 +5,9 @@
  * values and restarts failed sources; energy curves (curve.c) turn readings into energy.
  *
  * A source is a const pj_power_source listed in sources.c. The caller owns its state (state_bytes,
- * zeroed); one thread at a time uses a state. `read` runs up to a thousand times per second: it
- * must not allocate, lock, log or call parsing libraries.
+ * zeroed); one thread at a time uses a state. `read` must not block or log. That of a polled source
+ * runs up to a thousand times per second and must not allocate, lock or parse text with a library
+ * either; a stream is read every 10 ms.
  */
 #ifndef PJ_POWER_SOURCE_H
 #define PJ_POWER_SOURCE_H
@@ -57,10 +58,10 @@ typedef struct pj_source_report {
 } pj_source_report;
 
 enum {
-    PJ_SOURCE_MODELLED = 1, /* everything it yields is PJ_MODELLED */
-    PJ_SOURCE_STREAM = 2,   /* pushes data with its own timestamps: subprocess, recording */
-    PJ_SOURCE_BY_NAME = 4,  /* never part of "auto" */
-    PJ_SOURCE_ONCE = 8      /* reopening would not bring it back */
+    PJ_SOURCE_REMOTE = 1,  /* its rails are another machine's */
+    PJ_SOURCE_STREAM = 2,  /* gives data with its own timestamps, and `read` may allocate */
+    PJ_SOURCE_BY_NAME = 4, /* never part of "auto" */
+    PJ_SOURCE_ONCE = 8     /* reopening would not bring it back */
 };
 
 typedef struct pj_power_source {
@@ -70,8 +71,8 @@ typedef struct pj_power_source {
         *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
-    /* Whether the source can be used here; leaves nothing open and takes milliseconds. `argument`
-     * is the text after "name:" in the list, "" without any. */
+    /* Whether the source can be used here; leaves nothing open and takes milliseconds (over a
+     * network at most 3 s). `argument` is the text after "name:" in the list, "" without any. */
     void (*probe)(const pj_power_env *env, const char *argument, pj_source_report *report);
     /* On failure the state holds no resources; the error is the probe's sentence. */
     pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
@@ -122,6 +123,10 @@ typedef struct pj_power_list {
 } pj_power_list;
 
 pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *err);
+bool pj_power_is_remote(const char *list); /* names a source of another machine's rails */
+/* The list without its secrets: the value of every `token=` is replaced by "***". What is stored,
+ * sent or printed is this one. Cut where it does not fit. */
+void pj_power_list_public(const char *list, char *out, size_t bytes);
 
 /* Why a reading was rejected, missing or lost (pj_reading.reason). */
 typedef enum pj_reading_reason {

@@ -164,3 +164,30 @@ pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *e
         piece += length + 1;
     }
 }
+
+bool pj_power_is_remote(const char *list)
+{
+    pj_power_list parsed;
+    if (pj_power_list_parse(list, &parsed, NULL) != PJ_OK) return false;
+    for (uint32_t i = 0; i < parsed.count; i++)
+        if (parsed.choices[i].source->flags & PJ_SOURCE_REMOTE) return true;
+    return false;
+}
+
+void pj_power_list_public(const char *list, char *out, size_t bytes)
+{
+    static const char key[] = "token=", mask[] = "***";
+    size_t length = 0;
+    for (const char *at = list; *at && length + 1 < bytes;) {
+        bool secret =
+            (at == list || at[-1] == ',' || at[-1] == ':') && strncmp(at, key, sizeof key - 1) == 0;
+        if (!secret) {
+            out[length++] = *at++;
+            continue;
+        }
+        int n = snprintf(out + length, bytes - length, "%s%s", key, mask);
+        length = length + (size_t)n < bytes ? length + (size_t)n : bytes - 1;
+        at += strcspn(at, ",");
+    }
+    out[length] = 0;
+}

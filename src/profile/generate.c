@@ -111,6 +111,8 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     pj_sampling sampling = o->sampling;
     uint32_t threads = engine ? pj_engine_get_facts(engine)->threads : o->engine.threads;
     if (engine && o->sampling_from_model) pj_engine_sampling_defaults(engine, &sampling);
+    char power[2 * PJ_POWER_ARGUMENT_BYTES];
+    pj_power_list_public(session->power_asked, power, sizeof power);
     pj_json_object_begin(json);
     pj_json_kv_uint(json, "max_tokens", o->max_tokens);
     pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
@@ -130,7 +132,7 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
         pj_json_uint(json, threads);
     else
         pj_json_null(json);
-    pj_json_kv_string(json, "power", session->power_asked);
+    pj_json_kv_string(json, "power", power);
     pj_json_kv_double(json, "interval_ms",
                       session->power_env.interval_ns ? (double)session->power_env.interval_ns / 1e6
                                                      : NAN);

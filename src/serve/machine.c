@@ -184,11 +184,13 @@ static pj_status refresh_survey(const pj_serve_sensors *sensors, pj_error *err)
 pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, pj_error *err)
 {
     pj_survey_options options = survey_options(sensors);
+    char power[2 * PJ_POWER_ARGUMENT_BYTES];
+    pj_power_list_public(options.power, power, sizeof power);
     pthread_mutex_lock(&survey_mutex);
     pj_status status = refresh_survey(sensors, err);
     if (status == PJ_OK) {
         pj_json_object_begin(out);
-        pj_json_kv_string(out, "power", options.power);
+        pj_json_kv_string(out, "power", power);
         pj_json_key(out, "sources");
         pj_survey_json(&options, survey, survey_count, out);
         pj_json_object_end(out);

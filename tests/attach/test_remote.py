@@ -57,6 +57,23 @@ class Remote(unittest.TestCase):
         self.assertIn("wants its token", refused.stderr)
         self.assertEqual(self.attach(engine, f"perjoule:{lender.url},token=secret", "Hi").returncode, 0)
 
+    def test_secrets_are_not_kept(self):
+        engine, lender = Engine(), Lender("s3cret")
+        power = f"perjoule:{lender.url},token=s3cret"
+        with tempfile.TemporaryDirectory() as folder:
+            db = os.path.join(folder, "r.db")
+            got = self.attach(engine, power, "--header", "Authorization: Bearer s3cret", "Hi", db=db)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            made = subprocess.run([PERJOULE, "run", "-m", "synthetic:smollm2-135m,layers=1", "--ids", "1,2", "-n",
+                                   "2", "--power", power, "--db", db], capture_output=True, text=True, timeout=120,
+                                  check=False)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            for root, _, names in os.walk(folder):
+                for name in names:
+                    with open(os.path.join(root, name), "rb") as file:
+                        self.assertNotIn(b"s3cret", file.read(), name)
+            self.assertNotIn("s3cret", got.stdout + got.stderr + made.stdout + made.stderr)
+
     def test_what_is_no_server(self):
         engine = Engine()
         for power, code, words in (("perjoule:gpu-box", 2, "is no server"),

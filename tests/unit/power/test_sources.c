@@ -87,6 +87,27 @@ static void bad_lists(void **state)
     assert_int_equal(pj_power_list_parse(longer, &list, &err), PJ_E_INVALID);
 }
 
+static void secrets_of_lists(void **state)
+{
+    static const char *const cases[][2] = {
+        {"auto", "auto"},
+        {"perjoule:http://lab:8000,token=s3:cr=t,rapl", "perjoule:http://lab:8000,token=***,rapl"},
+        {"perjoule:http://lab/token=a,token=b", "perjoule:http://lab/token=a,token=***"},
+        {"sim:token=x", "sim:token=***"},
+    };
+    char text[100], narrow[12];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pj_power_list_public(cases[i][0], text, sizeof text);
+        assert_string_equal(text, cases[i][1]);
+    }
+    pj_power_list_public("rapl,sim:token=secret", narrow, sizeof narrow);
+    assert_null(strstr(narrow, "sec"));
+    assert_true(pj_power_is_remote("rapl,perjoule:http://lab"));
+    assert_false(pj_power_is_remote("replay:perjoule:a.csv"));
+    assert_false(pj_power_is_remote("auto"));
+}
+
 /* ---- traces ----------------------------------------------------------------------------- */
 
 static void our_traces(void **state)
@@ -356,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),
         cmocka_unit_test(bad_lists),
+        cmocka_unit_test(secrets_of_lists),
         cmocka_unit_test(our_traces),
         cmocka_unit_test(logs_of_nvidia_smi),
         cmocka_unit_test(hopeless_traces),
