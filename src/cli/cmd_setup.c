@@ -193,9 +193,8 @@ static int setup_postgres(const pj_command *command, const setup_options *o)
 {
     pj_buffer out;
     const pj_store_driver *driver = NULL;
-    for (int i = 0; pj_store_drivers[i]; i++)
-        if (pj_store_drivers[i]->setup) driver = pj_store_drivers[i];
-    if (!driver) return pj_command_usage(command, "this build has no PostgreSQL engine");
+    if (pj_store_driver_find("postgresql:", &driver, NULL) != PJ_OK || !driver->setup)
+        return pj_command_usage(command, "this build has no PostgreSQL engine");
     if (!*o->schema || o->schema[strspn(o->schema, "abcdefghijklmnopqrstuvwxyz0123456789_")])
         return pj_command_usage(command, "a schema's name has a-z, 0-9 and _");
     pj_buffer_init(&out, 1 << 20);

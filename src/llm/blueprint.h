@@ -1,7 +1,7 @@
-/* What differs between architectures: one row each. The loader and the forward pass read the
- * row; nothing else in the engine depends on the architecture. A component that the row does
- * not name does not exist; one that it names is looked up in the checkpoint, and recorded,
- * under that name. */
+/* What differs between architectures: one row each. The forward pass depends on the row and on
+ * nothing else of the architecture; only readers of files (config*.c, gguf_config.c) ask for more.
+ * A component that the row does not name does not exist; one that it names is looked up in the
+ * checkpoint, and recorded, under that name. */
 #ifndef PJ_LLM_BLUEPRINT_H
 #define PJ_LLM_BLUEPRINT_H
 

@@ -61,7 +61,7 @@ static void add_shared_folder(const char *database, pj_spool_dirs *dirs)
 void pj_spool_dirs_of(const char *database, pj_spool_dirs *dirs)
 {
     char real[PATH_MAX], data[PATH_MAX];
-    bool is_server = strstr(database, "://") != NULL;
+    bool is_server = pj_store_is_server(database);
     *dirs = (pj_spool_dirs){0};
     if (!is_server && realpath(database, real)) database = real; /* one folder whatever the path */
     if (!is_server &&

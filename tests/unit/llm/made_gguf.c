@@ -784,10 +784,24 @@ static void write_multipliers(const copy *k)
     real(k, "final_logit_softcapping", c->logit_softcap);
 }
 
+/* Names in `general.architecture`; NULL: not made here. */
+static const char *const archs[PJ_ARCH_COUNT] = {
+    [PJ_ARCH_LLAMA] = "llama",         [PJ_ARCH_MISTRAL] = "llama",
+    [PJ_ARCH_MIXTRAL] = "llama",       [PJ_ARCH_PHI] = "phi2",
+    [PJ_ARCH_PHI3] = "phi3",           [PJ_ARCH_QWEN2] = "qwen2",
+    [PJ_ARCH_QWEN2_MOE] = "qwen2moe",  [PJ_ARCH_QWEN3] = "qwen3",
+    [PJ_ARCH_QWEN3_MOE] = "qwen3moe",  [PJ_ARCH_SMOLLM3] = "smollm3",
+    [PJ_ARCH_GRANITE] = "granite",     [PJ_ARCH_OLMO2] = "olmo2",
+    [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
+    [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
+    [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
+    [PJ_ARCH_QWEN3_5] = "qwen35",
+};
+
 bool made_gguf_carries(const pj_model_config *c)
 {
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
-    if (c->arch == PJ_ARCH_GEMMA4) return false;
+    if (!archs[c->arch]) return false;
     if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
@@ -834,18 +848,6 @@ static void write_sizes(const copy *k)
 
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options)
 {
-    static const char *const archs[PJ_ARCH_COUNT] = {
-        [PJ_ARCH_LLAMA] = "llama",         [PJ_ARCH_MISTRAL] = "llama",
-        [PJ_ARCH_MIXTRAL] = "llama",       [PJ_ARCH_PHI] = "phi2",
-        [PJ_ARCH_PHI3] = "phi3",           [PJ_ARCH_QWEN2] = "qwen2",
-        [PJ_ARCH_QWEN2_MOE] = "qwen2moe",  [PJ_ARCH_QWEN3] = "qwen3",
-        [PJ_ARCH_QWEN3_MOE] = "qwen3moe",  [PJ_ARCH_SMOLLM3] = "smollm3",
-        [PJ_ARCH_GRANITE] = "granite",     [PJ_ARCH_OLMO2] = "olmo2",
-        [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
-        [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
-        [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
-        [PJ_ARCH_QWEN3_5] = "qwen35",
-    };
     const pj_model_config *c = pj_checkpoint_config(from);
     copy k = {.g = g, .from = from, .c = c, .o = options, .arch = archs[c->arch]};
     made_gguf_string(g, "general.architecture", k.arch);

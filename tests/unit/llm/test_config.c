@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "llm/blueprint.h"
 #include "llm/config.h"
+#include "llm/config_rules.h"
 #include "llm/facts.h"
 
 #include <stdio.h>
@@ -91,7 +93,7 @@ static void test_silent_windows(void **state)
     assert_null(all.layer_is_windowed);
 }
 
-/* Only the Phis rotate a part of a head. */
+/* Llama has no such factor, and transformers ignores it there. */
 static void test_partial_rotation(void **state)
 {
     (void)state;
@@ -242,6 +244,19 @@ static void test_eos(void **state)
     assert_true(generation.temperature == 0.5 && isnan(generation.top_p));
 }
 
+/* A value of pj_arch without a row in one of the tables would be found when a file names it. */
+static void test_every_table_has_every_architecture(void **state)
+{
+    (void)state;
+    for (pj_arch arch = 0; arch < PJ_ARCH_COUNT; arch++) {
+        const char *name = pj_arch_name(arch);
+        assert_true(name && pj_arch_of_class(name) == arch);
+        assert_non_null(pj_config_rules_get(arch)->activation);
+        assert_true(pj_blueprint_get(arch)->attention_norm ||
+                    pj_blueprint_get(arch)->attention_out_norm);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -268,12 +283,18 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generations),      cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_silent_windows),   cmocka_unit_test(test_partial_rotation),
-        cmocka_unit_test(test_windows_by_layer), cmocka_unit_test(test_original_context),
-        cmocka_unit_test(test_experts),          cmocka_unit_test(test_eos),
-        cmocka_unit_test(test_qwen3_5_mixture),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_silent_windows),
+        cmocka_unit_test(test_partial_rotation),
+        cmocka_unit_test(test_windows_by_layer),
+        cmocka_unit_test(test_original_context),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_qwen3_5_mixture),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_newer_families),
+        cmocka_unit_test(test_every_table_has_every_architecture),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
