@@ -23,14 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t got;
     if (!server) {
         made_init(&service);
-        made_server(&service, NULL, &hub, &server);
+        made_server_polled(&service, &hub, &server);
         atexit(stop);
     }
     if (size > 65536) return 0;
-    free(made_talk(server, data, size, &got));
+    free(made_talk_polled(server, data, size, &got));
     if (++count % 64 == 0) {
         static const char health[] = "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        char *answer = made_talk(server, health, sizeof health - 1, &got);
+        char *answer = made_talk_polled(server, health, sizeof health - 1, &got);
         if (made_status(answer) != 200) abort();
         free(answer);
     }

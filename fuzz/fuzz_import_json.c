@@ -1,19 +1,32 @@
-/* Imported runs: any bytes. What is taken must also go into a database and come out again. */
+/* Imported runs: any bytes. What is accepted must also go into a database, come out again, and
+ * leave when it is deleted. The database takes most of the time, so only one input in eight, chosen
+ * by its content, is stored; the others are only read. */
 #include "store/export.h"
+#include "trace/spool.h"
+
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void store_and_load(const pj_run_data *run)
 {
     static pj_store *store;
-    pj_run_data run = {0}, back = {0};
+    pj_run_data back = {0};
     pj_error err;
-    if (!store) pj_store_open(&(pj_store_options){.path = ":memory:"}, &store, &err);
+    if (!store && pj_store_open(&(pj_store_options){.path = ":memory:"}, &store, &err) != PJ_OK)
+        abort();
+    if (pj_store_save(store, run, &err) != PJ_OK) return;
+    if (pj_store_load(store, run->info.id, &back, &err) != PJ_OK) abort();
+    pj_run_data_fini(&back);
+    if (pj_store_delete(store, run->info.id, &err) != PJ_OK) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    pj_run_data run = {0};
+    pj_error err;
     if (pj_import_json((const char *)data, size, &run, &err) != PJ_OK) return 0;
-    if (store && pj_store_save(store, &run, &err) == PJ_OK) {
-        if (pj_store_load(store, run.info.id, &back, &err) != PJ_OK) __builtin_trap();
-        pj_run_data_fini(&back);
-    }
+    if (pj_crc32c(0, data, size) % 8 == 0) store_and_load(&run);
     pj_run_data_fini(&run);
     return 0;
 }

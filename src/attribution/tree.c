@@ -19,7 +19,7 @@ static bool grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
 {
     if (count < *capacity) return true;
     if (*capacity > UINT32_MAX / 4) return false;
-    uint32_t more = *capacity ? *capacity * 2 : 1024;
+    uint32_t more = *capacity ? *capacity * 2 : 64;
     void *bigger = pj_resize(*array, more, size);
     if (!bigger) return false;
     *array = bigger;

@@ -151,11 +151,11 @@ static uint16_t port_of(int fd)
 /* The library's log is about misbehaving clients: not worth keeping. */
 static void ignore_log(void *context, const char *format, va_list args) {}
 
-static struct MHD_Daemon *start_daemon(pj_server *server)
+static struct MHD_Daemon *start_daemon(pj_server *server, bool is_polled)
 {
-    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                     MHD_USE_POLL | MHD_ALLOW_UPGRADE | MHD_USE_ITC | MHD_USE_ERROR_LOG |
-                     MHD_USE_NO_LISTEN_SOCKET;
+    unsigned flags = MHD_ALLOW_UPGRADE | MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    if (!is_polled)
+        flags |= MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
     return MHD_start_daemon(
         flags, 0, NULL, NULL, take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, begin_request, server, MHD_OPTION_NOTIFY_COMPLETED,
@@ -199,7 +199,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
         status = listen_on(host, options->port, &listener, err);
     if (status == PJ_OK) {
         if (listener >= 0) server->port = port_of(listener);
-        server->daemon = start_daemon(server);
+        server->daemon = start_daemon(server, options->is_polled);
         if (!server->daemon)
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
     }
@@ -248,4 +248,9 @@ pj_status pj_server_add(pj_server *server, int fd, pj_error *err)
         MHD_YES)
         return PJ_OK;
     return pj_fail(err, PJ_E_FULL, "the server takes no more connections");
+}
+
+void pj_server_poll(pj_server *server)
+{
+    MHD_run(server->daemon);
 }

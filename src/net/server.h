@@ -20,6 +20,7 @@ typedef struct pj_server_options {
     pj_hub *hub;
     pj_relay *relay; /* NULL: machines cannot join this server */
     bool no_listen;  /* connections come only by pj_server_add, for tests */
+    bool is_polled;  /* no thread per connection: work is done by pj_server_poll; with no_listen */
 } pj_server_options;
 
 /* Strings, service and hub are borrowed until the server is closed. */
@@ -30,5 +31,7 @@ void pj_server_close(pj_server *server);
 uint16_t pj_server_port(const pj_server *server);
 /* Takes a connected socket as if it had been accepted. */
 pj_status pj_server_add(pj_server *server, int fd, pj_error *err);
+/* Does what can be done without waiting, for a server that is polled. */
+void pj_server_poll(pj_server *server);
 
 #endif

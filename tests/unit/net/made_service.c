@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,16 +139,29 @@ void made_init(made *m)
                 .export_bytes = 2000};
 }
 
-void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server)
+static void open_server(made *m, const pj_hub_options *options, bool is_polled, pj_hub **hub,
+                        pj_server **server)
 {
     static const pj_hub_options none = {0};
     pj_error err = {0};
     if (pj_hub_open(options ? options : &none, hub, &err) ||
-        pj_server_open(&(pj_server_options){.service = &m->service, .hub = *hub, .no_listen = true},
-                       server, &err)) {
+        pj_server_open(
+            &(pj_server_options){
+                .service = &m->service, .hub = *hub, .no_listen = true, .is_polled = is_polled},
+            server, &err)) {
         fprintf(stderr, "%s\n", err.text);
         abort();
     }
+}
+
+void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server)
+{
+    open_server(m, options, false, hub, server);
+}
+
+void made_server_polled(made *m, pj_hub **hub, pj_server **server)
+{
+    open_server(m, NULL, true, hub, server);
 }
 
 int made_connect(pj_server *server)
@@ -159,24 +173,67 @@ int made_connect(pj_server *server)
     return -1;
 }
 
+typedef struct received {
+    char *bytes;
+    size_t count, capacity;
+} received;
+
+/* Receives once; false at the end of the stream, on an error, or after 4 MB. */
+static bool receive(int fd, received *r, int flags)
+{
+    enum { FIRST = 16 << 10, MAX = 4 << 20 };
+    if (r->count == r->capacity) {
+        if (r->capacity == MAX) return false;
+        r->capacity = r->capacity ? r->capacity * 2 : FIRST;
+        r->bytes = realloc(r->bytes, r->capacity + 1);
+        if (!r->bytes) abort();
+    }
+    ssize_t n = recv(fd, r->bytes + r->count, r->capacity - r->count, flags);
+    if (n > 0) r->count += (size_t)n;
+    r->bytes[r->count] = 0;
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
 char *made_talk(pj_server *server, const void *request, size_t bytes, size_t *got)
 {
-    enum { MAX = 4 << 20 };
-    char *answer = calloc(1, MAX + 1);
+    received answer = {0};
     int fd = made_connect(server);
-    *got = 0;
-    if (!answer || fd < 0) abort();
+    if (fd < 0) abort();
     for (size_t sent = 0; sent < bytes;) {
         ssize_t n = send(fd, (const char *)request + sent, bytes - sent, MSG_NOSIGNAL);
         if (n <= 0) break;
         sent += (size_t)n;
     }
     shutdown(fd, SHUT_WR);
-    for (ssize_t n; *got < MAX && (n = recv(fd, answer + *got, MAX - *got, 0)) > 0;)
-        *got += (size_t)n;
+    while (receive(fd, &answer, 0)) continue;
     close(fd);
-    answer[*got] = 0;
-    return answer;
+    *got = answer.count;
+    return answer.bytes;
+}
+
+char *made_talk_polled(pj_server *server, const void *request, size_t bytes, size_t *got)
+{
+    received answer = {0};
+    int fd = made_connect(server);
+    if (fd < 0) abort();
+    size_t sent = 0;
+    bool is_ended = false;
+    do {
+        ssize_t n = sent < bytes ? send(fd, (const char *)request + sent, bytes - sent,
+                                        MSG_NOSIGNAL | MSG_DONTWAIT)
+                                 : 0;
+        if (n > 0) sent += (size_t)n;
+        if (n < 0 && errno != EAGAIN) sent = bytes;
+        if (sent == bytes && !is_ended) {
+            shutdown(fd, SHUT_WR);
+            is_ended = true;
+        }
+        pj_server_poll(server);
+    } while (receive(fd, &answer, MSG_DONTWAIT));
+    close(fd);
+    pj_server_poll(server);
+    *got = answer.count;
+    return answer.bytes;
 }
 
 int made_status(const char *answer)

@@ -20,11 +20,13 @@ typedef struct made {
 void made_init(made *m);
 /* A server without a port on that service, with its own hub. */
 void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server);
+/* One that works only while made_talk_polled runs, in the caller's thread. */
+void made_server_polled(made *m, pj_hub **hub, pj_server **server);
 int made_connect(pj_server *server); /* a connected socket */
-/* Sends, ends the sending side, reads all until the end or `max` bytes; NUL-terminated, freed by
- * free.
- */
+/* Sends, ends the sending side, and receives until the end of the stream, at most 4 MB. The answer
+ * ends with a NUL, and is freed by free. */
 char *made_talk(pj_server *server, const void *request, size_t bytes, size_t *got);
+char *made_talk_polled(pj_server *server, const void *request, size_t bytes, size_t *got);
 int made_status(const char *answer); /* 200 of "HTTP/1.1 200 ...", 0: none */
 
 #endif
