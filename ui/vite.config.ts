@@ -1,9 +1,29 @@
 // One page, built for embedding: hashed names, nothing inlined (the page's content security policy
 // allows no inline script or style), relative addresses so that it also works behind a prefix.
 // `npm run dev` serves generated runs unless PERJOULE_URL names a real server to pass requests to.
-import { defineConfig, type UserConfig } from 'vite';
+import { defineConfig, type Plugin, type UserConfig } from 'vite';
 
 const server = process.env.PERJOULE_URL;
+
+/** Lets the browser load the page's one big chunk together with the entry that imports it. */
+const preloadStart: Plugin = {
+  name: 'preload-start',
+  transformIndexHtml: {
+    order: 'post',
+    handler: (_html, { bundle }) =>
+      Object.values(bundle ?? {}).flatMap((chunk) =>
+        chunk.type === 'chunk' && chunk.isDynamicEntry
+          ? [
+              {
+                tag: 'link',
+                attrs: { rel: 'modulepreload', crossorigin: true, href: `./${chunk.fileName}` },
+                injectTo: 'head' as const,
+              },
+            ]
+          : [],
+      ),
+  },
+};
 
 export default defineConfig(
   async ({ command }): Promise<UserConfig> => ({
@@ -11,7 +31,7 @@ export default defineConfig(
     plugins:
       command === 'serve' && !server
         ? [(await import('./tests/fixture/plugin.ts')).fixturePlugin()]
-        : [],
+        : [preloadStart],
     server: server
       ? { proxy: { '/api': server, '/metrics': server, '/ws': { target: server, ws: true } } }
       : {},

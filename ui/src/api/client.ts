@@ -1,6 +1,8 @@
 // HTTP requests to the API. URLs are relative to the page, so that it works below any prefix. A
 // failure is an ApiError with the message that the server returned.
 import { signal } from '@preact/signals';
+import { address, base, type Query, runPath as run } from './address';
+import { takeEarly } from './early';
 import type * as T from './types';
 
 export class ApiError extends Error {
@@ -10,20 +12,6 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
-}
-
-export const base = (): string => new URL('.', document.baseURI).href;
-
-type Query = Record<string, string | number | null | undefined | string[]>;
-
-function address(path: string, query: Query = {}): string {
-  const q = new URLSearchParams();
-  for (const [k, v] of Object.entries(query)) {
-    if (Array.isArray(v)) for (const item of v) q.append(k, item);
-    else if (v !== null && v !== undefined && v !== '') q.set(k, String(v));
-  }
-  const tail = q.size ? `?${q}` : '';
-  return `${base()}${path}${tail}`;
 }
 
 async function problem(r: Response): Promise<ApiError> {
@@ -37,10 +25,14 @@ async function problem(r: Response): Promise<ApiError> {
   return new ApiError(r.status, text);
 }
 
-async function request(path: string, query?: Query, init: RequestInit = {}): Promise<Response> {
+const request = (path: string, query?: Query, init: RequestInit = {}): Promise<Response> =>
+  ask(address(path, query), init);
+
+async function ask(url: string, init: RequestInit): Promise<Response> {
   let r: Response;
   try {
-    r = await fetch(address(path, query), { credentials: 'same-origin', ...init });
+    const early = init.method ? null : takeEarly(url);
+    r = await (early ?? fetch(url, { credentials: 'same-origin', ...init }));
   } catch (e) {
     if (e instanceof DOMException && e.name === 'AbortError') throw e;
     throw new ApiError(0, 'The server cannot be reached. Is `perjoule serve` running?');
@@ -78,12 +70,19 @@ const asJson = (body: unknown) => ({
   body: JSON.stringify(body),
 });
 
-const run = (id: string): string => `api/profiling/run/${encodeURIComponent(id)}`;
+/** The list that came last. */
+let listed: { text: string; runs: T.RunSummary[] } = { text: '[]', runs: [] };
+
+/** A list in the same words as the one before is the same list: what shows it need not be drawn anew. */
+function sameRuns(text: string): T.RunSummary[] {
+  if (text !== listed.text) listed = { text, runs: JSON.parse(text) as T.RunSummary[] };
+  return listed.runs;
+}
 
 export const api = {
   async runs(query: Query, signal?: AbortSignal): Promise<{ runs: T.RunSummary[]; total: number }> {
     const r = await request('api/profiling/runs', query, { signal });
-    const runs = (await r.json()) as T.RunSummary[];
+    const runs = sameRuns(await r.text());
     return { runs, total: Number(r.headers.get('X-Total-Count') ?? runs.length) };
   },
   facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
@@ -179,4 +178,4 @@ export const api = {
     address(`api/profiling/export/${encodeURIComponent(id)}`, { format }),
 };
 
-export type { Query };
+export { base, type Query };

@@ -12,6 +12,18 @@ export const Z95 = 1.959964;
 
 export const known = (v: Num): v is number => typeof v === 'number' && Number.isFinite(v);
 
+const formats: Intl.NumberFormat[] = [];
+
+/** With so many decimal places, grouped. The format is kept: making one takes longer than a whole
+ * table of numbers that use it. */
+export function fixed(v: number, places: number): string {
+  formats[places] ??= new Intl.NumberFormat('en-US', {
+    minimumFractionDigits: places,
+    maximumFractionDigits: places,
+  });
+  return formats[places].format(v);
+}
+
 /** A number with about three significant digits, grouped, without exponent where that is short. */
 export function digits(v: number, significant = 3): string {
   if (v === 0) return '0';
@@ -20,10 +32,7 @@ export function digits(v: number, significant = 3): string {
   // By the rounded value: 9.999 is 10.0, not 10.00.
   const whole = Math.floor(Math.log10(Number(a.toPrecision(significant)))) + 1;
   const places = Math.max(0, Math.min(6, significant - whole));
-  return v.toLocaleString('en-US', {
-    minimumFractionDigits: places,
-    maximumFractionDigits: places,
-  });
+  return fixed(v, places);
 }
 
 interface Scaled {
@@ -101,8 +110,7 @@ export const time = (ms: Num): string =>
 export const count = (n: Num, unit = ''): string => {
   if (!known(n)) return UNAVAILABLE;
   const { factor, unit: prefix } = pick(Math.abs(n), COUNT);
-  const text =
-    prefix === '' && Number.isInteger(n) ? n.toLocaleString('en-US') : digits(n * factor);
+  const text = prefix === '' && Number.isInteger(n) ? fixed(n, 0) : digits(n * factor);
   return `${text} ${prefix}${unit}`.trimEnd();
 };
 export const plain = (v: Num, significant = 3): string =>
@@ -136,8 +144,7 @@ export function pair(value: number, half: number): string {
   // The half width keeps one digit, two where the first is a 1; the value stops at the same place.
   const exponent = Math.floor(Math.log10(Math.abs(half)));
   const n = Math.max(0, Math.min(6, -exponent + (Math.abs(half) / 10 ** exponent < 1.95 ? 1 : 0)));
-  const show = (v: number) =>
-    v.toLocaleString('en-US', { minimumFractionDigits: n, maximumFractionDigits: n });
+  const show = (v: number) => fixed(v, n);
   const smallest = 10 ** -n;
   return half < smallest / 2
     ? `${show(value)} ± <${show(smallest)}`

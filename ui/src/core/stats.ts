@@ -154,10 +154,14 @@ export function logTicks(lo: number, hi: number): number[] {
   return out;
 }
 
-const sorted = (values: ArrayLike<number>): Float64Array =>
-  Float64Array.from(values)
-    .filter((x) => Number.isFinite(x))
-    .sort();
+/** The finite values in ascending order, in a buffer that the next call uses again. */
+function sorted(values: ArrayLike<number>): Float64Array {
+  if (scratch.length < values.length) scratch = new Float64Array(2 * values.length);
+  let n = 0;
+  for (let i = 0; i < values.length; i++) if (Number.isFinite(values[i])) scratch[n++] = values[i];
+  return scratch.subarray(0, n).sort();
+}
+let scratch = new Float64Array(1024);
 
 /** The ends of a colour scale for many figures of one kind (tokens): the extremes, but at most four
  * interquartile ranges beyond the quartiles. Tokens in which the machine did something else stay

@@ -14,6 +14,8 @@ export class TokenStream {
   private lines: HTMLElement[] = [];
   private shown: LiveToken[] = [];
   private column = 0;
+  /** Tokens on the page. */
+  private placed = 0;
   private perLine = 60;
   private focused = -1;
   private readonly observer: ResizeObserver;
@@ -89,6 +91,7 @@ export class TokenStream {
     this.lines = [];
     this.shown = [];
     this.column = 0;
+    this.placed = 0;
     this.focused = -1;
     this.lo = this.hi = Number.NaN;
     this.clipped = false;
@@ -138,6 +141,7 @@ export class TokenStream {
     this.widen(t);
     this.paintToken(s, t);
     line.append(s);
+    this.placed++;
     if (t.text.endsWith('\n')) this.newLine();
   }
 
@@ -182,10 +186,9 @@ export class TokenStream {
   }
 
   private trim(): void {
-    let over = this.host.querySelectorAll('.tok').length - this.kept;
-    while (over > 0 && this.lines.length > 1) {
+    while (this.placed > this.kept && this.lines.length > 1) {
       const first = this.lines.shift();
-      over -= first?.children.length ?? 0;
+      this.placed -= first?.children.length ?? 0;
       first?.remove();
     }
   }

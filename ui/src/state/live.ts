@@ -1,7 +1,7 @@
 // State of the current run, from the live stream. Samples and heatmaps are stored in typed arrays
 // outside of components; panels that draw them read the `version` signals once per frame, not per
 // sample.
-import { batch, signal } from '@preact/signals';
+import { batch, effect, signal } from '@preact/signals';
 import { decodeFrame } from '../api/binary';
 import { api } from '../api/client';
 import { type LinkState, LiveSocket } from '../api/socket';
@@ -131,6 +131,24 @@ const flush = (): void => {
 };
 
 const mark = (): void => nextFrame(flush);
+
+/** Moves at most eight times a second while anything of the run does: text that changes faster cannot
+ * be read, and every change lays the page out anew. */
+export const glance = signal(0);
+const GLANCE_MS = 125;
+let glancing = false;
+effect(() => {
+  samplesVersion.value;
+  tokensVersion.value;
+  grid.value;
+  now.value;
+  if (glancing) return;
+  glancing = true;
+  setTimeout(() => {
+    glancing = false;
+    glance.value++;
+  }, GLANCE_MS);
+});
 
 const num = (v: unknown): number | null => (typeof v === 'number' && Number.isFinite(v) ? v : null);
 const str = (v: unknown): string => (typeof v === 'string' ? v : '');

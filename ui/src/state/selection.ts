@@ -389,7 +389,11 @@ function flush(how: 'push' | 'replace'): void {
   else history.replaceState(null, '', query);
 }
 
-/** Ties the selection to the address bar. Browsers limit replaceState, so changes are gathered. */
+/** Changes are gathered until there was none for so long: browsers limit replaceState, and a change of
+ * the address costs as much as drawing a list. */
+const CALM_MS = 180;
+
+/** Ties the selection to the address bar. */
 export function startSelection(): void {
   selection.value = parse(location.search);
   if (!/[?&]unit=/.test(location.search)) settle({ unit: unit.peek() });
@@ -408,6 +412,7 @@ export function startSelection(): void {
   });
   effect(() => {
     selection.value;
-    if (!timer) timer = window.setTimeout(() => flush(pending), 120);
+    clearTimeout(timer);
+    timer = window.setTimeout(() => flush(pending), CALM_MS);
   });
 }

@@ -194,3 +194,11 @@ test('tokens that stand out do not darken the others', () => {
   expect(f?.lo).toBe(10);
   expect(fenceOf([5, 5, 5])).toEqual({ lo: 5, hi: 5, clipped: false });
 });
+
+test('scales of different lists do not disturb each other', () => {
+  const wide = Float32Array.from({ length: 3000 }, (_, i) => i);
+  expect(scaleOf([5, Number.NaN, 2])).toEqual({ lo: 2, hi: 5, clipped: false });
+  expect(scaleOf(wide)).toEqual({ lo: 0, hi: 2999, clipped: false });
+  expect(scaleOf([1])).toEqual({ lo: 1, hi: 1, clipped: false });
+  expect(scaleOf([Number.NaN])).toBeNull();
+});

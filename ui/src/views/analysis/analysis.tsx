@@ -20,7 +20,7 @@ import {
 } from '../../state/selection';
 import { still } from '../../state/settings';
 import { ComponentsPanel, RooflinePanel } from './components';
-import { useRun } from './data';
+import { useDrawn, useRun } from './data';
 import { Details, ScopeBar } from './details';
 import { ExpertsPane } from './experts';
 import { EfficiencyPanel, RunHead } from './head';
@@ -146,10 +146,18 @@ function Analysis({ id }: { id: string }) {
       <Verdict data={data} />
       <ScopeBar data={data} />
       <TimelinePanel data={data} full={full} />
-      <div class="workspace">
-        <Structure data={data} full={full} />
-        <Details data={data} />
-      </div>
+      <Workspace data={data} full={full} />
+    </div>
+  );
+}
+
+/** Structure and details, below the timeline: made when that is painted, in the room they will have. */
+function Workspace({ data, full }: { data: Data; full: Range }) {
+  if (!useDrawn(data.calm)) return <div class="workspace to-come" />;
+  return (
+    <div class="workspace">
+      <Structure data={data} full={full} />
+      <Details data={data} />
     </div>
   );
 }

@@ -1,17 +1,18 @@
 // Data of the analysis of one run. Each part is fetched once and shared by the panels.
 
-import { type Signal, useComputed } from '@preact/signals';
+import { type Signal, useComputed, useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { chartPoints } from '../../api/address';
 import { type Cube, decodeCube } from '../../api/binary';
 import { api } from '../../api/client';
 import type { PowerSeries } from '../../api/types';
+import { nextFrame } from '../../core/frame';
 import { type Loaded, useResource } from '../../state/resource';
 import { at, selection } from '../../state/selection';
 import { type Cubes, type RunRows, type Scope, type Sums, sums } from './scope';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
 
-/** Two extremes for each pixel that the widest chart of this screen has. */
-const chartPoints = (): number => Math.max(1000, 2 * Math.round(innerWidth));
 /** Samples for scatter and box plot, which are further down. */
 const SCATTER_POINTS = 40_000;
 /** More cells than this are not fetched at once (f32, so 64 MB). */
@@ -73,6 +74,16 @@ export const scopeOf = (s: Scope): Scope => ({
 });
 
 export type RunData = ReturnType<typeof useRun>;
+
+/** Turns true once the charts at the top are painted: what stands below them is made after that. */
+export function useDrawn(calm: Signal<boolean>): boolean {
+  const drawn = useSignal(false);
+  const now = calm.value;
+  useEffect(() => {
+    if (now) nextFrame(() => setTimeout(() => (drawn.value = true)));
+  }, [now]);
+  return drawn.value;
+}
 
 async function fetchCubes(id: string, energy: boolean, s: AbortSignal): Promise<Cubes> {
   const [head, time, mj] = await Promise.all([

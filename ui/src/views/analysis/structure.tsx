@@ -101,11 +101,10 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     box.current?.style.setProperty('--h', `${Icicle.height(levels)}px`);
   }, [levels, state.kind, kind]);
   dark.value;
-  const rows = useMemo(() => (root ? flatten(root) : []), [root]);
   const unitName = m === 'time' ? 'time_ms' : 'energy_mj';
   const table = () => ({
     columns: ['path', 'kind', unitName, 'self', 'time_ms', 'energy_mj'],
-    rows,
+    rows: root ? flatten(root) : [],
   });
   const what = `${m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy'} by ${s.apart ? NOTE : 'phase, component (all layers together), operation'}`;
   const note = `${what}${narrow ? '; within the scope, down to components' : ''}.`;

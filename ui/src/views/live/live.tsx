@@ -107,19 +107,21 @@ function Warnings() {
   );
 }
 
-const heatRange = signal<[number, number]>([0, 1]);
+let heatRange: [number, number] = [0, 1];
 let heatRun: string | null = null;
 
 function LiveHeatmap() {
   const chart = useRef<Heatmap | null>(null);
-  const g = live.grid.value;
+  // The picture follows every token; the words around it a few times a second.
+  live.glance.value;
+  const g = live.grid.peek();
   const r = live.run.value;
   useSignalEffect(() => {
     const grid = live.grid.value;
     if (!grid || !chart.current) return;
     show(chart.current, grid);
   });
-  const [lo, hi] = heatRange.value;
+  const [lo, hi] = heatRange;
   const text = (v: number) => (g?.what.metric === 'time' ? time(v) : energy(v, unit.value));
   return (
     <Panel
@@ -165,7 +167,8 @@ function LiveHeatmap() {
         make={(host) => new Heatmap(host)}
         handle={chart}
         update={(c) => {
-          if (live.grid.peek()) show(c, live.grid.peek()!);
+          unit.value;
+          if (live.grid.peek() && c.shape[0] === 0) show(c, live.grid.peek()!);
         }}
       />
     </Panel>
@@ -183,12 +186,11 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
   const fresh = id !== heatRun || g.token <= 1;
   heatRun = id;
   if (e) {
-    const [lo, hi] = fresh
+    heatRange = fresh
       ? e
-      : [Math.min(e[0], heatRange.peek()[0] / FALL), Math.max(e[1], FALL * heatRange.peek()[1])];
-    if (lo !== heatRange.peek()[0] || hi !== heatRange.peek()[1]) heatRange.value = [lo, hi];
+      : [Math.min(e[0], heatRange[0] / FALL), Math.max(e[1], FALL * heatRange[1])];
   }
-  const [lo, hi] = heatRange.peek();
+  const [lo, hi] = heatRange;
   chart.set({
     layers: Array.from({ length: g.layers }, (_, i) => i),
     components: g.components,

@@ -36,7 +36,7 @@ function stateNow(): Shown {
   if (live.link.value !== 'open') return 'gone';
   if (r.state === 'queued') return 'queued';
   if (live.stopping.value === r.id) return 'stopping';
-  return live.now.value.section === 'model_load' || r.layers === 0 ? 'loading' : 'running';
+  return live.now.peek().section === 'model_load' || r.layers === 0 ? 'loading' : 'running';
 }
 
 const WORD: Record<Shown, string> = {
@@ -51,10 +51,10 @@ const WORD: Record<Shown, string> = {
 
 export function NowBar() {
   const r = live.run.value;
-  const n = live.now.value;
+  live.glance.value;
+  const n = live.now.peek();
   const state = stateNow();
   useTick(state === 'loading' || state === 'running' || state === 'stopping');
-  live.tokensVersion.value;
   tick.value;
   if (!r || state === 'idle')
     return (
@@ -152,7 +152,7 @@ function provisional(q: Quantity<'mJ'>): string {
 
 function NowFigures() {
   // Tokens and totals are no signals: without these it would be drawn only once.
-  live.tokensVersion.value;
+  live.glance.value;
   tick.value;
   const s = live.summary.value;
   const t = live.totals;

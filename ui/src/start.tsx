@@ -1,6 +1,5 @@
+// Starts the page: settings, the state in the address, the live stream, and the first render.
 import { render } from 'preact';
-import 'uplot/dist/uPlot.min.css';
-import './style/index.css';
 import { App } from './app';
 import { startLive } from './state/live';
 import { startSelection } from './state/selection';

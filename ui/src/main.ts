@@ -1,0 +1,7 @@
+// The entry: small, so that the first requests are on their way before the page itself is loaded.
+import 'uplot/dist/uPlot.min.css';
+import './style/index.css';
+import { askEarly } from './api/early';
+
+askEarly(location.search);
+void import('./start');

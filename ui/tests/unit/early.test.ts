@@ -1,0 +1,54 @@
+// The first requests of an analysis: sent by the entry script, and taken by the client once.
+import { afterEach, expect, test, vi } from 'vitest';
+import { FIRST } from '../../src/api/address.ts';
+import { api } from '../../src/api/client.ts';
+import { askEarly, takeEarly } from '../../src/api/early.ts';
+
+const asked: string[] = [];
+const answering = (body: unknown) =>
+  vi.stubGlobal('fetch', async (url: string) => {
+    asked.push(url);
+    return new Response(JSON.stringify(body));
+  });
+
+afterEach(() => {
+  asked.length = 0;
+  vi.unstubAllGlobals();
+});
+
+test('the client takes what the entry asked for, and asks itself the second time', async () => {
+  answering({ tokens: [] });
+  askEarly('?view=analysis&run=a%2Fb');
+  expect(asked).toHaveLength(4);
+  await Promise.all([api.summary('a/b'), api.pipeline('a/b', { limit: 1 }), api.tokens('a/b', {})]);
+  expect(asked).toHaveLength(4);
+  await api.summary('a/b');
+  expect(asked).toHaveLength(5);
+  expect(takeEarly(FIRST.power('a/b'))).not.toBeNull();
+  expect(takeEarly(FIRST.power('a/b'))).toBeNull();
+});
+
+test.each(['?view=history', '?view=analysis', '?view=compare&run=x'])(
+  'nothing is asked early at %s',
+  (search) => {
+    answering({});
+    askEarly(search);
+    expect(asked).toEqual([]);
+  },
+);
+
+test('an early request that fails is told to whoever takes it', async () => {
+  vi.stubGlobal('fetch', async () => {
+    throw new TypeError('refused');
+  });
+  askEarly('?view=analysis&run=gone');
+  await expect(api.summary('gone')).rejects.toThrow('cannot be reached');
+});
+
+test('a list in the same words is the same list', async () => {
+  answering([{ id: 'a' }]);
+  const first = (await api.runs({ search: 'j' })).runs;
+  expect((await api.runs({ search: 'jo' })).runs).toBe(first);
+  answering([{ id: 'b' }]);
+  expect((await api.runs({ search: 'jou' })).runs).toEqual([{ id: 'b' }]);
+});
